@@ -1,0 +1,30 @@
+# Two commands: `make demo` and `make test`. Both set up what they need in .venv (or .venv-4.1 for SPARK=4.1).
+PYTHON ?= python3
+SPARK ?= 4.3
+SPARK_NEWEST = 4.3
+VENV = .venv$(if $(filter $(SPARK),$(SPARK_NEWEST)),,-$(SPARK))
+PY = $(VENV)/bin/python
+READY = $(VENV)/.ready
+
+.PHONY: demo test lint check clean
+
+demo: $(READY)
+	@$(PY) examples/demo.py
+
+test: $(READY)
+	@$(PY) -m pytest
+
+lint: $(READY)
+	@$(PY) -m ruff check .
+	@$(PY) -m ruff format --check .
+	@$(PY) -m mypy
+
+$(READY): pyproject.toml
+	@$(PYTHON) .ci/check_machine.py
+	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
+	@echo "setting up $(VENV) with Spark $(SPARK) (some minutes, once)"
+	@$(PY) -m pip install --quiet --disable-pip-version-check -e '.[spark,dev]' 'pyspark==$(SPARK).*'
+	@touch $@
+
+clean:
+	rm -rf .venv .venv-* .mypy_cache .ruff_cache .hypothesis spark-warehouse

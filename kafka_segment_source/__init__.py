@@ -1,0 +1,34 @@
+"""Kafka's own log segment directories as a Spark table and as Arrow batches, without a broker.
+
+    spark.read.format("kafkaseg").load("/var/kafka-logs/orders-0")
+    kafka_segment_source.scan("/var/kafka-logs/orders-0", since="-2h")
+
+Importing this imports nothing heavy: each name is loaded when it is first used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kafka_segment_source.planning import plan
+    from kafka_segment_source.scanning import scan
+    from kafka_segment_source.spark.datasource import KafkaSegmentDataSource, register
+
+__version__ = "0.1.0"
+__all__ = ["KafkaSegmentDataSource", "__version__", "plan", "register", "scan"]
+
+_HOMES = {
+    "KafkaSegmentDataSource": "kafka_segment_source.spark.datasource",
+    "register": "kafka_segment_source.spark.datasource",
+    "plan": "kafka_segment_source.planning",
+    "scan": "kafka_segment_source.scanning",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_HOMES[name]), name)

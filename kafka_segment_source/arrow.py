@@ -1,0 +1,166 @@
+"""RecordColumns → pyarrow.RecordBatch: only the columns asked for, by handing over buffers.
+
+No Python object is made per record. The exceptions, both per batch and both for odd data alone: header keys that
+are not UTF-8 (replaced as Java's decoder does), and timestamps that microseconds cannot hold (an error).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from kafka_segment_source import format as fmt
+from kafka_segment_source import schema
+from kafka_segment_source.decode import RecordColumns
+from kafka_segment_source.errors import CorruptRecordError
+from kafka_segment_source.files import Bytes
+from kafka_segment_source.kernels import columns as c
+from kafka_segment_source.kernels import headers as h
+from kafka_segment_source.kernels import record_batches as k
+from kafka_segment_source.planning import SegmentSplit
+
+_MAX_MILLIS = (2**63 - 1) // 1000
+_MIN_SEQUENCE_WRAP = 2**31
+
+Ints = npt.NDArray[np.int32]
+
+
+def to_record_batch(records: RecordColumns, split: SegmentSplit, arrow_schema: pa.Schema) -> pa.RecordBatch:
+    """The records as one RecordBatch of exactly `arrow_schema` (from schema.arrow_schema), sharing nothing with `records`."""
+    arrays = [_BUILDERS[name](records, split) for name in arrow_schema.names]
+    if not arrays:  # no column asked for: only the number of rows counts
+        return pa.RecordBatch.from_struct_array(
+            pa.array([{}], pa.struct([])).take(pa.array(np.zeros(records.count, np.int64)))
+        )
+    return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema)
+
+
+def _varying(source: Bytes, starts: Ints, lengths: Ints, n: int, kind: pa.DataType, null_below: int = 0) -> pa.Array:
+    """A binary or string array of `n` slices of `source`."""
+    offsets, validity, nulls = _offsets(lengths, n, null_below)
+    data = np.empty(int(offsets[n]), np.uint8)
+    c.copy_slices(source, starts, offsets, n, data)
+    return pa.Array.from_buffers(kind, n, [validity, pa.py_buffer(offsets), pa.py_buffer(data)], nulls)
+
+
+def _offsets(lengths: Ints, n: int, null_below: int) -> tuple[Ints, pa.Buffer | None, int]:
+    offsets = np.empty(n + 1, np.int32)
+    validity = np.zeros((n + 7) // 8, np.uint8)
+    nulls = int(c.offsets_and_validity(lengths, n, null_below, offsets, validity))
+    return offsets, pa.py_buffer(validity) if nulls else None, nulls
+
+
+def _key(records: RecordColumns, _: SegmentSplit) -> pa.Array:
+    return _varying(records.source, records.ints[k.KEY_AT], records.ints[k.KEY_LENGTH], records.count, pa.binary())
+
+
+def _value(records: RecordColumns, _: SegmentSplit) -> pa.Array:
+    return _varying(records.source, records.ints[k.VALUE_AT], records.ints[k.VALUE_LENGTH], records.count, pa.binary())
+
+
+def _topic(records: RecordColumns, split: SegmentSplit) -> pa.Array:
+    return pa.repeat(pa.scalar(split.topic, pa.string()), records.count)
+
+
+def _partition(records: RecordColumns, split: SegmentSplit) -> pa.Array:
+    return pa.repeat(pa.scalar(split.partition, pa.int32()), records.count)
+
+
+def _offset(records: RecordColumns, _: SegmentSplit) -> pa.Array:
+    return pa.array(records.longs[k.OFFSET, : records.count].copy())
+
+
+def _timestamp(records: RecordColumns, split: SegmentSplit) -> pa.Array:
+    millis = records.longs[k.TIMESTAMP, : records.count]
+    if millis.max() > _MAX_MILLIS or millis.min() < -_MAX_MILLIS:
+        at = int(np.argmax(np.abs(millis // 2) > _MAX_MILLIS // 2))
+        batch = records.ints[k.BATCH, at]
+        raise CorruptRecordError(
+            "timestamp that Spark's microseconds cannot hold (leave the column timestamp out, or bound it by until)",
+            path=split.path,
+            position=int(records.headers[h.POSITION, batch]),
+            offset=int(records.longs[k.OFFSET, at]),
+            found=f"{millis[at]} ms",
+            expected=f"at most {_MAX_MILLIS} ms",
+        )
+    return pa.array(millis * 1000).cast(pa.timestamp("us", tz="UTC"))
+
+
+def _per_batch(records: RecordColumns, values: npt.NDArray[np.generic], kind: pa.DataType) -> pa.Array:
+    """One value a batch (int64[n] or bool[n]) spread over its records."""
+    return pa.array(values[records.ints[k.BATCH, : records.count]], kind)
+
+
+def _timestamp_type(records: RecordColumns, _: SegmentSplit) -> pa.Array:
+    log_append = records.headers[h.ATTRIBUTES] & fmt.TIMESTAMP_TYPE_MASK != 0
+    types = np.where(log_append, fmt.TIMESTAMP_TYPE_LOG_APPEND, fmt.TIMESTAMP_TYPE_CREATE)
+    return _per_batch(records, types.astype(np.int32), pa.int32())
+
+
+def _headers(records: RecordColumns, _: SegmentSplit) -> pa.Array:
+    """Null where a record has none, as in Spark's source."""
+    n = records.count
+    counts = records.ints[k.HEADERS_COUNT]
+    offsets, validity, nulls = _offsets(counts, n, 1)
+    total = int(offsets[n])
+    parts = np.empty((4, total), np.int32)
+    c.locate_headers(records.source, records.ints[k.HEADERS_AT], counts, n, parts)
+    keys = _utf8(_varying(records.source, parts[0], parts[1], total, pa.string()))
+    values = _varying(records.source, parts[2], parts[3], total, pa.binary())
+    pairs = pa.StructArray.from_arrays([keys, values], fields=list(schema.HEADER_TYPE))
+    return pa.Array.from_buffers(schema.HEADERS_TYPE, n, [validity, pa.py_buffer(offsets)], nulls, children=[pairs])
+
+
+def _utf8(keys: pa.Array) -> pa.Array:
+    try:
+        keys.validate(full=True)
+    except pa.ArrowInvalid:
+        raw = keys.view(pa.binary()).to_pylist()
+        return pa.array([key.decode("utf-8", "replace") for key in raw], pa.string())
+    return keys
+
+
+def _metadata(records: RecordColumns, split: SegmentSplit) -> pa.Array:
+    """One struct a record, in kafka-dump-log's words."""
+    headers = records.headers
+    codecs = pa.array(fmt.CODEC_NAMES, pa.string()).take(pa.array(headers[h.ATTRIBUTES] & fmt.CODEC_MASK))
+    columns = [
+        _per_batch(records, headers[h.BASE_OFFSET], pa.int64()),
+        _per_batch(records, headers[h.POSITION], pa.int64()),
+        _per_batch(records, headers[h.MAGIC], pa.int32()),
+        codecs.take(pa.array(records.ints[k.BATCH, : records.count])),
+        _per_batch(records, headers[h.LEADER_EPOCH], pa.int32()),
+        _per_batch(records, headers[h.PRODUCER_ID], pa.int64()),
+        _per_batch(records, headers[h.PRODUCER_EPOCH], pa.int32()),
+        _sequence(records),
+        _per_batch(records, headers[h.ATTRIBUTES] & fmt.TRANSACTIONAL_MASK != 0, pa.bool_()),
+        pa.repeat(pa.scalar(split.path, pa.string()), records.count),
+        pa.repeat(pa.scalar(os.path.basename(split.path), pa.string()), records.count),
+    ]
+    return pa.StructArray.from_arrays(columns, fields=list(schema.METADATA_TYPE))
+
+
+def _sequence(records: RecordColumns) -> pa.Array:
+    """baseSequence + offset delta, which wraps to 0 after 2**31 - 1; -1 where the producer is not idempotent."""
+    batch = records.ints[k.BATCH, : records.count]
+    base = records.headers[h.BASE_SEQUENCE][batch]
+    delta = records.longs[k.OFFSET, : records.count] - records.headers[h.BASE_OFFSET][batch]
+    sequence = np.where(base == fmt.NO_SEQUENCE, fmt.NO_SEQUENCE, (base + delta) % _MIN_SEQUENCE_WRAP)
+    return pa.array(sequence.astype(np.int32))
+
+
+_BUILDERS: dict[str, Callable[[RecordColumns, SegmentSplit], pa.Array]] = {
+    "key": _key,
+    "value": _value,
+    "topic": _topic,
+    "partition": _partition,
+    "offset": _offset,
+    "timestamp": _timestamp,
+    "timestampType": _timestamp_type,
+    "headers": _headers,
+    "metadata": _metadata,
+}

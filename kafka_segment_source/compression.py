@@ -1,0 +1,148 @@
+"""Codec id and compressed bytes in, plain bytes out, never more than a limit; `DecompressionError` for anything else.
+
+One function a codec, in the table at the end. Libraries were chosen by measurement (fastest on PyPI for
+64 KiB batches). Which stream forms are legal is Kafka's rule (`org.apache.kafka.common.compress`): gzip and zstd
+may be several frames in a row, lz4 is one frame, snappy is raw or in xerial framing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import cramjam
+import lz4.frame
+import zstandard
+from isal import isal_zlib
+
+from kafka_segment_source import format as fmt
+
+_GZIP_WINDOW = 31  # zlib's wbits for "gzip header expected"
+_MAX_SNAPPY_PREFIX = 5  # bytes of the varint that opens a raw snappy block
+_READ = 4  # zstd: first guess of plain bytes per compressed byte
+_SMALL = 64 * 1024
+
+
+class DecompressionError(ValueError):
+    """The bytes are not what their codec says; `found` and `expected` say how."""
+
+    def __init__(self, found: object, expected: object) -> None:
+        self.found = found
+        self.expected = expected
+        super().__init__(f"found {found}, expected {expected}")
+
+
+def _too_large(limit: int) -> DecompressionError:
+    return DecompressionError(f"more than {limit} bytes", f"at most {limit} bytes after decompression (maxBatchBytes)")
+
+
+def _gzip(view: memoryview, limit: int) -> bytes:
+    parts: list[bytes] = []
+    left = limit
+    data: bytes | memoryview = view
+    while data:  # GZIPInputStream reads concatenated members as one stream
+        member = isal_zlib.decompressobj(_GZIP_WINDOW)
+        plain = member.decompress(data, left + 1)
+        if len(plain) > left:
+            raise _too_large(limit)
+        if not member.eof:
+            raise DecompressionError("the gzip stream cut short", "its end")
+        parts.append(plain)
+        left -= len(plain)
+        data = member.unused_data
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _snappy_block(block: memoryview, limit: int) -> bytes:
+    """One raw block, which opens with its own plain length."""
+    length = shift = 0
+    for byte in block[:_MAX_SNAPPY_PREFIX]:
+        length |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            break
+    if length > limit:
+        raise _too_large(limit)
+    return bytes(cramjam.snappy.decompress_raw(block))
+
+
+def _snappy(view: memoryview, limit: int) -> bytes:
+    if bytes(view[: len(fmt.XERIAL_MAGIC)]) != fmt.XERIAL_MAGIC:
+        return _snappy_block(view, limit)
+    parts: list[bytes] = []
+    at = 0
+    left = limit
+    while at < len(view):
+        if bytes(view[at : at + len(fmt.XERIAL_MAGIC)]) == fmt.XERIAL_MAGIC:  # concatenated streams repeat the header
+            at += fmt.XERIAL_HEADER
+            continue
+        size = int.from_bytes(view[at : at + 4], "big", signed=True)
+        at += 4
+        if size < 0 or size > len(view) - at:
+            raise DecompressionError(
+                f"a snappy block of {size} bytes", f"at most the {max(len(view) - at, 0)} bytes left"
+            )
+        plain = _snappy_block(view[at : at + size], left)
+        parts.append(plain)
+        left -= len(plain)
+        at += size
+    return b"".join(parts)
+
+
+def _lz4(view: memoryview, limit: int) -> bytes:
+    frame = lz4.frame.LZ4FrameDecompressor()
+    plain: bytes = frame.decompress(view, limit + 1)
+    if len(plain) > limit:
+        raise _too_large(limit)
+    if not frame.eof:
+        raise DecompressionError("the lz4 frame cut short", "its end mark")
+    return plain
+
+
+def _zstd(view: memoryview, limit: int) -> bytes:
+    # Kafka's frames carry no content size, so the output grows by reading; frames may follow one another
+    parts: list[bytes] = []
+    left = limit
+    with zstandard.ZstdDecompressor().stream_reader(view, read_across_frames=True) as reader:
+        while plain := reader.read(min(left + 1, max(_SMALL, _READ * len(view)))):
+            left -= len(plain)
+            if left < 0:
+                raise _too_large(limit)
+            parts.append(plain)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+_DECOMPRESSORS: dict[int, Callable[[memoryview, int], bytes]] = {
+    fmt.CODEC_GZIP: _gzip,
+    fmt.CODEC_SNAPPY: _snappy,
+    fmt.CODEC_LZ4: _lz4,
+    fmt.CODEC_ZSTD: _zstd,
+}
+
+# What the libraries raise for bytes that are not theirs; none of them has a common base
+_LIBRARY_ERRORS: tuple[type[Exception], ...] = (  # type: ignore[assignment]  # isal's stub calls its error a value
+    isal_zlib.error,
+    cramjam.DecompressionError,
+    zstandard.ZstdError,
+    RuntimeError,
+    EOFError,
+    ValueError,
+)
+
+
+def decompress(codec: int, view: memoryview, limit: int) -> bytes:
+    """The plain bytes of `view`, at most `limit` of them.
+
+    codec: a codec id other than none. Raises DecompressionError for an unknown codec, damaged or cut bytes, and
+    output past the limit (which is never built).
+    """
+    function = _DECOMPRESSORS.get(codec)
+    if function is None:
+        raise DecompressionError(f"codec {codec}", f"a codec from 0 to {max(_DECOMPRESSORS)}")
+    try:
+        return function(view, limit)
+    except DecompressionError:
+        raise
+    except MemoryError as error:
+        raise _too_large(limit) from error
+    except _LIBRARY_ERRORS as error:
+        raise DecompressionError(f"bytes that {fmt.CODEC_NAMES[codec]} refuses ({error})", "its own format") from error

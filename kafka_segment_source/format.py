@@ -1,0 +1,128 @@
+"""Kafka's on-disk format: every offset, length, mask, magic, sentinel and suffix, and nothing else.
+
+All integers are big-endian. Sources are Kafka's own classes; `clients` is
+`org.apache.kafka.common.record`, `storage` is `org.apache.kafka.storage.internals.log`.
+
+A `.log` file is a sequence of entries. Bytes 0-7 (offset), 8-11 (size of what follows) and 16 (magic)
+mean the same in every version, so a walk needs 17 bytes to know what it looks at
+(`clients.FileLogInputStream`).
+
+Record batch, magic 2, Kafka 0.11 and later (`clients.DefaultRecordBatch`), 61 bytes of header:
+
+    =====  ====  ====================  =====================================================
+    at     size  field                 remarks
+    =====  ====  ====================  =====================================================
+    0      i64   baseOffset            kept by compaction: not the first retained record's
+    8      i32   length                bytes after this field; at least 49
+    12     i32   partitionLeaderEpoch  outside the CRC
+    16     i8    magic                 2
+    17     u32   crc                   CRC-32C of byte 21 to the end, as stored (compressed)
+    21     i16   attributes            bits 0-2 codec, 3 timestampType, 4 transactional,
+                                       5 control, 6 delete horizon in baseTimestamp
+    23     i32   lastOffsetDelta       lastOffset = baseOffset + lastOffsetDelta
+    27     i64   baseTimestamp         ms; origin of the deltas, not a minimum
+    35     i64   maxTimestamp          ms
+    43     i64   producerId            -1: none
+    51     i16   producerEpoch
+    53     i32   baseSequence          wraps to 0 after 2**31 - 1
+    57     i32   recordsCount          0 is legal after compaction
+    61     ...   records               plain, or one compressed block of the same bytes
+    =====  ====  ====================  =====================================================
+
+Record inside a batch (`clients.DefaultRecord`), integers zig-zag base-128:
+
+    length · attributes i8 · timestampDelta · offsetDelta · keyLength (-1 null) · key ·
+    valueLength (-1 null) · value · headersCount · [headerKeyLength · headerKey · headerValueLength
+    (-1 null) · headerValue] ...
+
+Message of a message set, magic 0 (Kafka 0.8, 0.9) and magic 1 (0.10) (`clients.LegacyRecord`):
+
+    offset i64 · size i32 · crc u32 (CRC-32 from magic to the end) · magic i8 · attributes i8 ·
+    [magic 1: timestamp i64] · keyLength i32 (-1 null) · key · valueLength i32 (-1 null) · value
+
+Index files lie beside the `.log`, both relative to the segment's base offset:
+
+    OffsetIndex (`storage.OffsetIndex`), 8 bytes an entry: relativeOffset i32 · position i32
+    TimeIndex (`storage.TimeIndex`), 12 bytes an entry: timestamp i64 · relativeOffset i32
+"""
+
+import struct
+from typing import Final
+
+# Entry, any magic
+BASE_OFFSET_AT: Final = 0
+LENGTH_AT: Final = 8
+LOG_OVERHEAD: Final = 12  # offset and length: what `length` does not count
+MAGIC_AT: Final = 16
+MAGIC_END: Final = 17  # bytes needed before anything can be said of an entry
+MAGIC_V0: Final = 0
+MAGIC_V1: Final = 1
+MAGIC_V2: Final = 2
+
+# Record batch, magic 2
+LEADER_EPOCH_AT: Final = 12
+CRC_AT: Final = 17
+CRC_FROM: Final = 21
+ATTRIBUTES_AT: Final = 21
+LAST_OFFSET_DELTA_AT: Final = 23
+BASE_TIMESTAMP_AT: Final = 27
+MAX_TIMESTAMP_AT: Final = 35
+PRODUCER_ID_AT: Final = 43
+PRODUCER_EPOCH_AT: Final = 51
+BASE_SEQUENCE_AT: Final = 53
+RECORDS_COUNT_AT: Final = 57
+BATCH_OVERHEAD: Final = 61  # RECORD_BATCH_OVERHEAD
+MIN_BATCH_LENGTH: Final = BATCH_OVERHEAD - LOG_OVERHEAD
+MIN_RECORD_BYTES: Final = 7  # six one-byte varints and the attributes byte
+MIN_HEADER_BYTES: Final = 2  # two empty varint lengths
+
+BATCH_HEADER: Final = struct.Struct(">qiibIhiqqqhii")  # the 61 bytes, field by field
+
+# Message, magic 0 and 1
+LEGACY_CRC_AT: Final = 12
+LEGACY_ATTRIBUTES_AT: Final = 17
+LEGACY_TIMESTAMP_AT: Final = 18
+MIN_LENGTH_V0: Final = 14
+MIN_LENGTH_V1: Final = 22
+
+# attributes
+CODEC_MASK: Final = 0x07
+TIMESTAMP_TYPE_MASK: Final = 0x08
+TRANSACTIONAL_MASK: Final = 0x10
+CONTROL_MASK: Final = 0x20
+DELETE_HORIZON_MASK: Final = 0x40
+
+# compression.type by codec id (`clients.CompressionType`), in the words of kafka-dump-log
+CODEC_NONE: Final = 0
+CODEC_GZIP: Final = 1
+CODEC_SNAPPY: Final = 2
+CODEC_LZ4: Final = 3
+CODEC_ZSTD: Final = 4
+CODEC_NAMES: Final = ("none", "gzip", "snappy", "lz4", "zstd")
+
+# Sentinels
+NO_TIMESTAMP: Final = -1
+NO_SEQUENCE: Final = -1
+TIMESTAMP_TYPE_NONE: Final = -1  # NoTimestampType
+TIMESTAMP_TYPE_CREATE: Final = 0  # CreateTime
+TIMESTAMP_TYPE_LOG_APPEND: Final = 1  # LogAppendTime
+
+# Snappy as Java writes it (xerial framing): a 16-byte header, then [length i32 · raw block] ...
+XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
+XERIAL_HEADER: Final = 16
+
+# Index entries
+OFFSET_INDEX_ENTRY: Final = 8
+TIME_INDEX_ENTRY: Final = 12
+
+# Files of a segment (`storage.LogFileUtils`): 20 decimal digits, then one of these
+LOG_SUFFIX: Final = ".log"
+INDEX_SUFFIX: Final = ".index"
+TIME_INDEX_SUFFIX: Final = ".timeindex"
+BASE_OFFSET_DIGITS: Final = 20
+
+# Partition directories that hold dead or unfinished data (`storage.LocalLog`): <topic>-<partition>.<id>-delete ...
+DEAD_DIRECTORY_SUFFIXES: Final = ("-delete", "-future", "-stray")
+INTERNAL_TOPIC_PREFIX: Final = "__"
+
+MAX_OFFSET: Final = 2**63 - 1

@@ -1,0 +1,173 @@
+"""Kafka's index files as read-only arrays: what they say, absolute, up to where they stop making sense.
+
+An index is a hint. Whoever uses an entry proves it by the batch header it leads to (`ranges.py`); nothing here
+opens a `.log`. A file that is missing, empty, zero-padded, torn or garbled gives its valid prefix, perhaps empty:
+no error, a slower scan. `check` says instead what is wrong where, for whoever wants to know.
+
+Kafka: OffsetIndex, TimeIndex, AbstractIndex (`org.apache.kafka.storage.internals.log`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from kafka_segment_source import format as fmt
+from kafka_segment_source.errors import CorruptIndexError, PathError
+from kafka_segment_source.files import InputFile
+
+Longs = npt.NDArray[np.int64]
+_BLOCK_ENTRIES = 8192  # entries read at a time: a padded file costs its valid part and at most one block more
+
+_OFFSET_ENTRY = np.dtype([("offset", ">i4"), ("position", ">i4")])
+_TIME_ENTRY = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])
+assert _OFFSET_ENTRY.itemsize == fmt.OFFSET_INDEX_ENTRY
+assert _TIME_ENTRY.itemsize == fmt.TIME_INDEX_ENTRY
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetIndex:
+    """Valid entries of a `.index` file: offsets (absolute, int64[n]) and positions (bytes in the `.log`, int64[n]).
+
+    Both grow strictly. An entry's offset is not always that of the batch at its position: it may be the last one
+    of a whole append, so of a batch much further on (Kafka 2.0 to 4.0).
+    """
+
+    path: str
+    offsets: Longs
+    positions: Longs
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def floor(self, offset: int) -> int:
+        """The slot of the largest entry with offset ≤ the target; -1 if there is none (Kafka: lookup)."""
+        return int(np.searchsorted(self.offsets, offset, side="right")) - 1
+
+    def ceiling(self, offset: int) -> int:
+        """The slot of the least entry with offset ≥ the target; len(self) if there is none (Kafka: fetchUpperBoundOffset)."""
+        return int(np.searchsorted(self.offsets, offset, side="left"))
+
+
+@dataclass(frozen=True, slots=True)
+class TimeIndex:
+    """Valid entries of a `.timeindex` file: timestamps (ms, int64[n]) and offsets (absolute, int64[n]).
+
+    Timestamps grow strictly, offsets never shrink. An entry says that no record up to its offset is later than
+    its timestamp; it says nothing of records after it.
+    """
+
+    path: str
+    timestamps: Longs
+    offsets: Longs
+
+    def __len__(self) -> int:
+        return len(self.timestamps)
+
+    def before(self, timestamp: int) -> int:
+        """The slot of the largest entry with timestamp < the target (strictly); -1 if there is none."""
+        return int(np.searchsorted(self.timestamps, timestamp, side="left")) - 1
+
+
+def read_offset_index(path: str, size: int | None, base_offset: int, log_size: int) -> OffsetIndex:
+    """The valid prefix of the `.index` at `path`, listed with `size` bytes (None: not there).
+
+    base_offset: of the segment; log_size: bytes of its `.log`, which every position lies below. Valid entries have
+    growing offsets and growing positions above 0: the first append of a segment is never indexed.
+    """
+    parts: list[npt.NDArray[np.void]] = []
+    last = (-1, 0)  # relative offset, position
+    for block in _blocks(path, size, _OFFSET_ENTRY):
+        offsets = np.concatenate(([last[0]], block["offset"]))
+        positions = np.concatenate(([last[1]], block["position"]))
+        good = (np.diff(offsets) > 0) & (np.diff(positions) > 0) & (positions[1:] < log_size)
+        count = _leading(good)
+        parts.append(block[:count])
+        if count < len(block):
+            break
+        last = (int(offsets[-1]), int(positions[-1]))
+    entries = _join(parts, _OFFSET_ENTRY)
+    return OffsetIndex(path, _native(entries["offset"]) + base_offset, _native(entries["position"]))
+
+
+def read_time_index(path: str, size: int | None, base_offset: int, next_base_offset: int | None) -> TimeIndex:
+    """The valid prefix of the `.timeindex` at `path`, listed with `size` bytes (None: not there).
+
+    next_base_offset: of the next segment, above every offset of this one; None for the last. (0, 0) is always
+    padding: as an entry it would claim that the first record is no later than 1970.
+    """
+    limit = (next_base_offset if next_base_offset is not None else fmt.MAX_OFFSET) - base_offset
+    parts: list[npt.NDArray[np.void]] = []
+    last = (-1, 0)  # timestamp, relative offset
+    for block in _blocks(path, size, _TIME_ENTRY):
+        timestamps = np.concatenate(([last[0]], block["timestamp"]))
+        offsets = np.concatenate(([last[1]], block["offset"]))
+        good = (timestamps[1:] > timestamps[:-1]) & (np.diff(offsets) >= 0) & (offsets[1:] < limit)
+        good &= (block["timestamp"] != 0) | (block["offset"] != 0)
+        count = _leading(good)
+        parts.append(block[:count])
+        if count < len(block):
+            break
+        last = (int(timestamps[-1]), int(offsets[-1]))
+    entries = _join(parts, _TIME_ENTRY)
+    return TimeIndex(path, _native(entries["timestamp"]), _native(entries["offset"]) + base_offset)
+
+
+def check(path: str, size: int, entry_bytes: int, valid: int) -> None:
+    """Raises CorruptIndexError if, after `valid` entries, the file holds anything but zero padding.
+
+    Kafka: AbstractIndex.sanityCheck; the slot named is the first entry that cannot be right.
+    """
+    with InputFile(path) as file:
+        at = valid * entry_bytes
+        while at < size:
+            block = file.read_at(at, _BLOCK_ENTRIES * entry_bytes)
+            if not block:
+                return
+            if block.count(0) != len(block):
+                wrong = block[:entry_bytes].hex()
+                raise CorruptIndexError(
+                    f"entry in slot {valid} breaks the order of the index",
+                    path=path,
+                    position=valid * entry_bytes,
+                    found=wrong,
+                    expected=f"an entry above slot {valid - 1}, inside the segment, or zero padding",
+                )
+            at += len(block)
+
+
+def _blocks(path: str, size: int | None, entry: np.dtype[np.void]):  # type: ignore[no-untyped-def]  # Iterator of arrays
+    """The whole entries of the file, block by block; odd bytes at its end are no entry. Nothing if it cannot be read."""
+    left = (size or 0) // entry.itemsize
+    if left == 0:
+        return
+    try:
+        with InputFile(path) as file:
+            at = 0
+            while left > 0:
+                data = file.read_at(at, min(left, _BLOCK_ENTRIES) * entry.itemsize)
+                block = np.frombuffer(data, entry, len(data) // entry.itemsize)
+                if len(block) == 0:
+                    return
+                yield block
+                at += len(block) * entry.itemsize
+                left -= len(block)
+    except (PathError, OSError):
+        return  # a hint that cannot be read is no hint
+
+
+def _leading(good: npt.NDArray[np.bool_]) -> int:
+    """How many are true before the first that is not."""
+    return len(good) if good.all() else int(np.argmin(good))
+
+
+def _join(parts: list[npt.NDArray[np.void]], entry: np.dtype[np.void]) -> npt.NDArray[np.void]:
+    if len(parts) == 1:
+        return parts[0]
+    return np.concatenate(parts) if parts else np.empty(0, entry)
+
+
+def _native(column: npt.NDArray[np.signedinteger[npt.NBitBase]]) -> Longs:
+    return column.astype(np.int64)

@@ -1,0 +1,165 @@
+"""The walk over batch headers: a buffer of log bytes in, one column of numbers a batch out."""
+
+from __future__ import annotations
+
+from kafka_segment_source import format as fmt
+from kafka_segment_source.kernels.jit import inline, kernel
+from kafka_segment_source.kernels.primitives import read_int16, read_int32, read_int64
+
+# Rows of a header table, int64[FIELDS, n]; one column a batch
+POSITION = 0  # absolute byte position in the file
+SIZE = 1  # bytes of the whole batch, header included
+MAGIC = 2
+CRC = 3
+ATTRIBUTES = 4
+BASE_OFFSET = 5  # magic 0 and 1: the entry's own offset, a wrapper's last
+LAST_OFFSET = 6
+BASE_TIMESTAMP = 7  # ms
+MAX_TIMESTAMP = 8  # ms
+PRODUCER_ID = 9
+PRODUCER_EPOCH = 10
+BASE_SEQUENCE = 11
+COUNT = 12  # -1 for magic 0 and 1
+LEADER_EPOCH = 13
+FIELDS = 14
+
+# Why a walk stopped
+USED_UP = 0  # at the end of the bytes, or the table is full
+INCOMPLETE = 1  # a batch begins here that needs more bytes than there are
+ZEROS = 2  # a header of zeros: preallocated space
+BAD_LENGTH = 3
+BAD_MAGIC = 4
+BAD_COUNT = 5
+BAD_LAST_OFFSET = 6
+
+# Rows of a walk's report, int64[3]
+STOPPED_BY = 0
+STOPPED_AT = 1  # position in the buffer
+FOUND = 2  # INCOMPLETE: bytes needed from there; errors: the impossible value
+
+
+@inline
+def _fill_v2(src, at, table, n):  # type: ignore[no-untyped-def]
+    table[CRC, n] = read_int32(src, at + fmt.CRC_AT) & 0xFFFFFFFF
+    table[ATTRIBUTES, n] = read_int16(src, at + fmt.ATTRIBUTES_AT)
+    table[LAST_OFFSET, n] = table[BASE_OFFSET, n] + read_int32(src, at + fmt.LAST_OFFSET_DELTA_AT)
+    table[BASE_TIMESTAMP, n] = read_int64(src, at + fmt.BASE_TIMESTAMP_AT)
+    table[MAX_TIMESTAMP, n] = read_int64(src, at + fmt.MAX_TIMESTAMP_AT)
+    table[PRODUCER_ID, n] = read_int64(src, at + fmt.PRODUCER_ID_AT)
+    table[PRODUCER_EPOCH, n] = read_int16(src, at + fmt.PRODUCER_EPOCH_AT)
+    table[BASE_SEQUENCE, n] = read_int32(src, at + fmt.BASE_SEQUENCE_AT)
+    table[COUNT, n] = read_int32(src, at + fmt.RECORDS_COUNT_AT)
+    table[LEADER_EPOCH, n] = read_int32(src, at + fmt.LEADER_EPOCH_AT)
+
+
+@inline
+def _fill_legacy(src, at, table, n):  # type: ignore[no-untyped-def]
+    timestamp = fmt.NO_TIMESTAMP
+    if table[MAGIC, n] == fmt.MAGIC_V1:
+        timestamp = read_int64(src, at + fmt.LEGACY_TIMESTAMP_AT)
+    table[CRC, n] = read_int32(src, at + fmt.LEGACY_CRC_AT) & 0xFFFFFFFF
+    table[ATTRIBUTES, n] = src[at + fmt.LEGACY_ATTRIBUTES_AT]
+    table[LAST_OFFSET, n] = table[BASE_OFFSET, n]
+    table[BASE_TIMESTAMP, n] = timestamp
+    table[MAX_TIMESTAMP, n] = timestamp
+    table[PRODUCER_ID, n] = -1
+    table[PRODUCER_EPOCH, n] = -1
+    table[BASE_SEQUENCE, n] = -1
+    table[COUNT, n] = -1
+    table[LEADER_EPOCH, n] = -1
+
+
+@inline
+def _smallest_length(magic):  # type: ignore[no-untyped-def]
+    if magic == fmt.MAGIC_V2:
+        return fmt.MIN_BATCH_LENGTH
+    if magic == fmt.MAGIC_V1:
+        return fmt.MIN_LENGTH_V1
+    return fmt.MIN_LENGTH_V0
+
+
+@inline
+def _all_zero(src, at, count):  # type: ignore[no-untyped-def]
+    for i in range(at, at + count):
+        if src[i] != 0:
+            return False
+    return True
+
+
+@kernel("int64(uint8[::1], int64, int64, int64[:,::1], int64[::1])")
+def walk_headers(src, length, position, table, report):  # type: ignore[no-untyped-def]
+    """Fills one column of `table` (int64[FIELDS, n]) for each whole batch in src[:length]; answers how many.
+
+    position: where src[0] lies in the file. report (int64[3]) says why the walk stopped and where. A batch
+    that is not wholly inside src[:length] is never filled in. Nothing but lengths is checked: CRCs are the
+    caller's. Kafka: FileLogInputStream.nextBatch.
+    """
+    at = 0
+    n = 0
+    report[STOPPED_BY] = USED_UP
+    while at < length and n < table.shape[1]:
+        report[STOPPED_AT] = at
+        if length - at < fmt.MAGIC_END:
+            report[STOPPED_BY] = INCOMPLETE
+            report[FOUND] = fmt.MAGIC_END
+            return n
+        size = read_int32(src, at + fmt.LENGTH_AT)
+        magic = read_int16(src, at + fmt.MAGIC_AT - 1)
+        magic = magic & 0xFF
+        if size == 0 and _all_zero(src, at, fmt.MAGIC_END):
+            report[STOPPED_BY] = ZEROS
+            return n
+        if magic > fmt.MAGIC_V2:
+            report[STOPPED_BY] = BAD_MAGIC
+            report[FOUND] = magic
+            return n
+        if size < _smallest_length(magic):
+            report[STOPPED_BY] = BAD_LENGTH
+            report[FOUND] = size
+            return n
+        if size + fmt.LOG_OVERHEAD > length - at:
+            report[STOPPED_BY] = INCOMPLETE
+            report[FOUND] = size + fmt.LOG_OVERHEAD
+            return n
+        table[POSITION, n] = position + at
+        table[SIZE, n] = size + fmt.LOG_OVERHEAD
+        table[MAGIC, n] = magic
+        table[BASE_OFFSET, n] = read_int64(src, at)
+        if magic == fmt.MAGIC_V2:
+            _fill_v2(src, at, table, n)
+            if table[COUNT, n] < 0:
+                report[STOPPED_BY] = BAD_COUNT
+                report[FOUND] = table[COUNT, n]
+                return n
+            if table[BASE_OFFSET, n] < 0 or table[LAST_OFFSET, n] < table[BASE_OFFSET, n]:
+                report[STOPPED_BY] = BAD_LAST_OFFSET
+                report[FOUND] = table[LAST_OFFSET, n]
+                return n
+        else:
+            _fill_legacy(src, at, table, n)
+        at += size + fmt.LOG_OVERHEAD
+        n += 1
+    report[STOPPED_AT] = at
+    return n
+
+
+@kernel("int64(uint8[::1], int64, int64, int64, int64)")
+def find_batch(src, at, length, first_offset, end_offset):  # type: ignore[no-untyped-def]
+    """The first position ≥ at in src[:length] that looks like a batch header, or -1.
+
+    It looks like one if magic, length, count and attributes are possible and its offsets lie in
+    [first_offset, end_offset). Only the CRC can tell whether it is one. Used to go on after damage.
+    """
+    for i in range(at, length - fmt.BATCH_OVERHEAD + 1):
+        if src[i + fmt.MAGIC_AT] != fmt.MAGIC_V2:
+            continue
+        if read_int32(src, i + fmt.LENGTH_AT) < fmt.MIN_BATCH_LENGTH:
+            continue
+        base = read_int64(src, i)
+        delta = read_int32(src, i + fmt.LAST_OFFSET_DELTA_AT)
+        if base < first_offset or base >= end_offset or delta < 0 or delta >= end_offset - base:
+            continue
+        if src[i + fmt.ATTRIBUTES_AT] == 0 and src[i + fmt.ATTRIBUTES_AT + 1] < 0x80:
+            if read_int32(src, i + fmt.RECORDS_COUNT_AT) >= 0:
+                return i
+    return -1

@@ -1,0 +1,186 @@
+"""Records of v2 batches → where each wanted record's parts lie. The only place that reads untrusted record bytes.
+
+Nothing is copied here: `columns.py` copies what the caller asked for, from places this kernel has checked.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kafka_segment_source import format as fmt
+from kafka_segment_source.kernels import headers as h
+from kafka_segment_source.kernels.jit import inline, kernel
+from kafka_segment_source.kernels.primitives import FAILED, read_varint, read_varlong
+
+# Rows of the int64 table: one column a record
+OFFSET = 0
+TIMESTAMP = 1  # ms
+LONGS = 2
+
+# Rows of the int32 table: one column a record; positions are in the source buffer
+BATCH = 0  # column of the header table
+KEY_AT = 1
+KEY_LENGTH = 2  # -1 null
+VALUE_AT = 3
+VALUE_LENGTH = 4  # -1 null
+HEADERS_AT = 5
+HEADERS_COUNT = 6
+INTS = 7
+
+# Bounds, int64[4], all inclusive
+FIRST_OFFSET = 0
+LAST_OFFSET = 1
+FIRST_TIMESTAMP = 2
+LAST_TIMESTAMP = 3
+
+# The cursor, int64[4]: where the next call goes on; zeros to begin with
+AT_BATCH = 0  # column of the header table
+AT_RECORD = 1  # 0: at the start of the batch
+AT_BYTE = 2
+AT_DELTA = 3  # offset delta of the record before
+
+# The report, int64[3]: status, position in the source buffer, value found. On an error the cursor is at its batch.
+STATUS = 0
+FAULT_AT = 1
+FOUND = 2
+
+# Limits, int64[2]
+ROWS = 0
+BYTES = 1
+
+# Status
+DONE = 0
+FULL = 1  # a limit was reached: take the rows and call again
+BAD_VARINT = 2
+BAD_RECORD_LENGTH = 3
+BAD_FIELD_LENGTH = 4
+RECORD_NOT_USED_UP = 5
+BATCH_NOT_USED_UP = 6
+BAD_HEADERS_COUNT = 7
+BAD_OFFSET_DELTA = 8
+
+
+@inline
+def _field(src, at, end):  # type: ignore[no-untyped-def]
+    """A length and that many bytes: (start, length, position after, status); on an error length is what was found."""
+    length, start = read_varint(src, at, end)
+    if start == FAILED:
+        return at, length, at, BAD_VARINT
+    if length < -1 or length > end - start:
+        return at, length, at, BAD_FIELD_LENGTH
+    return start, length, start + max(length, 0), DONE
+
+
+@inline
+def _headers(src, at, end, count):  # type: ignore[no-untyped-def]
+    """`count` headers, whose keys are never null: (position after, value found, status)."""
+    for _ in range(count):
+        _, length, after, status = _field(src, at, end)
+        if status == DONE and length < 0:
+            status = BAD_FIELD_LENGTH
+        if status != DONE:
+            return at, length, status
+        at = after
+        _, length, after, status = _field(src, at, end)
+        if status != DONE:
+            return at, length, status
+        at = after
+    return at, np.int64(0), DONE
+
+
+@inline
+def _record(src, start, end):  # type: ignore[no-untyped-def]
+    """One record, checked to its last byte: (status, position after or of the fault, value found, its parts)."""
+    none = (np.int64(0), np.int64(0), np.int64(0), np.int64(0), np.int64(0), np.int64(0), np.int64(0), np.int64(0))
+    length, at = read_varint(src, start, end)
+    if at == FAILED:
+        return BAD_VARINT, start, length, none
+    if length < 1 or length > end - at:
+        return BAD_RECORD_LENGTH, start, length, none
+    stop = at + length
+    timestamp_delta, after = read_varlong(src, at + 1, stop)  # past the attributes byte, which is unused
+    if after == FAILED:
+        return BAD_VARINT, at + 1, timestamp_delta, none
+    at = after
+    offset_delta, after = read_varint(src, at, stop)
+    if after == FAILED:
+        return BAD_VARINT, at, offset_delta, none
+    key_at, key_length, at, status = _field(src, after, stop)
+    if status != DONE:
+        return status, at, key_length, none
+    value_at, value_length, at, status = _field(src, at, stop)
+    if status != DONE:
+        return status, at, value_length, none
+    headers_count, headers_at = read_varint(src, at, stop)
+    if headers_at == FAILED:
+        return BAD_VARINT, at, headers_count, none
+    if headers_count < 0 or headers_count > (stop - headers_at) // fmt.MIN_HEADER_BYTES:
+        return BAD_HEADERS_COUNT, at, headers_count, none
+    at, found, status = _headers(src, headers_at, stop, headers_count)
+    if status != DONE:
+        return status, at, found, none
+    if at != stop:
+        return RECORD_NOT_USED_UP, at, stop - at, none
+    parts = (timestamp_delta, offset_delta, key_at, key_length, value_at, value_length, headers_at, headers_count)
+    return DONE, at, np.int64(0), parts
+
+
+@kernel(
+    "int64(uint8[::1], int64[:,::1], int64[:,::1], int64[::1], int64[::1],"
+    " int64[::1], int64[:,::1], int32[:,::1], int64[::1])"
+)
+def decode_records(src, batches, payloads, bounds, limits, cursor, longs, ints, report):  # type: ignore[no-untyped-def]
+    """Fills one column of `longs` and `ints` for each record inside `bounds`; answers how many.
+
+    batches: header table, int64[headers.FIELDS, n]; payloads: int64[2, n], start and end of each batch's plain
+    records in src; limits: int64[2], rows and source bytes after which to stop with FULL. Every length is
+    checked against the bytes left before it is used, every byte is accounted for, and offsets must grow
+    inside [baseOffset, lastOffset]. Kafka: DefaultRecord.readFrom, DefaultRecordBatch.RecordIterator.
+    """
+    n = 0
+    used = 0
+    report[STATUS] = DONE
+    for b in range(cursor[AT_BATCH], batches.shape[1]):
+        cursor[AT_BATCH] = b
+        at = cursor[AT_BYTE] if cursor[AT_RECORD] > 0 else payloads[0, b]
+        previous = cursor[AT_DELTA] if cursor[AT_RECORD] > 0 else np.int64(-1)
+        base_offset = batches[h.BASE_OFFSET, b]
+        for record in range(cursor[AT_RECORD], batches[h.COUNT, b]):
+            if n >= limits[ROWS] or used >= limits[BYTES]:
+                cursor[AT_RECORD], cursor[AT_BYTE], cursor[AT_DELTA] = record, at, previous
+                report[STATUS] = FULL
+                return n
+            status, after, found, parts = _record(src, at, payloads[1, b])
+            if status == DONE and (parts[1] <= previous or parts[1] > batches[h.LAST_OFFSET, b] - base_offset):
+                status, after, found = BAD_OFFSET_DELTA, at, parts[1]
+            if status != DONE:
+                report[STATUS], report[FAULT_AT], report[FOUND] = status, after, found
+                return n
+            used += after - at
+            at = after
+            timestamp_delta, previous, key_at, key_length, value_at, value_length, headers_at, headers_count = parts
+
+            offset = base_offset + previous
+            timestamp = batches[h.BASE_TIMESTAMP, b] + timestamp_delta
+            if batches[h.ATTRIBUTES, b] & fmt.TIMESTAMP_TYPE_MASK:
+                timestamp = batches[h.MAX_TIMESTAMP, b]
+            if offset < bounds[FIRST_OFFSET] or offset > bounds[LAST_OFFSET]:
+                continue
+            if timestamp < bounds[FIRST_TIMESTAMP] or timestamp > bounds[LAST_TIMESTAMP]:
+                continue
+            longs[OFFSET, n] = offset
+            longs[TIMESTAMP, n] = timestamp
+            ints[BATCH, n] = b
+            ints[KEY_AT, n] = key_at
+            ints[KEY_LENGTH, n] = key_length
+            ints[VALUE_AT, n] = value_at
+            ints[VALUE_LENGTH, n] = value_length
+            ints[HEADERS_AT, n] = headers_at
+            ints[HEADERS_COUNT, n] = headers_count
+            n += 1
+        if at != payloads[1, b]:
+            report[STATUS], report[FAULT_AT], report[FOUND] = BATCH_NOT_USED_UP, at, payloads[1, b] - at
+            return n
+        cursor[AT_RECORD] = 0
+    cursor[AT_BATCH] = batches.shape[1]
+    return n

@@ -1,0 +1,398 @@
+"""Options: every name, default and help once, in `OPTIONS`; `parse_options` turns them into `ReadOptions`.
+
+Text comes in (Spark hands over strings), a frozen value goes out; OptionError or UnsupportedError is raised
+before any file is touched. Keys are case-insensitive, as Spark's are. Precedence: none yet of this table's
+options overrides another; those that exclude each other are an error.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, tzinfo
+from difflib import get_close_matches
+from typing import Any
+
+from kafka_segment_source import times
+from kafka_segment_source.bounds import MIN_TIMESTAMP, TIMESTAMP_LIMIT, TimeRange
+from kafka_segment_source.errors import OptionError, UnsupportedError
+
+EARLIEST = -2  # in offset maps, as in Kafka's ListOffsets
+LATEST = -1
+FAILFAST = "FAILFAST"
+DROPMALFORMED = "DROPMALFORMED"
+_LARGEST_BATCH = 2**30  # Arrow offsets are 32-bit: a batch's bytes must leave room beside others
+
+TopicPartition = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSelection:
+    """Which topics a scan wants: by name, by pattern, by partition, or (all None) every topic that is not internal."""
+
+    subscribe: tuple[str, ...] | None = None
+    pattern: str | None = None  # matches the whole name
+    assign: frozenset[TopicPartition] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetLimit:
+    """Where a scan begins or ends: EARLIEST, LATEST or an offset, for each partition named or for all."""
+
+    everywhere: int | None = None
+    by_partition: Mapping[TopicPartition, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """All options of one read, parsed; times are absolute epoch milliseconds."""
+
+    paths: tuple[str, ...]
+    topics: TopicSelection = TopicSelection()
+    topic: str | None = None
+    partition: int | None = None
+    times: TimeRange = TimeRange()
+    starting_offsets: OffsetLimit = OffsetLimit(EARLIEST)
+    ending_offsets: OffsetLimit = OffsetLimit(LATEST)
+    include_headers: bool = False
+    include_metadata: bool = False
+    check_crcs: bool = True
+    mode: str = FAILFAST
+    max_batch_bytes: int = 256 * 1024 * 1024
+
+    @property
+    def drop_malformed(self) -> bool:
+        return self.mode == DROPMALFORMED
+
+
+@dataclass(frozen=True, slots=True)
+class _Context:
+    """What parsing a value may need besides its text; fixed once a read."""
+
+    zone: tzinfo
+    now_ms: int
+
+
+# ---- values: each takes text and says by ValueError what it expected ----
+
+
+def _boolean(text: str, _: _Context) -> bool:
+    if text.strip().lower() not in ("true", "false"):
+        raise ValueError("expected true or false")
+    return text.strip().lower() == "true"
+
+
+def _moment(text: str, context: _Context) -> int:
+    return times.parse_moment(text, context.zone, context.now_ms)
+
+
+def _name(text: str, _: _Context) -> str:
+    if not text.strip():
+        raise ValueError("expected a name")
+    return text.strip()
+
+
+def _partition(text: str, _: _Context) -> int:
+    if not re.fullmatch(r"\d+", text.strip(), re.ASCII):
+        raise ValueError("expected a partition number, 0 or more")
+    return int(text)
+
+
+def _names(text: str, _: _Context) -> tuple[str, ...]:
+    names = tuple(part.strip() for part in text.split(",") if part.strip())
+    if not names:
+        raise ValueError("expected one topic name or more, separated by commas")
+    return names
+
+
+def _pattern(text: str, _: _Context) -> str:
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise ValueError(f"expected a regular expression ({error})") from error
+    return text
+
+
+def _json_object(text: str, example: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"expected JSON like {example} ({error})") from error
+    if not isinstance(value, dict):
+        raise ValueError(f"expected JSON like {example}")
+    return value
+
+
+def _assign(text: str, _: _Context) -> frozenset[TopicPartition]:
+    example = '{"topicA":[0,1],"topicB":[2]}'
+    found: set[TopicPartition] = set()
+    for topic, partitions in _json_object(text, example).items():
+        if not isinstance(partitions, list) or not all(type(p) is int and p >= 0 for p in partitions):
+            raise ValueError(f"expected JSON like {example}; topic {topic!r} has {partitions!r}")
+        found.update((topic, partition) for partition in partitions)
+    if not found:
+        raise ValueError(f"expected JSON like {example} with at least one partition")
+    return frozenset(found)
+
+
+def _offset_limit(text: str, _: _Context) -> OffsetLimit:
+    word = text.strip().lower()
+    if word in ("earliest", "latest"):
+        return OffsetLimit(EARLIEST if word == "earliest" else LATEST)
+    example = 'earliest, latest, or JSON like {"topicA":{"0":23,"1":-2}}'
+    offsets: dict[TopicPartition, int] = {}
+    for topic, partitions in _json_object(text, example).items():
+        if not isinstance(partitions, dict):
+            raise ValueError(f"expected {example}; topic {topic!r} has {partitions!r}")
+        for partition, offset in partitions.items():
+            if not partition.isdecimal() or type(offset) is not int or offset < EARLIEST:
+                raise ValueError(
+                    f"expected {example}, where -2 is earliest and -1 latest; topic {topic!r} has {partition!r}: {offset!r}"
+                )
+            offsets[topic, int(partition)] = offset
+    return OffsetLimit(None, offsets)
+
+
+def _mode(text: str, _: _Context) -> str:
+    if text.strip().upper() not in (FAILFAST, DROPMALFORMED):
+        raise ValueError(f"expected {FAILFAST} or {DROPMALFORMED}")
+    return text.strip().upper()
+
+
+def _byte_size(text: str, _: _Context) -> int:
+    match = re.fullmatch(r"(\d+)\s*([kmg]?)(?:i?b)?", text.strip(), re.ASCII | re.IGNORECASE)
+    size = int(match[1]) * {"": 1, "k": 2**10, "m": 2**20, "g": 2**30}[match[2].lower()] if match else 0
+    if not 0 < size <= _LARGEST_BATCH:
+        raise ValueError(f"expected bytes from 1 to {_LARGEST_BATCH} (268435456, 256m, 1g)")
+    return size
+
+
+def _read_uncommitted(text: str, _: _Context) -> str:
+    if text.strip().lower() == "read_committed":
+        raise UnsupportedError(
+            "option 'isolationLevel': read_committed is not built yet; leave the option out to read everything"
+        )
+    if text.strip().lower() != "read_uncommitted":
+        raise ValueError("expected read_uncommitted or read_committed")
+    return "read_uncommitted"
+
+
+# ---- the table ----
+
+_Parser = Callable[[str, _Context], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option: its name in documents, its default in words, its help; no parser: it is not built yet."""
+
+    name: str
+    default: str
+    help: str
+    parse: _Parser | None = None
+
+
+OPTIONS = (
+    Option(
+        "path",
+        "required",
+        "a partition directory, a log directory, a .log file, or a glob; load([…]) takes several",
+        _name,
+    ),
+    Option("subscribe", "every topic but internal ones", "topic names, separated by commas", _names),
+    Option(
+        "subscribePattern", "", "a regular expression that matches whole topic names (never internal ones)", _pattern
+    ),
+    Option("assign", "", 'partitions, as JSON: {"topicA":[0,1]}', _assign),
+    Option("topic", "from the directory's name", "topic of a directory whose own name does not say", _name),
+    Option(
+        "partition", "from the directory's name", "partition of a directory whose own name does not say", _partition
+    ),
+    Option("since", "", "keep rows with timestamp ≥ this: ISO-8601, epoch milliseconds, or a time ago (-2h)", _moment),
+    Option("until", "", "keep rows with timestamp < this", _moment),
+    Option("timeZone", "UTC", "zone of times written without one", _name),
+    Option("startingOffsets", "earliest", 'earliest, or JSON: {"topicA":{"0":23,"1":-2}}', _offset_limit),
+    Option("endingOffsets", "latest", "latest, or JSON; exclusive", _offset_limit),
+    Option("startingTimestamp", "", "start at the first offset with timestamp ≥ this"),
+    Option("endingTimestamp", "", "end before the first offset with timestamp ≥ this"),
+    Option("startingOffsetsByTimestamp", "", "the same, per partition, as JSON"),
+    Option("endingOffsetsByTimestamp", "", "the same, per partition, as JSON"),
+    Option("startingOffsetsByTimestampStrategy", "error", "what to do where no offset matches: error or latest"),
+    Option("isolationLevel", "read_uncommitted", "read_uncommitted or read_committed", _read_uncommitted),
+    Option("includeHeaders", "false", "add the column headers", _boolean),
+    Option("includeMetadata", "false", "add the column metadata: batch, file and position of each row", _boolean),
+    Option("includeControl", "false", "keep control records"),
+    Option("minPartitions", "one a segment", "split large segments until there are so many Spark partitions"),
+    Option("maxRecordsPerPartition", "unlimited", "split large segments so that none has more records"),
+    Option("timestampDisorder", "", "no record is older than the newest before it by more than this"),
+    Option("failOnDataLoss", "true", "whether offsets that the files no longer hold are an error"),
+    Option(
+        "mode", FAILFAST, "FAILFAST: a damaged batch ends the query; DROPMALFORMED: it is skipped and reported", _mode
+    ),
+    Option("checkCrcs", "true", "verify each batch's CRC before believing its header", _boolean),
+    Option("trustIndexes", "true", "false: ignore index files and walk every segment"),
+    Option("maxBatchBytes", "256m", "the most that one batch may decompress to", _byte_size),
+    Option("packBytes", "64m", "neighbouring small segments share a Spark partition up to so many bytes"),
+    Option("zoneMaps", "", "directory of zone maps"),
+    Option("endAt", "end", "end, or highWatermark"),
+)
+_BY_KEY = {option.name.lower(): option for option in OPTIONS}
+_ALIASES = {
+    "isolation.level": "isolationlevel",
+    "kafka.isolation.level": "isolationlevel",
+    "check.crcs": "checkcrcs",
+    "kafka.check.crcs": "checkcrcs",
+    "paths": "path",
+}
+_MEANINGLESS = ("kafka.", "fetchoffset.", "kafkaconsumer.")
+_MEANINGLESS_KEYS = ("groupidprefix",)
+_STREAMING_KEYS = ("maxoffsetspertrigger", "minoffsetspertrigger", "maxtriggerdelay", "maxbytespertrigger")
+
+
+def parse_options(given: Mapping[str, str], now_ms: int | None = None) -> tuple[ReadOptions, list[str]]:
+    """ReadOptions and warnings (one sentence each) from option names and their text, as Spark gives them.
+
+    now_ms: the moment that times ago are counted from; the present by default. Raises OptionError for what is
+    unknown, malformed or contradictory, UnsupportedError for what is not built yet.
+    """
+    texts, ignored = _sort_out(given)
+    try:
+        zone = times.zone(texts.get("timezone", "UTC"))
+    except ValueError as error:
+        raise OptionError(f"option 'timeZone': {error}") from error
+    context = _Context(zone, int(time.time() * 1000) if now_ms is None else now_ms)
+    values = {key: _parse_value(_BY_KEY[key], text, context) for key, text in texts.items() if key != "path"}
+    _check_together(values)
+    renamed = {
+        "topic": "topic",
+        "partition": "partition",
+        "startingoffsets": "starting_offsets",
+        "endingoffsets": "ending_offsets",
+        "includeheaders": "include_headers",
+        "includemetadata": "include_metadata",
+        "checkcrcs": "check_crcs",
+        "mode": "mode",
+        "maxbatchbytes": "max_batch_bytes",
+    }
+    options = ReadOptions(
+        paths=_paths(texts.get("path")),
+        topics=TopicSelection(values.get("subscribe"), values.get("subscribepattern"), values.get("assign")),
+        times=TimeRange(values.get("since", MIN_TIMESTAMP), values.get("until", TIMESTAMP_LIMIT)),
+        **{name: values[key] for key, name in renamed.items() if key in values},
+    )
+    return options, _warnings(ignored)
+
+
+def _sort_out(given: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+    """Texts by lower-case key for options of the table, and the names of those that mean nothing here."""
+    texts: dict[str, str] = {}
+    ignored: list[str] = []
+    for name, text in given.items():
+        key = _ALIASES.get(name.lower(), name.lower())
+        if key in _BY_KEY:
+            if key in texts and texts[key] != text:
+                raise OptionError(f"option {_BY_KEY[key].name!r} is given twice, as {texts[key]!r} and {text!r}")
+            texts[key] = text
+        elif key.startswith(_MEANINGLESS) or key in _MEANINGLESS_KEYS or key in _STREAMING_KEYS:
+            ignored.append(name)
+        else:
+            near = get_close_matches(key, _BY_KEY, n=1, cutoff=0.4)
+            hint = f"; did you mean {_BY_KEY[near[0]].name!r}?" if near else ""
+            raise OptionError(f"option {name!r} is unknown{hint}")
+    return texts, ignored
+
+
+def _parse_value(option: Option, text: str, context: _Context) -> Any:
+    if option.parse is None:
+        raise UnsupportedError(f"option {option.name!r} is not built yet; leave it out")
+    try:
+        return option.parse(text, context)
+    except ValueError as error:
+        if isinstance(error, UnsupportedError):
+            raise
+        raise OptionError(f"option {option.name!r} is {text!r}: {error}") from error
+
+
+def _check_together(values: Mapping[str, Any]) -> None:
+    chosen = [name for name in ("subscribe", "subscribePattern", "assign") if name.lower() in values]
+    if len(chosen) > 1:
+        raise OptionError(f"options {' and '.join(map(repr, chosen))} exclude each other; give one")
+    if values.get("startingoffsets") == OffsetLimit(LATEST):
+        raise OptionError(
+            "option 'startingOffsets' is 'latest': a batch query would read nothing; expected earliest or JSON"
+        )
+    if LATEST in getattr(values.get("startingoffsets"), "by_partition", {}).values():
+        raise OptionError(
+            "option 'startingOffsets' has -1 (latest), where a batch query would read nothing; expected -2 or an offset"
+        )
+    if values.get("endingoffsets") == OffsetLimit(EARLIEST):
+        raise OptionError(
+            "option 'endingOffsets' is 'earliest': a batch query would read nothing; expected latest or JSON"
+        )
+    if EARLIEST in getattr(values.get("endingoffsets"), "by_partition", {}).values():
+        raise OptionError(
+            "option 'endingOffsets' has -2 (earliest), where a batch query would read nothing; expected -1 or an offset"
+        )
+    since, until = values.get("since"), values.get("until")
+    if since is not None and until is not None and since > until:
+        raise OptionError(
+            f"option 'since' ({times.format_millis(since)}) is after option 'until' ({times.format_millis(until)})"
+        )
+
+
+def _paths(text: str | None) -> tuple[str, ...]:
+    if text is None or not text.strip():
+        raise OptionError(
+            "option 'path' is missing: give load(path) a partition directory, a log directory or a .log file"
+        )
+    if text.lstrip().startswith("["):  # load([…]) arrives as a JSON list
+        try:
+            paths = json.loads(text)
+        except ValueError:
+            return (text,)
+        if isinstance(paths, list) and paths and all(isinstance(path, str) and path for path in paths):
+            return tuple(paths)
+    return (text,)
+
+
+def _warnings(ignored: list[str]) -> list[str]:
+    if not ignored:
+        return []
+    return [
+        f"these options mean nothing when segments are read without a broker, and were ignored: {', '.join(sorted(ignored))}"
+    ]
+
+
+PathsLike = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+
+
+def option_texts(path: PathsLike, keywords: Mapping[str, object]) -> dict[str, str]:
+    """Option texts from Python keywords: booleans, numbers, aware datetimes, dicts and lists become what Spark would send."""
+    if isinstance(path, (str, os.PathLike)):
+        texts = {"path": os.fspath(path)}
+    else:
+        texts = {"path": json.dumps([os.fspath(each) for each in path])}
+    for name, value in keywords.items():
+        if value is None:
+            continue
+        texts[name] = _text(name, value)
+    return texts
+
+
+def _text(name: str, value: object) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, datetime):
+        try:
+            return str(times.datetime_to_millis(value.astimezone(UTC) if value.tzinfo else value))
+        except ValueError as error:
+            raise OptionError(f"option {name!r} is {value!r}: {error}") from error
+    if isinstance(value, (dict, list, tuple)):
+        return json.dumps(value)
+    return str(value)

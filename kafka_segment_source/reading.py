@@ -1,0 +1,227 @@
+"""A byte range of a `.log` → chunks of whole batches whose headers may be believed. Executor side.
+
+Comes in: a split, as planned. Goes out: `Chunk`s, at most a chunk's bytes in memory at a time (a larger batch is
+read whole, up to maxBatchBytes). Every batch that goes out has held its CRC and continues the order of offsets
+inside its segment. Raised, or reported and skipped, by the `Damage` given: CorruptRecordError.
+
+Where a log ends. The last segment may end in a torn batch (a broker is writing, or died) or in zeros (preallocated
+space): that ends the log quietly, if nothing but that follows. The same in the middle of a log, or before another
+whole batch, is damage: Kafka trims a segment when it rolls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from kafka_segment_source import format as fmt
+from kafka_segment_source.checksums import crc_holds
+from kafka_segment_source.errors import CorruptRecordError, DataError
+from kafka_segment_source.files import Bytes, InputFile
+from kafka_segment_source.kernels import headers as h
+from kafka_segment_source.planning import SegmentSplit
+from kafka_segment_source.reporting import logger
+
+CHUNK_BYTES = 8 * 1024 * 1024
+_HEADERS = 16384  # batches in a chunk at most
+_SEARCH_EFFORT = 8  # searching past damage gives up after checksumming so many times the segment's size
+
+HeaderTable = npt.NDArray[np.int64]
+
+
+@dataclass(slots=True)
+class Damage:
+    """What to do with a damaged batch: end the query (FAILFAST), or say so and go on (DROPMALFORMED)."""
+
+    drop: bool
+    skipped: list[DataError] = field(default_factory=list)
+
+    def __call__(self, error: DataError) -> None:
+        if not self.drop:
+            raise error
+        self.skipped.append(error)
+        logger.warning("skipped (mode=DROPMALFORMED): %s", error)
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Whole batches: `headers` (int64[FIELDS, n], kernels.headers) of batches in `data`, whose byte 0 is at `position`.
+
+    Both arrays are used again for the next chunk: take what you need before asking for it.
+    """
+
+    data: Bytes
+    headers: HeaderTable
+    position: int
+
+
+class BatchReader:
+    """Reads one split's byte range chunk by chunk."""
+
+    def __init__(
+        self, file: InputFile, split: SegmentSplit, *, check_crcs: bool, max_batch_bytes: int, damage: Damage
+    ) -> None:
+        self._file = file
+        self._split = split
+        self._check_crcs = check_crcs
+        self._max_batch_bytes = max_batch_bytes
+        self._damage = damage
+        self._limit = split.end  # nothing after is read, unless a batch that begins before reaches over it
+        self._last_offset = split.base_offset - 1
+        self._table = np.empty((h.FIELDS, _HEADERS), np.int64)
+        self._report = np.zeros(3, np.int64)
+
+    def chunks(self) -> Iterator[Chunk]:
+        """The chunks of the range, in order; ends where the range, its offsets or the log end."""
+        buffer = np.empty(min(CHUNK_BYTES, max(self._limit - self._split.start, fmt.BATCH_OVERHEAD)), np.uint8)
+        position: int | None = self._split.start
+        while position is not None and position < self._limit:
+            count = min(len(buffer), self._limit - position)
+            self._file.read_into(position, buffer[:count])
+            whole = h.walk_headers(buffer, count, position, self._table, self._report)
+            headers = self._table[:, :whole]
+            fault = self._first_fault(buffer, position, headers)
+            good = headers if fault is None else headers[:, : fault[0]]
+            ended = int(np.searchsorted(good[h.BASE_OFFSET], self._end_offset(good), side="left"))
+            if ended:
+                yield Chunk(buffer, good[:, :ended], position)
+            if ended < good.shape[1]:
+                return
+            if good.shape[1]:
+                self._last_offset = int(good[h.LAST_OFFSET, -1])
+                position = int(good[h.POSITION, -1] + good[h.SIZE, -1])
+            if fault is not None:
+                self._damage(fault[1])
+                position = self._next_batch(position, int(headers[h.SIZE, fault[0]]))
+            elif not good.shape[1]:
+                needed = int(self._report[h.FOUND]) if self._report[h.STOPPED_BY] == h.INCOMPLETE else 0
+                position = self._no_whole_batch(position, needed)
+                if len(buffer) < needed <= self._max_batch_bytes:
+                    buffer = np.empty(needed, np.uint8)
+
+    def _end_offset(self, headers: HeaderTable) -> int:
+        """The offset from which batches are not wanted; message sets do not tell their first offset, so all are."""
+        if headers.shape[1] and headers[h.MAGIC].min() < fmt.MAGIC_V2:
+            return fmt.MAX_OFFSET
+        return self._split.bounds.offsets.end
+
+    # ---- what may be believed ----
+
+    def _first_fault(self, data: Bytes, position: int, headers: HeaderTable) -> tuple[int, DataError] | None:
+        """The first batch that may not be believed, by its column, and why."""
+        fault = self._first_bad_crc(data, position, headers) if self._check_crcs else None
+        count = headers.shape[1] if fault is None else fault[0]
+        before = np.concatenate(([self._last_offset], headers[h.LAST_OFFSET, : max(count - 1, 0)]))[:count]
+        limit = fmt.MAX_OFFSET if self._split.next_base_offset is None else self._split.next_base_offset
+        wrong = (headers[h.BASE_OFFSET, :count] <= before) | (headers[h.LAST_OFFSET, :count] >= limit)
+        if not wrong.any():
+            return fault
+        at = int(np.argmax(wrong))
+        base, last = int(headers[h.BASE_OFFSET, at]), int(headers[h.LAST_OFFSET, at])
+        expected = f"offsets from {int(before[at]) + 1} to {limit - 1}"
+        return at, self._error("batch out of order", int(headers[h.POSITION, at]), base, f"{base} to {last}", expected)
+
+    def _first_bad_crc(self, data: Bytes, position: int, headers: HeaderTable) -> tuple[int, DataError] | None:
+        view = memoryview(data)  # type: ignore[arg-type]  # numpy arrays are buffers
+        starts = (headers[h.POSITION] - position).tolist()
+        columns = zip(starts, headers[h.SIZE].tolist(), headers[h.MAGIC].tolist(), headers[h.CRC].tolist(), strict=True)
+        for at, (start, size, magic, stored) in enumerate(columns):
+            if not crc_holds(view[start : start + size], magic, stored):
+                base = int(headers[h.BASE_OFFSET, at])
+                what = "batch whose bytes do not have the CRC that its header states"
+                return at, self._error(what, position + start, base, "another CRC", f"0x{stored:08x}")
+        return None
+
+    # ---- where no whole batch is ----
+
+    def _no_whole_batch(self, position: int, needed: int) -> int | None:
+        """Where to go on if no whole batch begins at `position`: there again with more bytes, further on, or None."""
+        stopped_by = int(self._report[h.STOPPED_BY])
+        size = self._split.segment_size
+        if stopped_by == h.INCOMPLETE and position + needed <= size:
+            if needed <= self._max_batch_bytes:
+                self._limit = max(self._limit, position + needed)
+                return position
+            error = self._error(
+                "batch larger than maxBatchBytes", position, None, f"{needed} bytes", f"at most {self._max_batch_bytes}"
+            )
+        elif stopped_by == h.INCOMPLETE:
+            error = self._error("batch cut short", position, None, f"{size - position} bytes", f"{needed} bytes")
+            if self._split.next_base_offset is None and self._search(position + 1) is None:
+                return None  # a torn tail
+        elif stopped_by == h.ZEROS:
+            error = self._error(
+                "zeros where a batch should be", position, None, "zeros", "a batch or the end of the log"
+            )
+            if self._split.next_base_offset is None and self._zeros_to_end(position):
+                return None  # preallocated space
+        else:
+            error = self._impossible(position, stopped_by)
+        self._damage(error)
+        return self._next_batch(position, needed)
+
+    def _impossible(self, position: int, stopped_by: int) -> DataError:
+        what, expected = {
+            h.BAD_LENGTH: (
+                "batch of impossible length",
+                f"at least {fmt.MIN_LENGTH_V0} bytes, {fmt.MIN_BATCH_LENGTH} for magic 2",
+            ),
+            h.BAD_MAGIC: ("batch of unknown magic", "0, 1 or 2"),
+            h.BAD_COUNT: ("batch with a negative count", "0 records or more"),
+            h.BAD_LAST_OFFSET: ("batch that ends before it begins", "baseOffset ≥ 0 and lastOffsetDelta ≥ 0"),
+        }[stopped_by]
+        return self._error(what, position, None, int(self._report[h.FOUND]), expected)
+
+    def _zeros_to_end(self, position: int) -> bool:
+        while position < self._split.segment_size:
+            block = self._file.read_at(position, min(CHUNK_BYTES, self._split.segment_size - position))
+            if not block or block.count(0) != len(block):
+                return not block
+            position += len(block)
+        return True
+
+    def _next_batch(self, position: int, claimed_size: int) -> int | None:
+        """Where the next believable batch begins after damage at `position`; None if there is none."""
+        if claimed_size and self._holds(position + claimed_size):
+            return position + claimed_size
+        return self._search(position + 1)
+
+    def _search(self, position: int) -> int | None:
+        """The first position ≥ `position` of a whole magic 2 batch that continues this log, by header and CRC."""
+        size = self._split.segment_size
+        effort = _SEARCH_EFFORT * size
+        end_offset = self._split.next_base_offset or fmt.MAX_OFFSET
+        buffer = np.empty(min(CHUNK_BYTES, max(size - position, 0)), np.uint8)
+        while size - position >= fmt.BATCH_OVERHEAD:
+            count = min(len(buffer), size - position)
+            self._file.read_into(position, buffer[:count])
+            at = h.find_batch(buffer, 0, count, self._last_offset + 1, end_offset)
+            while at >= 0:
+                if self._holds(position + at):
+                    return int(position + at)
+                claimed = int.from_bytes(buffer[at + fmt.LENGTH_AT : at + fmt.LOG_OVERHEAD].tobytes(), "big")
+                effort -= min(claimed, size - position - at)
+                if effort < 0:
+                    return None
+                at = h.find_batch(buffer, at + 1, count, self._last_offset + 1, end_offset)
+            position += count - fmt.BATCH_OVERHEAD + 1
+        return None
+
+    def _holds(self, position: int) -> bool:
+        """Whether a whole magic 2 batch with a good CRC that continues this log begins at `position`."""
+        header = self._file.read_at(position, fmt.BATCH_OVERHEAD)
+        if len(header) < fmt.BATCH_OVERHEAD or header[fmt.MAGIC_AT] != fmt.MAGIC_V2:
+            return False
+        base, length, _, magic, crc, *_ = fmt.BATCH_HEADER.unpack(header)
+        fits = fmt.MIN_BATCH_LENGTH <= length <= self._split.segment_size - position - fmt.LOG_OVERHEAD
+        if not fits or length > self._max_batch_bytes or base <= self._last_offset:
+            return False
+        return crc_holds(self._file.read_at(position, length + fmt.LOG_OVERHEAD), magic, crc)
+
+    def _error(self, what: str, position: int, offset: int | None, found: object, expected: object) -> DataError:
+        return CorruptRecordError(
+            what, path=self._split.path, position=position, offset=offset, found=found, expected=expected
+        )

@@ -1,0 +1,46 @@
+"""The whole way on one page: a plan's splits → record batches, without Spark. Spark's tasks walk the second half."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from kafka_segment_source.arrow import to_record_batch
+from kafka_segment_source.decode import Decoder
+from kafka_segment_source.files import InputFile
+from kafka_segment_source.options import PathsLike, ReadOptions, option_texts, parse_options
+from kafka_segment_source.planning import SegmentSplit, make_plan
+from kafka_segment_source.reading import BatchReader, Damage
+from kafka_segment_source.reporting import logger
+from kafka_segment_source.schema import arrow_schema, check_column_names, default_columns
+
+
+def read_split(split: SegmentSplit, options: ReadOptions, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The rows of one split as batches of exactly `schema`, in offset order, none of them empty."""
+    damage = Damage(options.drop_malformed)
+    limit = options.max_batch_bytes
+    with InputFile(split.path) as file:
+        reader = BatchReader(file, split, check_crcs=options.check_crcs, max_batch_bytes=limit, damage=damage)
+        decoder = Decoder(split, max_batch_bytes=limit, damage=damage)
+        for chunk in reader.chunks():
+            for records in decoder.decode(chunk):
+                yield to_record_batch(records, split, schema)
+
+
+def scan(path: PathsLike, columns: list[str] | None = None, **options: object) -> pa.RecordBatchReader:
+    """The records under `path` as a pyarrow.RecordBatchReader, read lazily, one batch in memory at a time.
+
+    path: as the option `path`, or a list of such; columns: names of the columns wanted, in order (all by default);
+    options: those of the README under their own names, with Python values (since=datetime(…, tzinfo=UTC),
+    includeHeaders=True). Segments follow one another by topic, partition and offset. Raises UsageError at once for
+    what cannot be meant, DataError from the reader for damaged data.
+    """
+    parsed, warnings = parse_options(option_texts(path, options))
+    names = default_columns(parsed.include_headers, parsed.include_metadata) if columns is None else tuple(columns)
+    schema = arrow_schema(check_column_names(names))
+    plan = make_plan(parsed, warnings)
+    for warning in plan.warnings:
+        logger.warning("%s", warning)
+    batches = (batch for split in plan.splits for batch in read_split(split, parsed, schema))
+    return pa.RecordBatchReader.from_batches(schema, batches)
