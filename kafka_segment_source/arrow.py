@@ -21,7 +21,7 @@ from kafka_segment_source.files import Bytes
 from kafka_segment_source.kernels import columns as c
 from kafka_segment_source.kernels import headers as h
 from kafka_segment_source.kernels import record_batches as k
-from kafka_segment_source.planning import SegmentSplit
+from kafka_segment_source.splits import SegmentSplit
 
 _MAX_MILLIS = (2**63 - 1) // 1000
 _MIN_SEQUENCE_WRAP = 2**31

@@ -57,3 +57,23 @@ class ScanBounds:
 
     offsets: OffsetRange = OffsetRange()
     times: TimeRange = TimeRange()
+
+
+@dataclass(frozen=True, slots=True)
+class RowFilter:
+    """What filters above a read leave possible. Rows outside cannot match; rows inside still may not.
+
+    topics: the only ones, None for any; topic_prefixes: all of which a topic must begin with; partitions: half-open.
+    """
+
+    topics: frozenset[str] | None = None
+    topic_prefixes: frozenset[str] = frozenset()
+    partitions: OffsetRange = OffsetRange()
+    offsets: OffsetRange = OffsetRange()
+    times: TimeRange = TimeRange()
+
+    def matches_partition(self, topic: str, partition: int) -> bool:
+        """Whether rows of this partition may match."""
+        named = self.topics is None or topic in self.topics
+        prefixed = all(topic.startswith(prefix) for prefix in self.topic_prefixes)
+        return named and prefixed and self.partitions.start <= partition < self.partitions.end

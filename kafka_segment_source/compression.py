@@ -52,22 +52,22 @@ def _gzip(view: memoryview, limit: int) -> bytes:
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-def _snappy_block(block: memoryview, limit: int) -> bytes:
-    """One raw block, which opens with its own plain length."""
+def _snappy_block(block: memoryview, left: int, limit: int) -> bytes:
+    """One raw block, which opens with its own plain length; `left` bytes of the limit remain."""
     length = shift = 0
     for byte in block[:_MAX_SNAPPY_PREFIX]:
         length |= (byte & 0x7F) << shift
         shift += 7
         if byte < 0x80:
             break
-    if length > limit:
+    if length > left:
         raise _too_large(limit)
     return bytes(cramjam.snappy.decompress_raw(block))
 
 
 def _snappy(view: memoryview, limit: int) -> bytes:
     if bytes(view[: len(fmt.XERIAL_MAGIC)]) != fmt.XERIAL_MAGIC:
-        return _snappy_block(view, limit)
+        return _snappy_block(view, limit, limit)
     parts: list[bytes] = []
     at = 0
     left = limit
@@ -81,7 +81,7 @@ def _snappy(view: memoryview, limit: int) -> bytes:
             raise DecompressionError(
                 f"a snappy block of {size} bytes", f"at most the {max(len(view) - at, 0)} bytes left"
             )
-        plain = _snappy_block(view[at : at + size], left)
+        plain = _snappy_block(view[at : at + size], left, limit)
         parts.append(plain)
         left -= len(plain)
         at += size
@@ -99,7 +99,8 @@ def _lz4(view: memoryview, limit: int) -> bytes:
 
 
 def _zstd(view: memoryview, limit: int) -> bytes:
-    # Kafka's frames carry no content size, so the output grows by reading; frames may follow one another
+    # Kafka's frames carry no content size, so the output grows by reading; frames may follow one another. A frame
+    # cut short gives what it holds without a word: the batch's count of records says that there should be more.
     parts: list[bytes] = []
     left = limit
     with zstandard.ZstdDecompressor().stream_reader(view, read_across_frames=True) as reader:

@@ -19,8 +19,8 @@ from kafka_segment_source.errors import CorruptRecordError, DataError, Unsupport
 from kafka_segment_source.files import Bytes
 from kafka_segment_source.kernels import headers as h
 from kafka_segment_source.kernels import record_batches as k
-from kafka_segment_source.planning import SegmentSplit
 from kafka_segment_source.reading import Chunk, Damage, HeaderTable
+from kafka_segment_source.splits import SegmentSplit
 
 MAX_ROWS = 65_536  # of one RecordColumns, and so of one Arrow batch
 MAX_BYTES = 16 * 1024 * 1024  # of record bytes after which one RecordColumns ends
@@ -67,10 +67,11 @@ class _Group:
 class Decoder:
     """Decodes the chunks of one split; keeps the scratch arrays between them."""
 
-    def __init__(self, split: SegmentSplit, *, max_batch_bytes: int, damage: Damage) -> None:
+    def __init__(self, split: SegmentSplit, *, max_batch_bytes: int, include_control: bool, damage: Damage) -> None:
         self._path = split.path
         self._bounds = split.bounds
         self._max_batch_bytes = max_batch_bytes
+        self._include_control = include_control
         self._damage = damage
         self._arena: Bytes = np.empty(0, np.uint8)
         self._longs = np.empty((k.LONGS, MAX_ROWS), np.int64)
@@ -81,7 +82,7 @@ class Decoder:
     def decode(self, chunk: Chunk) -> Iterator[RecordColumns]:
         """The wanted records of a chunk. Raises, or reports and skips, what Damage says of a damaged batch."""
         self._refuse_message_sets(chunk.headers)
-        wanted = chunk.headers[:, _wanted(chunk.headers, self._bounds)]
+        wanted = chunk.headers[:, _wanted(chunk.headers, self._bounds, self._include_control)]
         for group in self._groups(chunk, wanted):
             yield from self._records(self._undamaged(group) if self._damage.drop else group)
 
@@ -212,12 +213,14 @@ def _inclusive(bounds: ScanBounds) -> npt.NDArray[np.int64]:
     return np.array([offsets.start, offsets.end - 1, times.since, times.until - 1], np.int64)
 
 
-def _wanted(headers: HeaderTable, bounds: ScanBounds) -> npt.NDArray[np.bool_]:
+def _wanted(headers: HeaderTable, bounds: ScanBounds, include_control: bool) -> npt.NDArray[np.bool_]:
     """Which batches may hold a wanted row, by their headers. maxTimestamp is an upper bound; a lower one there is not,
     except under LogAppendTime, where it is every row's timestamp."""
     attributes, latest = headers[h.ATTRIBUTES], headers[h.MAX_TIMESTAMP]
     offsets, times = bounds.offsets, bounds.times
-    wanted = (attributes & fmt.CONTROL_MASK == 0) & (headers[h.COUNT] > 0)
+    wanted = headers[h.COUNT] > 0
+    if not include_control:
+        wanted &= attributes & fmt.CONTROL_MASK == 0
     wanted &= (headers[h.LAST_OFFSET] >= offsets.start) & (headers[h.BASE_OFFSET] < offsets.end)
     wanted &= latest >= times.since
     if times.has_until:

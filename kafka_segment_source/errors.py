@@ -6,6 +6,7 @@
     │   ├── UnsupportedError               meaningful, but not built
     │   ├── SchemaError                    a column or type that is not served
     │   └── PathError                      nothing there, or nothing that is Kafka's
+    ├── DataLossError                    offsets asked for that the files do not hold (failOnDataLoss)
     └── DataError                        what the files hold
         ├── CorruptRecordError             a batch or record that cannot be right
         ├── CorruptIndexError              an index entry that cannot be right
@@ -42,6 +43,10 @@ class SchemaError(UsageError):
 
 class PathError(UsageError):
     """A path does not exist, or holds no log segments."""
+
+
+class DataLossError(KafkaSegmentError):
+    """Offsets were asked for by number that the files no longer hold, or do not hold yet."""
 
 
 class DataError(KafkaSegmentError):

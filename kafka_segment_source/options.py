@@ -1,8 +1,15 @@
 """Options: every name, default and help once, in `OPTIONS`; `parse_options` turns them into `ReadOptions`.
 
 Text comes in (Spark hands over strings), a frozen value goes out; OptionError or UnsupportedError is raised
-before any file is touched. Keys are case-insensitive, as Spark's are. Precedence: none yet of this table's
-options overrides another; those that exclude each other are an error.
+before any file is touched. Keys are case-insensitive, as Spark's are.
+
+Precedence, as in Spark's kafka source (`KafkaSourceProvider`), for where a scan starts and, alike, where it ends:
+
+1. startingTimestamp
+2. startingOffsetsByTimestamp
+3. startingOffsets
+
+`since` and `until` are another thing: they keep rows, the options above cut at an offset. All of them hold together.
 """
 
 from __future__ import annotations
@@ -41,10 +48,20 @@ class TopicSelection:
 
 @dataclass(frozen=True, slots=True)
 class OffsetLimit:
-    """Where a scan begins or ends: EARLIEST, LATEST or an offset, for each partition named or for all."""
+    """Where a scan begins or ends: EARLIEST, LATEST or an offset, for each partition named or for all.
 
+    option: which one said so. by_time: the numbers are epoch milliseconds, and stand for the first offset with a
+    timestamp ≥ that.
+    """
+
+    option: str
     everywhere: int | None = None
     by_partition: Mapping[TopicPartition, int] = field(default_factory=dict)
+    by_time: bool = False
+
+    def at(self, topic_partition: TopicPartition) -> int:
+        """What it says of one partition; KeyError where a map does not name it."""
+        return self.by_partition[topic_partition] if self.everywhere is None else self.everywhere
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +73,19 @@ class ReadOptions:
     topic: str | None = None
     partition: int | None = None
     times: TimeRange = TimeRange()
-    starting_offsets: OffsetLimit = OffsetLimit(EARLIEST)
-    ending_offsets: OffsetLimit = OffsetLimit(LATEST)
+    starting: OffsetLimit = OffsetLimit("startingOffsets", EARLIEST)
+    ending: OffsetLimit = OffsetLimit("endingOffsets", LATEST)
+    start_at_latest_if_no_match: bool = False  # startingOffsetsByTimestampStrategy
     include_headers: bool = False
     include_metadata: bool = False
+    include_control: bool = False
+    min_partitions: int | None = None
+    max_records_per_partition: int | None = None
+    pack_bytes: int = 64 * 1024 * 1024
+    timestamp_disorder: int | None = None  # ms
+    fail_on_data_loss: bool = True
     check_crcs: bool = True
+    trust_indexes: bool = True
     mode: str = FAILFAST
     max_batch_bytes: int = 256 * 1024 * 1024
 
@@ -139,22 +164,46 @@ def _assign(text: str, _: _Context) -> frozenset[TopicPartition]:
     return frozenset(found)
 
 
-def _offset_limit(text: str, _: _Context) -> OffsetLimit:
-    word = text.strip().lower()
-    if word in ("earliest", "latest"):
-        return OffsetLimit(EARLIEST if word == "earliest" else LATEST)
-    example = 'earliest, latest, or JSON like {"topicA":{"0":23,"1":-2}}'
-    offsets: dict[TopicPartition, int] = {}
+def _partition_map(text: str, least: int, example: str) -> dict[TopicPartition, int]:
+    """{"topic": {"0": number}} with every number ≥ least."""
+    numbers: dict[TopicPartition, int] = {}
     for topic, partitions in _json_object(text, example).items():
         if not isinstance(partitions, dict):
             raise ValueError(f"expected {example}; topic {topic!r} has {partitions!r}")
-        for partition, offset in partitions.items():
-            if not partition.isdecimal() or type(offset) is not int or offset < EARLIEST:
-                raise ValueError(
-                    f"expected {example}, where -2 is earliest and -1 latest; topic {topic!r} has {partition!r}: {offset!r}"
-                )
-            offsets[topic, int(partition)] = offset
-    return OffsetLimit(None, offsets)
+        for partition, number in partitions.items():
+            if not partition.isdecimal() or type(number) is not int or not least <= number < 2**63:
+                raise ValueError(f"expected {example}; topic {topic!r} has {partition!r}: {number!r}")
+            numbers[topic, int(partition)] = number
+    return numbers
+
+
+def _offsets(text: str, _: _Context) -> dict[TopicPartition, int] | int:
+    word = text.strip().lower()
+    if word in ("earliest", "latest"):
+        return EARLIEST if word == "earliest" else LATEST
+    return _partition_map(
+        text, EARLIEST, 'earliest, latest, or JSON like {"topicA":{"0":23,"1":-2}} (-2 earliest, -1 latest)'
+    )
+
+
+def _offsets_by_timestamp(text: str, _: _Context) -> dict[TopicPartition, int]:
+    return _partition_map(text, 0, 'JSON like {"topicA":{"0":1773133200000}}, in epoch milliseconds')
+
+
+def _strategy(text: str, _: _Context) -> bool:
+    if text.strip().lower() not in ("error", "latest"):
+        raise ValueError("expected error or latest")
+    return text.strip().lower() == "latest"
+
+
+def _positive(text: str, _: _Context) -> int:
+    if not re.fullmatch(r"[0-9]+", text.strip()) or int(text) == 0:
+        raise ValueError("expected a number, 1 or more")
+    return int(text)
+
+
+def _duration(text: str, _: _Context) -> int:
+    return times.parse_duration(text)
 
 
 def _mode(text: str, _: _Context) -> str:
@@ -163,12 +212,22 @@ def _mode(text: str, _: _Context) -> str:
     return text.strip().upper()
 
 
-def _byte_size(text: str, _: _Context) -> int:
+def _byte_size(text: str) -> int:
     match = re.fullmatch(r"(\d+)\s*([kmg]?)(?:i?b)?", text.strip(), re.ASCII | re.IGNORECASE)
-    size = int(match[1]) * {"": 1, "k": 2**10, "m": 2**20, "g": 2**30}[match[2].lower()] if match else 0
+    if match is None:
+        raise ValueError("expected bytes (268435456, 256m, 1g)")
+    return int(match[1]) * {"": 1, "k": 2**10, "m": 2**20, "g": 2**30}[match[2].lower()]
+
+
+def _batch_bytes(text: str, _: _Context) -> int:
+    size = _byte_size(text)
     if not 0 < size <= _LARGEST_BATCH:
-        raise ValueError(f"expected bytes from 1 to {_LARGEST_BATCH} (268435456, 256m, 1g)")
+        raise ValueError(f"expected bytes from 1 to {_LARGEST_BATCH} (1g)")
     return size
+
+
+def _pack_bytes(text: str, _: _Context) -> int:
+    return _byte_size(text)
 
 
 def _read_uncommitted(text: str, _: _Context) -> str:
@@ -215,28 +274,32 @@ OPTIONS = (
     Option("since", "", "keep rows with timestamp ≥ this: ISO-8601, epoch milliseconds, or a time ago (-2h)", _moment),
     Option("until", "", "keep rows with timestamp < this", _moment),
     Option("timeZone", "UTC", "zone of times written without one", _name),
-    Option("startingOffsets", "earliest", 'earliest, or JSON: {"topicA":{"0":23,"1":-2}}', _offset_limit),
-    Option("endingOffsets", "latest", "latest, or JSON; exclusive", _offset_limit),
-    Option("startingTimestamp", "", "start at the first offset with timestamp ≥ this"),
-    Option("endingTimestamp", "", "end before the first offset with timestamp ≥ this"),
-    Option("startingOffsetsByTimestamp", "", "the same, per partition, as JSON"),
-    Option("endingOffsetsByTimestamp", "", "the same, per partition, as JSON"),
-    Option("startingOffsetsByTimestampStrategy", "error", "what to do where no offset matches: error or latest"),
+    Option("startingOffsets", "earliest", 'earliest, or JSON: {"topicA":{"0":23,"1":-2}}', _offsets),
+    Option("endingOffsets", "latest", "latest, or JSON; exclusive", _offsets),
+    Option("startingTimestamp", "", "start at the first offset with timestamp ≥ this", _moment),
+    Option("endingTimestamp", "", "end before the first offset with timestamp ≥ this", _moment),
+    Option("startingOffsetsByTimestamp", "", "the same, per partition, as JSON", _offsets_by_timestamp),
+    Option("endingOffsetsByTimestamp", "", "the same, per partition, as JSON", _offsets_by_timestamp),
+    Option(
+        "startingOffsetsByTimestampStrategy", "error", "what to do where no offset matches: error or latest", _strategy
+    ),
     Option("isolationLevel", "read_uncommitted", "read_uncommitted or read_committed", _read_uncommitted),
     Option("includeHeaders", "false", "add the column headers", _boolean),
     Option("includeMetadata", "false", "add the column metadata: batch, file and position of each row", _boolean),
-    Option("includeControl", "false", "keep control records"),
-    Option("minPartitions", "one a segment", "split large segments until there are so many Spark partitions"),
-    Option("maxRecordsPerPartition", "unlimited", "split large segments so that none has more records"),
-    Option("timestampDisorder", "", "no record is older than the newest before it by more than this"),
-    Option("failOnDataLoss", "true", "whether offsets that the files no longer hold are an error"),
+    Option("includeControl", "false", "keep control records", _boolean),
+    Option(
+        "minPartitions", "one a segment", "split large segments until there are so many Spark partitions", _positive
+    ),
+    Option("maxRecordsPerPartition", "unlimited", "split large segments so that none has more records", _positive),
+    Option("timestampDisorder", "", "no record is older than the newest before it by more than this", _duration),
+    Option("failOnDataLoss", "true", "whether offsets that the files no longer hold are an error", _boolean),
     Option(
         "mode", FAILFAST, "FAILFAST: a damaged batch ends the query; DROPMALFORMED: it is skipped and reported", _mode
     ),
     Option("checkCrcs", "true", "verify each batch's CRC before believing its header", _boolean),
-    Option("trustIndexes", "true", "false: ignore index files and walk every segment"),
-    Option("maxBatchBytes", "256m", "the most that one batch may decompress to", _byte_size),
-    Option("packBytes", "64m", "neighbouring small segments share a Spark partition up to so many bytes"),
+    Option("trustIndexes", "true", "false: ignore index files and walk every segment", _boolean),
+    Option("maxBatchBytes", "256m", "the most that one batch may decompress to", _batch_bytes),
+    Option("packBytes", "64m", "neighbouring small segments share a Spark partition up to so many bytes", _pack_bytes),
     Option("zoneMaps", "", "directory of zone maps"),
     Option("endAt", "end", "end, or highWatermark"),
 )
@@ -247,6 +310,24 @@ _ALIASES = {
     "check.crcs": "checkcrcs",
     "kafka.check.crcs": "checkcrcs",
     "paths": "path",
+}
+# options whose value goes into ReadOptions as it is parsed
+_FIELDS = {
+    "topic": "topic",
+    "partition": "partition",
+    "startingoffsetsbytimestampstrategy": "start_at_latest_if_no_match",
+    "includeheaders": "include_headers",
+    "includemetadata": "include_metadata",
+    "includecontrol": "include_control",
+    "minpartitions": "min_partitions",
+    "maxrecordsperpartition": "max_records_per_partition",
+    "packbytes": "pack_bytes",
+    "timestampdisorder": "timestamp_disorder",
+    "failondataloss": "fail_on_data_loss",
+    "checkcrcs": "check_crcs",
+    "trustindexes": "trust_indexes",
+    "mode": "mode",
+    "maxbatchbytes": "max_batch_bytes",
 }
 _MEANINGLESS = ("kafka.", "fetchoffset.", "kafkaconsumer.")
 _MEANINGLESS_KEYS = ("groupidprefix",)
@@ -267,22 +348,13 @@ def parse_options(given: Mapping[str, str], now_ms: int | None = None) -> tuple[
     context = _Context(zone, int(time.time() * 1000) if now_ms is None else now_ms)
     values = {key: _parse_value(_BY_KEY[key], text, context) for key, text in texts.items() if key != "path"}
     _check_together(values)
-    renamed = {
-        "topic": "topic",
-        "partition": "partition",
-        "startingoffsets": "starting_offsets",
-        "endingoffsets": "ending_offsets",
-        "includeheaders": "include_headers",
-        "includemetadata": "include_metadata",
-        "checkcrcs": "check_crcs",
-        "mode": "mode",
-        "maxbatchbytes": "max_batch_bytes",
-    }
     options = ReadOptions(
         paths=_paths(texts.get("path")),
         topics=TopicSelection(values.get("subscribe"), values.get("subscribepattern"), values.get("assign")),
         times=TimeRange(values.get("since", MIN_TIMESTAMP), values.get("until", TIMESTAMP_LIMIT)),
-        **{name: values[key] for key, name in renamed.items() if key in values},
+        starting=_limit("starting", values, EARLIEST),
+        ending=_limit("ending", values, LATEST),
+        **{field: values[key] for key, field in _FIELDS.items() if key in values},
     )
     return options, _warnings(ignored)
 
@@ -321,27 +393,38 @@ def _check_together(values: Mapping[str, Any]) -> None:
     chosen = [name for name in ("subscribe", "subscribePattern", "assign") if name.lower() in values]
     if len(chosen) > 1:
         raise OptionError(f"options {' and '.join(map(repr, chosen))} exclude each other; give one")
-    if values.get("startingoffsets") == OffsetLimit(LATEST):
-        raise OptionError(
-            "option 'startingOffsets' is 'latest': a batch query would read nothing; expected earliest or JSON"
-        )
-    if LATEST in getattr(values.get("startingoffsets"), "by_partition", {}).values():
-        raise OptionError(
-            "option 'startingOffsets' has -1 (latest), where a batch query would read nothing; expected -2 or an offset"
-        )
-    if values.get("endingoffsets") == OffsetLimit(EARLIEST):
-        raise OptionError(
-            "option 'endingOffsets' is 'earliest': a batch query would read nothing; expected latest or JSON"
-        )
-    if EARLIEST in getattr(values.get("endingoffsets"), "by_partition", {}).values():
-        raise OptionError(
-            "option 'endingOffsets' has -2 (earliest), where a batch query would read nothing; expected -1 or an offset"
-        )
+    _check_offsets("startingOffsets", values.get("startingoffsets"), LATEST, "latest", "earliest (-2) or an offset")
+    _check_offsets("endingOffsets", values.get("endingoffsets"), EARLIEST, "earliest", "latest (-1) or an offset")
     since, until = values.get("since"), values.get("until")
     if since is not None and until is not None and since > until:
         raise OptionError(
             f"option 'since' ({times.format_millis(since)}) is after option 'until' ({times.format_millis(until)})"
         )
+
+
+def _check_offsets(option: str, given: Any, wrong: int, word: str, expected: str) -> None:
+    if given == wrong:
+        raise OptionError(f"option {option!r} is {word!r}: a batch query would read nothing; expected {expected}")
+    if isinstance(given, dict):
+        for (topic, partition), offset in given.items():
+            if offset == wrong:
+                raise OptionError(
+                    f"option {option!r} has {wrong} ({word}) for partition {topic}-{partition}:"
+                    f" a batch query would read nothing of it; expected {expected}"
+                )
+
+
+def _limit(side: str, values: Mapping[str, Any], default: int) -> OffsetLimit:
+    """Where the scan starts or ends, by the precedence above; `side` is "starting" or "ending"."""
+    if f"{side}timestamp" in values:
+        return OffsetLimit(f"{side}Timestamp", values[f"{side}timestamp"], by_time=True)
+    if f"{side}offsetsbytimestamp" in values:
+        name = f"{side}OffsetsByTimestamp"
+        return OffsetLimit(name, None, values[f"{side}offsetsbytimestamp"], by_time=True)
+    offsets = values.get(f"{side}offsets", default)
+    if isinstance(offsets, dict):
+        return OffsetLimit(f"{side}Offsets", None, offsets)
+    return OffsetLimit(f"{side}Offsets", offsets)
 
 
 def _paths(text: str | None) -> tuple[str, ...]:

@@ -1,115 +1,27 @@
 """Options → a ReadPlan: which byte range of which segment is read, which segments are not, and why.
 
-Runs on the driver, without Spark and without the kernels: names, index files, a few batch headers. The splits it
-makes are small frozen values that cross to the executors.
+Runs on the driver, without Spark and, as a rule, without the kernels: names, index files, a few batch headers. The
+splits it makes are small frozen values that cross to the executors.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import replace
 
-from kafka_segment_source import format as fmt
-from kafka_segment_source.bounds import OffsetRange, ScanBounds
+from kafka_segment_source.bounds import OffsetRange, RowFilter, ScanBounds
 from kafka_segment_source.catalog import PartitionLog, Segment, list_logs
-from kafka_segment_source.errors import OptionError
-from kafka_segment_source.options import (
-    EARLIEST,
-    LATEST,
-    OffsetLimit,
-    PathsLike,
-    ReadOptions,
-    TopicPartition,
-    option_texts,
-    parse_options,
-)
-from kafka_segment_source.ranges import Dropped, narrow
+from kafka_segment_source.cuts import cut_by_bytes, cut_by_records
+from kafka_segment_source.disorder import find_witness, stop_timestamp
+from kafka_segment_source.offsets import check_map, offset_range
+from kafka_segment_source.options import PathsLike, ReadOptions, option_texts, parse_options
+from kafka_segment_source.ranges import ByteRange, Dropped, narrow
+from kafka_segment_source.read_plan import DroppedSegment, ReadPlan
+from kafka_segment_source.segment_view import SegmentView
+from kafka_segment_source.splits import SegmentSplit, pack
+from kafka_segment_source.times import format_millis
 
-
-@dataclass(frozen=True, slots=True)
-class SegmentSplit:
-    """A range of one segment for one task: whole batches at positions start ≤ p < end, rows inside `bounds`.
-
-    segment_size: bytes of the `.log` when it was planned; nothing after is read, so a live broker may append.
-    base_offset, next_base_offset: every offset of the segment lies in [base, next); next is None for the last one.
-    """
-
-    path: str
-    topic: str
-    partition: int
-    start: int
-    end: int
-    segment_size: int
-    base_offset: int
-    next_base_offset: int | None
-    bounds: ScanBounds
-
-    @property
-    def end_offset(self) -> int | None:
-        """Exclusive bound of the offsets that this split can hold; None where only reading tells."""
-        ends = [end for end in (self.next_base_offset, self.bounds.offsets.end) if end is not None]
-        return min(ends) if min(ends) < fmt.MAX_OFFSET else None
-
-
-@dataclass(frozen=True, slots=True)
-class DroppedSegment:
-    """A segment that is not read, and why that is safe."""
-
-    path: str
-    size: int
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class ReadPlan:
-    """What a scan reads. Byte counts are of `.log` files; bytes_total is of all segments of the selected partitions."""
-
-    splits: tuple[SegmentSplit, ...]
-    dropped: tuple[DroppedSegment, ...]
-    bytes_total: int
-    warnings: tuple[str, ...] = ()
-
-    @property
-    def segments_total(self) -> int:
-        return self.segments_kept + len(self.dropped)
-
-    @property
-    def segments_kept(self) -> int:
-        return len({split.path for split in self.splits})
-
-    @property
-    def bytes_to_read(self) -> int:
-        return sum(split.end - split.start for split in self.splits)
-
-    def __str__(self) -> str:
-        share = 100 * self.bytes_to_read / self.bytes_total if self.bytes_total else 0.0
-        lines = [
-            f"reads {self.segments_kept} of {self.segments_total} segments,"
-            f" {self.bytes_to_read:,} of {self.bytes_total:,} bytes ({share:.1f} %)"
-        ]
-        lines += [f"  keep {_short(s.path)}  bytes {s.start:,} to {s.end:,}" for s in self.splits]
-        lines += [f"  drop {_short(d.path)}  {d.reason}" for d in self.dropped]
-        lines += [f"warning: {warning}" for warning in self.warnings]
-        return "\n".join(lines)
-
-
-def make_plan(options: ReadOptions, warnings: list[str] | None = None) -> ReadPlan:
-    """The plan of a read. Raises PathError and OptionError for what is not there or cannot be meant."""
-    logs = list_logs(options)
-    _check_map("startingOffsets", options.starting_offsets, logs)
-    _check_map("endingOffsets", options.ending_offsets, logs)
-    splits: list[SegmentSplit] = []
-    dropped: list[DroppedSegment] = []
-    for log in logs:
-        bounds = ScanBounds(_offset_range(options, log.topic_partition), options.times)
-        for segment in log.segments:
-            found = narrow(segment, bounds, options.check_crcs)
-            if isinstance(found, Dropped):
-                dropped.append(DroppedSegment(segment.path, segment.size, found.reason))
-            else:
-                within = bounds.offsets.intersect(OffsetRange(found.first_offset))
-                splits.append(_split(log, segment, found.start, found.end, ScanBounds(within, bounds.times)))
-    total = sum(segment.size for log in logs for segment in log.segments)
-    return ReadPlan(tuple(splits), tuple(dropped), total, tuple(warnings or ()))
+PACK_MORE_THAN = 256  # tasks; fewer do not need to share
 
 
 def plan(path: PathsLike, **options: object) -> ReadPlan:
@@ -121,50 +33,120 @@ def plan(path: PathsLike, **options: object) -> ReadPlan:
     return make_plan(parsed, warnings)
 
 
-def _split(log: PartitionLog, segment: Segment, start: int, end: int, bounds: ScanBounds) -> SegmentSplit:
-    return SegmentSplit(
-        path=segment.path,
-        topic=log.topic,
-        partition=log.partition,
-        start=start,
-        end=end,
-        segment_size=segment.size,
-        base_offset=segment.base_offset,
-        next_base_offset=segment.next_base_offset,
-        bounds=bounds,
-    )
+def make_plan(options: ReadOptions, warnings: list[str] | None = None, pushed: RowFilter | None = None) -> ReadPlan:
+    """The plan of a read; `warnings` of parsing are carried into it.
+
+    pushed: what filters above the read leave possible; it only ever narrows. Raises PathError, OptionError and
+    DataLossError for what is not there or cannot be meant.
+    """
+    planner = _Planner(options, pushed or RowFilter(), list(warnings or ()))
+    logs = list_logs(options)
+    check_map(options.starting, logs)
+    check_map(options.ending, logs)
+    for log in logs:
+        planner.add(log)
+    return planner.finish(sum(segment.size for log in logs for segment in log.segments))
 
 
-def _check_map(option: str, limit: OffsetLimit, logs: list[PartitionLog]) -> None:
-    """A map must name exactly the partitions selected, as in Spark's source."""
-    if limit.everywhere is not None:
-        return
-    there = {log.topic_partition for log in logs}
-    for kind, wrong in (("does not name", there - set(limit.by_partition)), ("names", set(limit.by_partition) - there)):
-        if wrong:
-            shown = ", ".join(f"{topic}-{partition}" for topic, partition in sorted(wrong)[:10])
-            raise OptionError(
-                f"option {option!r} must name exactly the partitions selected:"
-                f" it {kind} {shown}{', which is selected' if kind == 'does not name' else ', which is not'}"
-            )
+class _Planner:
+    """Collects what to read of one log after the other."""
 
+    def __init__(self, options: ReadOptions, pushed: RowFilter, warnings: list[str]) -> None:
+        self._options = options
+        self._pushed = pushed
+        self._warnings = warnings
+        self._times = options.times.intersect(pushed.times)
+        self._stop = stop_timestamp(self._times, options.timestamp_disorder, options.include_control)
+        self._kept: list[tuple[Segment, SegmentSplit]] = []
+        self._dropped: list[DroppedSegment] = []
+        self._late_bytes = 0  # to read, but after the first timestamp that reached until
 
-def _offset_range(options: ReadOptions, topic_partition: TopicPartition) -> OffsetRange:
-    start = _resolve(options.starting_offsets, topic_partition)
-    end = _resolve(options.ending_offsets, topic_partition)
-    first = 0 if start == EARLIEST else start
-    last = fmt.MAX_OFFSET if end == LATEST else end
-    if first > last:
-        topic, partition = topic_partition
-        raise OptionError(
-            f"option 'startingOffsets' ({first}) is after option 'endingOffsets' ({last}) for partition {topic}-{partition}"
+    def add(self, log: PartitionLog) -> None:
+        """Plans one partition's segments, in offset order."""
+        if not self._pushed.matches_partition(log.topic, log.partition):
+            self._drop_all(log.segments, "the filter on topic and partition leaves it out")
+            return
+        offsets = offset_range(log, self._options, self._warnings)
+        bounds = ScanBounds(offsets.intersect(self._pushed.offsets), self._times)
+        late = False
+        for at, segment in enumerate(log.segments):
+            with self._view(segment) as view:
+                found = narrow(view, bounds, self._options.timestamp_disorder)
+                if isinstance(found, Dropped):
+                    self._dropped.append(DroppedSegment(segment.path, segment.size, found.reason))
+                    continue
+                witness = None if self._stop is None else find_witness(view, self._stop)
+                if witness is not None:
+                    found = replace(found, end=max(found.start, min(found.end, witness.end)))
+                elif self._times.has_until:
+                    late = self._count_late(view, found, late)
+            self._kept.append((segment, self._split(log, segment, found, bounds)))
+            if witness is not None:
+                reason = f"every timestamp is at or after {format_millis(self._times.until)} (timestampDisorder)"
+                self._drop_all(log.segments[at + 1 :], reason)
+                return
+
+    def finish(self, bytes_total: int) -> ReadPlan:
+        """Cuts and packs what was planned."""
+        options = self._options
+        if options.max_records_per_partition is not None:
+            self._cut(lambda view, split: cut_by_records(view, split, options.max_records_per_partition or 1))
+        if options.min_partitions is not None and len(self._kept) < options.min_partitions:
+            to_read = sum(split.size for _, split in self._kept) or 1
+            pieces = options.min_partitions / to_read
+            self._cut(lambda view, split: cut_by_bytes(view, split, max(1, round(pieces * split.size))))
+        if self._late_bytes:
+            self._warnings.append(_late_warning(self._late_bytes, options))
+        splits = tuple(split for _, split in self._kept)
+        pack_bytes = options.pack_bytes if options.min_partitions is None else 0
+        tasks = pack(splits, PACK_MORE_THAN, pack_bytes)
+        return ReadPlan(splits, tuple(tasks), tuple(self._dropped), bytes_total, tuple(self._warnings))
+
+    def _view(self, segment: Segment) -> SegmentView:
+        return SegmentView(segment, check_crcs=self._options.check_crcs, trust_indexes=self._options.trust_indexes)
+
+    def _drop_all(self, segments: tuple[Segment, ...], reason: str) -> None:
+        self._dropped += [DroppedSegment(segment.path, segment.size, reason) for segment in segments]
+
+    def _split(self, log: PartitionLog, segment: Segment, found: ByteRange, bounds: ScanBounds) -> SegmentSplit:
+        return SegmentSplit(
+            path=segment.path,
+            topic=log.topic,
+            partition=log.partition,
+            start=found.start,
+            end=found.end,
+            segment_size=segment.size,
+            base_offset=segment.base_offset,
+            next_base_offset=segment.next_base_offset,
+            bounds=replace(bounds, offsets=bounds.offsets.intersect(OffsetRange(found.first_offset))),
+            stop_timestamp=self._stop,
         )
-    return OffsetRange(first, last)
+
+    def _count_late(self, view: SegmentView, found: ByteRange, late: bool) -> bool:
+        """Counts the bytes after the first time index entry ≥ until: what `until` alone cannot leave out."""
+        if late:
+            self._late_bytes += found.end - found.start
+            return True
+        slot = view.times.before(self._times.until) + 1
+        if slot == len(view.times):
+            return False
+        entry = view.offsets.floor(int(view.times.offsets[slot]))
+        position = int(view.offsets.positions[entry]) if entry >= 0 else 0
+        self._late_bytes += max(found.end - max(found.start, position), 0)
+        return True
+
+    def _cut(self, cut: Callable[[SegmentView, SegmentSplit], list[SegmentSplit]]) -> None:
+        pieces = []
+        for segment, split in self._kept:
+            with self._view(segment) as view:
+                pieces += [(segment, piece) for piece in cut(view, split)]
+        self._kept = pieces
 
 
-def _resolve(limit: OffsetLimit, topic_partition: TopicPartition) -> int:
-    return limit.by_partition[topic_partition] if limit.everywhere is None else limit.everywhere
-
-
-def _short(path: str) -> str:
-    return "/".join(path.rsplit("/", 2)[1:])
+def _late_warning(late_bytes: int, options: ReadOptions) -> str:
+    cost = f"option 'until' cannot end the read early: {late_bytes:,} of the bytes to read come after the first timestamp that reaches it"
+    if options.timestamp_disorder is None:
+        return f"{cost}; where no record is older than the newest before it by more than 10 s, say, timestampDisorder=10s leaves them out"
+    if options.include_control:
+        return f"{cost}; timestampDisorder says nothing about control records, so includeControl=false leaves them out"
+    return f"{cost}; records without a timestamp count as -1 ms, so timestampDisorder needs a 'since' of 0 or later to leave them out"

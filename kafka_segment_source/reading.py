@@ -22,8 +22,8 @@ from kafka_segment_source.checksums import crc_holds
 from kafka_segment_source.errors import CorruptRecordError, DataError
 from kafka_segment_source.files import Bytes, InputFile
 from kafka_segment_source.kernels import headers as h
-from kafka_segment_source.planning import SegmentSplit
 from kafka_segment_source.reporting import logger
+from kafka_segment_source.splits import SegmentSplit
 
 CHUNK_BYTES = 8 * 1024 * 1024
 _HEADERS = 16384  # batches in a chunk at most
@@ -85,10 +85,10 @@ class BatchReader:
             headers = self._table[:, :whole]
             fault = self._first_fault(buffer, position, headers)
             good = headers if fault is None else headers[:, : fault[0]]
-            ended = int(np.searchsorted(good[h.BASE_OFFSET], self._end_offset(good), side="left"))
-            if ended:
-                yield Chunk(buffer, good[:, :ended], position)
-            if ended < good.shape[1]:
+            wanted, more = self._wanted(good)
+            if wanted:
+                yield Chunk(buffer, good[:, :wanted], position)
+            if not more:
                 return
             if good.shape[1]:
                 self._last_offset = int(good[h.LAST_OFFSET, -1])
@@ -102,11 +102,23 @@ class BatchReader:
                 if len(buffer) < needed <= self._max_batch_bytes:
                     buffer = np.empty(needed, np.uint8)
 
-    def _end_offset(self, headers: HeaderTable) -> int:
-        """The offset from which batches are not wanted; message sets do not tell their first offset, so all are."""
-        if headers.shape[1] and headers[h.MAGIC].min() < fmt.MAGIC_V2:
-            return fmt.MAX_OFFSET
-        return self._split.bounds.offsets.end
+    def _wanted(self, headers: HeaderTable) -> tuple[int, bool]:
+        """How many of these batches come before the end of what is wanted, and whether that end is not reached yet.
+
+        The end is the first batch past the offset bounds, or whatever follows a witness (`disorder.py`).
+        """
+        count = headers.shape[1]
+        is_v2 = headers[h.MAGIC] == fmt.MAGIC_V2
+        past = is_v2 & (headers[h.BASE_OFFSET] >= self._split.bounds.offsets.end)
+        if past.any():
+            count = int(np.argmax(past))
+        stop = self._split.stop_timestamp
+        if stop is not None and self._check_crcs:
+            proves = is_v2 & (headers[h.ATTRIBUTES] & fmt.CONTROL_MASK == 0) & (headers[h.COUNT] > 0)
+            proves &= headers[h.MAX_TIMESTAMP] >= stop
+            if proves[:count].any():
+                return int(np.argmax(proves)) + 1, False
+        return count, count == headers.shape[1]
 
     # ---- what may be believed ----
 

@@ -10,10 +10,11 @@ from kafka_segment_source.arrow import to_record_batch
 from kafka_segment_source.decode import Decoder
 from kafka_segment_source.files import InputFile
 from kafka_segment_source.options import PathsLike, ReadOptions, option_texts, parse_options
-from kafka_segment_source.planning import SegmentSplit, make_plan
+from kafka_segment_source.planning import make_plan
 from kafka_segment_source.reading import BatchReader, Damage
 from kafka_segment_source.reporting import logger
 from kafka_segment_source.schema import arrow_schema, check_column_names, default_columns
+from kafka_segment_source.splits import SegmentSplit
 
 
 def read_split(split: SegmentSplit, options: ReadOptions, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -22,7 +23,7 @@ def read_split(split: SegmentSplit, options: ReadOptions, schema: pa.Schema) -> 
     limit = options.max_batch_bytes
     with InputFile(split.path) as file:
         reader = BatchReader(file, split, check_crcs=options.check_crcs, max_batch_bytes=limit, damage=damage)
-        decoder = Decoder(split, max_batch_bytes=limit, damage=damage)
+        decoder = Decoder(split, max_batch_bytes=limit, include_control=options.include_control, damage=damage)
         for chunk in reader.chunks():
             for records in decoder.decode(chunk):
                 yield to_record_batch(records, split, schema)

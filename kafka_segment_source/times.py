@@ -86,6 +86,6 @@ def parse_moment(text: str, default_zone: tzinfo, now_ms: int) -> int:
 def format_millis(timestamp: int) -> str:
     """A timestamp as ISO-8601 in UTC with milliseconds, or the bare number where no calendar reaches it."""
     try:
-        return (_EPOCH + timedelta(milliseconds=timestamp)).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
+        return (_EPOCH + timedelta(milliseconds=timestamp)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     except OverflowError:
         return str(timestamp)

@@ -62,11 +62,14 @@ BAD_OFFSET_DELTA = 8
 
 @inline
 def _field(src, at, end):  # type: ignore[no-untyped-def]
-    """A length and that many bytes: (start, length, position after, status); on an error length is what was found."""
+    """A length and that many bytes: (start, length, position after, status); on an error length is what was found.
+
+    Kafka writes -1 for null and reads any negative length as null.
+    """
     length, start = read_varint(src, at, end)
     if start == FAILED:
         return at, length, at, BAD_VARINT
-    if length < -1 or length > end - start:
+    if length > end - start:
         return at, length, at, BAD_FIELD_LENGTH
     return start, length, start + max(length, 0), DONE
 

@@ -8,19 +8,20 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from kafka_segment_source.options import ReadOptions
-from kafka_segment_source.planning import SegmentSplit, make_plan
+from kafka_segment_source.planning import make_plan
 from kafka_segment_source.schema import arrow_schema
+from kafka_segment_source.splits import SegmentSplit
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
 class SegmentPartition(InputPartition):
-    """One Spark partition: the split of one segment."""
+    """One Spark partition: the split of one segment, or several small ones of the same topic-partition."""
 
-    def __init__(self, split: SegmentSplit) -> None:
-        super().__init__(split.path)
-        self.split = split
+    def __init__(self, splits: tuple[SegmentSplit, ...]) -> None:
+        super().__init__(splits[0].path)
+        self.splits = splits
 
 
 class KafkaSegmentReader(DataSourceReader):
@@ -37,11 +38,13 @@ class KafkaSegmentReader(DataSourceReader):
         plan = make_plan(self._options, self._warnings)
         for warning in plan.warnings:
             logger.warning("%s", warning)
-        return [SegmentPartition(split) for split in plan.splits]
+        return [SegmentPartition(splits) for splits in plan.tasks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         # planning runs in a process of its own, which has no use for the kernels
         from kafka_segment_source.scanning import read_split
 
         if isinstance(partition, SegmentPartition):  # Spark hands over InputPartition(None) where nothing is planned
-            yield from read_split(partition.split, self._options, arrow_schema(self._columns))
+            schema = arrow_schema(self._columns)
+            for split in partition.splits:
+                yield from read_split(split, self._options, schema)

@@ -1,0 +1,55 @@
+"""A timestamp and a partition's log → the first offset at or after it, as a broker's offsetsForTimes answers.
+
+In offset order, control records included, whatever the order of timestamps (`UnifiedLog.fetchOffsetByTimestamp`). Where
+a broker's answer depends on what it has in memory or on file times, this reads the files instead.
+"""
+
+from __future__ import annotations
+
+from kafka_segment_source.bounds import OffsetRange, ScanBounds, TimeRange
+from kafka_segment_source.catalog import PartitionLog
+from kafka_segment_source.decode import Decoder
+from kafka_segment_source.files import InputFile
+from kafka_segment_source.kernels.record_batches import OFFSET
+from kafka_segment_source.options import ReadOptions
+from kafka_segment_source.ranges import Dropped, narrow
+from kafka_segment_source.reading import BatchReader, Damage
+from kafka_segment_source.segment_view import SegmentView
+from kafka_segment_source.splits import SegmentSplit
+
+
+def first_offset_at(log: PartitionLog, timestamp: int, options: ReadOptions) -> int | None:
+    """The lowest offset with a timestamp ≥ `timestamp` (ms); None if there is none. Decodes one batch, as a rule."""
+    bounds = ScanBounds(OffsetRange(), TimeRange(timestamp))
+    for segment in log.segments:
+        with SegmentView(segment, check_crcs=options.check_crcs, trust_indexes=options.trust_indexes) as view:
+            found = narrow(view, bounds)
+        if isinstance(found, Dropped):
+            continue
+        split = SegmentSplit(
+            path=segment.path,
+            topic=log.topic,
+            partition=log.partition,
+            start=found.start,
+            end=found.end,
+            segment_size=segment.size,
+            base_offset=segment.base_offset,
+            next_base_offset=segment.next_base_offset,
+            bounds=bounds,
+        )
+        offset = _first_offset(split, options)
+        if offset is not None:
+            return offset
+    return None
+
+
+def _first_offset(split: SegmentSplit, options: ReadOptions) -> int | None:
+    damage = Damage(options.drop_malformed)
+    limit = options.max_batch_bytes
+    with InputFile(split.path) as file:
+        reader = BatchReader(file, split, check_crcs=options.check_crcs, max_batch_bytes=limit, damage=damage)
+        decoder = Decoder(split, max_batch_bytes=limit, include_control=True, damage=damage)
+        for chunk in reader.chunks():
+            for records in decoder.decode(chunk):
+                return int(records.longs[OFFSET, 0])
+    return None

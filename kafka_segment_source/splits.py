@@ -1,0 +1,61 @@
+"""SegmentSplit, the value that crosses from the driver to the executors: one range of one segment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kafka_segment_source import format as fmt
+from kafka_segment_source.bounds import ScanBounds
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentSplit:
+    """A range of one segment for one task: whole batches at positions start ≤ p < end, rows inside `bounds`.
+
+    segment_size: bytes of the `.log` when it was planned; nothing after is read, so a live broker may append.
+    base_offset, next_base_offset: every offset of the segment lies in [base, next); next is None for the last one.
+    stop_timestamp: ms; once a data batch reaches it no later row is wanted (`disorder.py`); None: never stop.
+    """
+
+    path: str
+    topic: str
+    partition: int
+    start: int
+    end: int
+    segment_size: int
+    base_offset: int
+    next_base_offset: int | None
+    bounds: ScanBounds
+    stop_timestamp: int | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes to read."""
+        return self.end - self.start
+
+    @property
+    def start_offset(self) -> int:
+        """Inclusive bound of the offsets that this split can hold."""
+        return max(self.base_offset, self.bounds.offsets.start)
+
+    @property
+    def end_offset(self) -> int | None:
+        """Exclusive bound of the offsets that this split can hold; None where only reading tells."""
+        end = min(self.bounds.offsets.end, fmt.MAX_OFFSET if self.next_base_offset is None else self.next_base_offset)
+        return end if end < fmt.MAX_OFFSET else None
+
+
+def pack(splits: tuple[SegmentSplit, ...], more_than: int, pack_bytes: int) -> list[tuple[SegmentSplit, ...]]:
+    """Splits grouped for tasks: each by itself, or, where there are more than `more_than`, neighbours of one
+    topic-partition together as long as they make at most `pack_bytes` bytes."""
+    groups: list[list[SegmentSplit]] = []
+    size = 0
+    for split in splits:
+        fits = groups and len(splits) > more_than and size + split.size <= pack_bytes
+        if fits and (groups[-1][0].topic, groups[-1][0].partition) == (split.topic, split.partition):
+            groups[-1].append(split)
+            size += split.size
+        else:
+            groups.append([split])
+            size = split.size
+    return [tuple(group) for group in groups]
