@@ -206,13 +206,16 @@ def _select(named: list[tuple[TopicPartition, _Found]], selection: TopicSelectio
     wanted = [each for each in named if _is_wanted(*each, selection)]
     if not wanted and selection.pattern is not None:
         raise OptionError(f"option 'subscribePattern' ({selection.pattern}) matches none of {_shown(topics)}")
-    logs: dict[tuple[TopicPartition, str], list[Segment]] = {}
+    logs: dict[tuple[TopicPartition, str], dict[int, Segment]] = {}  # several files of one directory make one log
     for topic_partition, each in wanted:
-        segments = logs.setdefault((topic_partition, each.directory), [])
-        segments.extend(segment for segment in _segments(each) if segment not in segments)
+        segments = logs.setdefault((topic_partition, each.directory), {})
+        segments.update({segment.base_offset: segment for segment in _segments(each)})
     if not any(logs.values()):
         raise PathError(f"no log segments are in {_shown(sorted({each.directory for _, each in named}))}")
-    return [PartitionLog(*key, directory, tuple(segments)) for (key, directory), segments in logs.items()]
+    return [
+        PartitionLog(*topic_partition, directory, tuple(segments[base] for base in sorted(segments)))
+        for (topic_partition, directory), segments in logs.items()
+    ]
 
 
 def _is_wanted(topic_partition: TopicPartition, found: _Found, selection: TopicSelection) -> bool:

@@ -40,10 +40,19 @@ class Damage:
     skipped: list[DataError] = field(default_factory=list)
 
     def __call__(self, error: DataError) -> None:
-        if not self.drop:
-            raise error
+        self.allow(error)
         self.skipped.append(error)
         logger.warning("skipped (mode=DROPMALFORMED): %s", error)
+
+    def allow(self, error: DataError) -> None:
+        """Raises `error` where damage ends the query."""
+        if not self.drop:
+            raise error
+
+    def skip(self, error: DataError, end: int) -> None:
+        """Reports that nothing was read from where `error` is to the byte position `end`."""
+        self.skipped.append(error)
+        logger.warning("skipped up to byte %d (mode=DROPMALFORMED): %s", end, error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +103,7 @@ class BatchReader:
                 self._last_offset = int(good[h.LAST_OFFSET, -1])
                 position = int(good[h.POSITION, -1] + good[h.SIZE, -1])
             if fault is not None:
-                self._damage(fault[1])
-                position = self._next_batch(position, int(headers[h.SIZE, fault[0]]))
+                position = self._after_damage(fault[1], position, int(headers[h.SIZE, fault[0]]))
             elif not good.shape[1]:
                 needed = int(self._report[h.FOUND]) if self._report[h.STOPPED_BY] == h.INCOMPLETE else 0
                 position = self._no_whole_batch(position, needed)
@@ -172,8 +180,7 @@ class BatchReader:
                 return None  # preallocated space
         else:
             error = self._impossible(position, stopped_by)
-        self._damage(error)
-        return self._next_batch(position, needed)
+        return self._after_damage(error, position, needed)
 
     def _impossible(self, position: int, stopped_by: int) -> DataError:
         what, expected = {
@@ -195,11 +202,14 @@ class BatchReader:
             position += len(block)
         return True
 
-    def _next_batch(self, position: int, claimed_size: int) -> int | None:
-        """Where the next believable batch begins after damage at `position`; None if there is none."""
-        if claimed_size and self._holds(position + claimed_size):
-            return position + claimed_size
-        return self._search(position + 1)
+    def _after_damage(self, error: DataError, position: int, claimed_size: int) -> int | None:
+        """Where to go on after damage at `position`: at the next believable batch, or None if there is none."""
+        self._damage.allow(error)
+        found: int | None = position + claimed_size
+        if not claimed_size or not self._holds(position + claimed_size):
+            found = self._search(position + 1)
+        self._damage.skip(error, self._split.segment_size if found is None else found)
+        return found
 
     def _search(self, position: int) -> int | None:
         """The first position ≥ `position` of a whole magic 2 batch that continues this log, by header and CRC."""

@@ -1,0 +1,130 @@
+"""`until` under a declared disorder, bounds by timestamp, and cut segments: against the whole log filtered naively."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+import kafka_segment_source as kafkaseg
+from kafka_segment_source.errors import OptionError
+from kafka_segment_source.options import option_texts, parse_options
+from kafka_segment_source.scanning import read_split
+from kafka_segment_source.schema import arrow_schema
+from tests.rows import COLUMNS, Row, decoded, in_scan_order, scanned
+from tests.support.batches import control, data
+from tests.support.logs import GeneratedLog, disorder, expected_rows, simple_log, simple_segment
+from tests.support.strategies import Bounds, logs_and_bounds, partition_logs
+
+EXAMPLES = settings(max_examples=max(settings().max_examples, 300))
+
+
+def in_directory(log: GeneratedLog) -> tuple[tempfile.TemporaryDirectory[str], Path]:
+    """The log written to a directory of its own; keep the first of the pair while you use the second."""
+    keeper = tempfile.TemporaryDirectory()
+    return keeper, log.write(Path(keeper.name))
+
+
+def asked(bounds: Bounds) -> dict[str, Any]:
+    """Bounds as options; `until` never lies before `since`, which is an error of its own."""
+    options: dict[str, Any] = {}
+    if bounds.since is not None:
+        options["since"] = bounds.since
+    if bounds.until is not None:
+        options["until"] = bounds.until if bounds.since is None else max(bounds.until, bounds.since)
+    return options
+
+
+def wanted(log: GeneratedLog, options: dict[str, Any]) -> list[Row]:
+    return decoded(expected_rows(log, None, options.get("since"), options.get("until")))
+
+
+@EXAMPLES
+@given(logs_and_bounds(partition_logs(index_damage=True)), st.integers(0, 3))
+def test_declared_disorder_loses_no_row(case: tuple[GeneratedLog, Bounds], slack: int) -> None:
+    """With a declaration that is true of the log, until may end the read early, and the rows are the same."""
+    log, bounds = case
+    options = asked(bounds) | {"timestampDisorder": disorder(log.records) + slack}
+    keeper, directory = in_directory(log)
+    with keeper:
+        assert scanned(directory, **options) == wanted(log, options)
+
+
+@EXAMPLES
+@given(logs_and_bounds(partition_logs(index_damage=True)), st.booleans())
+def test_bytes_outside_the_plan_are_never_needed(case: tuple[GeneratedLog, Bounds], declared: bool) -> None:
+    """Every byte of every .log outside the planned ranges may be garbage: the rows are the same."""
+    log, bounds = case
+    options = asked(bounds)
+    if declared:
+        options["timestampDisorder"] = disorder(log.records)
+    keeper, directory = in_directory(log)
+    with keeper:
+        splits = kafkaseg.plan(directory, **options).splits
+        for path in directory.glob("*.log"):
+            poisoned = bytearray(b"\xa5" * path.stat().st_size)
+            whole = path.read_bytes()
+            for split in splits:
+                if split.path == str(path):
+                    poisoned[split.start : split.end] = whole[split.start : split.end]
+            path.write_bytes(poisoned)
+        parsed, _ = parse_options(option_texts(directory, options))
+        schema = arrow_schema(COLUMNS)
+        batches = [batch for split in splits for batch in read_split(split, parsed, schema)]
+        rows = in_scan_order(pa.Table.from_batches(batches, schema))
+        assert rows == wanted(log, options)
+
+
+@EXAMPLES
+@given(logs_and_bounds(partition_logs(index_damage=True)))
+def test_timestamps_cut_at_the_first_offset_that_reaches_them(case: tuple[GeneratedLog, Bounds]) -> None:
+    """startingTimestamp and endingTimestamp cut at the first offset, control records counted, at or after them."""
+    log, bounds = case
+    assume(bounds.since is not None and bounds.since >= 0)
+    until = max(bounds.until if bounds.until is not None else bounds.since, bounds.since)
+    start, end = (next((r.offset for r in log.records if r.timestamp >= t), None) for t in (bounds.since, until))
+    options = {"startingTimestamp": bounds.since, "endingTimestamp": until}
+    keeper, directory = in_directory(log)
+    with keeper:
+        if start is None:
+            with pytest.raises(OptionError, match="startingTimestamp"):
+                kafkaseg.plan(directory, **options)
+            options["startingOffsetsByTimestampStrategy"] = "latest"
+            assert scanned(directory, **options) == []
+        else:
+            expected = decoded(r for r in log.records if r.offset >= start and (end is None or r.offset < end))
+            assert scanned(directory, **options) == expected
+
+
+@EXAMPLES
+@given(
+    logs_and_bounds(partition_logs(index_damage=True)),
+    st.sampled_from(["minPartitions", "maxRecordsPerPartition"]),
+    st.integers(1, 12),
+)
+def test_cut_segments_neither_lose_nor_double_rows(case: tuple[GeneratedLog, Bounds], option: str, number: int) -> None:
+    """However a segment is cut, the pieces in their order give each row once; none has more records than allowed."""
+    log, bounds = case
+    options = asked(bounds) | {option: number}
+    keeper, directory = in_directory(log)
+    with keeper:
+        assert scanned(directory, **options) == wanted(log, options)
+        if option == "maxRecordsPerPartition":
+            parsed, _ = parse_options(option_texts(directory, options))
+            schema = arrow_schema(["offset"])
+            for split in kafkaseg.plan(directory, **options).splits:
+                assert sum(batch.num_rows for batch in read_split(split, parsed, schema)) <= number
+
+
+def test_a_control_batch_is_no_witness() -> None:
+    """A marker later than until + D says nothing about data: with it as witness, row 1 would be lost."""
+    log = simple_log(simple_segment([control(0, 21), data(1, 14)], timeindex=[(21, 0)]))
+    keeper, directory = in_directory(log)
+    with keeper:
+        options = {"since": 0, "until": 15, "timestampDisorder": 0}
+        assert [row[2] for row in scanned(directory, **options)] == [1]
