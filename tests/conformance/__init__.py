@@ -1,0 +1,1 @@
+"""Opt-in comparisons with Kafka's own tools; run as scripts, never collected by pytest."""
