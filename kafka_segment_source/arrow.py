@@ -96,9 +96,7 @@ def _per_batch(records: RecordColumns, values: npt.NDArray[np.generic], kind: pa
 
 
 def _timestamp_type(records: RecordColumns, _: SegmentSplit) -> pa.Array:
-    log_append = records.headers[h.ATTRIBUTES] & fmt.TIMESTAMP_TYPE_MASK != 0
-    types = np.where(log_append, fmt.TIMESTAMP_TYPE_LOG_APPEND, fmt.TIMESTAMP_TYPE_CREATE)
-    return _per_batch(records, types.astype(np.int32), pa.int32())
+    return pa.array(records.ints[k.TIMESTAMP_TYPE, : records.count].copy())
 
 
 def _headers(records: RecordColumns, _: SegmentSplit) -> pa.Array:

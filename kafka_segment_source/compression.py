@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 import cramjam
 import lz4.frame
+import xxhash
 import zstandard
 from isal import isal_zlib
 
@@ -110,6 +111,24 @@ def _zstd(view: memoryview, limit: int) -> bytes:
                 raise _too_large(limit)
             parts.append(plain)
     return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+_LZ4_FLAGS_AT = 4  # after the frame's magic: FLG, BD, [content size], [dictionary id], header checksum
+_LZ4_HAS_SIZE, _LZ4_HAS_DICTIONARY = 0x08, 0x01
+
+
+def with_right_lz4_checksum(view: memoryview) -> bytes:
+    """The lz4 frame with the header checksum that the lz4 specification asks for.
+
+    Old Java clients took it over the frame's magic as well, and Kafka ignores it for magic 0 (KAFKA-3160).
+    """
+    frame = bytearray(view)
+    if len(frame) > _LZ4_FLAGS_AT:
+        flags = frame[_LZ4_FLAGS_AT]
+        end = _LZ4_FLAGS_AT + 2 + (8 if flags & _LZ4_HAS_SIZE else 0) + (4 if flags & _LZ4_HAS_DICTIONARY else 0)
+        if end < len(frame):
+            frame[end] = (xxhash.xxh32_intdigest(bytes(frame[_LZ4_FLAGS_AT:end])) >> 8) & 0xFF
+    return bytes(frame)
 
 
 _DECOMPRESSORS: dict[int, Callable[[memoryview, int], bytes]] = {

@@ -48,7 +48,9 @@ def _first_offset(split: SegmentSplit, options: ReadOptions) -> int | None:
     limit = options.max_batch_bytes
     with InputFile(split.path) as file:
         reader = BatchReader(file, split, check_crcs=options.check_crcs, max_batch_bytes=limit, damage=damage)
-        decoder = Decoder(split, max_batch_bytes=limit, include_control=True, damage=damage)
+        decoder = Decoder(
+            split, check_crcs=options.check_crcs, max_batch_bytes=limit, include_control=True, damage=damage
+        )
         for chunk in reader.chunks():
             for records in decoder.decode(chunk):
                 return int(records.longs[OFFSET, 0])

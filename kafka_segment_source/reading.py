@@ -21,12 +21,14 @@ from kafka_segment_source import format as fmt
 from kafka_segment_source.checksums import crc_holds
 from kafka_segment_source.errors import CorruptRecordError, DataError
 from kafka_segment_source.files import Bytes, InputFile
+from kafka_segment_source.kernels import crc32
 from kafka_segment_source.kernels import headers as h
 from kafka_segment_source.reporting import logger
 from kafka_segment_source.splits import SegmentSplit
 
 CHUNK_BYTES = 8 * 1024 * 1024
 _HEADERS = 16384  # batches in a chunk at most
+_RELATIVE_OFFSETS = 2**31  # index files name offsets by 31 bits above the base, so Kafka rolls a segment before
 _SEARCH_EFFORT = 8  # searching past damage gives up after checksumming so many times the segment's size
 
 HeaderTable = npt.NDArray[np.int64]
@@ -117,7 +119,10 @@ class BatchReader:
         """
         count = headers.shape[1]
         is_v2 = headers[h.MAGIC] == fmt.MAGIC_V2
-        past = is_v2 & (headers[h.BASE_OFFSET] >= self._split.bounds.offsets.end)
+        end = self._split.bounds.offsets.end
+        is_wrapper = ~is_v2 & (headers[h.ATTRIBUTES] & fmt.CODEC_MASK != fmt.CODEC_NONE)
+        past = ~is_wrapper & (headers[h.BASE_OFFSET] >= end)  # a wrapper tells only its last offset ...
+        past[1:] |= headers[h.LAST_OFFSET, :-1] >= end - 1  # ... but what follows the last wanted offset is past
         if past.any():
             count = int(np.argmax(past))
         stop = self._split.stop_timestamp
@@ -145,15 +150,27 @@ class BatchReader:
         return at, self._error("batch out of order", int(headers[h.POSITION, at]), base, f"{base} to {last}", expected)
 
     def _first_bad_crc(self, data: Bytes, position: int, headers: HeaderTable) -> tuple[int, DataError] | None:
-        view = memoryview(data)  # type: ignore[arg-type]  # numpy arrays are buffers
-        starts = (headers[h.POSITION] - position).tolist()
-        columns = zip(starts, headers[h.SIZE].tolist(), headers[h.MAGIC].tolist(), headers[h.CRC].tolist(), strict=True)
-        for at, (start, size, magic, stored) in enumerate(columns):
-            if not crc_holds(view[start : start + size], magic, stored):
-                base = int(headers[h.BASE_OFFSET, at])
-                what = "batch whose bytes do not have the CRC that its header states"
-                return at, self._error(what, position + start, base, "another CRC", f"0x{stored:08x}")
-        return None
+        at = self._first_bad_crc32c(memoryview(data), position, headers)  # type: ignore[arg-type]  # arrays are buffers
+        old = int(crc32.first_bad_crc32(data, position, headers[:, :at]))
+        at = at if old < 0 else old
+        if at == headers.shape[1]:
+            return None
+        what = "batch whose bytes do not have the CRC that its header states"
+        expected = f"0x{int(headers[h.CRC, at]):08x}"
+        found = int(headers[h.POSITION, at]), int(headers[h.BASE_OFFSET, at])
+        return at, self._error(what, *found, "another CRC", expected)
+
+    def _first_bad_crc32c(self, view: memoryview, position: int, headers: HeaderTable) -> int:
+        """The first batch of magic 2 that does not hold its CRC, or how many batches there are."""
+        recent = np.flatnonzero(headers[h.MAGIC] == fmt.MAGIC_V2)
+        starts = (headers[h.POSITION, recent] - position).tolist()
+        columns = zip(
+            recent.tolist(), starts, headers[h.SIZE, recent].tolist(), headers[h.CRC, recent].tolist(), strict=True
+        )
+        for at, start, size, stored in columns:
+            if not crc_holds(view[start : start + size], fmt.MAGIC_V2, stored):
+                return int(at)
+        return int(headers.shape[1])
 
     # ---- where no whole batch is ----
 
@@ -212,12 +229,12 @@ class BatchReader:
         return found
 
     def _search(self, position: int) -> int | None:
-        """The first position ≥ `position` of a whole magic 2 batch that continues this log, by header and CRC."""
+        """The first position ≥ `position` of a whole batch that continues this log, by header and CRC."""
         size = self._split.segment_size
         effort = _SEARCH_EFFORT * size
-        end_offset = self._split.next_base_offset or fmt.MAX_OFFSET
+        end_offset = self._offset_limit()
         buffer = np.empty(min(CHUNK_BYTES, max(size - position, 0)), np.uint8)
-        while size - position >= fmt.BATCH_OVERHEAD:
+        while size - position >= fmt.LOG_OVERHEAD + fmt.MIN_LENGTH_V0:
             count = min(len(buffer), size - position)
             self._file.read_into(position, buffer[:count])
             at = h.find_batch(buffer, 0, count, self._last_offset + 1, end_offset)
@@ -229,19 +246,35 @@ class BatchReader:
                 if effort < 0:
                     return None
                 at = h.find_batch(buffer, at + 1, count, self._last_offset + 1, end_offset)
+            if count == size - position:
+                return None
             position += count - fmt.BATCH_OVERHEAD + 1
         return None
 
+    def _offset_limit(self) -> int:
+        """Exclusive bound of the segment's offsets; in the last one, of those that its index files could name."""
+        following = self._split.next_base_offset
+        return self._split.base_offset + _RELATIVE_OFFSETS if following is None else following
+
     def _holds(self, position: int) -> bool:
-        """Whether a whole magic 2 batch with a good CRC that continues this log begins at `position`."""
+        """Whether a whole batch with a good CRC that continues this log begins at `position`."""
         header = self._file.read_at(position, fmt.BATCH_OVERHEAD)
-        if len(header) < fmt.BATCH_OVERHEAD or header[fmt.MAGIC_AT] != fmt.MAGIC_V2:
+        if len(header) < fmt.MAGIC_END:
             return False
-        base, length, _, magic, crc, *_ = fmt.BATCH_HEADER.unpack(header)
-        fits = fmt.MIN_BATCH_LENGTH <= length <= self._split.segment_size - position - fmt.LOG_OVERHEAD
+        magic = header[fmt.MAGIC_AT]
+        base = int.from_bytes(header[: fmt.LENGTH_AT], "big", signed=True)
+        length = int.from_bytes(header[fmt.LENGTH_AT : fmt.LOG_OVERHEAD], "big", signed=True)
+        smallest = {
+            fmt.MAGIC_V0: fmt.MIN_LENGTH_V0,
+            fmt.MAGIC_V1: fmt.MIN_LENGTH_V1,
+            fmt.MAGIC_V2: fmt.MIN_BATCH_LENGTH,
+        }
+        fits = smallest.get(magic, length + 1) <= length <= self._split.segment_size - position - fmt.LOG_OVERHEAD
         if not fits or length > self._max_batch_bytes or base <= self._last_offset:
             return False
-        return crc_holds(self._file.read_at(position, length + fmt.LOG_OVERHEAD), magic, crc)
+        crc_at = fmt.CRC_AT if magic == fmt.MAGIC_V2 else fmt.LEGACY_CRC_AT
+        stored = int.from_bytes(header[crc_at : crc_at + 4], "big")
+        return crc_holds(self._file.read_at(position, length + fmt.LOG_OVERHEAD), magic, stored)
 
     def _error(self, what: str, position: int, offset: int | None, found: object, expected: object) -> DataError:
         return CorruptRecordError(

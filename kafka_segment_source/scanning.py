@@ -23,7 +23,13 @@ def read_split(split: SegmentSplit, options: ReadOptions, schema: pa.Schema) -> 
     limit = options.max_batch_bytes
     with InputFile(split.path) as file:
         reader = BatchReader(file, split, check_crcs=options.check_crcs, max_batch_bytes=limit, damage=damage)
-        decoder = Decoder(split, max_batch_bytes=limit, include_control=options.include_control, damage=damage)
+        decoder = Decoder(
+            split,
+            check_crcs=options.check_crcs,
+            max_batch_bytes=limit,
+            include_control=options.include_control,
+            damage=damage,
+        )
         for chunk in reader.chunks():
             for records in decoder.decode(chunk):
                 yield to_record_batch(records, split, schema)

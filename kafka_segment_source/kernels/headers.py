@@ -143,23 +143,33 @@ def walk_headers(src, length, position, table, report):  # type: ignore[no-untyp
     return n
 
 
+@inline
+def _looks_like_v2(src, at, first_offset, end_offset):  # type: ignore[no-untyped-def]
+    base = read_int64(src, at)
+    delta = read_int32(src, at + fmt.LAST_OFFSET_DELTA_AT)
+    if base < first_offset or base >= end_offset or delta < 0 or delta >= end_offset - base:
+        return False
+    if src[at + fmt.ATTRIBUTES_AT] != 0 or src[at + fmt.ATTRIBUTES_AT + 1] >= 0x80:
+        return False
+    return read_int32(src, at + fmt.RECORDS_COUNT_AT) >= 0
+
+
 @kernel("int64(uint8[::1], int64, int64, int64, int64)")
 def find_batch(src, at, length, first_offset, end_offset):  # type: ignore[no-untyped-def]
     """The first position ≥ at in src[:length] that looks like a batch header, or -1.
 
-    It looks like one if magic, length, count and attributes are possible and its offsets lie in
+    It looks like one if magic, length, attributes and count are possible and its offsets lie in
     [first_offset, end_offset). Only the CRC can tell whether it is one. Used to go on after damage.
     """
-    for i in range(at, length - fmt.BATCH_OVERHEAD + 1):
-        if src[i + fmt.MAGIC_AT] != fmt.MAGIC_V2:
+    for i in range(at, length - fmt.MIN_LENGTH_V0 - fmt.LOG_OVERHEAD + 1):
+        magic = src[i + fmt.MAGIC_AT]
+        if magic > fmt.MAGIC_V2 or read_int32(src, i + fmt.LENGTH_AT) < _smallest_length(magic):
             continue
-        if read_int32(src, i + fmt.LENGTH_AT) < fmt.MIN_BATCH_LENGTH:
-            continue
-        base = read_int64(src, i)
-        delta = read_int32(src, i + fmt.LAST_OFFSET_DELTA_AT)
-        if base < first_offset or base >= end_offset or delta < 0 or delta >= end_offset - base:
-            continue
-        if src[i + fmt.ATTRIBUTES_AT] == 0 and src[i + fmt.ATTRIBUTES_AT + 1] < 0x80:
-            if read_int32(src, i + fmt.RECORDS_COUNT_AT) >= 0:
+        if magic == fmt.MAGIC_V2:
+            if length - i >= fmt.BATCH_OVERHEAD and _looks_like_v2(src, i, first_offset, end_offset):
                 return i
+            continue
+        offset = read_int64(src, i)
+        if first_offset <= offset < end_offset and src[i + fmt.LEGACY_ATTRIBUTES_AT] < 0x10:
+            return i
     return -1

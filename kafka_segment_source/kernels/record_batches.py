@@ -25,7 +25,8 @@ VALUE_AT = 3
 VALUE_LENGTH = 4  # -1 null
 HEADERS_AT = 5
 HEADERS_COUNT = 6
-INTS = 7
+TIMESTAMP_TYPE = 7
+INTS = 8
 
 # Bounds, int64[4], all inclusive
 FIRST_OFFSET = 0
@@ -33,11 +34,13 @@ LAST_OFFSET = 1
 FIRST_TIMESTAMP = 2
 LAST_TIMESTAMP = 3
 
-# The cursor, int64[4]: where the next call goes on; zeros to begin with
+# The cursor, int64[CURSOR]: where the next call goes on; zeros to begin with
 AT_BATCH = 0  # column of the header table
 AT_RECORD = 1  # 0: at the start of the batch
 AT_BYTE = 2
-AT_DELTA = 3  # offset delta of the record before
+AT_DELTA = 3  # offset delta of the record before; its offset in a message set
+AT_SHIFT = 4  # message sets: what makes a wrapper's inner offsets absolute
+CURSOR = 5
 
 # The report, int64[3]: status, position in the source buffer, value found. On an error the cursor is at its batch.
 STATUS = 0
@@ -165,8 +168,10 @@ def decode_records(src, batches, payloads, bounds, limits, cursor, longs, ints, 
 
             offset = base_offset + previous
             timestamp = batches[h.BASE_TIMESTAMP, b] + timestamp_delta
+            timestamp_type = fmt.TIMESTAMP_TYPE_CREATE
             if batches[h.ATTRIBUTES, b] & fmt.TIMESTAMP_TYPE_MASK:
                 timestamp = batches[h.MAX_TIMESTAMP, b]
+                timestamp_type = fmt.TIMESTAMP_TYPE_LOG_APPEND
             if offset < bounds[FIRST_OFFSET] or offset > bounds[LAST_OFFSET]:
                 continue
             if timestamp < bounds[FIRST_TIMESTAMP] or timestamp > bounds[LAST_TIMESTAMP]:
@@ -180,6 +185,7 @@ def decode_records(src, batches, payloads, bounds, limits, cursor, longs, ints, 
             ints[VALUE_LENGTH, n] = value_length
             ints[HEADERS_AT, n] = headers_at
             ints[HEADERS_COUNT, n] = headers_count
+            ints[TIMESTAMP_TYPE, n] = timestamp_type
             n += 1
         if at != payloads[1, b]:
             report[STATUS], report[FAULT_AT], report[FOUND] = BATCH_NOT_USED_UP, at, payloads[1, b] - at
