@@ -6,7 +6,7 @@ splits it makes are small frozen values that cross to the executors.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from kafka_segment_source.bounds import OffsetRange, RowFilter, ScanBounds
@@ -33,18 +33,24 @@ def plan(path: PathsLike, **options: object) -> ReadPlan:
     return make_plan(parsed, warnings)
 
 
-def make_plan(options: ReadOptions, warnings: list[str] | None = None, pushed: RowFilter | None = None) -> ReadPlan:
+def make_plan(
+    options: ReadOptions, warnings: list[str] | None = None, pushed: Sequence[RowFilter] = (RowFilter(),)
+) -> ReadPlan:
     """The plan of a read; `warnings` of parsing are carried into it.
 
-    pushed: what filters above the read leave possible; it only ever narrows. Raises PathError, OptionError and
-    DataLossError for what is not there or cannot be meant.
+    pushed: what the filters above the read leave possible, one for each scan that it serves: a row that none of them
+    lets through may be left out. Raises PathError, OptionError and DataLossError for what is not there or cannot be
+    meant.
     """
-    planner = _Planner(options, pushed or RowFilter(), list(warnings or ()))
     logs = list_logs(options)
     check_map(options.starting, logs)
     check_map(options.ending, logs)
-    for log in logs:
-        planner.add(log)
+    planner, *others = [_Planner(options, each, list(warnings or ())) for each in pushed]
+    for each in (planner, *others):
+        for log in logs:
+            each.add(log)
+    for other in others:
+        planner.merge(other)
     return planner.finish(sum(segment.size for log in logs for segment in log.segments))
 
 
@@ -82,9 +88,20 @@ class _Planner:
                     late = self._count_late(view, found, late)
             self._kept.append((segment, self._split(log, segment, found, bounds)))
             if witness is not None:
-                reason = f"every timestamp is at or after {format_millis(self._times.until)} (timestampDisorder)"
+                reason = f"all from {format_millis(self._times.until)} on (timestampDisorder)"
                 self._drop_all(log.segments[at + 1 :], reason)
                 return
+
+    def merge(self, other: _Planner) -> None:
+        """Reads what either reads; a segment that both keep, once, from the first byte of either to the last."""
+        kept = {segment.path: (segment, split) for segment, split in self._kept}
+        for segment, split in other._kept:
+            own = kept.get(segment.path)
+            kept[segment.path] = (segment, split if own is None else own[1].hull(split))
+        self._kept = sorted(kept.values(), key=lambda each: (each[1].topic, each[1].partition, each[1].base_offset))
+        self._dropped = [dropped for dropped in self._dropped if dropped.path not in kept]
+        self._warnings = list(dict.fromkeys(self._warnings + other._warnings))
+        self._late_bytes = max(self._late_bytes, other._late_bytes)
 
     def finish(self, bytes_total: int) -> ReadPlan:
         """Cuts and packs what was planned."""
@@ -144,7 +161,8 @@ class _Planner:
 
 
 def _late_warning(late_bytes: int, options: ReadOptions) -> str:
-    cost = f"option 'until' cannot end the read early: {late_bytes:,} of the bytes to read come after the first timestamp that reaches it"
+    bound = "option 'until'" if options.times.has_until else "a filter 'timestamp < …'"
+    cost = f"{bound} cannot end the read early: {late_bytes:,} of the bytes to read come after the first timestamp that reaches it"
     if options.timestamp_disorder is None:
         return f"{cost}; where no record is older than the newest before it by more than 10 s, say, timestampDisorder=10s leaves them out"
     if options.include_control:

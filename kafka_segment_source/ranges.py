@@ -20,6 +20,8 @@ from kafka_segment_source.disorder import settled_offset
 from kafka_segment_source.segment_view import SegmentView
 from kafka_segment_source.times import format_millis
 
+_ATTEMPTS = 8  # time index entries tried before reading more instead
+
 
 @dataclass(frozen=True, slots=True)
 class ByteRange:
@@ -64,7 +66,7 @@ def narrow(view: SegmentView, bounds: ScanBounds, disorder: int | None = None) -
     if bounds.times.has_since:
         latest = _latest_before(view, bounds.times.since)
         if latest is not None:
-            return Dropped(f"no timestamp is after {format_millis(latest)} (time index)")
+            return Dropped(f"nothing after {format_millis(latest)} (time index)")
         first_offset = max(first_offset, _first_offset_since(view, bounds.times.since, disorder))
     start = view.start_position(first_offset) if first_offset > segment.base_offset else 0
     end = None
@@ -78,17 +80,23 @@ def _latest_before(view: SegmentView, since: int) -> int | None:
     times = view.times
     if len(times) == 0 or times.timestamps[-1] >= since or len(view.trusted_times) == 0:
         return None
+    seen = 0
     for header in view.headers_from(int(times.offsets[-1])):
         if header is None or header.magic != fmt.MAGIC_V2 or header.max_timestamp >= since:
             return None
-    return int(times.timestamps[-1])
+        seen += 1
+    return int(times.timestamps[-1]) if seen else None  # an entry beyond the log says nothing about it
 
 
 def _first_offset_since(view: SegmentView, since: int, disorder: int | None) -> int:
     """An offset below which no row is ≥ since: by the time index, or, without one, by the declared disorder."""
     slot = view.times.before(since)
     if slot >= 0 and len(view.trusted_times):
-        return int(view.times.offsets[slot]) + 1
+        for candidate in range(slot, max(slot - _ATTEMPTS, -1), -1):
+            offset = int(view.times.offsets[candidate])
+            if next(view.headers_from(offset), None) is not None:  # an entry beyond the log says nothing about it
+                return offset + 1
+        return 0
     if disorder is not None and not len(view.trusted_times):
         return settled_offset(view, since - disorder)
     return 0

@@ -1,0 +1,41 @@
+"""What the documentation says of options is what the package does. `python -m tests.unit.test_docs` writes the table."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from kafka_segment_source.options import OPTIONS
+
+ROOT = Path(__file__).parent.parent.parent
+README = ROOT / "README.md"
+TABLE = re.compile(r"(<!-- options:begin -->\n).*?(<!-- options:end -->)", re.DOTALL)
+
+
+def options_table() -> str:
+    """The options as a Markdown table, in the order of `OPTIONS`."""
+    lines = ["## Options", "", "| option | default | meaning |", "|---|---|---|"]
+    for option in OPTIONS:
+        meaning = option.help if option.parse is not None else f"{option.help} (not built yet: refused)"
+        lines.append(f"| `{option.name}` | {option.default} | {meaning.replace('|', chr(92) + '|')} |")
+    lines += ["", "`kafka.*`, `groupIdPrefix`, `fetchOffset.*` and `kafkaConsumer.*` are accepted and mean nothing here."]
+    return "\n".join(lines) + "\n"
+
+
+def test_the_readme_lists_every_option_as_it_is() -> None:
+    """The table in the README is the one made from OPTIONS; write it anew with python -m tests.unit.test_docs."""
+    found = TABLE.search(README.read_text(encoding="utf-8"))
+    assert found is not None
+    assert found[0] == f"<!-- options:begin -->\n{options_table()}<!-- options:end -->"
+
+
+def test_links_in_documents_lead_somewhere() -> None:
+    """Every relative link in README, docs and CONTRIBUTING names a file that is there."""
+    for page in [README, ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]:
+        for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8")):
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+if __name__ == "__main__":
+    text = README.read_text(encoding="utf-8")
+    README.write_text(TABLE.sub(lambda m: m[1] + options_table() + m[2], text), encoding="utf-8")
