@@ -1,15 +1,18 @@
 """How kernels are compiled: once per machine, with the compiled code kept on disk.
 
 numba keeps it beside the module, else in the user's cache directory; where neither can be written (a
-read-only install under an account without a home) it raises, so a private temporary directory is named first.
+read-only install under an account without a home) it raises, so a private temporary directory is named first. Workers
+that start together take turns, so that the first compiles and the others load.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 import stat
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,14 +22,19 @@ from numba import njit
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def _private_directory() -> str:
-    """A directory only this user can write: compiled code is loaded from it, so nobody else's may be believed."""
+def _private_directory() -> str | None:
+    """A directory only this user can write: compiled code is loaded from it, so nobody else's may be believed.
+
+    None where there can be none, or somebody else has taken its name.
+    """
     path = Path(tempfile.gettempdir()) / f"kafkaseg-kernels-{os.getuid()}"
-    path.mkdir(mode=0o700, exist_ok=True)
-    found = path.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
-        return tempfile.mkdtemp(prefix="kafkaseg-kernels-")
-    return str(path)
+    try:
+        path.mkdir(mode=0o700, exist_ok=True)
+        found = path.lstat()
+    except OSError:
+        return None
+    is_ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o022
+    return str(path) if is_ours else None
 
 
 def _writable(directory: Path) -> bool:
@@ -35,14 +43,31 @@ def _writable(directory: Path) -> bool:
     return os.access(directory, os.W_OK | os.X_OK)
 
 
+_PRIVATE = _private_directory()
 _BESIDE = Path(__file__).parent / "__pycache__"
 if not numba.config.CACHE_DIR and not _writable(_BESIDE) and not _writable(Path.home() / ".cache"):
-    numba.config.CACHE_DIR = _private_directory()
+    numba.config.CACHE_DIR = _PRIVATE or tempfile.mkdtemp(prefix="kafkaseg-kernels-")
+
+
+@contextmanager
+def _in_turn() -> Iterator[None]:
+    """Waits until no other process of this user compiles; without a place for the lock nobody waits."""
+    if _PRIVATE is None:
+        yield
+        return
+    with open(Path(_PRIVATE) / "lock", "w", encoding="ascii") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def kernel(signature: str) -> Callable[[F], F]:
-    """Compiles a function for exactly this signature and keeps the machine code on disk."""
-    return njit(signature, cache=True, nogil=True)  # type: ignore[no-any-return]  # numba is untyped
+    """Compiles a function for exactly this signature, or loads what was compiled before; for good, on disk."""
+
+    def compile_in_turn(function: F) -> F:
+        with _in_turn():
+            return njit(signature, cache=True, nogil=True)(function)  # type: ignore[no-any-return]  # numba is untyped
+
+    return compile_in_turn
 
 
 def inline(function: F) -> F:

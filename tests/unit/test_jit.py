@@ -1,0 +1,58 @@
+"""Kernels are compiled once per machine, by one of the processes that start together, wherever the package is."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+LOAD = "import kafka_segment_source.kernels.columns"
+
+
+def load_kernels(environment: dict[str, str], program: str = LOAD) -> subprocess.Popen[str]:
+    """A fresh process that loads one kernel module and says what numba's cache did."""
+    variables = os.environ | {"NUMBA_DEBUG_CACHE": "1"} | environment
+    return subprocess.Popen(
+        [sys.executable, "-c", program], env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+
+
+def test_processes_that_start_together_compile_once(tmp_path: Path) -> None:
+    """Of four processes over an empty cache one compiles and keeps each kernel; the others load it."""
+    started = [load_kernels({"NUMBA_CACHE_DIR": str(tmp_path)}) for _ in range(4)]
+    told = [process.communicate(timeout=300)[0] for process in started]
+
+    assert [process.returncode for process in started] == [0] * 4
+    compiled = [text for text in told if "data saved" in text]
+    assert len(compiled) == 1
+    assert all("data loaded" in text for text in told if text is not compiled[0])
+
+
+def test_an_install_that_cannot_be_written_to_keeps_its_kernels_elsewhere(tmp_path: Path) -> None:
+    """Where neither the package nor a home can be written to, compiled code goes to a private temporary directory."""
+    deny = "import os; os.access = lambda path, mode: False\n"  # as an account without rights would be told
+    environment = {"HOME": "/nonexistent", "TMPDIR": str(tmp_path), "NUMBA_CACHE_DIR": ""}
+    process = load_kernels(environment, deny + LOAD)
+    told, _ = process.communicate(timeout=300)
+
+    assert process.returncode == 0, told
+    assert "data saved" in told
+    assert list(tmp_path.glob("kafkaseg-kernels-*/**/*.nbc"))
+
+
+def test_a_temporary_directory_of_another_user_is_not_believed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Compiled code is loaded from disk, so a directory that others may write is passed over."""
+    from kafka_segment_source.kernels import jit  # noqa: PLC0415
+
+    monkeypatch.setattr(jit.tempfile, "gettempdir", lambda: str(tmp_path))
+    taken = tmp_path / f"kafkaseg-kernels-{os.getuid()}"
+    taken.mkdir(mode=0o700)
+    assert jit._private_directory() == str(taken)
+    taken.chmod(0o777)
+    assert jit._private_directory() is None
+    taken.rmdir()
+    taken.symlink_to(tmp_path)
+    assert jit._private_directory() is None
