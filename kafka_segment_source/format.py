@@ -44,6 +44,15 @@ Index files lie beside the `.log`, both relative to the segment's base offset:
 
     OffsetIndex (`storage.OffsetIndex`), 8 bytes an entry: relativeOffset i32 · position i32
     TimeIndex (`storage.TimeIndex`), 12 bytes an entry: timestamp i64 · relativeOffset i32
+
+Transactions, offsets absolute:
+
+    TransactionIndex (`storage.AbortedTxn`), 34 bytes an entry: version i16 (0) · producerId i64 ·
+    firstOffset i64 · lastOffset i64 (the ABORT marker) · lastStableOffset i64
+    ProducerSnapshot (`storage.ProducerStateManager`), 10 bytes of header: version i16 (1) · crc u32
+    (CRC-32C of byte 6 to the end) · count i32; 46 bytes a producer: producerId i64 · epoch i16 ·
+    lastSequence i32 · lastOffset i64 · offsetDelta i32 · timestamp i64 · coordinatorEpoch i32 ·
+    currentTxnFirstOffset i64 (-1: none open)
 """
 
 import struct
@@ -103,6 +112,7 @@ CODEC_NAMES: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 # Sentinels
 NO_TIMESTAMP: Final = -1
 NO_SEQUENCE: Final = -1
+NO_PRODUCER: Final = -1
 TIMESTAMP_TYPE_NONE: Final = -1  # NoTimestampType
 TIMESTAMP_TYPE_CREATE: Final = 0  # CreateTime
 TIMESTAMP_TYPE_LOG_APPEND: Final = 1  # LogAppendTime
@@ -114,12 +124,40 @@ XERIAL_HEADER: Final = 16
 # Index entries
 OFFSET_INDEX_ENTRY: Final = 8
 TIME_INDEX_ENTRY: Final = 12
+TRANSACTION_INDEX_ENTRY: Final = 34
+
+# Key of a control record (`clients.ControlRecordType`): version i16 · type i16; longer keys are later versions
+CONTROL_KEY_BYTES: Final = 4
+CONTROL_ABORT: Final = 0
+CONTROL_COMMIT: Final = 1
+
+# ProducerSnapshot: one header, then an entry a producer
+SNAPSHOT_VERSION: Final = 1
+SNAPSHOT_CRC_FROM: Final = 6
+SNAPSHOT_HEADER: Final = struct.Struct(">hIi")  # version, crc, count
+SNAPSHOT_ENTRY: Final = struct.Struct(">qhiqiqiq")
 
 # Files of a segment (`storage.LogFileUtils`): 20 decimal digits, then one of these
 LOG_SUFFIX: Final = ".log"
 INDEX_SUFFIX: Final = ".index"
 TIME_INDEX_SUFFIX: Final = ".timeindex"
+TRANSACTION_INDEX_SUFFIX: Final = ".txnindex"
+SNAPSHOT_SUFFIX: Final = ".snapshot"  # its digits say up to which offset (exclusive) it knows the producers
 BASE_OFFSET_DIGITS: Final = 20
+DELETED_SUFFIX: Final = ".deleted"  # after the others: removed a minute later
+CLEANED_SUFFIX: Final = ".cleaned"  # output of a compaction that was not finished
+SWAP_SUFFIX: Final = ".swap"  # finished, and about to replace the segments that it was made from
+
+# Checkpoints (`CheckpointFile`), text: version, number of entries, then `topic partition offset` a line; in the log
+# directory, beside the partition directories
+CHECKPOINT_VERSION: Final = 0
+LOG_START_CHECKPOINT: Final = "log-start-offset-checkpoint"
+HIGH_WATERMARK_CHECKPOINT: Final = "replication-offset-checkpoint"
+CLEANER_CHECKPOINT: Final = "cleaner-offset-checkpoint"
+
+# In the partition directory: `version: 0`, then `topic_id: <22 characters of base64>`
+PARTITION_METADATA: Final = "partition.metadata"
+TOPIC_ID_KEY: Final = "topic_id"
 
 # Partition directories that hold dead or unfinished data (`storage.LocalLog`): <topic>-<partition>.<id>-delete ...
 DEAD_DIRECTORY_SUFFIXES: Final = ("-delete", "-future", "-stray")
