@@ -18,13 +18,15 @@ from urllib.parse import unquote, urlsplit
 from pyarrow import fs
 
 from kafka_segment_source import format as fmt
+from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.errors import OptionError, PathError, UnsupportedError
-from kafka_segment_source.files import FILESYSTEM
+from kafka_segment_source.files import FILESYSTEM, system_reason
 from kafka_segment_source.options import ReadOptions, TopicPartition, TopicSelection
 
 _PARTITION_DIRECTORY = re.compile(r"(?P<topic>[A-Za-z0-9._-]{1,255})-(?P<partition>\d+)")
 _DEAD_DIRECTORY = re.compile(r"\S+-\S+\.\S+(" + "|".join(fmt.DEAD_DIRECTORY_SUFFIXES) + ")")
 _GLOB = re.compile(r"[*?\[]")
+_LISTINGS = 5  # of a directory that a broker is changing, before the last one is taken as it is
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +34,8 @@ class Segment:
     """One `.log` file and the index files beside it, as listed.
 
     path: absolute path of the `.log`; base_offset: its name; next_base_offset: the next segment's, None for the
-    last; sizes in bytes, None for an index file that is not there.
+    last; sizes in bytes, None for an index file that is not there. offsets: those that it is read for, where another
+    directory is read for the others (`replicas.py`).
     """
 
     path: str
@@ -41,6 +44,7 @@ class Segment:
     index_size: int | None = None
     time_index_size: int | None = None
     next_base_offset: int | None = None
+    offsets: OffsetRange = OffsetRange()
 
     @property
     def index_path(self) -> str:
@@ -57,17 +61,52 @@ class Segment:
 
 
 @dataclass(frozen=True, slots=True)
+class Unused:
+    """A segment that is not read, whatever the bounds, and why."""
+
+    segment: Segment
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Hole:
+    """Offsets that no file holds, although they lie between others that are there; and how that is known."""
+
+    offsets: OffsetRange
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class PartitionLog:
-    """One topic-partition's log: its directory and its segments in offset order."""
+    """One topic-partition's log: its directory and its segments in offset order.
+
+    As listed, it has `swaps`: files of an interrupted compaction that may replace some of the segments. The rest is
+    found out by `available.py`. directory: where several have the partition, that of the lowest offsets. offsets: from
+    the log start on, to the high watermark if only that is wanted. compacted: gaps between offsets mean nothing.
+    """
 
     topic: str
     partition: int
     directory: str
     segments: tuple[Segment, ...]
+    swaps: tuple[Segment, ...] = ()
+    offsets: OffsetRange = OffsetRange()
+    compacted: bool = False
+    unused: tuple[Unused, ...] = ()
+    holes: tuple[Hole, ...] = ()
 
     @property
     def topic_partition(self) -> TopicPartition:
         return self.topic, self.partition
+
+    @property
+    def directories(self) -> tuple[str, ...]:
+        """The directories that the log is read from, in order of their offsets."""
+        return tuple(dict.fromkeys(os.path.dirname(segment.path) for segment in self.segments))
+
+    def is_followed(self, at: int) -> bool:
+        """Whether the segment after segment `at` of its directory is here too: a path of single files may leave it out."""
+        return at + 1 < len(self.segments) and self.segments[at + 1].base_offset == self.segments[at].next_base_offset
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +120,20 @@ class _Found:
 
 
 def list_logs(options: ReadOptions) -> list[PartitionLog]:
-    """The partition logs that the options select."""
+    """The partition logs that the options select, by topic and partition; one a directory, in the order of the paths."""
     found = [each for path in options.paths for each in _look(path)]
     named = _name(found, options)
-    logs = _select(named, options.topics)
-    _refuse_duplicates(logs)
-    return sorted(logs, key=lambda log: log.topic_partition)
+    return sorted(_select(named, options.topics), key=lambda log: log.topic_partition)
+
+
+def list_directories(options: ReadOptions) -> list[PartitionLog]:
+    """Every partition directory that the options select, internal topics and copies of one partition included.
+
+    For looking at what is on a disk; what is read is `list_logs`.
+    """
+    found = [each for path in options.paths for each in _look(path)]
+    logs = _select([(name, replace(each, explicit=True)) for name, each in _name(found, options)], options.topics)
+    return sorted(logs, key=lambda log: (log.topic_partition, log.directory))
 
 
 # ---- paths → directories with segments ----
@@ -99,8 +146,9 @@ def _look(path: str) -> Iterator[_Found]:
         matches = sorted(glob.glob(local))
         if not matches:
             raise PathError(f"nothing matches the path {path!r}")
+    by_glob = len(matches) > 1 or matches[0] != local
     for match in matches:
-        yield from _look_at(match, given=path, by_glob=len(matches) > 1 or match != local)
+        yield from _look_at(match, given=path, pattern=local if by_glob else None)
 
 
 def _local_path(path: str) -> str:
@@ -116,49 +164,59 @@ def _local_path(path: str) -> str:
     return os.path.abspath(os.path.expanduser(path))
 
 
-def _look_at(path: str, given: str, by_glob: bool) -> Iterator[_Found]:
+def _look_at(path: str, given: str, pattern: str | None) -> Iterator[_Found]:
+    """What is at a path; `pattern` is the glob that matched it, if one did."""
     info = FILESYSTEM.get_file_info(path)
     if info.type == fs.FileType.NotFound:
         raise PathError(f"path {given!r} does not exist")
     if info.type != fs.FileType.Directory:
         if _base_offset(os.path.basename(path)) is None:
-            if by_glob:
+            if pattern is not None:
                 return  # a log directory's checkpoints match a glob of its partitions
             raise PathError(f"path {given!r} is a file, but not a segment: expected 20 digits and {fmt.LOG_SUFFIX}")
         directory = os.path.dirname(path)
-        yield _Found(directory, _topic_partition(directory), os.path.basename(path), explicit=True)
+        named = pattern is None or _names_directory(os.path.dirname(pattern))
+        if named or not _DEAD_DIRECTORY.fullmatch(os.path.basename(directory)):
+            yield _Found(directory, named_partition(directory), os.path.basename(path), explicit=named)
         return
-    if by_glob and _DEAD_DIRECTORY.fullmatch(os.path.basename(path)):
+    if pattern is not None and _DEAD_DIRECTORY.fullmatch(os.path.basename(path)):
         return
     children = _list(path, given)
-    if any(_base_offset(child.base_name) is not None for child in children):
-        yield _Found(path, _topic_partition(path), explicit=True)
+    if any(_base_offset(child.base_name.removesuffix(fmt.SWAP_SUFFIX)) is not None for child in children):
+        yield _Found(path, named_partition(path), explicit=pattern is None or _names_directory(pattern))
         return
     partitions = [child for child in children if child.type == fs.FileType.Directory and _is_partition(child.base_name)]
-    if not partitions and not by_glob:
+    if not partitions and pattern is None:
         raise PathError(
             f"path {given!r} holds no log segments: expected files like 00000000000000000000.log,"
             " or directories like orders-0 that hold them"
         )
     for child in sorted(partitions, key=lambda child: str(child.base_name)):
-        yield _Found(os.path.join(path, child.base_name), _topic_partition(child.base_name))
+        yield _Found(os.path.join(path, child.base_name), named_partition(child.base_name))
+
+
+def _names_directory(pattern: str) -> bool:
+    """Whether a glob spells the directory it ends in, or at least that its topic is internal: `*` names nothing."""
+    name = os.path.basename(pattern)
+    return _GLOB.search(name) is None or name.startswith(fmt.INTERNAL_TOPIC_PREFIX)
 
 
 def _list(path: str, given: str) -> list[fs.FileInfo]:
     try:
         return list(FILESYSTEM.get_file_info(fs.FileSelector(path, allow_not_found=True)))
     except OSError as error:
-        raise PathError(f"path {given!r} cannot be listed: {error}") from error
+        raise PathError(f"path {given!r} cannot be listed: {system_reason(error)}") from error
 
 
 def _is_partition(name: str) -> bool:
     """A live partition's directory: dead and unfinished ones carry a suffix after their last dot."""
-    return _DEAD_DIRECTORY.fullmatch(name) is None and _PARTITION_DIRECTORY.fullmatch(name) is not None
+    return _DEAD_DIRECTORY.fullmatch(name) is None and named_partition(name) is not None
 
 
-def _topic_partition(directory: str) -> TopicPartition | None:
+def named_partition(directory: str) -> TopicPartition | None:
+    """The topic and partition that a directory's own name says, None for any other name."""
     match = _PARTITION_DIRECTORY.fullmatch(os.path.basename(directory))
-    return (match["topic"], int(match["partition"])) if match else None
+    return (match["topic"], int(match["partition"])) if match and int(match["partition"]) < 2**31 else None
 
 
 def _base_offset(name: str) -> int | None:
@@ -207,13 +265,22 @@ def _select(named: list[tuple[TopicPartition, _Found]], selection: TopicSelectio
     if not wanted and selection.pattern is not None:
         raise OptionError(f"option 'subscribePattern' ({selection.pattern}) matches none of {_shown(topics)}")
     logs: dict[tuple[TopicPartition, str], dict[int, Segment]] = {}  # several files of one directory make one log
+    swaps: dict[str, tuple[Segment, ...]] = {}
     for topic_partition, each in wanted:
+        sizes = _listing(each.directory)
         segments = logs.setdefault((topic_partition, each.directory), {})
-        segments.update({segment.base_offset: segment for segment in _segments(each)})
-    if not any(logs.values()):
+        segments.update({segment.base_offset: segment for segment in _segments(each, sizes)})
+        if each.only_file is None:
+            swaps[each.directory] = _swaps(each.directory, sizes)
+    if not any(logs.values()) and not any(swaps.values()):
         raise PathError(f"no log segments are in {_shown(sorted({each.directory for _, each in named}))}")
     return [
-        PartitionLog(*topic_partition, directory, tuple(segments[base] for base in sorted(segments)))
+        PartitionLog(
+            *topic_partition,
+            directory,
+            tuple(segments[base] for base in sorted(segments)),
+            swaps.get(directory, ()),
+        )
         for (topic_partition, directory), segments in logs.items()
     ]
 
@@ -236,19 +303,51 @@ def _shown(names: Iterable[str]) -> str:
     return (", ".join(repr(name) for name in listed[:10]) or "nothing") + more
 
 
-def _segments(found: _Found) -> list[Segment]:
+def _listing(directory: str) -> dict[str, int]:
+    """Sizes by name of the files in a directory.
+
+    A listing is no snapshot: while a broker swaps compacted segments in, it may show neither the old nor the new one.
+    So where files of a compaction lie about, only a listing that agrees with the one before it is taken.
+    """
+    sizes = _files(directory)
+    for _ in range(_LISTINGS - 1):
+        if not any(name.endswith((fmt.CLEANED_SUFFIX, fmt.SWAP_SUFFIX, fmt.DELETED_SUFFIX)) for name in sizes):
+            break
+        again = _files(directory)
+        if sizes.keys() == again.keys():
+            break
+        sizes = again
+    return sizes
+
+
+def _files(directory: str) -> dict[str, int]:
+    return {info.base_name: info.size for info in _list(directory, directory) if info.type == fs.FileType.File}
+
+
+def _swaps(directory: str, sizes: dict[str, int]) -> tuple[Segment, ...]:
+    """The `.log.swap` files in offset order, but for those that an unfinished compaction would make anew (LogLoader)."""
+    cleaned = [
+        base
+        for name in sizes
+        if name.endswith(fmt.CLEANED_SUFFIX) and (base := _base_offset(name.split(".")[0] + fmt.LOG_SUFFIX)) is not None
+    ]
+    swaps = [
+        Segment(os.path.join(directory, name), base, size)
+        for name, size in sizes.items()
+        if name.endswith(fmt.SWAP_SUFFIX)
+        and (base := _base_offset(name.removesuffix(fmt.SWAP_SUFFIX))) is not None
+        and base < min(cleaned, default=fmt.MAX_OFFSET)
+    ]
+    return tuple(sorted(swaps, key=lambda swap: swap.base_offset))
+
+
+def _segments(found: _Found, sizes: dict[str, int]) -> list[Segment]:
     """Segments of one directory in offset order; one file only still knows its neighbour's base offset."""
-    sizes = {}
-    bases = {}
-    for info in _list(found.directory, found.directory):
-        if info.type == fs.FileType.File:
-            sizes[info.base_name] = info.size
-            base = _base_offset(info.base_name)
-            if base is not None:
-                bases[base] = info.base_name
+    bases = {base: name for name in sizes if (base := _base_offset(name)) is not None}
     ordered = sorted(bases)
+    followers: list[int | None] = [*ordered[1:], None]
     segments = []
-    for base, following in zip(ordered, [*ordered[1:], None], strict=True):
+    for base, following in zip(ordered, followers, strict=False):  # no segment: no follower either
         stem = bases[base].removesuffix(fmt.LOG_SUFFIX)
         segments.append(
             Segment(
@@ -263,15 +362,3 @@ def _segments(found: _Found) -> list[Segment]:
     if found.only_file is not None:
         segments = [segment for segment in segments if os.path.basename(segment.path) == found.only_file]
     return segments
-
-
-def _refuse_duplicates(logs: list[PartitionLog]) -> None:
-    """The same partition in two directories would give its offsets twice."""
-    seen: dict[TopicPartition, str] = {}
-    for log in logs:
-        other = seen.setdefault(log.topic_partition, log.directory)
-        if other != log.directory:
-            raise UnsupportedError(
-                f"partition {log.topic}-{log.partition} is found twice, in {other!r} and {log.directory!r};"
-                " reading replicas together is not built yet: give one of the directories"
-            )

@@ -7,6 +7,7 @@
     │   ├── SchemaError                    a column or type that is not served
     │   └── PathError                      nothing there, or nothing that is Kafka's
     ├── DataLossError                    offsets asked for that the files do not hold (failOnDataLoss)
+    │   └── FileChangedError               a file that vanished or shrank after it was listed
     └── DataError                        what the files hold
         ├── CorruptRecordError             a batch or record that cannot be right
         ├── CorruptIndexError              an index entry that cannot be right
@@ -46,7 +47,11 @@ class PathError(UsageError):
 
 
 class DataLossError(KafkaSegmentError):
-    """Offsets were asked for by number that the files no longer hold, or do not hold yet."""
+    """Offsets were asked for that the files no longer hold, do not hold yet, or never did: a segment is missing."""
+
+
+class FileChangedError(DataLossError):
+    """A file vanished or shrank after it was listed: a broker at work deletes, compacts and truncates."""
 
 
 class DataError(KafkaSegmentError):
