@@ -1,0 +1,105 @@
+"""`kafkaseg cat`: records as text, as JSON lines, or into a Parquet file."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import click
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from kafka_segment_source.cli.records import Encoding, json_lines, text_lines
+from kafka_segment_source.cli.shared import DAMAGED, parse, paths_argument, progress, read_options, skipped_data, warn
+from kafka_segment_source.inspection import Advance
+from kafka_segment_source.options import ReadOptions
+from kafka_segment_source.planning import make_plan
+from kafka_segment_source.read_plan import ReadPlan
+from kafka_segment_source.scanning import read_split
+from kafka_segment_source.schema import arrow_schema, default_columns
+
+_SPARK_ONLY = ("minPartitions", "maxRecordsPerPartition", "packBytes")
+_FORMATS = ("text", "jsonl", "parquet")
+
+
+@click.command("cat", short_help="Records as text, JSON lines or Parquet.")
+@paths_argument
+@click.option(
+    "--format", "kind", type=click.Choice(_FORMATS), default="text", show_default=True, help="How records are printed."
+)
+@click.option("--json", "as_json", is_flag=True, help="The same as --format jsonl.")
+@click.option("-o", "--output", type=click.Path(dir_okay=False), metavar="FILE", help="The Parquet file to write.")
+@click.option("-n", "--limit", type=click.IntRange(min=0), metavar="N", help="Stop after so many records.")
+@click.option(
+    "--as",
+    "encoding",
+    type=click.Choice([each.value for each in Encoding]),
+    default=Encoding.TEXT.value,
+    show_default=True,
+    help="How bytes of keys, values and header values are printed; text is UTF-8.",
+)
+@read_options(but=_SPARK_ONLY)
+def cat_command(
+    paths: tuple[str, ...],
+    kind: str,
+    as_json: bool,
+    output: str | None,
+    limit: int | None,
+    encoding: str,
+    **options: Any,
+) -> None:
+    """Print records, one a line: partition, offset, timestamp, key and value, separated by tabs.
+
+    Null is printed as null; a tab, a line end or a backslash inside a text as \\t, \\n and \\\\. JSON lines
+    hold the columns of a read under their names. Takes every option of a read; reads no more than --limit needs.
+    Exits with 1 if damaged records were left out (--mode DROPMALFORMED).
+
+    \b
+    kafkaseg cat /var/kafka-logs --subscribe orders --since -10m | head
+    kafkaseg cat orders-0 --starting-offsets '{"orders":{"0":1200}}' -n 5
+    kafkaseg cat orders-0 --format jsonl --include-headers true | jq .value
+    kafkaseg cat orders-0 --since -1h --format parquet --output hour.parquet
+    """
+    kind = "jsonl" if as_json else kind
+    if (kind == "parquet") != (output is not None):
+        raise click.UsageError(
+            "--format parquet and --output FILE go together: Parquet goes into a file, and nothing else does"
+        )
+    parsed, warnings = parse(paths, options)
+    plan = make_plan(parsed, warnings)
+    for warning in plan.warnings:
+        warn(warning)
+    schema = arrow_schema(default_columns(parsed.include_headers, parsed.include_metadata))
+    with skipped_data() as skipped:
+        if output is not None:
+            with progress("writing", plan.bytes_to_read) as advance:
+                _write(output, schema, _batches(plan, parsed, schema, limit, advance))
+        else:
+            lines = json_lines if kind == "jsonl" else text_lines
+            for batch in _batches(plan, parsed, schema, limit):
+                sys.stdout.writelines(lines(batch, Encoding(encoding)))
+    if skipped:
+        sys.exit(DAMAGED)
+
+
+def _batches(
+    plan: ReadPlan, options: ReadOptions, schema: pa.Schema, limit: int | None, advance: Advance = lambda _: None
+) -> Iterator[pa.RecordBatch]:
+    """The first `limit` records of the plan (all: None). A split is read only once a record of it is wanted."""
+    left = limit
+    for split in plan.splits:
+        if left == 0:
+            return
+        for batch in read_split(split, options, schema):
+            yield batch if left is None else batch.slice(0, left)
+            left = None if left is None else max(left - batch.num_rows, 0)
+            if left == 0:
+                return
+        advance(split.size)
+
+
+def _write(path: str, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> None:
+    with pq.ParquetWriter(path, schema, compression="zstd") as writer:
+        for batch in batches:
+            writer.write_batch(batch)

@@ -1,0 +1,108 @@
+"""`kafkaseg demo`: a question to a real log, from the plan to the answer, without Spark."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import click
+import pyarrow as pa
+import pyarrow.compute as pc
+from rich.table import Table
+from rich.text import Text
+
+import kafka_segment_source
+from kafka_segment_source.cli.records import Encoding, text_lines
+from kafka_segment_source.cli.shared import json_flag, parse, print_json, show, width
+from kafka_segment_source.display import plan_table
+from kafka_segment_source.errors import PathError
+from kafka_segment_source.options import ReadOptions
+from kafka_segment_source.planning import make_plan
+from kafka_segment_source.read_plan import ReadPlan
+from kafka_segment_source.scanning import read_split
+from kafka_segment_source.schema import arrow_schema, default_columns
+from kafka_segment_source.times import format_millis
+
+_SINCE, _UNTIL = "2026-03-10T09:30:00Z", "2026-03-10T09:35:00Z"
+_ROWS = 5
+_DISORDER_MS = 5000
+_BUNDLED = Path(kafka_segment_source.__file__).parent / "demo_data"
+_IN_REPOSITORY = Path(kafka_segment_source.__file__).parents[1] / "examples" / "data" / "orders" / "data"
+
+
+@click.command("demo", short_help="A question to a real log, answered in seconds.")
+@json_flag
+def demo_command(as_json: bool) -> None:
+    """Ask a real log a question: the plan of five minutes of orders, some rows, and their count per minute.
+
+    Runs on segments that a Kafka 4.1 broker wrote and that come with this package. Needs neither Spark nor a broker.
+    """
+    path = os.path.relpath(_data())
+    options, _ = parse((path,), {"subscribe": "orders", "since": _SINCE, "until": _UNTIL})
+    plan = make_plan(options)
+    declared = make_plan(replace(options, timestamp_disorder=_DISORDER_MS))
+    table = _read(declared, options)
+    minutes = _per_minute(table)
+    if as_json:
+        print_json({"path": path, "plan": plan.to_dict(), "ordersPerMinute": minutes})
+        return
+    flags = f"--subscribe orders --since {_SINCE} --until {_UNTIL}"
+    show(
+        _heading(f"What would the orders of {_SINCE[11:16]} to {_UNTIL[11:16]} cost?", f"kafkaseg plan {path} {flags}"),
+        plan_table(plan),
+        _heading("And if no record is late by more than 5 s?", f"kafkaseg plan {path} {flags} --timestamp-disorder 5s"),
+        plan_table(declared),
+        _heading("The first rows", f"kafkaseg cat {path} {flags} --timestamp-disorder 5s"),
+        *_first_rows(table),
+        _heading(
+            "Orders per minute", "kafka_segment_source.scan(path, subscribe=…, since=…, until=…)  gives Arrow batches"
+        ),
+        _chart(minutes),
+        Text("\nAs a Spark table: spark.read.format('kafkaseg').option('since', …).load(path)", style="dim"),
+    )
+
+
+def _heading(question: str, command: str) -> Text:
+    text = Text(f"\n── {question}\n", style="bold cyan")
+    return text.append(f"   {command}\n", style="not bold dim")
+
+
+def _read(plan: ReadPlan, options: ReadOptions) -> pa.Table:
+    schema = arrow_schema(default_columns(include_headers=False, include_metadata=False))
+    batches = [batch for split in plan.splits for batch in read_split(split, options, schema)]
+    return pa.Table.from_batches(batches, schema).sort_by([("timestamp", "ascending"), ("partition", "ascending")])
+
+
+def _first_rows(table: pa.Table) -> list[Text]:
+    first = table.slice(0, _ROWS).combine_chunks().to_batches()
+    lines = [line.rstrip("\n").replace("\t", "  ") for batch in first for line in text_lines(batch, Encoding.TEXT)]
+    for_width = [Text(line) for line in lines]
+    for line in for_width:
+        line.truncate(width(), overflow="ellipsis")
+    return for_width
+
+
+def _data() -> Path:
+    """The example's log directory: in the repository, or the part of it that the wheel carries."""
+    for path in (_IN_REPOSITORY, _BUNDLED):
+        if path.is_dir():
+            return path
+    raise PathError(f"the example's data is not there, neither in {str(_IN_REPOSITORY)!r} nor in {str(_BUNDLED)!r}")
+
+
+def _per_minute(table: pa.Table) -> dict[str, int]:
+    millis = pc.floor_temporal(table["timestamp"], unit="minute").cast(pa.int64())
+    counts = pc.value_counts(millis).to_pylist()
+    return {
+        format_millis(each["values"] // 1000): each["counts"]
+        for each in sorted(counts, key=lambda each: each["values"])
+    }
+
+
+def _chart(minutes: dict[str, int]) -> Table:
+    table = Table(box=None, pad_edge=False, show_header=False)
+    most = max(minutes.values(), default=1)
+    for minute, count in minutes.items():
+        table.add_row(minute[11:16], str(count), "█" * max(1, round(40 * count / most)), style=None)
+    return table

@@ -1,0 +1,90 @@
+"""`kafkaseg ls`: what is in a log directory."""
+
+from __future__ import annotations
+
+import sys
+from itertools import groupby
+from typing import Any
+
+import click
+
+from kafka_segment_source.catalog import PartitionLog, list_directories
+from kafka_segment_source.cli.listing import Listed, Rows, listing, listing_json, offsets_text
+from kafka_segment_source.cli.shared import (
+    DAMAGED,
+    TOPIC_OPTIONS,
+    json_flag,
+    parse,
+    paths_argument,
+    print_json,
+    progress,
+    read_options,
+    show,
+    warn,
+    width,
+)
+from kafka_segment_source.inspection.summary import summarize, total
+
+
+@click.command("ls", short_help="What is there: offsets, records, bytes, time span.")
+@paths_argument
+@click.option("-l", "--segments", "by_segment", is_flag=True, help="One row a segment.")
+@click.option("-t", "--topics", "by_topic", is_flag=True, help="One row a topic.")
+@json_flag
+@read_options(*TOPIC_OPTIONS)
+def ls_command(paths: tuple[str, ...], by_segment: bool, by_topic: bool, as_json: bool, **options: Any) -> None:
+    """List topics, partitions and segments: offsets, records, bytes, time span, codecs, health of the indexes.
+
+    Everything is told by batch headers: nothing is decompressed, and no CRC is checked (`kafkaseg verify` does that).
+    "newest" is the newest timestamp of a record; "oldest ≤" is a bound, since no header tells a batch's oldest record.
+    Internal topics are listed too. Index files that are missing or empty only make reads slower.
+
+    \b
+    kafkaseg ls /var/kafka-logs
+    kafkaseg ls /var/kafka-logs/orders-0 --segments
+    kafkaseg ls /var/kafka-logs --json | jq '.partitions[] | {topic, partition, records}'
+    """
+    parsed, _ = parse(paths, options)
+    logs = list_directories(parsed)
+    listed = _look(logs)
+    if as_json:
+        print_json(listing_json(listed))
+    else:
+        rows = _topics(listed) if by_topic else _segments(listed) if by_segment else _partitions(listed)
+        show(listing(rows, total([sums for _, sums in listed.values()]), width()))
+    faults = [f"{log.topic}-{log.partition}: {fault}" for log in logs for fault in listed[log][1].faults]
+    if faults:
+        more = f" (and {len(faults) - 1:,} more)" if len(faults) > 1 else ""
+        warn(f"damaged data: {faults[0]}{more}; `kafkaseg verify` says what it means")
+        sys.exit(DAMAGED)
+
+
+def _look(logs: list[PartitionLog]) -> Listed:
+    listed: Listed = {}
+    with progress("reading headers", sum(segment.size for log in logs for segment in log.segments)) as advance:
+        for log in logs:
+            segments = [summarize(segment, advance) for segment in log.segments]
+            listed[log] = segments, total(segments)
+    return listed
+
+
+def _topics(listed: Listed) -> Rows:
+    rows = []
+    for topic, found in groupby(listed, key=lambda log: log.topic):
+        logs = list(found)
+        rows.append((topic, f"{len(logs):,}", total([listed[log][1] for log in logs])))
+    return Rows("topic", "partitions", rows)
+
+
+def _partitions(listed: Listed) -> Rows:
+    rows = [(f"{log.topic}-{log.partition}", offsets_text(sums), sums) for log, (_, sums) in listed.items()]
+    return Rows("partition", "offsets", rows)
+
+
+def _segments(listed: Listed) -> Rows:
+    rows = [
+        (f"{log.topic}-{log.partition}/{each.start_offset}", offsets_text(each), each)
+        for log, (segments, _) in listed.items()
+        for each in segments
+    ]
+    return Rows("segment", "offsets", rows)

@@ -1,0 +1,175 @@
+"""What every command shares: exit codes, the flags of a read, JSON, a console, a progress bar."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Any, TypeVar
+
+import click
+from rich.console import Console, RenderableType
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+from rich.text import Text
+
+from kafka_segment_source.errors import KafkaSegmentError, UsageError
+from kafka_segment_source.inspection import Advance
+from kafka_segment_source.options import OPTIONS, Option, ReadOptions, option_texts, parse_options
+from kafka_segment_source.reporting import logger
+
+DAMAGED = 1
+WRONG_USE = 2
+INTERRUPTED = 130
+TOPIC_OPTIONS = ("subscribe", "subscribePattern", "assign", "topic", "partition")
+_PIPE_WIDTH = 1000  # columns where the output is no terminal and COLUMNS does not say: nothing is wrapped
+
+_WORTH_A_BAR = 64 * 1024 * 1024  # bytes; less is done before a bar could be read
+COMMANDS = ("ls", "plan", "cat", "verify", "offsets", "demo")
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Fault(click.ClickException):
+    """An error that ends a command: one sentence on standard error, and an exit code."""
+
+    def __init__(self, message: str, exit_code: int) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code  # type: ignore[misc]  # click declares it for the class, and reads it from the instance
+
+    def show(self, file: Any = None) -> None:
+        click.echo(f"kafkaseg: {self.message}", err=True)
+
+
+class Commands(click.Group):
+    """The commands, each loaded from its own module when it is wanted; each error of this package becomes a Fault."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command = getattr(import_module(f"kafka_segment_source.cli.{cmd_name}"), f"{cmd_name}_command")
+        assert isinstance(command, click.Command)
+        return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+        except KafkaSegmentError as error:
+            raise Fault(str(error), WRONG_USE if isinstance(error, UsageError) else DAMAGED) from error
+        except KeyboardInterrupt as error:
+            raise Fault("interrupted", INTERRUPTED) from error
+        except (
+            BrokenPipeError
+        ):  # whoever reads has seen enough (`| head`); nothing more may be written, not even at exit
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return None
+        except OSError as error:
+            raise Fault(str(error), WRONG_USE if isinstance(error, PermissionError) else DAMAGED) from error
+        return result
+
+
+paths_argument = click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+json_flag = click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
+
+
+def read_options(*names: str, but: Sequence[str] = ()) -> Callable[[F], F]:
+    """Gives a command options of a read under their own names, as text: those named, or all that are built but some."""
+
+    def add(command: F) -> F:
+        for option in reversed(OPTIONS):
+            wanted = option.name in names if names else option.name not in ("path", *but)
+            if wanted and option.parse is not None:
+                default = f" [default: {option.default}]" if option.default else ""
+                flag = "--" + re.sub(r"(?<!^)([A-Z])", r"-\1", option.name).lower()
+                command = click.option(flag, option.name, metavar=_metavar(option), help=option.help + default)(command)
+        return command
+
+    return add
+
+
+def _metavar(option: Option) -> str:
+    if option.default in ("true", "false"):
+        return "true|false"
+    return "TIME" if option.name in ("since", "until", "startingTimestamp", "endingTimestamp") else "TEXT"
+
+
+def parse(paths: tuple[str, ...], options: dict[str, Any]) -> tuple[ReadOptions, list[str]]:
+    """Options as given on the command line, and warnings; raises what parse_options raises."""
+    return parse_options(option_texts(paths[0] if len(paths) == 1 else list(paths), options))
+
+
+def show(*parts: RenderableType) -> None:
+    """Prints tables and texts, as wide as the terminal; into a pipe without colours or blanks at the ends of lines."""
+    out = Console(width=width(), highlight=False)
+    with out.capture() as captured:
+        for part in parts:
+            out.print(part, soft_wrap=isinstance(part, Text))
+    text = captured.get()
+    click.echo(text if out.is_terminal else "\n".join(line.rstrip() for line in text.split("\n")), nl=False)
+
+
+def width() -> int:
+    """Columns to print in: those of the terminal, or many where there is none to be seen."""
+    seen = sys.stdout.isatty() or "COLUMNS" in os.environ
+    return Console().width if seen else _PIPE_WIDTH
+
+
+def print_json(value: object) -> None:
+    """One JSON document."""
+    click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def count(number: int, what: str) -> str:
+    """`1 segment`, `2 segments`; what has a plural in s."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def warn(message: str) -> None:
+    """One sentence that does not end the command."""
+    click.echo(f"kafkaseg: {message}", err=True)
+
+
+@contextmanager
+def progress(what: str, total: int) -> Iterator[Advance]:
+    """A bar on standard error over `total` bytes, gone when done; nothing where that is little or no terminal."""
+    bar = Progress(
+        TextColumn(what),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
+        disable=total < _WORTH_A_BAR or not sys.stderr.isatty(),
+    )
+    with bar:
+        task = bar.add_task(what, total=total)
+        yield lambda count: bar.advance(task, count)
+
+
+@contextmanager
+def skipped_data() -> Iterator[list[str]]:
+    """What is left out while reading, each said on standard error as it happens."""
+    said: list[str] = []
+
+    class Handler(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            said.append(record.getMessage())
+            warn(said[-1])
+
+    handler = Handler()
+    logger.addHandler(handler)
+    propagate, logger.propagate = logger.propagate, False
+    try:
+        yield said
+    finally:
+        logger.removeHandler(handler)
+        logger.propagate = propagate

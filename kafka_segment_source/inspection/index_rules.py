@@ -1,0 +1,277 @@
+"""What must hold between a segment's batches and its index entries, whichever Kafka version wrote them.
+
+Comes in: the headers of the segment's undamaged batches and every entry that its index files hold. Goes out:
+`Finding`s. Writers differ (an entry of a `.index` holds the first offset of an append, or its last, many batches on),
+so only what all of them keep is a rule:
+
+offset index, entries (O_k, P_k):
+- P_k is where a batch begins, O_k and P_k grow; zeros may follow;
+- every batch before P_k ends below O_k, and every batch from P_{k+1} on begins above O_k;
+- the magic 2 batch at P_k begins at or below O_k, and O_k lies in the segment.
+
+time index, entries (T_k, O_k):
+- T_k grows, O_k never shrinks; zeros may follow;
+- no record up to O_k is later than T_k, and some batch up to O_k reaches T_k. An empty batch may be the one that
+  does; it does not have to be covered. Kafka up to 0.10 wrote wrong maxima: a segment that begins with magic 0
+  or 1 gives notes, and none where its entries only promise too little.
+
+transaction index, one entry an abort:
+- version 0, offsets of markers grow and lie in the segment, no transaction begins after its marker;
+- at a marker's offset is a control batch of that producer, if compaction has left a batch there.
+
+kafka-dump-log holds entries against one writer's habit instead, and calls the others' "Mismatches".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+import numpy.typing as npt
+
+from kafka_segment_source import format as fmt
+from kafka_segment_source.catalog import Segment
+from kafka_segment_source.files import FILESYSTEM
+from kafka_segment_source.index import OffsetIndex, TimeIndex, written_aborts, written_offsets, written_times
+from kafka_segment_source.inspection.findings import Finding
+from kafka_segment_source.kernels import headers as h
+from kafka_segment_source.reading import HeaderTable
+from kafka_segment_source.times import format_millis
+
+Longs = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+SHOWN = 3  # entries named one by one; the rest of an index that is wrong throughout is counted
+_STRAY = "a broker that looks up an offset here starts at the wrong place or fails; this reader proves entries first. A broker rebuilds the index files of a segment whose .index is missing when it starts"
+_LATE = "a lookup by time may pass over records that match; this reader believes a time index only after checking its ends. A broker rebuilds it when it starts only if the segment's .index is missing too"
+_OLD = "Kafka up to 0.10 wrote such entries; this reader uses no time index of that age"
+_ABORT = "a broker tells its read_committed consumers which records to leave out by these entries; this reader goes by the markers in the log"
+_UNUSED = "entries from here on are not used: reads walk more batch headers instead, and stay right"
+_AHEAD = "the log was cut after the index was written (a crash, or a copy of a live log): the entries are not used, and a broker drops them when it starts"
+
+
+@dataclass(frozen=True, slots=True)
+class Batches:
+    """What the rules need of a segment's undamaged batches, in file order: one number or bool each.
+
+    base_offsets of magic 0 and 1 are the entry's own, a wrapper's last; max_timestamps in ms.
+    """
+
+    positions: Longs
+    base_offsets: Longs
+    last_offsets: Longs
+    max_timestamps: Longs
+    is_v2: Mask
+    is_empty: Mask
+    is_wrapper: Mask
+    is_control: Mask
+    producer_ids: Longs
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+
+def batches_of(tables: Sequence[HeaderTable]) -> Batches:
+    """The batches of consecutive header tables."""
+    parts = [_batches(table) for table in tables] or [_batches(np.empty((h.FIELDS, 0), np.int64))]
+    columns = ([getattr(part, field.name) for part in parts] for field in fields(Batches))
+    return Batches(*(np.concatenate(column) for column in columns))
+
+
+def _batches(table: HeaderTable) -> Batches:
+    is_v2 = table[h.MAGIC] == fmt.MAGIC_V2
+    return Batches(
+        positions=table[h.POSITION].copy(),
+        base_offsets=table[h.BASE_OFFSET].copy(),
+        last_offsets=table[h.LAST_OFFSET].copy(),
+        max_timestamps=table[h.MAX_TIMESTAMP].copy(),
+        is_v2=is_v2,
+        is_empty=table[h.COUNT] == 0,
+        is_wrapper=~is_v2 & (table[h.ATTRIBUTES] & fmt.CODEC_MASK != 0),
+        is_control=is_v2 & (table[h.ATTRIBUTES] & fmt.CONTROL_MASK != 0),
+        producer_ids=table[h.PRODUCER_ID].copy(),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What the index files are held against: the segment, its good batches, where they end (bytes), and the byte
+    ranges that damage makes unknown."""
+
+    segment: Segment
+    batches: Batches
+    end: int
+    damaged: tuple[tuple[int, int], ...]
+
+    @property
+    def last_offset(self) -> int:
+        return int(self.batches.last_offsets[-1]) if len(self.batches) else self.segment.base_offset - 1
+
+
+def sound_offsets(index: OffsetIndex, base_offset: int) -> int:
+    """How many leading entries keep the order of an offset index; all of them if the file is sound."""
+    offsets = np.concatenate(([base_offset - 1], index.offsets))
+    positions = np.concatenate(([0], index.positions))
+    return _leading((np.diff(offsets) > 0) & (np.diff(positions) > 0))
+
+
+def sound_times(index: TimeIndex, base_offset: int) -> int:
+    """How many leading entries keep the order of a time index; all of them if the file is sound."""
+    timestamps = np.concatenate(([fmt.NO_TIMESTAMP], index.timestamps))
+    offsets = np.concatenate(([base_offset], index.offsets))
+    return _leading((timestamps[1:] > timestamps[:-1]) & (np.diff(offsets) >= 0))
+
+
+def check_offset_index(facts: Facts) -> Iterator[Finding]:
+    """What is wrong, or worth a note, in the `.index` of a segment."""
+    segment = facts.segment
+    path = segment.index_path
+    index = written_offsets(path, segment.index_size, segment.base_offset)
+    sound = sound_offsets(index, segment.base_offset)
+    if sound < len(index):
+        yield _out_of_order(path, sound, fmt.OFFSET_INDEX_ENTRY, len(index))
+    yield from _odd_bytes(path, segment.index_size, fmt.OFFSET_INDEX_ENTRY)
+    offsets, positions = index.offsets[:sound], index.positions[:sound]
+    known = ~_inside(positions, facts.damaged)
+    yield from _ahead(facts, path, known & (positions >= facts.end), fmt.OFFSET_INDEX_ENTRY)
+    yield from _wrong_offsets(facts, path, offsets, positions, known & (positions < facts.end))
+
+
+def check_time_index(facts: Facts) -> Iterator[Finding]:
+    """What is wrong, or worth a note, in the `.timeindex` of a segment."""
+    segment = facts.segment
+    path = segment.time_index_path
+    index = written_times(path, segment.time_index_size, segment.base_offset)
+    sound = sound_times(index, segment.base_offset)
+    if sound < len(index):
+        yield _out_of_order(path, sound, fmt.TIME_INDEX_ENTRY, len(index))
+    yield from _odd_bytes(path, segment.time_index_size, fmt.TIME_INDEX_ENTRY)
+    beyond = index.offsets[:sound] > facts.last_offset
+    if not facts.damaged:
+        yield from _ahead(facts, path, beyond, fmt.TIME_INDEX_ENTRY)
+    yield from _wrong_times(facts, path, index.timestamps[:sound][~beyond], index.offsets[:sound][~beyond])
+
+
+def check_transaction_index(facts: Facts) -> Iterator[Finding]:
+    """What is wrong, or worth a note, in the `.txnindex` of a segment; most segments have none."""
+    segment = facts.segment
+    path = segment.path.removesuffix(fmt.LOG_SUFFIX) + fmt.TRANSACTION_INDEX_SUFFIX
+    size = FILESYSTEM.get_file_info(path).size
+    aborts = written_aborts(path, size)
+    yield from _odd_bytes(path, size, fmt.TRANSACTION_INDEX_ENTRY)
+    if not len(aborts):
+        return
+    before = np.concatenate(([segment.base_offset - 1], aborts.last_offsets[:-1]))
+    limit = fmt.MAX_OFFSET if segment.next_base_offset is None else segment.next_base_offset
+    wrong = (aborts.versions != 0) | (aborts.last_offsets <= before) | (aborts.last_offsets >= limit)
+    wrong |= (aborts.first_offsets > aborts.last_offsets) | (aborts.producer_ids < 0) | (aborts.first_offsets < 0)
+    beyond = ~wrong & (aborts.last_offsets > facts.last_offset)
+    if not facts.damaged:
+        yield from _ahead(facts, path, beyond, fmt.TRANSACTION_INDEX_ENTRY)
+    batches = facts.batches
+    if len(batches):
+        holder = np.minimum(np.searchsorted(batches.last_offsets, aborts.last_offsets), len(batches) - 1)
+        held = (batches.base_offsets[holder] <= aborts.last_offsets) & (
+            batches.last_offsets[holder] >= aborts.last_offsets
+        )
+        marker = batches.is_control[holder] & (batches.producer_ids[holder] == aborts.producer_ids)
+        wrong |= held & ~marker
+    slots = np.flatnonzero(wrong).tolist()
+    for slot in slots[:SHOWN]:
+        producer, first, last = (
+            int(column[slot]) for column in (aborts.producer_ids, aborts.first_offsets, aborts.last_offsets)
+        )
+        what = f"entry {slot} (producer {producer}, offsets {first} to {last}) names no abort in this segment{_more(slots, slot)}"
+        yield Finding(True, path, what, _ABORT, slot * fmt.TRANSACTION_INDEX_ENTRY, last)
+
+
+# ---- the rules ----
+
+
+def _wrong_offsets(facts: Facts, path: str, offsets: Longs, positions: Longs, known: Mask) -> Iterator[Finding]:
+    """The entries that are `known` to lead to good batches, against these; each for the first rule that it breaks."""
+    batches = facts.batches
+    if not len(offsets) or not len(batches):
+        return
+    at = np.minimum(np.searchsorted(batches.positions, positions), len(batches) - 1)
+    stray = known & (batches.positions[at] != positions)
+    begins = known & ~stray
+    last_before = np.where(at > 0, batches.last_offsets[at - 1], facts.segment.base_offset - 1)
+    low = begins & ((offsets <= last_before) | (batches.is_v2[at] & (offsets < batches.base_offsets[at])))
+    limits = np.full(len(offsets), fmt.MAX_OFFSET if facts.damaged else facts.last_offset + 1)
+    limits[:-1] = np.where(begins[1:], batches.base_offsets[at[1:]], limits[:-1])
+    high = begins & ~low & (offsets >= limits)
+    for wrong, what in (
+        (stray, "leads to byte {:,}, where no batch begins"),
+        (low, "leads to byte {:,}, past records of its offset"),
+        (high, "is not below the batches after its append at byte {:,}"),
+    ):
+        slots = np.flatnonzero(wrong).tolist()
+        for slot in slots[:SHOWN]:
+            offset = int(offsets[slot])
+            said = f"entry {slot} (offset {offset}) {what.format(int(positions[slot]))}{_more(slots, slot)}"
+            yield Finding(True, path, said, _STRAY, slot * fmt.OFFSET_INDEX_ENTRY, offset)
+
+
+def _wrong_times(facts: Facts, path: str, timestamps: Longs, offsets: Longs) -> Iterator[Finding]:
+    batches = facts.batches
+    if not len(offsets) or not len(batches):
+        return
+    latest = batches.max_timestamps
+    covered = np.maximum.accumulate(np.where(batches.is_empty | batches.is_wrapper, fmt.NO_TIMESTAMP, latest))
+    begun = np.searchsorted(batches.base_offsets, offsets, side="right") - 1  # the last batch that begins at or below
+    too_low = (begun >= 0) & (covered[begun] > timestamps)
+    holder = np.minimum(np.searchsorted(batches.last_offsets, offsets), len(batches) - 1)  # the batch of the offset
+    too_high = (np.maximum.accumulate(latest)[holder] < timestamps) & (not facts.damaged)
+    is_rule = bool(batches.is_v2[0])
+    too_high &= is_rule
+    for wrong, what in ((too_low, "but a batch up to there is later"), (too_high, "but none up to there is so late")):
+        slots = np.flatnonzero(wrong).tolist()
+        for slot in slots[:SHOWN]:
+            offset = int(offsets[slot])
+            at = f"entry {slot} says that {format_millis(int(timestamps[slot]))} is reached up to offset {offset}"
+            said = f"{at}, {what}{_more(slots, slot)}"
+            yield Finding(is_rule, path, said, _LATE if is_rule else _OLD, slot * fmt.TIME_INDEX_ENTRY, offset)
+
+
+def _more(slots: list[int], slot: int) -> str:
+    """Said with the last entry that is named."""
+    left = len(slots) - SHOWN
+    return f" (and {left:,} more entries like it)" if left > 0 and slot == slots[SHOWN - 1] else ""
+
+
+# ---- the file itself ----
+
+
+def _out_of_order(path: str, slot: int, entry_bytes: int, written: int) -> Finding:
+    what = f"entry {slot} of {written:,} breaks the order of the index: entries grow, and only zeros may follow them"
+    return Finding(True, path, what, _UNUSED, slot * entry_bytes)
+
+
+def _odd_bytes(path: str, size: int | None, entry_bytes: int) -> Iterator[Finding]:
+    odd = (size or 0) % entry_bytes
+    if odd:
+        what = f"the last {odd} bytes are no whole entry of {entry_bytes} bytes"
+        meaning = "an entry was being written when the file was copied or the machine died; nobody reads those bytes"
+        yield Finding(False, path, what, meaning, (size or 0) - odd)
+
+
+def _ahead(facts: Facts, path: str, beyond: Mask, entry_bytes: int) -> Iterator[Finding]:
+    """Entries past the last whole batch: how a cut log looks at its end, and damage anywhere else."""
+    if beyond.any():
+        slot = int(np.argmax(beyond))
+        what = f"the entries from slot {slot} on ({int(beyond.sum()):,}) lead past the last whole batch of the log"
+        legal = facts.segment.is_last
+        yield Finding(not legal, path, what, _AHEAD if legal else _STRAY, slot * entry_bytes)
+
+
+def _inside(positions: Longs, ranges: tuple[tuple[int, int], ...]) -> Mask:
+    inside = np.zeros(len(positions), np.bool_)
+    for start, end in ranges:
+        inside |= (positions >= start) & (positions < end)
+    return inside
+
+
+def _leading(good: Mask) -> int:
+    return len(good) if good.all() else int(np.argmin(good))

@@ -1,0 +1,178 @@
+"""A segment's headers → what is in it: offsets, records, bytes, time span, codecs, health of its indexes.
+
+Headers are believed as they stand: no CRC is checked (`verify` does), nothing is decompressed. So some things are
+bounds, and are named so. Kafka sets a batch's maxTimestamp to the newest of its records, hence `newest` is exact;
+no header tells a batch's oldest record, hence `oldest_at_most`, the least maxTimestamp: some record is as old as that
+or older. A compressed message set (magic 0 and 1) tells only its last offset: its records are counted as if
+compaction had removed none of them, and `records_exact` is False.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import reduce
+
+import numpy as np
+import numpy.typing as npt
+
+from kafka_segment_source import format as fmt
+from kafka_segment_source.catalog import Segment
+from kafka_segment_source.files import InputFile
+from kafka_segment_source.index import written_offsets, written_times
+from kafka_segment_source.inspection import Advance
+from kafka_segment_source.inspection.index_rules import sound_offsets, sound_times
+from kafka_segment_source.inspection.walk import HeaderWalk, Stop
+from kafka_segment_source.kernels import headers as h
+from kafka_segment_source.reading import HeaderTable
+
+WORTH_AN_INDEX = 64 * 1024  # bytes of `.log`; without entries for less, nobody waits for a walk
+_CODECS = fmt.CODEC_MASK + 1
+
+
+@dataclass(frozen=True, slots=True)
+class IndexHealth:
+    """How many index files (`.index` and `.timeindex`) are missing, without entries in spite of a log worth an index, or
+    out of order."""
+
+    missing: int = 0
+    empty: int = 0
+    damaged: int = 0
+
+    def __add__(self, other: IndexHealth) -> IndexHealth:
+        return IndexHealth(self.missing + other.missing, self.empty + other.empty, self.damaged + other.damaged)
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What headers tell of some segments.
+
+    size: bytes of `.log` files; start_offset: least base offset; end_offset: after the last batch; records: without
+    control records; timestamps in ms, of data records, None where there is none; magics: of batches, ascending;
+    faults: one sentence each.
+    """
+
+    segments: int = 0
+    size: int = 0
+    start_offset: int = 0
+    end_offset: int = 0
+    batches: int = 0
+    records: int = 0
+    records_exact: bool = True
+    control_records: int = 0
+    oldest_at_most: int | None = None
+    newest: int | None = None
+    codecs: tuple[str, ...] = ()
+    magics: tuple[int, ...] = ()
+    indexes: IndexHealth = field(default_factory=IndexHealth)
+    faults: tuple[str, ...] = ()
+
+    def __add__(self, other: Summary) -> Summary:
+        """Both together, `other` being what follows in the same partition, or another partition."""
+        return Summary(
+            segments=self.segments + other.segments,
+            size=self.size + other.size,
+            start_offset=min(self.start_offset, other.start_offset),
+            end_offset=max(self.end_offset, other.end_offset),
+            batches=self.batches + other.batches,
+            records=self.records + other.records,
+            records_exact=self.records_exact and other.records_exact,
+            control_records=self.control_records + other.control_records,
+            oldest_at_most=min(_known(self.oldest_at_most, other.oldest_at_most), default=None),
+            newest=max(_known(self.newest, other.newest), default=None),
+            codecs=tuple(sorted({*self.codecs, *other.codecs})),
+            magics=tuple(sorted({*self.magics, *other.magics})),
+            indexes=self.indexes + other.indexes,
+            faults=self.faults + other.faults,
+        )
+
+
+def total(summaries: Sequence[Summary]) -> Summary:
+    """All of them together."""
+    return reduce(Summary.__add__, summaries) if summaries else Summary()
+
+
+def summarize(segment: Segment, advance: Advance = lambda _: None) -> Summary:
+    """What the headers of one segment tell; PathError if it cannot be opened."""
+    tally = _Tally(segment)
+    with InputFile(segment.path) as file:
+        walk = HeaderWalk(file, segment.size, advance)
+        for table in walk.tables():
+            tally.add(table)
+    summary = tally.summary(walk)
+    return replace(summary, indexes=_index_health(segment, has_timestamps=summary.newest is not None))
+
+
+class _Tally:
+    """Adds up the header tables of one segment."""
+
+    def __init__(self, segment: Segment) -> None:
+        self._segment = segment
+        self._last = segment.base_offset - 1
+        self._sum = Summary(1, segment.size, segment.base_offset, segment.base_offset)
+        self._codecs = np.zeros(_CODECS, np.int64)
+
+    def add(self, table: HeaderTable) -> None:
+        """Consecutive whole batches."""
+        control = (table[h.MAGIC] == fmt.MAGIC_V2) & (table[h.ATTRIBUTES] & fmt.CONTROL_MASK != 0)
+        data = ~control & (table[h.COUNT] != 0)
+        timestamps = table[h.MAX_TIMESTAMP, data & (table[h.MAX_TIMESTAMP] >= 0)]
+        before = np.concatenate(([self._last], table[h.LAST_OFFSET, :-1]))
+        counts = table[h.COUNT].copy()
+        wrappers = (counts < 0) & (table[h.ATTRIBUTES] & fmt.CODEC_MASK != 0)
+        counts[counts < 0] = 1
+        counts[wrappers] = (table[h.LAST_OFFSET] - before)[wrappers]
+        self._codecs += np.bincount(table[h.ATTRIBUTES, data] & fmt.CODEC_MASK, minlength=_CODECS)
+        self._sum = self._sum + replace(
+            self._sum,
+            segments=0,
+            size=0,
+            batches=table.shape[1],
+            records=int(counts[data].sum()),
+            records_exact=not wrappers.any(),
+            control_records=int(counts[control].sum()),
+            oldest_at_most=int(timestamps.min()) if len(timestamps) else None,
+            newest=int(timestamps.max()) if len(timestamps) else None,
+            magics=tuple(np.unique(table[h.MAGIC]).tolist()),
+            end_offset=int(table[h.LAST_OFFSET].max()) + 1,
+            faults=self._disorder(table, before),
+        )
+        self._last = int(table[h.LAST_OFFSET, -1])
+
+    def summary(self, walk: HeaderWalk) -> Summary:
+        """The sums, once the walk has ended."""
+        names = tuple(_codec_name(codec) for codec in np.flatnonzero(self._codecs).tolist())
+        tail_is_legal = self._segment.is_last and walk.stop in (Stop.TORN, Stop.ZEROS)
+        faults = self._sum.faults
+        if walk.stop is not Stop.END and not tail_is_legal:
+            faults = (*faults, f"{walk.stop.value} at byte {walk.position:,}")
+        return replace(self._sum, codecs=names, faults=faults)
+
+    def _disorder(self, table: HeaderTable, before: npt.NDArray[np.int64]) -> tuple[str, ...]:
+        limit = fmt.MAX_OFFSET if self._segment.next_base_offset is None else self._segment.next_base_offset
+        wrong = (table[h.BASE_OFFSET] <= before) | (table[h.LAST_OFFSET] >= limit)
+        if self._sum.faults or not wrong.any():
+            return ()
+        return (f"a batch out of order at byte {int(table[h.POSITION, int(np.argmax(wrong))]):,}",)
+
+
+def _index_health(segment: Segment, has_timestamps: bool) -> IndexHealth:
+    base = segment.base_offset
+    indexed = segment.size > WORTH_AN_INDEX
+    offsets = written_offsets(segment.index_path, segment.index_size, base)
+    times = written_times(segment.time_index_path, segment.time_index_size, base)
+    offsets_empty = segment.index_size is not None and not len(offsets) and indexed
+    times_empty = segment.time_index_size is not None and not len(times) and indexed and has_timestamps
+    return IndexHealth(
+        missing=(segment.index_size is None) + (segment.time_index_size is None),
+        empty=offsets_empty + times_empty,
+        damaged=(sound_offsets(offsets, base) < len(offsets)) + (sound_times(times, base) < len(times)),
+    )
+
+
+def _codec_name(codec: int) -> str:
+    return fmt.CODEC_NAMES[codec] if codec < len(fmt.CODEC_NAMES) else f"codec {codec}"
+
+
+def _known(*values: int | None) -> list[int]:
+    return [value for value in values if value is not None]

@@ -1,0 +1,302 @@
+"""One partition's log → whether it is whole: every CRC, length, offset order and index entry, by every version's rules.
+
+Comes in: a PartitionLog. Goes out: `Verified`, with a `Finding` for each thing that is wrong or worth a note. Goes on
+after damage, at the next batch that can be believed. What a healthy broker leaves behind is no problem: a torn or
+zero-filled tail of the last segment, index files that are missing, empty or padded, offsets that compaction took out.
+
+With `deep` every record is decompressed and decoded as well, and no record may be later than its batch's maxTimestamp,
+since reads by time skip batches on that word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from kafka_segment_source import format as fmt
+from kafka_segment_source.bounds import ScanBounds
+from kafka_segment_source.catalog import PartitionLog, Segment
+from kafka_segment_source.checkpoints import Checkpoints
+from kafka_segment_source.decode import Decoder, RecordColumns
+from kafka_segment_source.errors import DataError, FileChangedError, PathError
+from kafka_segment_source.files import InputFile
+from kafka_segment_source.inspection import Advance
+from kafka_segment_source.inspection.findings import Finding
+from kafka_segment_source.inspection.index_rules import (
+    Batches,
+    Facts,
+    batches_of,
+    check_offset_index,
+    check_time_index,
+    check_transaction_index,
+)
+from kafka_segment_source.inspection.summary import WORTH_AN_INDEX
+from kafka_segment_source.kernels import headers as h
+from kafka_segment_source.kernels import record_batches as k
+from kafka_segment_source.reading import BatchReader, Chunk, Damage, HeaderTable
+from kafka_segment_source.snapshots import saved_states
+from kafka_segment_source.splits import SegmentSplit
+from kafka_segment_source.times import format_millis
+
+_LOST = "records here cannot be read: a query ends with an error (mode=FAILFAST) or leaves them out (DROPMALFORMED); look for another replica of this partition"
+_HIDDEN = "a read with 'since' may pass over such a record, since it skips batches by their maxTimestamp"
+_GONE = "a segment file is missing here, or the segment before was cut: these records are in no file of this directory"
+_COMPACTED = (
+    "compaction takes records out and leaves such gaps; whether a segment file is missing as well cannot be told"
+)
+_TORN = "a batch was being written when the broker died or the file was copied; reads end before it, and a broker drops it when it starts"
+_PREALLOCATED = (
+    "space that the broker has taken in advance (preallocate=true) or lost in a power failure; reads end before it"
+)
+_BAD_DISK = "the file system does not give the bytes from there on"
+_CHANGED = "a broker at work deletes, compacts and truncates: verify again, or verify a snapshot of the disk"
+_STATE = "a broker passes over it when it starts, and goes through the log from an older one; so does this reader"
+_CHECKPOINT = "nothing that it says is believed"
+_NO_INDEX = "not an error: reads walk more batch headers instead"
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """One partition's log, verified: what was looked at and what is to say. size: bytes of `.log` files."""
+
+    topic: str
+    partition: int
+    directory: str
+    segments: int
+    size: int
+    batches: int
+    records: int
+    findings: tuple[Finding, ...]
+
+    @property
+    def problems(self) -> tuple[Finding, ...]:
+        return tuple(finding for finding in self.findings if finding.problem)
+
+    @property
+    def notes(self) -> tuple[Finding, ...]:
+        return tuple(finding for finding in self.findings if not finding.problem)
+
+
+def verify(
+    log: PartitionLog, *, deep: bool = False, max_batch_bytes: int = 2**30, advance: Advance = lambda _: None
+) -> Verified:
+    """Verifies every segment of one partition.
+
+    max_batch_bytes: a larger batch is a problem. advance: told of bytes that are done. Raises PathError where a
+    `.log` cannot be opened.
+    """
+    checks = [_SegmentCheck(log, segment, deep, max_batch_bytes) for segment in log.segments]
+    for check in checks:
+        check.run(advance)
+    findings = [finding for check in checks for finding in check.findings]
+    findings += [*_gaps(log, checks), *_states(log), *_without_index(log)]
+    return Verified(
+        topic=log.topic,
+        partition=log.partition,
+        directory=log.directory,
+        segments=len(checks),
+        size=sum(segment.size for segment in log.segments),
+        batches=sum(len(check.batches) for check in checks),
+        records=sum(check.records for check in checks),
+        findings=tuple(findings),
+    )
+
+
+@dataclass(slots=True)
+class _Noted(Damage):
+    """Skips damage and keeps where it ends; says nothing."""
+
+    ranges: list[tuple[DataError, int | None]] = field(default_factory=list)  # None: that batch alone
+
+    def __call__(self, error: DataError) -> None:
+        self.ranges.append((error, None))
+
+    def skip(self, error: DataError, end: int) -> None:
+        self.ranges.append((error, end))
+
+
+class _SegmentCheck:
+    """Verifies one segment; afterwards holds what was found."""
+
+    def __init__(self, log: PartitionLog, segment: Segment, deep: bool, max_batch_bytes: int) -> None:
+        self.segment = segment
+        self.findings: list[Finding] = []
+        self.batches: Batches = batches_of([])
+        self.records = 0
+        self.is_compacted = False
+        self.end = 0  # where the good batches end
+        self.was_read = False  # to its end, damaged or not
+        self._split = _whole(log, segment)
+        self._max_batch_bytes = max_batch_bytes
+        self._damage = _Noted(drop=True)
+        self._decoder: Decoder | None = None
+        if deep:
+            self._decoder = Decoder(
+                self._split,
+                check_crcs=True,
+                max_batch_bytes=max_batch_bytes,
+                include_control=True,
+                damage=self._damage,
+            )
+
+    @property
+    def damaged(self) -> tuple[tuple[int, int], ...]:
+        """The byte ranges that were skipped."""
+        return tuple((error.position, end) for error, end in self._damage.ranges if end is not None)
+
+    @property
+    def last_offset(self) -> int:
+        return int(self.batches.last_offsets[-1]) if len(self.batches) else self.segment.base_offset - 1
+
+    def run(self, advance: Advance) -> None:
+        """Reads the segment once, then its index files. PathError if the segment cannot be opened."""
+        done = 0
+        try:
+            with InputFile(self.segment.path) as file:
+                try:
+                    for end in self._read(file):
+                        advance(end - done)
+                        done = end
+                except PathError as error:  # it could be opened, so it is not about permission
+                    self.findings.append(Finding(True, self.segment.path, str(error), _BAD_DISK, self.end))
+                    return
+        except FileChangedError as error:
+            self.findings.append(Finding(False, self.segment.path, str(error), _CHANGED, self.end))
+            return
+        finally:
+            advance(self.segment.size - done)
+        facts = Facts(self.segment, self.batches, self.end, self.damaged)
+        self.findings += [*check_offset_index(facts), *check_time_index(facts), *check_transaction_index(facts)]
+
+    def _read(self, file: InputFile) -> Iterator[int]:
+        """Looks at all of the segment; says again and again how far it has come, in bytes."""
+        tables: list[HeaderTable] = []
+        limit = self._max_batch_bytes
+        reader = BatchReader(file, self._split, check_crcs=True, max_batch_bytes=limit, damage=self._damage)
+        for chunk in reader.chunks():
+            tables.append(chunk.headers.copy())
+            self._look_at(chunk)
+            yield self.end
+        self.was_read = True
+        self.batches = batches_of(tables)
+        self.findings += [_damage_finding(error, end) for error, end in self._damage.ranges]
+        self.findings += self._tail(file)
+
+    def _look_at(self, chunk: Chunk) -> None:
+        headers = chunk.headers
+        self.end = int(headers[h.POSITION, -1] + headers[h.SIZE, -1])
+        counted = headers[h.COUNT] >= 0
+        self.records += int(np.where(counted, headers[h.COUNT], 1).sum())
+        spans = headers[h.LAST_OFFSET] - headers[h.BASE_OFFSET] + 1
+        self.is_compacted = self.is_compacted or bool((counted & (headers[h.COUNT] < spans)).any())
+        if self._decoder is None:
+            return
+        try:
+            for records in self._decoder.decode(chunk):
+                self.findings += _hidden(self.segment.path, records)
+        except DataError as error:
+            self.findings.append(_damage_finding(error, None))
+
+    def _tail(self, file: InputFile) -> Iterator[Finding]:
+        """A note about what follows the last whole batch of a log, where BatchReader found that legal."""
+        end = max([self.end, *(stop for _, stop in self.damaged)])
+        left = self.segment.size - end
+        if left > 0:
+            zeros = not any(file.read_at(end, fmt.MAGIC_END))
+            what = f"ends in {left:,} bytes of {'zeros' if zeros else 'a torn batch'}"
+            yield Finding(False, self.segment.path, what, _PREALLOCATED if zeros else _TORN, end, self.last_offset + 1)
+
+
+def _whole(log: PartitionLog, segment: Segment) -> SegmentSplit:
+    """All of the segment, whatever a read would want of it."""
+    return SegmentSplit(
+        path=segment.path,
+        topic=log.topic,
+        partition=log.partition,
+        start=0,
+        end=segment.size,
+        segment_size=segment.size,
+        base_offset=segment.base_offset,
+        next_base_offset=segment.next_base_offset,
+        bounds=ScanBounds(),
+    )
+
+
+def _damage_finding(error: DataError, end: int | None) -> Finding:
+    what = f"{error.what}: found {error.found}, expected {error.expected}"
+    skipped = "" if end is None else f" ({end - error.position:,} bytes, up to byte {end:,})"
+    return Finding(True, error.path, what, _LOST + skipped, error.position, error.offset)
+
+
+def _hidden(path: str, records: RecordColumns) -> Iterator[Finding]:
+    """Records later than their CreateTime batch's maxTimestamp; the first of each batch."""
+    batch = records.ints[k.BATCH, : records.count]
+    timestamps = records.longs[k.TIMESTAMP, : records.count]
+    latest = records.headers[h.MAX_TIMESTAMP][batch]
+    wrong = (timestamps > latest) & (records.headers[h.MAGIC][batch] == fmt.MAGIC_V2)
+    _, firsts = np.unique(batch[wrong], return_index=True)
+    for at in np.flatnonzero(wrong)[firsts].tolist():
+        what = f"record of {format_millis(int(timestamps[at]))}, but its batch's maxTimestamp is {format_millis(int(latest[at]))}"
+        position = int(records.headers[h.POSITION, batch[at]])
+        yield Finding(True, path, what, _HIDDEN, position, int(records.longs[k.OFFSET, at]))
+
+
+# ---- the partition ----
+
+
+def _gaps(log: PartitionLog, checks: list[_SegmentCheck]) -> Iterator[Finding]:
+    """Offsets between segments that no file holds."""
+    faults: list[str] = []
+    cleaned = Checkpoints(faults).is_cleaned(log)
+    compacted = cleaned or any(check.is_compacted or _has_gaps(check) for check in checks)
+    for fault in faults:
+        yield Finding(False, log.directory, fault.partition(";")[0], _CHECKPOINT)
+    gaps = []
+    for check in checks:
+        following = check.segment.next_base_offset
+        first = check.last_offset + 1
+        reaches_end = any(end == check.segment.size for _, end in check.damaged)
+        if check.was_read and following is not None and following > first and not reaches_end:
+            what = f"no segment holds the offsets {first} to {following - 1}, after the last batch of this one"
+            gaps.append(Finding(True, check.segment.path, what, _GONE, check.end, first))
+    if gaps and compacted:
+        what = f"between segments, offsets are in no file {len(gaps):,} times, first {gaps[0].offset}"
+        yield Finding(False, log.directory, what, _COMPACTED, None, gaps[0].offset)
+    else:
+        yield from gaps
+
+
+def _has_gaps(check: _SegmentCheck) -> bool:
+    """Whether batches inside the segment leave offsets out; damage does so too, and says nothing of compaction."""
+    batches = check.batches
+    if check.damaged or not len(batches):
+        return False
+    before = np.concatenate(([check.segment.base_offset - 1], batches.last_offsets[:-1]))
+    return bool((~batches.is_wrapper & (batches.base_offsets > before + 1)).any())
+
+
+def _states(log: PartitionLog) -> Iterator[Finding]:
+    """`.snapshot` files that their CRC gives away; an empty one is what an upgrade or a crash leaves."""
+    for path, size, valid in saved_states(log.directory):
+        if not valid:
+            what = (
+                "producer state that is empty" if size == 0 else "producer state whose CRC, version or length is wrong"
+            )
+            yield Finding(size > 0, path, what, _STATE)
+
+
+def _without_index(log: PartitionLog) -> Iterator[Finding]:
+    """One note for all index files of a kind that are missing or empty beside a log worth an index."""
+    for suffix, sizes in (
+        (fmt.INDEX_SUFFIX, [segment.index_size for segment in log.segments]),
+        (fmt.TIME_INDEX_SUFFIX, [segment.time_index_size for segment in log.segments]),
+    ):
+        missing = sizes.count(None)
+        large = [size for size, segment in zip(sizes, log.segments, strict=True) if segment.size > WORTH_AN_INDEX]
+        empty = large.count(0)
+        for count, how in ((missing, "missing"), (empty, "empty")):
+            if count:
+                what = f"{suffix} files: {count:,} of {len(sizes):,} {'is' if count == 1 else 'are'} {how}"
+                yield Finding(False, log.directory, what, _NO_INDEX)

@@ -1,0 +1,84 @@
+"""Batch headers of a whole `.log`, chunk by chunk, as fast as the disk gives them; nothing is checked or decompressed.
+
+Comes in: an open file of a segment. Goes out: header tables (kernels.headers) of whole batches, in file order, and
+then where and why they end. A batch larger than a chunk is stepped over by its header.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import Enum
+
+import numpy as np
+
+from kafka_segment_source import format as fmt
+from kafka_segment_source.files import InputFile
+from kafka_segment_source.inspection import Advance
+from kafka_segment_source.kernels import headers as h
+from kafka_segment_source.probe import BatchHeader, HeaderProbe
+from kafka_segment_source.reading import HeaderTable
+
+CHUNK_BYTES = 1024 * 1024
+_HEADERS = CHUNK_BYTES // fmt.BATCH_OVERHEAD + 1  # a chunk of batches without records
+
+
+class Stop(Enum):
+    """What stands after the last whole batch of a `.log`."""
+
+    END = "the end of the file"
+    TORN = "a batch that the file ends in the middle of"
+    ZEROS = "zeros"
+    DAMAGE = "bytes that cannot be a batch"
+
+
+class HeaderWalk:
+    """Walks one `.log` of `size` bytes. After `tables` is used up, `position` and `stop` say where and why it ended."""
+
+    def __init__(self, file: InputFile, size: int, advance: Advance) -> None:
+        self.position = 0
+        self.stop = Stop.END
+        self._file = file
+        self._size = size
+        self._advance = advance
+
+    def tables(self) -> Iterator[HeaderTable]:
+        """Headers of consecutive whole batches; each table is used again for the next."""
+        buffer = np.empty(min(CHUNK_BYTES, self._size), np.uint8)
+        table = np.empty((h.FIELDS, _HEADERS), np.int64)
+        report = np.zeros(3, np.int64)
+        probe = HeaderProbe(self._file, self._size, check_crcs=False)
+        while self.position < self._size and self.stop is Stop.END:
+            before = self.position
+            count = min(len(buffer), self._size - before)
+            self._file.read_into(before, buffer[:count])
+            whole = h.walk_headers(buffer, count, before, table, report)
+            if whole:
+                self.position = int(table[h.POSITION, whole - 1] + table[h.SIZE, whole - 1])
+                yield table[:, :whole]
+            if report[h.STOPPED_BY] == h.INCOMPLETE:
+                header = probe.at(self.position)
+                if header is None:
+                    torn = self.position + int(report[h.FOUND]) > self._size
+                    self.stop = Stop.TORN if torn else Stop.DAMAGE
+                else:
+                    self.position = header.end
+                    yield _table_of(header)
+            elif report[h.STOPPED_BY] != h.USED_UP:
+                self.stop = Stop.ZEROS if report[h.STOPPED_BY] == h.ZEROS else Stop.DAMAGE
+            self._advance(self.position - before)
+        self._advance(self._size - self.position)
+
+
+def _table_of(header: BatchHeader) -> HeaderTable:
+    """One batch as a table; fields that a BatchHeader does not have are -1."""
+    column = np.full((h.FIELDS, 1), -1, np.int64)
+    column[h.POSITION] = header.position
+    column[h.SIZE] = header.size
+    column[h.MAGIC] = header.magic
+    column[h.CRC] = header.crc
+    column[h.ATTRIBUTES] = header.attributes
+    column[h.BASE_OFFSET] = header.base_offset
+    column[h.LAST_OFFSET] = header.last_offset
+    column[h.MAX_TIMESTAMP] = header.max_timestamp
+    column[h.COUNT] = header.count
+    return column

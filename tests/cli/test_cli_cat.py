@@ -1,0 +1,175 @@
+"""`kafkaseg cat`: the records of a read as text, JSON lines and Parquet, no more of them than are wanted."""
+
+from __future__ import annotations
+
+import base64
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from kafka_segment_source.times import format_millis
+from tests.cli.runner import LOGS, copy_of, run
+from tests.rows import LOG_DIRECTORIES, Row, expected, in_scan_order, keep
+from tests.support import writer
+from tests.support.writer import Rec
+
+
+def lines(*arguments: object) -> list[str]:
+    result = run("cat", *arguments)
+
+    assert result.exit_code == 0, result.stderr or result.exception
+    return [line for line in result.stdout.split("\n") if line]
+
+
+def text(data: bytes | None) -> str:
+    return "null" if data is None else data.decode("utf-8", "replace")
+
+
+def test_text_is_what_a_consumer_saw() -> None:
+    """One line a record: partition, offset, timestamp, key, value."""
+    wanted = [
+        f"{topic}-{partition}\t{offset}\t{format_millis(timestamp)}\t{text(key)}\t{text(value)}"
+        for topic, partition, offset, timestamp, _, key, value, _ in expected(LOGS)
+    ]
+
+    assert lines(LOGS) == wanted
+
+
+def as_row(record: dict[str, Any], decode: Any) -> Row:
+    """A JSON line as a row, timestamps aside."""
+    headers = record["headers"]
+    return (
+        record["topic"],
+        record["partition"],
+        record["offset"],
+        0,
+        record["timestampType"],
+        decode(record["key"]),
+        decode(record["value"]),
+        None if headers is None else [(each["key"], decode(each["value"])) for each in headers],
+    )
+
+
+@pytest.mark.parametrize(("encoding", "decode"), [("hex", bytes.fromhex), ("base64", base64.b64decode)])
+def test_json_lines_hold_every_byte(encoding: str, decode: Any) -> None:
+    """In hex and base64 the columns come back exactly: nulls, headers, bytes that are no UTF-8."""
+    directory = LOG_DIRECTORIES["records"]
+    found = [json.loads(line) for line in lines(directory, "--json", "--as", encoding, "--include-headers", "true")]
+
+    rows = [as_row(each, lambda data: None if data is None else decode(data)) for each in found]
+    assert rows == [(*row[:3], 0, *row[4:]) for row in expected(directory)]
+    assert list(found[0]) == ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers"]
+    assert [each["timestamp"] for each in found] == [format_millis(row[3]) for row in expected(directory)]
+
+
+def test_parquet(tmp_path: Path) -> None:
+    """A Parquet file of the rows of a window of time."""
+    file = tmp_path / "window.parquet"
+    result = run(
+        "cat", LOGS, "--subscribe", "orders", "--since", "2026-03-10T09:30", "--until", "1773135300000",
+        "--include-headers", "true", "--format", "parquet", "--output", file,
+    )  # fmt: skip
+
+    assert result.exit_code == 0
+    wanted = keep(expected(LOGS), lambda row: row[0] == "orders" and 1773135000000 <= row[3] < 1773135300000)
+    assert in_scan_order(pq.read_table(file)) == wanted
+
+
+def test_by_offset_and_limit() -> None:
+    """The options of a read, under their own names."""
+    found = lines(LOGS / "orders-0", "--starting-offsets", '{"orders":{"0":600}}', "-n", 3)
+
+    assert [line.split("\t")[1] for line in found] == ["600", "601", "602"]
+    assert lines(LOGS, "--limit", 0) == []
+    assert len(lines(LOGS, "--limit", 1170)) == 1170
+
+
+def segment(tmp_path: Path, *batches: bytes) -> Path:
+    folder = tmp_path / "made-0"
+    folder.mkdir()
+    (folder / writer.segment_name(0)).write_bytes(b"".join(batches))
+    return folder
+
+
+def test_a_record_is_one_line_whatever_it_holds(tmp_path: Path) -> None:
+    """Tabs, line ends and commands to the terminal are escaped in text; in JSON by its own rules."""
+    nasty = "a\tb\nc\\d\r\x1b[31m\u2028\x85é".encode()
+    folder = segment(tmp_path, writer.record_batch([Rec(0, 1000, None, nasty), Rec(1, 1000, b"\xff", b"")]))
+
+    assert lines(folder) == [
+        "made-0\t0\t1970-01-01T00:00:01.000Z\tnull\ta\\tb\\nc\\\\d\\r\\x1b[31m\\u2028\\x85é",
+        "made-0\t1\t1970-01-01T00:00:01.000Z\t�\t",
+    ]
+    first, second = (json.loads(line) for line in lines(folder, "--format", "jsonl"))
+    assert (first["key"], first["value"].encode()) == (None, nasty)
+    assert (second["key"], second["value"]) == ("�", "")
+
+
+def test_metadata_and_headers_in_text(tmp_path: Path) -> None:
+    """Columns that were asked for follow as JSON."""
+    batch = writer.record_batch([Rec(0, 1000, b"k", b"v", ((b"h", None), (b"h", b"x")))])
+    (line,) = lines(segment(tmp_path, batch), "--include-headers", "true", "--include-metadata", "true")
+
+    _, _, _, _, _, headers, metadata = line.split("\t")
+    assert json.loads(headers) == [{"key": "h", "value": None}, {"key": "h", "value": "x"}]
+    assert json.loads(metadata)["magic"] == 2
+
+
+@pytest.fixture
+def damaged(tmp_path: Path) -> Path:
+    """orders-0 with a damaged batch in its second segment."""
+    folder = copy_of(LOGS / "orders-0", tmp_path)
+    log = folder / "00000000000000000174.log"
+    data = bytearray(log.read_bytes())
+    data[5000] ^= 4
+    log.write_bytes(data)
+    return folder
+
+
+def test_damage_ends_it(damaged: Path) -> None:
+    """What was read before is printed; then one sentence with file and position, and exit code 1."""
+    result = run("cat", damaged)
+
+    assert result.exit_code == 1
+    assert len(result.stdout.splitlines()) >= 174
+    assert result.stderr.count("\n") == 1
+    assert result.stderr.startswith("kafkaseg: batch whose bytes do not have the CRC")
+
+
+def test_damage_skipped_is_said(damaged: Path) -> None:
+    """Under DROPMALFORMED the rest is printed, what is missing is said, and the exit code tells scripts."""
+    result = run("cat", damaged, "--mode", "DROPMALFORMED")
+
+    assert result.exit_code == 1
+    assert 1000 < len(result.stdout.splitlines()) < 1164
+    assert "skipped" in result.stderr
+
+
+def test_limit_reads_no_further(damaged: Path) -> None:
+    """Damage after the last record that is wanted is not met."""
+    assert len(lines(damaged, "-n", 174)) == 174
+
+
+@pytest.mark.parametrize("flags", [("--format", "parquet"), ("--output", "x.parquet"), ("--as", "utf-16")])
+def test_flags_that_contradict(flags: tuple[str, ...]) -> None:
+    """Wrong use, said before anything is read."""
+    assert run("cat", LOGS, *flags).exit_code == 2
+
+
+@pytest.mark.parametrize("format_", ["text", "jsonl"])
+def test_a_reader_that_has_seen_enough(format_: str) -> None:
+    """`| head -1` is no error: exit code 0, nothing on standard error."""
+    command = [sys.executable, "-m", "kafka_segment_source.cli", "cat", str(LOGS), "--format", format_]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline()
+        process.stdout.close()
+
+        assert process.stderr.read() == b""
+    assert process.returncode == 0

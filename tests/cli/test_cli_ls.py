@@ -1,0 +1,171 @@
+"""`kafkaseg ls`: what headers tell agrees with what a consumer saw, and what they do not tell is said to be a bound."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kafka_segment_source.catalog import list_directories
+from kafka_segment_source.inspection.summary import summarize, total
+from kafka_segment_source.inspection.walk import CHUNK_BYTES
+from kafka_segment_source.options import ReadOptions
+from kafka_segment_source.times import format_millis
+from tests.cli.runner import LOGS, answer, copy_of, run
+from tests.rows import LOG_DIRECTORIES, MESSAGE_SETS, OFFSET, TIMESTAMP, Row, expected
+from tests.support import writer
+from tests.support.writer import Rec
+
+UNTRIMMED = {name: path for name, path in LOG_DIRECTORIES.items() if name != "compacted"}
+
+
+def by_partition(directory: Path) -> dict[tuple[str, int], list[Row]]:
+    rows = defaultdict(list)
+    for row in expected(directory):
+        rows[row[0], row[1]].append(row)
+    return rows
+
+
+@pytest.mark.parametrize("name", UNTRIMMED)
+def test_json_agrees_with_a_consumer(name: str) -> None:
+    """Records, offsets and newest timestamp are exact; the oldest is no later than said, and in no other order."""
+    listed = answer("ls", LOG_DIRECTORIES[name], "--json")["partitions"]
+    seen = by_partition(LOG_DIRECTORIES[name])
+
+    assert {(each["topic"], each["partition"]) for each in listed} >= set(seen)
+    for each in listed:
+        rows = seen.get((each["topic"], each["partition"]))
+        if rows:
+            timestamps = [row[TIMESTAMP] for row in rows if row[TIMESTAMP] >= 0]
+            assert each["recordsExact"]
+            assert each["records"] == len(rows) == sum(segment["records"] for segment in each["segments"])
+            assert each["startOffset"] <= rows[0][OFFSET]
+            assert each["endOffset"] > rows[-1][OFFSET]
+            assert each["damage"] == []
+            assert each["newestTimestamp"] == format_millis(max(timestamps))
+            assert each["oldestTimestampAtMost"] >= format_millis(min(timestamps))
+
+
+@pytest.mark.parametrize("name", MESSAGE_SETS)
+def test_records_in_message_sets_are_at_most_what_is_said(name: str) -> None:
+    """A compressed wrapper tells its last offset only: without compaction the count is right, and is called a bound."""
+    seen = by_partition(MESSAGE_SETS[name])
+    for each in answer("ls", MESSAGE_SETS[name], "--json")["partitions"]:
+        rows = seen[each["topic"], each["partition"]]
+        if each["recordsExact"] or "compacted" not in each["topic"]:
+            assert each["records"] == len(rows)
+        assert each["records"] >= len(rows)
+
+
+@pytest.mark.parametrize("columns", [80, 100, 140, 200])
+def test_table_fits_the_terminal(columns: int) -> None:
+    """No line is wider than the terminal, and every partition and each of its facts is there."""
+    result = run("ls", LOGS, columns=columns)
+
+    assert result.exit_code == 0
+    assert max(map(len, result.stdout.splitlines())) <= columns
+    for fact in ("orders-0", "0 – 1,163", "1,164", "51.6 kB", "oldest ≤", "2026-03-10T09:00:54.962Z", "lz4", "ok"):
+        assert fact in result.stdout
+
+
+def test_control_records_are_counted_apart() -> None:
+    """Transaction markers are not records."""
+    ledger = answer("ls", LOG_DIRECTORIES["transactions"], "--assign", '{"ledger":[0]}', "--json")["partitions"][0]
+
+    assert (ledger["records"], ledger["controlRecords"]) == (668, 17)
+    assert "668 + 17 control" in run("ls", LOG_DIRECTORIES["transactions"] / "ledger-0", columns=160).stdout
+    assert "17 control records" in run("ls", LOG_DIRECTORIES["transactions"] / "ledger-0", columns=80).stdout
+
+
+def test_topics_and_segments() -> None:
+    """-t adds partitions up, -l takes them apart; internal topics are there."""
+    topics = run("ls", LOG_DIRECTORIES["transactions"], "-t", columns=160).stdout
+    segments = run("ls", LOGS / "orders-0", "-l").stdout
+
+    assert "__consumer_offsets" in topics
+    assert "704 + 26 control" in topics
+    assert [line.split()[0] for line in segments.splitlines()[2:]] == [
+        f"orders-0/{base}" for base in (0, 174, 382, 615, 798, 1006)
+    ]
+
+
+def test_index_files_missing_and_damaged(tmp_path: Path) -> None:
+    """A missing index is said, a damaged one is said; neither is an error of the log."""
+    folder = copy_of(LOGS / "orders-0", tmp_path)
+    (folder / "00000000000000000174.index").unlink()
+    index = folder / "00000000000000000382.timeindex"
+    index.write_bytes(index.read_bytes()[12:24] + index.read_bytes())
+
+    listed = answer("ls", folder, "--json")["partitions"][0]
+
+    assert listed["indexFiles"] == {"missing": 1, "empty": 0, "damaged": 1}
+    assert "1 damaged, 1 missing" in run("ls", folder).stdout
+
+
+def test_an_empty_index_matters_beside_a_large_log(tmp_path: Path) -> None:
+    """An index without entries is mentioned where a read has to walk 64 KiB or more for it."""
+    folder = large_log(tmp_path)
+    for suffix in (".index", ".timeindex"):
+        (folder / writer.segment_name(0, suffix)).write_bytes(b"")
+
+    assert answer("ls", folder, "--json")["partitions"][0]["indexFiles"]["empty"] == 2
+
+
+def large_log(tmp_path: Path, batches: int = 3, size: int = CHUNK_BYTES + 17) -> Path:
+    """Batches larger than what is read at a time."""
+    folder = tmp_path / "large-0"
+    folder.mkdir()
+    data = [writer.record_batch([Rec(0, 1000 + n, None, bytes(size))], base_offset=n) for n in range(batches)]
+    (folder / writer.segment_name(0)).write_bytes(b"".join(data))
+    return folder
+
+
+def test_batches_larger_than_a_chunk(tmp_path: Path) -> None:
+    """A batch that does not fit is stepped over by its header, and every byte is accounted for."""
+    (log,) = list_directories(ReadOptions((str(large_log(tmp_path)),)))
+    done: list[int] = []
+
+    summary = total([summarize(segment, done.append) for segment in log.segments])
+
+    assert (summary.batches, summary.records, summary.end_offset, summary.newest) == (3, 3, 3, 1002)
+    assert sum(done) == summary.size
+
+
+def noise(log: bytes) -> bytes:
+    """The log with its second batch's header overwritten."""
+    second = int.from_bytes(log[8:12], "big") + 12
+    return log[:second] + b"\xff" * 40 + log[second + 40 :]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (noise, "bytes that cannot be a batch at byte"),
+        (lambda log: log[:-10], "a batch that the file ends in the middle of at byte"),
+        (lambda log: log + bytes(100), "zeros at byte 28,266"),
+        (lambda log: log + log, "a batch out of order at byte 28,266"),
+    ],
+)
+def test_damage_in_a_closed_segment(tmp_path: Path, change: Callable[[bytes], bytes], said: str) -> None:
+    """Headers that cannot be right are said on standard error, with where to ask further; exit code 1."""
+    folder = copy_of(LOGS / "payments-0", tmp_path)
+    log = folder / "00000000000000000324.log"
+    log.write_bytes(change(log.read_bytes()))
+
+    result = run("ls", folder)
+
+    assert result.exit_code == 1
+    assert f"kafkaseg: damaged data: payments-0: {said}" in result.stderr
+    assert "kafkaseg verify" in result.stderr
+
+
+def test_the_end_of_a_live_log_is_no_damage(tmp_path: Path) -> None:
+    """A torn or zero-filled tail of the last segment is how logs end."""
+    folder = copy_of(LOGS / "payments-0", tmp_path)
+    log = folder / "00000000000000001682.log"
+    log.write_bytes(log.read_bytes()[:-10])
+
+    assert run("ls", folder).exit_code == 0
+    assert run("ls", LOG_DIRECTORIES["live"]).exit_code == 0
