@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from kafka_segment_source.planning import plan
     from kafka_segment_source.scanning import scan
-    from kafka_segment_source.spark.datasource import KafkaSegmentDataSource, register
+    from kafka_segment_source.spark.datasource import KafkaSegmentDataSource, read, register
 
 __version__ = "0.1.0"
-__all__ = ["KafkaSegmentDataSource", "__version__", "plan", "register", "scan"]
+__all__ = ["KafkaSegmentDataSource", "__version__", "plan", "read", "register", "scan"]
 
 _HOMES = {
     "KafkaSegmentDataSource": "kafka_segment_source.spark.datasource",
+    "read": "kafka_segment_source.spark.datasource",
     "register": "kafka_segment_source.spark.datasource",
     "plan": "kafka_segment_source.planning",
     "scan": "kafka_segment_source.scanning",

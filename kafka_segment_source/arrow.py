@@ -15,16 +15,15 @@ import pyarrow as pa
 
 from kafka_segment_source import format as fmt
 from kafka_segment_source import schema
-from kafka_segment_source.decode import RecordColumns
-from kafka_segment_source.errors import CorruptRecordError
+from kafka_segment_source.decode import RecordColumns, beyond_microseconds
 from kafka_segment_source.files import Bytes
 from kafka_segment_source.kernels import columns as c
 from kafka_segment_source.kernels import headers as h
 from kafka_segment_source.kernels import record_batches as k
 from kafka_segment_source.splits import SegmentSplit
 
-_MAX_MILLIS = (2**63 - 1) // 1000
 _MIN_SEQUENCE_WRAP = 2**31
+_KEYS_AT_ONCE = 65_536
 
 Ints = npt.NDArray[np.int32]
 
@@ -76,17 +75,9 @@ def _offset(records: RecordColumns, _: SegmentSplit) -> pa.Array:
 
 def _timestamp(records: RecordColumns, split: SegmentSplit) -> pa.Array:
     millis = records.longs[k.TIMESTAMP, : records.count]
-    if millis.max() > _MAX_MILLIS or millis.min() < -_MAX_MILLIS:
-        at = int(np.argmax(np.abs(millis // 2) > _MAX_MILLIS // 2))
-        batch = records.ints[k.BATCH, at]
-        raise CorruptRecordError(
-            "timestamp that Spark's microseconds cannot hold (leave the column timestamp out, or bound it by until)",
-            path=split.path,
-            position=int(records.headers[h.POSITION, batch]),
-            offset=int(records.longs[k.OFFSET, at]),
-            found=f"{millis[at]} ms",
-            expected=f"at most {_MAX_MILLIS} ms",
-        )
+    error = beyond_microseconds(split.path, records)
+    if error is not None:
+        raise error
     return pa.array(millis * 1000).cast(pa.timestamp("us", tz="UTC"))
 
 
@@ -114,11 +105,14 @@ def _headers(records: RecordColumns, _: SegmentSplit) -> pa.Array:
 
 
 def _utf8(keys: pa.Array) -> pa.Array:
+    """The keys with what is not UTF-8 replaced; some at a time, since each becomes a Python object meanwhile."""
     try:
         keys.validate(full=True)
     except pa.ArrowInvalid:
-        raw = keys.view(pa.binary()).to_pylist()
-        return pa.array([key.decode("utf-8", "replace") for key in raw], pa.string())
+        raw = keys.view(pa.binary())
+        slices = (raw.slice(at, _KEYS_AT_ONCE).to_pylist() for at in range(0, len(raw), _KEYS_AT_ONCE))
+        parts = [pa.array([key.decode("utf-8", "replace") for key in some], pa.string()) for some in slices]
+        return pa.concat_arrays(parts)
     return keys
 
 

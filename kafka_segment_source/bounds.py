@@ -6,8 +6,11 @@ Python integers throughout, so that arithmetic near 2**63 cannot wrap.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeVar
 
 from kafka_segment_source.format import MAX_OFFSET
+
+T = TypeVar("T")
 
 MIN_TIMESTAMP = -(2**63)
 TIMESTAMP_LIMIT = 2**63  # exclusive: every 64-bit timestamp lies below
@@ -26,6 +29,9 @@ class OffsetRange:
 
     def intersect(self, other: OffsetRange) -> OffsetRange:
         return OffsetRange(max(self.start, other.start), min(self.end, other.end))
+
+    def hull(self, other: OffsetRange) -> OffsetRange:
+        return OffsetRange(min(self.start, other.start), max(self.end, other.end))
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +56,9 @@ class TimeRange:
     def intersect(self, other: TimeRange) -> TimeRange:
         return TimeRange(max(self.since, other.since), min(self.until, other.until))
 
+    def hull(self, other: TimeRange) -> TimeRange:
+        return TimeRange(min(self.since, other.since), max(self.until, other.until))
+
 
 @dataclass(frozen=True, slots=True)
 class ScanBounds:
@@ -58,22 +67,69 @@ class ScanBounds:
     offsets: OffsetRange = OffsetRange()
     times: TimeRange = TimeRange()
 
+    def hull(self, other: ScanBounds) -> ScanBounds:
+        return ScanBounds(self.offsets.hull(other.offsets), self.times.hull(other.times))
+
 
 @dataclass(frozen=True, slots=True)
 class RowFilter:
     """What filters above a read leave possible. Rows outside cannot match; rows inside still may not.
 
-    topics: the only ones, None for any; topic_prefixes: all of which a topic must begin with; partitions: half-open.
+    topics, partitions: the only ones, None for any; topic_prefixes: all of which a topic must begin with;
+    partition_range: half-open.
     """
 
     topics: frozenset[str] | None = None
     topic_prefixes: frozenset[str] = frozenset()
-    partitions: OffsetRange = OffsetRange()
+    partitions: frozenset[int] | None = None
+    partition_range: OffsetRange = OffsetRange()
     offsets: OffsetRange = OffsetRange()
     times: TimeRange = TimeRange()
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether it is plain that no row can match."""
+        ranges = self.partition_range.is_empty or self.offsets.is_empty or self.times.is_empty
+        return ranges or self.topics == frozenset() or self.partitions == frozenset()
+
     def matches_partition(self, topic: str, partition: int) -> bool:
         """Whether rows of this partition may match."""
-        named = self.topics is None or topic in self.topics
-        prefixed = all(topic.startswith(prefix) for prefix in self.topic_prefixes)
-        return named and prefixed and self.partitions.start <= partition < self.partitions.end
+        named = (self.topics is None or topic in self.topics) and all(map(topic.startswith, self.topic_prefixes))
+        numbered = self.partitions is None or partition in self.partitions
+        return named and numbered and self.partition_range.start <= partition < self.partition_range.end
+
+    def intersect(self, other: RowFilter) -> RowFilter:
+        """The rows that both leave possible."""
+        return RowFilter(
+            topics=_both(self.topics, other.topics),
+            topic_prefixes=self.topic_prefixes | other.topic_prefixes,
+            partitions=_both(self.partitions, other.partitions),
+            partition_range=self.partition_range.intersect(other.partition_range),
+            offsets=self.offsets.intersect(other.offsets),
+            times=self.times.intersect(other.times),
+        )
+
+    def hull(self, other: RowFilter) -> RowFilter:
+        """The rows that either leaves possible, and those between."""
+        if self.is_empty or other.is_empty:
+            return other if self.is_empty else self
+        return RowFilter(
+            topics=_either(self.topics, other.topics),
+            topic_prefixes=self.topic_prefixes & other.topic_prefixes,
+            partitions=_either(self.partitions, other.partitions),
+            partition_range=self.partition_range.hull(other.partition_range),
+            offsets=self.offsets.hull(other.offsets),
+            times=self.times.hull(other.times),
+        )
+
+    def covers(self, other: RowFilter) -> bool:
+        """Whether every row that `other` leaves possible is so here; False where that is not plain."""
+        return self.hull(other) == self
+
+
+def _both(one: frozenset[T] | None, other: frozenset[T] | None) -> frozenset[T] | None:
+    return other if one is None else one if other is None else one & other
+
+
+def _either(one: frozenset[T] | None, other: frozenset[T] | None) -> frozenset[T] | None:
+    return None if one is None or other is None else one | other

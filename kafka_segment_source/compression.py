@@ -19,6 +19,7 @@ from isal import isal_zlib
 from kafka_segment_source import format as fmt
 
 _GZIP_WINDOW = 31  # zlib's wbits for "gzip header expected"
+_NEXT_MEMBER = 512  # bytes given to a gzip member after the first, to begin with
 _ROOM_PER_BYTE = 16  # plain bytes made room for at once, per compressed byte: what is not used is not touched
 _LEAST_ROOM = 64 * 1024
 
@@ -56,17 +57,23 @@ def _guess(view: memoryview) -> int:
 def _gzip(view: memoryview, limit: int) -> Buffer:
     parts: list[bytes] = []
     left = limit
-    data: bytes | memoryview = view
-    while data:  # GZIPInputStream reads concatenated members as one stream
+    at = 0
+    window = len(view)
+    while at < len(view):  # GZIPInputStream reads concatenated members as one stream
         member = isal_zlib.decompressobj(_GZIP_WINDOW)
-        plain = member.decompress(data, left + 1)
-        if len(plain) > left:
-            raise _too_large(limit)
-        if not member.eof:
-            raise DecompressionError("the gzip stream cut short", "its end")
-        parts.append(plain)
-        left -= len(plain)
-        data = member.unused_data
+        while not member.eof:
+            if at == len(view):
+                raise DecompressionError("the gzip stream cut short", "its end")
+            given = view[at : at + window]
+            plain = member.decompress(given, left + 1)
+            left -= len(plain)
+            if left < 0:
+                raise _too_large(limit)
+            parts.append(plain)
+            at += len(given)
+            window *= 2
+        at -= len(member.unused_data)  # a copy of what was given too much: little, for a million members may follow
+        window = _NEXT_MEMBER
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 

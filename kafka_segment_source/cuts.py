@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from kafka_segment_source import format as fmt
 from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.probe import BatchHeader
 from kafka_segment_source.segment_view import SegmentView
@@ -36,8 +37,11 @@ def cut_by_bytes(view: SegmentView, split: SegmentSplit, pieces: int) -> list[Se
         header = _first_batch_from(view, max(target, position + 1), position)
         if header is None or header.position >= split.end:
             break
-        if header.base_offset > split.start_offset:
-            cuts.append(_Cut(header.base_offset, header.position, header.position))
+        cut = _Cut(header.base_offset, header.position, header.position)
+        if header.magic != fmt.MAGIC_V2 and header.is_compressed:  # tells its last offset only: cut after it
+            cut = _Cut(header.last_offset + 1, header.end, header.end)
+        if cut.offset > (cuts[-1].offset if cuts else split.start_offset) and cut.end_before < split.end:
+            cuts.append(cut)
         position = header.position
     return _pieces(split, cuts)
 
@@ -54,7 +58,8 @@ def _record_cuts(view: SegmentView, split: SegmentSplit, most: int) -> Iterator[
         header = next(view.headers_from(offset + most), None)
         if header is None or header.position >= split.end:
             return
-        inside = header.base_offset <= offset
+        hides_first = header.magic != fmt.MAGIC_V2 and header.is_compressed
+        inside = hides_first or header.base_offset <= offset
         if inside:
             offset += most
         else:

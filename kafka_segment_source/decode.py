@@ -25,7 +25,7 @@ from kafka_segment_source.splits import SegmentSplit
 
 MAX_ROWS = 65_536  # of one RecordColumns, and so of one Arrow batch
 MAX_BYTES = 16 * 1024 * 1024  # of record bytes after which one RecordColumns ends
-_NOTHING = np.array([1, 0, 1, 0], np.int64)  # bounds that no record is inside of
+MAX_MILLIS = (2**63 - 1) // 1000  # Arrow and Spark keep microseconds
 
 _FAULTS = {
     k.BAD_VARINT: (
@@ -65,10 +65,20 @@ class RecordColumns:
 
 
 class Decoder:
-    """Decodes the chunks of one split; keeps the scratch arrays between them."""
+    """Decodes the chunks of one split; keeps the scratch arrays between them.
+
+    microseconds: whether timestamps are asked for, so that one too large for them is damage.
+    """
 
     def __init__(
-        self, split: SegmentSplit, *, check_crcs: bool, max_batch_bytes: int, include_control: bool, damage: Damage
+        self,
+        split: SegmentSplit,
+        *,
+        check_crcs: bool,
+        max_batch_bytes: int,
+        include_control: bool,
+        damage: Damage,
+        microseconds: bool = False,
     ) -> None:
         self._path = split.path
         self._bounds = split.bounds
@@ -80,6 +90,8 @@ class Decoder:
         self._ints = np.empty((k.INTS, MAX_ROWS), np.int32)
         self._limits = np.array([MAX_ROWS, MAX_BYTES], np.int64)
         self._inclusive = _inclusive(split.bounds)
+        self._microseconds = microseconds
+        self._most_headers = max_batch_bytes // k.HEADER_COST
 
     def decode(self, chunk: Chunk) -> Iterator[RecordColumns]:
         """The wanted records of a chunk. Raises, or reports and skips, what Damage says of a damaged batch."""
@@ -96,7 +108,11 @@ class Decoder:
             if status not in (k.DONE, k.FULL):
                 raise self._fault(group.headers, int(cursor[k.AT_BATCH]), report)
             if count:
-                yield RecordColumns(count, group.source, group.headers, self._longs, self._ints)
+                records = RecordColumns(count, group.source, group.headers, self._longs, self._ints)
+                error = self._too_many_headers(records)
+                if error is not None:
+                    raise error
+                yield records
             if status == k.DONE:
                 return
 
@@ -106,17 +122,25 @@ class Decoder:
         None of their rows may go out, so the whole group is walked before the first row does.
         """
         cursor = np.zeros(k.CURSOR, np.int64)
+        error: DataError | None
         while True:
-            _, status, report = self._call(group, _NOTHING, cursor)
-            if status == k.DONE:
-                return group
-            if status != k.FULL:
-                at = int(cursor[k.AT_BATCH])
-                self._damage(self._fault(group.headers, at, report))
+            count, status, report = self._call(group, self._inclusive, cursor)
+            found = RecordColumns(count, group.source, group.headers, self._longs, self._ints)
+            at, error = int(cursor[k.AT_BATCH]), self._too_many_headers(found)
+            if error is None and self._microseconds:
+                error = beyond_microseconds(self._path, found)
+            if error is not None:
+                at = int(np.searchsorted(group.headers[h.POSITION], error.position))
+            elif status not in (k.DONE, k.FULL):
+                error = self._fault(group.headers, at, report)
+            if error is not None:
+                self._damage(error)
                 if group.headers.shape[1] == 1:
                     return None
                 group = group.without(at)
-                cursor[k.AT_RECORD] = 0
+                cursor[k.AT_BATCH], cursor[k.AT_RECORD] = at, 0
+            elif status == k.DONE:
+                return group
 
     def _call(
         self, group: Group, bounds: npt.NDArray[np.int64], cursor: npt.NDArray[np.int64]
@@ -128,6 +152,16 @@ class Decoder:
         else:
             count = k.decode_records(group.source, group.headers, group.payloads, bounds, *into)
         return int(count), int(report[k.STATUS]), report
+
+    def _too_many_headers(self, records: RecordColumns) -> DataError | None:
+        """Headers of no bytes cost two bytes each here, and sixteen times that as columns: maxBatchBytes counts them so."""
+        counts = records.ints[k.HEADERS_COUNT, : records.count]
+        if not records.count or counts.max() <= self._most_headers:
+            return None
+        at = int(np.argmax(counts > self._most_headers))
+        expected = f"at most {self._most_headers} (maxBatchBytes)"
+        batch = int(records.ints[k.BATCH, at])
+        return self._error("record with too many headers", records.headers, batch, int(counts[at]), expected)
 
     def _fault(self, headers: HeaderTable, column: int, report: npt.NDArray[np.int64]) -> DataError:
         what, expected = _FAULTS[int(report[k.STATUS])]
@@ -142,6 +176,23 @@ class Decoder:
             found=found,
             expected=expected,
         )
+
+
+def beyond_microseconds(path: str, records: RecordColumns) -> CorruptRecordError | None:
+    """What to say of the first record whose timestamp microseconds cannot hold; None if there is none."""
+    millis = records.longs[k.TIMESTAMP, : records.count]
+    wrong = (millis > MAX_MILLIS) | (millis < -MAX_MILLIS)
+    if not wrong.any():
+        return None
+    at = int(np.argmax(wrong))
+    return CorruptRecordError(
+        "timestamp that Spark's microseconds cannot hold (leave the column timestamp out, or bound it by until)",
+        path=path,
+        position=int(records.headers[h.POSITION, records.ints[k.BATCH, at]]),
+        offset=int(records.longs[k.OFFSET, at]),
+        found=f"{millis[at]} ms",
+        expected=f"at most {MAX_MILLIS} ms",
+    )
 
 
 def _inclusive(bounds: ScanBounds) -> npt.NDArray[np.int64]:

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kafka_segment_source import format as fmt
-from kafka_segment_source.errors import CorruptIndexError, PathError
+from kafka_segment_source.errors import CorruptIndexError, FileChangedError, PathError
 from kafka_segment_source.files import InputFile
 
 Longs = npt.NDArray[np.int64]
@@ -23,7 +23,9 @@ _BLOCK_ENTRIES = 8192  # entries read at a time: a padded file costs its valid p
 
 _OFFSET_ENTRY = np.dtype([("offset", ">i4"), ("position", ">i4")])
 _TIME_ENTRY = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])
+_ABORTED_TXN = np.dtype([("version", ">i2"), ("producer", ">i8"), ("first", ">i8"), ("last", ">i8"), ("stable", ">i8")])
 assert _OFFSET_ENTRY.itemsize == fmt.OFFSET_INDEX_ENTRY
+assert _ABORTED_TXN.itemsize == fmt.TRANSACTION_INDEX_ENTRY
 assert _TIME_ENTRY.itemsize == fmt.TIME_INDEX_ENTRY
 
 
@@ -115,6 +117,39 @@ def read_time_index(path: str, size: int | None, base_offset: int, next_base_off
     return TimeIndex(path, _native(entries["timestamp"]), _native(entries["offset"]) + base_offset)
 
 
+def written_offsets(path: str, size: int | None, base_offset: int) -> OffsetIndex:
+    """Every whole entry of a `.index` up to its zero padding, in order or not: for whoever wants to know what is wrong."""
+    entries = _unpadded(path, size, _OFFSET_ENTRY)
+    return OffsetIndex(path, _native(entries["offset"]) + base_offset, _native(entries["position"]))
+
+
+def written_times(path: str, size: int | None, base_offset: int) -> TimeIndex:
+    """As `written_offsets`, of a `.timeindex`; a (0, 0) in front stays: some record may be of 1970."""
+    entries = _unpadded(path, size, _TIME_ENTRY)
+    return TimeIndex(path, _native(entries["timestamp"]), _native(entries["offset"]) + base_offset)
+
+
+@dataclass(frozen=True, slots=True)
+class AbortedTransactions:
+    """Entries of a `.txnindex`, as they stand (int64[n] each): producer id, offset of the transaction's first record, of
+    its ABORT marker, and the last stable offset after it. Kafka: TransactionIndex, AbortedTxn."""
+
+    versions: Longs
+    producer_ids: Longs
+    first_offsets: Longs
+    last_offsets: Longs
+    last_stable_offsets: Longs
+
+    def __len__(self) -> int:
+        return len(self.versions)
+
+
+def written_aborts(path: str, size: int | None) -> AbortedTransactions:
+    """Every whole entry of a `.txnindex`; none if there is no such file."""
+    entries = _join(list(_blocks(path, size, _ABORTED_TXN)), _ABORTED_TXN)
+    return AbortedTransactions(*(_native(entries[name]) for name in entries.dtype.names or ()))
+
+
 def check(path: str, size: int, entry_bytes: int, valid: int) -> None:
     """Raises CorruptIndexError if, after `valid` entries, the file holds anything but zero padding.
 
@@ -154,8 +189,14 @@ def _blocks(path: str, size: int | None, entry: np.dtype[np.void]):  # type: ign
                 yield block
                 at += len(block) * entry.itemsize
                 left -= len(block)
-    except (PathError, OSError):
+    except (FileChangedError, PathError):
         return  # a hint that cannot be read is no hint
+
+
+def _unpadded(path: str, size: int | None, entry: np.dtype[np.void]) -> npt.NDArray[np.void]:
+    entries = _join(list(_blocks(path, size, entry)), entry)
+    written = np.flatnonzero(entries != np.zeros(1, entry))
+    return entries[: written[-1] + 1] if len(written) else entries[:0]
 
 
 def _leading(good: npt.NDArray[np.bool_]) -> int:

@@ -6,7 +6,7 @@ a broker's answer depends on what it has in memory or on file times, this reads 
 
 from __future__ import annotations
 
-from kafka_segment_source.bounds import OffsetRange, ScanBounds, TimeRange
+from kafka_segment_source.bounds import ScanBounds, TimeRange
 from kafka_segment_source.catalog import PartitionLog
 from kafka_segment_source.decode import Decoder
 from kafka_segment_source.files import InputFile
@@ -20,8 +20,8 @@ from kafka_segment_source.splits import SegmentSplit
 
 def first_offset_at(log: PartitionLog, timestamp: int, options: ReadOptions) -> int | None:
     """The lowest offset with a timestamp ≥ `timestamp` (ms); None if there is none. Decodes one batch, as a rule."""
-    bounds = ScanBounds(OffsetRange(), TimeRange(timestamp))
     for segment in log.segments:
+        bounds = ScanBounds(log.offsets.intersect(segment.offsets), TimeRange(timestamp))
         with SegmentView(segment, check_crcs=options.check_crcs, trust_indexes=options.trust_indexes) as view:
             found = narrow(view, bounds)
         if isinstance(found, Dropped):

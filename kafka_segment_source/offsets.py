@@ -12,7 +12,7 @@ from kafka_segment_source import format as fmt
 from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.catalog import PartitionLog
 from kafka_segment_source.errors import DataLossError, OptionError
-from kafka_segment_source.options import EARLIEST, LATEST, OffsetLimit, ReadOptions
+from kafka_segment_source.options import EARLIEST, LATEST, OffsetLimit, ReadOptions, TopicPartition
 from kafka_segment_source.segment_view import SegmentView
 from kafka_segment_source.times import format_millis
 
@@ -30,7 +30,7 @@ def check_map(limit: OffsetLimit, logs: list[PartitionLog]) -> None:
 
 
 def offset_range(log: PartitionLog, options: ReadOptions, warnings: list[str]) -> OffsetRange:
-    """The offsets of one partition that the options leave.
+    """The offsets of one partition that the options leave, between its log start and what `endAt` says.
 
     Raises OptionError for a start after the end or a timestamp that nothing reaches, DataLossError for offsets
     given by number that are not there; with failOnDataLoss=false the latter becomes a warning.
@@ -42,12 +42,12 @@ def offset_range(log: PartitionLog, options: ReadOptions, warnings: list[str]) -
         raise OptionError(
             f"option {options.starting.option!r} ({start}) is after option {options.ending.option!r} ({end}) for {where}"
         )
-    lost = _lost(log, options, start, end)
+    lost = _hole(log, OffsetRange(start, end)) or _lost(log, options, start, end)
     if lost is not None and options.fail_on_data_loss:
         raise DataLossError(f"{lost} of {where}; give offsets that are there, or failOnDataLoss=false to read what is")
     if lost is not None:
         warnings.append(f"{lost} of {where}: reading what is there (failOnDataLoss=false)")
-    return OffsetRange(start, end)
+    return OffsetRange(start, end).intersect(log.offsets)
 
 
 def _start(log: PartitionLog, options: ReadOptions) -> int:
@@ -80,28 +80,68 @@ def _offset_at(log: PartitionLog, timestamp: int, options: ReadOptions) -> int |
 
 
 def log_end_offset(log: PartitionLog, options: ReadOptions) -> int:
-    """The offset after the last one in the files."""
+    """The offset after the last one to read: the high watermark or that in the files; 0 if there are none."""
+    if not log.segments:
+        return 0
     last = log.segments[-1]
+    if last.base_offset >= log.offsets.end:
+        return log.offsets.end
     with SegmentView(last, check_crcs=options.check_crcs, trust_indexes=options.trust_indexes) as view:
-        return view.end_offset()
+        return min(view.end_offset(), log.offsets.end)
+
+
+def _hole(log: PartitionLog, wanted: OffsetRange) -> str | None:
+    """Which of the offsets wanted are in no file, although lower and higher ones are, in words."""
+    for hole in log.holes:
+        gone = hole.offsets.intersect(wanted).intersect(log.offsets)
+        if not gone.is_empty:
+            return f"{hole.why}: no file holds the offsets {gone.start} to {gone.end - 1}"
+    return None
 
 
 def _lost(log: PartitionLog, options: ReadOptions, start: int, end: int) -> str | None:
     """What the files do not hold of offsets that were given by number, in words."""
-    earliest = log.segments[0].base_offset
+    bases = [segment.base_offset for segment in log.segments] or [0]
+    earliest = max(bases[0], log.offsets.start)
+    begin = f"the files begin at {earliest}" if earliest == bases[0] else f"the log starts at {earliest} (checkpoint)"
     starts_by_number = not options.starting.by_time and options.starting.at(log.topic_partition) >= 0
     ends_by_number = not options.ending.by_time and options.ending.at(log.topic_partition) >= 0
     if starts_by_number and start < earliest:
-        return f"option {options.starting.option!r} asks for offset {start}, but the files begin at {earliest}"
+        return f"option {options.starting.option!r} asks for offset {start}, but {begin}"
     if ends_by_number and end < earliest:
-        return f"option {options.ending.option!r} asks for offsets below {end}, but the files begin at {earliest}"
+        return f"option {options.ending.option!r} asks for offsets below {end}, but {begin}"
     if not starts_by_number and not ends_by_number:
         return None
     furthest = end if ends_by_number else start
-    if furthest <= log.segments[-1].base_offset:
+    if furthest <= min(bases[-1], log.offsets.end):
         return None
     latest = log_end_offset(log, options)
     if furthest > latest:
         option = options.ending.option if ends_by_number else options.starting.option
-        return f"option {option!r} asks for offsets up to {furthest}, but the files end at {latest}"
+        end_words = "the high watermark is" if latest == log.offsets.end else "the files end at"
+        return f"option {option!r} asks for offsets up to {furthest}, but {end_words} {latest}"
     return None
+
+
+class StableEnds:
+    """Last stable offsets (isolationLevel=read_committed), each found once a plan."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._options = options
+        self._found: dict[tuple[TopicPartition, int], tuple[int, list[str]]] = {}
+
+    def intersect(self, log: PartitionLog, offsets: OffsetRange, warnings: list[str]) -> OffsetRange:
+        """The part of `offsets` that the isolation level leaves; what it costs goes into `warnings`.
+
+        Raises CorruptRecordError for damage on the way to the end of the log, under FAILFAST.
+        """
+        if not self._options.read_committed or offsets.is_empty or not log.segments:
+            return offsets
+        from kafka_segment_source.stable import stable_end  # walks over batches: only then are the kernels loaded
+
+        key = log.topic_partition, offsets.end
+        if key not in self._found:
+            self._found[key] = stable_end(log, offsets.end, self._options)
+        end, found = self._found[key]
+        warnings += found
+        return offsets.intersect(OffsetRange(end=end))

@@ -20,7 +20,7 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, tzinfo
+from datetime import datetime, tzinfo
 from difflib import get_close_matches
 from typing import Any
 
@@ -76,6 +76,7 @@ class ReadOptions:
     starting: OffsetLimit = OffsetLimit("startingOffsets", EARLIEST)
     ending: OffsetLimit = OffsetLimit("endingOffsets", LATEST)
     start_at_latest_if_no_match: bool = False  # startingOffsetsByTimestampStrategy
+    read_committed: bool = False  # isolationLevel
     include_headers: bool = False
     include_metadata: bool = False
     include_control: bool = False
@@ -84,6 +85,7 @@ class ReadOptions:
     pack_bytes: int = 64 * 1024 * 1024
     timestamp_disorder: int | None = None  # ms
     fail_on_data_loss: bool = True
+    end_at_high_watermark: bool = False  # endAt
     check_crcs: bool = True
     trust_indexes: bool = True
     mode: str = FAILFAST
@@ -122,8 +124,8 @@ def _name(text: str, _: _Context) -> str:
 
 
 def _partition(text: str, _: _Context) -> int:
-    if not re.fullmatch(r"\d+", text.strip(), re.ASCII):
-        raise ValueError("expected a partition number, 0 or more")
+    if not re.fullmatch(r"\d{1,10}", text.strip(), re.ASCII) or int(text) >= 2**31:
+        raise ValueError("expected a partition number, from 0 to 2147483647")
     return int(text)
 
 
@@ -230,14 +232,16 @@ def _pack_bytes(text: str, _: _Context) -> int:
     return _byte_size(text)
 
 
-def _read_uncommitted(text: str, _: _Context) -> str:
-    if text.strip().lower() == "read_committed":
-        raise UnsupportedError(
-            "option 'isolationLevel': read_committed is not built yet; leave the option out to read everything"
-        )
-    if text.strip().lower() != "read_uncommitted":
+def _end_at(text: str, _: _Context) -> bool:
+    if text.strip().lower() not in ("end", "highwatermark"):
+        raise ValueError("expected end or highWatermark")
+    return text.strip().lower() == "highwatermark"
+
+
+def _read_committed(text: str, _: _Context) -> bool:
+    if text.strip().lower() not in ("read_uncommitted", "read_committed"):
         raise ValueError("expected read_uncommitted or read_committed")
-    return "read_uncommitted"
+    return text.strip().lower() == "read_committed"
 
 
 # ---- the table ----
@@ -283,7 +287,7 @@ OPTIONS = (
     Option(
         "startingOffsetsByTimestampStrategy", "error", "what to do where no offset matches: error or latest", _strategy
     ),
-    Option("isolationLevel", "read_uncommitted", "read_uncommitted or read_committed", _read_uncommitted),
+    Option("isolationLevel", "read_uncommitted", "read_uncommitted or read_committed", _read_committed),
     Option("includeHeaders", "false", "add the column headers", _boolean),
     Option("includeMetadata", "false", "add the column metadata: batch, file and position of each row", _boolean),
     Option("includeControl", "false", "keep control records", _boolean),
@@ -292,7 +296,12 @@ OPTIONS = (
     ),
     Option("maxRecordsPerPartition", "unlimited", "split large segments so that none has more records", _positive),
     Option("timestampDisorder", "", "no record is older than the newest before it by more than this", _duration),
-    Option("failOnDataLoss", "true", "whether offsets that the files no longer hold are an error", _boolean),
+    Option(
+        "failOnDataLoss",
+        "true",
+        "true: offsets that the files do not hold, or no longer, are an error; false: a warning",
+        _boolean,
+    ),
     Option(
         "mode", FAILFAST, "FAILFAST: a damaged batch ends the query; DROPMALFORMED: it is skipped and reported", _mode
     ),
@@ -301,7 +310,13 @@ OPTIONS = (
     Option("maxBatchBytes", "256m", "the most that one batch may decompress to", _batch_bytes),
     Option("packBytes", "64m", "neighbouring small segments share a Spark partition up to so many bytes", _pack_bytes),
     Option("zoneMaps", "", "directory of zone maps"),
-    Option("endAt", "end", "end, or highWatermark"),
+    Option(
+        "endAt",
+        "end",
+        "end: read to the end of the files; highWatermark: to the offset that replication-offset-checkpoint, beside the"
+        " partition's directory, lists for it",
+        _end_at,
+    ),
 )
 _BY_KEY = {option.name.lower(): option for option in OPTIONS}
 _ALIASES = {
@@ -316,6 +331,7 @@ _FIELDS = {
     "topic": "topic",
     "partition": "partition",
     "startingoffsetsbytimestampstrategy": "start_at_latest_if_no_match",
+    "isolationlevel": "read_committed",
     "includeheaders": "include_headers",
     "includemetadata": "include_metadata",
     "includecontrol": "include_control",
@@ -324,6 +340,7 @@ _FIELDS = {
     "packbytes": "pack_bytes",
     "timestampdisorder": "timestamp_disorder",
     "failondataloss": "fail_on_data_loss",
+    "endat": "end_at_high_watermark",
     "checkcrcs": "check_crcs",
     "trustindexes": "trust_indexes",
     "mode": "mode",
@@ -473,7 +490,7 @@ def _text(name: str, value: object) -> str:
         return str(value).lower()
     if isinstance(value, datetime):
         try:
-            return str(times.datetime_to_millis(value.astimezone(UTC) if value.tzinfo else value))
+            return str(times.datetime_to_millis(value))
         except ValueError as error:
             raise OptionError(f"option {name!r} is {value!r}: {error}") from error
     if isinstance(value, (dict, list, tuple)):

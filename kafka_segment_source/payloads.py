@@ -131,6 +131,10 @@ def _wrapped_value(entry: memoryview, magic: int) -> memoryview:
     at = fmt.LEGACY_TIMESTAMP_AT + (8 if magic == fmt.MAGIC_V1 else 0)
     _, key_end = _sized(entry, at, "key")
     start, end = _sized(entry, key_end, "value")
+    if end != len(entry):
+        raise DecompressionError(
+            f"a wrapper with {len(entry) - end} bytes left over after its value", "0 bytes left over"
+        )
     return entry[start:end]
 
 

@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from kafka_segment_source.available import available_logs
 from kafka_segment_source.bounds import OffsetRange, RowFilter, ScanBounds
-from kafka_segment_source.catalog import PartitionLog, Segment, list_logs
+from kafka_segment_source.catalog import PartitionLog, Segment
 from kafka_segment_source.cuts import cut_by_bytes, cut_by_records
 from kafka_segment_source.disorder import find_witness, stop_timestamp
-from kafka_segment_source.offsets import check_map, offset_range
+from kafka_segment_source.errors import FileChangedError
+from kafka_segment_source.offsets import StableEnds, check_map, offset_range
 from kafka_segment_source.options import PathsLike, ReadOptions, option_texts, parse_options
 from kafka_segment_source.ranges import ByteRange, Dropped, narrow
 from kafka_segment_source.read_plan import DroppedSegment, ReadPlan
@@ -22,6 +24,7 @@ from kafka_segment_source.splits import SegmentSplit, pack
 from kafka_segment_source.times import format_millis
 
 PACK_MORE_THAN = 256  # tasks; fewer do not need to share
+_LISTINGS = 4  # of directories from which a broker deletes while they are planned, before that is an error
 
 
 def plan(path: PathsLike, **options: object) -> ReadPlan:
@@ -42,24 +45,37 @@ def make_plan(
     lets through may be left out. Raises PathError, OptionError and DataLossError for what is not there or cannot be
     meant.
     """
-    logs = list_logs(options)
+    for _ in range(_LISTINGS - 1):
+        try:
+            return _plan_once(options, warnings, pushed)
+        except FileChangedError:
+            continue  # as if this had begun a moment later
+    return _plan_once(options, warnings, pushed)
+
+
+def _plan_once(options: ReadOptions, warnings: list[str] | None, pushed: Sequence[RowFilter]) -> ReadPlan:
+    warnings = list(warnings or ())
+    logs = available_logs(options, warnings)
     check_map(options.starting, logs)
     check_map(options.ending, logs)
-    planner, *others = [_Planner(options, each, list(warnings or ())) for each in pushed]
+    stable = StableEnds(options)
+    planner, *others = [_Planner(options, each, stable, list(warnings)) for each in pushed]
     for each in (planner, *others):
         for log in logs:
             each.add(log)
     for other in others:
         planner.merge(other)
-    return planner.finish(sum(segment.size for log in logs for segment in log.segments))
+    unused = sum(each.segment.size for log in logs for each in log.unused)
+    return planner.finish(unused + sum(segment.size for log in logs for segment in log.segments))
 
 
 class _Planner:
     """Collects what to read of one log after the other."""
 
-    def __init__(self, options: ReadOptions, pushed: RowFilter, warnings: list[str]) -> None:
+    def __init__(self, options: ReadOptions, pushed: RowFilter, stable: StableEnds, warnings: list[str]) -> None:
         self._options = options
         self._pushed = pushed
+        self._stable = stable
         self._warnings = warnings
         self._times = options.times.intersect(pushed.times)
         self._stop = stop_timestamp(self._times, options.timestamp_disorder, options.include_control)
@@ -69,24 +85,32 @@ class _Planner:
 
     def add(self, log: PartitionLog) -> None:
         """Plans one partition's segments, in offset order."""
+        self._dropped += [DroppedSegment(each.segment.path, each.segment.size, each.reason) for each in log.unused]
         if not self._pushed.matches_partition(log.topic, log.partition):
             self._drop_all(log.segments, "the filter on topic and partition leaves it out")
             return
-        offsets = offset_range(log, self._options, self._warnings)
-        bounds = ScanBounds(offsets.intersect(self._pushed.offsets), self._times)
+        offsets = offset_range(log, self._options, self._warnings).intersect(self._pushed.offsets)
+        bounds = ScanBounds(self._stable.intersect(log, offsets, self._warnings), self._times)
+        directories = log.directories if self._options.read_committed else ()
         late = False
         for at, segment in enumerate(log.segments):
+            within = replace(bounds, offsets=bounds.offsets.intersect(segment.offsets))
             with self._view(segment) as view:
-                found = narrow(view, bounds, self._options.timestamp_disorder)
+                found = _below_log_start(log, segment) or narrow(view, within, self._options.timestamp_disorder)
                 if isinstance(found, Dropped):
                     self._dropped.append(DroppedSegment(segment.path, segment.size, found.reason))
                     continue
                 witness = None if self._stop is None else find_witness(view, self._stop)
+                if witness is not None and witness.last_offset >= segment.offsets.end:
+                    witness = None  # offsets before it are read from another directory
                 if witness is not None:
                     found = replace(found, end=max(found.start, min(found.end, witness.end)))
                 elif self._times.has_until:
                     late = self._count_late(view, found, late)
-            self._kept.append((segment, self._split(log, segment, found, bounds)))
+            gap_is_loss = not log.compacted and log.is_followed(at)
+            split = self._split(log, segment, found, within)
+            split = replace(split, gap_is_loss=gap_is_loss, directories=directories if len(directories) > 1 else ())
+            self._kept.append((segment, split))
             if witness is not None:
                 reason = f"all from {format_millis(self._times.until)} on (timestampDisorder)"
                 self._drop_all(log.segments[at + 1 :], reason)
@@ -98,7 +122,7 @@ class _Planner:
         for segment, split in other._kept:
             own = kept.get(segment.path)
             kept[segment.path] = (segment, split if own is None else own[1].hull(split))
-        self._kept = sorted(kept.values(), key=lambda each: (each[1].topic, each[1].partition, each[1].base_offset))
+        self._kept = sorted(kept.values(), key=lambda each: (each[1].topic, each[1].partition, each[1].start_offset))
         self._dropped = [dropped for dropped in self._dropped if dropped.path not in kept]
         self._warnings = list(dict.fromkeys(self._warnings + other._warnings))
         self._late_bytes = max(self._late_bytes, other._late_bytes)
@@ -158,6 +182,14 @@ class _Planner:
             with self._view(segment) as view:
                 pieces += [(segment, piece) for piece in cut(view, split)]
         self._kept = pieces
+
+
+def _below_log_start(log: PartitionLog, segment: Segment) -> Dropped | None:
+    """Why a segment that ends before the log start is not read; None for any other."""
+    following, start = segment.next_base_offset, log.offsets.start
+    if following is None or following > start:
+        return None
+    return Dropped(f"ends before offset {following}, the log starts at {start} (log-start-offset-checkpoint)")
 
 
 def _late_warning(late_bytes: int, options: ReadOptions) -> str:

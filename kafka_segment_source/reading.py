@@ -11,7 +11,7 @@ whole batch, is damage: Kafka trims a segment when it rolls.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -29,21 +29,30 @@ from kafka_segment_source.splits import SegmentSplit
 CHUNK_BYTES = 8 * 1024 * 1024
 _HEADERS = 16384  # batches in a chunk at most
 _RELATIVE_OFFSETS = 2**31  # index files name offsets by 31 bits above the base, so Kafka rolls a segment before
-_SEARCH_EFFORT = 8  # searching past damage gives up after checksumming so many times the segment's size
+# Finding the next whole batch after damage checksums whatever looks like one. Over a whole range that may cost so many
+# times the segment's bytes, and so many bytes more; then the rest is skipped. Hostile bytes could ask for the square.
+_SEARCH_EFFORT = 8
+_LEAST_EFFORT = 64 * 1024 * 1024
+_FIRST_WINDOW = 4096  # bytes searched at first: the next batch is mostly near
+_LOOK = 1024  # what looking at one place costs at least, in bytes checksummed
+_KEPT = 1000  # errors kept for whoever asks; all are logged
 
 HeaderTable = npt.NDArray[np.int64]
 
 
 @dataclass(slots=True)
 class Damage:
-    """What to do with a damaged batch: end the query (FAILFAST), or say so and go on (DROPMALFORMED)."""
+    """What to do with a damaged batch: end the query (FAILFAST), or say so and go on (DROPMALFORMED).
+
+    skipped: the first errors, for a program; the log names all.
+    """
 
     drop: bool
     skipped: list[DataError] = field(default_factory=list)
 
     def __call__(self, error: DataError) -> None:
         self.allow(error)
-        self.skipped.append(error)
+        self._keep(error)
         logger.warning("skipped (mode=DROPMALFORMED): %s", error)
 
     def allow(self, error: DataError) -> None:
@@ -53,8 +62,12 @@ class Damage:
 
     def skip(self, error: DataError, end: int) -> None:
         """Reports that nothing was read from where `error` is to the byte position `end`."""
-        self.skipped.append(error)
+        self._keep(error)
         logger.warning("skipped up to byte %d (mode=DROPMALFORMED): %s", end, error)
+
+    def _keep(self, error: DataError) -> None:
+        if len(self.skipped) < _KEPT:
+            self.skipped.append(error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,44 +86,92 @@ class BatchReader:
     """Reads one split's byte range chunk by chunk."""
 
     def __init__(
-        self, file: InputFile, split: SegmentSplit, *, check_crcs: bool, max_batch_bytes: int, damage: Damage
+        self,
+        file: InputFile,
+        split: SegmentSplit,
+        *,
+        check_crcs: bool,
+        max_batch_bytes: int,
+        damage: Damage,
+        chunk_bytes: int = CHUNK_BYTES,
     ) -> None:
         self._file = file
         self._split = split
         self._check_crcs = check_crcs
         self._max_batch_bytes = max_batch_bytes
         self._damage = damage
+        self._chunk_bytes = chunk_bytes
         self._limit = split.end  # nothing after is read, unless a batch that begins before reaches over it
         self._last_offset = split.base_offset - 1
+        self._effort = _SEARCH_EFFORT * split.segment_size + _LEAST_EFFORT
         self._table = np.empty((h.FIELDS, _HEADERS), np.int64)
         self._report = np.zeros(3, np.int64)
 
     def chunks(self) -> Iterator[Chunk]:
         """The chunks of the range, in order; ends where the range, its offsets or the log end."""
-        buffer = np.empty(min(CHUNK_BYTES, max(self._limit - self._split.start, fmt.BATCH_OVERHEAD)), np.uint8)
+        buffer = np.empty(min(self._chunk_bytes, max(self._limit - self._split.start, fmt.BATCH_OVERHEAD)), np.uint8)
         position: int | None = self._split.start
         while position is not None and position < self._limit:
             count = min(len(buffer), self._limit - position)
             self._file.read_into(position, buffer[:count])
-            whole = h.walk_headers(buffer, count, position, self._table, self._report)
-            headers = self._table[:, :whole]
-            fault = self._first_fault(buffer, position, headers)
+            before, position = position, (yield from self._batches(buffer, position, position + count))
+            if position is not None:
+                self._effort -= max(before + count - position, 0)  # read again
+            if position == before and self._report[h.FOUND] > len(buffer):  # one batch needs more room
+                buffer = np.empty(int(self._report[h.FOUND]), np.uint8)
+
+    def _batches(self, buffer: Bytes, start: int, end: int) -> Generator[Chunk, None, int | None]:
+        """Chunks of the batches among the bytes just read, from `start` to `end` of the file; answers where to read on.
+
+        That is None where nothing more is wanted, and `start` where the batch there needs more bytes. What follows
+        damage is looked for among these bytes first: to read them again for each damaged batch would take the square.
+        """
+        at: int | None = start
+        while at is not None and at < end:
+            here = buffer[at - start : end - start]
+            headers = self._table[:, : h.walk_headers(here, len(here), at, self._table, self._report)]
+            at, stuck = yield from self._stretches(buffer, start, headers, at)
+            if at is None or not stuck or self._report[h.STOPPED_BY] == h.USED_UP:
+                continue
+            if self._report[h.STOPPED_BY] == h.INCOMPLETE and at > start:
+                break
+            stuck_at, at = at, self._no_whole_batch(at)
+            if at == stuck_at:
+                break
+        return at
+
+    def _stretches(
+        self, buffer: Bytes, start: int, headers: HeaderTable, at: int
+    ) -> Generator[Chunk, None, tuple[int | None, bool]]:
+        """Chunks of the sound batches among `headers`, which begin at position `at`.
+
+        Answers where to go on (None: nowhere), and whether that is where the walk over the headers stopped.
+        """
+        bad = self._bad_crcs(buffer, start, headers)
+        while headers.shape[1]:
+            fault = self._first_fault(headers, bad)
             good = headers if fault is None else headers[:, : fault[0]]
             wanted, more = self._wanted(good)
             if wanted:
-                yield Chunk(buffer, good[:, :wanted], position)
+                yield Chunk(buffer, good[:, :wanted], start)
             if not more:
-                return
+                return None, False
             if good.shape[1]:
                 self._last_offset = int(good[h.LAST_OFFSET, -1])
-                position = int(good[h.POSITION, -1] + good[h.SIZE, -1])
-            if fault is not None:
-                position = self._after_damage(fault[1], position, int(headers[h.SIZE, fault[0]]))
-            elif not good.shape[1]:
-                needed = int(self._report[h.FOUND]) if self._report[h.STOPPED_BY] == h.INCOMPLETE else 0
-                position = self._no_whole_batch(position, needed)
-                if len(buffer) < needed <= self._max_batch_bytes:
-                    buffer = np.empty(needed, np.uint8)
+                at = int(good[h.POSITION, -1] + good[h.SIZE, -1])
+            if fault is None:
+                break
+            after = self._after_damage(fault[1], at, int(headers[h.SIZE, fault[0]]))
+            if after is None:
+                return None, False
+            at = after
+            column = int(np.searchsorted(headers[h.POSITION], at))
+            if column == headers.shape[1]:
+                return at, at == int(headers[h.POSITION, -1] + headers[h.SIZE, -1])
+            if headers[h.POSITION, column] != at:
+                return at, False
+            headers, bad = headers[:, column:], bad[column:]
+        return at, True
 
     def _wanted(self, headers: HeaderTable) -> tuple[int, bool]:
         """How many of these batches come before the end of what is wanted, and whether that end is not reached yet.
@@ -135,33 +196,48 @@ class BatchReader:
 
     # ---- what may be believed ----
 
-    def _first_fault(self, data: Bytes, position: int, headers: HeaderTable) -> tuple[int, DataError] | None:
-        """The first batch that may not be believed, by its column, and why."""
-        fault = self._first_bad_crc(data, position, headers) if self._check_crcs else None
-        count = headers.shape[1] if fault is None else fault[0]
-        before = np.concatenate(([self._last_offset], headers[h.LAST_OFFSET, : max(count - 1, 0)]))[:count]
-        limit = fmt.MAX_OFFSET if self._split.next_base_offset is None else self._split.next_base_offset
-        wrong = (headers[h.BASE_OFFSET, :count] <= before) | (headers[h.LAST_OFFSET, :count] >= limit)
-        if not wrong.any():
-            return fault
-        at = int(np.argmax(wrong))
-        base, last = int(headers[h.BASE_OFFSET, at]), int(headers[h.LAST_OFFSET, at])
-        expected = f"offsets from {int(before[at]) + 1} to {limit - 1}"
-        return at, self._error("batch out of order", int(headers[h.POSITION, at]), base, f"{base} to {last}", expected)
+    def _first_fault(self, headers: HeaderTable, bad: npt.NDArray[np.bool_]) -> tuple[int, DataError] | None:
+        """The first batch that may not be believed, by its column, and why; bad: which ones fail their CRC.
 
-    def _first_bad_crc(self, data: Bytes, position: int, headers: HeaderTable) -> tuple[int, DataError] | None:
-        at = self._first_bad_crc32c(memoryview(data), position, headers)  # type: ignore[arg-type]  # arrays are buffers
-        old = int(crc32.first_bad_crc32(data, position, headers[:, :at]))
-        at = at if old < 0 else old
-        if at == headers.shape[1]:
+        No checksum covers a batch's offset. Where one jumps ahead and the next steps back behind it, the first is
+        wrong: believing it would cost everything up to its offset.
+        """
+        count = int(np.argmax(bad)) if bad.any() else headers.shape[1]
+        base, last = headers[h.BASE_OFFSET, :count], headers[h.LAST_OFFSET, :count]
+        before = headers[h.AFTER, :count]
+        before[:1] = self._last_offset
+        before[1:] = last[:-1]
+        limit = fmt.MAX_OFFSET if self._split.next_base_offset is None else self._split.next_base_offset
+        following = np.full(count, limit, np.int64)
+        following[:-1] = base[1:]
+        if 0 < count == headers.shape[1] and base[-1] > before[-1] + 1:
+            following[-1] = self._base_offset_at(int(headers[h.POSITION, -1] + headers[h.SIZE, -1]), limit)
+        jumped = (base > before + 1) & (following <= last) & (following > before) & (following != base)
+        wrong = (base <= before) | (last >= limit) | jumped
+        if wrong.any():
+            at = int(np.argmax(wrong))
+            to = int(following[at]) if jumped[at] else limit
+            expected = f"offsets from {int(before[at]) + 1} to {to - 1}"
+            found = f"{base[at]} to {last[at]}"
+            return at, self._error("batch out of order", int(headers[h.POSITION, at]), int(base[at]), found, expected)
+        if count == headers.shape[1]:
             return None
         what = "batch whose bytes do not have the CRC that its header states"
-        expected = f"0x{int(headers[h.CRC, at]):08x}"
-        found = int(headers[h.POSITION, at]), int(headers[h.BASE_OFFSET, at])
-        return at, self._error(what, *found, "another CRC", expected)
+        place = int(headers[h.POSITION, count]), int(headers[h.BASE_OFFSET, count])
+        return count, self._error(what, *place, "another CRC", f"0x{int(headers[h.CRC, count]):08x}")
 
-    def _first_bad_crc32c(self, view: memoryview, position: int, headers: HeaderTable) -> int:
-        """The first batch of magic 2 that does not hold its CRC, or how many batches there are."""
+    def _base_offset_at(self, position: int, otherwise: int) -> int:
+        """The offset of the batch at `position`, if one is there that can be believed."""
+        if not self._holds(position):
+            return otherwise
+        return int.from_bytes(self._file.read_at(position, fmt.LENGTH_AT), "big", signed=True)
+
+    def _bad_crcs(self, data: Bytes, position: int, headers: HeaderTable) -> npt.NDArray[np.bool_]:
+        """Which of the batches do not hold their CRC; `position`: where data[0] lies in the file."""
+        bad = np.zeros(headers.shape[1], np.bool_)
+        if not self._check_crcs:
+            return bad
+        view = memoryview(data)  # type: ignore[arg-type]  # arrays are buffers
         recent = np.flatnonzero(headers[h.MAGIC] == fmt.MAGIC_V2)
         starts = (headers[h.POSITION, recent] - position).tolist()
         columns = zip(
@@ -169,14 +245,17 @@ class BatchReader:
         )
         for at, start, size, stored in columns:
             if not crc_holds(view[start : start + size], fmt.MAGIC_V2, stored):
-                return int(at)
-        return int(headers.shape[1])
+                bad[at] = True
+        if len(recent) < len(bad):
+            crc32.bad_crc32s(data, position, headers, bad)
+        return bad
 
     # ---- where no whole batch is ----
 
-    def _no_whole_batch(self, position: int, needed: int) -> int | None:
+    def _no_whole_batch(self, position: int) -> int | None:
         """Where to go on if no whole batch begins at `position`: there again with more bytes, further on, or None."""
         stopped_by = int(self._report[h.STOPPED_BY])
+        needed = int(self._report[h.FOUND]) if stopped_by == h.INCOMPLETE else 0
         size = self._split.segment_size
         if stopped_by == h.INCOMPLETE and position + needed <= size:
             if needed <= self._max_batch_bytes:
@@ -187,8 +266,11 @@ class BatchReader:
             )
         elif stopped_by == h.INCOMPLETE:
             error = self._error("batch cut short", position, None, f"{size - position} bytes", f"{needed} bytes")
-            if self._split.next_base_offset is None and self._search(position + 1) is None:
+            found = self._search(position + 1) if self._split.next_base_offset is None else None
+            if self._split.next_base_offset is None and found is None and self._effort > 0:
                 return None  # a torn tail
+            if found is not None:
+                return self._skipped(error, found)
         elif stopped_by == h.ZEROS:
             error = self._error(
                 "zeros where a batch should be", position, None, "zeros", "a batch or the end of the log"
@@ -212,43 +294,48 @@ class BatchReader:
         return self._error(what, position, None, int(self._report[h.FOUND]), expected)
 
     def _zeros_to_end(self, position: int) -> bool:
+        window = _FIRST_WINDOW
         while position < self._split.segment_size:
-            block = self._file.read_at(position, min(CHUNK_BYTES, self._split.segment_size - position))
+            block = self._file.read_at(position, min(window, self._split.segment_size - position))
             if not block or block.count(0) != len(block):
                 return not block
             position += len(block)
+            window = min(2 * window, CHUNK_BYTES)
         return True
 
     def _after_damage(self, error: DataError, position: int, claimed_size: int) -> int | None:
         """Where to go on after damage at `position`: at the next believable batch, or None if there is none."""
         self._damage.allow(error)
-        found: int | None = position + claimed_size
-        if not claimed_size or not self._holds(position + claimed_size):
-            found = self._search(position + 1)
+        self._effort -= claimed_size
+        if claimed_size and self._holds(position + claimed_size):
+            return self._skipped(error, position + claimed_size)
+        return self._skipped(error, self._search(position + 1))
+
+    def _skipped(self, error: DataError, found: int | None) -> int | None:
+        """Reports, or raises, that what `error` is about is left out up to `found`, or up to the end of the file."""
+        self._damage.allow(error)
         self._damage.skip(error, self._split.segment_size if found is None else found)
         return found
 
     def _search(self, position: int) -> int | None:
         """The first position ≥ `position` of a whole batch that continues this log, by header and CRC."""
         size = self._split.segment_size
-        effort = _SEARCH_EFFORT * size
         end_offset = self._offset_limit()
-        buffer = np.empty(min(CHUNK_BYTES, max(size - position, 0)), np.uint8)
+        window = _FIRST_WINDOW
         while size - position >= fmt.LOG_OVERHEAD + fmt.MIN_LENGTH_V0:
-            count = min(len(buffer), size - position)
-            self._file.read_into(position, buffer[:count])
-            at = h.find_batch(buffer, 0, count, self._last_offset + 1, end_offset)
+            buffer = np.empty(min(window, size - position), np.uint8)
+            self._file.read_into(position, buffer)
+            at = h.find_batch(buffer, 0, len(buffer), self._last_offset + 1, end_offset)
             while at >= 0:
                 if self._holds(position + at):
                     return int(position + at)
-                claimed = int.from_bytes(buffer[at + fmt.LENGTH_AT : at + fmt.LOG_OVERHEAD].tobytes(), "big")
-                effort -= min(claimed, size - position - at)
-                if effort < 0:
+                if self._effort < 0:
                     return None
-                at = h.find_batch(buffer, at + 1, count, self._last_offset + 1, end_offset)
-            if count == size - position:
+                at = h.find_batch(buffer, at + 1, len(buffer), self._last_offset + 1, end_offset)
+            if len(buffer) == size - position:
                 return None
-            position += count - fmt.BATCH_OVERHEAD + 1
+            position += len(buffer) - fmt.BATCH_OVERHEAD + 1
+            window = min(2 * window, CHUNK_BYTES)
         return None
 
     def _offset_limit(self) -> int:
@@ -257,7 +344,8 @@ class BatchReader:
         return self._split.base_offset + _RELATIVE_OFFSETS if following is None else following
 
     def _holds(self, position: int) -> bool:
-        """Whether a whole batch with a good CRC that continues this log begins at `position`."""
+        """Whether a whole batch with a good CRC that continues this log begins at `position`; costs effort."""
+        self._effort -= _LOOK
         header = self._file.read_at(position, fmt.BATCH_OVERHEAD)
         if len(header) < fmt.MAGIC_END:
             return False
@@ -272,6 +360,7 @@ class BatchReader:
         fits = smallest.get(magic, length + 1) <= length <= self._split.segment_size - position - fmt.LOG_OVERHEAD
         if not fits or length > self._max_batch_bytes or base <= self._last_offset:
             return False
+        self._effort -= length
         crc_at = fmt.CRC_AT if magic == fmt.MAGIC_V2 else fmt.LEGACY_CRC_AT
         stored = int.from_bytes(header[crc_at : crc_at + 4], "big")
         return crc_holds(self._file.read_at(position, length + fmt.LOG_OVERHEAD), magic, stored)

@@ -8,20 +8,37 @@ import pyarrow as pa
 
 from kafka_segment_source.arrow import to_record_batch
 from kafka_segment_source.decode import Decoder
+from kafka_segment_source.errors import DataLossError
 from kafka_segment_source.files import InputFile
+from kafka_segment_source.losses import LossWatch
 from kafka_segment_source.options import PathsLike, ReadOptions, option_texts, parse_options
 from kafka_segment_source.planning import make_plan
 from kafka_segment_source.reading import BatchReader, Damage
 from kafka_segment_source.reporting import logger
 from kafka_segment_source.schema import arrow_schema, check_column_names, default_columns
 from kafka_segment_source.splits import SegmentSplit
+from kafka_segment_source.transactions import committed_chunks
 
 
 def read_split(split: SegmentSplit, options: ReadOptions, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The rows of one split as batches of exactly `schema`, in offset order, none of them empty."""
+    """The rows of one split as batches of exactly `schema`, in offset order, none of them empty.
+
+    Raises DataError for damage, and DataLossError for what is no longer there; failOnDataLoss=false logs the latter.
+    """
+    try:
+        yield from _read(split, options, schema)
+    except DataLossError as error:
+        if options.fail_on_data_loss:
+            raise
+        logger.warning("%s; going on without it (failOnDataLoss=false)", error)
+
+
+def _read(split: SegmentSplit, options: ReadOptions, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     damage = Damage(options.drop_malformed)
     limit = options.max_batch_bytes
     with InputFile(split.path) as file:
+        watch = LossWatch(file, split)
+        split = watch.split
         reader = BatchReader(file, split, check_crcs=options.check_crcs, max_batch_bytes=limit, damage=damage)
         decoder = Decoder(
             split,
@@ -29,10 +46,15 @@ def read_split(split: SegmentSplit, options: ReadOptions, schema: pa.Schema) -> 
             max_batch_bytes=limit,
             include_control=options.include_control,
             damage=damage,
+            microseconds="timestamp" in schema.names,
         )
-        for chunk in reader.chunks():
+        chunks = watch.seeing(reader.chunks())
+        if options.read_committed:
+            chunks = committed_chunks(chunks, split, options)
+        for chunk in chunks:
             for records in decoder.decode(chunk):
                 yield to_record_batch(records, split, schema)
+        watch.finish(damaged=bool(damage.skipped))
 
 
 def scan(path: PathsLike, columns: list[str] | None = None, **options: object) -> pa.RecordBatchReader:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kafka_segment_source import format as fmt
 from kafka_segment_source.bounds import ScanBounds
@@ -15,6 +15,8 @@ class SegmentSplit:
     segment_size: bytes of the `.log` when it was planned; nothing after is read, so a live broker may append.
     base_offset, next_base_offset: every offset of the segment lies in [base, next); next is None for the last one.
     stop_timestamp: ms; once a data batch reaches it no later row is wanted (`disorder.py`); None: never stop.
+    gap_is_loss: the next segment is read as well, and nothing known while planning explains a gap before it (`gaps.py`).
+    directories: those of the whole log, for whoever looks for markers after the split; empty: the segment's own.
     """
 
     path: str
@@ -27,6 +29,8 @@ class SegmentSplit:
     next_base_offset: int | None
     bounds: ScanBounds
     stop_timestamp: int | None = None
+    gap_is_loss: bool = False
+    directories: tuple[str, ...] = ()
 
     @property
     def size(self) -> int:
@@ -43,6 +47,17 @@ class SegmentSplit:
         """Exclusive bound of the offsets that this split can hold; None where only reading tells."""
         end = min(self.bounds.offsets.end, fmt.MAX_OFFSET if self.next_base_offset is None else self.next_base_offset)
         return end if end < fmt.MAX_OFFSET else None
+
+    def hull(self, other: SegmentSplit) -> SegmentSplit:
+        """One split of the same segment with the rows of both, and those between."""
+        stops = (self.stop_timestamp, other.stop_timestamp)
+        return replace(
+            self,
+            start=min(self.start, other.start),
+            end=max(self.end, other.end),
+            bounds=self.bounds.hull(other.bounds),
+            stop_timestamp=None if None in stops else max(stop for stop in stops if stop is not None),
+        )
 
 
 def pack(splits: tuple[SegmentSplit, ...], more_than: int, pack_bytes: int) -> list[tuple[SegmentSplit, ...]]:

@@ -10,6 +10,8 @@ import re
 from datetime import UTC, datetime, timedelta, tzinfo
 from zoneinfo import ZoneInfo
 
+from kafka_segment_source.bounds import MIN_TIMESTAMP, TIMESTAMP_LIMIT
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _UNITS = {
     "ms": 1,
@@ -70,12 +72,15 @@ def parse_duration(text: str) -> int:
 
 
 def parse_moment(text: str, default_zone: tzinfo, now_ms: int) -> int:
-    """Epoch milliseconds of a moment in one of the three forms; `now_ms` is what times ago are counted from."""
+    """Epoch milliseconds of a moment in one of the three forms; `now_ms` is what times ago are counted from.
+
+    Beyond 64 bits: as early, or as late, as no timestamp can be.
+    """
     text = text.strip()
     if _EPOCH_MILLIS.fullmatch(text):
-        return int(text)
+        return max(MIN_TIMESTAMP, min(int(text), TIMESTAMP_LIMIT))
     if text.startswith("-"):
-        return now_ms - parse_duration(text[1:])
+        return max(MIN_TIMESTAMP, now_ms - parse_duration(text[1:]))
     try:
         moment = datetime.fromisoformat(text)
     except ValueError as error:

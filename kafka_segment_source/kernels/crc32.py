@@ -54,9 +54,9 @@ def crc32(src, at, end):  # type: ignore[no-untyped-def]
     return crc ^ 0xFFFFFFFF
 
 
-@kernel("int64(uint8[::1], int64, int64[:,:])")
-def first_bad_crc32(src, position, headers):  # type: ignore[no-untyped-def]
-    """The first column of a header table whose message of magic 0 or 1 does not hold its CRC; -1 if all do.
+@kernel("void(uint8[::1], int64, int64[:,:], boolean[::1])")
+def bad_crc32s(src, position, headers, bad):  # type: ignore[no-untyped-def]
+    """Sets bad[i] where column i of a header table is a message of magic 0 or 1 that does not hold its CRC.
 
     position: where src[0] lies in the file. Batches of magic 2 are passed over: their CRC is another.
     """
@@ -64,5 +64,4 @@ def first_bad_crc32(src, position, headers):  # type: ignore[no-untyped-def]
         if headers[h.MAGIC, i] < fmt.MAGIC_V2:
             at = headers[h.POSITION, i] - position
             if crc32(src, at + fmt.MAGIC_AT, at + headers[h.SIZE, i]) != headers[h.CRC, i]:
-                return i
-    return -1
+                bad[i] = True

@@ -21,7 +21,8 @@ PRODUCER_EPOCH = 10
 BASE_SEQUENCE = 11
 COUNT = 12  # -1 for magic 0 and 1
 LEADER_EPOCH = 13
-FIELDS = 14
+AFTER = 14  # the last offset before this batch, which its own must exceed; the walk leaves it to the reader
+FIELDS = 15
 
 # Why a walk stopped
 USED_UP = 0  # at the end of the bytes, or the table is full
@@ -125,6 +126,7 @@ def walk_headers(src, length, position, table, report):  # type: ignore[no-untyp
         table[SIZE, n] = size + fmt.LOG_OVERHEAD
         table[MAGIC, n] = magic
         table[BASE_OFFSET, n] = read_int64(src, at)
+        table[AFTER, n] = -1
         if magic == fmt.MAGIC_V2:
             _fill_v2(src, at, table, n)
             if table[COUNT, n] < 0:

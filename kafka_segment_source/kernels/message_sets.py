@@ -97,7 +97,7 @@ def decode_messages(src, batches, payloads, bounds, limits, cursor, longs, ints,
         wrapper = batches[h.ATTRIBUTES, b] & fmt.CODEC_MASK != fmt.CODEC_NONE
         append_time = batches[h.MAGIC, b] == fmt.MAGIC_V1 and batches[h.ATTRIBUTES, b] & fmt.TIMESTAMP_TYPE_MASK != 0
         if cursor[r.AT_RECORD] == 0:
-            cursor[r.AT_BYTE], cursor[r.AT_DELTA], cursor[r.AT_SHIFT] = payloads[0, b], -1, 0
+            cursor[r.AT_BYTE], cursor[r.AT_DELTA], cursor[r.AT_SHIFT] = payloads[0, b], batches[h.AFTER, b], 0
             if wrapper:
                 status, at, found, first, last = _inner_offsets(src, payloads[0, b], end)
                 if status == r.DONE and batches[h.MAGIC, b] == fmt.MAGIC_V1:

@@ -47,7 +47,8 @@ STATUS = 0
 FAULT_AT = 1
 FOUND = 2
 
-# Limits, int64[2]
+# Limits, int64[2]; a header counts as some bytes more, as two bytes of a record can become one
+HEADER_COST = 32
 ROWS = 0
 BYTES = 1
 
@@ -162,9 +163,9 @@ def decode_records(src, batches, payloads, bounds, limits, cursor, longs, ints, 
             if status != DONE:
                 report[STATUS], report[FAULT_AT], report[FOUND] = status, after, found
                 return n
-            used += after - at
-            at = after
             timestamp_delta, previous, key_at, key_length, value_at, value_length, headers_at, headers_count = parts
+            used += after - at + HEADER_COST * headers_count
+            at = after
 
             offset = base_offset + previous
             timestamp = batches[h.BASE_TIMESTAMP, b] + timestamp_delta

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
+from collections.abc import MutableMapping, Sequence
 
 import pyspark
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader
 from pyspark.sql.types import StructType
 
 from kafka_segment_source.errors import SchemaError, UnsupportedError
-from kafka_segment_source.options import parse_options
-from kafka_segment_source.schema import check_columns, default_columns, spark_ddl
+from kafka_segment_source.options import PathsLike, option_texts, parse_options
+from kafka_segment_source.schema import check_column_names, check_columns, default_columns, spark_ddl
+from kafka_segment_source.spark import catalog_table, remembered
 from kafka_segment_source.spark.reader import KafkaSegmentReader
 
 OLDEST_SPARK = (4, 1)
@@ -31,15 +32,23 @@ class KafkaSegmentDataSource(DataSource):
     def name(cls) -> str:
         return "kafkaseg"
 
-    def schema(self) -> str:
-        options, _ = parse_options(self.options)
-        return spark_ddl(default_columns(options.include_headers, options.include_metadata))
+    def schema(self) -> StructType | str:
+        table = catalog_table.created_with(self.options)
+        options, _ = parse_options(remembered.without_memory(self.options) if table is None else table)
+        columns = default_columns(options.include_headers, options.include_metadata)
+        return spark_ddl(columns) if table is None else catalog_table.schema(columns, table)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        options, warnings = parse_options(self.options)
+        given = catalog_table.options_of_query(self.options, schema)
+        options, warnings = parse_options(remembered.without_memory(given))
         names = check_columns([(field.name, field.dataType.simpleString()) for field in schema.fields])
         check_nullable(schema)
-        return KafkaSegmentReader(options, warnings, names)
+        if not remembered.needed():
+            return KafkaSegmentReader(options, warnings, names)
+        memory = given.get(remembered.MEMORY_OPTION)
+        if memory is None:
+            return remembered.AdvisingReader(options, warnings, names)
+        return remembered.RememberingReader(options, warnings, names, memory)
 
 
 def check_spark_version(version: str) -> None:
@@ -60,3 +69,18 @@ def check_nullable(schema: StructType) -> None:
 def register(spark: SparkSession) -> None:
     """Makes `format("kafkaseg")` known to a session that did not find the package by itself (Spark Connect, zip files)."""
     spark.dataSource.register(KafkaSegmentDataSource)
+
+
+def read(spark: SparkSession, path: PathsLike, columns: Sequence[str] | None = None, **options: object) -> DataFrame:
+    """A DataFrame of the records under `path` that reads only what its `.filter()` leaves possible.
+
+    path, columns, options: as for `scan`. Filters on timestamp, offset, partition and topic prune; this turns on
+    `spark.sql.python.filterPushdown.enabled` in the session. Spark 4.1 to 4.3: use one such DataFrame for one question,
+    in one thread at a time. It goes on reading for every filter it ever had; each call of `read` begins anew.
+    """
+    names = None if columns is None else check_column_names(columns)
+    spark.conf.set(remembered.PUSHDOWN_CONF, "true")
+    reader = spark.read.format(KafkaSegmentDataSource.name()).options(**option_texts(path, options))
+    if remembered.needed():
+        return remembered.load(reader, names)
+    return (reader if names is None else reader.schema(spark_ddl(names))).load()

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
+from kafka_segment_source.bounds import RowFilter
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.planning import make_plan
 from kafka_segment_source.schema import arrow_schema
+from kafka_segment_source.spark.pushdown import row_filter
 from kafka_segment_source.splits import SegmentSplit
 
 if TYPE_CHECKING:
@@ -31,11 +34,31 @@ class KafkaSegmentReader(DataSourceReader):
         self._options = options
         self._warnings = warnings
         self._columns = columns
+        self._pushed: tuple[RowFilter, ...] = (RowFilter(),)
+
+    @property
+    def pushFilters(self) -> Callable[[list[Filter]], Iterable[Filter]]:
+        """Spark's hook, as a callable that shows the base class's function as its own.
+
+        With `spark.sql.python.filterPushdown.enabled` off, Spark refuses every reader whose `pushFilters` does not; and
+        it calls the hook only with the conf on. A reader cannot ask which it is.
+        """
+        push = partial(self._push_all)
+        push.__func__ = DataSourceReader.pushFilters  # type: ignore[attr-defined]
+        return push
+
+    def push(self, new: RowFilter) -> None:
+        """Takes what the filters above one scan leave possible; the plan made next may leave out the rest."""
+        self._pushed = (new,)
+
+    def _push_all(self, filters: list[Filter]) -> list[Filter]:
+        self.push(row_filter(filters))
+        return filters  # Spark applies every one again, so that a bound may be too wide
 
     def partitions(self) -> Sequence[InputPartition]:
         from kafka_segment_source.reporting import logger
 
-        plan = make_plan(self._options, self._warnings)
+        plan = make_plan(self._options, self._warnings, self._pushed)
         for warning in plan.warnings:
             logger.warning("%s", warning)
         return [SegmentPartition(splits) for splits in plan.tasks]

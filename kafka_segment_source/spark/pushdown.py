@@ -1,0 +1,117 @@
+"""Spark's filters → RowFilter: what a conjunction of them leaves possible of topic, partition, offset and timestamp.
+
+Every filter stays with Spark, which applies it again, so that a bound may be too wide, never too narrow. What is not
+known here (other columns, literals of another type, a negated equality) bounds nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from pyspark.sql.datasource import (
+    EqualNullSafe,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    LessThan,
+    LessThanOrEqual,
+    Not,
+    StringStartsWith,
+)
+
+from kafka_segment_source.bounds import OffsetRange, RowFilter, TimeRange
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_NEGATED: dict[type[Filter], type[Filter]] = {
+    GreaterThan: LessThanOrEqual,
+    GreaterThanOrEqual: LessThan,
+    LessThan: GreaterThanOrEqual,
+    LessThanOrEqual: GreaterThan,
+}
+
+
+def row_filter(filters: Iterable[Filter]) -> RowFilter:
+    """What all of `filters` together leave possible."""
+    possible = RowFilter()
+    for each in filters:
+        possible = possible.intersect(_one(each))
+    return possible
+
+
+def _one(each: Filter) -> RowFilter:
+    if isinstance(each, Not):  # the columns bounded here are never null, so NOT (a < b) is a >= b
+        negated = _NEGATED.get(type(each.child))
+        child: Any = each.child
+        return RowFilter() if negated is None else _one(negated(child.attribute, child.value))  # type: ignore[call-arg]
+    attribute, value = getattr(each, "attribute", None), getattr(each, "value", None)
+    bound = _COLUMNS.get(attribute) if attribute is not None else None
+    if bound is None:
+        return RowFilter()
+    if isinstance(each, In):
+        return _any_of(bound, value)
+    return bound(each, value)
+
+
+def _any_of(bound: Callable[[Filter, Any], RowFilter], values: Any) -> RowFilter:
+    """`column IN (…)`; a null among the values matches nothing."""
+    possible = RowFilter(topics=frozenset())
+    for value in values:
+        if value is not None:
+            possible = possible.hull(bound(EqualTo((), value), value))
+    return possible
+
+
+def _topic(each: Filter, value: Any) -> RowFilter:
+    if type(value) is not str:
+        return RowFilter()
+    if isinstance(each, (EqualTo, EqualNullSafe)):
+        return RowFilter(topics=frozenset([value]))
+    if isinstance(each, StringStartsWith):
+        return RowFilter(topic_prefixes=frozenset([value]))
+    return RowFilter()
+
+
+def _partition(each: Filter, value: Any) -> RowFilter:
+    if type(value) is not int:
+        return RowFilter()
+    if isinstance(each, (EqualTo, EqualNullSafe)):
+        return RowFilter(partitions=frozenset([value]))
+    return RowFilter(partition_range=_range(each, value))
+
+
+def _offset(each: Filter, value: Any) -> RowFilter:
+    return RowFilter(offsets=_range(each, value)) if type(value) is int else RowFilter()
+
+
+def _range(each: Filter, value: int) -> OffsetRange:
+    everything = OffsetRange()
+    start = {GreaterThan: value + 1, GreaterThanOrEqual: value, EqualTo: value, EqualNullSafe: value}.get(type(each))
+    end = {LessThan: value, LessThanOrEqual: value + 1, EqualTo: value + 1, EqualNullSafe: value + 1}.get(type(each))
+    return everything.intersect(
+        OffsetRange(everything.start if start is None else start, everything.end if end is None else end)
+    )
+
+
+def _timestamp(each: Filter, value: Any) -> RowFilter:
+    """Bounds in ms. A row shows as its milliseconds times 1000, a literal has microseconds: both roundings are exact."""
+    if not isinstance(value, datetime) or value.tzinfo is None:
+        return RowFilter()
+    micros = (value - _EPOCH) // _MICROSECOND
+    at_or_after, after = -(-micros // 1000), micros // 1000 + 1  # the first ms that is ≥, and the first that is >
+    everything = TimeRange()
+    since = {GreaterThan: after, GreaterThanOrEqual: at_or_after, EqualTo: at_or_after, EqualNullSafe: at_or_after}
+    until = {LessThan: at_or_after, LessThanOrEqual: after, EqualTo: after, EqualNullSafe: after}
+    return RowFilter(times=TimeRange(since.get(type(each), everything.since), until.get(type(each), everything.until)))
+
+
+_COLUMNS: dict[tuple[str, ...], Callable[[Filter, Any], RowFilter]] = {
+    ("topic",): _topic,
+    ("partition",): _partition,
+    ("offset",): _offset,
+    ("timestamp",): _timestamp,
+}

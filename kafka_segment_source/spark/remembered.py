@@ -1,0 +1,267 @@
+"""Filter pushdown on Spark 4.1 to 4.3. Delete this file, and the lines that import it, when Spark 5 is the floor.
+
+These versions keep the plan of a pushdown on the relation, which all scans of one DataFrame share: a scan takes the
+plan that was stored last, for whichever filter. Two readers make every query right:
+
+- `load()`: plans every row, and says once what to do instead (AdvisingReader).
+- `read()`: a scan takes a plan that leaves out no row of its own (RememberingReader). Each relation has a file of the
+  filters pushed for it, and every plan is for all of them. The file never forgets: a cached, explained or adaptively
+  re-planned query may take a plan long after it pushed its filter. An always-true predicate that Spark pushes makes
+  sure that every scan pushes something. Plans of one relation are made strictly one after another, under a lock held
+  until the whole answer is written, and then for SETTLE_SECONDS more, in which the JVM stores it.
+
+A file that is missing, or is not what was written, stands for every row. Whoever cannot write it deletes it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import tempfile
+import time
+import weakref
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.functions import col
+
+from kafka_segment_source.bounds import OffsetRange, RowFilter, TimeRange
+from kafka_segment_source.errors import OptionError, UsageError
+from kafka_segment_source.options import ReadOptions
+from kafka_segment_source.reporting import logger
+from kafka_segment_source.schema import spark_ddl
+from kafka_segment_source.spark.reader import KafkaSegmentReader
+
+try:
+    import fcntl
+except ImportError:  # no such locks on this system: nothing is pushed
+    fcntl = None  # type: ignore[assignment]
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, DataFrameReader
+
+PUSHDOWN_CONF = "spark.sql.python.filterPushdown.enabled"
+MEMORY_OPTION = "pushedfiltersfile"  # set by read() only
+SETTLE_SECONDS = 0.1  # what a new filter waits after the last answer; another thread may still be storing it
+_MOST_FILTERS = 8  # remembered one by one; past it, as the least range that holds all
+_DIRECTORY = "kafkaseg-pushed-"
+_HEADER = "kafkaseg, filters pushed for one read(), 1"
+_KEPT_SECONDS = 7 * 24 * 3600
+_NEVER_NULL = ("offset", "partition", "topic", "timestamp", "timestampType")
+
+
+def needed() -> bool:
+    """Whether this Spark keeps plans on the relation; the repaired ones brought `pushLimit` in the same change."""
+    return not hasattr(DataSourceReader, "pushLimit")
+
+
+def without_memory(options: Mapping[str, str]) -> dict[str, str]:
+    """The options that users may give."""
+    return {name: text for name, text in options.items() if name.lower() != MEMORY_OPTION}
+
+
+# ---- load() ----
+
+
+class AdvisingReader(KafkaSegmentReader):
+    """Pushes nothing; says, once a planning process, what would."""
+
+    def push(self, new: RowFilter) -> None:
+        if new != RowFilter():
+            _advise()
+
+
+@cache
+def _advise() -> None:
+    logger.warning(
+        "this Spark cannot push .filter() down without wrong rows elsewhere, so every segment is read and filtered after:"
+        " give the bounds as options (since, until, startingOffsets, assign …), or load by kafka_segment_source.read(spark, path)"
+    )
+
+
+# ---- read() ----
+
+
+def load(reader: DataFrameReader, columns: tuple[str, ...] | None) -> DataFrame:
+    """The DataFrame of `reader` (None: its default columns), whose every scan pushes filters to a RememberingReader."""
+    try:
+        memory = _new_memory()
+    except OSError as error:
+        logger.warning("no private file can be made for pushed filters (%s), so .filter() prunes nothing here", error)
+        return reader.load() if columns is None else reader.schema(spark_ddl(columns)).load()
+    reader = reader.option(MEMORY_OPTION, memory)
+    if columns is None:
+        return reader.load().where(col(_NEVER_NULL[0]).isNotNull())
+    never_null = next((name for name in columns if name in _NEVER_NULL), _NEVER_NULL[0])
+    loaded = dict.fromkeys((*columns, never_null))
+    return reader.schema(spark_ddl(loaded)).load().where(col(never_null).isNotNull()).select(*columns)
+
+
+class RememberingReader(KafkaSegmentReader):
+    """Plans for every filter that was ever pushed for its relation."""
+
+    def __init__(self, options: ReadOptions, warnings: list[str], columns: tuple[str, ...], memory: str) -> None:
+        super().__init__(options, warnings, columns)
+        if not Path(memory).parent.name.startswith(_DIRECTORY):  # a file that is not ours may not be written or deleted
+            raise OptionError(f"option {MEMORY_OPTION!r} is for kafka_segment_source.read() alone")
+        self._memory = memory
+        self._planned_by_push = False
+
+    def push(self, new: RowFilter) -> None:
+        self._planned_by_push = True
+        turn = _Turn(self._memory)
+        # Spark's worker drops the reader once its whole answer is written
+        weakref.finalize(self, turn.end)
+        self._pushed = turn.remember(new)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        if self._planned_by_push:
+            _check_conf()
+        return super().read(partition)
+
+
+def _check_conf() -> None:
+    """A query planned with the conf off pushes nothing, and would take whatever plan an earlier one left."""
+    task = TaskContext.get()
+    if task is None or task.getLocalProperty("spark.sql.execution.id") is None:  # df.rdd carries no conf
+        return
+    if (task.getLocalProperty(PUSHDOWN_CONF) or "").lower() != "true":
+        raise UsageError(
+            f"{PUSHDOWN_CONF} was turned off under a DataFrame of kafka_segment_source.read(): turn it on again,"
+            ' or use spark.read.format("kafkaseg").load(path)'
+        )
+
+
+class _Turn:
+    """One plan's turn at its relation's file: from before it is read until the answer is written."""
+
+    _last: _Turn | None = None  # of this process, which plans one at a time
+
+    def __init__(self, path: str) -> None:
+        if _Turn._last is not None:
+            _Turn._last.end()
+        _Turn._last = self
+        self._path = path
+        self._file: int | None = None
+
+    def remember(self, new: RowFilter) -> tuple[RowFilter, ...]:
+        """Everything pushed so far and now."""
+        try:
+            self._file = os.open(self._path, os.O_RDWR | os.O_NOFOLLOW)
+            fcntl.flock(self._file, fcntl.LOCK_EX)
+            return self._remember(self._file, new)
+        except (FileNotFoundError, PermissionError) as error:  # so it will be for every later plan
+            _advise_whole(str(error))
+        except (OSError, ValueError, TypeError) as error:
+            # this plan is for every row, and not recorded: later ones must be for every row too
+            Path(self._path).unlink(missing_ok=True)
+            _advise_whole(str(error))
+        return (RowFilter(),)
+
+    def end(self) -> None:
+        """Lets the next one in. What it waits for is counted from here."""
+        file, self._file = self._file, None
+        if file is not None:
+            os.utime(file)
+            os.close(file)
+
+    def _remember(self, file: int, new: RowFilter) -> tuple[RowFilter, ...]:
+        found = os.fstat(file)
+        if found.st_nlink == 0:
+            raise FileNotFoundError(f"{self._path} was deleted")
+        header, *lines = os.pread(file, found.st_size, 0).decode().split("\n")
+        if header != _HEADER or lines.pop() != "":
+            raise ValueError(f"{self._path} is damaged")
+        before = tuple(_from_json(line) for line in lines)
+        if any(each.covers(new) for each in before):
+            return before
+        if before:
+            age = time.time() - found.st_mtime
+            if age > 10:
+                _advise_anew()
+            time.sleep(min(max(SETTLE_SECONDS - age, 0), SETTLE_SECONDS))
+        both = (*(each for each in before if not new.covers(each)), new)
+        if len(both) > _MOST_FILTERS:
+            both = (_hull(both),)
+        text = "".join(f"{line}\n" for line in (_HEADER, *map(_to_json, both))).encode()
+        os.ftruncate(file, 0)
+        if os.pwrite(file, text, 0) != len(text):
+            raise OSError("the disk is full")
+        return both
+
+
+@cache
+def _advise_whole(why: str) -> None:
+    logger.warning("pushed filters cannot be remembered (%s), so a DataFrame of read() is read whole", why)
+
+
+@cache
+def _advise_anew() -> None:
+    logger.warning(
+        "a DataFrame of kafka_segment_source.read() goes on reading for the filters that it had before;"
+        " call read() again for one that reads only what a new filter needs"
+    )
+
+
+def _hull(filters: tuple[RowFilter, ...]) -> RowFilter:
+    whole = filters[0]
+    for each in filters[1:]:
+        whole = whole.hull(each)
+    return whole
+
+
+def _to_json(row_filter: RowFilter) -> str:
+    topics, prefixes, partitions = row_filter.topics, row_filter.topic_prefixes, row_filter.partitions
+    return json.dumps(
+        [
+            None if topics is None else sorted(topics),
+            sorted(prefixes),
+            None if partitions is None else sorted(partitions),
+            [row_filter.partition_range.start, row_filter.partition_range.end],
+            [row_filter.offsets.start, row_filter.offsets.end],
+            [row_filter.times.since, row_filter.times.until],
+        ]
+    )
+
+
+def _from_json(line: str) -> RowFilter:
+    topics, prefixes, partitions, partition_range, offsets, times = json.loads(line)
+    return RowFilter(
+        None if topics is None else frozenset(topics),
+        frozenset(prefixes),
+        None if partitions is None else frozenset(partitions),
+        OffsetRange(*partition_range),
+        OffsetRange(*offsets),
+        TimeRange(*times),
+    )
+
+
+def _new_memory() -> str:
+    """A new file of pushed filters, readable by this user only; those of a week ago are removed."""
+    if fcntl is None:
+        raise OSError("this system has no file locks")
+    directory = _private_directory()
+    for old in directory.iterdir():
+        with suppress(FileNotFoundError):  # another process may be at it too
+            if time.time() - old.lstat().st_mtime > _KEPT_SECONDS:
+                old.unlink()
+    handle, path = tempfile.mkstemp(dir=directory)
+    with os.fdopen(handle, "w") as file:
+        file.write(f"{_HEADER}\n")
+    return path
+
+
+def _private_directory() -> Path:
+    path = Path(tempfile.gettempdir()) / f"{_DIRECTORY}{os.getuid()}"
+    path.mkdir(mode=0o700, exist_ok=True)
+    found = path.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) != 0o700:
+        return Path(tempfile.mkdtemp(prefix=_DIRECTORY))
+    return path
