@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
 
 settings.register_profile("short", derandomize=True, deadline=None, max_examples=50)
+settings.register_profile("few", derandomize=True, deadline=None, max_examples=10)  # --hypothesis-profile=few
 settings.register_profile(
     "long", deadline=None, max_examples=1000, suppress_health_check=[HealthCheck.too_slow], print_blob=True
 )

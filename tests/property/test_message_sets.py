@@ -14,7 +14,7 @@ from tests.support.logs import GeneratedLog, disorder, expected_rows
 from tests.support.strategies import Bounds, logs_and_bounds, partition_logs
 
 MIXED = partition_logs(magics=(0, 1, 2), index_damage=True, wrong_wrappers=True)
-EXAMPLES = settings(max_examples=max(settings().max_examples, 300))
+EXAMPLES = settings(max_examples=settings().max_examples * 6)
 
 
 @EXAMPLES

@@ -130,9 +130,7 @@ def test_the_witness_ends_the_scan(tmp_path: Path) -> None:
     ]
     plan = kafkaseg.plan(simple_log(*segments).write(tmp_path), **until(10, 10))
     assert [split.end for split in plan.splits] == [segments[0].batches[2].position]
-    assert [dropped.reason for dropped in plan.dropped] == [
-        "all from 1970-01-01T00:00:00.010Z on (timestampDisorder)"
-    ]
+    assert [dropped.reason for dropped in plan.dropped] == ["all from 1970-01-01T00:00:00.010Z on (timestampDisorder)"]
 
 
 @pytest.mark.parametrize(

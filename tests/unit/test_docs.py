@@ -18,7 +18,10 @@ def options_table() -> str:
     for option in OPTIONS:
         meaning = option.help if option.parse is not None else f"{option.help} (not built yet: refused)"
         lines.append(f"| `{option.name}` | {option.default} | {meaning.replace('|', chr(92) + '|')} |")
-    lines += ["", "`kafka.*`, `groupIdPrefix`, `fetchOffset.*` and `kafkaConsumer.*` are accepted and mean nothing here."]
+    lines += [
+        "",
+        "`kafka.*`, `groupIdPrefix`, `fetchOffset.*` and `kafkaConsumer.*` are accepted and mean nothing here.",
+    ]
     return "\n".join(lines) + "\n"
 
 

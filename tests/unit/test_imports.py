@@ -1,0 +1,220 @@
+"""The package as a whole: modules import downward only, nothing heavy loads unasked, and the public names are these."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import kafka_segment_source
+
+PACKAGE = Path(kafka_segment_source.__file__).parent
+
+# A module imports only from modules above it. `name.*`: a package whose modules may also import from one another.
+LAYERS = [
+    "errors",
+    "format",
+    "reporting",
+    "bounds",
+    "times",
+    "options",
+    "schema",
+    "files",
+    "checksums",
+    "catalog",
+    "snapshots",
+    "checkpoints",
+    "index",
+    "probe",
+    "segment_view",
+    "replicas",
+    "available",
+    "disorder",
+    "ranges",
+    "splits",
+    "cuts",
+    "display",
+    "read_plan",
+    "kernels.jit",
+    "kernels.primitives",
+    "kernels.headers",
+    "kernels.crc32",
+    "kernels.record_batches",
+    "kernels.message_sets",
+    "kernels.columns",
+    "compression",
+    "reading",
+    "gaps",
+    "losses",
+    "payloads",
+    "decode",
+    "lookup",
+    "transactions",
+    "stable",
+    "offsets",
+    "planning",
+    "arrow",
+    "scanning",
+    "spark.pushdown",
+    "spark.reader",
+    "spark.remembered",
+    "spark.catalog_table",
+    "spark.datasource",
+    "inspection.*",
+    "cli.*",
+]
+
+# Imported by `planning`, in a process of its own for each query: neither the kernels nor Spark may load with it
+PLANNING = "planning"
+
+
+def modules() -> dict[str, Path]:
+    """Every module with code of the package, by its name without the package's."""
+    found = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        parts = path.relative_to(PACKAGE).with_suffix("").parts
+        if parts[-1] != "__init__":
+            found[".".join(parts)] = path
+    return found
+
+
+def layer(module: str) -> int:
+    """The module's place in LAYERS; -1 where it has none."""
+    package = module.split(".", maxsplit=1)[0] + ".*"
+    for name in (module, package):
+        if name in LAYERS:
+            return LAYERS.index(name)
+    return -1
+
+
+def imported(path: Path) -> Iterator[tuple[str, bool]]:
+    """Absolute names of what a module imports, and whether it does when it is loaded; not what only a type checker sees."""
+    tree = ast.parse(path.read_text())
+    unseen: set[ast.AST] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+            unseen.update(child for statement in node.body for child in ast.walk(statement))
+    at_once = {child for node in tree.body if not isinstance(node, ast.FunctionDef) for child in ast.walk(node)}
+    at_once -= {c for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) for c in ast.walk(node)}
+    for node in ast.walk(tree):
+        if node in unseen:
+            continue
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, node in at_once) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: imports are absolute"
+            for alias in node.names:
+                yield f"{node.module}.{alias.name}", node in at_once
+
+
+def own(name: str) -> str | None:
+    """The module of the package that an imported name is, or is in; None for anything else."""
+    if not name.startswith("kafka_segment_source."):
+        return None
+    name = name.removeprefix("kafka_segment_source.")
+    while name and name not in modules():
+        name = name.rpartition(".")[0]
+    return name or None
+
+
+def test_every_module_has_its_place() -> None:
+    """Each module is in the list of layers, and each entry of the list is there."""
+    assert [name for name in modules() if layer(name) < 0] == []
+    packages = {name.split(".")[0] + ".*" for name in modules()}
+    assert [name for name in LAYERS if name not in modules() and name not in packages] == []
+
+
+@pytest.mark.parametrize("module", modules())
+def test_imports_go_downward(module: str) -> None:
+    """A module imports only from modules above it in the list, lazy imports included; only a package of its own is free."""
+    for name, _ in imported(modules()[module]):
+        target = own(name)
+        if target is None:
+            continue
+        same_package = (
+            "." in module
+            and module.split(".", maxsplit=1)[0] == target.split(".")[0]
+            and layer(module) == layer(target)
+        )
+        assert layer(target) < layer(module) or same_package, f"{module} imports {target}"
+
+
+@pytest.mark.parametrize("module", modules())
+def test_pyspark_is_imported_under_spark_only(module: str) -> None:
+    """pyspark is imported nowhere else, not even lazily; nor is pandas, which Spark would bring."""
+    names = {name.split(".")[0] for name, _ in imported(modules()[module])}
+    assert "pandas" not in names
+    assert "pyspark" not in names or module.startswith("spark.")
+
+
+def loaded_by(statement: str) -> set[str]:
+    """Names of the top-level modules that are loaded after a statement in a fresh interpreter."""
+    code = f"{statement}\nimport sys\nprint(*{{name.split('.')[0] for name in sys.modules}})"
+    return set(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split())
+
+
+def test_importing_the_package_loads_nothing_heavy() -> None:
+    """`import kafka_segment_source` costs nothing: no numpy, no pyarrow, no numba, no Spark."""
+    heavy = {"numpy", "pyarrow", "numba", "pyspark", "pandas", "rich", "click"}
+    assert loaded_by("import kafka_segment_source") & heavy == set()
+
+
+def test_planning_loads_neither_kernels_nor_spark() -> None:
+    """The planning side runs in a fresh process for each query, and does without numba and Spark."""
+    loaded = loaded_by(f"import kafka_segment_source.{PLANNING}")
+    assert loaded & {"numba", "llvmlite", "pyspark", "pandas", "rich"} == set()
+    assert "kafka_segment_source" in loaded
+
+
+def test_scanning_loads_no_spark() -> None:
+    """`scan` works where Spark is not installed."""
+    assert loaded_by("from kafka_segment_source import scan") & {"pyspark", "pandas"} == set()
+
+
+def test_format_is_all_that_kernels_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels import nothing of the package but `format` and one another."""
+    for module, path in modules().items():
+        if module.startswith("kernels."):
+            targets = {own(name) for name, _ in imported(path)} - {None}
+            assert all(target == "format" or str(target).startswith("kernels.") for target in targets), module
+
+
+def test_public_names() -> None:
+    """The package offers these names, each loaded when first used, and no other."""
+    assert sorted(kafka_segment_source.__all__) == [
+        "KafkaSegmentDataSource",
+        "__version__",
+        "plan",
+        "read",
+        "register",
+        "scan",
+    ]
+    for name in kafka_segment_source.__all__:
+        assert getattr(kafka_segment_source, name) is not None
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        _ = kafka_segment_source.nothing
+
+
+@pytest.mark.parametrize("name", ["plan", "read", "register", "scan"])
+def test_public_names_say_what_they_are(name: str) -> None:
+    """Each public function has a docstring of its own."""
+    assert len(getattr(kafka_segment_source, name).__doc__.strip()) > 40
+
+
+def test_the_shim_is_the_data_source() -> None:
+    """`pyspark_kafkaseg` gives Spark the data source under the name that it looks for, and is three lines."""
+    shim = importlib.import_module("pyspark_kafkaseg")
+    assert shim.DefaultSource is kafka_segment_source.KafkaSegmentDataSource
+    assert shim.DefaultSource.name() == "kafkaseg"
+    lines = [line for line in Path(str(shim.__file__)).read_text().splitlines() if line.strip()]
+    assert len(lines) <= 4
+
+
+def test_every_module_says_what_it_is_for() -> None:
+    """Each module opens with a docstring."""
+    assert [name for name, path in modules().items() if not ast.get_docstring(ast.parse(path.read_text()))] == []

@@ -1,0 +1,259 @@
+"""index: look-ups against sorted lists, and how much of a damaged file is believed."""
+
+from __future__ import annotations
+
+import bisect
+import tempfile
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafka_segment_source import index
+from kafka_segment_source.errors import CorruptIndexError
+from kafka_segment_source.files import InputFile
+from kafka_segment_source.index import OffsetIndex, TimeIndex, read_offset_index, read_time_index
+from tests.support import writer
+
+BASE = 1000
+LOG_SIZE = 2**31 - 1
+INDEX_BYTES = 10 * 1024 * 1024  # segment.index.bytes, as brokers set it: an active index file is padded to it
+BLOCK = 8192  # entries that may be read past the valid ones
+
+rising = st.lists(st.integers(1, 50), max_size=60).map(lambda steps: np.cumsum(steps).tolist())
+
+
+def offsets_of(path: Path, log_size: int = LOG_SIZE, base: int = BASE) -> list[tuple[int, int]]:
+    found = read_offset_index(str(path), path.stat().st_size if path.exists() else None, base, log_size)
+    assert (found.offsets.dtype, found.positions.dtype) == (np.int64, np.int64)
+    assert len(found) == len(found.offsets) == len(found.positions)
+    return list(zip(found.offsets.tolist(), found.positions.tolist(), strict=True))
+
+
+def times_of(path: Path, next_base: int | None = None, base: int = BASE) -> list[tuple[int, int]]:
+    found = read_time_index(str(path), path.stat().st_size if path.exists() else None, base, next_base)
+    assert (found.timestamps.dtype, found.offsets.dtype) == (np.int64, np.int64)
+    assert len(found) == len(found.offsets) == len(found.timestamps)
+    return list(zip(found.timestamps.tolist(), found.offsets.tolist(), strict=True))
+
+
+# --- look-ups --------------------------------------------------------------------------------------------------------
+
+
+@given(offsets=rising, target=st.integers(-2, 3200))
+def test_floor_and_ceiling(offsets: list[int], target: int) -> None:
+    """floor is the last slot with offset ≤ the target or -1, ceiling the first with offset ≥ it or the length."""
+    found = OffsetIndex("", np.array(offsets, np.int64), np.array(offsets, np.int64))
+
+    assert found.floor(target) == bisect.bisect_right(offsets, target) - 1
+    assert found.ceiling(target) == bisect.bisect_left(offsets, target)
+
+
+@given(timestamps=rising, target=st.integers(-2, 3200))
+def test_before(timestamps: list[int], target: int) -> None:
+    """before is the last slot with a timestamp strictly below the target, or -1."""
+    found = TimeIndex("", np.array(timestamps, np.int64), np.array(timestamps, np.int64))
+    below = [slot for slot, timestamp in enumerate(timestamps) if timestamp < target]
+
+    assert found.before(target) == (below[-1] if below else -1)
+
+
+@given(base=st.sampled_from([0, 1, 2**31 - 1, 2**31, 2**40, 2**62]), steps=rising)
+def test_entries_are_absolute(base: int, steps: list[int]) -> None:
+    """Offsets come out absolute whatever the base, past 32 bits too."""
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "x"
+        entries = [(base + step, 100 + step) for step in steps]
+        path.write_bytes(writer.offset_index(entries, base))
+        assert offsets_of(path, base=base) == entries
+
+        entries = [(10 * step, base + step) for step in steps]
+        path.write_bytes(writer.time_index(entries, base))
+        assert times_of(path, base=base) == entries
+
+
+# --- valid prefixes --------------------------------------------------------------------------------------------------
+
+OFFSETS = [(1000, 70), (1007, 300), (1020, 301), (1500, 9000)]
+OFFSET_FILES = {
+    "as written": (OFFSETS, 4),
+    "empty": ([], 0),
+    "offset not growing": ([*OFFSETS[:2], (1007, 400), *OFFSETS[2:]], 2),
+    "position not growing": ([*OFFSETS[:2], (1010, 300), *OFFSETS[2:]], 2),
+    "offset below the base": ([*OFFSETS[:1], (999, 100), *OFFSETS[1:]], 1),
+    "position 0": ([(1001, 0), *OFFSETS[1:]], 0),
+    "negative position": ([*OFFSETS[:3], (1400, -5)], 3),
+    "position at the end of the log": ([*OFFSETS, (1600, 10_000)], 4),
+    "position before the end of the log": ([*OFFSETS, (1600, 9_999)], 5),
+}
+
+
+@pytest.mark.parametrize("name", OFFSET_FILES)
+def test_valid_prefix_of_an_offset_index(name: str, tmp_path: Path) -> None:
+    """Entries count up to the first that does not grow or lies outside the log; the rest does not."""
+    entries, valid = OFFSET_FILES[name]
+    (tmp_path / "x").write_bytes(writer.offset_index(entries, BASE))
+    assert offsets_of(tmp_path / "x", log_size=10_000) == entries[:valid]
+
+
+TIMES = [(50, 1003), (60, 1003), (61, 1009), (700, 1500)]
+TIME_FILES = {
+    "as written": (TIMES, 4),
+    "empty": ([], 0),
+    "timestamp not growing": ([*TIMES[:2], (60, 1005), *TIMES[2:]], 2),
+    "offset shrinking": ([*TIMES[:3], (62, 1008), *TIMES[3:]], 3),
+    "offset below the base": ([*TIMES[:3], (62, 999)], 3),
+    "offset in the next segment": ([*TIMES, (800, 2000)], 4),
+    "offset just before the next segment": ([*TIMES, (800, 1999)], 5),
+    "timestamp 0 at a later offset": ([(0, 1001), *TIMES], 5),
+    "the largest timestamp": ([*TIMES, (2**63 - 1, 1600)], 5),
+    "negative timestamp": ([(-5, 1001), *TIMES], 0),
+    "(0, 0) first": ([(0, 1000), *TIMES], 0),
+    "(0, 0) alone": ([(0, 1000)], 0),
+}
+
+
+@pytest.mark.parametrize("name", TIME_FILES)
+def test_valid_prefix_of_a_time_index(name: str, tmp_path: Path) -> None:
+    """Entries count up to the first that does not grow or lies outside the segment; (0, 0) is always padding."""
+    entries, valid = TIME_FILES[name]
+    (tmp_path / "x").write_bytes(writer.time_index(entries, BASE))
+    assert times_of(tmp_path / "x", next_base=2000) == entries[:valid]
+
+
+@pytest.mark.parametrize("damage", ["padded", "torn", "garbled", "missing", "all padding"])
+def test_damaged_files_give_their_valid_prefix(damage: str, tmp_path: Path) -> None:
+    """Padding, a torn last entry, noise, and no file at all: a shorter answer, never an error."""
+    for entries, read, write, size in [
+        (OFFSETS, offsets_of, writer.offset_index, 8),
+        (TIMES, times_of, writer.time_index, 12),
+    ]:
+        path = tmp_path / f"{size}"
+        data = write(entries, BASE)
+        changed, valid = {
+            "padded": (data + bytes(size * 5 + 3), 4),
+            "torn": (data[:-1], 3),
+            "garbled": (data[: size * 2] + b"\xa7" * 40, 2),
+            "missing": (b"", 0),
+            "all padding": (bytes(len(data)), 0),
+        }[damage]
+        if damage != "missing":
+            path.write_bytes(changed)
+        assert read(path) == entries[:valid]  # type: ignore[operator]
+
+
+def test_a_file_that_cannot_be_read_is_no_hint(tmp_path: Path) -> None:
+    """An index that was listed but is gone, or is a directory, gives no entries."""
+    assert len(read_offset_index(str(tmp_path / "gone"), 80, BASE, LOG_SIZE)) == 0
+    assert len(read_time_index(str(tmp_path / "gone"), 120, BASE, None)) == 0
+    assert len(read_offset_index(str(tmp_path), 80, BASE, LOG_SIZE)) == 0
+
+
+def test_a_file_shorter_than_listed(tmp_path: Path) -> None:
+    """An index cut after it was listed gives what is still there."""
+    (tmp_path / "x").write_bytes(writer.offset_index(OFFSETS, BASE)[:20])
+    found = read_offset_index(str(tmp_path / "x"), 800, BASE, LOG_SIZE)
+    assert found.offsets.tolist() == [1000, 1007]
+
+
+@given(data=st.binary(max_size=400))
+def test_garbage_keeps_the_promises(data: bytes) -> None:
+    """Whatever the bytes, offsets and positions grow strictly inside the log, and so do timestamps in the segment."""
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "x"
+        path.write_bytes(data)
+        offsets, times = offsets_of(path, log_size=5000), times_of(path, next_base=9000)
+    assert all(a < b and p < q for (a, p), (b, q) in pairwise(offsets))
+    assert all(a >= BASE and 0 < p < 5000 for a, p in offsets)
+    assert all(s < t and a <= b for (s, a), (t, b) in pairwise(times))
+    assert all(t >= 0 and BASE <= a < 9000 for t, a in times)
+
+
+# --- long files ------------------------------------------------------------------------------------------------------
+
+
+class CountingFile(InputFile):
+    """Counts the bytes it reads."""
+
+    count = 0
+
+    def read_at(self, position: int, count: int) -> bytes:
+        data = super().read_at(position, count)
+        CountingFile.count += len(data)
+        return data
+
+
+@pytest.fixture
+def bytes_read(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
+    """How many bytes were read from index files."""
+    monkeypatch.setattr(index, "InputFile", CountingFile)
+    CountingFile.count = 0
+    return lambda: CountingFile.count
+
+
+@pytest.mark.parametrize("valid", [0, 1, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK + 5])
+def test_a_padded_file_costs_its_valid_part_and_a_block(
+    valid: int, tmp_path: Path, bytes_read: Callable[[], int]
+) -> None:
+    """Of a 10 MiB live index file, no more than the valid entries and one block are read."""
+    path = tmp_path / "x"
+    offsets = [(BASE + n, 10 * n) for n in range(1, valid + 1)]
+    path.write_bytes(writer.offset_index(offsets, BASE, padded_to=INDEX_BYTES))
+    assert offsets_of(path) == offsets
+    assert bytes_read() <= 8 * (valid + BLOCK)
+
+    CountingFile.count = 0
+    times = [(n, BASE + n) for n in range(1, valid + 1)]
+    path.write_bytes(writer.time_index(times, BASE, padded_to=INDEX_BYTES - INDEX_BYTES % 12))
+    assert path.stat().st_size == 10_485_756
+    assert times_of(path) == times
+    assert bytes_read() <= 12 * (valid + BLOCK)
+
+
+@pytest.mark.parametrize("at", [BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK])
+def test_order_is_checked_across_blocks(at: int, tmp_path: Path) -> None:
+    """An entry that repeats the one before it ends the prefix, on the border of two blocks too."""
+    path = tmp_path / "x"
+    entries = [(BASE + n, 10 * n) for n in range(1, 3 * BLOCK)]
+    path.write_bytes(writer.offset_index([*entries[:at], entries[at - 1], *entries[at:]], BASE))
+    assert offsets_of(path) == entries[:at]
+
+    times = [(n, BASE + n) for n in range(1, 3 * BLOCK)]
+    path.write_bytes(writer.time_index([*times[:at], times[at - 1], *times[at:]], BASE))
+    assert times_of(path) == times[:at]
+
+
+# --- check -----------------------------------------------------------------------------------------------------------
+
+
+def checked(path: Path, valid: int, entry_bytes: int = 8) -> None:
+    index.check(str(path), path.stat().st_size, entry_bytes, valid)
+
+
+def test_check_takes_zeros_for_padding(tmp_path: Path) -> None:
+    """Zeros after the valid entries are padding, however many; nothing after them is fine too."""
+    (tmp_path / "x").write_bytes(writer.offset_index(OFFSETS, BASE, padded_to=200_001))
+    checked(tmp_path / "x", 4)
+    (tmp_path / "y").write_bytes(writer.offset_index(OFFSETS, BASE))
+    checked(tmp_path / "y", 4)
+
+
+@pytest.mark.parametrize("zeros", [0, 8 * BLOCK, 100_000])
+def test_check_names_the_first_wrong_entry(zeros: int, tmp_path: Path) -> None:
+    """Anything else is a CorruptIndexError with file, position and slot, and the entry's bytes."""
+    data = writer.offset_index(OFFSETS, BASE) + bytes(zeros)
+    (tmp_path / "x").write_bytes(data + b"\xff" * 8)
+    with pytest.raises(CorruptIndexError, match="entry in slot 4 breaks the order of the index") as caught:
+        checked(tmp_path / "x", 4)
+
+    error: Any = caught.value
+    assert (error.path, error.offset) == (str(tmp_path / "x"), None)
+    assert error.position == 32
+    assert error.expected == "an entry above slot 3, inside the segment, or zero padding"
+    if not zeros:
+        assert error.found == "ff" * 8

@@ -1,0 +1,353 @@
+"""options: every option's good and bad values, what its error says, and how options go together.
+
+Whether an option is built is read from OPTIONS: one that is not is refused, one that is must have its values below.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafka_segment_source.errors import OptionError, UnsupportedError, UsageError
+from kafka_segment_source.options import OPTIONS, ReadOptions, option_texts, parse_options
+
+NOW = 1_773_133_200_000  # 2026-03-10T09:00:00Z
+HOUR = 3_600_000
+BUILT = {option.name for option in OPTIONS if option.parse is not None}
+
+
+def parse(**given: str) -> ReadOptions:
+    return parse_options({"path": "/x", **given}, NOW)[0]
+
+
+# Each option of the conventions: texts that are taken, and texts that are not with what the message expects
+BOOLEAN = (["true", "false", "TRUE", " False "], ["yes", "1", "", "truee"], "expected true or false")
+MOMENT = (
+    ["2026-03-10T09:00:00Z", "2026-03-10", "1773133200000", "-1", "-2h", "-10 minutes"],
+    ["yesterday", "2h", "", "2026-02-30", "12:00"],
+    "expected ISO-8601",
+)
+OFFSETS_BAD = [
+    "",
+    "middle",
+    "5",
+    "[]",
+    '{"a":5}',
+    '{"a":{"x":5}}',
+    '{"a":{"-1":5}}',
+    '{"a":{"0":"5"}}',
+    '{"a":{"0":-3}}',
+]
+OFFSETS_BAD += ['{"a":{"0":true}}', '{"a":{"0":1.5}}', '{"a":{"0":9223372036854775808}}', '{"a":{"0":null}}', "{"]
+BY_TIMESTAMP = (
+    ['{"a":{"0":1773133200000}}'],
+    ["", "5", "earliest", '{"a":{"0":-1}}', '{"a":{"0":"x"}}'],
+    "expected JSON like",
+)
+POSITIVE = (["1", "12", " 7 "], ["0", "-1", "1.5", "", "many", "٣"], "expected a number")
+VALUES: dict[str, tuple[list[str], list[str], str]] = {
+    "subscribe": (["orders", "a, b", "a,b,"], ["", " ", ","], "expected one topic name or more, separated by commas"),
+    "subscribePattern": (["orders.*", "a|b"], ["(", "[a", "*"], "expected a regular expression"),
+    "assign": (
+        ['{"a":[0,1],"b":[2]}'],
+        ["", "a", "[]", "{}", '{"a":[]}', '{"a":0}', '{"a":[-1]}', '{"a":["0"]}', '{"a":[true]}', '{"a":[0.5]}'],
+        'expected JSON like {"topicA":[0,1],"topicB":[2]}',
+    ),
+    "topic": (["orders", " orders "], ["", "  "], "expected a name"),
+    "partition": (["0", "12", " 3 "], ["", "-1", "x", "1.0", "٣", "2147483648"], "expected a partition number"),
+    "since": MOMENT,
+    "until": MOMENT,
+    "timeZone": (["UTC", "Europe/Berlin", "utc"], ["Mars/Olympus", "UTC+99", ""], ""),
+    "startingOffsets": (["earliest", "EARLIEST", '{"a":{"0":23,"1":-2}}'], OFFSETS_BAD, "expected"),
+    "endingOffsets": (["latest", "Latest", '{"a":{"0":23,"1":-1}}'], OFFSETS_BAD, "expected"),
+    "startingTimestamp": MOMENT,
+    "endingTimestamp": MOMENT,
+    "startingOffsetsByTimestamp": BY_TIMESTAMP,
+    "endingOffsetsByTimestamp": BY_TIMESTAMP,
+    "startingOffsetsByTimestampStrategy": (["error", "LATEST"], ["", "earliest"], "expected error or latest"),
+    "isolationLevel": (["read_uncommitted"], ["", "committed"], "expected read_uncommitted or read_committed"),
+    "includeHeaders": BOOLEAN,
+    "includeMetadata": BOOLEAN,
+    "includeControl": BOOLEAN,
+    "minPartitions": POSITIVE,
+    "maxRecordsPerPartition": POSITIVE,
+    "timestampDisorder": (["10s", "5 minutes", "0", "1500"], ["", "-1s", "soon", "5 parsecs"], "expected a number with a unit"),
+    "failOnDataLoss": BOOLEAN,
+    "mode": (["FAILFAST", "dropmalformed"], ["PERMISSIVE", "", "x"], "expected FAILFAST or DROPMALFORMED"),
+    "checkCrcs": BOOLEAN,
+    "trustIndexes": BOOLEAN,
+    "maxBatchBytes": (
+        ["1", "268435456", "256m", "1g", "64 MiB", "10KB", "1048576b"],
+        ["", "0", "-1", "2g", "1.5m", "lots", "1t", "٣"],
+        "expected bytes",
+    ),
+    "packBytes": (["0", "64m", "1g"], ["", "-1", "lots"], "expected bytes"),
+    "zoneMaps": (["/tmp/maps"], [], ""),
+    "endAt": (["end", "highWatermark"], ["", "middle"], "expected"),
+}  # fmt: skip
+
+
+def test_the_conventions_options_are_the_tables() -> None:
+    """The table of options holds exactly the options promised, and path."""
+    assert [option.name for option in OPTIONS if option.name not in VALUES] == ["path"]
+    assert set(VALUES) <= {option.name for option in OPTIONS}
+    assert all(option.help for option in OPTIONS)
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_good_values(name: str) -> None:
+    """A well-formed value is taken, under the option's name in any case; an option that is not built is refused by name."""
+    for text in VALUES[name][0]:
+        for key in (name, name.lower(), name.upper()):
+            if name in BUILT:
+                assert isinstance(parse(**{key: text}), ReadOptions)
+            else:
+                with pytest.raises(UnsupportedError, match=f"option '{name}' is not built yet; leave it out"):
+                    parse(**{key: text})
+
+
+@pytest.mark.parametrize(("name", "text"), [(name, text) for name in VALUES for text in VALUES[name][1]])
+def test_bad_values(name: str, text: str) -> None:
+    """A malformed value is an error that names the option, the value and what was expected."""
+    if name not in BUILT:
+        pytest.skip("not built: refused whatever its value, see test_good_values")
+    with pytest.raises(OptionError) as caught:
+        parse(**{name.lower(): text})
+    said = str(caught.value)
+    assert f"'{name}'" in said and VALUES[name][2] in said
+    assert repr(text) in said
+
+
+PARSED = [
+    ({"subscribe": "a, b"}, lambda o: o.topics.subscribe, ("a", "b")),
+    ({"subscribePattern": "a.*"}, lambda o: o.topics.pattern, "a.*"),
+    ({"assign": '{"a":[0,1],"b":[2]}'}, lambda o: o.topics.assign, {("a", 0), ("a", 1), ("b", 2)}),
+    ({"topic": " a "}, lambda o: o.topic, "a"),
+    ({"partition": "07"}, lambda o: o.partition, 7),
+    ({"since": "2026-03-10T09:00:00Z"}, lambda o: o.times.since, NOW),
+    ({"since": "2026-03-10T10:00:00", "timeZone": "Europe/Berlin"}, lambda o: o.times.since, NOW),
+    ({"until": "-2h"}, lambda o: o.times.until, NOW - 2 * HOUR),
+    ({"until": "0"}, lambda o: o.times.until, 0),
+    ({"includeHeaders": "TRUE"}, lambda o: o.include_headers, True),
+    ({"includeMetadata": "true"}, lambda o: o.include_metadata, True),
+    ({"checkCrcs": "false"}, lambda o: o.check_crcs, False),
+    ({"check.crcs": "false"}, lambda o: o.check_crcs, False),
+    ({"kafka.check.crcs": "false"}, lambda o: o.check_crcs, False),
+    ({"mode": "dropMalformed"}, lambda o: (o.mode, o.drop_malformed), ("DROPMALFORMED", True)),
+    ({"maxBatchBytes": "64 MiB"}, lambda o: o.max_batch_bytes, 64 * 2**20),
+    ({"maxBatchBytes": "10kb"}, lambda o: o.max_batch_bytes, 10 * 2**10),
+    ({"isolation.level": "read_uncommitted"}, lambda o: o.paths, ("/x",)),
+    ({"kafka.isolation.level": "READ_UNCOMMITTED"}, lambda o: o.paths, ("/x",)),
+]
+
+
+@pytest.mark.parametrize(("texts", "of", "wanted"), PARSED, ids=[str(row[0]) for row in PARSED])
+def test_what_values_mean(texts: dict[str, str], of: Any, wanted: object) -> None:
+    """Text becomes the value it stands for."""
+    assert of(parse(**texts)) == wanted
+
+
+def test_defaults() -> None:
+    """With a path alone: everything, uncommitted too, CRCs checked, damage an error, no added columns."""
+    options = parse()
+    assert (options.paths, options.topic, options.partition) == (("/x",), None, None)
+    assert (options.topics.subscribe, options.topics.pattern, options.topics.assign) == (None, None, None)
+    assert not (options.times.has_since or options.times.has_until)
+    assert (options.include_headers, options.include_metadata) == (False, False)
+    assert (options.check_crcs, options.mode, options.max_batch_bytes) == (True, "FAILFAST", 256 * 2**20)
+
+
+def test_offsets_per_partition() -> None:
+    """A map gives each partition its own number; a word holds for all of them."""
+    options = parse(startingOffsets='{"a":{"0":23,"1":-2}}', endingOffsets="latest")
+    assert (options.starting.at(("a", 0)), options.starting.at(("a", 1)), options.ending.at(("b", 9))) == (23, -2, -1)
+    with pytest.raises(KeyError):
+        options.starting.at(("b", 0))
+
+
+@given(when=st.integers(-(10**20), 10**20))
+@pytest.mark.parametrize("name", ["since", "until"])
+def test_times_past_64_bits(name: str, when: int) -> None:
+    """A time past 64 bits is as good as the last that fits: it never breaks arithmetic further on."""
+    times = parse(**{name: str(when)}).times
+    assert -(2**63) <= times.since <= 2**63 and -(2**63) <= times.until <= 2**63
+    if -(2**63) <= when < 2**63:
+        assert (times.since if name == "since" else times.until) == when
+
+
+# --- names -----------------------------------------------------------------------------------------------------------
+
+UNKNOWN = {
+    "startingOffset": "startingOffsets",
+    "starting_offsets": "startingOffsets",
+    "chekCrcs": "checkCrcs",
+    "Subscribed": "subscribe",
+    "includeHeader": "includeHeaders",
+    "timezones": "timeZone",
+    "untill": "until",
+}
+
+
+@pytest.mark.parametrize("name", UNKNOWN)
+def test_unknown_options(name: str) -> None:
+    """An unknown option is an error that repeats the name as given and suggests the nearest."""
+    with pytest.raises(OptionError, match=f"^option '{name}' is unknown; did you mean '{UNKNOWN[name]}'\\?$"):
+        parse(**{name: "x"})
+
+
+def test_unknown_options_far_from_all() -> None:
+    """Where nothing is near, nothing is suggested."""
+    with pytest.raises(OptionError, match=r"^option 'qqqq' is unknown$"):
+        parse(qqqq="x")
+
+
+def test_one_option_under_two_spellings() -> None:
+    """The same option given twice is an error if the values differ, and fine if they do not."""
+    with pytest.raises(OptionError, match="option 'checkCrcs' is given twice, as 'true' and 'false'"):
+        parse(checkCrcs="true", CHECKCRCS="false")
+    with pytest.raises(OptionError, match="option 'checkCrcs' is given twice"):
+        parse(**{"checkCrcs": "true", "check.crcs": "false"})
+    assert parse(mode="FAILFAST", Mode="FAILFAST").mode == "FAILFAST"
+
+
+MEANINGLESS = ["kafka.bootstrap.servers", "kafka.security.protocol", "groupIdPrefix", "fetchOffset.numRetries"]
+MEANINGLESS += ["kafkaConsumer.pollTimeoutMs", "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay"]
+
+
+def test_options_without_a_meaning_here() -> None:
+    """A broker's and a stream's options are accepted with one warning that names them all."""
+    options, warnings = parse_options({"path": "/x", **dict.fromkeys(MEANINGLESS, "1")}, NOW)
+    assert options == parse()
+    (warning,) = warnings
+    assert all(name in warning for name in MEANINGLESS) and "ignored" in warning
+    assert parse_options({"path": "/x"}, NOW)[1] == []
+
+
+def test_read_committed_is_built_or_refused() -> None:
+    """read_committed is never taken for read_uncommitted: where it is not built, it is refused in words."""
+    for name in ("isolationLevel", "isolation.level", "kafka.isolation.level"):
+        refused = None
+        try:
+            assert parse(**{name: "read_committed"}) != parse()
+        except UnsupportedError as error:
+            refused = str(error)
+        assert refused is None or "'isolationLevel': read_committed is not built yet" in refused
+
+
+# --- together --------------------------------------------------------------------------------------------------------
+
+TOGETHER: list[tuple[dict[str, str], str]] = [
+    ({"subscribe": "a", "assign": '{"a":[0]}'}, "options 'subscribe' and 'assign' exclude each other; give one"),
+    ({"subscribe": "a", "subscribePattern": "a"}, "options 'subscribe' and 'subscribePattern' exclude each other"),
+    ({"assign": '{"a":[0]}', "subscribePattern": "a"}, "options 'subscribePattern' and 'assign' exclude each other"),
+    ({"startingOffsets": "latest"}, "option 'startingOffsets' is 'latest': a batch query would read nothing"),
+    ({"startingOffsets": '{"a":{"0":5,"1":-1}}'}, "option 'startingOffsets' has -1"),
+    ({"endingOffsets": "earliest"}, "option 'endingOffsets' is 'earliest': a batch query would read nothing"),
+    ({"endingOffsets": '{"a":{"0":-2}}'}, "option 'endingOffsets' has -2"),
+    (
+        {"since": "2026-03-10T09:00:00.001Z", "until": "2026-03-10T09:00:00Z"},
+        "option 'since' (2026-03-10T09:00:00.001Z) is after option 'until' (2026-03-10T09:00:00.000Z)",
+    ),
+]
+
+
+@pytest.mark.parametrize(("texts", "said"), TOGETHER, ids=[str(list(row[0].items())) for row in TOGETHER])
+def test_options_that_contradict(texts: dict[str, str], said: str) -> None:
+    """Options that exclude each other, or leave nothing to read by a slip, are an error that names them."""
+    with pytest.raises(OptionError) as caught:
+        parse(**texts)
+    assert str(caught.value).startswith(said)
+
+
+def test_an_empty_window_is_no_error() -> None:
+    """since = until is an empty window, as it is for a filter."""
+    assert parse(since="5", until="5").times.is_empty
+
+
+def test_the_path_is_required() -> None:
+    """No path, or an empty one, is an error that says what to give."""
+    for given_options in ({}, {"path": ""}, {"path": "  "}):
+        with pytest.raises(OptionError, match="option 'path' is missing: give load"):
+            parse_options(given_options, NOW)
+
+
+@pytest.mark.parametrize(
+    ("text", "paths"),
+    [
+        ("/a/b", ("/a/b",)),
+        ('["/a","/b c"]', ("/a", "/b c")),
+        ("[abc]*", ("[abc]*",)),
+        ('["/a", 5]', ('["/a", 5]',)),
+        ("[]", ("[]",)),
+        (" /a ", (" /a ",)),
+    ],
+)
+def test_paths(text: str, paths: tuple[str, ...]) -> None:
+    """Several paths arrive as a JSON list; what only looks like one is a path."""
+    assert parse_options({"path": text}, NOW)[0].paths == paths
+    if text.startswith("[") and len(paths) > 1:
+        assert parse_options({"paths": text}, NOW)[0].paths == paths
+
+
+@given(texts=st.dictionaries(st.sampled_from([option.name for option in OPTIONS]), st.text(max_size=12), max_size=3))
+def test_any_text(texts: Mapping[str, str]) -> None:
+    """Whatever text an option is given, it is taken or refused by an error of ours."""
+    with contextlib.suppress(UsageError):
+        parse_options(texts, NOW)
+
+
+# --- keywords --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (True, "true"),
+        (False, "false"),
+        (5, "5"),
+        ("x", "x"),
+        (datetime(2026, 3, 10, 9, tzinfo=UTC), str(NOW)),
+        (datetime(2026, 3, 10, 11, tzinfo=timezone(timedelta(hours=2))), str(NOW)),
+        (datetime(2026, 3, 10, 9, microsecond=1, tzinfo=UTC), str(NOW + 1)),
+        ({"a": {"0": 5}}, '{"a": {"0": 5}}'),
+        ({"a": [0, 1]}, '{"a": [0, 1]}'),
+    ],
+)
+def test_python_values(value: object, text: str) -> None:
+    """Python values become the text that Spark would send."""
+    assert option_texts("/x", {"any": value}) == {"path": "/x", "any": text}
+
+
+def test_none_is_not_given() -> None:
+    """A keyword of None counts as not given."""
+    assert option_texts("/x", {"since": None}) == {"path": "/x"}
+
+
+def test_a_naive_datetime_is_refused() -> None:
+    """A datetime without a zone is refused, by the option's name, never guessed at."""
+    with pytest.raises(OptionError, match=r"option 'since' is datetime.*without a zone"):
+        option_texts("/x", {"since": datetime(2026, 3, 10)})
+
+
+def test_datetimes_at_the_ends_of_the_calendar() -> None:
+    """The first and the last datetime there are, in any zone, are times like others."""
+    first = datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=14)))
+    last = datetime(9999, 12, 31, 23, 59, 59, tzinfo=timezone(timedelta(hours=-14)))
+    day = 86_400_000
+    assert int(option_texts("/x", {"since": first})["since"]) == -719_162 * day - 14 * HOUR
+    assert int(option_texts("/x", {"since": last})["since"]) == 2_932_897 * day - 1000 + 14 * HOUR
+
+
+def test_paths_of_every_kind() -> None:
+    """Paths may be strings, path objects and lists of either."""
+    assert option_texts(Path("/a"), {}) == {"path": "/a"}
+    assert json.loads(option_texts([Path("/a"), "/b"], {})["path"]) == ["/a", "/b"]
+    assert parse_options(option_texts(["/a"], {}), NOW)[0].paths == ("/a",)

@@ -1,0 +1,65 @@
+"""schema: the columns of Spark's kafka source, and which user schemas are served."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from kafka_segment_source import schema
+from kafka_segment_source.errors import SchemaError
+
+KAFKA = ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType"]
+
+
+def test_columns_are_those_of_the_kafka_source() -> None:
+    """Names, order and types of the first seven columns are Spark's kafka source's."""
+    assert [(c.name, c.spark_type) for c in schema.COLUMNS[:7]] == [
+        ("key", "binary"),
+        ("value", "binary"),
+        ("topic", "string"),
+        ("partition", "int"),
+        ("offset", "bigint"),
+        ("timestamp", "timestamp"),
+        ("timestampType", "int"),
+    ]
+    assert schema.COLUMNS[7].spark_type == "array<struct<key:string,value:binary>>"
+
+
+@pytest.mark.parametrize(
+    ("headers", "metadata", "added"),
+    [
+        (False, False, []),
+        (True, False, ["headers"]),
+        (False, True, ["metadata"]),
+        (True, True, ["headers", "metadata"]),
+    ],
+)
+def test_default_columns(headers: bool, metadata: bool, added: list[str]) -> None:
+    """headers and metadata come last, and only when asked for."""
+    assert list(schema.default_columns(headers, metadata)) == KAFKA + added
+
+
+def test_any_subset_in_any_order_is_served() -> None:
+    """A user's schema may leave columns out and order them freely; columns that an option adds are there without it."""
+    fields = [("offset", "bigint"), ("headers", "array<struct<key:string,value:binary>>"), ("key", "binary")]
+    assert schema.check_columns(fields) == ("offset", "headers", "key")
+    assert schema.check_columns([]) == ()
+    assert schema.arrow_schema(("offset", "key")) == pa.schema([("offset", pa.int64()), ("key", pa.binary())])
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ([("offzet", "bigint")], r"no column 'offzet'; did you mean 'offset'\? \(there are key, value, topic"),
+        ([("Timestamp", "timestamp")], r"no column 'Timestamp'; did you mean 'timestamp'\?"),
+        ([("zzz", "int")], r"no column 'zzz' \(there are key, "),
+        ([("key", "binary"), ("key", "binary")], "column 'key' is named more than once"),
+        ([("offset", "int")], "gives column 'offset' the type int, but it is bigint"),
+        ([("timestamp", "timestamp_ntz")], "gives column 'timestamp' the type timestamp_ntz, but it is timestamp"),
+        ([("key", "string")], "gives column 'key' the type string, but it is binary"),
+    ],
+)
+def test_what_is_not_served(fields: list[tuple[str, str]], said: str) -> None:
+    """An unknown name (with the nearest known one), a name given twice or another type is a SchemaError that says so."""
+    with pytest.raises(SchemaError, match=said):
+        schema.check_columns(fields)
