@@ -1,0 +1,195 @@
+"""Tries mutations: `python -m tests.fuzz.run --count 2000 [--first 0] [--seconds 600]`, in a process of its own.
+
+In: the number of the first case and how many. Out: one line of JSON with what was found, and for each violation two lines
+that name its case; exit status 1 if there was one. A case that takes too long ends the process with a traceback, as a
+crash would; the last line of standard error then names the case. `--case N` runs one and says what it does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import faulthandler
+import json
+import logging
+import resource
+import sys
+import tempfile
+import time
+import traceback
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import kafka_segment_source as kafkaseg
+from kafka_segment_source.errors import DataError, KafkaSegmentError
+from tests.fuzz import contract
+from tests.fuzz.contract import Outcome, Reported, ViolationError
+from tests.fuzz.mutations import Case, case
+from tests.rows import COLUMNS, OFFSET, TIMESTAMP, Row, in_scan_order
+
+SECONDS_A_CASE = 20
+
+
+def run(number: int, directory: Path) -> str:
+    """Tries one case; answers what came of it in a word. Raises ViolationError."""
+    damage = case(number)
+    folder = damage.damaged.write(directory)
+    dropping = scan(folder, mode="DROPMALFORMED", failOnDataLoss=False)
+    failing = scan(folder, mode="FAILFAST", failOnDataLoss=False)
+    if failing.error is not None:
+        _check_error(failing.error, folder)
+    rows = contract.check(damage.damaged, dropping, failing)
+    if not damage.crcs_are_right:
+        contract.check_contents(damage.seed, rows)
+    if not damage.log_changed and (failing.error is not None or rows != contract.real_rows(damage.seed)):
+        raise ViolationError("an index file changed the rows of a whole scan")
+    lost = _check_bounds(damage, folder, rows)
+    word = "right rows" if failing.error is None else "our error"
+    return f"{word}, {lost} lies of a time index" if lost else word
+
+
+def scan(folder: Path, **options: Any) -> Outcome:
+    """What a scan does, with whatever ends it."""
+    rows: list[Row] = []
+    segments = {path: at for at, path in enumerate(sorted(map(str, folder.glob("*.log"))))}
+    with _reports() as records:
+        error: Exception | None = None
+        try:
+            for batch in kafkaseg.scan(folder, columns=COLUMNS, **options):
+                rows += in_scan_order(_table(batch))
+        except Exception as caught:  # whatever it is: the contract says which are allowed
+            error = caught
+    outcome = Outcome(rows, error)
+    for each, end in [*records, *([(error, None)] if isinstance(error, DataError) else [])]:
+        outcome.reports.setdefault(segments[each.path], []).append(Reported(each.what, each.position, end))
+    return outcome
+
+
+def _table(batch: Any) -> Any:
+    import pyarrow as pa  # noqa: PLC0415
+
+    return pa.Table.from_batches([batch])
+
+
+@contextmanager
+def _reports() -> Iterator[list[tuple[DataError, int | None]]]:
+    """What is logged as skipped meanwhile: the error, and the end of the range where one is named."""
+    seen: list[tuple[DataError, int | None]] = []
+
+    class Handler(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            args = record.args if isinstance(record.args, tuple) else ()
+            errors = [arg for arg in args if isinstance(arg, DataError)]
+            ends = [arg for arg in args if isinstance(arg, int)]
+            if errors:
+                seen.append((errors[0], ends[0] if ends else None))
+
+    logger = logging.getLogger("kafka_segment_source")
+    handler = Handler()
+    logger.addHandler(handler)
+    logger.propagate = False
+    try:
+        yield seen
+    finally:
+        logger.removeHandler(handler)
+
+
+def _check_error(error: Exception, folder: Path) -> None:
+    if not isinstance(error, DataError):
+        raise ViolationError(f"FAILFAST raised {error!r}") from error
+    said = all(getattr(error, name) not in (None, "") for name in ("what", "path", "position", "found", "expected"))
+    if not said or not error.path.startswith(str(folder)) or error.position < 0:
+        raise ViolationError(f"an error that does not say enough: {error}")
+
+
+def _check_bounds(damage: Case, folder: Path, rows: list[Row]) -> int:
+    """Part of a damaged log, through its indexes: rows of readable batches in order, all of them where the log is whole.
+
+    Answers whether rows were lost: a time index can lie about what it alone knows (docs/damage.md).
+    """
+    rng = Random(damage.number)
+    offsets = [row[OFFSET] for row in contract.real_rows(damage.seed)]
+    times = [row[TIMESTAMP] for row in contract.real_rows(damage.seed)]
+    start, end = sorted((rng.choice(offsets) + rng.randrange(2), rng.choice(offsets) + rng.randrange(2)))
+    bounds: dict[str, Any] = {"startingOffsets": {"orders": {"0": start}}, "endingOffsets": {"orders": {"0": end}}}
+    since = None
+    if min(times) >= 0 and rng.random() < 0.5:
+        since = rng.choice(times) + rng.randrange(2)
+        bounds = {"since": since}
+        start, end = 0, 2**63
+    found = scan(folder, mode=rng.choice(("FAILFAST", "DROPMALFORMED")), failOnDataLoss=False, **bounds)
+    if found.error is not None and not (isinstance(found.error, KafkaSegmentError) and damage.log_changed):
+        raise ViolationError(f"{bounds} raised {found.error!r}") from found.error
+    inside = [row for row in rows if start <= row[OFFSET] < end and (since is None or row[TIMESTAMP] >= since)]
+    if not damage.log_changed:
+        if found.rows != inside and (since is None or not _is_subsequence(found.rows, inside)):
+            raise ViolationError(f"{bounds}: {len(found.rows)} rows of a whole log, expected {len(inside)}")
+        return int(found.rows != inside)
+    seen = [row[OFFSET] for row in found.rows]
+    if seen != sorted(set(seen)) or any(not start <= offset < end for offset in seen):
+        raise ViolationError(f"{bounds}: offsets {seen}")
+    if not damage.crcs_are_right:
+        contract.check_contents(damage.seed, found.rows)
+    return 0
+
+
+def _is_subsequence(part: list[Row], whole: list[Row]) -> bool:
+    rest = iter(whole)
+    return all(any(row == other for other in rest) for row in part)
+
+
+def main() -> None:
+    """Runs cases until the count, or the time, is used up."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--count", type=int, default=2000)
+    parser.add_argument(
+        "--seconds", type=float, default=float("inf"), help="stop after so long, even if cases are left"
+    )
+    parser.add_argument("--case", type=int, help="only this one, with all that is known of it")
+    arguments = parser.parse_args()
+    logging.getLogger("kafka_segment_source").addHandler(logging.NullHandler())
+    if arguments.case is not None:
+        arguments.first, arguments.count = arguments.case, 1
+        print(case(arguments.case).what)
+    sys.exit(_run_all(range(arguments.first, arguments.first + arguments.count), arguments.seconds))
+
+
+def _run_all(numbers: range, seconds: float) -> int:
+    outcomes: Counter[str] = Counter()
+    began = time.monotonic()
+    slowest = (0.0, -1)
+    for number in numbers:
+        if time.monotonic() - began > seconds:
+            break
+        print(f"case {number}", end="\r", file=sys.stderr, flush=True)
+        faulthandler.dump_traceback_later(SECONDS_A_CASE, exit=True)
+        at = time.monotonic()
+        with tempfile.TemporaryDirectory(prefix="kafkaseg-fuzz-") as directory:
+            try:
+                outcomes[run(number, Path(directory))] += 1
+            except Exception:  # a violation, or something that nobody thought of
+                outcomes["VIOLATION"] += 1
+                print(f"case {number}: {case(number).what}\n{traceback.format_exc(limit=-3)}", flush=True)
+        slowest = max(slowest, (time.monotonic() - at, number))
+    faulthandler.cancel_dump_traceback_later()
+    print(
+        json.dumps(
+            {
+                "cases": sum(outcomes.values()),
+                "first": numbers.start,
+                "outcomes": dict(outcomes.most_common()),
+                "seconds": round(time.monotonic() - began, 1),
+                "slowest": {"seconds": round(slowest[0], 2), "case": slowest[1]},
+                "peakMiB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+            }
+        )
+    )
+    return 1 if outcomes["VIOLATION"] else 0
+
+
+if __name__ == "__main__":
+    main()
