@@ -203,9 +203,19 @@ def _names_directory(pattern: str) -> bool:
 
 def _list(path: str, given: str) -> list[fs.FileInfo]:
     try:
-        return list(FILESYSTEM.get_file_info(fs.FileSelector(path, allow_not_found=True)))
+        return [
+            info for info in FILESYSTEM.get_file_info(fs.FileSelector(path, allow_not_found=True)) if _is_text(info)
+        ]
     except OSError as error:
         raise PathError(f"path {given!r} cannot be listed: {system_reason(error)}") from error
+
+
+def _is_text(info: fs.FileInfo) -> bool:
+    """Whether a name is UTF-8: nothing that Kafka names is anything else, and Arrow cannot give any other."""
+    try:
+        return bool(info.base_name)
+    except UnicodeDecodeError:
+        return False
 
 
 def _is_partition(name: str) -> bool:
@@ -266,12 +276,16 @@ def _select(named: list[tuple[TopicPartition, _Found]], selection: TopicSelectio
         raise OptionError(f"option 'subscribePattern' ({selection.pattern}) matches none of {_shown(topics)}")
     logs: dict[tuple[TopicPartition, str], dict[int, Segment]] = {}  # several files of one directory make one log
     swaps: dict[str, tuple[Segment, ...]] = {}
+    listings = {directory: _listing(directory) for directory in dict.fromkeys(each.directory for _, each in wanted)}
+    by_name = {directory: _segments(directory, sizes) for directory, sizes in listings.items()}
     for topic_partition, each in wanted:
-        sizes = _listing(each.directory)
         segments = logs.setdefault((topic_partition, each.directory), {})
-        segments.update({segment.base_offset: segment for segment in _segments(each, sizes)})
         if each.only_file is None:
-            swaps[each.directory] = _swaps(each.directory, sizes)
+            segments.update((segment.base_offset, segment) for segment in by_name[each.directory].values())
+            swaps[each.directory] = _swaps(each.directory, listings[each.directory])
+        elif each.only_file in by_name[each.directory]:
+            segment = by_name[each.directory][each.only_file]
+            segments[segment.base_offset] = segment
     if not any(logs.values()) and not any(swaps.values()):
         raise PathError(f"no log segments are in {_shown(sorted({each.directory for _, each in named}))}")
     return [
@@ -341,24 +355,21 @@ def _swaps(directory: str, sizes: dict[str, int]) -> tuple[Segment, ...]:
     return tuple(sorted(swaps, key=lambda swap: swap.base_offset))
 
 
-def _segments(found: _Found, sizes: dict[str, int]) -> list[Segment]:
-    """Segments of one directory in offset order; one file only still knows its neighbour's base offset."""
+def _segments(directory: str, sizes: dict[str, int]) -> dict[str, Segment]:
+    """The segments of one directory by the names of their files, in offset order."""
     bases = {base: name for name in sizes if (base := _base_offset(name)) is not None}
     ordered = sorted(bases)
     followers: list[int | None] = [*ordered[1:], None]
-    segments = []
+    segments = {}
     for base, following in zip(ordered, followers, strict=False):  # no segment: no follower either
-        stem = bases[base].removesuffix(fmt.LOG_SUFFIX)
-        segments.append(
-            Segment(
-                path=os.path.join(found.directory, bases[base]),
-                base_offset=base,
-                size=sizes[bases[base]],
-                index_size=sizes.get(stem + fmt.INDEX_SUFFIX),
-                time_index_size=sizes.get(stem + fmt.TIME_INDEX_SUFFIX),
-                next_base_offset=following,
-            )
+        name = bases[base]
+        stem = name.removesuffix(fmt.LOG_SUFFIX)
+        segments[name] = Segment(
+            path=os.path.join(directory, name),
+            base_offset=base,
+            size=sizes[name],
+            index_size=sizes.get(stem + fmt.INDEX_SUFFIX),
+            time_index_size=sizes.get(stem + fmt.TIME_INDEX_SUFFIX),
+            next_base_offset=following,
         )
-    if found.only_file is not None:
-        segments = [segment for segment in segments if os.path.basename(segment.path) == found.only_file]
     return segments

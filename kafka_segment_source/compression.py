@@ -30,7 +30,7 @@ class _Contexts(threading.local):
     """What lz4 and zstd need anew for each thread, and can use again for each batch."""
 
     def __init__(self) -> None:
-        self.lz4 = lz4.frame.create_decompression_context()
+        self.lz4: object | None = None
         self.zstd = zstandard.ZstdDecompressor()
 
 
@@ -69,7 +69,8 @@ def _gzip(view: memoryview, limit: int) -> Buffer:
             left -= len(plain)
             if left < 0:
                 raise _too_large(limit)
-            parts.append(plain)
+            if plain:
+                parts.append(plain)
             at += len(given)
             window *= 2
         at -= len(member.unused_data)  # a copy of what was given too much: little, for a million members may follow
@@ -108,21 +109,26 @@ def _snappy(view: memoryview, limit: int) -> Buffer:
 
 
 def _lz4(view: memoryview, limit: int) -> Buffer:
-    context = _CONTEXTS.lz4
+    context, _CONTEXTS.lz4 = _CONTEXTS.lz4, None
+    if context is None:
+        context = lz4.frame.create_decompression_context()
     lz4.frame.reset_decompression_context(context)
     parts: list[bytes] = []
     left = limit
-    while True:
+    ended = False
+    while not ended:
         plain, used, ended = lz4.frame.decompress_chunk(context, view, max_length=min(left + 1, _guess(view)))
         parts.append(plain)
         left -= len(plain)
         if left < 0:
             raise _too_large(limit)
-        if ended:  # Kafka reads one frame and leaves what follows
-            return parts[0] if len(parts) == 1 else b"".join(parts)
-        if not plain and not used:
+        if not ended and not plain and not used:
             raise DecompressionError("the lz4 frame cut short", "its end mark")
         view = view[used:]
+    # Kafka reads one frame and leaves what follows. Only a context that has seen a frame's end is used again: a reset
+    # leaves it expecting the content size of a frame that it gave up, and every later frame would be refused.
+    _CONTEXTS.lz4 = context
+    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 def _zstd(view: memoryview, limit: int) -> Buffer:

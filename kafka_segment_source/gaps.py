@@ -2,8 +2,8 @@
 
 Kafka leaves out offsets only where it compacts. So the gap is a loss, unless something shows that this partition was
 compacted: a broker's checkpoint (planning knows), or gaps among the batches of the segment. Message sets (magic 0 and 1)
-tell too little, and of a segment that was not read to its end nothing is said. Damage that was skipped explains any
-gap, which is for the caller to know.
+tell too little, and of a segment that was not read to its end nothing is said. A batch that was skipped as damaged
+leaves a gap too, or the end unread.
 """
 
 from __future__ import annotations

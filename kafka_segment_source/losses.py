@@ -44,15 +44,15 @@ class LossWatch:
         """Takes the next batches: int64[FIELDS, n], n ≥ 1."""
         self._gaps.see(headers)
 
-    def finish(self, damaged: bool) -> None:
-        """Raises DataLossError for what turned out to be missing. damaged: batches were skipped, and reported."""
+    def finish(self) -> None:
+        """Raises DataLossError for what turned out to be missing."""
         planned = self._planned
         if self._size < planned.segment_size and not self._was_trimmed():
             raise FileChangedError(
                 f"file {planned.path!r} has shrunk since it was listed: found {self._size} bytes, expected"
                 f" {planned.segment_size}, so it was compacted or truncated; plan the read anew"
             )
-        gap = None if damaged else self._gaps.missing(self._file)
+        gap = self._gaps.missing(self._file)
         if gap is not None:
             raise DataLossError(
                 f"offsets {gap.start} to {gap.end - 1} of partition {planned.topic}-{planned.partition} are missing:"

@@ -54,7 +54,7 @@ def _read(split: SegmentSplit, options: ReadOptions, schema: pa.Schema) -> Itera
         for chunk in chunks:
             for records in decoder.decode(chunk):
                 yield to_record_batch(records, split, schema)
-        watch.finish(damaged=bool(damage.skipped))
+        watch.finish()
 
 
 def scan(path: PathsLike, columns: list[str] | None = None, **options: object) -> pa.RecordBatchReader:

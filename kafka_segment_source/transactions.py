@@ -125,15 +125,23 @@ def list_whole(paths: tuple[str, ...], options: ReadOptions) -> PartitionLog:
 
 
 def walk(
-    splits: Iterable[SegmentSplit], options: ReadOptions, *, after: int = 0, chunk_bytes: int = CHUNK_BYTES
+    splits: Iterable[SegmentSplit],
+    options: ReadOptions,
+    *,
+    after: HeaderTable = _NO_HEADERS,
+    chunk_bytes: int = CHUNK_BYTES,
 ) -> Generator[Stretch, None, None]:
-    """The batches of consecutive splits inside their offsets; `after` is the first offset that may come.
+    """The batches of consecutive splits inside their offsets; `after` are those just before the first split's.
 
     Raises CorruptRecordError for damage under FAILFAST, FileChangedError for a file that is gone or has shrunk.
     """
+    end = 0  # the offset after the last batch
     for planned in splits:
         with InputFile(planned.path) as file:
             watch = LossWatch(file, planned)
+            if after.shape[1]:
+                watch.see(after)
+                end, after = int(after[h.LAST_OFFSET, -1]) + 1, _NO_HEADERS
             split = watch.split
             damage = _Unreported(options.drop_malformed)
             reader = _MarkerReader(split, options)
@@ -152,15 +160,15 @@ def walk(
                 inside = chunk.headers[:, chunk.headers[h.LAST_OFFSET] >= split.bounds.offsets.start]
                 found = reader.read(Chunk(chunk.data, inside, chunk.position))
                 skipped = tuple(damage.skipped[seen:])
-                gaps = (after, *found.gaps) if skipped else found.gaps
+                gaps = (end, *found.gaps) if skipped else found.gaps
                 seen = len(damage.skipped)
-                after = max(after, int(chunk.headers[h.LAST_OFFSET, -1]) + 1)
+                end = int(chunk.headers[h.LAST_OFFSET, -1]) + 1
                 yield replace(found, gaps=gaps, errors=skipped + found.errors)
             skipped = tuple(damage.skipped[seen:])
             if skipped:
-                yield Stretch(_NO_HEADERS, (), (after,), skipped)
+                yield Stretch(_NO_HEADERS, (), (end,), skipped)
             try:
-                watch.finish(damaged=bool(damage.skipped))
+                watch.finish()
             except FileChangedError:
                 raise
             except DataLossError:
@@ -231,7 +239,7 @@ class _SplitTransactions:
         """Learns the markers a little further ahead of the chunk; False at the end of the log."""
         if self._ahead is None:
             end = int(chunk.headers[h.POSITION, -1] + chunk.headers[h.SIZE, -1])
-            self._ahead = walk(self._onward(end), self._options, after=self._known_to, chunk_bytes=_AHEAD_BYTES)
+            self._ahead = walk(self._onward(end), self._options, after=chunk.headers, chunk_bytes=_AHEAD_BYTES)
         try:
             stretch = next(self._ahead, None)
         except FileChangedError:

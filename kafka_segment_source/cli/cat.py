@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import click
@@ -100,6 +101,12 @@ def _batches(
 
 
 def _write(path: str, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> None:
-    with pq.ParquetWriter(path, schema, compression="zstd") as writer:
-        for batch in batches:
-            writer.write_batch(batch)
+    """Writes the file whole or not at all: under another name until the last record is in."""
+    unfinished = Path(f"{path}.unfinished")
+    try:
+        with pq.ParquetWriter(unfinished, schema, compression="zstd") as writer:
+            for batch in batches:
+                writer.write_batch(batch)
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)

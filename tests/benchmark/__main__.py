@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import logging
 import os
 import sys
 import time
@@ -42,6 +43,7 @@ def main() -> int:
     settings = Settings(quick=arguments.quick, long=arguments.long)
     chosen = arguments.group or [*GROUPS, *(["kafka"] if arguments.kafka else [])]
     output = arguments.output or (cache_directory() / "results-quick.json" if settings.quick else results.COMMITTED)
+    logging.getLogger("kafka_segment_source").setLevel(logging.ERROR)  # plans warn of what is measured here
     console = Console(width=None if sys.stdout.isatty() else 130, highlight=False)
     for name in chosen:
         module = importlib.import_module(f"tests.benchmark.{(GROUPS | OPTIONAL)[name]}")

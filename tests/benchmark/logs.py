@@ -35,7 +35,7 @@ INDEX_INTERVAL = 4096  # index.interval.bytes
 RECORDS_A_MS = 10
 DISORDER = 10  # ms; no record is older than the newest before it by more
 
-_VERSION = 1  # of what is written here: another number, and logs kept from earlier runs are not used
+_VERSION = 2  # of what is written here: another number, and logs kept from earlier runs are not used
 _TEMPLATES = 24
 _JITTER = (0, 0, 0, 1, 2, 3)  # ms
 

@@ -14,20 +14,26 @@ _WORDS = (
     *("express", "standard", "payment", "confirmed", "the", "of", "and", "to", "with", "for", "was", "not"),
 )
 _SMALLEST_EVENT = 100  # bytes; below, a value is a sensor's reading
+_LARGEST_EVENT = 2**23  # above, a value repeats one so large: further than codecs look back
 
 
 def value(chance: random.Random, size: int) -> bytes:
-    """A JSON object of exactly `size` bytes."""
+    """A JSON object of exactly `size` bytes (a very large one: of objects, the last cut short)."""
     if size < _SMALLEST_EVENT:
         reading = f'{{"s":{chance.randrange(1000):03d},"v":{chance.gauss(21, 3):6.2f}}}'
         return reading[:size].ljust(size).encode()
+    if size > _LARGEST_EVENT:
+        block = value(chance, _LARGEST_EVENT)
+        return (block * (size // _LARGEST_EVENT + 1))[:size]
     event = (
         f'{{"id":{chance.randrange(10**8):08d},"user":"u-{chance.randrange(50_000)}","action":"{chance.choice(_ACTIONS)}"'
         f',"country":"{chance.choice(_COUNTRIES)}","amount":{chance.randrange(100, 99_999) / 100}'
     )
     items: list[str] = []
-    while len(event) + sum(map(len, items)) < size - 2 * _SMALLEST_EVENT:
+    left = size - len(event) - 2 * _SMALLEST_EVENT
+    while left > 0:
         items.append(_item(chance))
+        left -= len(items[-1])
     if items:
         event += f',"items":[{",".join(items)}]'
     event += ',"note":"'

@@ -80,6 +80,18 @@ def test_parquet(tmp_path: Path) -> None:
     assert in_scan_order(pq.read_table(file)) == wanted
 
 
+def test_parquet_is_whole_or_not_there(damaged: Path, tmp_path: Path) -> None:
+    """Damage on the way leaves no file that looks finished."""
+    file = tmp_path / "out" / "all.parquet"
+    file.parent.mkdir()
+
+    assert run("cat", damaged, "--format", "parquet", "--output", file).exit_code == 1
+    assert list(file.parent.iterdir()) == []
+    assert run("cat", damaged, "--format", "parquet", "--output", file, "--mode", "DROPMALFORMED").exit_code == 1
+    assert pq.read_table(file).num_rows > 1000
+    assert run("cat", damaged, "--format", "parquet", "--output", tmp_path / "no" / "such").exit_code == 1
+
+
 def test_by_offset_and_limit() -> None:
     """The options of a read, under their own names."""
     found = lines(LOGS / "orders-0", "--starting-offsets", '{"orders":{"0":600}}', "-n", 3)

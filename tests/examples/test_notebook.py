@@ -24,11 +24,13 @@ TEXTS = ("text/plain", "text/html")  # pictures differ with fonts and versions o
 def run(notebook: Any, directory: Path) -> Any:
     """The notebook with the outputs of a run in that directory, as they are saved."""
     notebook = nbformat.from_dict(notebook)
-    manager = KernelManager(transport="ipc")  # no ports
+    manager = KernelManager()
     manager.kernel_spec.argv[0] = sys.executable  # this environment, whatever "python3" names on this machine
     plain = {name: value for name, value in os.environ.items() if name != "COLUMNS" and not name.startswith("SPARK_")}
     where = {"metadata": {"path": str(directory)}}
-    NotebookClient(notebook, km=manager, timeout=300, resources=where, coalesce_streams=True).execute(env=plain)
+    NotebookClient(
+        notebook, km=manager, timeout=300, startup_timeout=300, resources=where, coalesce_streams=True
+    ).execute(env=plain)
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)  # when each cell ran
         if cell.cell_type == "code":

@@ -91,7 +91,7 @@ BOMBS: dict[str, Callable[[], bytes]] = {
         "snappy-xerial", writer.xerial(b"") + struct.pack(">i", 8) + b"\x80\x80\x80\x10" + b"abcd"
     ),
     "lz4 that claims 4 EiB": lambda: _stored("lz4", _lz4_that_claims()),
-    "a million empty gzip members": lambda: _stored("gzip", gzip.compress(b"", mtime=0) * 1_000_000),
+    "many empty gzip members": lambda: _stored("gzip", gzip.compress(b"", mtime=0) * 300_000),
     "two billion records": lambda: _stored("none", b"\x0e\x00\x00\x00\x01\x01\x00\x00", 2**31 - 1),
     "two billion headers": lambda: _stored("none", b"\x18\x00\x00\x00\x01\x01\xfe\xff\xff\xff\x0f\x00\x00"),
     "14 million headers in 28 MB": lambda: _stored("zstd", writer.compress("zstd", _headers(14_000_000))),

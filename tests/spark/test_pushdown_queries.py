@@ -336,7 +336,7 @@ def test_the_plain_reader_serves_a_repaired_spark(
     class Repaired(kafka_segment_source.KafkaSegmentDataSource):
         @classmethod
         def name(cls) -> str:
-            return "kafkaseg_repaired"
+            return f"kafkaseg_repaired_{conf}"
 
         def reader(self, schema: Any) -> Any:
             from kafka_segment_source.options import parse_options  # noqa: PLC0415
@@ -347,7 +347,7 @@ def test_the_plain_reader_serves_a_repaired_spark(
     session = sessions[conf]
     for each in (session, spark):  # .rdd looks sources up in the session that is active
         each.dataSource.register(Repaired)
-    filtered = session.read.format("kafkaseg_repaired").schema("offset long").load(str(path)).filter(SMALL)
+    filtered = session.read.format(Repaired.name()).schema("offset long").load(str(path)).filter(SMALL)
 
     assert spark_partitions(filtered) == (1 if conf == "on" else 3)
     assert offsets(filtered) == ARE_SMALL

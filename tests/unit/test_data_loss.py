@@ -14,6 +14,7 @@ import kafka_segment_source as kafkaseg
 from kafka_segment_source import available, catalog, segment_view
 from kafka_segment_source.errors import DataLossError, FileChangedError, PathError
 from tests.rows import LOG_DIRECTORIES, MESSAGE_SETS, OFFSET, expected, scanned
+from tests.support import writer
 from tests.support.batches import control, empty
 from tests.support.batches import data as batch
 from tests.support.logs import Segment, simple_log, simple_segment
@@ -87,6 +88,8 @@ def test_a_missing_segment_that_nobody_asked_for(folder: Path) -> None:
     assert offsets(folder, endingOffsets={"orders": {"0": 10}}) == list(range(10))
     assert offsets(folder, startingOffsets={"orders": {"0": 20}}) == list(range(20, 40))
     assert offsets(log(folder, 0)) == list(range(10))
+    assert offsets([log(folder, 0), log(folder, 30)]) == [*range(10), *range(30, 40)]
+    assert offsets(folder, since=0, until=50, timestampDisorder="0ms") == list(range(5))
     with pytest.raises(DataLossError, match="offsets 10 to 11 of partition orders-0 are missing"):
         offsets(folder, endingOffsets={"orders": {"0": 12}})
     with pytest.raises(DataLossError, match="offsets 15 to 19 of partition"):
@@ -227,7 +230,10 @@ def test_a_file_that_shrank(base: int, left: int, folder: Path, warned: pytest.L
 def test_a_file_that_a_compaction_replaced(folder: Path, warned: pytest.LogCaptureFixture) -> None:
     """Planned positions mean nothing in a smaller file of the same name: what is left of the offsets comes out once."""
     folder_options: dict[str, Any] = {"startingOffsets": {"orders": {"0": 4}}, "failOnDataLoss": False}
-    log(folder, 0).write_bytes(segment(0, 10, index=[(3, 1), (5, 2)]).log)
+    log(folder, 0).with_suffix(".index").write_bytes(
+        writer.offset_index(segment(0, 10, index=[(3, 1)]).offset_entries, 0)
+    )
+    assert kafkaseg.plan(folder, **folder_options).splits[0].start > 0
     readers = [kafkaseg.scan(folder, ["offset"], **{**folder_options, **more}) for more in ({}, {"minPartitions": 9})]
     merged = simple_segment([batch(2, 20), batch(5, 50), batch(13, 130)], base=0)
     log(folder, 0).write_bytes(merged.log)

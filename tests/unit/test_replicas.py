@@ -156,13 +156,14 @@ def test_the_plan_of_overlapping_copies(overlapping: list[Path]) -> None:
     ]
 
 
-def test_several_filters_over_overlapping_copies(overlapping: list[Path]) -> None:
+def test_several_filters_over_overlapping_copies(tmp_path: Path) -> None:
     """A plan that serves several scans has its splits in offset order, although bases of copies interleave."""
-    options, _ = parse_options(option_texts([str(path) for path in overlapping], {}))
+    paths = [copy(tmp_path / "a", (0, 10), (10, 18), (18, 20)), copy(tmp_path / "b", (15, 25), (25, 35))]
+    options, _ = parse_options(option_texts([str(path) for path in paths], {}))
     filters = [RowFilter(offsets=OffsetRange(12, 14)), RowFilter(offsets=OffsetRange(21, 40)), RowFilter()]
     plan = make_plan(options, [], filters)
-    assert [split.start_offset for split in plan.splits] == [0, 10, 20, 25]
-    assert len(plan.dropped) == 2 and len(plan.warnings) == 1
+    assert [split.start_offset for split in plan.splits] == [0, 10, 18, 20, 25]
+    assert plan.dropped == () and len(plan.warnings) == 1
 
 
 def test_a_witness_beyond_the_seam(tmp_path: Path) -> None:
@@ -178,6 +179,7 @@ def test_a_witness_beyond_the_seam(tmp_path: Path) -> None:
     (tmp_path / "b" / "replication-offset-checkpoint").write_text(checkpoint.replace(" 8", " 25"))
     options: dict[str, Any] = {"since": 0, "until": 1000, "timestampDisorder": 0, "endAt": "highWatermark"}
     assert offsets(paths, **options) == list(range(25))
+    assert offsets(paths, startingTimestamp=120, endAt="highWatermark") == list(range(12, 25))
 
 
 def test_checkpoints_hold_for_their_own_directory(overlapping: list[Path]) -> None:

@@ -19,6 +19,7 @@ import pytest
 import kafka_segment_source as kafkaseg
 from kafka_segment_source import transactions
 from kafka_segment_source.errors import CorruptRecordError, DataLossError
+from kafka_segment_source.reading import BatchReader
 from kafka_segment_source.snapshots import newest_state
 from tests.rows import COLUMNS, FIXTURES, OFFSET, PARTITION, TIMESTAMP, TOPIC, Row, expected, keep, scanned
 from tests.support import writer
@@ -450,6 +451,15 @@ def test_damaged_marker_of_the_last_transaction(tmp_path: Path) -> None:
         warnings_of(folder)
 
 
+def test_what_was_known_before_the_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Damage that another producer's search runs into does not unsettle what came before it."""
+    later = [marker("commit", 2, 7), flipped(data(3)), marker("commit", 4, 7), marker("commit", 5, 8)]
+    folder = write(tmp_path, {0: [data(0, 8), data(1, 7)], 2: later, 6: [data(6)]})
+    (folder / writer.segment_name(6, ".snapshot")).write_bytes(snapshot({}))
+    monkeypatch.setitem(BatchReader.__init__.__kwdefaults__, "chunk_bytes", len(data(0, 8)))
+    assert offsets(folder, mode="DROPMALFORMED") == [1, 6]
+
+
 def test_a_segment_with_the_marker_is_missing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """What has no marker in the files is lost data: an error, or withheld and named under failOnDataLoss=false."""
     folder = write(tmp_path, {0: [data(0), data(1, 7)], 3: [data(3, 7)], 4: [data(4)]})
@@ -462,9 +472,10 @@ def test_a_segment_with_the_marker_is_missing(tmp_path: Path, caplog: pytest.Log
     assert len(withheld(caplog)) == 1
 
 
-def test_a_marker_after_a_hole_is_not_believed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("before_hole", [{}, {1: [data(1)]}], ids=["at once", "later"])
+def test_a_marker_after_a_hole_is_not_believed(tmp_path: Path, before_hole: dict[int, list[bytes]]) -> None:
     """Where a segment is missing between a batch and the next marker, that may be another transaction's."""
-    folder = write(tmp_path, {0: [data(0, 7)], 1: [data(1)], 4: [data(4, 7), marker("commit", 5, 7)]})
+    folder = write(tmp_path, {0: [data(0, 7)], **before_hole, 4: [data(4, 7), marker("commit", 5, 7)]})
     bounds = {"endingOffsets": {"ledger": {"0": 1}}}
     assert offsets(folder, failOnDataLoss=False, **bounds) == []
     with pytest.raises(DataLossError, match="has no marker in the files"):
