@@ -6,13 +6,17 @@ VENV = .venv$(if $(filter $(SPARK),$(SPARK_NEWEST)),,-$(SPARK))
 PY = $(VENV)/bin/python
 READY = $(VENV)/.ready
 
-.PHONY: demo test lint check clean
+.PHONY: demo test machine lint clean
 
-demo: $(READY)
+demo: machine $(READY)
 	@$(PY) examples/demo.py
 
-test: $(READY)
+test: machine $(READY)
 	@$(PY) -m pytest
+
+# Says in one sentence what is missing: Python 3.11, Java 17, Spark 4.1.
+machine:
+	@$(PYTHON) .ci/check_machine.py $(SPARK)
 
 lint: $(READY)
 	@$(PY) -m ruff check .
@@ -20,7 +24,6 @@ lint: $(READY)
 	@$(PY) -m mypy
 
 $(READY): pyproject.toml
-	@$(PYTHON) .ci/check_machine.py
 	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
 	@echo "setting up $(VENV) with Spark $(SPARK) (some minutes, once)"
 	@$(PY) -m pip install --quiet --disable-pip-version-check -e '.[spark,dev]' 'pyspark==$(SPARK).*'

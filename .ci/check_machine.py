@@ -1,4 +1,7 @@
-"""Says in one sentence what is missing before anything is set up: Python 3.11, Java 17. Runs on any Python 3."""
+"""Says in one sentence what is missing before anything is set up: Python 3.11, Java 17, Spark 4.1. Runs on any Python 3.
+
+The argument is the Spark asked for, as in `make test SPARK=4.1`.
+"""
 
 import os
 import re
@@ -8,6 +11,7 @@ import sys
 
 OLDEST_PYTHON = (3, 11)
 OLDEST_JAVA = 17
+OLDEST_SPARK = (4, 1)
 
 
 def java_version() -> "int | None":
@@ -23,8 +27,10 @@ def java_version() -> "int | None":
     return int(match.group(2) or 0) if match.group(1) == "1" else int(match.group(1))
 
 
-def main() -> "str | None":
-    """The sentence, or None where nothing is missing."""
+def main(spark: str) -> "str | None":
+    """The sentence, or None where nothing is missing; `spark` is a version such as 4.3."""
+    if not re.match(r"\d+\.\d+$", spark) or tuple(map(int, spark.split("."))) < OLDEST_SPARK:
+        return f"kafkaseg needs Spark 4.1 or later, and SPARK={spark} asks for another: run make with SPARK=4.1, 4.2 or 4.3"
     if sys.version_info < OLDEST_PYTHON:
         found = ".".join(map(str, sys.version_info[:2]))
         return f"This needs Python 3.11 or later, and {sys.executable} is {found}: install one and run make PYTHON=python3.11"
@@ -37,4 +43,4 @@ def main() -> "str | None":
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1]))
