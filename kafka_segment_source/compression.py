@@ -19,6 +19,7 @@ from isal import isal_zlib
 from kafka_segment_source import format as fmt
 
 _GZIP_WINDOW = 31  # zlib's wbits for "gzip header expected"
+_GZIP_MAGIC = b"\x1f\x8b"
 _NEXT_MEMBER = 512  # bytes given to a gzip member after the first, to begin with
 _ROOM_PER_BYTE = 16  # plain bytes made room for at once, per compressed byte: what is not used is not touched
 _LEAST_ROOM = 64 * 1024
@@ -59,7 +60,7 @@ def _gzip(view: memoryview, limit: int) -> Buffer:
     left = limit
     at = 0
     window = len(view)
-    while at < len(view):  # GZIPInputStream reads concatenated members as one stream
+    while at == 0 or view[at : at + 2] == _GZIP_MAGIC:  # Java reads members in a row as one stream, up to anything else
         member = isal_zlib.decompressobj(_GZIP_WINDOW)
         while not member.eof:
             if at == len(view):

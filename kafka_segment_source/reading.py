@@ -212,7 +212,9 @@ class BatchReader:
         following[:-1] = base[1:]
         if 0 < count == headers.shape[1] and base[-1] > before[-1] + 1:
             following[-1] = self._base_offset_at(int(headers[h.POSITION, -1] + headers[h.SIZE, -1]), limit)
-        jumped = (base > before + 1) & (following <= last) & (following > before) & (following != base)
+        jumped = (base > before + 1) & (following <= last) & (following > before)
+        fits = following - before == last - base + 2  # without the jump it would fill the gap before it exactly
+        jumped &= (following != base) | fits  # otherwise the next one is the same batch again
         wrong = (base <= before) | (last >= limit) | jumped
         if wrong.any():
             at = int(np.argmax(wrong))
@@ -279,6 +281,9 @@ class BatchReader:
                 return None  # preallocated space
         else:
             error = self._impossible(position, stopped_by)
+            if stopped_by in (h.BAD_COUNT, h.BAD_LAST_OFFSET):  # whole by its length, which may be right
+                length = self._file.read_at(position + fmt.LENGTH_AT, fmt.LOG_OVERHEAD - fmt.LENGTH_AT)
+                needed = int.from_bytes(length, "big") + fmt.LOG_OVERHEAD
         return self._after_damage(error, position, needed)
 
     def _impossible(self, position: int, stopped_by: int) -> DataError:

@@ -20,7 +20,8 @@ from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.catalog import Hole, PartitionLog, Segment, Unused
 from kafka_segment_source.checkpoints import read_topic_id
 from kafka_segment_source.errors import PathError
-from kafka_segment_source.format import MAX_OFFSET
+from kafka_segment_source.files import InputFile
+from kafka_segment_source.format import MAGIC_END, MAX_OFFSET
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.segment_view import SegmentView
 
@@ -56,7 +57,7 @@ def choose(spans: Sequence[OffsetRange]) -> list[tuple[int, OffsetRange]]:
 class _Run:
     """Segments of one directory that follow one another, and the offsets that they hold.
 
-    is_whole: no bytes follow the last batch that can be proven.
+    is_whole: nothing but preallocated zeros follows the last batch that can be proven.
     """
 
     log: PartitionLog
@@ -71,7 +72,9 @@ def _merge(copies: list[PartitionLog], options: ReadOptions, warnings: list[str]
     chosen = choose([run.span for run in runs])
     compacted = any(log.compacted for log in copies)
     if not chosen:
-        others = [Unused(each, _reason(each, run, [])) for run in runs if run.log is not copies[0] for each in run.segments]
+        others = [
+            Unused(each, _reason(each, run, [])) for run in runs if run.log is not copies[0] for each in run.segments
+        ]
         return replace(copies[0], unused=(*copies[0].unused, *others), compacted=compacted)
     read_for = _without_gaps([(runs[at], offsets) for at, offsets in chosen])
     segments = [_narrowed(segment, part) for run, part in read_for for segment in run.segments if _holds(segment, part)]
@@ -121,14 +124,22 @@ def _run(log: PartitionLog, segments: tuple[Segment, ...], options: ReadOptions)
     end = last.next_base_offset if last.size else last.base_offset
     is_whole = True
     if end is None:
-        end = last.base_offset
-        with SegmentView(last, check_crcs=options.check_crcs, trust_indexes=options.trust_indexes) as view:
-            for header in view.probe.walk(view.start_position(MAX_OFFSET)):
-                is_whole = header is not None
-                end = header.last_offset + 1 if header is not None else end
+        end, is_whole = _end(last, options)
     if any(segment.size for segment in segments):
         end = max(end, first.base_offset + 1)  # where nothing can be believed, reading has to say so
     return _Run(log, segments, OffsetRange(first.base_offset, end).intersect(log.offsets), is_whole)
+
+
+def _end(last: Segment, options: ReadOptions) -> tuple[int, bool]:
+    """The offset after the last batch that can be proven, and whether nothing but preallocated zeros follows it."""
+    end, position = last.base_offset, 0
+    with SegmentView(last, check_crcs=options.check_crcs, trust_indexes=options.trust_indexes) as view:
+        for header in view.probe.walk(view.start_position(MAX_OFFSET)):
+            if header is None:
+                with InputFile(last.path) as file:
+                    return end, not any(file.read_at(position, MAGIC_END))
+            end, position = header.last_offset + 1, header.end
+    return end, True
 
 
 def _without_gaps(chosen: list[tuple[_Run, OffsetRange]]) -> list[tuple[_Run, OffsetRange]]:
@@ -183,6 +194,6 @@ def _explained(copies: list[PartitionLog], read_for: list[tuple[_Run, OffsetRang
 
 def _cut_short(run: _Run) -> str:
     return (
-        f"{run.segments[-1].path!r} ends in bytes after offset {run.span.end - 1} that are no whole batch, torn, damaged or"
-        " zeros; other directories are read for the offsets that follow"
+        f"{run.segments[-1].path!r} ends in bytes after offset {run.span.end - 1} that are no whole batch, torn or damaged;"
+        " other directories are read for the offsets that follow"
     )

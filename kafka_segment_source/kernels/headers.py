@@ -151,8 +151,6 @@ def _looks_like_v2(src, at, first_offset, end_offset):  # type: ignore[no-untype
     delta = read_int32(src, at + fmt.LAST_OFFSET_DELTA_AT)
     if base < first_offset or base >= end_offset or delta < 0 or delta >= end_offset - base:
         return False
-    if src[at + fmt.ATTRIBUTES_AT] != 0 or src[at + fmt.ATTRIBUTES_AT + 1] >= 0x80:
-        return False
     return read_int32(src, at + fmt.RECORDS_COUNT_AT) >= 0
 
 
@@ -160,7 +158,7 @@ def _looks_like_v2(src, at, first_offset, end_offset):  # type: ignore[no-untype
 def find_batch(src, at, length, first_offset, end_offset):  # type: ignore[no-untyped-def]
     """The first position ≥ at in src[:length] that looks like a batch header, or -1.
 
-    It looks like one if magic, length, attributes and count are possible and its offsets lie in
+    It looks like one if magic, length and count are possible and its offsets lie in
     [first_offset, end_offset). Only the CRC can tell whether it is one. Used to go on after damage.
     """
     for i in range(at, length - fmt.MIN_LENGTH_V0 - fmt.LOG_OVERHEAD + 1):
@@ -172,6 +170,6 @@ def find_batch(src, at, length, first_offset, end_offset):  # type: ignore[no-un
                 return i
             continue
         offset = read_int64(src, i)
-        if first_offset <= offset < end_offset and src[i + fmt.LEGACY_ATTRIBUTES_AT] < 0x10:
+        if first_offset <= offset < end_offset:
             return i
     return -1

@@ -26,6 +26,7 @@ from tests.benchmark.results import Row, Settings
 GROUPS = {
     "kernels": "kernels",
     "codecs": "codecs",
+    "stages": "stages",
     "scan": "plain_scan",
     "planning": "planning",
     "windows": "windows",

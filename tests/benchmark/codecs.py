@@ -107,12 +107,9 @@ def _rivals(codec: str) -> dict[str, Decompress]:
             found[name] = make(importlib.import_module(module))
         except (ImportError, AttributeError):
             continue
-    if codec != "snappy":
-        arrow = pa.Codec(codec if codec != "lz4" else "lz4")
-        found["pyarrow"] = lambda stored, size: arrow.decompress(stored, size)
-    else:
-        arrow = pa.Codec("snappy")
-        found["pyarrow"] = _xerial(lambda block: arrow.decompress(block, _snappy_size(block)))
+    arrow = pa.Codec(codec)
+    raw_blocks = _xerial(lambda block: arrow.decompress(block, _snappy_size(block)))
+    found["pyarrow"] = raw_blocks if codec == "snappy" else arrow.decompress
     return found
 
 
@@ -150,7 +147,7 @@ _RIVALS: dict[str, list[tuple[str, str, Callable[..., Decompress]]]] = {
         ("isal", "isal.isal_zlib", lambda m: lambda stored, size: m.decompress(stored, 31, size)),
         ("zlib", "zlib", lambda m: lambda stored, size: m.decompress(stored, 31, size)),
         ("zlib-ng", "zlib_ng.zlib_ng", lambda m: lambda stored, size: m.decompress(stored, 31, size)),
-        ("deflate", "deflate", lambda m: lambda stored, size: m.gzip_decompress(stored, size)),
+        ("deflate", "deflate", lambda m: m.gzip_decompress),
         ("cramjam", "cramjam", lambda m: lambda stored, size: m.gzip.decompress(stored, output_len=size)),
     ],
     "snappy": [

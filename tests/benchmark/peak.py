@@ -69,7 +69,11 @@ def main() -> None:
         rows = touch(spark.read.format("watched").option("includeHeaders", headers).load(path))[0]
         spark.stop()
         told = [file.read_text().split() for file in Path(folder).iterdir()]
-    print(json.dumps({"rows": rows, "before": max(float(each[0]) for each in told), "peak": max(float(each[1]) for each in told)}))
+    print(
+        json.dumps(
+            {"rows": rows, "before": max(float(each[0]) for each in told), "peak": max(float(each[1]) for each in told)}
+        )
+    )
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import kafka_segment_source
 from tests.benchmark.logs import FIRST_OFFSET, FIRST_TIMESTAMP, LAST_OFFSET, LogShape, log
@@ -33,7 +34,7 @@ def rows(settings: Settings) -> Iterator[Row]:
             "trustIndexes=false, since": {"since": since, "trustIndexes": False},
         }
         for kind, options in kinds.items():
-            times = repeat(lambda options=options: _plan(str(events.path), options), 3)
+            times = repeat(partial(_plan, str(events.path), options), 3)
             measured = [each / count * 1e6 for each in times]
             goal = None if "trustIndexes" in kind else GOAL
             note = f"{_plan(str(events.path), options)} segments kept, {min(times):.2f} s"

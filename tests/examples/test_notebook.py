@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import json
 import os
 import re
 import shutil
@@ -16,8 +18,11 @@ import pytest
 from jupyter_client import KernelManager
 from nbclient import NotebookClient
 
+from tests.rows import ORDERS, TIMESTAMP, TOPIC, expected
+
 ROOT = Path(__file__).parent.parent.parent
 NOTEBOOK = ROOT / "examples" / "time_range.ipynb"
+VALUE = 6  # in a row of `expected`
 TEXTS = ("text/plain", "text/html")  # pictures differ with fonts and versions of matplotlib
 
 
@@ -62,15 +67,14 @@ def outputs(notebook: Any) -> list[Any]:
 
 
 def texts(notebook: Any) -> list[tuple[str, list[str]]]:
-    """The source of each cell that says something, and what it says."""
-    said = []
-    for cell in notebook.cells:
-        if cell.cell_type == "code":
-            found = [
-                output.get("text") or "".join(output.data.get(kind, "") for kind in TEXTS) for output in cell.outputs
-            ]
-            said.append((cell.source, found))
-    return said
+    """The source of each cell of code, and what it says; of tables the words."""
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    return [(cell.source, [_words(output) for output in cell.outputs]) for cell in cells]
+
+
+def _words(output: Any) -> str:
+    said = output.get("text") or "".join(output.data.get(kind, "") for kind in TEXTS)
+    return html.unescape(re.sub(r"<[^>]+>", " ", said))
 
 
 def test_what_is_saved_is_whole_and_names_no_machine(saved: Any) -> None:
@@ -97,6 +101,24 @@ def test_a_run_says_what_is_saved(saved: Any, tmp_path: Path) -> None:
     ran = run(saved, tmp_path)
     assert texts(ran) == texts(saved)
     assert "image/png" in [kind for output in outputs(ran) for kind in output.get("data", ())]
+
+
+def test_the_answer_is_what_a_consumer_would_have_found(saved: Any) -> None:
+    """Rejected orders of the five minutes that were paid for, found in what a real consumer saw, without Spark."""
+    since, until = 1773135000000, 1773135300000
+    rows = expected(ORDERS / "data")
+    orders = [json.loads(row[VALUE]) for row in rows if row[TOPIC] == "orders" and since <= row[TIMESTAMP] < until]
+    paid = {
+        payment["orderId"]: payment for payment in (json.loads(row[VALUE]) for row in rows if row[TOPIC] == "payments")
+    }
+    found = [
+        paid[order["orderId"]]["amount"]
+        for order in orders
+        if order["status"] == "rejected" and order["orderId"] in paid
+    ]
+    assert len(found) == 33
+    assert outputs(saved)[-1].text.startswith("33 payments by ")
+    assert f": {sum(found):.2f} EUR" in outputs(saved)[-1].text
 
 
 if __name__ == "__main__":

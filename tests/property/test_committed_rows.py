@@ -11,7 +11,7 @@ import struct
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 from unittest import mock
@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 
 import kafka_segment_source as kafkaseg
 from kafka_segment_source import reading, transactions
+from kafka_segment_source.errors import CorruptRecordError
 from tests.support import writer
 from tests.support.writer import Codec, Rec
 
@@ -314,3 +315,60 @@ def test_rows_are_those_of_a_naive_consumer(
         event(f"open at the end: {bool(is_open)}, aborted: {bool(aborted)}, rows: {bool(wanted)}, gone: {log.gone > 0}")
         millis = [int(moment.timestamp() * 1000 + 0.5) for moment in table["timestamp"].to_pylist()]
         assert list(zip(table["offset"].to_pylist(), millis, strict=True)) == wanted
+
+
+@given(
+    log=logs,
+    number=st.integers(0, 39),
+    byte=st.integers(21, 200),
+    edges=st.none() | st.tuples(st.integers(0, 110), st.integers(0, 110)),
+    clean_stop=st.booleans(),
+    chunk=st.sampled_from([150, 8 * 1024 * 1024]),
+    spoil=spoils,
+)
+@settings(max_examples=settings().max_examples * 4)
+def test_damage_never_shows_what_was_not_committed(
+    log: Log,
+    number: int,
+    byte: int,
+    edges: tuple[int, int] | None,
+    clean_stop: bool,
+    chunk: int,
+    spoil: list[int],
+) -> None:
+    """With a bit flipped in some batch, DROPMALFORMED gives only rows that were committed, and FAILFAST all or an error."""
+    damaged = log.there[number % len(log.there)]
+    flipped = bytearray(damaged.data)
+    flipped[21 + (byte - 21) % (len(flipped) - 21)] ^= 1
+    segments = tuple(
+        tuple(replace(batch, data=bytes(flipped)) if batch is damaged else batch for batch in segment)
+        for segment in log.segments
+    )
+    is_open, aborted = broker(log.history)
+    never = [*aborted, *(Aborted(producer, first, ALL, ALL) for producer, first in is_open.items())]
+    right = client(log.there, never, ALL, log.start, ALL, False)
+    options: dict[str, Any] = {"isolationLevel": "read_committed", "failOnDataLoss": False}
+    if edges is not None:
+        options["startingOffsets"], options["endingOffsets"] = ({"ledger": {"0": each}} for each in sorted(edges))
+    with tempfile.TemporaryDirectory() as name, small_chunks(chunk):
+        write(replace(log, segments=segments), Path(name), spoil, clean_stop)
+        dropped = kafkaseg.scan(name, ["offset"], mode="DROPMALFORMED", **options).read_all()["offset"].to_pylist()
+        assert set(dropped) <= {offset for offset, _ in right}
+        assert not any(damaged.base <= offset <= damaged.last for offset in dropped)
+        where = Path(name) / "ledger-0" / writer.segment_name(log.bases[segment_of(log, damaged)])
+        strict, complaint = rows_or_error(name, options)
+        event(f"FAILFAST: {'rows' if complaint is None else 'an error'}")
+        assert strict == dropped if complaint is None else complaint.path == str(where)
+
+
+def rows_or_error(path: str, options: dict[str, Any]) -> tuple[list[int], CorruptRecordError | None]:
+    """Offsets under FAILFAST, or none and the error."""
+    try:
+        return kafkaseg.scan(path, ["offset"], **options).read_all()["offset"].to_pylist(), None
+    except CorruptRecordError as error:
+        return [], error
+
+
+def segment_of(log: Log, batch: Batch) -> int:
+    """The number of the segment that holds a batch."""
+    return next(number for number, segment in enumerate(log.segments) if batch in segment)

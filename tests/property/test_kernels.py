@@ -38,7 +38,10 @@ def test_fixed_width_integers(number: int) -> None:
     assert p.read_int16(array(b"\x99" + raw), 1) == struct.unpack_from(">h", raw)[0]
 
 
-@given(number=st.integers(-(2**63), 2**63 - 1) | st.integers(-300, 300), rest=st.binary(max_size=3))
+@given(
+    number=st.integers(-(2**63), 2**63 - 1) | st.integers(-300, 300) | st.integers(-(2**34), 2**34 - 1),
+    rest=st.binary(max_size=3),
+)
 def test_varints_round_trip(number: int, rest: bytes) -> None:
     """What a writer wrote is read back, in 64 bits always and in 32 bits exactly if it fits."""
     written = writer.varint(number, 64)

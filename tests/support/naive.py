@@ -9,7 +9,6 @@ Section numbers are those of kafka-log-format.md. This file shares no code with 
 
 from __future__ import annotations
 
-import gzip
 import io
 import struct
 import zlib
@@ -321,7 +320,7 @@ def decompress(codec: str, data: bytes, *, any_lz4_checksum: bool = False) -> by
         if codec == "none":
             return data
         if codec == "gzip":
-            return gzip.decompress(data)
+            return _gzip(data)
         if codec == "snappy":
             return _snappy(data)
         if codec == "lz4":
@@ -333,6 +332,19 @@ def decompress(codec: str, data: bytes, *, any_lz4_checksum: bool = False) -> by
     except Exception as error:  # each library has its own tree of errors
         raise NaiveError(f"{codec}: {error}") from error
     raise NaiveError(f"codec {codec}")
+
+
+def _gzip(data: bytes) -> bytes:
+    """Members in a row; whatever follows them without being one is not looked at, as Java's GZIPInputStream has it."""
+    out = io.BytesIO()
+    while True:
+        member = zlib.decompressobj(31)
+        out.write(member.decompress(data))
+        if not member.eof:
+            raise NaiveError("gzip member has no end")
+        data = member.unused_data
+        if data[:2] != b"\x1f\x8b":
+            return out.getvalue()
 
 
 XERIAL_MAGIC = b"\x82SNAPPY\x00"

@@ -174,6 +174,11 @@ DAMAGE: dict[str, tuple[bytes, str, dict[str, Any]]] = {
         "key, value or header of impossible length",
         {**AT_SECOND, "found": 60, "expected": "-1 (null) or a length inside the record"},
     ),
+    "a value one byte longer than the record": (
+        of_body(b"\x0e\0\0\0\x01\x06ab", count=1),
+        "key, value or header of impossible length",
+        {**AT_SECOND, "found": 3, "expected": "-1 (null) or a length inside the record"},
+    ),
     "a null header key": (
         of_body(b"\x10\0\0\0\x01\x01\x02\x01\x01", count=1),
         "key, value or header of impossible length",

@@ -21,14 +21,15 @@ def load_kernels(environment: dict[str, str], program: str = LOAD) -> subprocess
 
 
 def test_processes_that_start_together_compile_once(tmp_path: Path) -> None:
-    """Of four processes over an empty cache one compiles and keeps each kernel; the others load it."""
+    """Of four processes over an empty cache one compiles and keeps a kernel; the others load it."""
     started = [load_kernels({"NUMBA_CACHE_DIR": str(tmp_path)}) for _ in range(4)]
     told = [process.communicate(timeout=300)[0] for process in started]
 
     assert [process.returncode for process in started] == [0] * 4
-    compiled = [text for text in told if "data saved" in text]
-    assert len(compiled) == 1
-    assert all("data loaded" in text for text in told if text is not compiled[0])
+    saved = [line for text in told for line in text.splitlines() if "data saved" in line]
+    loaded = [line for text in told for line in text.splitlines() if "data loaded" in line]
+    assert len(saved) == len(set(saved)) > 0
+    assert len(loaded) >= 3 * sum("copy_slices" in line or "offsets_and_validity" in line for line in saved)
 
 
 def test_an_install_that_cannot_be_written_to_keeps_its_kernels_elsewhere(tmp_path: Path) -> None:

@@ -265,6 +265,12 @@ def test_other_control_records_say_nothing(tmp_path: Path) -> None:
     assert offsets(folder) == [0]
 
 
+def test_transactional_without_a_producer(tmp_path: Path) -> None:
+    """A batch that names no producer is in no transaction, whatever its flag says: a consumer is given it."""
+    folder = write(tmp_path, {0: [data(0, -1), data(1)]})
+    assert offsets(folder) == [0, 1]
+
+
 def test_a_split_without_transactions_looks_at_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tasks list directories and read ahead only for producers whose marker is not in sight."""
     folder = write(tmp_path, {0: [data(0), data(1, 7), marker("commit", 2, 7)], 3: [data(3)]})
