@@ -6,13 +6,17 @@ VENV = .venv$(if $(filter $(SPARK),$(SPARK_NEWEST)),,-$(SPARK))
 PY = $(VENV)/bin/python
 READY = $(VENV)/.ready
 
-.PHONY: demo test machine lint clean
+.PHONY: demo test bench machine lint clean
 
 demo: machine $(READY)
 	@$(PY) examples/demo.py
 
 test: machine $(READY)
 	@$(PY) -m pytest
+
+# Each goal of speed with its figure, in about twenty minutes; BENCH="--quick", "spark windows", "--kafka" ...
+bench: machine $(READY)
+	@$(PY) -m tests.benchmark $(BENCH)
 
 # Says in one sentence what is missing: Python 3.11, Java 17, Spark 4.1.
 machine:

@@ -169,7 +169,7 @@ def load_config(path: str | os.PathLike[str]) -> Config:
         window_hours=_number(window, "hours", 1, least=1),
         delay=timedelta(minutes=_number(window, "delay_minutes", 0, least=0)),
         read=_read_options(given.get("read", {})),
-        allow_fewer_rows=bool(write.get("allow_fewer_rows", False)),
+        allow_fewer_rows=_flag(write, "allow_fewer_rows"),
     )
 
 
@@ -201,6 +201,13 @@ def _number(table: Mapping[str, Any], key: str, default: int, least: int) -> int
     found = table.get(key, default)
     if type(found) is not int or found < least:
         raise WrongUseError(f"{key} is {found!r}; expected a whole number, {least} or more")
+    return found
+
+
+def _flag(table: Mapping[str, Any], key: str) -> bool:
+    found = table.get(key, False)
+    if not isinstance(found, bool):
+        raise WrongUseError(f"{key} is {found!r}; expected true or false")
     return found
 
 

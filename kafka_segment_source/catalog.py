@@ -13,7 +13,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from pyarrow import fs
 
@@ -153,15 +153,13 @@ def _look(path: str) -> Iterator[_Found]:
 
 def _local_path(path: str) -> str:
     """The absolute local path of a path as users and Spark write it (`file:/x`, `file:///x`, `~`, relative)."""
-    if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:", path):
-        parts = urlsplit(path)
-        if parts.scheme.lower() != "file":
-            raise UnsupportedError(f"path {path!r}: only local files are read so far, not {parts.scheme}:")
-        if "%" in path:
-            return os.path.abspath(unquote(path[len("file:") :].replace("//", "", 1)) or "/")
-        path = path[len("file:") :]
-        path = path[2:] if path.startswith("//") else path
-    return os.path.abspath(os.path.expanduser(path))
+    scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]+):", path)
+    if scheme is None or os.path.lexists(path):  # a name may hold a colon
+        return os.path.abspath(os.path.expanduser(path))
+    if scheme[1].lower() != "file":
+        raise UnsupportedError(f"path {path!r}: only local files are read so far, not {scheme[0]}")
+    local = re.sub(r"^//(localhost)?(?=/)", "", path[scheme.end() :])
+    return os.path.abspath(unquote(local) if "%" in local else local)
 
 
 def _look_at(path: str, given: str, pattern: str | None) -> Iterator[_Found]:

@@ -147,7 +147,7 @@ def _pattern(text: str, _: _Context) -> str:
 def _json_object(text: str, example: str) -> dict[str, Any]:
     try:
         value = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"expected JSON like {example} ({error})") from error
     if not isinstance(value, dict):
         raise ValueError(f"expected JSON like {example}")

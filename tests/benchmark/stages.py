@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterator
 
 import numpy as np
-import pyarrow as pa
 
 import kafka_segment_source
 from kafka_segment_source import format as fmt
@@ -52,17 +51,15 @@ def _stages(codec: str, size: int, headers: bool, runs: int) -> Iterator[Row]:
     ]
     number = fmt.CODEC_NAMES.index(codec)
     records, columns = chunks.Records.arrays(), default_columns(headers, False)
-    ready = list(kafka_segment_source.scan(str(events.path), includeHeaders=headers))
     works: dict[str, Callable[[], object]] = {
         "read": lambda: _read(split),
         "walk": lambda: _walk(split, check_crcs=False),
         "checked": lambda: _walk(split, check_crcs=True),
-        "decompressed": lambda: [decompress(number, each, chunks.LIMIT) for each in stored] if number else None,
+        "decompressed": lambda: _decompress(number, stored),
         "unpacked": lambda: _unpack(split, source),
         "found": lambda: [records.find(group) for group in groups],
         "arrow": lambda: chunks.to_arrow(split, source, columns),
         "whole": lambda: [*map(len, kafka_segment_source.scan(str(events.path), includeHeaders=headers))],
-        "ipc": lambda: _serialise(ready),
     }
     taken = {name: [each / events.records * 1e9 for each in times] for name, times in _in_turn(works, runs).items()}
     taken["empty"] = [0.0] * runs
@@ -75,7 +72,6 @@ def _stages(codec: str, size: int, headers: bool, runs: int) -> Iterator[Row]:
         "kernel": ("found", "empty"),
         "Arrow": ("arrow", "unpacked", "found"),
         "whole scan": ("whole", "empty"),
-        "(Arrow IPC to nowhere, Spark's part)": ("ipc", "empty"),
     }
     whole = statistics.median(taken["whole"])
     for name, (total, *parts) in stages.items():
@@ -104,9 +100,7 @@ def _read(split: SegmentSplit) -> None:
 
 def _walk(split: SegmentSplit, check_crcs: bool) -> None:
     with InputFile(split.path) as file:
-        reader = BatchReader(
-            file, split, check_crcs=check_crcs, max_batch_bytes=chunks.LIMIT, damage=Damage(False)
-        )
+        reader = BatchReader(file, split, check_crcs=check_crcs, max_batch_bytes=chunks.LIMIT, damage=Damage(False))
         for _ in reader.chunks():
             pass
 
@@ -118,7 +112,6 @@ def _unpack(split: SegmentSplit, source: list[chunks.Chunk]) -> None:
             pass
 
 
-def _serialise(ready: list[pa.RecordBatch]) -> None:
-    with open("/dev/null", "wb") as sink, pa.ipc.new_stream(sink, ready[0].schema) as out:
-        for batch in ready:
-            out.write_batch(batch)
+def _decompress(codec: int, stored: list[memoryview]) -> None:
+    for each in stored if codec else ():
+        decompress(codec, each, chunks.LIMIT)

@@ -12,7 +12,8 @@ import kafka_segment_source as kafkaseg
 from kafka_segment_source.catalog import PartitionLog, list_logs
 from kafka_segment_source.errors import KafkaSegmentError, OptionError, PathError, UnsupportedError
 from kafka_segment_source.options import option_texts, parse_options
-from tests.support import writer
+from tests.support import batches, writer
+from tests.support.logs import simple_log, simple_segment
 from tests.support.writer import Rec
 
 ARABIC = str.maketrans("0123456789", "٠١٢٣٤٥٦٧٨٩")
@@ -402,3 +403,27 @@ def test_the_input_is_left_as_it_was(data: Path) -> None:
     finally:
         for path in [data, *data.rglob("*")]:
             path.chmod(0o755)
+
+
+def test_uris_and_colons(tmp_path: Path) -> None:
+    """file: URIs of every form lead to the same place; a colon in a name that exists is only a colon."""
+    directory = simple_log(simple_segment([batches.data(0, 1)])).write(tmp_path / "backup:2026 x")
+    quoted = str(directory).replace(" ", "%20")
+    for path in (
+        str(directory),
+        f"file:{quoted}",
+        f"file://{quoted}",
+        f"file://localhost{quoted}",
+        f"file:{directory}",
+    ):
+        assert [log.directory for log in list_logs(parse_options({"path": path})[0])] == [str(directory)]
+    with pytest.raises(UnsupportedError, match="not s3:"):
+        list_logs(parse_options({"path": "s3://bucket/orders-0"})[0])
+
+
+def test_a_name_with_a_colon_may_be_relative(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A relative path that exists is taken as it is, even if it begins like a URI."""
+    directory = simple_log(simple_segment([batches.data(0, 1)])).write(tmp_path / "backup:2026")
+    monkeypatch.chdir(tmp_path)
+    [log] = list_logs(parse_options({"path": f"backup:2026/{directory.name}"})[0])
+    assert log.directory == str(directory)
