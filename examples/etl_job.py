@@ -153,7 +153,7 @@ def load_config(path: str | os.PathLike[str]) -> Config:
         given = tomllib.loads(text)
     except (OSError, ValueError) as error:
         raise WrongUseError(f"the configuration {os.fspath(path)!r} cannot be read: {error}") from error
-    window, write = given.get("window", {}), given.get("write", {})
+    window, read, write = (_table(given, name) for name in ("window", "read", "write"))
     for table, keys in (("", given), ("window", window), ("write", write)):
         for key in keys:
             if key not in _KEYS[table]:
@@ -168,9 +168,16 @@ def load_config(path: str | os.PathLike[str]) -> Config:
         destination=_destination(given, directory),
         window_hours=_number(window, "hours", 1, least=1),
         delay=timedelta(minutes=_number(window, "delay_minutes", 0, least=0)),
-        read=_read_options(given.get("read", {})),
+        read=_read_options(read),
         allow_fewer_rows=_flag(write, "allow_fewer_rows"),
     )
+
+
+def _table(given: Mapping[str, Any], name: str) -> dict[str, Any]:
+    found = given.get(name, {})
+    if not isinstance(found, dict):
+        raise WrongUseError(f"[{name}] is {found!r}; expected a table")
+    return found
 
 
 def _strings(given: Mapping[str, Any], key: str) -> tuple[str, ...]:
@@ -293,9 +300,8 @@ def _stage(spark: SparkSession, config: Config, window: Window, staging: Path) -
     session = spark.newSession()
     kafka_segment_source.register(session)
     session.conf.set("spark.sql.session.timeZone", "UTC")  # of the name of the hour
-    session.conf.set(
-        "spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS"
-    )  # has statistics, and every reader knows it
+    # the type that has statistics and that every reader knows
+    session.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
     written = Observation()
     records = session.read.format("kafkaseg").options(**_options(config, window)).load(list(config.paths))
     (

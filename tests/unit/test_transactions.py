@@ -70,6 +70,12 @@ def test_whole_logs_of_real_brokers(name: str) -> None:
     assert read(FIXTURE_DATA[name]) == committed(FIXTURES / name)
 
 
+def test_partitions_selected_by_name() -> None:
+    """What selects topics and partitions does not get in the way of looking for markers."""
+    for selection in ({"subscribe": "ledger,ledger-v2"}, {"assign": {"ledger": [0, 1], "ledger-v2": [0]}}):
+        assert read(LEDGER, maxRecordsPerPartition=20, **selection) == committed(LEDGER.parent)
+
+
 def test_fate_says_the_same() -> None:
     """Of `ledger`, whose records say what became of them: what is missing below the last stable offset was aborted."""
     given = {row[:3] for row in read(LEDGER, subscribe="ledger")}
@@ -257,11 +263,14 @@ def test_other_control_records_say_nothing(tmp_path: Path) -> None:
     """Empty control batches and types that are not ABORT or COMMIT end no transaction; longer keys do."""
     fields: dict[str, Any] = {"producer_id": 7, "producer_epoch": 1, "transactional": True, "control": True}
     nothing = writer.record_batch([], base_offset=1, last_offset_delta=0, max_timestamp=1, **fields)
-    unknown = writer.record_batch([Rec(key=struct.pack(">hh", 0, 9), value=b"")], base_offset=2, **fields)
-    folder = write(tmp_path, {0: [data(0, 7), nothing, unknown]})
+    others = [
+        writer.record_batch([Rec(key=struct.pack(">hh", 0, kind), value=b"")], base_offset=offset, **fields)
+        for offset, kind in ((2, 2), (3, 9), (4, 257))
+    ]
+    folder = write(tmp_path, {0: [data(0, 7), nothing, *others]})
     assert offsets(folder) == []
-    longer = writer.record_batch([Rec(key=struct.pack(">hhi", 3, 1, 0), value=b"")], base_offset=3, **fields)
-    write(tmp_path, {0: [data(0, 7), nothing, unknown, longer]})
+    longer = writer.record_batch([Rec(key=struct.pack(">hhi", 3, 1, 0), value=b"")], base_offset=5, **fields)
+    write(tmp_path, {0: [data(0, 7), nothing, *others, longer]})
     assert offsets(folder) == [0]
 
 
@@ -390,6 +399,7 @@ def test_no_usable_snapshot(tmp_path: Path) -> None:
 def test_high_watermark(tmp_path: Path) -> None:
     """With endAt=highWatermark a transaction whose marker is not below it is open."""
     folder = write(tmp_path, {0: [data(0), data(1, 7), data(2), marker("commit", 3, 7), data(4)]})
+    (folder / writer.segment_name(5, ".snapshot")).write_bytes(snapshot({7: -1}))  # knows what came after it
     checkpoint = tmp_path / "replication-offset-checkpoint"
     for watermark, wanted in ((5, [0, 1, 2, 4]), (4, [0, 1, 2]), (3, [0]), (1, [0])):
         checkpoint.write_text(f"0\n1\nledger 0 {watermark}\n")
@@ -464,6 +474,15 @@ def test_what_was_known_before_the_damage(tmp_path: Path, monkeypatch: pytest.Mo
     (folder / writer.segment_name(6, ".snapshot")).write_bytes(snapshot({}))
     monkeypatch.setitem(BatchReader.__init__.__kwdefaults__, "chunk_bytes", len(data(0, 8)))
     assert offsets(folder, mode="DROPMALFORMED") == [1, 6]
+
+
+def test_what_begins_after_the_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bytes that hold no offset may stand between batches: a transaction that begins right after them is known."""
+    batches = [data(0, 8), b"\x07" * 90, data(1, 7), marker("commit", 2, 8), marker("commit", 3, 7)]
+    folder = write(tmp_path, {0: batches, 4: [data(4)]})
+    (folder / writer.segment_name(4, ".snapshot")).write_bytes(snapshot({}))
+    monkeypatch.setitem(BatchReader.__init__.__kwdefaults__, "chunk_bytes", len(data(0, 8)))
+    assert offsets(folder, mode="DROPMALFORMED") == [1, 4]
 
 
 def test_a_segment_with_the_marker_is_missing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
