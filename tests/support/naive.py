@@ -339,7 +339,8 @@ def _gzip(data: bytes) -> bytes:
     out = io.BytesIO()
     while True:
         member = zlib.decompressobj(31)
-        out.write(member.decompress(data))
+        flags = bytes(flags & 0x1F for flags in data[3:4])  # Java does not look at the reserved ones
+        out.write(member.decompress(data[:3] + flags + data[4:]))
         if not member.eof:
             raise NaiveError("gzip member has no end")
         data = member.unused_data
