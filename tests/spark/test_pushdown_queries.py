@@ -397,7 +397,7 @@ def test_a_lost_memory_reads_all(
 
 
 def test_threads_with_a_read_each_and_threads_sharing_one(sessions: dict[str, SparkSession], path: Path) -> None:
-    """A few queries of two threads; thousands were tried by hand (docs/pushdown.md)."""
+    """A few queries of two threads; more were tried by hand (docs/pushdown.md)."""
     shared = kafka_segment_source.read(sessions["read"], path, columns=["offset"])
     wrong: list[str] = []
 
