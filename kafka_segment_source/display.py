@@ -44,15 +44,19 @@ def plan_table(plan: ReadPlan, most_rows: int = _MOST_ROWS) -> RenderableType:
 def plan_text(plan: ReadPlan) -> str:
     """The plan as plain text, as wide as the terminal."""
     out = io.StringIO()
-    Console(file=out, width=shutil.get_terminal_size().columns, color_system=None).print(plan_table(plan))
+    Console(file=out, width=shutil.get_terminal_size().columns, color_system=None, force_jupyter=False).print(
+        plan_table(plan)
+    )
     return "\n".join(line.rstrip() for line in out.getvalue().rstrip().splitlines())
 
 
 def plan_html(plan: ReadPlan) -> str:
     """The plan as HTML for a notebook."""
-    console = Console(file=io.StringIO(), width=_NOTEBOOK_WIDTH, record=True)
+    console = Console(file=io.StringIO(), width=_NOTEBOOK_WIDTH, record=True, force_jupyter=False)
     console.print(plan_table(plan))
-    return console.export_html(inline_styles=True, code_format='<pre style="line-height:1.3">{code}</pre>')
+    return console.export_html(
+        inline_styles=True, code_format='<pre style="font-family:monospace;line-height:1.3">{code}</pre>'
+    )
 
 
 def _short(path: str) -> str:

@@ -79,19 +79,19 @@ def read_offset_index(path: str, size: int | None, base_offset: int, log_size: i
     base_offset: of the segment; log_size: bytes of its `.log`, which every position lies below. Valid entries have
     growing offsets and growing positions above 0: the first append of a segment is never indexed.
     """
-    parts: list[npt.NDArray[np.void]] = []
-    last = (-1, 0)  # relative offset, position
+    parts: list[tuple[Longs, Longs]] = []
+    last_offset, last_position = -1, 0
     for block in _blocks(path, size, _OFFSET_ENTRY):
-        offsets = np.concatenate(([last[0]], block["offset"]))
-        positions = np.concatenate(([last[1]], block["position"]))
-        good = (np.diff(offsets) > 0) & (np.diff(positions) > 0) & (positions[1:] < log_size)
+        offsets, positions = _native(block["offset"]), _native(block["position"])
+        good = _follows(np.greater, last_offset, offsets) & _follows(np.greater, last_position, positions)
+        good &= positions < log_size
         count = _leading(good)
-        parts.append(block[:count])
+        parts.append((offsets[:count], positions[:count]))
         if count < len(block):
             break
-        last = (int(offsets[-1]), int(positions[-1]))
-    entries = _join(parts, _OFFSET_ENTRY)
-    return OffsetIndex(path, _native(entries["offset"]) + base_offset, _native(entries["position"]))
+        last_offset, last_position = offsets[-1], positions[-1]
+    offsets, positions = _columns(parts)
+    return OffsetIndex(path, offsets + base_offset, positions)
 
 
 def read_time_index(path: str, size: int | None, base_offset: int, next_base_offset: int | None) -> TimeIndex:
@@ -101,20 +101,19 @@ def read_time_index(path: str, size: int | None, base_offset: int, next_base_off
     padding: as an entry it would claim that the first record is no later than 1970.
     """
     limit = (next_base_offset if next_base_offset is not None else fmt.MAX_OFFSET) - base_offset
-    parts: list[npt.NDArray[np.void]] = []
-    last = (-1, 0)  # timestamp, relative offset
+    parts: list[tuple[Longs, Longs]] = []
+    last_timestamp, last_offset = -1, 0
     for block in _blocks(path, size, _TIME_ENTRY):
-        timestamps = np.concatenate(([last[0]], block["timestamp"]))
-        offsets = np.concatenate(([last[1]], block["offset"]))
-        good = (timestamps[1:] > timestamps[:-1]) & (np.diff(offsets) >= 0) & (offsets[1:] < limit)
-        good &= (block["timestamp"] != 0) | (block["offset"] != 0)
+        timestamps, offsets = _native(block["timestamp"]), _native(block["offset"])
+        good = _follows(np.greater, last_timestamp, timestamps) & _follows(np.greater_equal, last_offset, offsets)
+        good &= (offsets < limit) & ((timestamps != 0) | (offsets != 0))
         count = _leading(good)
-        parts.append(block[:count])
+        parts.append((timestamps[:count], offsets[:count]))
         if count < len(block):
             break
-        last = (int(timestamps[-1]), int(offsets[-1]))
-    entries = _join(parts, _TIME_ENTRY)
-    return TimeIndex(path, _native(entries["timestamp"]), _native(entries["offset"]) + base_offset)
+        last_timestamp, last_offset = timestamps[-1], offsets[-1]
+    timestamps, offsets = _columns(parts)
+    return TimeIndex(path, timestamps, offsets + base_offset)
 
 
 def written_offsets(path: str, size: int | None, base_offset: int) -> OffsetIndex:
@@ -202,6 +201,23 @@ def _unpadded(path: str, size: int | None, entry: np.dtype[np.void]) -> npt.NDAr
 def _leading(good: npt.NDArray[np.bool_]) -> int:
     """How many are true before the first that is not."""
     return len(good) if good.all() else int(np.argmin(good))
+
+
+def _follows(compare: np.ufunc, last: int, column: Longs) -> npt.NDArray[np.bool_]:
+    """Whether each value compares so with the one before it; `last` is before the first."""
+    result = np.empty(len(column), np.bool_)
+    result[0] = compare(column[0], last)
+    compare(column[1:], column[:-1], out=result[1:])
+    return result
+
+
+def _columns(parts: list[tuple[Longs, Longs]]) -> tuple[Longs, Longs]:
+    if len(parts) == 1:
+        return parts[0]
+    if not parts:
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    first, second = zip(*parts, strict=True)
+    return np.concatenate(first), np.concatenate(second)
 
 
 def _join(parts: list[npt.NDArray[np.void]], entry: np.dtype[np.void]) -> npt.NDArray[np.void]:

@@ -105,7 +105,7 @@ class _Planner:
                     witness = None  # offsets before it are read from another directory
                 if witness is not None:
                     found = replace(found, end=max(found.start, min(found.end, witness.end)))
-                elif self._times.has_until:
+                elif self._times.has_until and self._stop is None:  # else nothing lies after until + D
                     late = self._count_late(view, found, late)
             gap_is_loss = not log.compacted and log.is_followed(at)
             split = self._split(log, segment, found, within)

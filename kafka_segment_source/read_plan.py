@@ -17,7 +17,7 @@ class DroppedSegment:
     reason: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ReadPlan:
     """What a scan reads. Byte counts are of `.log` files.
 
@@ -65,6 +65,9 @@ class ReadPlan:
         }
 
     # Printing is rich's work, and only whoever prints pays for loading it.
+
+    def __repr__(self) -> str:
+        return str(self)
 
     def __str__(self) -> str:
         from kafka_segment_source.display import plan_text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 
 from tests.benchmark.logs import Log, LogShape, cache_directory, log
@@ -49,10 +50,13 @@ def _many(events: Log) -> Iterator[Row]:
     for state in ("cold", "warm"):
         answers = probes("one_worker", [[str(events.path)]] * WORKERS, {"NUMBA_CACHE_DIR": cache})
         sound = [each for each in answers if each is not None and each["rows"] == events.records]
-        compiled = sum(1 for each in sound if each["compiled"])
+        compiled = Counter(name for each in sound for name in each["compiled"])
+        busy = sum(1 for each in sound if each["compiled"])
+        twice = sum(1 for count in compiled.values() if count > 1)
         times = [each["seconds"] for each in sound]
         name = f"{WORKERS} workers at once, {state} cache"
         yield row(f"{name}: failed", float(WORKERS - len(sound)), "workers", Goal(most=0))
-        yield row(f"{name}: compiled", float(compiled), "workers", Goal(most=1 if state == "cold" else 0))
+        note = f"{len(compiled)} functions compiled, by {busy} workers"
+        yield row(f"{name}: compiled more than once", float(twice), "functions", Goal(most=0), note)
         yield row(f"{name}: each read its log after", times, "s", note=f"the last after {max(times):.1f} s")
     shutil.rmtree(cache)

@@ -16,13 +16,13 @@ def main() -> None:
     print(json.dumps({"seconds": time.perf_counter() - begin, "rows": found, "compiled": _compiled()}))
 
 
-def _compiled() -> int:
-    """How many functions numba did not find in its cache."""
+def _compiled() -> list[str]:
+    """The functions that numba did not find in its cache."""
     from numba.core.dispatcher import Dispatcher  # noqa: PLC0415
 
     modules = [module for name, module in sys.modules.items() if name.startswith("kafka_segment_source.kernels")]
     found = {id(each): each for module in modules for each in vars(module).values() if isinstance(each, Dispatcher)}
-    return sum(1 for each in found.values() if sum(each.stats.cache_misses.values()))
+    return sorted(each.__qualname__ for each in found.values() if sum(each.stats.cache_misses.values()))
 
 
 if __name__ == "__main__":

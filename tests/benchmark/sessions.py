@@ -67,6 +67,35 @@ def stop() -> None:
         spark.cache_clear()
 
 
+def cpu_seconds() -> float | None:
+    """CPU time that the session's JVM and its Python processes have used; None where the system does not tell.
+
+    On a busy machine this says more than wall time: other programs make a query slower, but hardly dearer.
+    """
+    root = spark().sparkContext._gateway.proc.pid
+    try:
+        pids = [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
+        stats = {pid: stat for pid in pids if (stat := _stat(pid)) is not None}
+    except OSError:
+        return None
+    tree, ticks = {root}, 0
+    for pid in sorted(stats):  # a child's number is larger than its parent's, as long as numbers do not begin anew
+        parent, spent = stats[pid]
+        if pid in tree or parent in tree:
+            tree.add(pid)
+            ticks += spent
+    return ticks / os.sysconf("SC_CLK_TCK") if root in stats else None
+
+
+def _stat(pid: int) -> tuple[int, int] | None:
+    """A process's parent, and its clock ticks with those of the children that have ended; None if it has ended."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return int(fields[1]), sum(map(int, fields[11:15]))
+
+
 def touch(frame: DataFrame) -> tuple[object, ...]:
     """One row that needs every value of the frame."""
     answers = [F.expr(_AGGREGATES[name]) for name in frame.columns]
