@@ -15,7 +15,7 @@ from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.ranges import Dropped, narrow
 from kafka_segment_source.reading import BatchReader, Damage
 from kafka_segment_source.segment_view import SegmentView
-from kafka_segment_source.splits import SegmentSplit
+from kafka_segment_source.splits import SegmentSplit, split_of
 
 
 def first_offset_at(log: PartitionLog, timestamp: int, options: ReadOptions) -> int | None:
@@ -26,17 +26,7 @@ def first_offset_at(log: PartitionLog, timestamp: int, options: ReadOptions) -> 
             found = narrow(view, bounds)
         if isinstance(found, Dropped):
             continue
-        split = SegmentSplit(
-            path=segment.path,
-            topic=log.topic,
-            partition=log.partition,
-            start=found.start,
-            end=found.end,
-            segment_size=segment.size,
-            base_offset=segment.base_offset,
-            next_base_offset=segment.next_base_offset,
-            bounds=bounds,
-        )
+        split = split_of(log, segment, bounds, found.start, found.end)
         offset = _first_offset(split, options)
         if offset is not None:
             return offset

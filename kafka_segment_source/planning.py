@@ -20,7 +20,7 @@ from kafka_segment_source.options import PathsLike, ReadOptions, option_texts, p
 from kafka_segment_source.ranges import ByteRange, Dropped, narrow
 from kafka_segment_source.read_plan import DroppedSegment, ReadPlan
 from kafka_segment_source.segment_view import SegmentView
-from kafka_segment_source.splits import SegmentSplit, pack
+from kafka_segment_source.splits import SegmentSplit, pack, split_of
 from kafka_segment_source.times import format_millis
 
 PACK_MORE_THAN = 256  # tasks; fewer do not need to share
@@ -107,9 +107,13 @@ class _Planner:
                     found = replace(found, end=max(found.start, min(found.end, witness.end)))
                 elif self._times.has_until and self._stop is None:  # else nothing lies after until + D
                     late = self._count_late(view, found, late)
-            gap_is_loss = not log.compacted and log.is_followed(at)
-            split = self._split(log, segment, found, within)
-            split = replace(split, gap_is_loss=gap_is_loss, directories=directories if len(directories) > 1 else ())
+            kept = replace(within, offsets=within.offsets.intersect(OffsetRange(found.first_offset)))
+            split = replace(
+                split_of(log, segment, kept, found.start, found.end),
+                stop_timestamp=self._stop,
+                gap_is_loss=not log.compacted and log.is_followed(at),
+                directories=directories if len(directories) > 1 else (),
+            )
             self._kept.append((segment, split))
             if witness is not None:
                 reason = f"all from {format_millis(self._times.until)} on (timestampDisorder)"
@@ -148,20 +152,6 @@ class _Planner:
 
     def _drop_all(self, segments: tuple[Segment, ...], reason: str) -> None:
         self._dropped += [DroppedSegment(segment.path, segment.size, reason) for segment in segments]
-
-    def _split(self, log: PartitionLog, segment: Segment, found: ByteRange, bounds: ScanBounds) -> SegmentSplit:
-        return SegmentSplit(
-            path=segment.path,
-            topic=log.topic,
-            partition=log.partition,
-            start=found.start,
-            end=found.end,
-            segment_size=segment.size,
-            base_offset=segment.base_offset,
-            next_base_offset=segment.next_base_offset,
-            bounds=replace(bounds, offsets=bounds.offsets.intersect(OffsetRange(found.first_offset))),
-            stop_timestamp=self._stop,
-        )
 
     def _count_late(self, view: SegmentView, found: ByteRange, late: bool) -> bool:
         """Counts the bytes after the first time index entry ≥ until: what `until` alone cannot leave out."""

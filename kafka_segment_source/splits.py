@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from kafka_segment_source import format as fmt
 from kafka_segment_source.bounds import ScanBounds
+from kafka_segment_source.catalog import PartitionLog, Segment
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,23 @@ class SegmentSplit:
             bounds=self.bounds.hull(other.bounds),
             stop_timestamp=None if None in stops else max(stop for stop in stops if stop is not None),
         )
+
+
+def split_of(
+    log: PartitionLog, segment: Segment, bounds: ScanBounds, start: int = 0, end: int | None = None
+) -> SegmentSplit:
+    """A range of one of the log's segments, all of it unless positions are given."""
+    return SegmentSplit(
+        path=segment.path,
+        topic=log.topic,
+        partition=log.partition,
+        start=start,
+        end=segment.size if end is None else end,
+        segment_size=segment.size,
+        base_offset=segment.base_offset,
+        next_base_offset=segment.next_base_offset,
+        bounds=bounds,
+    )
 
 
 def pack(splits: tuple[SegmentSplit, ...], more_than: int, pack_bytes: int) -> list[tuple[SegmentSplit, ...]]:

@@ -44,7 +44,7 @@ from kafka_segment_source.losses import LossWatch
 from kafka_segment_source.options import ReadOptions, TopicSelection
 from kafka_segment_source.reading import CHUNK_BYTES, BatchReader, Chunk, Damage, HeaderTable
 from kafka_segment_source.reporting import logger
-from kafka_segment_source.splits import SegmentSplit
+from kafka_segment_source.splits import SegmentSplit, split_of
 
 _AHEAD_BYTES = 256 * 1024  # read at a time on the way to a marker: mostly it is near
 
@@ -104,18 +104,8 @@ def transactional_data(headers: HeaderTable) -> Mask:
 def whole_split(log: PartitionLog, at: int, start: int = 0) -> SegmentSplit:
     """All that is read of the log's segment number `at`, from a byte position on."""
     segment = log.segments[at]
-    return SegmentSplit(
-        path=segment.path,
-        topic=log.topic,
-        partition=log.partition,
-        start=start,
-        end=segment.size,
-        segment_size=segment.size,
-        base_offset=segment.base_offset,
-        next_base_offset=segment.next_base_offset,
-        bounds=ScanBounds(segment.offsets),
-        gap_is_loss=not log.compacted and log.is_followed(at),
-    )
+    split = split_of(log, segment, ScanBounds(segment.offsets), start)
+    return replace(split, gap_is_loss=not log.compacted and log.is_followed(at))
 
 
 def list_whole(paths: tuple[str, ...], options: ReadOptions) -> PartitionLog:

@@ -37,7 +37,7 @@ from kafka_segment_source.kernels import headers as h
 from kafka_segment_source.kernels import record_batches as k
 from kafka_segment_source.reading import BatchReader, Chunk, Damage, HeaderTable
 from kafka_segment_source.snapshots import saved_states
-from kafka_segment_source.splits import SegmentSplit
+from kafka_segment_source.splits import split_of
 from kafka_segment_source.times import format_millis
 
 _LOST = "records here cannot be read: a query ends with an error (mode=FAILFAST) or leaves them out (DROPMALFORMED); look for another replica of this partition"
@@ -128,7 +128,7 @@ class _SegmentCheck:
         self.is_compacted = False
         self.end = 0  # where the good batches end
         self.was_read = False  # to its end, damaged or not
-        self._split = _whole(log, segment)
+        self._split = split_of(log, segment, ScanBounds())
         self._max_batch_bytes = max_batch_bytes
         self._damage = _Noted(drop=True)
         self._decoder: Decoder | None = None
@@ -207,21 +207,6 @@ class _SegmentCheck:
             zeros = not any(file.read_at(end, fmt.MAGIC_END))
             what = f"ends in {left:,} bytes of {'zeros' if zeros else 'a torn batch'}"
             yield Finding(False, self.segment.path, what, _PREALLOCATED if zeros else _TORN, end, self.last_offset + 1)
-
-
-def _whole(log: PartitionLog, segment: Segment) -> SegmentSplit:
-    """All of the segment, whatever a read would want of it."""
-    return SegmentSplit(
-        path=segment.path,
-        topic=log.topic,
-        partition=log.partition,
-        start=0,
-        end=segment.size,
-        segment_size=segment.size,
-        base_offset=segment.base_offset,
-        next_base_offset=segment.next_base_offset,
-        bounds=ScanBounds(),
-    )
 
 
 def _damage_finding(error: DataError, end: int | None) -> Finding:

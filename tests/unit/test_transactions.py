@@ -476,6 +476,13 @@ def test_what_was_known_before_the_damage(tmp_path: Path, monkeypatch: pytest.Mo
     assert offsets(folder, mode="DROPMALFORMED") == [1, 6]
 
 
+def test_damage_at_the_end_of_a_segment(tmp_path: Path) -> None:
+    """A marker lost as the last batch of its segment is not taken for the one in the next."""
+    folder = write(tmp_path, {0: [data(0, 7), flipped(marker("abort", 1, 7))], 2: [data(2, 7), marker("commit", 3, 7)]})
+    (folder / writer.segment_name(2, ".snapshot")).write_bytes(snapshot({}))
+    assert offsets(folder, mode="DROPMALFORMED") == [2]
+
+
 def test_what_begins_after_the_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Bytes that hold no offset may stand between batches: a transaction that begins right after them is known."""
     batches = [data(0, 8), b"\x07" * 90, data(1, 7), marker("commit", 2, 8), marker("commit", 3, 7)]
