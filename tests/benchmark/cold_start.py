@@ -52,11 +52,11 @@ def _many(events: Log) -> Iterator[Row]:
         sound = [each for each in answers if each is not None and each["rows"] == events.records]
         compiled = Counter(name for each in sound for name in each["compiled"])
         busy = sum(1 for each in sound if each["compiled"])
-        twice = sum(1 for count in compiled.values() if count > 1)
+        twice = [name for name, count in compiled.items() if count > 1]
         times = [each["seconds"] for each in sound]
         name = f"{WORKERS} workers at once, {state} cache"
         yield row(f"{name}: failed", float(WORKERS - len(sound)), "workers", Goal(most=0))
-        note = f"{len(compiled)} functions compiled, by {busy} workers"
-        yield row(f"{name}: compiled more than once", float(twice), "functions", Goal(most=0), note)
+        note = f"{len(compiled)} functions compiled, by {busy} workers; more than once: {', '.join(twice) or 'none'}"
+        yield row(f"{name}: compiled more than once", float(len(twice)), "functions", Goal(most=0), note)
         yield row(f"{name}: each read its log after", times, "s", note=f"the last after {max(times):.1f} s")
     shutil.rmtree(cache)
