@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +17,7 @@ from confluent_kafka import Producer
 
 from tests.benchmark import values
 from tests.benchmark.logs import CODECS, ORIGIN, RECORDS_A_MS, cache_directory
-from tests.benchmark.measure import probe
+from tests.benchmark.measure import ROOT, probe
 from tests.benchmark.results import Goal, Row, Settings, row
 from tests.brokers import KRaftBroker
 from tests.conformance.kafka_vs_kafkaseg import SPARK_KAFKA, python_with_spark
@@ -37,6 +38,8 @@ def rows(settings: Settings) -> Iterator[Row]:
     topics = {f"events-{codec}": codec for codec in codecs}
     jars = sorted(SPARK_KAFKA.directory().glob("*.jar"))
     python = str(python_with_spark())
+    # the environment is made once, and this package may need more by now
+    subprocess.run([python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "-e", str(ROOT)], check=True)
     folder = Path(tempfile.mkdtemp(prefix="broker-", dir=cache_directory()))
     try:
         with KRaftBroker(folder) as broker:
