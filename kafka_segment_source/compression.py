@@ -1,6 +1,6 @@
-"""Codec id and compressed bytes in, plain bytes out, never more than a limit; `DecompressionError` for anything else.
+"""Codec id and compressed bytes in, plain bytes into a buffer, never more than a limit; `DecompressionError` for anything else.
 
-One function a codec, in the table at the end. Libraries were chosen by measurement (fastest on PyPI for
+One function a codec, in the table at the end; where its library can, it writes into place. Libraries were chosen by measurement (fastest on PyPI for
 64 KiB batches). Which stream forms are legal is Kafka's rule (`org.apache.kafka.common.compress`): gzip and zstd
 may be several frames in a row, lz4 is one frame, snappy is raw or in xerial framing.
 """
@@ -12,19 +12,19 @@ from collections.abc import Callable
 
 import cramjam
 import lz4.frame
+import numpy as np
 import xxhash
 import zstandard
 from isal import isal_zlib
 
 from kafka_segment_source import format as fmt
+from kafka_segment_source.files import Bytes
 
 _GZIP_WINDOW = 31  # zlib's wbits for "gzip header expected"
 _GZIP_MAGIC = b"\x1f\x8b"
 _NEXT_MEMBER = 512  # bytes given to a gzip member after the first, to begin with
 _ROOM_PER_BYTE = 16  # plain bytes made room for at once, per compressed byte: what is not used is not touched
 _LEAST_ROOM = 64 * 1024
-
-Buffer = bytes | memoryview
 
 
 class _Contexts(threading.local):
@@ -55,9 +55,55 @@ def _guess(view: memoryview) -> int:
     return max(_LEAST_ROOM, _ROOM_PER_BYTE * len(view))
 
 
-def _gzip(view: memoryview, limit: int) -> Buffer:
-    parts: list[bytes] = []
-    left = limit
+class Plain:
+    """Plain bytes one after another, data[:size]: a buffer that grows, and is used again after `clear`.
+
+    data: uint8[n], another array once it has grown.
+    """
+
+    def __init__(self, room: int = 0) -> None:
+        self.data: Bytes = np.empty(room, np.uint8)
+        self.size = 0
+        self._view = memoryview(self.data)  # type: ignore[arg-type]  # arrays are buffers
+        self._limit = self._end = 0
+
+    def clear(self) -> None:
+        """Forgets what is in it."""
+        self.size = 0
+
+    def begin(self, limit: int) -> None:
+        """From now on at most `limit` bytes more."""
+        self._limit, self._end = limit, self.size + limit
+
+    @property
+    def left(self) -> int:
+        """How many more there may be."""
+        return self._end - self.size
+
+    def room(self, count: int) -> memoryview:
+        """Where the next `count` bytes may be written, before `took` says how many were."""
+        end = self.size + count
+        if end > len(self.data):
+            data = np.empty(max(end, 2 * self.size), np.uint8)
+            data[: self.size] = self.data[: self.size]
+            self.data, self._view = data, memoryview(data)  # type: ignore[arg-type]
+        return self._view[self.size : end]
+
+    def took(self, count: int) -> None:
+        """Adds the first `count` bytes of the room that was given. DecompressionError past the limit."""
+        if count > self.left:
+            raise _too_large(self._limit)
+        self.size += count
+
+    def append(self, plain: bytes | memoryview) -> None:
+        """Adds these bytes. DecompressionError past the limit."""
+        if len(plain) > self.left:
+            raise _too_large(self._limit)
+        self.room(len(plain))[:] = plain
+        self.size += len(plain)
+
+
+def _gzip(view: memoryview, out: Plain) -> None:
     at = 0
     window = len(view)
     while at == 0 or view[at : at + 2] == _GZIP_MAGIC:  # Java reads members in a row as one stream, up to anything else
@@ -66,32 +112,25 @@ def _gzip(view: memoryview, limit: int) -> Buffer:
             if at == len(view):
                 raise DecompressionError("the gzip stream cut short", "its end")
             given = view[at : at + window]
-            plain = member.decompress(given, left + 1)
-            left -= len(plain)
-            if left < 0:
-                raise _too_large(limit)
-            if plain:
-                parts.append(plain)
+            out.append(member.decompress(given, out.left + 1))
             at += len(given)
             window *= 2
         at -= len(member.unused_data)  # a copy of what was given too much: little, for a million members may follow
         window = _NEXT_MEMBER
-    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-def _snappy_block(block: memoryview, left: int, limit: int) -> memoryview:
-    """One raw block, which opens with its own plain length, at most `left` of the `limit`."""
-    if cramjam.snappy.decompress_raw_len(block) > left:
-        raise _too_large(limit)
-    return memoryview(cramjam.snappy.decompress_raw(block))
+def _snappy_block(block: memoryview, out: Plain) -> None:
+    """One raw block, which opens with its own plain length."""
+    size = cramjam.snappy.decompress_raw_len(block)
+    room = out.room(min(size, out.left + 1))
+    out.took(cramjam.snappy.decompress_raw_into(block, room) if size <= out.left else size)
 
 
-def _snappy(view: memoryview, limit: int) -> Buffer:
+def _snappy(view: memoryview, out: Plain) -> None:
     if bytes(view[: len(fmt.XERIAL_MAGIC)]) != fmt.XERIAL_MAGIC:
-        return _snappy_block(view, limit, limit)
-    parts: list[Buffer] = []
+        _snappy_block(view, out)
+        return
     at = 0
-    left = limit
     while at < len(view):
         if bytes(view[at : at + len(fmt.XERIAL_MAGIC)]) == fmt.XERIAL_MAGIC:  # concatenated streams repeat the header
             at += fmt.XERIAL_HEADER
@@ -102,52 +141,37 @@ def _snappy(view: memoryview, limit: int) -> Buffer:
             raise DecompressionError(
                 f"a snappy block of {size} bytes", f"at most the {max(len(view) - at, 0)} bytes left"
             )
-        plain = _snappy_block(view[at : at + size], left, limit)
-        parts.append(plain)
-        left -= len(plain)
+        _snappy_block(view[at : at + size], out)
         at += size
-    return b"".join(parts)
 
 
-def _lz4(view: memoryview, limit: int) -> Buffer:
+def _lz4(view: memoryview, out: Plain) -> None:
     context, _CONTEXTS.lz4 = _CONTEXTS.lz4, None
     if context is None:
         context = lz4.frame.create_decompression_context()
     lz4.frame.reset_decompression_context(context)
-    parts: list[bytes] = []
-    left = limit
     ended = False
     while not ended:
-        plain, used, ended = lz4.frame.decompress_chunk(context, view, max_length=min(left + 1, _guess(view)))
-        parts.append(plain)
-        left -= len(plain)
-        if left < 0:
-            raise _too_large(limit)
+        plain, used, ended = lz4.frame.decompress_chunk(context, view, max_length=min(out.left + 1, _guess(view)))
+        out.append(plain)
         if not ended and not plain and not used:
             raise DecompressionError("the lz4 frame cut short", "its end mark")
         view = view[used:]
     # Kafka reads one frame and leaves what follows. Only a context that has seen a frame's end is used again: a reset
     # leaves it expecting the content size of a frame that it gave up, and every later frame would be refused.
     _CONTEXTS.lz4 = context
-    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-def _zstd(view: memoryview, limit: int) -> Buffer:
+def _zstd(view: memoryview, out: Plain) -> None:
     # Kafka's frames carry no content size, and may follow one another: a stream, read with room to spare. zstandard's
-    # one-shot call is 12 % faster, and silently leaves out what follows the first frame.
-    parts: list[bytes] = []
-    left = limit
+    # one-shot call is 12 % faster, and leaves out what follows the first frame in silence, allow_extra_data or not.
     with _CONTEXTS.zstd.stream_reader(view, read_across_frames=True) as reader:
         ended = False
         while not ended:
-            room = min(left + 1, _guess(view))
-            plain = reader.read(room)
-            ended = len(plain) < room
-            left -= len(plain)
-            if left < 0:
-                raise _too_large(limit)
-            parts.append(plain)
-    return parts[0] if len(parts) == 1 else b"".join(parts)
+            room = out.room(min(out.left + 1, _guess(view)))
+            count = reader.readinto(room)
+            out.took(count)
+            ended = count < len(room)
 
 
 _LZ4_FLAGS_AT = 4  # after the frame's magic: FLG, BD, [content size], [dictionary id], header checksum
@@ -168,7 +192,7 @@ def with_right_lz4_checksum(view: memoryview) -> bytes:
     return bytes(frame)
 
 
-_DECOMPRESSORS: dict[int, Callable[[memoryview, int], Buffer]] = {
+_DECOMPRESSORS: dict[int, Callable[[memoryview, Plain], None]] = {
     fmt.CODEC_GZIP: _gzip,
     fmt.CODEC_SNAPPY: _snappy,
     fmt.CODEC_LZ4: _lz4,
@@ -186,20 +210,25 @@ _LIBRARY_ERRORS: tuple[type[Exception], ...] = (  # type: ignore[assignment]  # 
 )
 
 
-def decompress(codec: int, view: memoryview, limit: int) -> Buffer:
-    """The plain bytes of `view`, at most `limit` of them.
+def decompress(codec: int, view: memoryview, out: Plain, limit: int) -> None:
+    """Adds the plain bytes of `view`, at most `limit` of them, to `out`.
 
     codec: a codec id other than none. Raises DecompressionError for an unknown codec, damaged or cut bytes, and
-    output past the limit (which is never built).
+    output past the limit (which is never built); then `out` has what it had.
     """
     function = _DECOMPRESSORS.get(codec)
     if function is None:
         raise DecompressionError(f"codec {codec}", f"a codec from 0 to {max(_DECOMPRESSORS)}")
+    before = out.size
+    out.begin(limit)
     try:
-        return function(view, limit)
+        function(view, out)
     except DecompressionError:
+        out.size = before
         raise
     except MemoryError as error:
+        out.size = before
         raise _too_large(limit) from error
     except _LIBRARY_ERRORS as error:
+        out.size = before
         raise DecompressionError(f"bytes that {fmt.CODEC_NAMES[codec]} refuses ({error})", "its own format") from error

@@ -10,13 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from kafka_segment_source import format as fmt
-from kafka_segment_source.compression import DecompressionError, decompress, with_right_lz4_checksum
+from kafka_segment_source.compression import DecompressionError, Plain, decompress, with_right_lz4_checksum
 from kafka_segment_source.errors import CorruptRecordError
 from kafka_segment_source.files import Bytes
 from kafka_segment_source.kernels import headers as h
 from kafka_segment_source.reading import Chunk, Damage, HeaderTable
 
-GROUP_BYTES = 16 * 1024 * 1024  # plain bytes after which a group of decompressed batches ends
+GROUP_BYTES = 4 * 1024 * 1024  # plain bytes after which a group of decompressed batches ends
 
 _LENGTH = struct.Struct(">i")
 
@@ -53,7 +53,7 @@ class Unpacker:
         self._path = path
         self._max_batch_bytes = max_batch_bytes
         self._damage = damage
-        self._arena: Bytes = np.empty(0, np.uint8)
+        self._plain = Plain(2 * GROUP_BYTES)
 
     def groups(self, chunk: Chunk, headers: HeaderTable) -> Iterator[Group]:
         """Groups of `headers` (batches of `chunk`), in order; none is empty. Raises, or reports, what Damage says."""
@@ -69,51 +69,47 @@ class Unpacker:
                 yield Group(chunk.data, np.ascontiguousarray(run), np.stack((starts + skip, starts + run[h.SIZE])))
 
     def _unpacked(self, chunk: Chunk, headers: HeaderTable) -> Iterator[Group]:
-        parts: list[bytes | memoryview] = []
+        view = memoryview(chunk.data)  # type: ignore[arg-type]  # arrays are buffers
+        starts = headers[h.POSITION] - chunk.position
+        told = starts, starts + headers[h.SIZE], headers[h.MAGIC], headers[h.ATTRIBUTES] & fmt.CODEC_MASK
+        batches = zip(*(row.tolist() for row in told), strict=True)
         columns: list[int] = []
-        size = 0
-        for column in range(headers.shape[1]):
+        places = [0]
+        self._plain.clear()
+        for column, (start, end, magic, codec) in enumerate(batches):
             try:
-                plain = self._plain(chunk, headers[:, column])
+                self._unpack(view[start:end], magic, codec)
             except DecompressionError as error:
                 self._damage(self._error(headers[:, column], error))
                 continue
-            parts.append(plain)
             columns.append(column)
-            size += len(plain)
-            if size >= GROUP_BYTES:
-                yield self._in_arena(headers[:, columns], parts, size)
-                parts, columns, size = [], [], 0
-        if parts:
-            yield self._in_arena(headers[:, columns], parts, size)
+            places.append(self._plain.size)
+            if self._plain.size >= GROUP_BYTES:
+                yield self._group(headers[:, columns], places)
+                columns, places = [], [0]
+                self._plain.clear()
+        if columns:
+            yield self._group(headers[:, columns], places)
 
-    def _plain(self, chunk: Chunk, header: npt.NDArray[np.int64]) -> bytes | memoryview:
-        """The plain records of one batch: after its header, or a wrapper's value; a plain message as it stands."""
-        start = int(header[h.POSITION]) - chunk.position
-        data = memoryview(chunk.data)  # type: ignore[arg-type]  # numpy arrays are buffers
-        batch = data[start : start + int(header[h.SIZE])]
-        codec = int(header[h.ATTRIBUTES]) & fmt.CODEC_MASK
-        magic = int(header[h.MAGIC])
+    def _unpack(self, batch: memoryview, magic: int, codec: int) -> None:
+        """Adds the plain records of one batch: after its header, or a wrapper's value; a plain message as it stands."""
         if magic == fmt.MAGIC_V2:
             stored = batch[fmt.BATCH_OVERHEAD :]
         else:
             stored = _wrapped_value(batch, magic) if codec else batch
         if codec == fmt.CODEC_NONE:
-            return stored
+            self._plain.begin(len(stored))
+            self._plain.append(stored)
+            return
         if codec == fmt.CODEC_ZSTD and magic < fmt.MAGIC_V2:
             raise DecompressionError("a message set in zstd", "gzip, snappy or lz4")
         if codec == fmt.CODEC_LZ4 and magic == fmt.MAGIC_V0:
             stored = memoryview(with_right_lz4_checksum(stored))
-        return decompress(codec, stored, self._max_batch_bytes)
+        decompress(codec, stored, self._plain, self._max_batch_bytes)
 
-    def _in_arena(self, headers: HeaderTable, parts: list[bytes | memoryview], size: int) -> Group:
-        if len(self._arena) < size:
-            self._arena = np.empty(size, np.uint8)
-        ends = np.cumsum([len(part) for part in parts])
-        starts = ends - [len(part) for part in parts]
-        for start, end, part in zip(starts.tolist(), ends.tolist(), parts, strict=True):
-            self._arena[start:end] = np.frombuffer(part, np.uint8)
-        return Group(self._arena, np.ascontiguousarray(headers), np.stack((starts, ends)))
+    def _group(self, headers: HeaderTable, places: list[int]) -> Group:
+        ends = np.array(places, np.int64)
+        return Group(self._plain.data, np.ascontiguousarray(headers), np.stack((ends[:-1], ends[1:])))
 
     def _error(self, header: npt.NDArray[np.int64], error: DecompressionError) -> CorruptRecordError:
         return CorruptRecordError(

@@ -13,7 +13,7 @@ import numpy as np
 
 import kafka_segment_source
 from kafka_segment_source import format as fmt
-from kafka_segment_source.compression import decompress
+from kafka_segment_source.compression import Plain, decompress
 from kafka_segment_source.files import InputFile
 from kafka_segment_source.kernels import headers as h
 from kafka_segment_source.payloads import Unpacker
@@ -113,5 +113,7 @@ def _unpack(split: SegmentSplit, source: list[chunks.Chunk]) -> None:
 
 
 def _decompress(codec: int, stored: list[memoryview]) -> None:
+    out = Plain()
     for each in stored if codec else ():
-        decompress(codec, each, chunks.LIMIT)
+        out.clear()
+        decompress(codec, each, out, chunks.LIMIT)

@@ -12,8 +12,9 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_segment_source.compression import DecompressionError, decompress
+from kafka_segment_source.compression import DecompressionError
 from tests.support import writer
+from tests.support.plain import plain_bytes
 from tests.support.writer import Codec
 
 CODECS: list[Codec] = ["gzip", "snappy-raw", "snappy-xerial", "lz4", "zstd"]
@@ -22,7 +23,7 @@ PLAIN = b"".join(b"record %d, %d" % (n, n * n) for n in range(5000))
 
 def plain(codec: str, stored: bytes, limit: int = 2**20) -> bytes:
     """The bytes of a stream by the codec's name in the tests' writer."""
-    return bytes(decompress(writer.CODEC_IDS[codec], memoryview(stored), limit))
+    return plain_bytes(writer.CODEC_IDS[codec], stored, limit)
 
 
 @given(data=st.binary(max_size=3000) | st.binary(max_size=30).map(lambda part: part * 5000))
@@ -104,14 +105,14 @@ def test_cut_zstd(part: float) -> None:
 def test_unknown_codecs(codec: int) -> None:
     """Codec ids that Kafka does not have are an error that names the id and the known ones."""
     with pytest.raises(DecompressionError, match=f"found codec {codec}, expected a codec from 0 to 4"):
-        decompress(codec, memoryview(b"abc"), 100)
+        plain_bytes(codec, b"abc", 100)
 
 
 @given(data=st.binary(max_size=100), codec=st.integers(1, 4))
 def test_garbage(data: bytes, codec: int) -> None:
     """Any bytes under any codec end in plain bytes within the limit or in DecompressionError."""
     with contextlib.suppress(DecompressionError):
-        assert len(decompress(codec, memoryview(data), 1000)) <= 1000
+        assert len(plain_bytes(codec, data, 1000)) <= 1000
 
 
 @given(codec=st.sampled_from(CODECS), at=st.integers(0, 10**6), bit=st.integers(0, 7), data=st.binary(max_size=300))
