@@ -49,9 +49,12 @@ def read_varlong(src, at, end):  # type: ignore[no-untyped-def]
 @inline
 def read_varint(src, at, end):  # type: ignore[no-untyped-def]
     """A zig-zag varint of at most 5 bytes and 32 bits at src[at:end]: (value, position after it), or (_, FAILED)."""
-    if at < end and src[at] < 0x80:  # lengths and deltas are mostly one byte
+    if at < end and src[at] < 0x80:  # lengths and deltas are mostly one byte, or two
         byte = np.int64(src[at])
         return (byte >> 1) ^ -(byte & 1), at + 1
+    if at + 1 < end and src[at + 1] < 0x80:
+        both = (np.int64(src[at]) & 0x7F) | np.int64(src[at + 1]) << 7
+        return (both >> 1) ^ -(both & 1), at + 2
     value, after = read_varlong(src, at, min(end, at + 5))
     if after == FAILED or value > 0x7FFFFFFF or value < -0x80000000:
         return np.int64(0), np.int64(FAILED)
