@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +16,7 @@ import pyarrow as pa
 
 from kafka_segment_source import format as fmt
 from kafka_segment_source import schema
-from kafka_segment_source.decode import RecordColumns, beyond_microseconds
+from kafka_segment_source.decode import MAX_ROWS, RecordColumns, beyond_microseconds
 from kafka_segment_source.files import Bytes
 from kafka_segment_source.kernels import columns as c
 from kafka_segment_source.kernels import headers as h
@@ -62,11 +63,17 @@ def _value(records: RecordColumns, _: SegmentSplit) -> pa.Array:
 
 
 def _topic(records: RecordColumns, split: SegmentSplit) -> pa.Array:
-    return pa.repeat(pa.scalar(split.topic, pa.string()), records.count)
+    return _repeated(split.topic, pa.string()).slice(0, records.count)
 
 
 def _partition(records: RecordColumns, split: SegmentSplit) -> pa.Array:
-    return pa.repeat(pa.scalar(split.partition, pa.int32()), records.count)
+    return _repeated(split.partition, pa.int32()).slice(0, records.count)
+
+
+@lru_cache(maxsize=8)
+def _repeated(value: str | int, kind: pa.DataType) -> pa.Array:
+    """As many of one value as a batch can have: made once, since every batch of a task has the same."""
+    return pa.repeat(pa.scalar(value, kind), MAX_ROWS)
 
 
 def _offset(records: RecordColumns, _: SegmentSplit) -> pa.Array:

@@ -1,9 +1,11 @@
-"""The CRC of a batch as it is stored: CRC-32C for magic 2, CRC-32 for message sets. Bytes in, True or False out."""
+"""The CRC of a batch as it is stored: CRC-32C for magic 2, CRC-32 for message sets."""
 
 from __future__ import annotations
 
 import zlib
 
+import numpy as np
+import numpy.typing as npt
 from crc32c import crc32c
 
 from kafka_segment_source import format as fmt
@@ -15,3 +17,12 @@ def crc_holds(batch: memoryview | bytes, magic: int, stored: int) -> bool:
     if magic == fmt.MAGIC_V2:
         return bool(crc32c(view[fmt.CRC_FROM :]) == stored)
     return zlib.crc32(view[fmt.MAGIC_AT :]) == stored
+
+
+def crc32cs(
+    data: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]
+) -> npt.NDArray[np.int64]:
+    """The CRC-32C that each batch of magic 2 should state, int64[n]: batches lie in `data` at starts[i]:ends[i]."""
+    view = memoryview(data)  # type: ignore[arg-type]  # arrays are buffers
+    froms, tos = (starts + fmt.CRC_FROM).tolist(), ends.tolist()
+    return np.array([crc32c(view[start:end]) for start, end in zip(froms, tos, strict=True)], np.int64)

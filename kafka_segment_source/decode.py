@@ -24,6 +24,7 @@ from kafka_segment_source.reading import Chunk, Damage, HeaderTable
 from kafka_segment_source.splits import SegmentSplit
 
 MAX_ROWS = 65_536  # of one RecordColumns, and so of one Arrow batch
+STRIDE = MAX_ROWS + 64  # columns a power of two apart would push one another out of the processor's cache
 MAX_BYTES = 16 * 1024 * 1024  # of record bytes after which one RecordColumns ends
 MAX_MILLIS = (2**63 - 1) // 1000  # Arrow and Spark keep microseconds
 
@@ -86,8 +87,8 @@ class Decoder:
         self._unpacker = Unpacker(split.path, max_batch_bytes, damage)
         self._include_control = include_control
         self._damage = damage
-        self._longs = np.empty((k.LONGS, MAX_ROWS), np.int64)
-        self._ints = np.empty((k.INTS, MAX_ROWS), np.int32)
+        self._longs = np.empty((k.LONGS, STRIDE), np.int64)
+        self._ints = np.empty((k.INTS, STRIDE), np.int32)
         self._limits = np.array([MAX_ROWS, MAX_BYTES], np.int64)
         self._inclusive = _inclusive(split.bounds)
         self._microseconds = microseconds

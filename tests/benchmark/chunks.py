@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from kafka_segment_source import planning, schema
 from kafka_segment_source.arrow import to_record_batch
-from kafka_segment_source.decode import MAX_BYTES, MAX_ROWS, Decoder, RecordColumns
+from kafka_segment_source.decode import MAX_BYTES, MAX_ROWS, STRIDE, Decoder, RecordColumns
 from kafka_segment_source.files import InputFile
 from kafka_segment_source.kernels import message_sets as m
 from kafka_segment_source.kernels import record_batches as k
@@ -63,8 +63,8 @@ class Records:
         """Room for as many rows as one Arrow batch has."""
         every = np.iinfo(np.int64)
         return cls(
-            np.empty((k.LONGS, MAX_ROWS), np.int64),
-            np.empty((k.INTS, MAX_ROWS), np.int32),
+            np.empty((k.LONGS, STRIDE), np.int64),
+            np.empty((k.INTS, STRIDE), np.int32),
             np.zeros(3, np.int64),
             np.array([MAX_ROWS, MAX_BYTES], np.int64),
             np.array([0, every.max, every.min, every.max], np.int64),
