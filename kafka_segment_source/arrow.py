@@ -85,7 +85,7 @@ def _timestamp(records: RecordColumns, split: SegmentSplit) -> pa.Array:
     error = beyond_microseconds(split.path, records)
     if error is not None:
         raise error
-    return pa.array(millis * 1000).cast(pa.timestamp("us", tz="UTC"))
+    return pa.Array.from_buffers(schema.TIMESTAMP_TYPE, records.count, [None, pa.py_buffer(millis * 1000)])
 
 
 def _per_batch(records: RecordColumns, values: npt.NDArray[np.generic], kind: pa.DataType) -> pa.Array:

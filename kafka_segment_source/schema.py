@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from kafka_segment_source.errors import SchemaError
 
+TIMESTAMP_TYPE = pa.timestamp("us", tz="UTC")
 HEADER_TYPE = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
 HEADERS_TYPE = pa.list_(pa.field("element", HEADER_TYPE))
 METADATA_TYPE = pa.struct(
@@ -50,7 +51,7 @@ COLUMNS = (
     Column("topic", "string", pa.string()),
     Column("partition", "int", pa.int32()),
     Column("offset", "bigint", pa.int64()),
-    Column("timestamp", "timestamp", pa.timestamp("us", tz="UTC")),
+    Column("timestamp", "timestamp", TIMESTAMP_TYPE),
     Column("timestampType", "int", pa.int32()),
     Column("headers", "array<struct<key:string,value:binary>>", HEADERS_TYPE, "includeHeaders"),
     Column(
