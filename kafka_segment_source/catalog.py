@@ -138,6 +138,19 @@ def list_directories(options: ReadOptions) -> list[PartitionLog]:
     return sorted(logs, key=lambda log: (log.topic_partition, log.directory))
 
 
+def list_dead_directories(options: ReadOptions) -> list[tuple[str, int]]:
+    """Partition directories that a broker has given up (-delete, -stray) or not finished (-future), in the log directories
+    that the paths name: path and bytes. None of them is read."""
+    dead = []
+    for path in options.paths:
+        local = _local_path(path)
+        for parent in [local] if os.path.lexists(local) else sorted(glob.glob(local)):
+            if os.path.isdir(parent):
+                names = [child.base_name for child in _list(parent, path) if child.type == fs.FileType.Directory]
+                dead += [os.path.join(parent, name) for name in names if _DEAD_DIRECTORY.fullmatch(name)]
+    return [(directory, sum(_files(directory).values())) for directory in sorted(dead)]
+
+
 # ---- paths → directories with segments ----
 
 
