@@ -192,7 +192,7 @@ def test_damage_in_a_closed_segment(tmp_path: Path, change: Callable[[bytes], by
     result = run("ls", folder)
 
     assert result.exit_code == 1
-    assert f"kafkaseg: damaged data: payments-0: {said}" in result.stderr
+    assert f"kafkaseg: damaged data: {log}: {said}" in result.stderr
     assert "kafkaseg verify" in result.stderr
 
 
