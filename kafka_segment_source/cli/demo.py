@@ -24,7 +24,7 @@ from kafka_segment_source.scanning import read_split
 from kafka_segment_source.schema import arrow_schema, default_columns
 from kafka_segment_source.times import format_millis
 
-_SINCE, _UNTIL = "2026-03-10T09:30:00Z", "2026-03-10T09:35:00Z"
+_SINCE, _UNTIL = "2026-03-10T09:30", "2026-03-10T09:35"
 _ROWS = 5
 _DISORDER_MS = 5000
 _BUNDLED = Path(kafka_segment_source.__file__).parent / "demo_data"

@@ -27,6 +27,7 @@ from kafka_segment_source.cli.shared import (
     width,
 )
 from kafka_segment_source.inspection.summary import summarize, total
+from kafka_segment_source.options import TopicSelection
 
 
 @click.command("ls", short_help="What is there: offsets, records, bytes, time span.")
@@ -54,7 +55,7 @@ def ls_command(paths: tuple[str, ...], by_segment: bool, by_topic: bool, as_json
     listed = _look(logs)
     checkpoints = Checkpoints(warnings)
     log_starts = {log: checkpoints.log_start(log) for log in logs}
-    dead = list_dead_directories(parsed)
+    dead = list_dead_directories(parsed) if parsed.topics == TopicSelection() else []  # they are of any topic
     for warning in warnings:
         warn(warning)
     if as_json:

@@ -100,6 +100,7 @@ def test_what_is_not_read_is_named(tmp_path: Path) -> None:
     assert listed["notRead"][0]["bytes"] > 60_000
     assert listed["partitions"][0]["swaps"] == [str(folder / "00000000000000000174.log.swap")]
     assert "not read: orders-1.0123456789abcdef-delete, " in told
+    assert "not read" not in run("ls", tmp_path, "--subscribe", "orders").stdout
     assert "orders-0: 00000000000000000174.log.swap, left by a compaction" in told
 
 
