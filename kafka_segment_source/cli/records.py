@@ -115,6 +115,8 @@ def _plain(value: Any, encode: Callable[[bytes], str]) -> Any:
 
 def _text(value: Any) -> str:
     """One field of a line."""
+    if isinstance(value, int):
+        return str(value)
     if value is None:
         return "null"
     text = value if isinstance(value, str) else _json(value)
