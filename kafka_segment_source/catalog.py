@@ -2,7 +2,8 @@
 
 Comes in: paths (partition directories, log directories, `.log` files, globs of these) and a topic selection.
 Goes out: `PartitionLog` values, sorted by topic and partition, each with its `Segment`s by base offset. Raises
-PathError where nothing is, or nothing that is Kafka's; OptionError where a selection names what is not there.
+PathError where nothing is, or nothing that is Kafka's, or a segment is a link to nothing; OptionError where a selection
+names what is not there.
 Naming rules: Kafka's LocalLog.parseTopicPartitionName and LogFileUtils.
 """
 
@@ -12,6 +13,7 @@ import glob
 import os
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from urllib.parse import unquote
 
@@ -136,6 +138,19 @@ def list_directories(options: ReadOptions) -> list[PartitionLog]:
     return sorted(logs, key=lambda log: (log.topic_partition, log.directory))
 
 
+def list_dead_directories(options: ReadOptions) -> list[tuple[str, int]]:
+    """Partition directories that a broker has given up (-delete, -stray) or not finished (-future), in the log directories
+    that the paths name: path and bytes. None of them is read."""
+    dead = []
+    for path in options.paths:
+        local = _local_path(path)
+        for parent in [local] if os.path.lexists(local) else sorted(glob.glob(local)):
+            if os.path.isdir(parent):
+                names = [child.base_name for child in _list(parent, path) if child.type == fs.FileType.Directory]
+                dead += [os.path.join(parent, name) for name in names if _DEAD_DIRECTORY.fullmatch(name)]
+    return [(directory, sum(_files(directory).values())) for directory in sorted(dead)]
+
+
 # ---- paths → directories with segments ----
 
 
@@ -200,12 +215,27 @@ def _names_directory(pattern: str) -> bool:
 
 
 def _list(path: str, given: str) -> list[fs.FileInfo]:
+    """What is in a directory, by its own names; nothing if it is gone. PathError for data behind a broken link."""
     try:
-        return [
+        found = [
             info for info in FILESYSTEM.get_file_info(fs.FileSelector(path, allow_not_found=True)) if _is_text(info)
         ]
     except OSError as error:
         raise PathError(f"path {given!r} cannot be listed: {system_reason(error)}") from error
+    broken = _broken_link(path)
+    if broken is not None:
+        raise PathError(f"{broken!r} is a link to {os.readlink(broken)!r}, which is not there: its records are missing")
+    return found
+
+
+def _broken_link(path: str) -> str | None:
+    """A segment or partition in a directory that is a link to nothing: Arrow does not list it."""
+    with suppress(OSError), os.scandir(path) as entries:
+        for entry in entries:
+            is_data = entry.is_symlink() and (_base_offset(entry.name) is not None or _is_partition(entry.name))
+            if is_data and not os.path.exists(entry.path):
+                return entry.path
+    return None
 
 
 def _is_text(info: fs.FileInfo) -> bool:

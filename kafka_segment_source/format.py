@@ -130,6 +130,19 @@ TRANSACTION_INDEX_ENTRY: Final = 34
 CONTROL_KEY_BYTES: Final = 4
 CONTROL_ABORT: Final = 0
 CONTROL_COMMIT: Final = 1
+CONTROL_TYPES: Final = (
+    "ABORT",
+    "COMMIT",
+    "LEADER_CHANGE",
+    "SNAPSHOT_HEADER",
+    "SNAPSHOT_FOOTER",
+    "KRAFT_VERSION",
+    "KRAFT_VOTERS",
+)
+
+# Value of an ABORT or COMMIT (`clients.EndTransactionMarker`): version i16 · coordinatorEpoch i32
+COORDINATOR_EPOCH_AT: Final = 2
+END_MARKER_BYTES: Final = 6
 
 # ProducerSnapshot: one header, then an entry a producer
 SNAPSHOT_VERSION: Final = 1

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +12,24 @@ import click
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from kafka_segment_source.cli.records import Encoding, json_lines, text_lines
-from kafka_segment_source.cli.shared import DAMAGED, parse, paths_argument, progress, read_options, skipped_data, warn
+from kafka_segment_source.cli import markers
+from kafka_segment_source.cli.records import Encoding, json_lines, text_fields, text_lines
+from kafka_segment_source.cli.shared import (
+    DAMAGED,
+    count,
+    parse,
+    paths_argument,
+    progress,
+    read_options,
+    skipped_data,
+    warn,
+)
 from kafka_segment_source.inspection import Advance
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.planning import make_plan
 from kafka_segment_source.read_plan import ReadPlan
 from kafka_segment_source.scanning import read_split
-from kafka_segment_source.schema import arrow_schema, default_columns
+from kafka_segment_source.schema import arrow_schema, check_column_names, default_columns
 
 _SPARK_ONLY = ("minPartitions", "maxRecordsPerPartition", "packBytes")
 _FORMATS = ("text", "jsonl", "parquet")
@@ -32,6 +43,7 @@ _FORMATS = ("text", "jsonl", "parquet")
 @click.option("--json", "as_json", is_flag=True, help="The same as --format jsonl.")
 @click.option("-o", "--output", type=click.Path(dir_okay=False), metavar="FILE", help="The Parquet file to write.")
 @click.option("-n", "--limit", type=click.IntRange(min=0), metavar="N", help="Stop after so many records.")
+@click.option("--columns", metavar="NAMES", help="Columns to print, separated by commas: offset,key,value.")
 @click.option(
     "--as",
     "encoding",
@@ -47,6 +59,7 @@ def cat_command(
     as_json: bool,
     output: str | None,
     limit: int | None,
+    columns: str | None,
     encoding: str,
     **options: Any,
 ) -> None:
@@ -54,10 +67,12 @@ def cat_command(
 
     Null is printed as null; a tab, a line end or a backslash inside a text as \\t, \\n and \\\\. JSON lines
     hold the columns of a read under their names. Takes every option of a read; reads no more than --limit needs.
-    Exits with 1 if damaged records were left out (--mode DROPMALFORMED).
+    Exits with 1 if damaged records were left out (--mode DROPMALFORMED). With --include-control true, transaction
+    markers show as controlType COMMIT or ABORT.
 
     \b
     kafkaseg cat /var/kafka-logs --subscribe orders --since -10m | head
+    kafkaseg cat /var/kafka-logs --subscribe orders --columns value -n 1
     kafkaseg cat orders-0 --starting-offsets '{"orders":{"0":1200}}' -n 5
     kafkaseg cat orders-0 --format jsonl --include-headers true | jq .value
     kafkaseg cat orders-0 --since -1h --format parquet --output hour.parquet
@@ -71,17 +86,43 @@ def cat_command(
     plan = make_plan(parsed, warnings)
     for warning in plan.warnings:
         warn(warning)
-    schema = arrow_schema(default_columns(parsed.include_headers, parsed.include_metadata))
+    chosen = None if columns is None else check_column_names(columns.replace(" ", "").split(","))
+    names = chosen or default_columns(parsed.include_headers, parsed.include_metadata)
     with skipped_data() as skipped:
         if output is not None:
+            schema = arrow_schema(names)
             with progress("writing", plan.bytes_to_read) as advance:
-                _write(output, schema, _batches(plan, parsed, schema, limit, advance))
+                records = _write(output, schema, _batches(plan, parsed, schema, limit, advance))
+            warn(f"{count(records, 'record')} written to {output!r}")
+        elif kind == "jsonl":
+            records = _print(plan, parsed, limit, names, partial(json_lines, encoding=Encoding(encoding), fields=names))
         else:
-            lines = json_lines if kind == "jsonl" else text_lines
-            for batch in _batches(plan, parsed, schema, limit):
-                sys.stdout.writelines(lines(batch, Encoding(encoding)))
+            fields = chosen or text_fields(names)
+            records = _print(
+                plan, parsed, limit, names, partial(text_lines, encoding=Encoding(encoding), fields=fields)
+            )
     if skipped:
         sys.exit(DAMAGED)
+    if not records and limit != 0:
+        warn("no record matches; `kafkaseg ls` shows what is there, `kafkaseg plan` what was read and why")
+
+
+def _print(
+    plan: ReadPlan,
+    options: ReadOptions,
+    limit: int | None,
+    names: Sequence[str],
+    lines: Callable[..., Iterator[str]],
+) -> int:
+    """Prints records with these columns at least, as `lines` makes them of a batch; how many there were."""
+    needed = markers.NEEDED if options.include_control else ()
+    schema = arrow_schema(dict.fromkeys((*names, *needed)))
+    records = 0
+    for batch in _batches(plan, options, schema, limit):
+        controls = markers.control_types(batch) if options.include_control else ()
+        sys.stdout.writelines(lines(batch, controls=controls))
+        records += batch.num_rows
+    return records
 
 
 def _batches(
@@ -100,13 +141,16 @@ def _batches(
         advance(split.size)
 
 
-def _write(path: str, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> None:
-    """Writes the file whole or not at all: under another name until the last record is in."""
+def _write(path: str, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> int:
+    """Writes the file whole or not at all: under another name until the last record is in. How many there were."""
+    records = 0
     unfinished = Path(f"{path}.unfinished")
     try:
         with pq.ParquetWriter(unfinished, schema, compression="zstd") as writer:
             for batch in batches:
                 writer.write_batch(batch)
+                records += batch.num_rows
         unfinished.replace(path)
     finally:
         unfinished.unlink(missing_ok=True)
+    return records

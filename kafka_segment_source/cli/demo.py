@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 import kafka_segment_source
-from kafka_segment_source.cli.records import Encoding, text_lines
+from kafka_segment_source.cli.records import Encoding, text_fields, text_lines
 from kafka_segment_source.cli.shared import json_flag, parse, print_json, show, width
 from kafka_segment_source.display import plan_table
 from kafka_segment_source.errors import PathError
@@ -24,7 +24,7 @@ from kafka_segment_source.scanning import read_split
 from kafka_segment_source.schema import arrow_schema, default_columns
 from kafka_segment_source.times import format_millis
 
-_SINCE, _UNTIL = "2026-03-10T09:30:00Z", "2026-03-10T09:35:00Z"
+_SINCE, _UNTIL = "2026-03-10T09:30", "2026-03-10T09:35"
 _ROWS = 5
 _DISORDER_MS = 5000
 _BUNDLED = Path(kafka_segment_source.__file__).parent / "demo_data"
@@ -75,8 +75,11 @@ def _read(plan: ReadPlan, options: ReadOptions) -> pa.Table:
 
 
 def _first_rows(table: pa.Table) -> list[Text]:
+    fields = text_fields(table.column_names)
     first = table.slice(0, _ROWS).combine_chunks().to_batches()
-    lines = [line.rstrip("\n").replace("\t", "  ") for batch in first for line in text_lines(batch, Encoding.TEXT)]
+    lines = [
+        line.rstrip("\n").replace("\t", "  ") for batch in first for line in text_lines(batch, Encoding.TEXT, fields)
+    ]
     for_width = [Text(line) for line in lines]
     for line in for_width:
         line.truncate(width(), overflow="ellipsis")

@@ -20,41 +20,49 @@ Listed = dict[PartitionLog, tuple[list[Summary], Summary]]
 
 _UNBOUNDED = 10_000  # columns; to measure how wide a table would like to be
 _NOTHING = "–"
+_WELL = "ok"
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Rows to list: a name, a text for the second column, a summary; and the headings of the first two."""
+    """Rows to list: what a row is, the heading of the second column; then name, second column and summary of each."""
 
-    name: str
+    what: str
     second: str
     rows: list[tuple[str, str, Summary]]
 
 
-def listing(rows: Rows, sums: Summary, width: int) -> RenderableType:
-    """Rows as a table below a line of sums, for a terminal `width` columns wide."""
+def listing(rows: Rows, sums: Summary, notes: list[str], width: int) -> RenderableType:
+    """Rows below a line of sums, and notes below them, for a terminal `width` columns wide."""
     head = f"{count(sums.segments, 'segment')}, {decimal(sums.size)}, {_records(sums)} records{_control(sums)}"
-    table = _wide(rows)
-    if Console(width=_UNBOUNDED).measure(table).maximum > width:
-        table = _narrow(rows)
-    return Group(Text(head, style="bold"), table)
+    well = str(_health(sums)) == _WELL
+    table = _wide(rows, well)
+    fits = Console(width=_UNBOUNDED).measure(table).maximum <= width
+    return Group(
+        Text(head + (f", indexes {_WELL}" if well else ""), style="bold"),
+        table if fits else _narrow(rows, width),
+        *(Text(note, style="yellow") for note in notes),
+    )
 
 
-def listing_json(listed: Listed) -> dict[str, Any]:
-    """What `kafkaseg ls --json` prints: partitions, each with its segments."""
+def listing_json(listed: Listed, log_starts: dict[PartitionLog, int], dead: list[tuple[str, int]]) -> dict[str, Any]:
+    """What `kafkaseg ls --json` prints: partitions, each with its segments; directories that are not read."""
     return {
         "partitions": [
             {
                 "topic": log.topic,
                 "partition": log.partition,
                 "directory": log.directory,
+                "logStartOffset": max(log_starts[log], sums.start_offset),
                 **_json(sums),
+                "swaps": [swap.path for swap in log.swaps],
                 "segments": [
                     {"path": segment.path, **_json(each)} for segment, each in zip(log.segments, segments, strict=True)
                 ],
             }
             for log, (segments, sums) in listed.items()
-        ]
+        ],
+        "notRead": [{"directory": directory, "bytes": size} for directory, size in dead],
     }
 
 
@@ -67,8 +75,8 @@ def _json(sums: Summary) -> dict[str, Any]:
         "controlRecords": sums.control_records,
         "batches": sums.batches,
         "bytes": sums.size,
-        "oldestTimestampAtMost": _time(sums.oldest_at_most),
-        "newestTimestamp": _time(sums.newest),
+        "oldestTimestampAtMost": None if sums.oldest_at_most is None else format_millis(sums.oldest_at_most),
+        "newestTimestamp": None if sums.newest is None else format_millis(sums.newest),
         "codecs": list(sums.codecs),
         "magics": list(sums.magics),
         "indexFiles": {
@@ -80,48 +88,56 @@ def _json(sums: Summary) -> dict[str, Any]:
     }
 
 
-def _wide(rows: Rows) -> Table:
-    table = _table(rows, "segments", rows.second, "records", "bytes")
-    for name in ("oldest ≤", "newest"):
-        table.add_column(name, no_wrap=True)
-    table.add_column("codecs")
-    table.add_column("indexes")
-    for name, second, sums in rows.rows:
-        table.add_row(
-            name,
-            f"{sums.segments:,}",
-            second,
-            _records(sums) + _control(sums),
-            decimal(sums.size),
-            _time(sums.oldest_at_most) or _NOTHING,
-            _time(sums.newest) or _NOTHING,
-            _codecs(sums),
-            _health(sums),
-        )
-    return table
+def _wide(rows: Rows, well: bool) -> Table:
+    """One line a row; the health of each only where not all are well."""
 
+    def cells(second: str, sums: Summary) -> dict[str, str | Text]:
+        return {
+            **_numbers(rows, sums),
+            rows.second: second,
+            "oldest ≤": _time(sums.oldest_at_most),
+            "newest": _time(sums.newest),
+            "codecs": _codecs(sums),
+            **({} if well else {"health": _health(sums)}),
+        }
 
-def _narrow(rows: Rows) -> Table:
-    """The columns that do not fit stand below the name."""
-    table = _table(rows, "segments", "records", "bytes")
-    table.add_column("indexes")
-    for name, second, sums in rows.rows:
-        control = f", {sums.control_records:,} control records" if sums.control_records else ""
-        below = [f"{rows.second} {second}{control}", f"codecs {_codecs(sums)}"]
-        if sums.newest is not None:
-            below += [f"oldest ≤ {_time(sums.oldest_at_most)}", f"newest   {_time(sums.newest)}"]
-        cell = Text(name)
-        cell.append("".join(f"\n  {line}" for line in below), style="dim")
-        table.add_row(cell, f"{sums.segments:,}", _records(sums), decimal(sums.size), _health(sums))
-    return table
-
-
-def _table(rows: Rows, *numbers: str) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column(rows.name, overflow="fold")
-    for name in numbers:
-        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column(rows.what, no_wrap=True)
+    for heading in cells("", Summary()):
+        is_number = heading in ("segments", "records", "bytes", rows.second)
+        table.add_column(heading, justify="right" if is_number else "left", no_wrap=True)
+    for name, second, sums in rows.rows:
+        table.add_row(name, *cells(second, sums).values())
     return table
+
+
+def _narrow(rows: Rows, width: int) -> RenderableType:
+    """A line of numbers a row, and below it what does not fit beside them."""
+    numbers = [list(_numbers(rows, sums).values()) for _, _, sums in rows.rows]
+    headings = list(_numbers(rows, Summary()))
+    widths = [max(map(len, column)) + 2 for column in zip(headings, *numbers, strict=True)]
+    room = min(max(len(name) for name in (rows.what, *(row[0] for row in rows.rows))), width - sum(widths))
+
+    def line(name: str, cells: list[str], style: str) -> Text:
+        start = name.ljust(room) if len(name) <= room else f"{name}\n{' ' * room}"
+        return Text(start + "".join(cell.rjust(size) for cell, size in zip(cells, widths, strict=True)), style=style)
+
+    lines = [line(rows.what, headings, "dim")]
+    for (name, second, sums), cells in zip(rows.rows, numbers, strict=True):
+        lines.append(line(name, cells, ""))
+        lines.append(Text(f"  {rows.second} {second}, codecs {_codecs(sums)}", style="dim"))
+        if sums.newest is not None:
+            lines.append(Text(f"  oldest ≤ {_time(sums.oldest_at_most)}, newest {_time(sums.newest)}", style="dim"))
+        health = _health(sums)
+        if str(health) != _WELL:
+            lines.append(Text.assemble("  ", health))
+    return Group(*lines)
+
+
+def _numbers(rows: Rows, sums: Summary) -> dict[str, str]:
+    """How much there is of a row, under its headings."""
+    segments = {} if rows.what == "segment" else {"segments": f"{sums.segments:,}"}
+    return {**segments, "records": _records(sums) + _control(sums), "bytes": decimal(sums.size)}
 
 
 def offsets_text(sums: Summary) -> str:
@@ -142,14 +158,13 @@ def _codecs(sums: Summary) -> str:
 
 
 def _health(sums: Summary) -> Text:
-    indexes = sums.indexes
-    said = {"damaged": indexes.damaged, "missing": indexes.missing, "empty": indexes.empty}
-    text = Text(", ".join(f"{count:,} {how}" for how, count in said.items() if count) or "ok")
-    text.stylize("red" if indexes.damaged else "yellow" if len(text) > len("ok") else "")
-    if sums.faults:
-        text.append(f"\nlog damaged: {sums.faults[0]}", style="red")
-    return text
+    """What is wrong with log and indexes; the worst of it gives the colour."""
+    found = {"damaged": sums.indexes.damaged, "missing": sums.indexes.missing, "empty": sums.indexes.empty}
+    indexes = ", ".join(f"{number:,} {how}" for how, number in found.items() if number)
+    said = ["log damaged"] * bool(sums.faults) + [f"indexes: {indexes}"] * bool(indexes)
+    style = "red" if sums.faults or sums.indexes.damaged else "yellow" if indexes else ""
+    return Text("; ".join(said) or _WELL, style=style)
 
 
-def _time(timestamp: int | None) -> str | None:
-    return None if timestamp is None else format_millis(timestamp)
+def _time(timestamp: int | None) -> str:
+    return _NOTHING if timestamp is None else format_millis(timestamp)

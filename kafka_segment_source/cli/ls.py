@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from itertools import groupby
 from typing import Any
 
 import click
+from rich.filesize import decimal
 
-from kafka_segment_source.catalog import PartitionLog, list_directories
+from kafka_segment_source.catalog import PartitionLog, list_dead_directories, list_directories
+from kafka_segment_source.checkpoints import Checkpoints
 from kafka_segment_source.cli.listing import Listed, Rows, listing, listing_json, offsets_text
 from kafka_segment_source.cli.shared import (
     DAMAGED,
@@ -24,6 +27,7 @@ from kafka_segment_source.cli.shared import (
     width,
 )
 from kafka_segment_source.inspection.summary import summarize, total
+from kafka_segment_source.options import TopicSelection
 
 
 @click.command("ls", short_help="What is there: offsets, records, bytes, time span.")
@@ -37,22 +41,34 @@ def ls_command(paths: tuple[str, ...], by_segment: bool, by_topic: bool, as_json
 
     Everything is told by batch headers: nothing is decompressed, and no CRC is checked (`kafkaseg verify` does that).
     "newest" is the newest timestamp of a record; "oldest ≤" is a bound, since no header tells a batch's oldest record.
-    Internal topics are listed too. Index files that are missing or empty only make reads slower.
+    Internal topics are listed too. Index files that are missing or empty only make reads slower. Below the table: log
+    starts inside the files, compactions under way, directories that a broker has given up (-delete, -stray) or is moving
+    (-future).
 
     \b
     kafkaseg ls /var/kafka-logs
     kafkaseg ls /var/kafka-logs/orders-0 --segments
-    kafkaseg ls /var/kafka-logs --json | jq '.partitions[] | {topic, partition, records}'
+    kafkaseg ls /var/kafka-logs --json | jq '.partitions[].newestTimestamp'
     """
-    parsed, _ = parse(paths, options)
+    parsed, warnings = parse(paths, options)
     logs = list_directories(parsed)
     listed = _look(logs)
+    checkpoints = Checkpoints(warnings)
+    log_starts = {log: checkpoints.log_start(log) for log in logs}
+    dead = list_dead_directories(parsed) if parsed.topics == TopicSelection() else []  # they are of any topic
+    for warning in warnings:
+        warn(warning)
     if as_json:
-        print_json(listing_json(listed))
+        print_json(listing_json(listed, log_starts, dead))
     else:
         rows = _topics(listed) if by_topic else _segments(listed) if by_segment else _partitions(listed)
-        show(listing(rows, total([sums for _, sums in listed.values()]), width()))
-    faults = [f"{log.topic}-{log.partition}: {fault}" for log in logs for fault in listed[log][1].faults]
+        show(listing(rows, total([sums for _, sums in listed.values()]), _notes(listed, log_starts, dead), width()))
+    faults = [
+        f"{segment.path}: {fault}"
+        for log in logs
+        for segment, each in zip(log.segments, listed[log][0], strict=True)
+        for fault in each.faults
+    ]
     if faults:
         more = f" (and {len(faults) - 1:,} more)" if len(faults) > 1 else ""
         warn(f"damaged data: {faults[0]}{more}; `kafkaseg verify` says what it means")
@@ -66,6 +82,20 @@ def _look(logs: list[PartitionLog]) -> Listed:
             segments = [summarize(segment, advance) for segment in log.segments]
             listed[log] = segments, total(segments)
     return listed
+
+
+def _notes(listed: Listed, log_starts: dict[PartitionLog, int], dead: list[tuple[str, int]]) -> list[str]:
+    """What is on the disk, and yet not what a read gives."""
+    notes = []
+    for log, (_, sums) in listed.items():
+        name = f"{log.topic}-{log.partition}"
+        if log_starts[log] > sums.start_offset:
+            notes.append(f"{name}: records below offset {log_starts[log]:,} are deleted, though still in its files")
+        if log.swaps:
+            swaps = ", ".join(os.path.basename(swap.path) for swap in log.swaps)
+            notes.append(f"{name}: {swaps}, left by a compaction, is read instead of the segments that it replaces")
+    notes += [f"not read: {os.path.basename(directory)}, {decimal(size)}" for directory, size in dead]
+    return notes
 
 
 def _topics(listed: Listed) -> Rows:

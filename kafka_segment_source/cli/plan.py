@@ -20,7 +20,7 @@ def plan_command(paths: tuple[str, ...], as_json: bool, **options: Any) -> None:
 
     \b
     kafkaseg plan /var/kafka-logs --subscribe orders --since -2h
-    kafkaseg plan orders-0 --since 2026-03-10T09:30 --until 2026-03-10T09:35 --timestamp-disorder 10s
+    kafkaseg plan orders-0 --since 2026-03-10T09:30 --timestamp-disorder 10s
     """
     found = make_plan(*parse(paths, options))
     if as_json:

@@ -5,15 +5,19 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
 from typing import Any
 
 import pyarrow as pa
 
+from kafka_segment_source import format as fmt
+from kafka_segment_source.cli.markers import coordinator_epoch
 from kafka_segment_source.times import format_millis
 
 _MICROS = 1000  # in a millisecond
+_PLACE = "topic-partition"  # a field of text lines, no column
+_END_MARKERS = (fmt.CONTROL_TYPES[fmt.CONTROL_ABORT], fmt.CONTROL_TYPES[fmt.CONTROL_COMMIT])
 _json = json.JSONEncoder(ensure_ascii=False).encode  # json.dumps would make an encoder for every line
 
 
@@ -36,21 +40,52 @@ _UNPRINTABLE = re.compile("[\\\\\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _NAMED = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"}
 
 
-def text_lines(batch: pa.RecordBatch, encoding: Encoding) -> Iterator[str]:
-    """Topic-partition, offset, timestamp, key and value, then headers and metadata if they were asked for."""
-    columns = _columns(batch, encoding)
-    more = [[_json(each) for each in columns[name]] for name in ("headers", "metadata") if name in columns]
-    shown = (columns["timestamp"], columns["key"], columns["value"], *more)
-    places = zip(columns["topic"], columns["partition"], columns["offset"], strict=True)
-    for (topic, partition, offset), *fields in zip(places, *shown, strict=True):
-        yield "\t".join((f"{topic}-{partition}", str(offset), *map(_escaped, fields))) + "\n"
+Controls = Sequence[str | None]
+"""The control type of each row, None for data."""
 
 
-def json_lines(batch: pa.RecordBatch, encoding: Encoding) -> Iterator[str]:
-    """One JSON object a record: the columns under their names, timestamps as ISO-8601 in UTC."""
+def text_fields(columns: Sequence[str]) -> tuple[str, ...]:
+    """The fields of a line of text where nobody chose: topic and partition are one."""
+    return (
+        _PLACE,
+        "offset",
+        "timestamp",
+        "key",
+        "value",
+        *(each for each in ("headers", "metadata") if each in columns),
+    )
+
+
+def text_lines(
+    batch: pa.RecordBatch, encoding: Encoding, fields: Sequence[str], controls: Controls = ()
+) -> Iterator[str]:
+    """A line a record. Control records show their type for a key, and for a value what it says."""
     columns = _columns(batch, encoding)
-    for values in zip(*columns.values(), strict=True):
-        yield _json(dict(zip(columns, values, strict=True))) + "\n"
+    for row, control in enumerate(controls):
+        if control is not None:
+            _show_control(columns, row, control, batch)
+    if _PLACE in fields:
+        places = zip(columns["topic"], columns["partition"], strict=True)
+        columns[_PLACE] = [f"{topic}-{partition}" for topic, partition in places]
+    for values in zip(*(map(_text, columns[field]) for field in fields), strict=True):
+        yield "\t".join(values) + "\n"
+
+
+def json_lines(
+    batch: pa.RecordBatch, encoding: Encoding, fields: Sequence[str], controls: Controls = ()
+) -> Iterator[str]:
+    """One JSON object a record: columns under their names, timestamps as ISO-8601 in UTC, `controlType` if given."""
+    columns = _columns(batch, encoding)
+    wanted = {field: columns[field] for field in fields} | ({"controlType": list(controls)} if controls else {})
+    for values in zip(*wanted.values(), strict=True):
+        yield _json(dict(zip(wanted, values, strict=True))) + "\n"
+
+
+def _show_control(columns: dict[str, list[Any]], row: int, control: str, batch: pa.RecordBatch) -> None:
+    if "key" in columns:
+        columns["key"][row] = f"controlType: {control}"
+    if "value" in columns and control in _END_MARKERS:
+        columns["value"][row] = f"coordinatorEpoch: {coordinator_epoch(batch['value'][row].as_py())}"
 
 
 def _columns(batch: pa.RecordBatch, encoding: Encoding) -> dict[str, list[Any]]:
@@ -78,9 +113,13 @@ def _plain(value: Any, encode: Callable[[bytes], str]) -> Any:
     return value
 
 
-def _escaped(text: str | None) -> str:
-    if text is None:
+def _text(value: Any) -> str:
+    """One field of a line."""
+    if isinstance(value, int):
+        return str(value)
+    if value is None:
         return "null"
+    text = value if isinstance(value, str) else _json(value)
     return text if _UNPRINTABLE.search(text) is None else _UNPRINTABLE.sub(_escape, text)
 
 

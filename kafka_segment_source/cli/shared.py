@@ -31,6 +31,25 @@ _PIPE_WIDTH = 1000  # columns where the output is no terminal and COLUMNS does n
 _WORTH_A_BAR = 64 * 1024 * 1024  # bytes; less is done before a bar could be read
 COMMANDS = ("ls", "plan", "cat", "verify", "offsets", "demo")
 
+_TAKES = {
+    **dict.fromkeys(("since", "until", "startingTimestamp", "endingTimestamp"), "TIME"),
+    **dict.fromkeys(("assign", "startingOffsetsByTimestamp", "endingOffsetsByTimestamp"), "JSON"),
+    **dict.fromkeys(("partition", "minPartitions", "maxRecordsPerPartition"), "N"),
+    **dict.fromkeys(("maxBatchBytes", "packBytes"), "BYTES"),
+    "subscribe": "TOPICS",
+    "subscribePattern": "REGEX",
+    "topic": "NAME",
+    "timeZone": "ZONE",
+    "startingOffsets": "earliest|JSON",
+    "endingOffsets": "latest|JSON",
+    "startingOffsetsByTimestampStrategy": "error|latest",
+    "isolationLevel": "read_uncommitted|read_committed",
+    "timestampDisorder": "DURATION",
+    "mode": "FAILFAST|DROPMALFORMED",
+    "endAt": "end|highWatermark",
+    "zoneMaps": "DIRECTORY",
+}
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -96,9 +115,8 @@ def read_options(*names: str, but: Sequence[str] = ()) -> Callable[[F], F]:
 
 
 def _metavar(option: Option) -> str:
-    if option.default in ("true", "false"):
-        return "true|false"
-    return "TIME" if option.name in ("since", "until", "startingTimestamp", "endingTimestamp") else "TEXT"
+    """What a flag takes, in its help."""
+    return "true|false" if option.default in ("true", "false") else _TAKES.get(option.name, "TEXT")
 
 
 def parse(paths: tuple[str, ...], options: dict[str, Any]) -> tuple[ReadOptions, list[str]]:

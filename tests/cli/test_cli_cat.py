@@ -14,8 +14,8 @@ import pytest
 
 from kafka_segment_source.times import format_millis
 from tests.cli.runner import LOGS, copy_of, run
-from tests.rows import LOG_DIRECTORIES, Row, expected, in_scan_order, keep
-from tests.support import writer
+from tests.rows import LOG_DIRECTORIES, OFFSET, Row, expected, in_scan_order, keep
+from tests.support import naive, writer
 from tests.support.writer import Rec
 
 
@@ -130,6 +130,68 @@ def test_metadata_and_headers_in_text(tmp_path: Path) -> None:
     _, _, _, _, _, headers, metadata = line.split("\t")
     assert json.loads(headers) == [{"key": "h", "value": None}, {"key": "h", "value": "x"}]
     assert json.loads(metadata)["magic"] == 2
+
+
+def test_columns() -> None:
+    """Those named and no others, in that order, in every format."""
+    folder = LOGS / "orders-0"
+    wanted = [[str(row[OFFSET]), text(row[5])] for row in expected(LOGS) if row[:2] == ("orders", 0)]
+
+    assert [line.split("\t") for line in lines(folder, "--columns", "offset, key")] == wanted
+    found = [json.loads(line) for line in lines(folder, "--columns", "offset,key", "--json")]
+    assert [[str(each["offset"]), each["key"]] for each in found] == wanted
+    assert [list(each) for each in found] == [["offset", "key"]] * len(wanted)
+    (line,) = lines(folder, "--columns", "metadata", "--limit", 1)
+    assert json.loads(line)["compresscodec"] == "lz4"
+
+
+def test_columns_in_parquet(tmp_path: Path) -> None:
+    """What was written is said on standard error."""
+    result = run("cat", LOGS, "-n", 7, "--columns", "offset,key", "--format", "parquet", "-o", tmp_path / "x.parquet")
+
+    assert result.stderr == f"kafkaseg: 7 records written to {str(tmp_path / 'x.parquet')!r}\n"
+    assert pq.read_table(tmp_path / "x.parquet").column_names == ["offset", "key"]
+
+
+def test_a_column_that_is_not_there() -> None:
+    """Wrong use, with the nearest name."""
+    result = run("cat", LOGS, "--columns", "offset,vlaue")
+
+    assert result.exit_code == 2
+    assert "did you mean 'value'?" in result.stderr
+
+
+def test_control_records_say_what_they_are() -> None:
+    """COMMIT and ABORT where the naive decoder finds markers; data whose key looks like one stays data."""
+    folder = LOG_DIRECTORIES["transactions"] / "ledger-0"
+    decoded = [record for log in sorted(folder.glob("*.log")) for record in naive.decode_log(log.read_bytes())]
+    seen = {row[OFFSET] for row in expected(LOG_DIRECTORIES["transactions"]) if row[:2] == ("ledger", 0)}
+    wanted = {each.offset: ("ABORT", "COMMIT")[each.key[3]] for each in decoded if each.offset not in seen}
+
+    found = [json.loads(line) for line in lines(folder, "--include-control", "true", "--json", "--columns", "offset")]
+    shown = [line.split("\t") for line in lines(folder, "--include-control", "true")]
+
+    assert {each["offset"]: each["controlType"] for each in found if each["controlType"]} == wanted
+    assert {int(each[1]): each[3].removeprefix("controlType: ") for each in shown if int(each[1]) in wanted} == wanted
+    assert {each[4] for each in shown if int(each[1]) in wanted} == {"coordinatorEpoch: 0"}
+    assert [len(each) for each in shown] == [5] * len(found)
+
+
+def test_data_that_looks_like_a_control_record(tmp_path: Path) -> None:
+    """Its batch decides."""
+    folder = segment(tmp_path, writer.record_batch([Rec(0, 1000, b"\0\0\0\1", b"\0\0\0\0\0\0")]))
+
+    (line,) = lines(folder, "--include-control", "true", "--json")
+    assert json.loads(line)["controlType"] is None
+
+
+@pytest.mark.parametrize("format_", ["text", "jsonl"])
+def test_no_record_matches(format_: str) -> None:
+    """Nothing on standard output, where to ask on standard error, exit code 0."""
+    result = run("cat", LOGS, "--since", "2026-03-11", "--format", format_)
+
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert result.stderr.startswith("kafkaseg: no record matches; ")
 
 
 @pytest.fixture

@@ -76,7 +76,43 @@ def test_control_records_are_counted_apart() -> None:
 
     assert (ledger["records"], ledger["controlRecords"]) == (668, 17)
     assert "668 + 17 control" in run("ls", LOG_DIRECTORIES["transactions"] / "ledger-0", columns=160).stdout
-    assert "17 control records" in run("ls", LOG_DIRECTORIES["transactions"] / "ledger-0", columns=80).stdout
+    assert "668 + 17 control" in run("ls", LOG_DIRECTORIES["transactions"] / "ledger-0", columns=80).stdout
+
+
+def test_log_starts_inside_the_files() -> None:
+    """Records that are deleted though still in the files are counted, for that is what is there, and said."""
+    listed = answer("ls", LOG_DIRECTORIES["compacted"], "--subscribe", "trimmed", "--json")["partitions"]
+
+    assert [(each["startOffset"], each["logStartOffset"]) for each in listed] == [(0, 14), (0, 137)]
+    assert "trimmed-0: records below offset 14 are deleted" in run("ls", LOG_DIRECTORIES["compacted"]).stdout
+
+
+def test_what_is_not_read_is_named(tmp_path: Path) -> None:
+    """Directories that a broker has given up, and files that a compaction left; they take up the disk."""
+    folder = copy_of(LOGS / "orders-0", tmp_path)
+    copy_of(LOGS / "orders-1", tmp_path).rename(tmp_path / "orders-1.0123456789abcdef-delete")
+    (folder / "00000000000000000174.log").rename(folder / "00000000000000000174.log.swap")
+
+    listed = answer("ls", tmp_path, "--json")
+    told = run("ls", tmp_path).stdout
+
+    assert [Path(each["directory"]).name for each in listed["notRead"]] == ["orders-1.0123456789abcdef-delete"]
+    assert listed["notRead"][0]["bytes"] > 60_000
+    assert listed["partitions"][0]["swaps"] == [str(folder / "00000000000000000174.log.swap")]
+    assert "not read: orders-1.0123456789abcdef-delete, " in told
+    assert "not read" not in run("ls", tmp_path, "--subscribe", "orders").stdout
+    assert "orders-0: 00000000000000000174.log.swap, left by a compaction" in told
+
+
+def test_a_name_wider_than_the_terminal(tmp_path: Path) -> None:
+    """A long topic name has a line for itself, and the numbers stay in their columns."""
+    folder = copy_of(LOGS / "orders-0", tmp_path).rename(tmp_path / f"{'long' * 17}-0")
+    lines = run("ls", folder, columns=80).stdout.splitlines()
+
+    assert lines[2] == folder.name
+    assert lines[1].split()[1:] == ["segments", "records", "bytes"]
+    assert lines[3].split() == ["6", "1,164", "51.6", "kB"]
+    assert len(lines[1]) == len(lines[3]) <= 80
 
 
 def test_topics_and_segments() -> None:
@@ -157,7 +193,7 @@ def test_damage_in_a_closed_segment(tmp_path: Path, change: Callable[[bytes], by
     result = run("ls", folder)
 
     assert result.exit_code == 1
-    assert f"kafkaseg: damaged data: payments-0: {said}" in result.stderr
+    assert f"kafkaseg: damaged data: {log}: {said}" in result.stderr
     assert "kafkaseg verify" in result.stderr
 
 

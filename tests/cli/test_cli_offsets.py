@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -79,7 +80,7 @@ def test_the_table_says_which_it_is(columns: int) -> None:
 
     assert max(map(len, lines)) <= columns
     assert lines[1].split()[:2] == ["orders-0", "1,164"]
-    assert "the log end: no record is at or after that time" in lines[1]
+    assert "the log end: no record before it is at or after that time" in lines[1]
     assert "payments-0   1,999  the first at or after 2026-03-10T10:00:00.000Z" in lines[4]
 
 
@@ -88,6 +89,38 @@ def test_an_empty_partition_answers_null() -> None:
     found = answer("offsets", LOG_DIRECTORIES["live"] / "live-empty-0", "--time", "0", "--json")["partitions"][0]
 
     assert (found["offset"], found["logEndOffset"]) == (None, 0)
+
+
+def committed(moment: object) -> dict[str, Any]:
+    """The answer for ledger-0 of the fixture, whose last transactions are open from offset 531 on."""
+    folder = LOG_DIRECTORIES["transactions"] / "ledger-0"
+    (found,) = answer("offsets", folder, "--time", moment, "--isolation-level", "read_committed", "--json")[
+        "partitions"
+    ]
+    return found
+
+
+def test_read_committed_ends_at_the_last_stable_offset() -> None:
+    """As a broker answers a consumer of that level: latest is the last stable offset, and what lies beyond is not found."""
+    held = records(LOG_DIRECTORIES["transactions"] / "ledger-0")
+    newest = max(timestamp for _, timestamp in held)
+
+    assert committed("latest") == {
+        "topic": "ledger", "partition": 0, "offset": 531, "logEndOffset": 685, "lastStableOffset": 531,
+    }  # fmt: skip
+    assert committed("earliest")["offset"] == 0
+    for moment in moments([timestamp for _, timestamp in held]):
+        first = min((offset for offset, timestamp in held if timestamp >= moment), default=None)
+        assert committed(moment)["offset"] == (first if first is not None and first < 531 else None)
+    told = run(
+        "offsets",
+        LOG_DIRECTORIES["transactions"] / "ledger-0",
+        "--time",
+        newest + 1,
+        "--isolation-level",
+        "read_committed",
+    )
+    assert "531  the last stable offset: no record before it" in told.stdout
 
 
 def test_no_such_time() -> None:

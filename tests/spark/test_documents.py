@@ -20,9 +20,11 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parent.parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"```(python|sql)\n(.*?)```", re.DOTALL)
-COMMAND = re.compile(r"`(kafkaseg [a-z]+ [^`]*)`")
+COMMAND = re.compile(r"`(kafkaseg [a-z]+ [^`]*)`|^(kafkaseg [a-z]+ .*)$", re.MULTILINE)
 BLOCKS = [(page.name, kind, code) for page in PAGES for kind, code in BLOCK.findall(page.read_text(encoding="utf-8"))]
-COMMANDS = sorted({command for page in PAGES for command in COMMAND.findall(page.read_text(encoding="utf-8"))})
+COMMANDS = sorted(
+    {found[1] or found[2] for page in PAGES for found in COMMAND.finditer(page.read_text(encoding="utf-8"))}
+)
 
 
 def on_this_machine(text: str, tmp_path: Path) -> str:

@@ -118,6 +118,28 @@ def test_a_directory_named_like_a_segment(tmp_path: Path) -> None:
     assert [s.base_offset for s in logs_of(tmp_path / "orders-0")[0].segments] == [0]
 
 
+@pytest.mark.parametrize("link", ["orders-0/00000000000000000001.log", "orders-3"])
+def test_a_link_to_nothing(link: str, tmp_path: Path) -> None:
+    """A segment or a partition behind a broken link is missing: never passed over in silence."""
+    segment(tmp_path / "orders-0")
+    (tmp_path / link).symlink_to("/no/such")
+
+    assert error_of(tmp_path) == (
+        f"PathError: {str(tmp_path / link)!r} is a link to '/no/such', which is not there: its records are missing"
+    )
+
+
+def test_links_that_hold_no_records(tmp_path: Path) -> None:
+    """Any other broken link is none of our business, and links to data are followed."""
+    segment(tmp_path / "elsewhere" / "orders-0")
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "orders-0").symlink_to(tmp_path / "elsewhere" / "orders-0")
+    (tmp_path / "data" / "orders-0" / "leader-epoch-checkpoint").symlink_to("/no/such")
+    (tmp_path / "data" / "backup").symlink_to("/no/such")
+
+    assert partitions(tmp_path / "data") == [("orders", 0)]
+
+
 def test_digits_of_another_locale(tmp_path: Path) -> None:
     """A JVM with Arabic digits names its files with them: they are numbers all the same, index files included."""
     folder = tmp_path / "orders-0"
