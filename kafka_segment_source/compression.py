@@ -25,6 +25,10 @@ _GZIP_MAGIC = b"\x1f\x8b"
 _NEXT_MEMBER = 512  # bytes given to a gzip member after the first, to begin with
 _ROOM_PER_BYTE = 16  # plain bytes made room for at once, per compressed byte: what is not used is not touched
 _LEAST_ROOM = 64 * 1024
+# All that Kafka's Java clients write: blocks of 64 KiB that stand alone, no checksum but the header's (Lz4BlockOutputStream)
+_LZ4_OF_JAVA = bytes.fromhex("04224d18604082")
+_LZ4_BLOCK = 64 * 1024
+_LZ4_STORED = 1 << 31  # in a block's size: it is not compressed
 
 
 class _Contexts(threading.local):
@@ -146,6 +150,34 @@ def _snappy(view: memoryview, out: Plain) -> None:
 
 
 def _lz4(view: memoryview, out: Plain) -> None:
+    if view[: len(_LZ4_OF_JAVA)] == _LZ4_OF_JAVA:
+        _lz4_blocks(view[len(_LZ4_OF_JAVA) :], out)
+    else:
+        _lz4_frame(view, out)
+
+
+def _lz4_blocks(view: memoryview, out: Plain) -> None:
+    """What follows the header of a Java client's frame: blocks that stand alone, each written into place, and an end mark."""
+    at = 0
+    while True:
+        word = int.from_bytes(view[at : at + 4], "little")
+        size = word & ~_LZ4_STORED
+        at += 4
+        if size > len(view) - at or at > len(view):
+            raise DecompressionError("the lz4 frame cut short", "its end mark")
+        if word == 0:
+            return
+        block = view[at : at + size]
+        if word & _LZ4_STORED:
+            out.append(block)
+        else:
+            room = out.room(_LZ4_BLOCK)
+            out.took(cramjam.lz4.decompress_block_into(block, room, output_len=_LZ4_BLOCK))
+        at += size
+
+
+def _lz4_frame(view: memoryview, out: Plain) -> None:
+    """A frame of any other form: blocks that refer to earlier ones, checksums, a content size."""
     context, _CONTEXTS.lz4 = _CONTEXTS.lz4, None
     if context is None:
         context = lz4.frame.create_decompression_context()

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import os
+import struct
 import tracemalloc
 
+import lz4.block
 import lz4.frame
 import pytest
 import zstandard
@@ -49,6 +52,23 @@ def test_lz4_forms_of_other_writers() -> None:
     """lz4 frames with a content size, linked blocks and checksums of content and blocks are read."""
     frame = lz4.frame.compress(PLAIN, block_linked=True, content_checksum=True, block_checksum=True, store_size=True)
     assert plain("lz4", frame) == PLAIN
+
+
+def test_lz4_as_java_clients_write_it() -> None:
+    """Blocks that stand alone, compressed or stored as they are; cut anywhere, or with a block too large: an error."""
+    stored = writer.compress("lz4", os.urandom(70_000) + PLAIN)
+    assert stored.startswith(bytes.fromhex("04224d18604082"))
+    assert plain("lz4", stored) == lz4.frame.decompress(stored)
+    assert plain("lz4", stored + b"what follows is not looked at") == plain("lz4", stored)
+
+    short = writer.compress("lz4", b"abc" * 20)
+    for end in range(len(short)):
+        with pytest.raises(DecompressionError):
+            plain("lz4", short[:end])
+
+    block = lz4.block.compress(bytes(65_537), store_size=False)
+    with pytest.raises(DecompressionError):
+        plain("lz4", short[:7] + struct.pack("<I", len(block)) + block + bytes(4))
 
 
 def test_xerial_blocks_of_any_size() -> None:
