@@ -122,6 +122,11 @@ def file_version(path: str) -> FileVersion:
     return FileVersion(found.st_size, found.st_ino & _LARGEST_LONG, found.st_ctime_ns if settled else 0)
 
 
+def exists(path: str) -> bool:
+    """Whether a file is there."""
+    return bool(FILESYSTEM.get_file_info(path).type == fs.FileType.File)
+
+
 def write_atomically(path: str, data: bytes) -> None:
     """Puts `data` in the place of a file: whoever reads it, and whoever writes it too, sees the old or the new one whole.
 

@@ -10,7 +10,7 @@ what mapping from the start of the file would.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,14 +19,13 @@ import numpy.typing as npt
 from kafka_segment_source import zone_maps as z
 from kafka_segment_source.decode import Decoder, RecordColumns
 from kafka_segment_source.errors import DataError
-from kafka_segment_source.files import FileVersion, InputFile, file_version
+from kafka_segment_source.files import InputFile, file_version
 from kafka_segment_source.kernels import headers as h
 from kafka_segment_source.kernels import record_batches as k
 from kafka_segment_source.reading import BatchReader, Chunk, Damage, HeaderTable
 from kafka_segment_source.splits import SegmentSplit
 from kafka_segment_source.zone_maps import ZoneTable, no_zones
 
-# A window of 0.5 % of 1 GiB with late records: 64 KiB, 256 KiB, 1 MiB were measured, see docs/zone-maps.md
 ZONE_BYTES = 256 * 1024
 
 # Rows of what is known of each batch, int64[3, n]
@@ -53,39 +52,39 @@ def map_segment(
     FileChangedError and PathError.
     """
     version = file_version(split.path)
-    damage: DataError | None = None
-    tables: list[ZoneTable] = []
+    damage = None
+    tables = [no_zones()]
     done = split.start
     with InputFile(split.path) as file:
-        policy = Damage(drop=False)
-        reader = BatchReader(file, split, check_crcs=True, max_batch_bytes=max_batch_bytes, damage=policy)
-        decoder = Decoder(
-            split, check_crcs=True, max_batch_bytes=max_batch_bytes, include_control=False, damage=policy
-        )
-        chunks = reader.chunks()
-        while damage is None:
-            try:
-                chunk = next(chunks, None)
-            except DataError as error:
-                damage = error
-                break
-            if chunk is None:
-                break
-            headers, times, damage = _decoded(decoder, chunk)
-            if headers.shape[1]:
-                tables.append(_zones(headers, times, cell))
-                end = int(headers[h.POSITION, -1] + headers[h.SIZE, -1])
+        try:
+            for headers, times in _sound_batches(file, split, max_batch_bytes):
+                tables.append(_by_cell(_batches(headers, times), cell))
+                end = int(tables[-1][z.END, -1])
                 advance(end - done)
                 done = end
+        except DataError as error:
+            damage = str(error)
     advance(split.end - done)
-    zones = _joined(tables, cell)
+    zones = _by_cell(np.concatenate(tables, axis=1), cell)
     zones[z.SEGMENT] = split.base_offset
-    zones[[z.FILE_SIZE, z.FILE_INODE, z.FILE_CHANGED]] = np.array(_told(version)).reshape(3, 1)
-    return MappedSegment(zones, None if damage is None else str(damage), done - split.start)
+    zones[z.FILE_SIZE], zones[z.FILE_INODE], zones[z.FILE_CHANGED] = version.size, version.inode, version.changed
+    return MappedSegment(zones, damage, done - split.start)
 
 
-def _told(version: FileVersion) -> list[int]:
-    return [version.size, version.inode, version.changed]
+def _sound_batches(
+    file: InputFile, split: SegmentSplit, max_batch_bytes: int
+) -> Iterator[tuple[HeaderTable, BatchTimes]]:
+    """Headers of consecutive batches that were decoded, at least one a time, and the times of each; then raises DataError
+    if it was damage that ended them. Both are used again for the next."""
+    damage = Damage(drop=False)
+    reader = BatchReader(file, split, check_crcs=True, max_batch_bytes=max_batch_bytes, damage=damage)
+    decoder = Decoder(split, check_crcs=True, max_batch_bytes=max_batch_bytes, include_control=False, damage=damage)
+    for chunk in reader.chunks():
+        headers, times, error = _decoded(decoder, chunk)
+        if headers.shape[1]:
+            yield headers, times
+        if error is not None:
+            raise error
 
 
 def _decoded(decoder: Decoder, chunk: Chunk) -> tuple[HeaderTable, BatchTimes, DataError | None]:
@@ -116,28 +115,28 @@ def _take(records: RecordColumns, headers: HeaderTable, times: BatchTimes) -> No
     times[_MAX, at] = np.maximum(times[_MAX, at], np.maximum.reduceat(timestamps, starts))
 
 
-def _zones(headers: HeaderTable, times: BatchTimes, cell: int) -> ZoneTable:
-    """Zones of consecutive batches; SEGMENT and what concerns the file are not filled."""
-    firsts = np.flatnonzero(np.diff(headers[h.POSITION] // cell, prepend=-1))
-    lasts = np.append(firsts[1:], headers.shape[1]) - 1
-    zones = no_zones(len(firsts))
-    zones[z.START] = headers[h.POSITION, firsts]
-    zones[z.END] = headers[h.POSITION, lasts] + headers[h.SIZE, lasts]
-    zones[z.FIRST_OFFSET] = headers[h.BASE_OFFSET, firsts]
-    zones[z.LAST_OFFSET] = headers[h.LAST_OFFSET, lasts]
-    zones[z.FIRST_CRC] = headers[h.CRC, firsts]
-    zones[z.LAST_POSITION] = headers[h.POSITION, lasts]
-    zones[z.LAST_CRC] = headers[h.CRC, lasts]
-    zones[z.LAST_EPOCH] = headers[h.LEADER_EPOCH, lasts]
-    zones[z.RECORDS] = np.add.reduceat(times[_COUNT], firsts)
-    zones[z.MIN_TIMESTAMP] = np.minimum.reduceat(times[_MIN], firsts)
-    zones[z.MAX_TIMESTAMP] = np.maximum.reduceat(times[_MAX], firsts)
+def _batches(headers: HeaderTable, times: BatchTimes) -> ZoneTable:
+    """Each batch as a zone of its own; SEGMENT and what concerns the file are not filled."""
+    zones = no_zones(headers.shape[1])
+    zones[z.START] = zones[z.LAST_POSITION] = headers[h.POSITION]
+    zones[z.END] = headers[h.POSITION] + headers[h.SIZE]
+    zones[z.FIRST_OFFSET], zones[z.LAST_OFFSET] = headers[h.BASE_OFFSET], headers[h.LAST_OFFSET]
+    zones[z.FIRST_CRC] = zones[z.LAST_CRC] = headers[h.CRC]
+    zones[z.LAST_EPOCH] = headers[h.LEADER_EPOCH]
+    zones[z.RECORDS], zones[z.MIN_TIMESTAMP], zones[z.MAX_TIMESTAMP] = times[_COUNT], times[_MIN], times[_MAX]
     return zones
 
 
-def _joined(tables: list[ZoneTable], cell: int) -> ZoneTable:
-    """The tables of chunks that follow one another as one; a zone that goes on in the next chunk is one zone."""
-    zones = np.concatenate([no_zones(), *tables], axis=1)
-    goes_on = np.diff(zones[z.START] // cell, append=-1) == 0
-    first, second = zones[:, :-1][:, goes_on[:-1]], zones[:, 1:][:, goes_on[:-1]]
-    return zones
+def _by_cell(zones: ZoneTable, cell: int) -> ZoneTable:
+    """Neighbours that begin in the same cell made one zone."""
+    if not zones.shape[1]:
+        return zones
+    firsts = np.flatnonzero(np.diff(zones[z.START] // cell, prepend=-1))
+    lasts = np.append(firsts[1:], zones.shape[1]) - 1
+    joined = zones[:, firsts]
+    ends = [z.END, z.LAST_OFFSET, z.LAST_POSITION, z.LAST_CRC, z.LAST_EPOCH]
+    joined[ends] = zones[:, lasts][ends]
+    joined[z.RECORDS] = np.add.reduceat(zones[z.RECORDS], firsts)
+    joined[z.MIN_TIMESTAMP] = np.minimum.reduceat(zones[z.MIN_TIMESTAMP], firsts)
+    joined[z.MAX_TIMESTAMP] = np.maximum.reduceat(zones[z.MAX_TIMESTAMP], firsts)
+    return joined

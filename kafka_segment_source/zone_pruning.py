@@ -46,7 +46,7 @@ def prune(view: SegmentView, found: ByteRange, times: TimeRange, zones: ZoneTabl
     """The pieces of `found` that hold every data row inside `times`; `zones` are those of the view's segment."""
     zones = zones[:, zones[z.END] <= view.segment.size]
     runs = list(_runs(zones, found, times))
-    proven = [run for run in runs if _is_there(view, zones, *run)]
+    proven = [run for run in runs if is_there(view, zones, *run)]
     is_stale = len(proven) < len(runs)
     covered = 0 if is_stale or not zones.shape[1] else int(zones[z.END, -1])
     if not proven:
@@ -76,7 +76,7 @@ def _runs(zones: ZoneTable, found: ByteRange, times: TimeRange) -> Iterator[tupl
         yield first, after - 1
 
 
-def _is_there(view: SegmentView, zones: ZoneTable, first: int, last: int) -> bool:
+def is_there(view: SegmentView, zones: ZoneTable, first: int, last: int) -> bool:
     """Whether the first batch of zone `first` and the last of zone `last` are in the file where the table has them."""
     head = view.probe.at(int(zones[z.START, first]))
     if head is None or (head.base_offset, head.crc) != tuple(zones[[z.FIRST_OFFSET, z.FIRST_CRC], first].tolist()):

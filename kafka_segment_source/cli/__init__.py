@@ -31,6 +31,10 @@ def cli() -> None:
       kafkaseg verify LOGS                                whether it is whole
 
     \b
+    Before the next one:
+      kafkaseg zonemap LOGS --to DIR                      so that --zone-maps DIR makes time ranges cheap
+
+    \b
     Exit codes: 0 done; 1 data is damaged or lost; 2 wrong use; 130 interrupted.
     """
 

@@ -57,6 +57,8 @@ LAYERS = [
     "payloads",
     "decode",
     "lookup",
+    "zone_making",
+    "zone_updates",
     "transactions",
     "stable",
     "offsets",
@@ -68,6 +70,7 @@ LAYERS = [
     "spark.remembered",
     "spark.catalog_table",
     "spark.datasource",
+    "spark.zone_maps",
     "inspection.*",
     "cli.*",
 ]
@@ -196,6 +199,7 @@ def test_public_names() -> None:
         "read",
         "register",
         "scan",
+        "update_zone_maps",
     ]
     for name in kafka_segment_source.__all__:
         assert getattr(kafka_segment_source, name) is not None
@@ -203,7 +207,7 @@ def test_public_names() -> None:
         _ = kafka_segment_source.nothing
 
 
-@pytest.mark.parametrize("name", ["plan", "read", "register", "scan"])
+@pytest.mark.parametrize("name", ["plan", "read", "register", "scan", "update_zone_maps"])
 def test_public_names_say_what_they_are(name: str) -> None:
     """Each public function has a docstring of its own."""
     assert len(getattr(kafka_segment_source, name).__doc__.strip()) > 40
