@@ -25,8 +25,7 @@ from kafka_segment_source.planning import make_plan
 from kafka_segment_source.read_plan import ReadPlan
 from kafka_segment_source.scanning import read_split
 from kafka_segment_source.schema import arrow_schema
-from kafka_segment_source.zone_making import map_segment
-from kafka_segment_source.zone_updates import ZoneMapSummary, finish_update, parse_update, plan_updates
+from tests.maps import make_maps, map_path, table_of
 from tests.property.test_pruning import (
     COLUMNS,
     KeyedRow,
@@ -66,7 +65,7 @@ class Case:
         self._keeper = tempfile.TemporaryDirectory()
         self.root = Path(self._keeper.name)
         self.logs, self.maps = self.root / "logs", self.root / "maps"
-        self.map_path = Path(z.zone_map_path(str(self.maps), "orders", 0))
+        self.map_path = map_path(self.maps)
 
     def __enter__(self) -> Case:
         return self
@@ -86,18 +85,12 @@ class Case:
         if topic_id is not None:
             (folder / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id}\n")
 
-    def make_maps(self, cell: int) -> ZoneMapSummary:
-        """What `kafkaseg zonemap` does, with zones of another size."""
-        summary = ZoneMapSummary()
-        for update in plan_updates(parse_update(self.logs, {}), str(self.maps)):
-            mapped = [map_segment(split, 2**28, cell=cell) for split in update.splits]
-            finish_update(update, mapped, summary)
-        return summary
+    def make_maps(self, cell: int) -> None:
+        """Makes the maps, or brings them up to date."""
+        make_maps(self.logs, self.maps, cell)
 
     def table(self) -> z.ZoneTable:
-        found = z.read_zone_map(str(self.map_path))
-        assert found is not None
-        return found.zones
+        return table_of(self.maps)
 
     def options(self, asked: Bounds, **more: Any) -> ReadOptions:
         texts = option_texts(self.logs, {**options_of(asked), "zoneMaps": str(self.maps), **more})
