@@ -60,12 +60,14 @@ class _Case:
 
 
 def rows(settings: Settings) -> Iterator[Row]:
-    """Bytes and times of the window, with and without; then sizes of zones; then the making."""
+    """Times and bytes of the window, with and without; then sizes of zones; then the making."""
     case = _case(settings)
     try:
-        _make(case, zone_making.ZONE_BYTES)
+        for codec in ("lz4", "none"):
+            it = case if codec == "none" else _case(settings, codec)
+            _make(it, zone_making.ZONE_BYTES)
+            yield from _times(it, codec, settings)
         yield from _bytes(case)
-        yield from _times(case, settings)
         yield from _sizes(case, settings)
         yield from _making(case, settings)
     finally:
@@ -122,13 +124,13 @@ def _bytes(case: _Case) -> Iterator[Row]:
         )
 
 
-def _times(case: _Case, settings: Settings) -> Iterator[Row]:
+def _times(case: _Case, codec: str, settings: Settings) -> Iterator[Row]:
     mapped = {**case.bounds, "zoneMaps": case.maps}
     counts = {read(case.events, **mapped), read(case.events, **case.bounds)}
     assert len(counts) == 1, f"rows with and without zone maps: {counts}"
     pairs = alternate(lambda: read(case.events, **mapped), lambda: read(case.events, **case.bounds), settings.runs)
     note = f"{min(with_maps for with_maps, _ in pairs) * 1e3:.0f} of {min(plain for _, plain in pairs) * 1e3:.0f} ms"
-    yield row("time, without Spark", [a / b for a, b in pairs], "of that without maps", None, note)
+    yield row(f"time, {codec}, without Spark", [a / b for a, b in pairs], "of that without maps", None, note)
 
     reader = sessions.spark().read.format("kafkaseg")
     frames = [
@@ -137,7 +139,7 @@ def _times(case: _Case, settings: Settings) -> Iterator[Row]:
     ]
     pairs = alternate(lambda: sessions.touch(frames[0]), lambda: sessions.touch(frames[1]), 3)
     note = f"{min(a for a, _ in pairs):.2f} of {min(b for _, b in pairs):.2f} s"
-    yield row("time in Spark", [a / b for a, b in pairs], "of that without maps", None, note)
+    yield row(f"time, {codec}, in Spark", [a / b for a, b in pairs], "of that without maps", None, note)
 
 
 def _sizes(case: _Case, settings: Settings) -> Iterator[Row]:
