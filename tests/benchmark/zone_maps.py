@@ -132,11 +132,11 @@ def _times(case: _Case, codec: str, settings: Settings) -> Iterator[Row]:
     note = f"{min(with_maps for with_maps, _ in pairs) * 1e3:.0f} of {min(plain for _, plain in pairs) * 1e3:.0f} ms"
     yield row(f"time, {codec}, without Spark", [a / b for a, b in pairs], "of that without maps", None, note)
 
-    reader = sessions.spark().read.format("kafkaseg")
-    frames = [
-        reader.options(**{name: str(value) for name, value in options.items()}).load(str(case.events.path))
-        for options in (mapped, case.bounds)
-    ]
+    frames = []
+    for options in (mapped, case.bounds):
+        reader = sessions.spark().read.format("kafkaseg")  # a reader keeps every option that it was given
+        named = {name: str(value) for name, value in options.items()}
+        frames.append(reader.options(**named).load(str(case.events.path)))
     pairs = alternate(lambda: sessions.touch(frames[0]), lambda: sessions.touch(frames[1]), 3)
     note = f"{min(a for a, _ in pairs):.2f} of {min(b for _, b in pairs):.2f} s"
     yield row(f"time, {codec}, in Spark", [a / b for a, b in pairs], "of that without maps", None, note)
