@@ -142,14 +142,14 @@ class _Planner:
         segment = log.segments[at]
         directories = log.directories if self._options.read_committed else ()
         whole = replace(
-            split_of(log, segment, _from(within, found), found.start, found.end),
+            split_of(log, segment, _inside(within, found), found.start, found.end),
             stop_timestamp=self._stop,
             gap_is_loss=not log.compacted and log.is_followed(at),
             directories=directories if len(directories) > 1 else (),
         )
         self._without_maps.append((segment, whole))
         for piece in pruned.pieces:
-            part = replace(whole, start=piece.start, end=piece.end, bounds=_from(whole.bounds, piece))
+            part = replace(whole, start=piece.start, end=piece.end, bounds=_inside(whole.bounds, piece))
             self._kept.append((segment, part))
         if not pruned.pieces:
             reason = "no row inside the time bounds (zone map)"
@@ -212,7 +212,7 @@ class _Planner:
         self._kept = pieces
 
 
-def _from(bounds: ScanBounds, piece: ByteRange) -> ScanBounds:
+def _inside(bounds: ScanBounds, piece: ByteRange) -> ScanBounds:
     """The bounds less the offsets that no wanted row of a byte range has."""
     return replace(bounds, offsets=bounds.offsets.intersect(OffsetRange(piece.first_offset, piece.end_offset)))
 

@@ -22,9 +22,11 @@ from kafka_segment_source.errors import DataError
 from kafka_segment_source.files import InputFile, file_version
 from kafka_segment_source.kernels import headers as h
 from kafka_segment_source.kernels import record_batches as k
+from kafka_segment_source.probe import HeaderProbe
 from kafka_segment_source.reading import BatchReader, Chunk, Damage, HeaderTable
 from kafka_segment_source.splits import SegmentSplit
 from kafka_segment_source.zone_maps import ZoneTable, no_zones
+from kafka_segment_source.zone_pruning import is_there
 
 # Bytes read for a window of 0.5 % of a 1 GiB log, and bytes of its maps: 64 KiB 5.5 MB, 151 kB; 256 KiB 6.1 MB, 43 kB;
 # 1 MiB 8.2 MB, 16 kB (tests/benchmark/zone_maps.py)
@@ -66,11 +68,21 @@ def map_segment(
                 done = end
         except DataError as error:
             damage = str(error)
-    advance(split.end - done)
-    zones = _by_cell(np.concatenate(tables, axis=1), cell)
+        advance(split.end - done)
+        zones = _by_cell(np.concatenate(tables, axis=1), cell)
+        if not version.is_still(file_version(split.path)):
+            zones = _without_truncated(file, zones)
     zones[z.SEGMENT] = split.base_offset
     zones[z.FILE_SIZE], zones[z.FILE_INODE], zones[z.FILE_CHANGED] = version.size, version.inode, version.changed
     return MappedSegment(zones, damage, done - split.start)
+
+
+def _without_truncated(file: InputFile, zones: ZoneTable) -> ZoneTable:
+    """The zones up to the first that is not in the file any more: a log may be truncated, and refilled, while it is read,
+    and the zones of what came after would prove those of what was before."""
+    probe = HeaderProbe(file, file.size, check_crcs=False)
+    gone = (at for at in range(zones.shape[1]) if not is_there(probe, zones, at, at))
+    return zones[:, : next(gone, zones.shape[1])]
 
 
 def _sound_batches(

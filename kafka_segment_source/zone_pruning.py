@@ -23,6 +23,7 @@ from kafka_segment_source.bounds import TimeRange
 from kafka_segment_source.catalog import PartitionLog
 from kafka_segment_source.checkpoints import read_topic_id
 from kafka_segment_source.options import ReadOptions, TopicPartition
+from kafka_segment_source.probe import HeaderProbe
 from kafka_segment_source.ranges import ByteRange
 from kafka_segment_source.segment_view import SegmentView
 from kafka_segment_source.zone_maps import ZoneMap, ZoneTable, read_zone_map, zone_map_path
@@ -46,7 +47,7 @@ def prune(view: SegmentView, found: ByteRange, times: TimeRange, zones: ZoneTabl
     """The pieces of `found` that hold every data row inside `times`; `zones` are those of the view's segment."""
     zones = zones[:, zones[z.END] <= view.segment.size]
     runs = list(_runs(zones, found, times))
-    proven = [run for run in runs if is_there(view, zones, *run)]
+    proven = [run for run in runs if is_there(view.probe, zones, *run)]
     is_stale = len(proven) < len(runs)
     covered = 0 if is_stale or not zones.shape[1] else int(zones[z.END, -1])
     if not proven:
@@ -76,12 +77,12 @@ def _runs(zones: ZoneTable, found: ByteRange, times: TimeRange) -> Iterator[tupl
         yield first, after - 1
 
 
-def is_there(view: SegmentView, zones: ZoneTable, first: int, last: int) -> bool:
+def is_there(probe: HeaderProbe, zones: ZoneTable, first: int, last: int) -> bool:
     """Whether the first batch of zone `first` and the last of zone `last` are in the file where the table has them."""
-    head = view.probe.at(int(zones[z.START, first]))
+    head = probe.at(int(zones[z.START, first]))
     if head is None or (head.base_offset, head.crc) != tuple(zones[[z.FIRST_OFFSET, z.FIRST_CRC], first].tolist()):
         return False
-    tail = view.probe.at(int(zones[z.LAST_POSITION, last]))
+    tail = probe.at(int(zones[z.LAST_POSITION, last]))
     told = zones[[z.LAST_OFFSET, z.LAST_CRC, z.LAST_EPOCH, z.END], last].tolist()
     return tail is not None and [tail.last_offset, tail.crc, tail.leader_epoch, tail.end] == told
 

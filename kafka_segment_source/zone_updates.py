@@ -200,7 +200,7 @@ def _still_good(segment: Segment, zones: ZoneTable) -> tuple[ZoneTable, int | No
             return zones, None
         if stored.inode == version.inode and end <= segment.size:  # grown, or only touched
             with SegmentView(segment, check_crcs=True, trust_indexes=False) as view:
-                if is_there(view, zones, 0, zones.shape[1] - 1):
+                if is_there(view.probe, zones, 0, zones.shape[1] - 1):
                     return zones[:, :-1], int(zones[z.START, -1])
     except FileChangedError:
         pass  # whoever decodes it finds out

@@ -16,7 +16,7 @@ from kafka_segment_source.errors import OptionError, PathError
 from kafka_segment_source.zone_updates import parse_update, plan_updates, run_updates
 from tests.maps import make_maps, map_path, table_of
 from tests.rows import ORDERS
-from tests.support.batches import data
+from tests.support.batches import BatchSpec, data
 from tests.support.logs import simple_log, simple_segment
 
 LONG_AGO = 10 * 10**9
@@ -263,6 +263,29 @@ def test_a_zone_may_go_on_in_the_next_chunk(folder: Path, tmp_path: Path, monkey
     for partition in range(3):
         both = [table_of(tmp_path / name, "orders", partition) for name in ("whole", "small")]
         assert np.array_equal(*both) and both[0].shape[1] > 6
+
+
+def test_a_log_that_is_refilled_while_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Zones that were decoded before the truncation go: the last batch, which is there, would prove them."""
+    before = simple_segment([data(n, 900 + n) for n in range(6)])
+    after = simple_segment([data(0, 900), *(BatchSpec(n, n, ((n, 100 + n),), leader_epoch=1) for n in range(1, 6))])
+    assert len(before.log) == len(after.log)
+    folder = simple_log(before).write(tmp_path / "logs")
+    real = zone_making._decoded
+
+    def decoded(*given):  # type: ignore[no-untyped-def]
+        found = real(*given)
+        (folder / f"{0:020d}.log").write_bytes(after.log)
+        return found
+
+    monkeypatch.setattr(zone_making, "_decoded", decoded)
+    reader = zone_making.BatchReader
+    chunk = len(before.batches[0].data) * 3 + 5
+    monkeypatch.setattr(zone_making, "BatchReader", lambda *given, **named: reader(*given, **named, chunk_bytes=chunk))
+
+    make_maps(folder, tmp_path / "maps")
+
+    assert table_of(tmp_path / "maps")[z.MAX_TIMESTAMP].tolist() == [900]
 
 
 def test_a_file_that_vanishes_is_left_out(folder: Path, tmp_path: Path) -> None:
