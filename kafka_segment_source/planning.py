@@ -148,6 +148,9 @@ class _Planner:
             directories=directories if len(directories) > 1 else (),
         )
         self._without_maps.append((segment, whole))
+        if pruned.pieces == (found,):
+            self._kept.append((segment, whole))
+            return
         for piece in pruned.pieces:
             part = replace(whole, start=piece.start, end=piece.end, bounds=_inside(whole.bounds, piece))
             self._kept.append((segment, part))

@@ -281,3 +281,15 @@ def test_the_plan_tells_what_was_saved(logs: Path, maps: Path) -> None:
     assert plan.to_dict()["bytesSavedByZoneMaps"] == plan.bytes_saved_by_zone_maps > 0
     assert f"{plan.bytes_saved_by_zone_maps} bytes less by zone maps" in " ".join(str(plan).split())
     assert "zone maps" not in str(kafkaseg.plan(logs))
+
+
+@pytest.mark.parametrize("option", ["maxRecordsPerPartition", "minPartitions"])
+def test_pieces_that_were_asked_for_are_not_put_together(logs: Path, maps: Path, option: str) -> None:
+    """Pieces that zones leave share a Spark partition; what a limit cuts does not."""
+    write(logs, LATE)
+    make_maps(logs, maps)
+    bounds = {"since": 100, "until": 150, "zoneMaps": maps}
+
+    assert len(kafkaseg.plan(logs, **bounds).tasks) == 1
+    assert len(kafkaseg.plan(logs, **bounds, **{option: 1}).tasks) == 2
+    assert len(kafkaseg.plan(logs, **bounds, packBytes=0).tasks) == 2
