@@ -61,9 +61,19 @@ HOUR = timedelta(hours=1)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 DONE, FAILED, WRONG_USE = 0, 1, 2
-_OF_THE_WINDOW = {"path", "paths", "subscribe", "subscribepattern", "assign", "since", "until"}  # not for [read]
+_OF_THE_WINDOW = {
+    "path",
+    "paths",
+    "subscribe",
+    "subscribepattern",
+    "assign",
+    "since",
+    "until",
+    "zonemaps",
+}  # not for [read]
+_OF_THE_MAPS = {"topic", "partition", "maxbatchbytes"}  # of [read], what says how segments are to be taken
 _KEYS = {
-    "": {"paths", "topics", "destination", "window", "read", "write"},
+    "": {"paths", "topics", "destination", "zone_maps", "window", "read", "write"},
     "window": {"hours", "delay_minutes"},
     "write": {"allow_fewer_rows"},
 }
@@ -117,6 +127,7 @@ class Config:
     delay: timedelta = timedelta()
     read: Mapping[str, str | int | bool] = field(default_factory=dict)
     allow_fewer_rows: bool = False
+    zone_maps: Path | None = None
 
     def newest_window(self, now: datetime) -> Window:
         """The last window that ended at least `delay` ago; windows of n hours begin at multiples of n since 1970."""
@@ -170,6 +181,7 @@ def load_config(path: str | os.PathLike[str]) -> Config:
         delay=timedelta(minutes=_number(window, "delay_minutes", 0, least=0)),
         read=_read_options(read),
         allow_fewer_rows=_flag(write, "allow_fewer_rows"),
+        zone_maps=_zone_maps(given, directory),
     )
 
 
@@ -202,6 +214,13 @@ def _destination(given: Mapping[str, Any], directory: Path) -> Path:
             f"destination is {found!r}; expected a directory, on a file system that renames files atomically"
         )
     return Path(os.path.normpath(directory / found))
+
+
+def _zone_maps(given: Mapping[str, Any], directory: Path) -> Path | None:
+    found = given.get("zone_maps")
+    if found is not None and (not isinstance(found, str) or not found or "://" in found):
+        raise WrongUseError(f"zone_maps is {found!r}; expected a directory")
+    return None if found is None else Path(os.path.normpath(directory / found))
 
 
 def _number(table: Mapping[str, Any], key: str, default: int, least: int) -> int:
@@ -246,6 +265,7 @@ def run(spark: SparkSession, config: Config, window: Window) -> Summary:
     KafkaSegmentError, PySparkException or OSError; the destination then holds each file as it was or as it shall be.
     """
     started = time.monotonic()
+    _update_zone_maps(spark, config)
     cost = plan(config, window)
     with _alone(config.destination, window) as staging:
         shutil.rmtree(staging, ignore_errors=True)
@@ -271,7 +291,18 @@ def run(spark: SparkSession, config: Config, window: Window) -> Summary:
 
 def _options(config: Config, window: Window) -> dict[str, str | int | bool]:
     bounds = {"subscribe": ",".join(config.topics), "since": _text(window.since), "until": _text(window.until)}
-    return {**config.read, **bounds}
+    maps = {} if config.zone_maps is None else {"zoneMaps": str(config.zone_maps)}
+    return {**config.read, **bounds, **maps}
+
+
+def _update_zone_maps(spark: SparkSession, config: Config) -> None:
+    """Maps what is new since the last run. What is damaged stays unmapped, and is said if the window needs it."""
+    if config.zone_maps is None:
+        return
+    known = {name: value for name, value in config.read.items() if name.lower() in _OF_THE_MAPS}
+    kafka_segment_source.update_zone_maps(
+        spark, list(config.paths), str(config.zone_maps), subscribe=",".join(config.topics), **known
+    )
 
 
 @contextmanager

@@ -14,14 +14,16 @@ if TYPE_CHECKING:
     from kafka_segment_source.planning import plan
     from kafka_segment_source.scanning import scan
     from kafka_segment_source.spark.datasource import KafkaSegmentDataSource, read, register
+    from kafka_segment_source.spark.zone_maps import update_zone_maps
 
 __version__ = "0.1.0"
-__all__ = ["KafkaSegmentDataSource", "__version__", "plan", "read", "register", "scan"]
+__all__ = ["KafkaSegmentDataSource", "__version__", "plan", "read", "register", "scan", "update_zone_maps"]
 
 _HOMES = {
     "KafkaSegmentDataSource": "kafka_segment_source.spark.datasource",
     "read": "kafka_segment_source.spark.datasource",
     "register": "kafka_segment_source.spark.datasource",
+    "update_zone_maps": "kafka_segment_source.spark.zone_maps",
     "plan": "kafka_segment_source.planning",
     "scan": "kafka_segment_source.scanning",
 }

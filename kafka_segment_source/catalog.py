@@ -15,15 +15,15 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from urllib.parse import unquote
 
 from pyarrow import fs
 
 from kafka_segment_source import format as fmt
 from kafka_segment_source.bounds import OffsetRange
-from kafka_segment_source.errors import OptionError, PathError, UnsupportedError
+from kafka_segment_source.errors import OptionError, PathError
 from kafka_segment_source.files import FILESYSTEM, system_reason
 from kafka_segment_source.options import ReadOptions, TopicPartition, TopicSelection
+from kafka_segment_source.paths import local_path
 
 _PARTITION_DIRECTORY = re.compile(r"(?P<topic>[A-Za-z0-9._-]{1,255})-(?P<partition>\d+)")
 _DEAD_DIRECTORY = re.compile(r"\S+-\S+\.\S+(" + "|".join(fmt.DEAD_DIRECTORY_SUFFIXES) + ")")
@@ -155,7 +155,7 @@ def list_dead_directories(options: ReadOptions) -> list[tuple[str, int]]:
 
 
 def _look(path: str) -> Iterator[_Found]:
-    local = _local_path(path)
+    local = local_path(path)
     matches = [local]
     if not os.path.lexists(local) and _GLOB.search(local):
         matches = sorted(glob.glob(local))
@@ -164,17 +164,6 @@ def _look(path: str) -> Iterator[_Found]:
     by_glob = len(matches) > 1 or matches[0] != local
     for match in matches:
         yield from _look_at(match, given=path, pattern=local if by_glob else None)
-
-
-def _local_path(path: str) -> str:
-    """The absolute local path of a path as users and Spark write it (`file:/x`, `file:///x`, `~`, relative)."""
-    scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]+):", path)
-    if scheme is None or os.path.lexists(path):  # a name may hold a colon
-        return os.path.abspath(os.path.expanduser(path))
-    if scheme[1].lower() != "file":
-        raise UnsupportedError(f"path {path!r}: only local files are read so far, not {scheme[0]}")
-    local = re.sub(r"^//(localhost)?(?=/)", "", path[scheme.end() :])
-    return os.path.abspath(unquote(local) if "%" in local else local)
 
 
 def _look_at(path: str, given: str, pattern: str | None) -> Iterator[_Found]:

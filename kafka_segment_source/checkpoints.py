@@ -129,6 +129,6 @@ def _read(path: str) -> bytes | None:
     """The file's bytes; None if there is none. PathError if it cannot be read."""
     try:
         with InputFile(path) as file:
-            return file.read_at(0, file.size)
+            return file.read_all()
     except FileChangedError:
         return None

@@ -25,6 +25,8 @@ def plan_table(plan: ReadPlan, most_rows: int = _MOST_ROWS) -> RenderableType:
         f"reads {plan.segments_kept} of {plan.segments_total} segments,"
         f" {decimal(plan.bytes_to_read)} of {decimal(plan.bytes_total)} ({share:.1f} %)"
     )
+    if plan.bytes_saved_by_zone_maps:
+        sums += f", {decimal(plan.bytes_saved_by_zone_maps)} less by zone maps"
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("segment", no_wrap=True)
     table.add_column("read", no_wrap=True)

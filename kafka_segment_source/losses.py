@@ -13,12 +13,10 @@ import os
 from collections.abc import Iterator
 from dataclasses import replace
 
-from pyarrow import fs
-
 from kafka_segment_source import format as fmt
 from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.errors import DataLossError, FileChangedError
-from kafka_segment_source.files import FILESYSTEM, InputFile
+from kafka_segment_source.files import InputFile, exists
 from kafka_segment_source.gaps import GapWatch
 from kafka_segment_source.reading import Chunk, HeaderTable
 from kafka_segment_source.splits import SegmentSplit
@@ -68,7 +66,7 @@ class LossWatch:
             return False
         name = f"{self._gaps.next_offset:0{fmt.BASE_OFFSET_DIGITS}d}{fmt.LOG_SUFFIX}"
         path = os.path.join(os.path.dirname(self._planned.path), name)
-        return bool(FILESYSTEM.get_file_info(path).type == fs.FileType.File)
+        return exists(path)
 
 
 def _what_is_left(split: SegmentSplit, size: int) -> SegmentSplit:

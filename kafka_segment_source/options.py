@@ -27,6 +27,7 @@ from typing import Any
 from kafka_segment_source import times
 from kafka_segment_source.bounds import MIN_TIMESTAMP, TIMESTAMP_LIMIT, TimeRange
 from kafka_segment_source.errors import OptionError, UnsupportedError
+from kafka_segment_source.paths import local_path
 
 EARLIEST = -2  # in offset maps, as in Kafka's ListOffsets
 LATEST = -1
@@ -84,6 +85,7 @@ class ReadOptions:
     max_records_per_partition: int | None = None
     pack_bytes: int = 64 * 1024 * 1024
     timestamp_disorder: int | None = None  # ms
+    zone_maps: str | None = None  # absolute path of a directory
     fail_on_data_loss: bool = True
     end_at_high_watermark: bool = False  # endAt
     check_crcs: bool = True
@@ -121,6 +123,10 @@ def _name(text: str, _: _Context) -> str:
     if not text.strip():
         raise ValueError("expected a name")
     return text.strip()
+
+
+def _directory(text: str, _: _Context) -> str:
+    return local_path(_name(text, _))
 
 
 def _partition(text: str, _: _Context) -> int:
@@ -309,7 +315,12 @@ OPTIONS = (
     Option("trustIndexes", "true", "false: ignore index files and walk every segment", _boolean),
     Option("maxBatchBytes", "256m", "the most that one batch may decompress to", _batch_bytes),
     Option("packBytes", "64m", "neighbouring small segments share a Spark partition up to so many bytes", _pack_bytes),
-    Option("zoneMaps", "", "directory of zone maps"),
+    Option(
+        "zoneMaps",
+        "",
+        "directory of the zone maps that `kafkaseg zonemap` makes: time bounds then read little more than what matches",
+        _directory,
+    ),
     Option(
         "endAt",
         "end",
@@ -339,6 +350,7 @@ _FIELDS = {
     "maxrecordsperpartition": "max_records_per_partition",
     "packbytes": "pack_bytes",
     "timestampdisorder": "timestamp_disorder",
+    "zonemaps": "zone_maps",
     "failondataloss": "fail_on_data_loss",
     "endat": "end_at_high_watermark",
     "checkcrcs": "check_crcs",

@@ -17,11 +17,14 @@ from kafka_segment_source.disorder import find_witness, stop_timestamp
 from kafka_segment_source.errors import FileChangedError
 from kafka_segment_source.offsets import StableEnds, check_map, offset_range
 from kafka_segment_source.options import PathsLike, ReadOptions, option_texts, parse_options
+from kafka_segment_source.probe import BatchHeader
 from kafka_segment_source.ranges import ByteRange, Dropped, narrow
 from kafka_segment_source.read_plan import DroppedSegment, ReadPlan
 from kafka_segment_source.segment_view import SegmentView
-from kafka_segment_source.splits import SegmentSplit, pack, split_of
+from kafka_segment_source.splits import SegmentSplit, hulls, pack, split_of
 from kafka_segment_source.times import format_millis
+from kafka_segment_source.zone_maps import ZoneMap
+from kafka_segment_source.zone_pruning import Pruned, ZoneMaps, prune, update_command
 
 PACK_MORE_THAN = 256  # tasks; fewer do not need to share
 _LISTINGS = 4  # of directories from which a broker deletes while they are planned, before that is an error
@@ -59,9 +62,10 @@ def _plan_once(options: ReadOptions, warnings: list[str] | None, pushed: Sequenc
     check_map(options.starting, logs)
     check_map(options.ending, logs)
     stable = StableEnds(options)
-    planner, *others = [_Planner(options, each, stable, list(warnings)) for each in pushed]
-    for each in (planner, *others):
-        for log in logs:
+    maps = ZoneMaps(options)
+    planner, *others = [_Planner(options, each, stable, maps, list(warnings)) for each in pushed]
+    for log in logs:  # the outer loop, so that one partition's zone map is in memory at a time
+        for each in (planner, *others):
             each.add(log)
     for other in others:
         planner.merge(other)
@@ -72,16 +76,20 @@ def _plan_once(options: ReadOptions, warnings: list[str] | None, pushed: Sequenc
 class _Planner:
     """Collects what to read of one log after the other."""
 
-    def __init__(self, options: ReadOptions, pushed: RowFilter, stable: StableEnds, warnings: list[str]) -> None:
+    def __init__(
+        self, options: ReadOptions, pushed: RowFilter, stable: StableEnds, maps: ZoneMaps, warnings: list[str]
+    ) -> None:
         self._options = options
         self._pushed = pushed
         self._stable = stable
+        self._maps = maps
         self._warnings = warnings
         self._times = options.times.intersect(pushed.times)
         self._stop = stop_timestamp(self._times, options.timestamp_disorder, options.include_control)
         self._kept: list[tuple[Segment, SegmentSplit]] = []
         self._dropped: list[DroppedSegment] = []
-        self._late_bytes = 0  # to read, but after the first timestamp that reached until
+        self._without_maps: list[tuple[Segment, SegmentSplit]] = []  # what would be kept without zone maps
+        self._late_bytes = 0  # to read, but after the first timestamp that reached until, and in no zone
 
     def add(self, log: PartitionLog) -> None:
         """Plans one partition's segments, in offset order."""
@@ -91,7 +99,8 @@ class _Planner:
             return
         offsets = offset_range(log, self._options, self._warnings).intersect(self._pushed.offsets)
         bounds = ScanBounds(self._stable.intersect(log, offsets, self._warnings), self._times)
-        directories = log.directories if self._options.read_committed else ()
+        has_times = self._times.has_since or self._times.has_until
+        zone_map = self._maps.of(log) if has_times else None
         late = False
         for at, segment in enumerate(log.segments):
             within = replace(bounds, offsets=bounds.offsets.intersect(segment.offsets))
@@ -100,33 +109,60 @@ class _Planner:
                 if isinstance(found, Dropped):
                     self._dropped.append(DroppedSegment(segment.path, segment.size, found.reason))
                     continue
-                witness = None if self._stop is None else find_witness(view, self._stop)
-                if witness is not None and witness.last_offset >= segment.offsets.end:
-                    witness = None  # offsets before it are read from another directory
+                witness = self._witness(view)
                 if witness is not None:
                     found = replace(found, end=max(found.start, min(found.end, witness.end)))
-                elif self._times.has_until and self._stop is None:  # else nothing lies after until + D
-                    late = self._count_late(view, found, late)
-            kept = replace(within, offsets=within.offsets.intersect(OffsetRange(found.first_offset)))
-            split = replace(
-                split_of(log, segment, kept, found.start, found.end),
-                stop_timestamp=self._stop,
-                gap_is_loss=not log.compacted and log.is_followed(at),
-                directories=directories if len(directories) > 1 else (),
-            )
-            self._kept.append((segment, split))
+                pruned = self._prune(log, view, found, zone_map)
+                if self._times.has_until and self._stop is None:  # else nothing lies after until + D
+                    late = self._count_late(view, pruned, late)
+            self._keep(log, at, within, found, pruned)
             if witness is not None:
                 reason = f"all from {format_millis(self._times.until)} on (timestampDisorder)"
                 self._drop_all(log.segments[at + 1 :], reason)
                 return
 
+    def _witness(self, view: SegmentView) -> BatchHeader | None:
+        """The batch after which nothing is wanted, by the declared disorder."""
+        witness = None if self._stop is None else find_witness(view, self._stop)
+        if witness is not None and witness.last_offset >= view.segment.offsets.end:
+            return None  # offsets before it are read from another directory
+        return witness
+
+    def _prune(self, log: PartitionLog, view: SegmentView, found: ByteRange, zone_map: ZoneMap | None) -> Pruned:
+        """What of a byte range is left by the partition's zone map, if there is one."""
+        if zone_map is None:
+            return Pruned((found,))
+        pruned = prune(view, found, self._times, zone_map.of_segment(view.segment.base_offset))
+        if pruned.is_stale:
+            self._maps.note_stale(log, view.segment.path)
+        return pruned
+
+    def _keep(self, log: PartitionLog, at: int, within: ScanBounds, found: ByteRange, pruned: Pruned) -> None:
+        """Takes segment number `at` to be read: a split for each piece that is left of the range found."""
+        segment = log.segments[at]
+        directories = log.directories if self._options.read_committed else ()
+        whole = replace(
+            split_of(log, segment, _inside(within, found), found.start, found.end),
+            stop_timestamp=self._stop,
+            gap_is_loss=not log.compacted and log.is_followed(at),
+            directories=directories if len(directories) > 1 else (),
+        )
+        self._without_maps.append((segment, whole))
+        if pruned.pieces == (found,):
+            self._kept.append((segment, whole))
+            return
+        for piece in pruned.pieces:
+            part = replace(whole, start=piece.start, end=piece.end, bounds=_inside(whole.bounds, piece))
+            self._kept.append((segment, part))
+        if not pruned.pieces:
+            reason = "no row inside the time bounds (zone map)"
+            self._dropped.append(DroppedSegment(segment.path, segment.size, reason))
+
     def merge(self, other: _Planner) -> None:
-        """Reads what either reads; a segment that both keep, once, from the first byte of either to the last."""
-        kept = {segment.path: (segment, split) for segment, split in self._kept}
-        for segment, split in other._kept:
-            own = kept.get(segment.path)
-            kept[segment.path] = (segment, split if own is None else own[1].hull(split))
-        self._kept = sorted(kept.values(), key=lambda each: (each[1].topic, each[1].partition, each[1].start_offset))
+        """Reads what either reads, each byte and each offset once."""
+        self._kept = _merged(self._kept + other._kept)
+        self._without_maps = _merged(self._without_maps + other._without_maps)
+        kept = {segment.path for segment, _ in self._kept}
         self._dropped = [dropped for dropped in self._dropped if dropped.path not in kept]
         self._warnings = list(dict.fromkeys(self._warnings + other._warnings))
         self._late_bytes = max(self._late_bytes, other._late_bytes)
@@ -134,18 +170,20 @@ class _Planner:
     def finish(self, bytes_total: int) -> ReadPlan:
         """Cuts and packs what was planned."""
         options = self._options
+        saved = sum(split.size for _, split in self._without_maps) - sum(split.size for _, split in self._kept)
         if options.max_records_per_partition is not None:
             self._cut(lambda view, split: cut_by_records(view, split, options.max_records_per_partition or 1))
         if options.min_partitions is not None and len(self._kept) < options.min_partitions:
             to_read = sum(split.size for _, split in self._kept) or 1
             pieces = options.min_partitions / to_read
             self._cut(lambda view, split: cut_by_bytes(view, split, max(1, round(pieces * split.size))))
+        self._warnings += self._maps.warnings()
         if self._late_bytes:
             self._warnings.append(_late_warning(self._late_bytes, options))
         splits = tuple(split for _, split in self._kept)
-        pack_bytes = options.pack_bytes if options.min_partitions is None else 0
-        tasks = pack(splits, PACK_MORE_THAN, pack_bytes)
-        return ReadPlan(splits, tuple(tasks), tuple(self._dropped), bytes_total, tuple(self._warnings))
+        asked = options.min_partitions is not None or options.max_records_per_partition is not None
+        tasks = pack(splits, PACK_MORE_THAN, 0 if asked else options.pack_bytes)
+        return ReadPlan(splits, tuple(tasks), tuple(self._dropped), bytes_total, tuple(self._warnings), saved)
 
     def _view(self, segment: Segment) -> SegmentView:
         return SegmentView(segment, check_crcs=self._options.check_crcs, trust_indexes=self._options.trust_indexes)
@@ -153,17 +191,20 @@ class _Planner:
     def _drop_all(self, segments: tuple[Segment, ...], reason: str) -> None:
         self._dropped += [DroppedSegment(segment.path, segment.size, reason) for segment in segments]
 
-    def _count_late(self, view: SegmentView, found: ByteRange, late: bool) -> bool:
-        """Counts the bytes after the first time index entry ≥ until: what `until` alone cannot leave out."""
-        if late:
-            self._late_bytes += found.end - found.start
-            return True
-        slot = view.times.before(self._times.until) + 1
-        if slot == len(view.times):
-            return False
-        entry = view.offsets.floor(int(view.times.offsets[slot]))
-        position = int(view.offsets.positions[entry]) if entry >= 0 else 0
-        self._late_bytes += max(found.end - max(found.start, position), 0)
+    def _count_late(self, view: SegmentView, pruned: Pruned, late: bool) -> bool:
+        """Counts the bytes after the first time index entry ≥ until: what `until` alone cannot leave out.
+
+        late: whether that entry was in an earlier segment; answers the same for the next. Bytes in zones are not counted.
+        """
+        position = 0
+        if not late:
+            slot = view.times.before(self._times.until) + 1
+            if slot == len(view.times):
+                return False
+            entry = view.offsets.floor(int(view.times.offsets[slot]))
+            position = int(view.offsets.positions[entry]) if entry >= 0 else 0
+        position = max(position, pruned.covered)
+        self._late_bytes += sum(max(piece.end - max(piece.start, position), 0) for piece in pruned.pieces)
         return True
 
     def _cut(self, cut: Callable[[SegmentView, SegmentSplit], list[SegmentSplit]]) -> None:
@@ -172,6 +213,20 @@ class _Planner:
             with self._view(segment) as view:
                 pieces += [(segment, piece) for piece in cut(view, split)]
         self._kept = pieces
+
+
+def _inside(bounds: ScanBounds, piece: ByteRange) -> ScanBounds:
+    """The bounds less the offsets that no wanted row of a byte range has."""
+    return replace(bounds, offsets=bounds.offsets.intersect(OffsetRange(piece.first_offset, piece.end_offset)))
+
+
+def _merged(kept: list[tuple[Segment, SegmentSplit]]) -> list[tuple[Segment, SegmentSplit]]:
+    """What any of these splits reads, in order, by splits that share nothing."""
+    found: dict[str, list[tuple[Segment, SegmentSplit]]] = {}
+    for segment, split in kept:
+        found.setdefault(segment.path, []).append((segment, split))
+    merged = [(several[0][0], split) for several in found.values() for split in hulls([each for _, each in several])]
+    return sorted(merged, key=lambda each: (each[1].topic, each[1].partition, each[1].start_offset))
 
 
 def _below_log_start(log: PartitionLog, segment: Segment) -> Dropped | None:
@@ -185,8 +240,18 @@ def _below_log_start(log: PartitionLog, segment: Segment) -> Dropped | None:
 def _late_warning(late_bytes: int, options: ReadOptions) -> str:
     bound = "option 'until'" if options.times.has_until else "a filter 'timestamp < …'"
     cost = f"{bound} cannot end the read early: {late_bytes:,} of the bytes to read come after the first timestamp that reaches it"
+    remedies = []
+    if not options.include_control:
+        then = " and then zoneMaps=DIR" if options.zone_maps is None else ""
+        remedies.append(f"`{update_command(options)}`{then} leaves out those that hold no row of that time")
     if options.timestamp_disorder is None:
-        return f"{cost}; where no record is older than the newest before it by more than 10 s, say, timestampDisorder=10s leaves them out"
-    if options.include_control:
-        return f"{cost}; timestampDisorder says nothing about control records, so includeControl=false leaves them out"
-    return f"{cost}; records without a timestamp count as -1 ms, so timestampDisorder needs a 'since' of 0 or later to leave them out"
+        remedies.append(
+            "where no record is older than the newest before it by more than 10 s, say, timestampDisorder=10s leaves them out"
+        )
+    elif options.include_control:
+        remedies.append("timestampDisorder says nothing about control records, so includeControl=false leaves them out")
+    else:
+        remedies.append(
+            "records without a timestamp count as -1 ms, so timestampDisorder needs a 'since' of 0 or later to leave them out"
+        )
+    return f"{cost}; {'; or, '.join(remedies)}"

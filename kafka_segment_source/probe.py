@@ -24,7 +24,7 @@ _TIMESTAMP = struct.Struct(">q")
 class BatchHeader:
     """What planning needs of a batch: position and size in bytes, absolute offsets, maxTimestamp in ms.
 
-    Magic 0 and 1: both offsets are the entry's own (a wrapper's last), count is -1.
+    Magic 0 and 1: both offsets are the entry's own (a wrapper's last), count and leader_epoch are -1.
     """
 
     position: int
@@ -36,6 +36,7 @@ class BatchHeader:
     last_offset: int
     max_timestamp: int
     count: int
+    leader_epoch: int
 
     @property
     def end(self) -> int:
@@ -111,11 +112,11 @@ def _parse(data: bytes, position: int, size: int) -> BatchHeader | None:
 def _parse_v2(data: bytes, position: int) -> BatchHeader | None:
     if len(data) < fmt.BATCH_OVERHEAD:
         return None
-    base, length, _, magic, crc, attributes, delta, _, max_timestamp, _, _, _, count = fmt.BATCH_HEADER.unpack(data)
+    base, length, epoch, magic, crc, attributes, delta, _, latest, _, _, _, count = fmt.BATCH_HEADER.unpack(data)
     if length < fmt.MIN_BATCH_LENGTH or delta < 0 or count < 0:
         return None
     size = length + fmt.LOG_OVERHEAD
-    return BatchHeader(position, size, magic, crc, attributes, base, base + delta, max_timestamp, count)
+    return BatchHeader(position, size, magic, crc, attributes, base, base + delta, latest, count, epoch)
 
 
 def _parse_legacy(data: bytes, position: int, magic: int) -> BatchHeader | None:
@@ -126,4 +127,4 @@ def _parse_legacy(data: bytes, position: int, magic: int) -> BatchHeader | None:
     if length < smallest:
         return None
     timestamp = _TIMESTAMP.unpack_from(data, fmt.LEGACY_TIMESTAMP_AT)[0] if magic == fmt.MAGIC_V1 else fmt.NO_TIMESTAMP
-    return BatchHeader(position, length + fmt.LOG_OVERHEAD, magic, crc, attributes, offset, offset, timestamp, -1)
+    return BatchHeader(position, length + fmt.LOG_OVERHEAD, magic, crc, attributes, offset, offset, timestamp, -1, -1)

@@ -25,11 +25,12 @@ _ATTEMPTS = 8  # time index entries tried before reading more instead
 
 @dataclass(frozen=True, slots=True)
 class ByteRange:
-    """Whole batches to read: positions start ≤ p < end; no wanted row lies below first_offset."""
+    """Whole batches to read: positions start ≤ p < end; every wanted row in them has first_offset ≤ offset < end_offset."""
 
     start: int
     end: int
     first_offset: int
+    end_offset: int = fmt.MAX_OFFSET
 
 
 @dataclass(frozen=True, slots=True)

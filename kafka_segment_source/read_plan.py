@@ -22,7 +22,8 @@ class ReadPlan:
     """What a scan reads. Byte counts are of `.log` files.
 
     splits: in order of topic, partition and offset; tasks: the same, grouped as Spark partitions; bytes_total: of all
-    segments of the selected partitions; warnings: one sentence each.
+    segments of the selected partitions; warnings: one sentence each; bytes_saved_by_zone_maps: what would be read
+    without them, and is not.
     """
 
     splits: tuple[SegmentSplit, ...]
@@ -30,6 +31,7 @@ class ReadPlan:
     dropped: tuple[DroppedSegment, ...]
     bytes_total: int
     warnings: tuple[str, ...] = ()
+    bytes_saved_by_zone_maps: int = 0
 
     @property
     def segments_total(self) -> int:
@@ -50,6 +52,7 @@ class ReadPlan:
             "segmentsKept": self.segments_kept,
             "bytesTotal": self.bytes_total,
             "bytesToRead": self.bytes_to_read,
+            "bytesSavedByZoneMaps": self.bytes_saved_by_zone_maps,
             "splits": [
                 {
                     "path": split.path,

@@ -78,14 +78,39 @@ def split_of(
     )
 
 
+def hulls(splits: list[SegmentSplit]) -> list[SegmentSplit]:
+    """The rows of splits of one segment by splits that share neither a byte nor an offset, in order.
+
+    Offsets count too: of a file that shrank, each split is read from the first byte by its offsets alone.
+    """
+    merged: list[SegmentSplit] = []
+    for split in sorted(splits, key=lambda each: (each.start, each.end)):
+        whole = split
+        while merged and (merged[-1].end > whole.start or _share_offsets(merged[-1], whole)):
+            whole = merged.pop().hull(whole)
+        merged.append(whole)
+    return merged
+
+
+def _share_offsets(one: SegmentSplit, other: SegmentSplit) -> bool:
+    return one.bounds.offsets.end > other.bounds.offsets.start
+
+
 def pack(splits: tuple[SegmentSplit, ...], more_than: int, pack_bytes: int) -> list[tuple[SegmentSplit, ...]]:
-    """Splits grouped for tasks: each by itself, or, where there are more than `more_than`, neighbours of one
-    topic-partition together as long as they make at most `pack_bytes` bytes."""
+    """Splits grouped for tasks, each group of at most `pack_bytes` bytes, unless it is one split.
+
+    Pieces of one segment come together: a split costs about as much as reading 256 KiB, a task far more. Where there are
+    more than `more_than`, neighbours of one topic-partition do as well.
+    """
     groups: list[list[SegmentSplit]] = []
     size = 0
     for split in splits:
-        fits = groups and len(splits) > more_than and size + split.size <= pack_bytes
-        if fits and (groups[-1][0].topic, groups[-1][0].partition) == (split.topic, split.partition):
+        before = groups[-1][-1] if groups else None
+        together = before is not None and (
+            before.path == split.path
+            or (len(splits) > more_than and (before.topic, before.partition) == (split.topic, split.partition))
+        )
+        if together and size + split.size <= pack_bytes:
             groups[-1].append(split)
             size += split.size
         else:

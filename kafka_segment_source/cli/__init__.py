@@ -29,6 +29,8 @@ def cli() -> None:
       kafkaseg cat LOGS --subscribe orders --since -10m   the records
       kafkaseg offsets LOGS --time 2026-03-10T09:30       where to go on from
       kafkaseg verify LOGS                                whether it is whole
+    Before the next one:
+      kafkaseg zonemap LOGS --to DIR                      for --zone-maps DIR
 
     \b
     Exit codes: 0 done; 1 data is damaged or lost; 2 wrong use; 130 interrupted.

@@ -29,7 +29,7 @@ TOPIC_OPTIONS = ("subscribe", "subscribePattern", "assign", "topic", "partition"
 _PIPE_WIDTH = 1000  # columns where the output is no terminal and COLUMNS does not say: nothing is wrapped
 
 _WORTH_A_BAR = 64 * 1024 * 1024  # bytes; less is done before a bar could be read
-COMMANDS = ("ls", "plan", "cat", "verify", "offsets", "demo")
+COMMANDS = ("ls", "plan", "cat", "verify", "offsets", "zonemap", "demo")
 
 _TAKES = {
     **dict.fromkeys(("since", "until", "startingTimestamp", "endingTimestamp"), "TIME"),

@@ -81,4 +81,5 @@ def _table_of(header: BatchHeader) -> HeaderTable:
     column[h.LAST_OFFSET] = header.last_offset
     column[h.MAX_TIMESTAMP] = header.max_timestamp
     column[h.COUNT] = header.count
+    column[h.LEADER_EPOCH] = header.leader_epoch
     return column

@@ -48,6 +48,7 @@ class LogShape:
     """What a log is to hold: at least so many records, in so many segments of the same number of records.
 
     batch_bytes: stored bytes of a batch, compressed or not: producers fill batches by what they estimate to be stored.
+    late_every: one batch of so many comes late, by up to late_ms; 0: none does.
     """
 
     records: int
@@ -56,13 +57,16 @@ class LogShape:
     headers: bool = False
     segments: int = 4
     batch_bytes: int = 16 * 1024
+    late_every: int = 0
+    late_ms: int = 0
 
     @property
     def name(self) -> str:
         """Names the log's directory in the cache."""
         with_headers = "-headers" if self.headers else ""
         what = f"{self.codec}-{self.value_bytes}b{with_headers}"
-        return f"v{_VERSION}-{what}-{self.records}r-{self.segments}s-{self.batch_bytes}bb"
+        late = f"-late{self.late_every}-{self.late_ms}" if self.late_every else ""
+        return f"v{_VERSION}-{what}-{self.records}r-{self.segments}s-{self.batch_bytes}bb{late}"
 
     def of_bytes(self, stored: int) -> LogShape:
         """The same shape with as many records as make about `stored` bytes of log."""
@@ -138,7 +142,7 @@ def log(shape: LogShape) -> Log:
 def _write(shape: LogShape, folder: Path) -> None:
     directory = folder / f"{TOPIC}-0"
     directory.mkdir(parents=True)
-    source = _Stamped(_templates(shape.codec, shape.value_bytes, shape.headers, shape.batch_bytes))
+    source = _Stamped(shape)
     rows: list[tuple[int, ...]] = []
     for segment in range(shape.segments):
         base = source.next_offset
@@ -166,8 +170,9 @@ def _fill(file: BinaryIO, source: _Stamped, end_offset: int) -> Iterator[tuple[i
 class _Stamped:
     """Copies of the templates, one after the other, each with its own offsets and timestamps."""
 
-    def __init__(self, templates: tuple[_Template, ...]) -> None:
-        self._templates = templates
+    def __init__(self, shape: LogShape) -> None:
+        self._shape = shape
+        self._templates = _templates(shape.codec, shape.value_bytes, shape.headers, shape.batch_bytes)
         self._count = 0
         self.next_offset = 0
         self.plain_bytes = 0
@@ -175,7 +180,7 @@ class _Stamped:
     def next(self) -> tuple[bytearray, int, int, int, int]:
         """A batch (valid until the same template's turn comes again), its offsets and timestamps, both inclusive."""
         template = self._templates[self._count % len(self._templates)]
-        first_offset, first = self.next_offset, ORIGIN + self.next_offset // RECORDS_A_MS
+        first_offset, first = self.next_offset, ORIGIN + self.next_offset // RECORDS_A_MS - self._late()
         data = template.data
         struct.pack_into(">q", data, fmt.BASE_OFFSET_AT, first_offset)
         struct.pack_into(">qq", data, fmt.BASE_TIMESTAMP_AT, first, first + template.span)
@@ -184,6 +189,13 @@ class _Stamped:
         self.next_offset += template.count
         self.plain_bytes += template.plain_bytes
         return data, first_offset, self.next_offset - 1, first, first + template.span
+
+    def _late(self) -> int:
+        """By how many ms the next batch is late: any number up to the most, the same in every log."""
+        every = self._shape.late_every
+        if not every or self._count % every != every - 1:
+            return 0
+        return (self._count * 7919) % self._shape.late_ms
 
 
 def index_files(rows: npt.NDArray[np.int64], base: int) -> tuple[bytes, bytes]:

@@ -21,6 +21,7 @@ _ABOUT = {
     "kafka": "Spark's Kafka source and a broker on the same machine: this is",
     "scan": "full scan without Spark, one thread",
     "windows": "a window of 0.5 % of a large log",
+    "zone-maps": "a window of 0.5 % of a log with late records",
     "planning": "planning",
     "tiny": "1,000 tiny segments",
     "kernels": "one core",

@@ -22,7 +22,7 @@ ON_PATHS = [name for name in COMMANDS if name != "demo"]
 
 
 def arguments(command: str) -> list[str]:
-    return ["--time", "-2h"] if command == "offsets" else []
+    return {"offsets": ["--time", "-2h"], "zonemap": ["--to", "/no/such/maps"]}.get(command, [])
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 import kafka_segment_source as kafkaseg
 from kafka_segment_source import reading, transactions
 from kafka_segment_source.errors import CorruptRecordError
+from tests.maps import EACH_BATCH, make_maps
 from tests.support import writer
 from tests.support.writer import Codec, Rec
 
@@ -283,6 +284,7 @@ spoils = (
     clean_stop=st.booleans(),
     chunk=st.sampled_from([150, 500, 8 * 1024 * 1024]),
     how=ways,
+    cell=st.none() | st.sampled_from([EACH_BATCH, 200, 1000]),
 )
 def test_rows_are_those_of_a_naive_consumer(
     log: Log,
@@ -292,8 +294,10 @@ def test_rows_are_those_of_a_naive_consumer(
     clean_stop: bool,
     chunk: int,
     how: dict[str, Any],
+    cell: int | None,
 ) -> None:
-    """Whatever producers do, whatever is left of the files beside the log, and whichever bounds: a consumer's rows."""
+    """Whatever producers do, whatever is left of the files beside the log, by zone maps or not, and whichever bounds: a
+    consumer's rows."""
     with tempfile.TemporaryDirectory() as name, small_chunks(chunk):
         usable = write(log, Path(name), spoil, clean_stop) and how.get("trustIndexes", True)
         known = log.history if usable else log.there
@@ -306,6 +310,9 @@ def test_rows_are_those_of_a_naive_consumer(
             options |= {"startingOffsets": {"ledger": {"0": start}}, "endingOffsets": {"ledger": {"0": end}}}
         if times is not None:
             options |= {"since": since, "until": until}
+        if cell is not None:
+            make_maps(Path(name), Path(name) / "maps", cell)
+            options["zoneMaps"] = Path(name) / "maps"
         _, aborted = broker(log.history)
         given_rows = client(log.there, aborted, stable, max(start, log.start), end, how.get("includeControl", False))
         wanted = [(offset, timestamp) for offset, timestamp in given_rows if since <= timestamp < until]

@@ -32,7 +32,12 @@ def on_this_machine(text: str, tmp_path: Path) -> str:
     restored = tmp_path / "p0"
     if not restored.exists():
         shutil.copytree(ORDERS / "data" / "orders-0", restored)
-    for path, real in (("/var/kafka-logs", ORDERS / "data"), ("/restore/p0", restored), ("PATH", ORDERS / "data")):
+    for path, real in (
+        ("/var/kafka-logs", ORDERS / "data"),
+        ("/restore/p0", restored),
+        ("PATH", ORDERS / "data"),
+        ("/var/lib/kafkaseg", tmp_path / "maps"),
+    ):
         text = text.replace(path, str(real))
     # the demo's rows are of 2026-03-10: every time ago reaches them
     return re.sub(r"-(2h|10 minutes)\b", "-500w", text)

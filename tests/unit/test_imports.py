@@ -22,6 +22,7 @@ LAYERS = [
     "reporting",
     "bounds",
     "times",
+    "paths",
     "options",
     "schema",
     "files",
@@ -36,6 +37,8 @@ LAYERS = [
     "available",
     "disorder",
     "ranges",
+    "zone_maps",
+    "zone_pruning",
     "splits",
     "cuts",
     "display",
@@ -54,6 +57,8 @@ LAYERS = [
     "payloads",
     "decode",
     "lookup",
+    "zone_making",
+    "zone_updates",
     "transactions",
     "stable",
     "offsets",
@@ -65,6 +70,7 @@ LAYERS = [
     "spark.remembered",
     "spark.catalog_table",
     "spark.datasource",
+    "spark.zone_maps",
     "inspection.*",
     "cli.*",
 ]
@@ -193,6 +199,7 @@ def test_public_names() -> None:
         "read",
         "register",
         "scan",
+        "update_zone_maps",
     ]
     for name in kafka_segment_source.__all__:
         assert getattr(kafka_segment_source, name) is not None
@@ -200,7 +207,7 @@ def test_public_names() -> None:
         _ = kafka_segment_source.nothing
 
 
-@pytest.mark.parametrize("name", ["plan", "read", "register", "scan"])
+@pytest.mark.parametrize("name", ["plan", "read", "register", "scan", "update_zone_maps"])
 def test_public_names_say_what_they_are(name: str) -> None:
     """Each public function has a docstring of its own."""
     assert len(getattr(kafka_segment_source, name).__doc__.strip()) > 40

@@ -90,7 +90,7 @@ VALUES: dict[str, tuple[list[str], list[str], str]] = {
         "expected bytes",
     ),
     "packBytes": (["0", "64m", "1g"], ["", "-1", "lots"], "expected bytes"),
-    "zoneMaps": (["/tmp/maps"], [], ""),
+    "zoneMaps": (["/tmp/maps", "file:/tmp/maps", "~/maps"], ["", " "], "expected"),
     "endAt": (["end", "highWatermark"], ["", "middle"], "expected"),
 }  # fmt: skip
 

@@ -1,0 +1,66 @@
+"""`kafkaseg zonemap`: the zone maps of a log directory, made or brought up to date."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+from rich.filesize import decimal
+from rich.text import Text
+
+from kafka_segment_source.cli.shared import (
+    DAMAGED,
+    count,
+    json_flag,
+    parse,
+    paths_argument,
+    print_json,
+    progress,
+    read_options,
+    show,
+    skipped_data,
+    warn,
+)
+from kafka_segment_source.paths import local_path
+from kafka_segment_source.zone_updates import UPDATE_OPTIONS, ZoneMapSummary, plan_updates, run_updates
+
+
+@click.command("zonemap", short_help="Zone maps, so that a time range reads what it needs.")
+@paths_argument
+@click.option("--to", "to", required=True, metavar="DIR", help="Directory of the zone maps; made if need be.")
+@json_flag
+@read_options(*UPDATE_OPTIONS)
+def zonemap_command(paths: tuple[str, ...], to: str, as_json: bool, **options: Any) -> None:
+    """Decode segments once and keep, for each 256 KiB, the lowest and highest timestamp.
+
+    Kafka's index files cannot tell where a time range ends. With `--zone-maps DIR` (option zoneMaps) a read leaves out
+    whatever holds no row of that time, late records or not. Run it again to take in what is new: only segments that are
+    new or changed are decoded. A map that does not fit a file any more is never believed.
+
+    Exits with 1 if damage kept something from being mapped; the rest is.
+
+    \b
+    kafkaseg zonemap /var/kafka-logs --to /var/lib/kafkaseg
+    kafkaseg plan /var/kafka-logs --since -2h --until -1h --zone-maps /var/lib/kafkaseg
+    """
+    parsed, _ = parse(paths, options)
+    with skipped_data():
+        updates = plan_updates(parsed, local_path(to))
+        size = sum(split.size for update in updates for split in update.splits)
+        with progress("mapping", size) as advance:
+            done = run_updates(updates, parsed.max_batch_bytes, advance)
+    if as_json:
+        print_json(done.to_dict())
+    else:
+        show(Text(_told(done)))
+    for damage in done.damage:
+        warn(f"not mapped from there on: {damage}")
+    if done.damage:
+        sys.exit(DAMAGED)
+
+
+def _told(done: ZoneMapSummary) -> str:
+    segments = f"{count(done.segments_mapped, 'segment')} mapped, {done.segments_kept:,} as they were"
+    read = f"{decimal(done.bytes_read)} read"
+    return f"{count(done.partitions, 'partition')}, {segments}: {count(done.zones, 'zone')}, {read}"

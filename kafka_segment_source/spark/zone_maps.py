@@ -1,0 +1,69 @@
+"""Zone maps by a Spark job: one task a segment that has to be decoded, the files written by the driver.
+
+The DataFrame API alone is used, so that Spark Connect works. Splits go out and zone tables come back pickled: both are
+small, and both ends are this package.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from kafka_segment_source.options import PathsLike
+from kafka_segment_source.paths import local_path
+from kafka_segment_source.zone_updates import (
+    ZoneMapSummary,
+    finish_update,
+    map_or_none,
+    parse_update,
+    plan_updates,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from kafka_segment_source.splits import SegmentSplit
+    from kafka_segment_source.zone_making import MappedSegment
+
+_DDL = "number long, pickled binary"
+_SCHEMA = pa.schema([("number", pa.int64()), ("pickled", pa.binary())])
+
+
+def update_zone_maps(spark: SparkSession, path: PathsLike, to: str, **options: object) -> ZoneMapSummary:
+    """Makes the zone maps of the partitions under `path` in the directory `to`, or brings them up to date.
+
+    path: as for `scan`; to: a local directory, made if need be; it is the driver that lists, and that writes there;
+    options: subscribe, subscribePattern, assign, topic, partition, maxBatchBytes. Only segments that are new or changed
+    are decoded, by a Spark task each. Raises UsageError for what cannot be meant; damage is in the summary.
+    """
+    parsed = parse_update(path, options)
+    updates = plan_updates(parsed, local_path(to))
+    mapped = iter(_mapped(spark, [split for update in updates for split in update.splits], parsed.max_batch_bytes))
+    summary = ZoneMapSummary()
+    for update in updates:
+        finish_update(update, [next(mapped) for _ in update.splits], summary)
+    return summary
+
+
+def _mapped(spark: SparkSession, splits: list[SegmentSplit], max_batch_bytes: int) -> list[MappedSegment | None]:
+    """What `map_or_none` answers for each split, in their order."""
+    if not splits:
+        return []
+    rows = [(number, pickle.dumps(split)) for number, split in enumerate(splits)]
+    # dealt out in turn from one partition: each task gets exactly one
+    work = spark.createDataFrame(rows, _DDL).coalesce(1).repartition(len(rows))
+    answers = work.mapInArrow(partial(_map_rows, max_batch_bytes), _DDL).toArrow()
+    found = dict(zip(answers["number"].to_pylist(), answers["pickled"].to_pylist(), strict=True))
+    return [pickle.loads(found[number]) for number in range(len(splits))]
+
+
+def _map_rows(max_batch_bytes: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """A task: pickled splits in, pickled answers out."""
+    for batch in batches:
+        for number, pickled in zip(batch["number"].to_pylist(), batch["pickled"].to_pylist(), strict=True):
+            answer = pickle.dumps(map_or_none(pickle.loads(pickled), max_batch_bytes))
+            yield pa.RecordBatch.from_pydict({"number": [number], "pickled": [answer]}, _SCHEMA)

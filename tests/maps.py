@@ -1,0 +1,31 @@
+"""Zone maps for tests: as `kafkaseg zonemap` makes them, with zones of any size."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kafka_segment_source import zone_maps as z
+from kafka_segment_source.zone_making import map_segment
+from kafka_segment_source.zone_updates import ZoneMapSummary, finish_update, parse_update, plan_updates
+
+EACH_BATCH = 1
+"""A size of zones that makes each batch a zone."""
+
+
+def make_maps(logs: Path, maps: Path, cell: int = EACH_BATCH) -> ZoneMapSummary:
+    """Makes the maps of a log directory, or brings them up to date."""
+    summary = ZoneMapSummary()
+    for update in plan_updates(parse_update(logs, {}), str(maps)):
+        finish_update(update, [map_segment(split, 2**28, cell=cell) for split in update.splits], summary)
+    return summary
+
+
+def map_path(maps: Path, topic: str = "orders", partition: int = 0) -> Path:
+    return Path(z.zone_map_path(str(maps), topic, partition))
+
+
+def table_of(maps: Path, topic: str = "orders", partition: int = 0) -> z.ZoneTable:
+    """The zones in a partition's map."""
+    found = z.read_zone_map(str(map_path(maps, topic, partition)))
+    assert found is not None
+    return found.zones

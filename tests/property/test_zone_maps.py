@@ -1,0 +1,329 @@
+"""Zone maps never lose or add a row: of any log, made when it was this one or another, whole, in part or damaged.
+
+And they prune: of a log that they fit, nothing is read but zones that hold the times asked for.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from hypothesis import assume, event, given, settings
+from hypothesis import strategies as st
+
+import kafka_segment_source as kafkaseg
+from kafka_segment_source import zone_maps as z
+from kafka_segment_source.bounds import OffsetRange, RowFilter, TimeRange
+from kafka_segment_source.options import ReadOptions, option_texts, parse_options
+from kafka_segment_source.planning import make_plan
+from kafka_segment_source.read_plan import ReadPlan
+from kafka_segment_source.scanning import read_split
+from kafka_segment_source.schema import arrow_schema
+from tests.maps import make_maps, map_path, table_of
+from tests.property.test_pruning import (
+    COLUMNS,
+    KeyedRow,
+    in_order,
+    options_of,
+    poison,
+    rows,
+    wanted,
+    ways,
+)
+from tests.support import naive
+from tests.support.histories import compacted, cut, refilled, share_a_batch
+from tests.support.logs import GeneratedLog
+from tests.support.strategies import Bounds, bounds, partition_logs
+
+MANY = settings(max_examples=settings().max_examples * 4)
+
+CELLS = st.sampled_from([1, 100, 300, 1000])
+"""Sizes of zones: each batch its own, or a few batches together."""
+
+any_log = partition_logs(magics=(0, 1, 2), index_damage=True, log_damage=True, far_future=True, wrong_wrappers=True)
+later_log = partition_logs(
+    log_damage=True, far_future=True
+)  # with leader epochs, as a log that is cut and refilled has
+
+IDENTITY = (
+    z.SEGMENT, z.START, z.END, z.FIRST_OFFSET, z.LAST_OFFSET, z.FIRST_CRC, z.LAST_POSITION, z.LAST_CRC, z.LAST_EPOCH,
+    z.FILE_SIZE, z.FILE_INODE, z.FILE_CHANGED,
+)  # fmt: skip
+"""What of a table says where its zones are, and of which file."""
+
+
+class Case:
+    """A log on disk, and a directory of zone maps."""
+
+    def __init__(self) -> None:
+        self._keeper = tempfile.TemporaryDirectory()
+        self.root = Path(self._keeper.name)
+        self.logs, self.maps = self.root / "logs", self.root / "maps"
+        self.map_path = map_path(self.maps)
+
+    def __enter__(self) -> Case:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._keeper.cleanup()
+
+    def write(self, log: GeneratedLog, topic_id: str | None = None) -> None:
+        """Puts a log in place of the one that is there, into the same files where they have the same names."""
+        fresh = log.write(Path(tempfile.mkdtemp(dir=self.root)))
+        folder = self.logs / fresh.name
+        folder.mkdir(parents=True, exist_ok=True)
+        for old in set(os.listdir(folder)) - set(os.listdir(fresh)):
+            (folder / old).unlink()
+        for path in fresh.iterdir():
+            (folder / path.name).write_bytes(path.read_bytes())
+        if topic_id is not None:
+            (folder / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id}\n")
+
+    def make_maps(self, cell: int) -> None:
+        """Makes the maps, or brings them up to date."""
+        make_maps(self.logs, self.maps, cell)
+
+    def table(self) -> z.ZoneTable:
+        return table_of(self.maps)
+
+    def options(self, asked: Bounds, **more: Any) -> ReadOptions:
+        texts = option_texts(self.logs, {**options_of(asked), "zoneMaps": str(self.maps), **more})
+        return parse_options(texts)[0]
+
+
+def read(plan: ReadPlan, options: ReadOptions) -> list[KeyedRow]:
+    schema = arrow_schema(COLUMNS)
+    return [row for split in plan.splits for batch in read_split(split, options, schema) for row in rows(batch)]
+
+
+def zones_of(segment: bytes, cell: int) -> list[tuple[int, ...]]:
+    """The zones of a `.log` by the naive decoder: start, end, last offset, records, least and largest timestamp."""
+    cells: dict[int, list[naive.Batch]] = {}
+    for batch in naive.decode_batches(segment):
+        cells.setdefault(batch.position // cell, []).append(batch)
+    told = []
+    for batches in cells.values():
+        times = [record.timestamp for batch in batches for record in batch.records if not record.is_control]
+        told.append(
+            (
+                batches[0].position,
+                batches[-1].position + batches[-1].size,
+                batches[-1].last_offset,
+                len(times),
+                min(times, default=2**63 - 1),
+                max(times, default=-(2**63)),
+            )
+        )
+    return told
+
+
+@MANY
+@given(log=any_log, cell=CELLS)
+def test_a_map_is_what_the_naive_decoder_says(log: GeneratedLog, cell: int) -> None:
+    """Positions, offsets, counts and bounds of each zone are those of its records, whatever their format."""
+    with Case() as case:
+        case.write(log)
+        case.make_maps(cell)
+        columns = [z.SEGMENT, z.START, z.END, z.LAST_OFFSET, z.RECORDS, z.MIN_TIMESTAMP, z.MAX_TIMESTAMP]
+        expected = [(each.base_offset, *zone) for each in log.segments for zone in zones_of(each.log, cell)]
+        assert [tuple(zone) for zone in case.table()[columns].T.tolist()] == expected
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> tuple[str, GeneratedLog, GeneratedLog]:
+    """What happened, the log that a map was made of, and the log that is read."""
+    what = draw(st.sampled_from(["nothing", "grown", "shrunk", "refilled", "compacted", "another log"]))
+    event(what)
+    if what in ("nothing", "another log"):
+        now = draw(any_log)
+        return what, draw(any_log) if what == "another log" else now, now
+    log = draw(later_log)
+    at = draw(st.integers(0, sum(len(segment.batches) for segment in log.segments)))
+    if what == "grown":
+        return what, cut(log, at), log
+    if what == "shrunk":
+        return what, log, cut(log, at)
+    if what == "refilled":
+        return what, log, refilled(log, at, draw(st.integers(-50, 50)))
+    return what, log, compacted(log, draw(st.binary(min_size=4, max_size=8)), draw(st.booleans()))
+
+
+@st.composite
+def stories(draw: st.DrawFn) -> tuple[str, GeneratedLog, GeneratedLog, Bounds]:
+    """A history, and bounds that suit what is read."""
+    what, before, now = draw(histories())
+    asked = draw(bounds(now))
+    assume(in_order(asked))
+    return what, before, now, asked
+
+
+def edited(table: z.ZoneTable, how: str, salt: bytes) -> z.ZoneTable:
+    """A table as somebody might have left it; its bounds are never touched: nobody could tell."""
+    if not table.shape[1] or how == "as it was":
+        return table
+    column = salt[0] % table.shape[1]
+    if how == "cut":
+        return table[:, :column]
+    if how == "without a segment":
+        return table[:, table[z.SEGMENT] != table[z.SEGMENT, column]]
+    if how == "without a zone":
+        return np.delete(table, column, axis=1)
+    changed = table.copy()
+    row = IDENTITY[salt[1] % len(IDENTITY)]
+    changed[row, column] += int.from_bytes(salt[2:4], "big", signed=True) or 1
+    return changed
+
+
+EDITS = ("as it was", "cut", "without a segment", "without a zone", "changed")
+
+
+@MANY
+@given(
+    story=stories(), cell=CELLS, edit=st.sampled_from(EDITS), salt=st.binary(min_size=4, max_size=4), how=ways,
+    same_topic=st.booleans(), update=st.booleans(),
+)  # fmt: skip
+def test_rows_are_the_naive_ones(
+    story: tuple[str, GeneratedLog, GeneratedLog, Bounds],
+    cell: int,
+    edit: str,
+    salt: bytes,
+    how: dict[str, Any],
+    same_topic: bool,
+    update: bool,
+) -> None:
+    """Whatever a map was made of and has gone through, the rows are those of filtering every record; once planned, every
+    byte outside the planned ranges may turn into noise."""
+    what, before, now, asked = story
+    other_topic = what == "another log" and not same_topic
+    # by chance another log may have the very batch in the very place; only the topic's id tells that it is another
+    assume(what != "another log" or other_topic or not share_a_batch(before, now))
+    with Case() as case:
+        case.write(before, "A" * 22)
+        case.make_maps(cell)
+        table = edited(case.table(), edit, salt)
+        z.write_zone_map(str(case.map_path), z.ZoneMap(table, "A" * 22))
+        case.write(now, "B" * 22 if other_topic else "A" * 22)
+        if update:
+            case.make_maps(cell)
+        options = case.options(asked, **how)
+        plan = make_plan(options)
+        event(f"zone maps save: {plan.bytes_saved_by_zone_maps > 0}")
+        event(f"pieces of one segment: {min(len(plan.splits) - plan.segments_kept, 2)}")
+        poison(plan, case.logs)
+        assert read(plan, options) == wanted(now, asked)
+
+
+@given(log=any_log, data=st.data(), cell=CELLS)
+def test_damaged_files_are_ignored(log: GeneratedLog, data: st.DataObject, cell: int) -> None:
+    """Any byte of a map's file may change, and any part of its end be missing: the rows are the same."""
+    asked = data.draw(bounds(log))
+    assume(in_order(asked))
+    with Case() as case:
+        case.write(log)
+        case.make_maps(cell)
+        whole = case.map_path.read_bytes()
+        changed = bytearray(whole[: data.draw(st.integers(0, len(whole)) | st.just(len(whole)))])
+        for _ in range(data.draw(st.integers(0, 3)) if changed else 0):
+            changed[data.draw(st.integers(0, len(changed) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+        case.map_path.write_bytes(changed)
+        options = case.options(asked)
+        plan = make_plan(options)
+        has_times = asked.since is not None or asked.until is not None
+        if len(changed) < len(whole) and has_times:
+            assert any("is not used" in warning for warning in plan.warnings)
+        assert read(plan, options) == wanted(log, asked)
+
+
+def overlap(zone: Sequence[int], asked: Bounds) -> bool:
+    since, until = (-(2**63) if asked.since is None else asked.since), (2**63 if asked.until is None else asked.until)
+    return zone[4] < until and zone[5] >= since
+
+
+@MANY
+@given(log=any_log, data=st.data(), cell=CELLS)
+def test_nothing_else_is_read(log: GeneratedLog, data: st.DataObject, cell: int) -> None:
+    """Under a fresh map each byte to read is in a zone whose span reaches into the bounds, or in no zone at all."""
+    asked = data.draw(bounds(log))
+    assume(in_order(asked) and (asked.since is not None or asked.until is not None))
+    with Case() as case:
+        case.write(log)
+        case.make_maps(cell)
+        plan = make_plan(case.options(asked))
+        assert not any("zone map" in warning and "stale" in warning for warning in plan.warnings)
+        for split in plan.splits:
+            [segment] = [each for each in log.segments if each.base_offset == split.base_offset]
+            outside = [zone for zone in zones_of(segment.log, cell) if not overlap(zone, asked)]
+            assert [zone for zone in outside if zone[0] < split.end and split.start < zone[1]] == []
+        without = make_plan(replace(case.options(asked), zone_maps=None))
+        assert plan.bytes_to_read + plan.bytes_saved_by_zone_maps == without.bytes_to_read
+
+
+@given(log=any_log, data=st.data(), cell=CELLS)
+def test_several_pushed_filters(log: GeneratedLog, data: st.DataObject, cell: int) -> None:
+    """A plan for several filters has every row of each, no row twice, and reads no more than without maps."""
+    several = data.draw(st.lists(bounds(log), min_size=2, max_size=4))
+    pushed = [
+        RowFilter(
+            offsets=OffsetRange() if each.offsets is None else OffsetRange(*each.offsets),
+            times=TimeRange(
+                -(2**63) if each.since is None else each.since, 2**63 if each.until is None else each.until
+            ),
+        )
+        for each in several
+    ]
+    with Case() as case:
+        case.write(log)
+        case.make_maps(cell)
+        options = case.options(Bounds())
+        plan = make_plan(options, [], pushed)
+        found = read(plan, options)
+        assert found == sorted(set(found), key=lambda row: row[0])
+        for each in several:
+            assert set(wanted(log, each)) <= set(found)
+        assert plan.bytes_saved_by_zone_maps >= 0
+        without = make_plan(replace(options, zone_maps=None), [], pushed)
+        assert plan.bytes_to_read <= without.bytes_to_read
+
+
+@given(log=any_log, data=st.data(), cell=CELLS)
+def test_files_that_shrink_give_no_row_twice(log: GeneratedLog, data: st.DataObject, cell: int) -> None:
+    """A file cut after the plan was made is read by offsets alone: pieces of one segment still share none."""
+    asked = data.draw(bounds(log))
+    assume(in_order(asked))
+    with Case() as case:
+        case.write(log)
+        case.make_maps(cell)
+        options = case.options(asked)
+        plan = make_plan(options)
+        for path in case.logs.glob("*/*.log"):
+            os.truncate(path, data.draw(st.integers(0, path.stat().st_size)))
+        found: list[KeyedRow] = []
+        with suppress(kafkaseg.errors.CorruptRecordError):  # cut inside a batch before another segment
+            for split in plan.splits:
+                for batch in read_split(split, options, arrow_schema(COLUMNS)):
+                    found += rows(batch)
+        assert len({offset for offset, _, _ in found}) == len(found)
+        assert set(found) <= set(wanted(log, asked))
+
+
+@given(story=histories(), cell=CELLS)
+def test_maps_brought_up_to_date_are_as_if_made_anew(story: tuple[str, GeneratedLog, GeneratedLog], cell: int) -> None:
+    """A log that grew, was cut or was refilled: what an update decodes and what it keeps make the table of the whole log."""
+    what, before, now = story
+    assume(what in ("nothing", "grown", "shrunk", "refilled"))
+    with Case() as case:
+        case.write(before)
+        case.make_maps(cell)
+        case.write(now)
+        case.make_maps(cell)
+        updated = case.table()
+        case.map_path.unlink()
+        case.make_maps(cell)
+        of_file = [z.FILE_SIZE, z.FILE_INODE, z.FILE_CHANGED]
+        assert np.array_equal(np.delete(updated, of_file, axis=0), np.delete(case.table(), of_file, axis=0))
