@@ -143,7 +143,7 @@ def list_dead_directories(options: ReadOptions) -> list[tuple[str, int]]:
     that the paths name: path and bytes. None of them is read."""
     dead = []
     for path in options.paths:
-        local = _local_path(path)
+        local = local_path(path)
         for parent in [local] if os.path.lexists(local) else sorted(glob.glob(local)):
             if os.path.isdir(parent):
                 names = [child.base_name for child in _list(parent, path) if child.type == fs.FileType.Directory]

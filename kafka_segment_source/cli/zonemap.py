@@ -42,7 +42,7 @@ def zonemap_command(paths: tuple[str, ...], to: str, as_json: bool, **options: A
 
     \b
     kafkaseg zonemap /var/kafka-logs --to /var/lib/kafkaseg
-    kafkaseg plan /var/kafka-logs --since -2h --until -1h --zone-maps /var/lib/kafkaseg
+    kafkaseg plan orders-0 --since -2h --until -1h --zone-maps /var/lib/kafkaseg
     """
     parsed, _ = parse(paths, options)
     with skipped_data():
