@@ -27,16 +27,21 @@ def spec_of(batch: Written, keep: int = 0b11111111, shift: int = 0, epochs: int 
     return BatchSpec(
         base_offset=batch.base_offset,
         last_offset=batch.last_offset,
-        rows=tuple((r.offset, r.timestamp + (shift if r.timestamp >= 0 else 0)) for r in kept),
+        rows=tuple((r.offset, _moved(r.timestamp, shift)) for r in kept),
         magic=batch.magic,  # type: ignore[arg-type]  # 0, 1 or 2
-        append_time=batch.max_timestamp + shift if batch.append_time else None,
-        max_timestamp=None if kept else batch.max_timestamp + shift,
+        append_time=_moved(batch.max_timestamp, shift) if batch.append_time else None,
+        max_timestamp=None if kept else _moved(batch.max_timestamp, shift),
         control=marker if batch.is_control else None,  # type: ignore[arg-type]  # one of two words
         producer_id=-1 if first is None else first.producer_id,
         transactional=first is not None and first.is_transactional,
         leader_epoch=epochs + (0 if first is None else max(first.leader_epoch, 0)),
         payload=value.count(b"."),
     )
+
+
+def _moved(timestamp: int, shift: int) -> int:
+    """A timestamp some ms later, still a timestamp; a missing one stays missing."""
+    return timestamp if timestamp < 0 else min(max(timestamp + shift, 0), 2**63 - 1)
 
 
 def cut(log: GeneratedLog, at: int) -> GeneratedLog:
