@@ -61,17 +61,9 @@ HOUR = timedelta(hours=1)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 DONE, FAILED, WRONG_USE = 0, 1, 2
-_OF_THE_WINDOW = {
-    "path",
-    "paths",
-    "subscribe",
-    "subscribepattern",
-    "assign",
-    "since",
-    "until",
-    "zonemaps",
-}  # not for [read]
-_OF_THE_MAPS = {"topic", "partition", "maxbatchbytes"}  # of [read], what says how segments are to be taken
+# Options that the job sets itself, so that [read] may not; and those of [read] that zone maps are made with
+_OF_THE_JOB = {"path", "paths", "subscribe", "subscribepattern", "assign", "since", "until", "zonemaps"}
+_OF_THE_MAPS = {"topic", "partition", "maxbatchbytes"}
 _KEYS = {
     "": {"paths", "topics", "destination", "zone_maps", "window", "read", "write"},
     "window": {"hours", "delay_minutes"},
@@ -239,7 +231,7 @@ def _flag(table: Mapping[str, Any], key: str) -> bool:
 
 def _read_options(given: Mapping[str, Any]) -> dict[str, str | int | bool]:
     for name, value in given.items():
-        if name.lower() in _OF_THE_WINDOW:
+        if name.lower() in _OF_THE_JOB:
             raise WrongUseError(f"[read] has {name!r}, which the job sets from paths, topics and the window")
         if not isinstance(value, (str, int)):
             raise WrongUseError(f"[read] has {name} = {value!r}; expected text, a number, true or false")

@@ -131,15 +131,15 @@ def _snappy_block(block: memoryview, out: Plain) -> None:
 
 
 def _snappy(view: memoryview, out: Plain) -> None:
-    if bytes(view[: len(fmt.XERIAL_MAGIC)]) != fmt.XERIAL_MAGIC:
+    if view[: len(fmt.XERIAL_MAGIC)] != fmt.XERIAL_MAGIC:
         _snappy_block(view, out)
         return
-    at = 0
+    at = fmt.XERIAL_HEADER
     while at < len(view):
-        if bytes(view[at : at + len(fmt.XERIAL_MAGIC)]) == fmt.XERIAL_MAGIC:  # concatenated streams repeat the header
-            at += fmt.XERIAL_HEADER
-            continue
         size = int.from_bytes(view[at : at + 4], "big", signed=True)
+        if size < 0 and view[at : at + len(fmt.XERIAL_MAGIC)] == fmt.XERIAL_MAGIC:
+            at += fmt.XERIAL_HEADER  # streams one after another repeat the header, whose first byte makes it negative
+            continue
         at += 4
         if size < 0 or size > len(view) - at:
             raise DecompressionError(
