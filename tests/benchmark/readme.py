@@ -18,7 +18,7 @@ BEGIN, END = "<!-- benchmark:begin -->", "<!-- benchmark:end -->"
 #: What each group's figures are about, in the order of the table.
 _ABOUT = {
     "spark": "full scan in Spark",
-    "kafka": "Spark's Kafka source and a broker on the same machine: this is",
+    "kafka": "against Spark's Kafka source and a broker on the same machine",
     "scan": "full scan without Spark, one thread",
     "windows": "a window of 0.5 % of a large log",
     "zone-maps": "a window of 0.5 % of a log with late records",
@@ -69,7 +69,7 @@ def _machine(saved: dict[str, Any]) -> str:
     versions = ", ".join(f"{name} {machine[name]}" for name in ("pyspark", "pyarrow", "numba"))
     where = f"{machine['cpu']}, {machine['cores']} cores, {machine['memory']}, {machine['os']}"
     return (
-        f"Medians of one run of `make bench` on {when}: {where}, Python {machine['python']}, Java {machine['java']},"
+        f"Medians of `make bench BENCH=--kafka` on {when}: {where}, Python {machine['python']}, Java {machine['java']},"
         f" {versions}."
     )
 

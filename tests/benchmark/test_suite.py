@@ -102,7 +102,7 @@ def test_readme_is_rewritten(tmp_path: Path) -> None:
     text = f"# Title\n{readme.BEGIN}\nfigures of yesterday\n{readme.END}\nend\n"
 
     once = readme.rewritten(text, results.load(path))
-    assert once.startswith(f"# Title\n{readme.BEGIN}\nMedians of one run")
+    assert once.startswith(f"# Title\n{readme.BEGIN}\nMedians of ")
     assert once.endswith(f"{readme.END}\nend\n")
     assert "| full scan in Spark: none, 119 B | 0.92 of the ceiling | 0.92 – 0.93 | ≥ 0.9 | yes |" in once
     assert "yesterday" not in once
