@@ -25,6 +25,7 @@ _GZIP_MAGIC = b"\x1f\x8b"
 _NEXT_MEMBER = 512  # bytes given to a gzip member after the first, to begin with
 _ROOM_PER_BYTE = 16  # plain bytes made room for at once, per compressed byte: what is not used is not touched
 _LEAST_ROOM = 64 * 1024
+_XERIAL = memoryview(fmt.XERIAL_MAGIC)
 # All that Kafka's Java clients write: blocks of 64 KiB that stand alone, no checksum but the header's (Lz4BlockOutputStream)
 _LZ4_OF_JAVA = bytes.fromhex("04224d18604082")
 _LZ4_BLOCK = 64 * 1024
@@ -131,13 +132,13 @@ def _snappy_block(block: memoryview, out: Plain) -> None:
 
 
 def _snappy(view: memoryview, out: Plain) -> None:
-    if view[: len(fmt.XERIAL_MAGIC)] != fmt.XERIAL_MAGIC:
+    if view[: len(_XERIAL)] != _XERIAL:
         _snappy_block(view, out)
         return
     at = fmt.XERIAL_HEADER
     while at < len(view):
         size = int.from_bytes(view[at : at + 4], "big", signed=True)
-        if size < 0 and view[at : at + len(fmt.XERIAL_MAGIC)] == fmt.XERIAL_MAGIC:
+        if size < 0 and view[at : at + len(_XERIAL)] == _XERIAL:
             at += fmt.XERIAL_HEADER  # streams one after another repeat the header, whose first byte makes it negative
             continue
         at += 4
