@@ -7,11 +7,10 @@ small, and both ends are this package.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
+from pyspark.sql import functions as F  # noqa: N812  # as everyone calls it
 
 from kafka_segment_source.options import PathsLike
 from kafka_segment_source.paths import local_path
@@ -28,9 +27,6 @@ if TYPE_CHECKING:
 
     from kafka_segment_source.splits import SegmentSplit
     from kafka_segment_source.zone_making import MappedSegment
-
-_DDL = "number long, pickled binary"
-_SCHEMA = pa.schema([("number", pa.int64()), ("pickled", pa.binary())])
 
 
 def update_zone_maps(spark: SparkSession, path: PathsLike, to: str, **options: object) -> ZoneMapSummary:
@@ -55,15 +51,12 @@ def _mapped(spark: SparkSession, splits: list[SegmentSplit], max_batch_bytes: in
         return []
     rows = [(number, pickle.dumps(split)) for number, split in enumerate(splits)]
     # dealt out in turn from one partition: each task gets exactly one
-    work = spark.createDataFrame(rows, _DDL).coalesce(1).repartition(len(rows))
-    answers = work.mapInArrow(partial(_map_rows, max_batch_bytes), _DDL).toArrow()
-    found = dict(zip(answers["number"].to_pylist(), answers["pickled"].to_pylist(), strict=True))
-    return [pickle.loads(found[number]) for number in range(len(splits))]
+    work = spark.createDataFrame(rows, "number long, split binary").coalesce(1).repartition(len(rows))
+    mapped = F.udf(partial(_map_pickled, max_batch_bytes), "binary", useArrow=False)  # Arrow's UDFs need pandas
+    answers = work.select("number", mapped("split")).collect()
+    return [pickle.loads(answer) for _, answer in sorted(answers, key=lambda row: row[0])]
 
 
-def _map_rows(max_batch_bytes: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """A task: pickled splits in, pickled answers out."""
-    for batch in batches:
-        for number, pickled in zip(batch["number"].to_pylist(), batch["pickled"].to_pylist(), strict=True):
-            answer = pickle.dumps(map_or_none(pickle.loads(pickled), max_batch_bytes))
-            yield pa.RecordBatch.from_pydict({"number": [number], "pickled": [answer]}, _SCHEMA)
+def _map_pickled(max_batch_bytes: int, split: bytearray) -> bytes:
+    """A task: a pickled split in, a pickled answer out."""
+    return pickle.dumps(map_or_none(pickle.loads(split), max_batch_bytes))
