@@ -70,7 +70,7 @@ def _partition(records: RecordColumns, split: SegmentSplit) -> pa.Array:
     return _repeated(split.partition, pa.int32()).slice(0, records.count)
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=2)  # a task has one topic and one partition; a long name takes 16 MB
 def _repeated(value: str | int, kind: pa.DataType) -> pa.Array:
     """As many of one value as a batch can have: made once, since every batch of a task has the same."""
     return pa.repeat(pa.scalar(value, kind), MAX_ROWS)

@@ -63,14 +63,14 @@ def _guess(view: memoryview) -> int:
 class Plain:
     """Plain bytes one after another, data[:size]: a buffer that grows, and is used again after `clear`.
 
-    data: uint8[n], another array once it has grown.
+    data: uint8[n], another array once it has grown; limit: how many bytes the last `begin` allowed.
     """
 
     def __init__(self, room: int = 0) -> None:
         self.data: Bytes = np.empty(room, np.uint8)
         self.size = 0
         self._view = memoryview(self.data)  # type: ignore[arg-type]  # arrays are buffers
-        self._limit = self._end = 0
+        self.limit = self._end = 0
 
     def clear(self) -> None:
         """Forgets what is in it."""
@@ -78,7 +78,7 @@ class Plain:
 
     def begin(self, limit: int) -> None:
         """From now on at most `limit` bytes more."""
-        self._limit, self._end = limit, self.size + limit
+        self.limit, self._end = limit, self.size + limit
 
     @property
     def left(self) -> int:
@@ -97,13 +97,13 @@ class Plain:
     def took(self, count: int) -> None:
         """Adds the first `count` bytes of the room that was given. DecompressionError past the limit."""
         if count > self.left:
-            raise _too_large(self._limit)
+            raise _too_large(self.limit)
         self.size += count
 
     def append(self, plain: bytes | memoryview) -> None:
         """Adds these bytes. DecompressionError past the limit."""
         if len(plain) > self.left:
-            raise _too_large(self._limit)
+            raise _too_large(self.limit)
         self.room(len(plain))[:] = plain
         self.size += len(plain)
 
@@ -127,8 +127,9 @@ def _gzip(view: memoryview, out: Plain) -> None:
 def _snappy_block(block: memoryview, out: Plain) -> None:
     """One raw block, which opens with its own plain length."""
     size = cramjam.snappy.decompress_raw_len(block)
-    room = out.room(min(size, out.left + 1))
-    out.took(cramjam.snappy.decompress_raw_into(block, room) if size <= out.left else size)
+    if size > out.left:
+        raise _too_large(out.limit)
+    out.took(cramjam.snappy.decompress_raw_into(block, out.room(size)))
 
 
 def _snappy(view: memoryview, out: Plain) -> None:

@@ -257,12 +257,12 @@ _Parser = Callable[[str, _Context], Any]
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option: its name in documents, its default in words, its help; no parser: it is not built yet."""
+    """One option: its name in documents, its default in words, its help, and what makes a value of its text."""
 
     name: str
     default: str
     help: str
-    parse: _Parser | None = None
+    parse: _Parser
 
 
 OPTIONS = (
@@ -367,7 +367,7 @@ def parse_options(given: Mapping[str, str], now_ms: int | None = None) -> tuple[
     """ReadOptions and warnings (one sentence each) from option names and their text, as Spark gives them.
 
     now_ms: the moment that times ago are counted from; the present by default. Raises OptionError for what is
-    unknown, malformed or contradictory, UnsupportedError for what is not built yet.
+    unknown, malformed or contradictory, UnsupportedError for what has a meaning, but is not built.
     """
     texts, ignored = _sort_out(given)
     try:
@@ -408,8 +408,6 @@ def _sort_out(given: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
 
 
 def _parse_value(option: Option, text: str, context: _Context) -> Any:
-    if option.parse is None:
-        raise UnsupportedError(f"option {option.name!r} is not built yet; leave it out")
     try:
         return option.parse(text, context)
     except ValueError as error:

@@ -100,12 +100,12 @@ json_flag = click.option("--json", "as_json", is_flag=True, help="Print JSON for
 
 
 def read_options(*names: str, but: Sequence[str] = ()) -> Callable[[F], F]:
-    """Gives a command options of a read under their own names, as text: those named, or all that are built but some."""
+    """Gives a command options of a read under their own names, as text: those named, or all but some."""
 
     def add(command: F) -> F:
         for option in reversed(OPTIONS):
             wanted = option.name in names if names else option.name not in ("path", *but)
-            if wanted and option.parse is not None:
+            if wanted:
                 default = f" [default: {option.default}]" if option.default else ""
                 flag = "--" + re.sub(r"(?<!^)([A-Z])", r"-\1", option.name).lower()
                 command = click.option(flag, option.name, metavar=_metavar(option), help=option.help + default)(command)

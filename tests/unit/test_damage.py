@@ -11,6 +11,7 @@ import pytest
 
 import kafka_segment_source as kafkaseg
 from kafka_segment_source.errors import CorruptRecordError, DataError, FileChangedError
+from tests.reads import error_of, offsets, write
 from tests.rows import decoded, scanned
 from tests.support import naive, writer
 from tests.support.writer import Codec, Rec
@@ -33,23 +34,6 @@ def folder(tmp_path: Path) -> Path:
     """An empty orders-0."""
     (tmp_path / "orders-0").mkdir()
     return tmp_path / "orders-0"
-
-
-def write(folder: Path, *batches: bytes, base: int = 0) -> str:
-    """One segment of these batches; its path."""
-    path = folder / writer.segment_name(base)
-    path.write_bytes(b"".join(batches))
-    return str(path)
-
-
-def offsets(folder: Path, **options: Any) -> list[int]:
-    return kafkaseg.scan(folder, columns=["offset"], **options).read_all()["offset"].to_pylist()
-
-
-def error_of(folder: Path, **options: Any) -> DataError:
-    with pytest.raises(DataError) as caught:
-        offsets(folder, **options)
-    return caught.value
 
 
 def said(error: DataError) -> dict[str, Any]:

@@ -18,8 +18,9 @@ import pytest
 import kafka_segment_source as kafkaseg
 from kafka_segment_source import arrow
 from kafka_segment_source.compression import DecompressionError
-from kafka_segment_source.errors import CorruptRecordError, DataError
+from kafka_segment_source.errors import CorruptRecordError
 from kafka_segment_source.files import InputFile
+from tests.reads import error_of, offsets, write
 from tests.support import writer
 from tests.support.plain import plain_bytes
 from tests.support.writer import Rec
@@ -38,22 +39,6 @@ def batch(base: int, **fields: Any) -> bytes:
     """A batch of three records."""
     recs = [Rec(n, 1000 + base, b"key-%04d" % (base + n), b"value" * 20) for n in range(3)]
     return writer.record_batch(recs, base_offset=base, **fields)
-
-
-def write(folder: Path, *batches: bytes, base: int = 0) -> str:
-    path = folder / writer.segment_name(base)
-    path.write_bytes(b"".join(batches))
-    return str(path)
-
-
-def offsets(folder: Path, **options: Any) -> list[int]:
-    return kafkaseg.scan(folder, columns=["offset"], **options).read_all()["offset"].to_pylist()
-
-
-def error_of(folder: Path, **options: Any) -> DataError:
-    with pytest.raises(DataError) as caught:
-        offsets(folder, **options)
-    return caught.value
 
 
 def moved(data: bytes, base: int) -> bytes:

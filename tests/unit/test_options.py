@@ -16,12 +16,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_segment_source.errors import OptionError, UnsupportedError, UsageError
+from kafka_segment_source.errors import OptionError, UsageError
 from kafka_segment_source.options import OPTIONS, ReadOptions, option_texts, parse_options
 
 NOW = 1_773_133_200_000  # 2026-03-10T09:00:00Z
 HOUR = 3_600_000
-BUILT = {option.name for option in OPTIONS if option.parse is not None}
 
 
 def parse(**given: str) -> ReadOptions:
@@ -104,21 +103,15 @@ def test_the_conventions_options_are_the_tables() -> None:
 
 @pytest.mark.parametrize("name", VALUES)
 def test_good_values(name: str) -> None:
-    """A well-formed value is taken, under the option's name in any case; an option that is not built is refused by name."""
+    """A well-formed value is taken, under the option's name in any case."""
     for text in VALUES[name][0]:
         for key in (name, name.lower(), name.upper()):
-            if name in BUILT:
-                assert isinstance(parse(**{key: text}), ReadOptions)
-            else:
-                with pytest.raises(UnsupportedError, match=f"option '{name}' is not built yet; leave it out"):
-                    parse(**{key: text})
+            assert isinstance(parse(**{key: text}), ReadOptions)
 
 
 @pytest.mark.parametrize(("name", "text"), [(name, text) for name in VALUES for text in VALUES[name][1]])
 def test_bad_values(name: str, text: str) -> None:
     """A malformed value is an error that names the option, the value and what was expected."""
-    if name not in BUILT:
-        pytest.skip("not built: refused whatever its value, see test_good_values")
     with pytest.raises(OptionError) as caught:
         parse(**{name.lower(): text})
     said = str(caught.value)
@@ -231,15 +224,10 @@ def test_options_without_a_meaning_here() -> None:
     assert parse_options({"path": "/x"}, NOW)[1] == []
 
 
-def test_read_committed_is_built_or_refused() -> None:
-    """read_committed is never taken for read_uncommitted: where it is not built, it is refused in words."""
+def test_read_committed_under_each_of_its_names() -> None:
+    """Kafka's own names of the setting are taken as well."""
     for name in ("isolationLevel", "isolation.level", "kafka.isolation.level"):
-        refused = None
-        try:
-            assert parse(**{name: "read_committed"}) != parse()
-        except UnsupportedError as error:
-            refused = str(error)
-        assert refused is None or "'isolationLevel': read_committed is not built yet" in refused
+        assert parse(**{name: "read_committed"}).read_committed
 
 
 # --- together --------------------------------------------------------------------------------------------------------

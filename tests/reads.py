@@ -1,0 +1,31 @@
+"""A segment written from bytes, and what a read of its folder answers: offsets, or the one error of damaged data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kafka_segment_source as kafkaseg
+from kafka_segment_source.errors import DataError
+from tests.support import writer
+
+
+def write(folder: Path, *batches: bytes, base: int = 0) -> str:
+    """One segment of these batches; its path."""
+    path = folder / writer.segment_name(base)
+    path.write_bytes(b"".join(batches))
+    return str(path)
+
+
+def offsets(folder: Path, **options: Any) -> list[int]:
+    """The offsets that a scan with these options gives, in its order."""
+    return kafkaseg.scan(folder, columns=["offset"], **options).read_all()["offset"].to_pylist()
+
+
+def error_of(folder: Path, **options: Any) -> DataError:
+    """The error that ends a scan with these options."""
+    with pytest.raises(DataError) as caught:
+        offsets(folder, **options)
+    return caught.value
