@@ -410,9 +410,9 @@ def _sort_out(given: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
 def _parse_value(option: Option, text: str, context: _Context) -> Any:
     try:
         return option.parse(text, context)
+    except UnsupportedError as error:
+        raise UnsupportedError(f"option {option.name!r}: {error}") from error
     except ValueError as error:
-        if isinstance(error, UnsupportedError):
-            raise
         raise OptionError(f"option {option.name!r} is {text!r}: {error}") from error
 
 

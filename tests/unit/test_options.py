@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_segment_source.errors import OptionError, UsageError
+from kafka_segment_source.errors import OptionError, UnsupportedError, UsageError
 from kafka_segment_source.options import OPTIONS, ReadOptions, option_texts, parse_options
 
 NOW = 1_773_133_200_000  # 2026-03-10T09:00:00Z
@@ -222,6 +222,12 @@ def test_options_without_a_meaning_here() -> None:
     (warning,) = warnings
     assert all(name in warning for name in MEANINGLESS) and "ignored" in warning
     assert parse_options({"path": "/x"}, NOW)[1] == []
+
+
+def test_zone_maps_are_local_so_far() -> None:
+    """What another file system holds is refused, by the option's name."""
+    with pytest.raises(UnsupportedError, match="option 'zoneMaps': path 's3://maps': only local files"):
+        parse(zoneMaps="s3://maps")
 
 
 def test_read_committed_under_each_of_its_names() -> None:
