@@ -9,21 +9,19 @@ Naming rules: Kafka's LocalLog.parseTopicPartitionName and LogFileUtils.
 
 from __future__ import annotations
 
-import glob
 import os
 import re
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from pyarrow import fs
-
 from kafka_segment_source import format as fmt
+from kafka_segment_source import storage
 from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.errors import OptionError, PathError
-from kafka_segment_source.files import FILESYSTEM, system_reason
+from kafka_segment_source.files import list_directory, look_at
 from kafka_segment_source.options import ReadOptions, TopicPartition, TopicSelection
 from kafka_segment_source.paths import local_path
+from kafka_segment_source.storage import NO_VERSION, Entry, FileVersion, Kind
 
 _PARTITION_DIRECTORY = re.compile(r"(?P<topic>[A-Za-z0-9._-]{1,255})-(?P<partition>\d+)")
 _DEAD_DIRECTORY = re.compile(r"\S+-\S+\.\S+(" + "|".join(fmt.DEAD_DIRECTORY_SUFFIXES) + ")")
@@ -37,7 +35,8 @@ class Segment:
 
     path: absolute path of the `.log`; base_offset: its name; next_base_offset: the next segment's, None for the
     last; sizes in bytes, None for an index file that is not there. offsets: those that it is read for, where another
-    directory is read for the others (`replicas.py`).
+    directory is read for the others (`replicas.py`). version: what the file system said of the `.log`; before: the same
+    of the segment before it in its directory, None for the first.
     """
 
     path: str
@@ -47,6 +46,8 @@ class Segment:
     time_index_size: int | None = None
     next_base_offset: int | None = None
     offsets: OffsetRange = OffsetRange()
+    version: FileVersion = NO_VERSION
+    before: FileVersion | None = None
 
     @property
     def index_path(self) -> str:
@@ -83,7 +84,8 @@ class PartitionLog:
     """One topic-partition's log: its directory and its segments in offset order.
 
     As listed, it has `swaps`: files of an interrupted compaction that may replace some of the segments. The rest is
-    found out by `available.py`. directory: where several have the partition, that of the lowest offsets. offsets: from
+    found out by `available.py`. is_whole: every segment of its directories was listed, not only files that the path names.
+    directory: where several have the partition, that of the lowest offsets. offsets: from
     the log start on, to the high watermark if only that is wanted. compacted: gaps between offsets mean nothing.
     """
 
@@ -94,6 +96,7 @@ class PartitionLog:
     swaps: tuple[Segment, ...] = ()
     offsets: OffsetRange = OffsetRange()
     compacted: bool = False
+    is_whole: bool = True
     unused: tuple[Unused, ...] = ()
     holes: tuple[Hole, ...] = ()
 
@@ -144,11 +147,11 @@ def list_dead_directories(options: ReadOptions) -> list[tuple[str, int]]:
     dead = []
     for path in options.paths:
         local = local_path(path)
-        for parent in [local] if os.path.lexists(local) else sorted(glob.glob(local)):
-            if os.path.isdir(parent):
-                names = [child.base_name for child in _list(parent, path) if child.type == fs.FileType.Directory]
+        for parent in [local] if _is_there(local) else storage.STORAGE.glob(local):
+            if _is_directory(look_at(parent)):
+                names = [child.name for child in _list(parent, path) if child.kind is Kind.DIRECTORY]
                 dead += [os.path.join(parent, name) for name in names if _DEAD_DIRECTORY.fullmatch(name)]
-    return [(directory, sum(_files(directory).values())) for directory in sorted(dead)]
+    return [(directory, sum(file.size for file in _files(directory).values())) for directory in sorted(dead)]
 
 
 # ---- paths → directories with segments ----
@@ -157,8 +160,8 @@ def list_dead_directories(options: ReadOptions) -> list[tuple[str, int]]:
 def _look(path: str) -> Iterator[_Found]:
     local = local_path(path)
     matches = [local]
-    if not os.path.lexists(local) and _GLOB.search(local):
-        matches = sorted(glob.glob(local))
+    if not _is_there(local) and _GLOB.search(local):
+        matches = storage.STORAGE.glob(local)
         if not matches:
             raise PathError(f"nothing matches the path {path!r}")
     by_glob = len(matches) > 1 or matches[0] != local
@@ -168,10 +171,10 @@ def _look(path: str) -> Iterator[_Found]:
 
 def _look_at(path: str, given: str, pattern: str | None) -> Iterator[_Found]:
     """What is at a path; `pattern` is the glob that matched it, if one did."""
-    info = FILESYSTEM.get_file_info(path)
-    if info.type == fs.FileType.NotFound:
+    entry = look_at(path)
+    if entry is None or entry.kind is Kind.BROKEN_LINK:
         raise PathError(f"path {given!r} does not exist")
-    if info.type != fs.FileType.Directory:
+    if entry.kind is not Kind.DIRECTORY:
         if _base_offset(os.path.basename(path)) is None:
             if pattern is not None:
                 return  # a log directory's checkpoints match a glob of its partitions
@@ -184,17 +187,17 @@ def _look_at(path: str, given: str, pattern: str | None) -> Iterator[_Found]:
     if pattern is not None and _DEAD_DIRECTORY.fullmatch(os.path.basename(path)):
         return
     children = _list(path, given)
-    if any(_base_offset(child.base_name.removesuffix(fmt.SWAP_SUFFIX)) is not None for child in children):
+    if any(_base_offset(child.name.removesuffix(fmt.SWAP_SUFFIX)) is not None for child in children):
         yield _Found(path, named_partition(path), explicit=pattern is None or _names_directory(pattern))
         return
-    partitions = [child for child in children if child.type == fs.FileType.Directory and _is_partition(child.base_name)]
+    partitions = [child.name for child in children if child.kind is Kind.DIRECTORY and _is_partition(child.name)]
     if not partitions and pattern is None:
         raise PathError(
             f"path {given!r} holds no log segments: expected files like 00000000000000000000.log,"
             " or directories like orders-0 that hold them"
         )
-    for child in sorted(partitions, key=lambda child: str(child.base_name)):
-        yield _Found(os.path.join(path, child.base_name), named_partition(child.base_name))
+    for name in sorted(partitions):
+        yield _Found(os.path.join(path, name), named_partition(name))
 
 
 def _names_directory(pattern: str) -> bool:
@@ -203,36 +206,31 @@ def _names_directory(pattern: str) -> bool:
     return _GLOB.search(name) is None or name.startswith(fmt.INTERNAL_TOPIC_PREFIX)
 
 
-def _list(path: str, given: str) -> list[fs.FileInfo]:
-    """What is in a directory, by its own names; nothing if it is gone. PathError for data behind a broken link."""
+def _is_there(path: str) -> bool:
+    """Whether anything is at a path, be it a link to nothing."""
+    return look_at(path) is not None
+
+
+def _is_directory(entry: Entry | None) -> bool:
+    return entry is not None and entry.kind is Kind.DIRECTORY
+
+
+def _list(path: str, given: str) -> list[Entry]:
+    """What is in a directory, by its own names; nothing if it is gone. PathError for a segment that is no file, and for
+    data behind a broken link."""
     try:
-        found = [
-            info for info in FILESYSTEM.get_file_info(fs.FileSelector(path, allow_not_found=True)) if _is_text(info)
-        ]
-    except OSError as error:
-        raise PathError(f"path {given!r} cannot be listed: {system_reason(error)}") from error
-    broken = _broken_link(path)
-    if broken is not None:
-        raise PathError(f"{broken!r} is a link to {os.readlink(broken)!r}, which is not there: its records are missing")
+        found = list_directory(path)
+    except PathError as error:
+        raise PathError(str(error).replace(repr(path), repr(given), 1)) from error
+    for entry in found:
+        where = os.path.join(path, entry.name)
+        is_segment = _base_offset(entry.name) is not None
+        if entry.kind is Kind.BROKEN_LINK and (is_segment or _is_partition(entry.name)):
+            target = storage.STORAGE.read_link(where)
+            raise PathError(f"{where!r} is a link to {target!r}, which is not there: its records are missing")
+        if is_segment and entry.kind is not Kind.FILE:
+            raise PathError(f"{where!r} is named like a segment, but is {entry.kind.value}: its records are missing")
     return found
-
-
-def _broken_link(path: str) -> str | None:
-    """A segment or partition in a directory that is a link to nothing: Arrow does not list it."""
-    with suppress(OSError), os.scandir(path) as entries:
-        for entry in entries:
-            is_data = entry.is_symlink() and (_base_offset(entry.name) is not None or _is_partition(entry.name))
-            if is_data and not os.path.exists(entry.path):
-                return entry.path
-    return None
-
-
-def _is_text(info: fs.FileInfo) -> bool:
-    """Whether a name is UTF-8: nothing that Kafka names is anything else, and Arrow cannot give any other."""
-    try:
-        return bool(info.base_name)
-    except UnicodeDecodeError:
-        return False
 
 
 def _is_partition(name: str) -> bool:
@@ -311,6 +309,8 @@ def _select(named: list[tuple[TopicPartition, _Found]], selection: TopicSelectio
             directory,
             tuple(segments[base] for base in sorted(segments)),
             swaps.get(directory, ()),
+            compacted=_was_compacted(listings[directory], by_name[directory].values()),
+            is_whole=len(segments) == len(by_name[directory]),
         )
         for (topic_partition, directory), segments in logs.items()
     ]
@@ -334,37 +334,37 @@ def _shown(names: Iterable[str]) -> str:
     return (", ".join(repr(name) for name in listed[:10]) or "nothing") + more
 
 
-def _listing(directory: str) -> dict[str, int]:
-    """Sizes by name of the files in a directory.
+def _listing(directory: str) -> dict[str, Entry]:
+    """The files in a directory by name.
 
     A listing is no snapshot: while a broker swaps compacted segments in, it may show neither the old nor the new one.
     So where files of a compaction lie about, only a listing that agrees with the one before it is taken.
     """
-    sizes = _files(directory)
+    files = _files(directory)
     for _ in range(_LISTINGS - 1):
-        if not any(name.endswith((fmt.CLEANED_SUFFIX, fmt.SWAP_SUFFIX, fmt.DELETED_SUFFIX)) for name in sizes):
+        if not any(name.endswith((fmt.CLEANED_SUFFIX, fmt.SWAP_SUFFIX, fmt.DELETED_SUFFIX)) for name in files):
             break
         again = _files(directory)
-        if sizes.keys() == again.keys():
+        if files.keys() == again.keys():
             break
-        sizes = again
-    return sizes
+        files = again
+    return files
 
 
-def _files(directory: str) -> dict[str, int]:
-    return {info.base_name: info.size for info in _list(directory, directory) if info.type == fs.FileType.File}
+def _files(directory: str) -> dict[str, Entry]:
+    return {entry.name: entry for entry in _list(directory, directory) if entry.kind is Kind.FILE}
 
 
-def _swaps(directory: str, sizes: dict[str, int]) -> tuple[Segment, ...]:
+def _swaps(directory: str, files: Mapping[str, Entry]) -> tuple[Segment, ...]:
     """The `.log.swap` files in offset order, but for those that an unfinished compaction would make anew (LogLoader)."""
     cleaned = [
         base
-        for name in sizes
+        for name in files
         if name.endswith(fmt.CLEANED_SUFFIX) and (base := _base_offset(name.split(".")[0] + fmt.LOG_SUFFIX)) is not None
     ]
     swaps = [
-        Segment(os.path.join(directory, name), base, size)
-        for name, size in sizes.items()
+        Segment(os.path.join(directory, name), base, file.size, version=file.version)
+        for name, file in files.items()
         if name.endswith(fmt.SWAP_SUFFIX)
         and (base := _base_offset(name.removesuffix(fmt.SWAP_SUFFIX))) is not None
         and base < min(cleaned, default=fmt.MAX_OFFSET)
@@ -372,21 +372,47 @@ def _swaps(directory: str, sizes: dict[str, int]) -> tuple[Segment, ...]:
     return tuple(sorted(swaps, key=lambda swap: swap.base_offset))
 
 
-def _segments(directory: str, sizes: dict[str, int]) -> dict[str, Segment]:
+def _segments(directory: str, files: Mapping[str, Entry]) -> dict[str, Segment]:
     """The segments of one directory by the names of their files, in offset order."""
-    bases = {base: name for name in sizes if (base := _base_offset(name)) is not None}
+    bases = {base: name for name in files if (base := _base_offset(name)) is not None}
     ordered = sorted(bases)
     followers: list[int | None] = [*ordered[1:], None]
     segments = {}
+    before: FileVersion | None = None
     for base, following in zip(ordered, followers, strict=False):  # no segment: no follower either
         name = bases[base]
         stem = name.removesuffix(fmt.LOG_SUFFIX)
+        version = files[name].version
         segments[name] = Segment(
             path=os.path.join(directory, name),
             base_offset=base,
-            size=sizes[name],
-            index_size=sizes.get(stem + fmt.INDEX_SUFFIX),
-            time_index_size=sizes.get(stem + fmt.TIME_INDEX_SUFFIX),
+            size=version.size,
+            index_size=_size(files.get(stem + fmt.INDEX_SUFFIX)),
+            time_index_size=_size(files.get(stem + fmt.TIME_INDEX_SUFFIX)),
             next_base_offset=following,
+            version=version,
+            before=before,
         )
+        before = version
     return segments
+
+
+def _size(file: Entry | None) -> int | None:
+    return None if file is None else file.size
+
+
+def _was_compacted(files: Mapping[str, Entry], segments: Iterable[Segment]) -> bool:
+    """Whether files lie about that only compaction makes: `.cleaned`, `.swap`, or `.deleted` at or between live segments.
+
+    Retention deletes below the first segment, a truncation above the last one. The broker's own note, the
+    cleaner-offset-checkpoint, comes at the end of a compaction only.
+    """
+    bases = [segment.base_offset for segment in segments]
+    for name in files:
+        if name.endswith((fmt.CLEANED_SUFFIX, fmt.SWAP_SUFFIX)):
+            return True
+        if name.endswith(fmt.LOG_SUFFIX + fmt.DELETED_SUFFIX) and bases:
+            base = _base_offset(name.removesuffix(fmt.DELETED_SUFFIX))
+            if base is not None and min(bases) <= base <= max(bases):
+                return True
+    return False

@@ -21,6 +21,7 @@ from kafka_segment_source.errors import FileChangedError, OptionError, PathError
 from kafka_segment_source.files import InputFile
 from kafka_segment_source.options import TopicPartition
 
+_MOST_BYTES = 64 * 1024 * 1024  # of a checkpoint of a million partitions
 _TOPIC_ID_LENGTH = 22  # characters of a UUID in base64
 
 
@@ -129,6 +130,6 @@ def _read(path: str) -> bytes | None:
     """The file's bytes; None if there is none. PathError if it cannot be read."""
     try:
         with InputFile(path) as file:
-            return file.read_all()
+            return file.read_all(_MOST_BYTES)
     except FileChangedError:
         return None

@@ -1,30 +1,24 @@
-"""Where files are: the one file system, and one open file with the reads this package needs.
+"""One open file with the reads that this package needs, and files of our own replaced whole.
 
-Everything goes through `pyarrow.fs`, so that object stores come without a second code path. Input is opened for
-reading only; what is written is a whole file, in a directory that the user named.
+Errors of the storage become this package's own here. Input is opened for reading only.
 """
 
 from __future__ import annotations
 
 import os
 import time
-import uuid
-from contextlib import suppress
-from dataclasses import dataclass
 from types import TracebackType
 
 import numpy as np
 import numpy.typing as npt
-from pyarrow import fs
 
+from kafka_segment_source import storage
 from kafka_segment_source.errors import FileChangedError, PathError
-
-FILESYSTEM: fs.FileSystem = fs.LocalFileSystem()
+from kafka_segment_source.storage import Entry, FileVersion, Kind
 
 Bytes = npt.NDArray[np.uint8]
 
 _RACY_NANOS = 2_000_000_000  # the coarsest clock of a file system (FAT); git guards its index in the same way
-_LARGEST_LONG = 2**63 - 1
 
 
 class InputFile:
@@ -36,7 +30,7 @@ class InputFile:
     def __init__(self, path: str) -> None:
         self.path = path
         try:
-            self._file = FILESYSTEM.open_input_file(path)
+            self._file = storage.STORAGE.open(path)
         except FileNotFoundError as error:
             raise FileChangedError(
                 f"file {path!r} was there when it was listed, but is gone now, deleted by retention or compaction,"
@@ -45,32 +39,31 @@ class InputFile:
         except OSError as error:
             raise self._unreadable(error) from error
 
-    @property
-    def size(self) -> int:
-        """Bytes in the file as it is now."""
-        return int(self._file.size())
+    def version(self) -> FileVersion:
+        """The state of the open file as it is now."""
+        try:
+            return self._file.version()
+        except OSError as error:
+            raise self._unreadable(error) from error
 
-    def read_all(self) -> bytes:
-        """Everything in it."""
-        return self.read_at(0, self.size)
+    def read_all(self, most: int) -> bytes:
+        """Everything in it; PathError where that is more than `most` bytes."""
+        data = self.read_at(0, most + 1)
+        if len(data) > most:
+            raise PathError(f"file {self.path!r} cannot be read: found more than {most:,} bytes, expected at most that")
+        return data
 
     def read_at(self, position: int, count: int) -> bytes:
         """At most `count` bytes from `position`; fewer at the end of the file."""
         try:
-            return bytes(self._file.read_at(count, position))
+            return self._file.read_at(position, count)
         except OSError as error:
             raise self._unreadable(error) from error
 
     def read_into(self, position: int, target: Bytes) -> None:
         """Fills `target` (uint8[n]) from `position`; FileChangedError if the file ends before."""
-        done = 0
         try:
-            self._file.seek(position)
-            while done < len(target):
-                count = self._file.readinto(memoryview(target)[done:])  # type: ignore[arg-type]  # any writable buffer
-                if not count:
-                    break
-                done += count
+            done = self._file.read_into(position, target.data)
         except OSError as error:
             raise self._unreadable(error) from error
         if done < len(target):
@@ -94,58 +87,51 @@ class InputFile:
         self.close()
 
 
-@dataclass(frozen=True, slots=True)
-class FileVersion:
-    """What the file system says of one state of a file: bytes, inode, and when either was last changed (ctime, ns).
-
-    changed is 0, which equals nothing, where a change that followed at once could have left the same ctime.
-    """
-
-    size: int
-    inode: int
-    changed: int
-
-    def is_still(self, now: FileVersion) -> bool:
-        """Whether the file that `now` was taken of is untouched since this was."""
-        return self.changed != 0 and self == now
-
-
-def file_version(path: str) -> FileVersion:
-    """The state of a file. Take it before reading the file: a later change then shows. FileChangedError if it is gone."""
+def look_at(path: str) -> Entry | None:
+    """What is at a path; None if nothing is. PathError where the system does not say."""
     try:
-        found = os.stat(path)
-    except FileNotFoundError as error:
-        raise FileChangedError(f"file {path!r} was there when it was listed, but is gone now") from error
+        return storage.STORAGE.look_at(path)
     except OSError as error:
         raise PathError(f"file {path!r} cannot be read: {system_reason(error)}") from error
-    settled = time.time_ns() - found.st_ctime_ns > _RACY_NANOS
-    return FileVersion(found.st_size, found.st_ino & _LARGEST_LONG, found.st_ctime_ns if settled else 0)
+
+
+def list_directory(directory: str) -> list[Entry]:
+    """What is in a directory; nothing if it is gone. PathError where it cannot be listed."""
+    try:
+        return storage.STORAGE.list(directory)
+    except OSError as error:
+        raise PathError(f"path {directory!r} cannot be listed: {system_reason(error)}") from error
+
+
+def file_version(path: str) -> FileVersion | None:
+    """The state of the file that a path leads to now; None if no file is there."""
+    entry = look_at(path)
+    return entry.version if entry is not None and entry.kind is Kind.FILE else None
+
+
+def lasting_version(version: FileVersion) -> FileVersion:
+    """A version to be kept: `changed` is 0, which equals nothing, where a change that follows at once could leave the
+    same ctime."""
+    settled = time.time_ns() - version.changed > _RACY_NANOS
+    return version if settled else FileVersion(version.size, version.inode, 0)
 
 
 def exists(path: str) -> bool:
     """Whether a file is there."""
-    return bool(FILESYSTEM.get_file_info(path).type == fs.FileType.File)
+    return file_version(path) is not None
 
 
 def write_atomically(path: str, data: bytes) -> None:
-    """Puts `data` in the place of a file: whoever reads it, and whoever writes it too, sees the old or the new one whole.
+    """Replaces a file atomically. Readers and concurrent writers see the old file or the new one, never a part.
 
     Makes its directory if need be. PathError with the system's reason where that cannot be done.
     """
-    temporary = os.path.join(os.path.dirname(path), f".kafkaseg-{uuid.uuid4().hex}.tmp")
     try:
-        FILESYSTEM.create_dir(os.path.dirname(path), recursive=True)
-        with FILESYSTEM.open_output_stream(temporary) as out:
-            out.write(data)
-        FILESYSTEM.move(temporary, path)
-    except BaseException as error:
-        with suppress(OSError):
-            FILESYSTEM.delete_file(temporary)
-        if isinstance(error, OSError):
-            raise PathError(f"file {path!r} cannot be written: {system_reason(error)}") from error
-        raise
+        storage.STORAGE.replace(path, data)
+    except OSError as error:
+        raise PathError(f"file {path!r} cannot be written: {system_reason(error)}") from error
 
 
 def system_reason(error: OSError) -> str:
-    """What the system says, without Arrow's words around it."""
+    """What the system says, without the words around it."""
     return os.strerror(error.errno) if error.errno else str(error)

@@ -9,13 +9,13 @@ from __future__ import annotations
 from kafka_segment_source.bounds import ScanBounds, TimeRange
 from kafka_segment_source.catalog import PartitionLog
 from kafka_segment_source.decode import Decoder
-from kafka_segment_source.files import InputFile
 from kafka_segment_source.kernels.record_batches import OFFSET
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.ranges import Dropped, narrow
-from kafka_segment_source.reading import BatchReader, Damage
+from kafka_segment_source.reading import Damage
 from kafka_segment_source.segment_view import SegmentView
-from kafka_segment_source.splits import SegmentSplit, split_of
+from kafka_segment_source.split_files import SplitFile
+from kafka_segment_source.splits import SegmentSplit, anchored, split_of
 
 
 def first_offset_at(log: PartitionLog, timestamp: int, options: ReadOptions) -> int | None:
@@ -24,9 +24,9 @@ def first_offset_at(log: PartitionLog, timestamp: int, options: ReadOptions) -> 
         bounds = ScanBounds(log.offsets.intersect(segment.offsets), TimeRange(timestamp))
         with SegmentView(segment, check_crcs=options.check_crcs, trust_indexes=options.trust_indexes) as view:
             found = narrow(view, bounds)
-        if isinstance(found, Dropped):
-            continue
-        split = split_of(log, segment, bounds, found.start, found.end)
+            if isinstance(found, Dropped):
+                continue
+            split = anchored(split_of(log, segment, bounds, found.start, found.end), view.probe)
         offset = _first_offset(split, options)
         if offset is not None:
             return offset
@@ -36,12 +36,11 @@ def first_offset_at(log: PartitionLog, timestamp: int, options: ReadOptions) -> 
 def _first_offset(split: SegmentSplit, options: ReadOptions) -> int | None:
     damage = Damage(options.drop_malformed)
     limit = options.max_batch_bytes
-    with InputFile(split.path) as file:
-        reader = BatchReader(file, split, check_crcs=options.check_crcs, max_batch_bytes=limit, damage=damage)
+    with SplitFile(split, check_crcs=options.check_crcs, max_batch_bytes=limit, damage=damage) as source:
         decoder = Decoder(
             split, check_crcs=options.check_crcs, max_batch_bytes=limit, include_control=True, damage=damage
         )
-        for chunk in reader.chunks():
+        for chunk in source.chunks():
             for records in decoder.decode(chunk):
                 return int(records.longs[OFFSET, 0])
     return None

@@ -21,13 +21,13 @@ from kafka_segment_source.probe import BatchHeader
 from kafka_segment_source.ranges import ByteRange, Dropped, narrow
 from kafka_segment_source.read_plan import DroppedSegment, ReadPlan
 from kafka_segment_source.segment_view import SegmentView
-from kafka_segment_source.splits import SegmentSplit, hulls, pack, split_of
+from kafka_segment_source.splits import SegmentSplit, anchored, hulls, pack, split_of
 from kafka_segment_source.times import format_millis
 from kafka_segment_source.zone_maps import ZoneMap
 from kafka_segment_source.zone_pruning import Pruned, ZoneMaps, prune, update_command
 
 PACK_MORE_THAN = 256  # tasks; fewer do not need to share
-_LISTINGS = 4  # of directories from which a broker deletes while they are planned, before that is an error
+_LISTINGS = 20  # of directories that a broker changes while they are planned, before that is an error
 
 
 def plan(path: PathsLike, **options: object) -> ReadPlan:
@@ -99,6 +99,7 @@ class _Planner:
             return
         offsets = offset_range(log, self._options, self._warnings).intersect(self._pushed.offsets)
         bounds = ScanBounds(self._stable.intersect(log, offsets, self._warnings), self._times)
+        directories = log.directories
         has_times = self._times.has_since or self._times.has_until
         zone_map = self._maps.of(log) if has_times else None
         late = False
@@ -111,11 +112,11 @@ class _Planner:
                     continue
                 witness = self._witness(view)
                 if witness is not None:
-                    found = replace(found, end=max(found.start, min(found.end, witness.end)))
+                    found = _until_witness(found, witness)
                 pruned = self._prune(log, view, found, zone_map)
                 if self._times.has_until and self._stop is None:  # else nothing lies after until + D
                     late = self._count_late(view, pruned, late)
-            self._keep(log, at, within, found, pruned)
+                self._keep(log, at, directories, view, within, found, pruned)
             if witness is not None:
                 reason = f"all from {format_millis(self._times.until)} on (timestampDisorder)"
                 self._drop_all(log.segments[at + 1 :], reason)
@@ -137,23 +138,34 @@ class _Planner:
             self._maps.note_stale(log, view.segment.path)
         return pruned
 
-    def _keep(self, log: PartitionLog, at: int, within: ScanBounds, found: ByteRange, pruned: Pruned) -> None:
-        """Takes segment number `at` to be read: a split for each piece that is left of the range found."""
+    def _keep(
+        self,
+        log: PartitionLog,
+        at: int,
+        directories: tuple[str, ...],
+        view: SegmentView,
+        within: ScanBounds,
+        found: ByteRange,
+        pruned: Pruned,
+    ) -> None:
+        """Adds segment `at` to the plan: a split for each piece that is left of the range found."""
         segment = log.segments[at]
-        directories = log.directories if self._options.read_committed else ()
         whole = replace(
             split_of(log, segment, _inside(within, found), found.start, found.end),
             stop_timestamp=self._stop,
             gap_is_loss=not log.compacted and log.is_followed(at),
             directories=directories if len(directories) > 1 else (),
+            log_end=view.log_end() if segment.is_last else None,
         )
+        if whole.start > 0:
+            whole = anchored(whole, view.probe)
         self._without_maps.append((segment, whole))
         if pruned.pieces == (found,):
             self._kept.append((segment, whole))
             return
         for piece in pruned.pieces:
             part = replace(whole, start=piece.start, end=piece.end, bounds=_inside(whole.bounds, piece))
-            self._kept.append((segment, part))
+            self._kept.append((segment, anchored(part, view.probe)))
         if not pruned.pieces:
             reason = "no row inside the time bounds (zone map)"
             self._dropped.append(DroppedSegment(segment.path, segment.size, reason))
@@ -211,8 +223,17 @@ class _Planner:
         pieces = []
         for segment, split in self._kept:
             with self._view(segment) as view:
-                pieces += [(segment, piece) for piece in cut(view, split)]
+                cuts = cut(view, split)
+                pieces += [
+                    (segment, piece if piece.start == split.start else anchored(piece, view.probe)) for piece in cuts
+                ]
         self._kept = pieces
+
+
+def _until_witness(found: ByteRange, witness: BatchHeader) -> ByteRange:
+    """The range up to the end of the witness, of which no wanted row comes after."""
+    end = max(found.start, min(found.end, witness.end))
+    return replace(found, end=end, end_offset=min(found.end_offset, witness.last_offset + 1))
 
 
 def _inside(bounds: ScanBounds, piece: ByteRange) -> ScanBounds:

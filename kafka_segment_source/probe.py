@@ -87,6 +87,15 @@ class HeaderProbe:
                 return
             position = header.end
 
+    def is_legal_tail(self, position: int) -> bool:
+        """Whether what stands from `position` to the end may end a log: a batch cut short, or preallocated zeros (of which
+        only the first are looked at)."""
+        data = self._bytes(position, fmt.MAGIC_END)
+        if len(data) < fmt.MAGIC_END or not any(data):
+            return True
+        length = int.from_bytes(data[fmt.LENGTH_AT : fmt.LOG_OVERHEAD], "big", signed=True)
+        return position + fmt.LOG_OVERHEAD + length > self._size
+
     def _bytes(self, position: int, count: int) -> bytes:
         start = position - self._block_at
         if start < 0 or start + count > len(self._block):

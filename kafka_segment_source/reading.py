@@ -11,7 +11,7 @@ whole batch, is damage: Kafka trims a segment when it rolls.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -24,7 +24,7 @@ from kafka_segment_source.files import Bytes, InputFile
 from kafka_segment_source.kernels import crc32
 from kafka_segment_source.kernels import headers as h
 from kafka_segment_source.reporting import logger
-from kafka_segment_source.splits import SegmentSplit
+from kafka_segment_source.splits import BatchPlace, SegmentSplit
 
 CHUNK_BYTES = 2 * 1024 * 1024  # it, and what is made of it, stays in the processor's caches
 _HEADERS = 16384  # batches in a chunk at most
@@ -40,15 +40,21 @@ _KEPT = 1000  # errors kept for whoever asks; all are logged
 HeaderTable = npt.NDArray[np.int64]
 
 
+def _believe() -> None:
+    """Believes every error: the file cannot change."""
+
+
 @dataclass(slots=True)
 class Damage:
     """What to do with a damaged batch: end the query (FAILFAST), or say so and go on (DROPMALFORMED).
 
-    skipped: the first errors, for a program; the log names all.
+    skipped: the first errors, for a program; the log names all. confirm: called before an error is believed; raises
+    FileChangedError where the file is another one by now (`split_files.py`).
     """
 
     drop: bool
     skipped: list[DataError] = field(default_factory=list)
+    confirm: Callable[[], None] = _believe
 
     def __call__(self, error: DataError) -> None:
         self.allow(error)
@@ -57,6 +63,7 @@ class Damage:
 
     def allow(self, error: DataError) -> None:
         """Raises `error` where damage ends the query."""
+        self.confirm()
         if not self.drop:
             raise error
 
@@ -83,7 +90,11 @@ class Chunk:
 
 
 class BatchReader:
-    """Reads one split's byte range chunk by chunk."""
+    """Reads one split's byte range chunk by chunk.
+
+    last: the last batch that was believed, None before the first. is_done: whether it was seen that no wanted row
+    follows; False where the range or the log merely ended.
+    """
 
     def __init__(
         self,
@@ -101,6 +112,8 @@ class BatchReader:
         self._max_batch_bytes = max_batch_bytes
         self._damage = damage
         self._chunk_bytes = chunk_bytes
+        self.last: BatchPlace | None = None
+        self.is_done = False
         self._limit = split.end  # nothing after is read, unless a batch that begins before reaches over it
         self._last_offset = split.base_offset - 1
         self._effort = _SEARCH_EFFORT * split.segment_size + _LEAST_EFFORT
@@ -119,6 +132,21 @@ class BatchReader:
                 self._effort -= max(before + count - position, 0)  # read again
             if position == before and self._report[h.FOUND] > len(buffer):  # one batch needs more room
                 buffer = np.empty(int(self._report[h.FOUND]), np.uint8)
+            if position is not None and self._limit <= position < self._split.segment_size:
+                self._go_past_end(position)
+
+    def _go_past_end(self, position: int) -> None:
+        """Makes the rest of the file the range, unless the batch at its end proves that no wanted row follows."""
+        wanted_end = self._split.bounds.offsets.end
+        if self._last_offset >= wanted_end - 1 or self._base_offset_of(position) >= wanted_end:
+            self.is_done = True
+        else:
+            self._limit = self._split.segment_size
+
+    def _base_offset_of(self, position: int) -> int:
+        """The base offset that the bytes at `position` state, believed or not; -1 where there are none."""
+        data = self._file.read_at(position, fmt.LENGTH_AT)
+        return int.from_bytes(data, "big", signed=True) if len(data) == fmt.LENGTH_AT else -1
 
     def _batches(self, buffer: Bytes, start: int, end: int) -> Generator[Chunk, None, int | None]:
         """Chunks of the batches among the bytes just read, from `start` to `end` of the file; answers where to read on.
@@ -155,9 +183,11 @@ class BatchReader:
             if wanted:
                 yield Chunk(buffer, good[:, :wanted], start)
             if not more:
+                self.is_done = True
                 return None, False
             if good.shape[1]:
                 self._last_offset = int(good[h.LAST_OFFSET, -1])
+                self.last = BatchPlace(*good[[h.POSITION, h.BASE_OFFSET, h.CRC], -1].tolist())
                 at = int(good[h.POSITION, -1] + good[h.SIZE, -1])
             if fault is None:
                 break

@@ -90,6 +90,7 @@ def _merge(copies: list[PartitionLog], options: ReadOptions, warnings: list[str]
         segments=tuple(segments),
         offsets=OffsetRange(read_for[0][0].log.offsets.start, read_for[-1][0].log.offsets.end),
         compacted=compacted,
+        is_whole=all(log.is_whole for log in copies),
         unused=tuple(unused),
         holes=tuple(hole for hole in holes if not (compacted or hole.offsets.is_empty)),
     )

@@ -9,13 +9,13 @@ import pyarrow as pa
 from kafka_segment_source.arrow import to_record_batch
 from kafka_segment_source.decode import Decoder
 from kafka_segment_source.errors import DataLossError
-from kafka_segment_source.files import InputFile
-from kafka_segment_source.losses import LossWatch
+from kafka_segment_source.following import Follower
 from kafka_segment_source.options import PathsLike, ReadOptions, option_texts, parse_options
 from kafka_segment_source.planning import make_plan
-from kafka_segment_source.reading import BatchReader, Damage
+from kafka_segment_source.reading import Damage
 from kafka_segment_source.reporting import logger
 from kafka_segment_source.schema import arrow_schema, check_column_names, default_columns
+from kafka_segment_source.split_files import SplitFile
 from kafka_segment_source.splits import SegmentSplit
 from kafka_segment_source.transactions import committed_chunks
 
@@ -25,21 +25,19 @@ def read_split(split: SegmentSplit, options: ReadOptions, schema: pa.Schema) -> 
 
     Raises DataError for damage, and DataLossError for what is no longer there; failOnDataLoss=false logs the latter.
     """
+    follower = Follower(split, options)
     try:
-        yield from _read(split, options, schema)
+        yield from follower.run(lambda part: _read(part, options, schema, follower))
     except DataLossError as error:
         if options.fail_on_data_loss:
             raise
         logger.warning("%s; going on without it (failOnDataLoss=false)", error)
 
 
-def _read(split: SegmentSplit, options: ReadOptions, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _read(split: SegmentSplit, options: ReadOptions, schema: pa.Schema, follower: Follower) -> Iterator[pa.RecordBatch]:
     damage = Damage(options.drop_malformed)
     limit = options.max_batch_bytes
-    with InputFile(split.path) as file:
-        watch = LossWatch(file, split)
-        split = watch.split
-        reader = BatchReader(file, split, check_crcs=options.check_crcs, max_batch_bytes=limit, damage=damage)
+    with SplitFile(split, check_crcs=options.check_crcs, max_batch_bytes=limit, damage=damage) as source:
         decoder = Decoder(
             split,
             check_crcs=options.check_crcs,
@@ -48,13 +46,15 @@ def _read(split: SegmentSplit, options: ReadOptions, schema: pa.Schema) -> Itera
             damage=damage,
             microseconds="timestamp" in schema.names,
         )
-        chunks = watch.seeing(reader.chunks())
+        chunks = source.chunks()
         if options.read_committed:
-            chunks = committed_chunks(chunks, split, options)
+            chunks = committed_chunks(chunks, source, options)
         for chunk in chunks:
             for records in decoder.decode(chunk):
                 yield to_record_batch(records, split, schema)
-        watch.finish()
+            follower.passed(source)
+        source.finish()
+        follower.ended(source)
 
 
 def scan(path: PathsLike, columns: list[str] | None = None, **options: object) -> pa.RecordBatchReader:

@@ -15,6 +15,7 @@ from kafka_segment_source.probe import BatchHeader, HeaderProbe
 
 _ATTEMPTS = 8  # index entries tried on each side before reading more instead
 _HEAD_BATCHES = 1024  # batches looked at before a time index is given up: real files need 2 (median) to 65 (worst)
+_MOST_WALKED = 64 * 1024 * 1024  # bytes, to find the end of a log; a broker's index leaves 4 KiB
 _NO_LONGS = np.empty(0, np.int64)
 
 
@@ -129,6 +130,18 @@ class SegmentView:
             if header is not None:
                 end = header.last_offset + 1
         return end
+
+    def log_end(self) -> int | None:
+        """The offset after the last whole batch, of the last segment of a log; None where damage hides it, or where
+        finding it costs too much."""
+        reached, position = self.segment.base_offset, self.start_position(fmt.MAX_OFFSET)
+        if self.segment.size - position > _MOST_WALKED:
+            return None
+        for header in self.probe.walk(position):
+            if header is None:
+                return reached if self.probe.is_legal_tail(position) else None
+            reached, position = header.last_offset + 1, header.end
+        return reached
 
     def _head_holds(self, times: TimeIndex) -> bool:
         """HEAD: whether the head of the `.log` proves the first entry, and with it the running maximum of the rest.

@@ -14,11 +14,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from crc32c import crc32c
-from pyarrow import fs
 
 from kafka_segment_source import format as fmt
-from kafka_segment_source.errors import KafkaSegmentError
-from kafka_segment_source.files import FILESYSTEM, InputFile
+from kafka_segment_source.errors import KafkaSegmentError, PathError
+from kafka_segment_source.files import InputFile, list_directory
+from kafka_segment_source.storage import Kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +48,15 @@ def saved_states(directory: str) -> list[tuple[str, int, bool]]:
 def _listed(directory: str) -> list[tuple[int, str, int]]:
     """The snapshots of a directory by their names: offset, path, bytes. Digits may be of any locale."""
     try:
-        infos = FILESYSTEM.get_file_info(fs.FileSelector(directory, allow_not_found=True))
-    except OSError:
+        entries = list_directory(directory)
+    except PathError:
         return []
     found = []
-    for info in infos:
-        digits = str(info.base_name).removesuffix(fmt.SNAPSHOT_SUFFIX)
+    for entry in entries:
+        digits = entry.name.removesuffix(fmt.SNAPSHOT_SUFFIX)
         named = len(digits) == fmt.BASE_OFFSET_DIGITS and digits.isdecimal()
-        if named and info.base_name.endswith(fmt.SNAPSHOT_SUFFIX) and info.type == fs.FileType.File:
-            found.append((int(digits), os.path.join(directory, info.base_name), int(info.size)))
+        if named and entry.name.endswith(fmt.SNAPSHOT_SUFFIX) and entry.kind is Kind.FILE:
+            found.append((int(digits), os.path.join(directory, entry.name), entry.size))
     return found
 
 

@@ -7,17 +7,43 @@ from dataclasses import dataclass, replace
 from kafka_segment_source import format as fmt
 from kafka_segment_source.bounds import ScanBounds
 from kafka_segment_source.catalog import PartitionLog, Segment
+from kafka_segment_source.probe import BatchHeader, HeaderProbe
+from kafka_segment_source.storage import NO_VERSION, FileVersion
+
+
+@dataclass(frozen=True, slots=True)
+class BatchPlace:
+    """Where a batch lies: byte position, base offset as its header has it, and CRC. Enough to know it again."""
+
+    position: int
+    base_offset: int
+    crc: int
+
+    def is_in(self, probe: HeaderProbe) -> bool:
+        """Whether the file has this batch in this place."""
+        header = probe.at(self.position)
+        return header is not None and place_of(header) == self
+
+
+def place_of(header: BatchHeader) -> BatchPlace:
+    """The place of a batch that was looked at."""
+    return BatchPlace(header.position, header.base_offset, header.crc)
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentSplit:
-    """A range of one segment for one task: whole batches at positions start ≤ p < end, rows inside `bounds`.
+    """A range of one segment for one task: the rows inside `bounds` whose offsets the segment holds.
 
+    start, end: byte positions between which whole batches hold these rows. They are hints: `anchor` proves the start when
+    it is used, and the reader goes on past an end that the batch there does not prove (`split_files.py`).
     segment_size: bytes of the `.log` when it was planned; nothing after is read, so a live broker may append.
     base_offset, next_base_offset: every offset of the segment lies in [base, next); next is None for the last one.
     stop_timestamp: ms; once a data batch reaches it no later row is wanted (`disorder.py`); None: never stop.
     gap_is_loss: the next segment is read as well, and nothing known while planning explains a gap before it (`gaps.py`).
-    directories: those of the whole log, for whoever looks for markers after the split; empty: the segment's own.
+    directories: those of the whole log, for the search for markers after the split; empty: the segment's own.
+    version: of the file, and before: of the file of the segment before it, when they were listed. anchor: a batch at or
+    before `start`, None where `start` is 0. log_end: of the last segment, the offset after its last whole batch, None
+    where it is not known.
     """
 
     path: str
@@ -32,6 +58,15 @@ class SegmentSplit:
     stop_timestamp: int | None = None
     gap_is_loss: bool = False
     directories: tuple[str, ...] = ()
+    version: FileVersion = NO_VERSION
+    before: FileVersion | None = None
+    anchor: BatchPlace | None = None
+    log_end: int | None = None
+
+    @property
+    def is_of_last(self) -> bool:
+        """Whether no later segment was listed."""
+        return self.next_base_offset is None
 
     @property
     def size(self) -> int:
@@ -55,6 +90,7 @@ class SegmentSplit:
         return replace(
             self,
             start=min(self.start, other.start),
+            anchor=self.anchor if self.start <= other.start else other.anchor,
             end=max(self.end, other.end),
             bounds=self.bounds.hull(other.bounds),
             stop_timestamp=None if None in stops else max(stop for stop in stops if stop is not None),
@@ -75,7 +111,15 @@ def split_of(
         base_offset=segment.base_offset,
         next_base_offset=segment.next_base_offset,
         bounds=bounds,
+        version=segment.version,
+        before=segment.before,
     )
+
+
+def anchored(split: SegmentSplit, probe: HeaderProbe) -> SegmentSplit:
+    """The split with the batch at its start as its anchor, as `probe` finds it in the split's file."""
+    header = probe.at(split.start) if split.start > 0 else None
+    return replace(split, anchor=None if header is None else place_of(header))
 
 
 def hulls(splits: list[SegmentSplit]) -> list[SegmentSplit]:

@@ -12,20 +12,23 @@ A transaction whose marker was damaged (mode=DROPMALFORMED) stays open: more is 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from kafka_segment_source import format as fmt
 from kafka_segment_source.catalog import PartitionLog, Segment
+from kafka_segment_source.errors import FileChangedError
+from kafka_segment_source.files import file_version
+from kafka_segment_source.following import list_whole, whole_split
 from kafka_segment_source.kernels import headers as h
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.probe import BatchHeader
 from kafka_segment_source.segment_view import SegmentView
 from kafka_segment_source.snapshots import ProducerState, newest_state
-from kafka_segment_source.splits import SegmentSplit
+from kafka_segment_source.splits import SegmentSplit, anchored
 from kafka_segment_source.times import format_millis
-from kafka_segment_source.transactions import Stretch, list_whole, transactional_data, walk, whole_split
+from kafka_segment_source.transactions import Stretch, transactional_data, walk
 
 _MOST_NAMED = 5  # open transactions in one warning
 
@@ -37,11 +40,13 @@ def stable_end(log: PartitionLog, end: int, options: ReadOptions) -> tuple[int, 
     """
     last = log.segments[-1]
     end = min(end, last.offsets.end, fmt.MAX_OFFSET if last.next_base_offset is None else last.next_base_offset)
-    replay = _Replay(list_whole(log.directories, options), options)
+    whole = log if log.is_whole else list_whole(log.directories, options)
+    replay = _Replay(whole, options)
     replay.run(end)
     waiting = {producer: first for producer, first in replay.open.items() if first < end}
     if not waiting:
         return end, replay.warnings
+    replay.confirm()
     stable = min(waiting.values())
     return stable, [*replay.warnings, _withheld(replay.log, waiting, stable, end, options)]
 
@@ -57,6 +62,17 @@ class _Replay:
     options: ReadOptions
     open: dict[int, int] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
+    walked: list[SegmentSplit] = field(default_factory=list)
+
+    def confirm(self) -> None:
+        """FileChangedError if a file that was read is another one by now: a cleaner may have taken out a marker between
+        two of them."""
+        for split in self.walked:
+            now = file_version(split.path)
+            if now is None or now.inode != split.version.inode:
+                raise FileChangedError(
+                    f"file {split.path!r} was replaced while the log was planned; plan the read anew"
+                )
 
     def run(self, end: int) -> None:
         """Follows them until no transaction that began before `end` can still be open, or to the end of the log."""
@@ -64,7 +80,7 @@ class _Replay:
         since = ProducerState(0, {}) if state is None else state
         self.open = dict(since.open_transactions)
         reached, read = since.offset, 0
-        stretches = walk(self._splits(since.offset), self.options)
+        stretches = self._stretches(since.offset)
         while reached < end or any(first < end for first in self.open.values()):
             stretch = next(stretches, None)
             if stretch is None:
@@ -107,16 +123,25 @@ class _Replay:
                 return offset == after or next(_headers(segment, offset - 1, self.options), None) is not None
         return False
 
+    def _stretches(self, offset: int) -> Generator[Stretch, None, None]:
+        end = 0
+        for split in self._splits(offset):
+            self.walked.append(split)
+            for stretch in walk(split, self.options, after=end):
+                if stretch.headers.shape[1]:
+                    end = int(stretch.headers[h.LAST_OFFSET, -1]) + 1
+                yield stretch
+
     def _splits(self, offset: int) -> Iterator[SegmentSplit]:
         """The log from the batch at an offset on."""
         for at, segment in enumerate(self.log.segments):
             first = max(offset, segment.offsets.start)
             if segment.next_base_offset is None or segment.next_base_offset > first:
-                start = 0
+                split = whole_split(self.log, at)
                 if segment.base_offset < first:
                     with _view(segment, self.options) as view:
-                        start = view.start_position(first)
-                yield whole_split(self.log, at, start)
+                        split = anchored(replace(split, start=view.start_position(first)), view.probe)
+                yield split
 
     def _follow(self, stretch: Stretch, offset: int) -> None:
         """Opens and ends what a stretch says, from an offset on: earlier batches are in the state already."""

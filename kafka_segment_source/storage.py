@@ -58,6 +58,10 @@ class Entry:
         return self.version.size
 
 
+Entries = list[Entry]
+Paths = list[str]
+
+
 class OpenFile(Protocol):
     """A file open for reading. It stays what it was when it was opened, whatever its name comes to stand for."""
 
@@ -80,10 +84,10 @@ class Storage(Protocol):
     def look_at(self, path: str) -> Entry | None:
         """What is at a path; None if nothing is."""
 
-    def list(self, directory: str) -> list[Entry]:
+    def list(self, directory: str) -> Entries:
         """What is in a directory, by names that are text; all names are read before any size is. Empty if it is gone."""
 
-    def glob(self, pattern: str) -> list[str]:
+    def glob(self, pattern: str) -> Paths:
         """The paths that match a pattern, in order."""
 
     def read_link(self, path: str) -> str:
@@ -106,7 +110,7 @@ class LocalStorage:
             return Entry(os.path.basename(path), Kind.BROKEN_LINK) if os.path.islink(path) else None
         return _entry(os.path.basename(path), found)
 
-    def list(self, directory: str) -> list[Entry]:
+    def list(self, directory: str) -> Entries:
         # A broker that rolls closes one file before it makes the next: all names first, so that a file with a follower
         # is listed with all its bytes.
         try:
@@ -114,7 +118,7 @@ class LocalStorage:
                 children = list(listing)
         except FileNotFoundError:
             return []
-        entries = []
+        entries: Entries = []
         for child in children:
             if not child.name.isascii() and not _is_text(child.name):
                 continue
@@ -129,7 +133,7 @@ class LocalStorage:
                 entries.append(Entry(child.name, Kind.BROKEN_LINK))
         return entries
 
-    def glob(self, pattern: str) -> list[str]:
+    def glob(self, pattern: str) -> Paths:
         return sorted(glob.glob(pattern))
 
     def read_link(self, path: str) -> str:
@@ -160,10 +164,10 @@ class _LocalFile:
         mode = os.fstat(self._descriptor).st_mode
         if not stat.S_ISREG(mode):
             self.close()
-            code = errno.EISDIR if stat.S_ISDIR(mode) else errno.EINVAL
-            raise OSError(code, _kind(mode).value, path)
+            raise OSError(f"it is {_kind(mode).value}, not {Kind.FILE.value}")
 
     def read_at(self, position: int, count: int) -> bytes:
+        self._check_open()
         data = os.pread(self._descriptor, count, position)
         if not 0 < len(data) < count:
             return data
@@ -175,6 +179,7 @@ class _LocalFile:
         return b"".join(parts)
 
     def read_into(self, position: int, target: memoryview) -> int:
+        self._check_open()
         done = 0
         while done < len(target):
             count = os.preadv(self._descriptor, [target[done:]], position + done)
@@ -185,6 +190,10 @@ class _LocalFile:
 
     def version(self) -> FileVersion:
         return _version(os.fstat(self._descriptor))
+
+    def _check_open(self) -> None:
+        if self._descriptor < 0:
+            raise ValueError("the file is closed")
 
     def close(self) -> None:
         if self._descriptor >= 0:

@@ -23,28 +23,25 @@ Where no marker can be found. Rows are returned only if their COMMIT was read, s
 
 from __future__ import annotations
 
-import os
 from bisect import insort
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from kafka_segment_source import format as fmt
-from kafka_segment_source.available import available_logs
-from kafka_segment_source.bounds import ScanBounds
-from kafka_segment_source.catalog import PartitionLog
+from kafka_segment_source.bounds import OffsetRange, ScanBounds
 from kafka_segment_source.decode import Decoder, RecordColumns
 from kafka_segment_source.errors import CorruptRecordError, DataError, DataLossError, FileChangedError
-from kafka_segment_source.files import InputFile
+from kafka_segment_source.following import TRIES, find_again
 from kafka_segment_source.kernels import headers as h
 from kafka_segment_source.kernels import record_batches as k
-from kafka_segment_source.losses import LossWatch
-from kafka_segment_source.options import ReadOptions, TopicSelection
-from kafka_segment_source.reading import CHUNK_BYTES, BatchReader, Chunk, Damage, HeaderTable
+from kafka_segment_source.options import ReadOptions
+from kafka_segment_source.reading import CHUNK_BYTES, Chunk, Damage, HeaderTable
 from kafka_segment_source.reporting import logger
-from kafka_segment_source.splits import SegmentSplit, split_of
+from kafka_segment_source.split_files import SplitFile
+from kafka_segment_source.splits import BatchPlace, SegmentSplit
 
 _AHEAD_BYTES = 256 * 1024  # read at a time on the way to a marker: mostly it is near
 
@@ -101,77 +98,47 @@ def transactional_data(headers: HeaderTable) -> Mask:
     return np.asarray(transactional & _of_producers(headers))
 
 
-def whole_split(log: PartitionLog, at: int, start: int = 0) -> SegmentSplit:
-    """All that is read of the log's segment number `at`, from a byte position on."""
-    segment = log.segments[at]
-    split = split_of(log, segment, ScanBounds(segment.offsets), start)
-    return replace(split, gap_is_loss=not log.compacted and log.is_followed(at))
-
-
-def list_whole(paths: tuple[str, ...], options: ReadOptions) -> PartitionLog:
-    """The whole log in the directories of one partition: a path may have named one file, whose markers are in the next."""
-    [log] = available_logs(replace(options, paths=paths, topics=TopicSelection()), [])
-    return log
-
-
 def walk(
-    splits: Iterable[SegmentSplit],
-    options: ReadOptions,
-    *,
-    after: HeaderTable = _NO_HEADERS,
-    chunk_bytes: int = CHUNK_BYTES,
+    split: SegmentSplit, options: ReadOptions, *, after: int = 0, chunk_bytes: int = CHUNK_BYTES
 ) -> Generator[Stretch, None, None]:
-    """The batches of consecutive splits inside their offsets; `after` are those just before the first split's.
+    """The batches of one split inside its offsets; `after`: the offset after the batch before them.
 
-    Raises CorruptRecordError for damage under FAILFAST, FileChangedError for a file that is gone or has shrunk.
+    Raises CorruptRecordError for damage under FAILFAST, FileChangedError where the file is not the one that was planned.
     """
-    end = 0  # the offset after the last batch
-    for planned in splits:
-        with InputFile(planned.path) as file:
-            watch = LossWatch(file, planned)
-            if after.shape[1]:
-                watch.see(after)
-                end, after = int(after[h.LAST_OFFSET, -1]) + 1, _NO_HEADERS
-            split = watch.split
-            damage = _Unreported(options.drop_malformed)
-            reader = _MarkerReader(split, options)
-            limit = options.max_batch_bytes
-            batches = BatchReader(
-                file,
-                split,
-                check_crcs=options.check_crcs,
-                max_batch_bytes=limit,
-                damage=damage,
-                chunk_bytes=chunk_bytes,
-            )
-            seen = 0
-            for chunk in batches.chunks():
-                watch.see(chunk.headers)
-                inside = chunk.headers[:, chunk.headers[h.LAST_OFFSET] >= split.bounds.offsets.start]
-                found = reader.read(Chunk(chunk.data, inside, chunk.position))
-                skipped = tuple(damage.skipped[seen:])
-                gaps = (end, *found.gaps) if skipped else found.gaps
-                seen = len(damage.skipped)
-                end = int(chunk.headers[h.LAST_OFFSET, -1]) + 1
-                yield replace(found, gaps=gaps, errors=skipped + found.errors)
+    end = after
+    damage = _Unreported(options.drop_malformed)
+    limit = options.max_batch_bytes
+    with SplitFile(
+        split, check_crcs=options.check_crcs, max_batch_bytes=limit, damage=damage, chunk_bytes=chunk_bytes
+    ) as source:
+        reader = _MarkerReader(split, options)
+        seen = 0
+        for chunk in source.chunks():
+            inside = chunk.headers[:, chunk.headers[h.LAST_OFFSET] >= split.bounds.offsets.start]
+            found = reader.read(Chunk(chunk.data, inside, chunk.position))
             skipped = tuple(damage.skipped[seen:])
-            if skipped:
-                yield Stretch(_NO_HEADERS, (), (end,), skipped)
-            try:
-                watch.finish()
-            except FileChangedError:
-                raise
-            except DataLossError:
-                yield Stretch(_NO_HEADERS, (), ends_in_loss=True)
+            gaps = (end, *found.gaps) if skipped else found.gaps
+            seen = len(damage.skipped)
+            end = int(chunk.headers[h.LAST_OFFSET, -1]) + 1
+            yield replace(found, gaps=gaps, errors=skipped + found.errors)
+        skipped = tuple(damage.skipped[seen:])
+        if skipped:
+            yield Stretch(_NO_HEADERS, (), (end,), skipped)
+        try:
+            source.finish()
+        except FileChangedError:
+            raise
+        except DataLossError:
+            yield Stretch(_NO_HEADERS, (), ends_in_loss=True)
 
 
-def committed_chunks(chunks: Iterator[Chunk], split: SegmentSplit, options: ReadOptions) -> Iterator[Chunk]:
-    """The chunks of a split without batches whose transaction was aborted, or cannot be shown to be committed.
+def committed_chunks(chunks: Iterator[Chunk], source: SplitFile, options: ReadOptions) -> Iterator[Chunk]:
+    """The chunks of `source` without batches whose transaction was aborted, or cannot be shown to be committed.
 
     Control batches stay. Rows at or after the last stable offset are not this function's: the plan's bounds end there.
     Raises DataLossError where a transaction has no marker at all, and what reading ahead may raise.
     """
-    transactions = _SplitTransactions(split, options)
+    transactions = _SplitTransactions(source, options)
     try:
         for chunk in chunks:
             yield transactions.committed(chunk)
@@ -182,15 +149,15 @@ def committed_chunks(chunks: Iterator[Chunk], split: SegmentSplit, options: Read
 class _SplitTransactions:
     """Decides about one split's chunks in order; knows the markers of the chunk at hand and of what was read ahead."""
 
-    def __init__(self, split: SegmentSplit, options: ReadOptions) -> None:
-        self._split = split
+    def __init__(self, source: SplitFile, options: ReadOptions) -> None:
+        self._source = source
+        self._split = source.split
         self._options = options
-        self._own = _MarkerReader(split, options)
+        self._own = _MarkerReader(source.split, options)
         self._known = _KnownMarkers()
         self._known_to = 0  # every marker below this offset, from the chunk at hand on, is known
         self._ahead: Generator[Stretch, None, None] | None = None
         self._reported: set[int] = set()
-        self._log: PartitionLog | None = None
 
     def committed(self, chunk: Chunk) -> Chunk:
         """The chunk without the batches that are to be withheld."""
@@ -201,9 +168,14 @@ class _SplitTransactions:
         batches = chunk.headers[:, data]
         fates = self._known.fates(batches)
         undecided = fates == OPEN
+        looks_ahead = bool(undecided.any())
         while undecided.any() and self._look_ahead(chunk):
             fates[undecided] = self._known.fates(batches[:, undecided])
             undecided = fates == OPEN
+        if looks_ahead:
+            # A cleaner takes a marker out only after the records of its transaction. So the markers read ahead are those
+            # of the batches at hand, if these are still in the log now.
+            self._source.confirm()
         for fate in (OPEN, UNKNOWN):
             self._report(batches[:, fates == fate], fate)
         keep = ~data
@@ -228,31 +200,14 @@ class _SplitTransactions:
     def _look_ahead(self, chunk: Chunk) -> bool:
         """Learns the markers a little further ahead of the chunk; False at the end of the log."""
         if self._ahead is None:
-            end = int(chunk.headers[h.POSITION, -1] + chunk.headers[h.SIZE, -1])
-            self._ahead = walk(self._onward(end), self._options, after=chunk.headers, chunk_bytes=_AHEAD_BYTES)
-        try:
-            stretch = next(self._ahead, None)
-        except FileChangedError:
-            stretch = None
+            self._ahead = _read_on(self._split, chunk, self._options)
+        stretch = next(self._ahead, None)
         if stretch is None or stretch.ends_in_loss:
             return False
         self._known.add(stretch, self._known_to)
         if stretch.headers.shape[1]:
-            self._known_to = int(stretch.headers[h.LAST_OFFSET, -1]) + 1
+            self._known_to = max(self._known_to, int(stretch.headers[h.LAST_OFFSET, -1]) + 1)
         return True
-
-    def _onward(self, position: int) -> Iterator[SegmentSplit]:
-        """The rest of the log from a position in this segment on."""
-        split = self._split
-        if self._log is None:
-            self._log = list_whole(split.directories or (os.path.dirname(split.path),), self._options)
-        own = [at for at, segment in enumerate(self._log.segments) if segment.path == split.path]
-        if not own:
-            raise FileChangedError(f"file {split.path!r} was read in planning, but is gone now; plan the read anew")
-        size = split.segment_size
-        yield replace(whole_split(self._log, own[0], position), end=size, segment_size=size)
-        for at in range(own[0] + 1, len(self._log.segments)):
-            yield whole_split(self._log, at)
 
     def _report(self, batches: HeaderTable, fate: int) -> None:
         """Raises, or says once for each producer, what is withheld because its marker was not found."""
@@ -268,6 +223,45 @@ class _SplitTransactions:
                 self._reported.add(producer_id)
                 why = "no marker in the files" if fate == OPEN else "no marker before the next damage"
                 logger.warning("withheld (isolationLevel=read_committed): %s has %s", whose, why)
+
+
+def _read_on(split: SegmentSplit, chunk: Chunk, options: ReadOptions) -> Generator[Stretch, None, None]:
+    """What follows a chunk of a split in the log: the rest of its file as it was planned, then whatever holds the next
+    offset, to the end of the log as it is by then. Ends after a stretch that ends in loss.
+
+    Raises CorruptRecordError for damage under FAILFAST, FileChangedError where the log changes too fast to be read.
+    """
+    last = BatchPlace(*chunk.headers[[h.POSITION, h.BASE_OFFSET, h.CRC], -1].tolist())
+    reached = int(chunk.headers[h.LAST_OFFSET, -1]) + 1
+    position = int(chunk.headers[h.POSITION, -1] + chunk.headers[h.SIZE, -1])
+    bounds = ScanBounds(OffsetRange(reached))
+    pending = [replace(split, start=position, end=split.segment_size, bounds=bounds, stop_timestamp=None, anchor=last)]
+    tries = 0
+    listed_at = -1  # how far reading had come when the directory was listed last
+    while True:
+        try:
+            for part in pending:
+                for stretch in walk(part, options, after=reached, chunk_bytes=_AHEAD_BYTES):
+                    yield stretch
+                    if stretch.ends_in_loss:
+                        return
+                    if stretch.headers.shape[1]:
+                        reached, tries = int(stretch.headers[h.LAST_OFFSET, -1]) + 1, 0
+            if listed_at == reached:
+                return
+            listed_at = reached
+            wanted = replace(split, bounds=ScanBounds(), stop_timestamp=None)
+            found = find_again(wanted, OffsetRange(reached), options)
+        except FileChangedError:
+            tries += 1
+            if tries > TRIES:
+                raise
+            pending, listed_at = [], -1
+            continue
+        if found.lost:
+            yield Stretch(_NO_HEADERS, (), ends_in_loss=True)
+            return
+        pending = list(found.splits)
 
 
 class _KnownMarkers:

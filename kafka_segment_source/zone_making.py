@@ -19,11 +19,11 @@ import numpy.typing as npt
 from kafka_segment_source import zone_maps as z
 from kafka_segment_source.decode import Decoder, RecordColumns
 from kafka_segment_source.errors import DataError
-from kafka_segment_source.files import InputFile, file_version
+from kafka_segment_source.files import lasting_version
 from kafka_segment_source.kernels import headers as h
 from kafka_segment_source.kernels import record_batches as k
-from kafka_segment_source.probe import HeaderProbe
-from kafka_segment_source.reading import BatchReader, Chunk, Damage, HeaderTable
+from kafka_segment_source.reading import Chunk, Damage, HeaderTable
+from kafka_segment_source.split_files import SplitFile
 from kafka_segment_source.splits import SegmentSplit
 from kafka_segment_source.zone_maps import ZoneTable, no_zones
 from kafka_segment_source.zone_pruning import is_there
@@ -53,47 +53,47 @@ def map_segment(
     """The zones of a segment from the batch at `split.start` on.
 
     advance: told how many bytes more are done; cell: bytes of the file in which the batches of one zone begin. Raises
-    FileChangedError and PathError.
+    PathError, and FileChangedError where the file is not the one that was planned.
     """
-    version = file_version(split.path)
     damage = None
     tables = [no_zones()]
     done = split.start
-    with InputFile(split.path) as file:
+    noted = Damage(drop=False)
+    with SplitFile(split, check_crcs=True, max_batch_bytes=max_batch_bytes, damage=noted) as source:
+        version = lasting_version(source.version)
         try:
-            for headers, times in _sound_batches(file, split, max_batch_bytes):
+            for headers, times in _sound_batches(source, max_batch_bytes, noted):
                 tables.append(_by_cell(_batches(headers, times), cell))
                 end = int(tables[-1][z.END, -1])
                 advance(end - done)
                 done = end
+            source.finish()
         except DataError as error:
             damage = str(error)
         advance(split.end - done)
         zones = _by_cell(np.concatenate(tables, axis=1), cell)
-        if not version.is_still(file_version(split.path)):
-            zones = _without_truncated(file, zones)
+        if source.has_changed():
+            zones = _without_truncated(source, zones)
     zones[z.SEGMENT] = split.base_offset
     zones[z.FILE_SIZE], zones[z.FILE_INODE], zones[z.FILE_CHANGED] = version.size, version.inode, version.changed
     return MappedSegment(zones, damage, done - split.start)
 
 
-def _without_truncated(file: InputFile, zones: ZoneTable) -> ZoneTable:
+def _without_truncated(source: SplitFile, zones: ZoneTable) -> ZoneTable:
     """The zones up to the first that is not in the file any more: a log may be truncated, and refilled, while it is read,
     and the zones of what came after would prove those of what was before."""
-    probe = HeaderProbe(file, file.size, check_crcs=False)
+    probe = source.probe()
     gone = (at for at in range(zones.shape[1]) if not is_there(probe, zones, at, at))
     return zones[:, : next(gone, zones.shape[1])]
 
 
-def _sound_batches(
-    file: InputFile, split: SegmentSplit, max_batch_bytes: int
-) -> Iterator[tuple[HeaderTable, BatchTimes]]:
+def _sound_batches(source: SplitFile, max_batch_bytes: int, damage: Damage) -> Iterator[tuple[HeaderTable, BatchTimes]]:
     """Headers of consecutive batches that were decoded, at least one a time, and the times of each; then raises DataError
     if it was damage that ended them. Both are used again for the next."""
-    damage = Damage(drop=False)
-    reader = BatchReader(file, split, check_crcs=True, max_batch_bytes=max_batch_bytes, damage=damage)
-    decoder = Decoder(split, check_crcs=True, max_batch_bytes=max_batch_bytes, include_control=False, damage=damage)
-    for chunk in reader.chunks():
+    decoder = Decoder(
+        source.split, check_crcs=True, max_batch_bytes=max_batch_bytes, include_control=False, damage=damage
+    )
+    for chunk in source.chunks():
         headers, times, error = _decoded(decoder, chunk)
         if headers.shape[1]:
             yield headers, times

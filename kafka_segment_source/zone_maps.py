@@ -70,7 +70,8 @@ NO_MINIMUM, NO_MAXIMUM = 2**63 - 1, -(2**63)
 
 ZoneTable = npt.NDArray[np.int64]
 
-_VERSION = "1"
+_VERSION = "2"  # maps of version 1 may have been continued over a file that was another by then
+_MOST_BYTES = 2**30
 _VERSION_KEY, _TOPIC_ID_KEY, _CHECKSUM_KEY = b"kafkaseg.version", b"kafkaseg.topicId", b"kafkaseg.xxh64"
 
 
@@ -105,7 +106,7 @@ def read_zone_map(path: str) -> ZoneMap | None:
     """A partition's zone map, None if there is no such file. ValueError says why one cannot be used."""
     try:
         with InputFile(path) as file:
-            data = file.read_all()
+            data = file.read_all(_MOST_BYTES)
     except FileChangedError:
         return None
     except PathError as error:

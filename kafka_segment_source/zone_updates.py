@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -24,12 +25,13 @@ from kafka_segment_source.available import available_logs
 from kafka_segment_source.bounds import ScanBounds
 from kafka_segment_source.catalog import PartitionLog, Segment
 from kafka_segment_source.checkpoints import read_topic_id
-from kafka_segment_source.errors import FileChangedError, OptionError
-from kafka_segment_source.files import FileVersion, exists, file_version
+from kafka_segment_source.errors import FileChangedError, OptionError, PathError
+from kafka_segment_source.files import exists, file_version
 from kafka_segment_source.options import PathsLike, ReadOptions, option_texts, parse_options
 from kafka_segment_source.reporting import logger
 from kafka_segment_source.segment_view import SegmentView
-from kafka_segment_source.splits import SegmentSplit, split_of
+from kafka_segment_source.splits import BatchPlace, SegmentSplit, split_of
+from kafka_segment_source.storage import FileVersion
 from kafka_segment_source.zone_making import MappedSegment, map_segment
 from kafka_segment_source.zone_maps import (
     ZoneMap,
@@ -41,6 +43,7 @@ from kafka_segment_source.zone_maps import (
 )
 from kafka_segment_source.zone_pruning import is_there
 
+_TRIES = 10  # to map a partition whose segments a broker replaces meanwhile
 UPDATE_OPTIONS = ("subscribe", "subscribePattern", "assign", "topic", "partition", "maxBatchBytes")
 
 
@@ -49,9 +52,13 @@ class PartitionUpdate:
     """What one partition's map needs.
 
     before: the map that is there, if it can be used; kept: zones that stay, by the base offset of their segment; splits:
-    what is to be decoded, each from where the kept zones of its segment end.
+    what is to be decoded, each from where the kept zones of its segment end; options, directory: what it was planned
+    with.
     """
 
+    options: ReadOptions
+    directory: str
+    log: PartitionLog
     path: str
     topic_id: str | None
     before: ZoneMap | None
@@ -94,7 +101,7 @@ def plan_updates(options: ReadOptions, directory: str) -> list[PartitionUpdate]:
     logs = available_logs(options, warnings)
     for warning in warnings:
         logger.warning("%s", warning)
-    return [_plan_update(log, directory) for log in logs]
+    return [_plan_update(log, directory, options) for log in logs]
 
 
 def finish_update(update: PartitionUpdate, mapped: Sequence[MappedSegment | None], summary: ZoneMapSummary) -> None:
@@ -128,9 +135,23 @@ def run_updates(
     """All of it in this process, a partition after the other; advance: told how many bytes more are done."""
     summary = ZoneMapSummary()
     for update in updates:
-        mapped = [map_or_none(split, max_batch_bytes, advance) for split in update.splits]
-        finish_update(update, mapped, summary)
+        run_update(update, max_batch_bytes, summary, advance)
     return summary
+
+
+def run_update(
+    update: PartitionUpdate,
+    max_batch_bytes: int,
+    summary: ZoneMapSummary,
+    advance: Callable[[int], None] = lambda _: None,
+) -> None:
+    """One partition's map. Where a file is another one than was planned, the partition is planned and mapped again."""
+    for tries in range(_TRIES):
+        mapped = [map_or_none(split, max_batch_bytes, advance) for split in update.splits]
+        if None not in mapped or tries == _TRIES - 1:
+            break
+        update = _plan_again(update)
+    finish_update(update, mapped, summary)
 
 
 def map_or_none(
@@ -152,7 +173,19 @@ def parse_update(path: PathsLike, options: Mapping[str, object]) -> ReadOptions:
     return parse_options(option_texts(path, options))[0]
 
 
-def _plan_update(log: PartitionLog, directory: str) -> PartitionUpdate:
+def _plan_again(update: PartitionUpdate) -> PartitionUpdate:
+    """The update as the partition's directories are now; the same where they are gone."""
+    try:
+        logs = available_logs(update.options, [])
+    except PathError:
+        return update
+    for log in logs:
+        if log.topic_partition == update.log.topic_partition:
+            return _plan_update(log, update.directory, update.options)
+    return update
+
+
+def _plan_update(log: PartitionLog, directory: str, options: ReadOptions) -> PartitionUpdate:
     path = zone_map_path(directory, log.topic, log.partition)
     topic_id = read_topic_id(log.directory)
     before = _usable(path, topic_id)
@@ -163,8 +196,8 @@ def _plan_update(log: PartitionLog, directory: str) -> PartitionUpdate:
     for base, segment in sorted(segments.items()):
         kept[base], start = _still_good(segment, old.of_segment(base))
         if start is not None:
-            splits.append(split_of(log, segment, ScanBounds(), start))
-    return PartitionUpdate(path, topic_id, before, kept, tuple(splits))
+            splits.append(replace(split_of(log, segment, ScanBounds(), start), anchor=_first_place(old, base, start)))
+    return PartitionUpdate(options, directory, log, path, topic_id, before, kept, tuple(splits))
 
 
 def _usable(path: str, topic_id: str | None) -> ZoneMap | None:
@@ -194,17 +227,24 @@ def _still_good(segment: Segment, zones: ZoneTable) -> tuple[ZoneTable, int | No
         return zones, 0
     stored = FileVersion(*zones[[z.FILE_SIZE, z.FILE_INODE, z.FILE_CHANGED], 0].tolist())
     end = int(zones[z.END, -1])
-    try:
-        version = file_version(segment.path)
-        if stored.is_still(version) and end == segment.size:
-            return zones, None
-        if stored.inode == version.inode and end <= segment.size:  # grown, or only touched
-            with SegmentView(segment, check_crcs=True, trust_indexes=False) as view:
-                if is_there(view.probe, zones, 0, zones.shape[1] - 1):
-                    return zones[:, :-1], int(zones[z.START, -1])
-    except FileChangedError:
-        pass  # whoever decodes it finds out
+    version = file_version(segment.path)
+    if version is None:
+        return no_zones(), 0  # decoding it finds out
+    if stored == version and end == segment.size:
+        return zones, None
+    if stored.inode == version.inode and end <= segment.size:  # grown, or only touched
+        with suppress(FileChangedError), SegmentView(segment, check_crcs=True, trust_indexes=False) as view:
+            if is_there(view.probe, zones, 0, zones.shape[1] - 1):
+                return zones[:, :-1], int(zones[z.START, -1])
     return no_zones(), 0
+
+
+def _first_place(old: ZoneMap, base: int, start: int) -> BatchPlace | None:
+    """The first batch of the last zone of a segment, from which it is decoded on; None where it is decoded from 0."""
+    if start == 0:
+        return None
+    last = old.of_segment(base)[:, -1]
+    return BatchPlace(*last[[z.START, z.FIRST_OFFSET, z.FIRST_CRC]].tolist())
 
 
 def _continued(kept: ZoneTable, found: ZoneTable) -> ZoneTable:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import partial
 from typing import Any
 
 import click
@@ -12,7 +13,7 @@ from rich.filesize import decimal
 from rich.padding import Padding
 from rich.text import Text
 
-from kafka_segment_source.catalog import list_directories
+from kafka_segment_source.catalog import PartitionLog, list_directories
 from kafka_segment_source.cli.shared import (
     DAMAGED,
     TOPIC_OPTIONS,
@@ -25,8 +26,10 @@ from kafka_segment_source.cli.shared import (
     read_options,
     show,
 )
+from kafka_segment_source.errors import UsageError
 from kafka_segment_source.inspection.findings import Finding
 from kafka_segment_source.inspection.verify import Verified, verify
+from kafka_segment_source.options import ReadOptions
 
 _SHOWN = 50  # problems printed at most, and notes; --json has them all
 
@@ -54,13 +57,31 @@ def verify_command(paths: tuple[str, ...], deep: bool, as_json: bool, **options:
     parsed, _ = parse(paths, options)
     logs = list_directories(parsed)
     with progress("verifying", sum(segment.size for log in logs for segment in log.segments)) as advance:
-        done = [verify(log, deep=deep, max_batch_bytes=parsed.max_batch_bytes, advance=advance) for log in logs]
+        done = [
+            verify(
+                log,
+                deep=deep,
+                max_batch_bytes=parsed.max_batch_bytes,
+                advance=advance,
+                list_again=partial(_list_again, parsed),
+            )
+            for log in logs
+        ]
     if as_json:
         print_json(_json(done))
     else:
         show(_report(done))
     if any(each.problems for each in done):
         sys.exit(DAMAGED)
+
+
+def _list_again(options: ReadOptions, log: PartitionLog) -> PartitionLog | None:
+    """The log of one directory as it is now; None if it is gone."""
+    try:
+        logs = list_directories(options)
+    except UsageError:
+        return None
+    return next((each for each in logs if each.directory == log.directory), None)
 
 
 def _json(done: list[Verified]) -> dict[str, Any]:

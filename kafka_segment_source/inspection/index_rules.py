@@ -32,7 +32,7 @@ import numpy.typing as npt
 
 from kafka_segment_source import format as fmt
 from kafka_segment_source.catalog import Segment
-from kafka_segment_source.files import FILESYSTEM
+from kafka_segment_source.files import file_version
 from kafka_segment_source.index import OffsetIndex, TimeIndex, written_aborts, written_offsets, written_times
 from kafka_segment_source.inspection.findings import Finding
 from kafka_segment_source.kernels import headers as h
@@ -157,7 +157,8 @@ def check_transaction_index(facts: Facts) -> Iterator[Finding]:
     """What is wrong, or worth a note, in the `.txnindex` of a segment; most segments have none."""
     segment = facts.segment
     path = segment.path.removesuffix(fmt.LOG_SUFFIX) + fmt.TRANSACTION_INDEX_SUFFIX
-    size = FILESYSTEM.get_file_info(path).size
+    version = file_version(path)
+    size = 0 if version is None else version.size
     aborts = written_aborts(path, size)
     yield from _odd_bytes(path, size, fmt.TRANSACTION_INDEX_ENTRY)
     if not len(aborts):

@@ -10,7 +10,8 @@ since reads by time skip batches on that word.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -20,8 +21,7 @@ from kafka_segment_source.bounds import ScanBounds
 from kafka_segment_source.catalog import PartitionLog, Segment
 from kafka_segment_source.checkpoints import Checkpoints
 from kafka_segment_source.decode import Decoder, RecordColumns
-from kafka_segment_source.errors import DataError, FileChangedError, PathError
-from kafka_segment_source.files import InputFile
+from kafka_segment_source.errors import DataError, DataLossError, FileChangedError, PathError
 from kafka_segment_source.inspection import Advance
 from kafka_segment_source.inspection.findings import Finding
 from kafka_segment_source.inspection.index_rules import (
@@ -35,8 +35,9 @@ from kafka_segment_source.inspection.index_rules import (
 from kafka_segment_source.inspection.summary import WORTH_AN_INDEX
 from kafka_segment_source.kernels import headers as h
 from kafka_segment_source.kernels import record_batches as k
-from kafka_segment_source.reading import BatchReader, Chunk, Damage, HeaderTable
+from kafka_segment_source.reading import Chunk, Damage, HeaderTable
 from kafka_segment_source.snapshots import saved_states
+from kafka_segment_source.split_files import SplitFile
 from kafka_segment_source.splits import split_of
 from kafka_segment_source.times import format_millis
 
@@ -54,6 +55,7 @@ _BAD_DISK = "the file system does not give the bytes from there on"
 _CHANGED = "a broker at work deletes, compacts and truncates: verify again, or verify a snapshot of the disk"
 _STATE = "a broker passes over it when it starts, and goes through the log from an older one; so does this reader"
 _CHECKPOINT = "nothing that it says is believed"
+_LISTINGS = 10  # of a directory that a broker changes while it is verified
 _NO_INDEX = "not an error: reads walk more batch headers instead"
 
 
@@ -80,16 +82,33 @@ class Verified:
 
 
 def verify(
-    log: PartitionLog, *, deep: bool = False, max_batch_bytes: int = 2**30, advance: Advance = lambda _: None
+    log: PartitionLog,
+    *,
+    deep: bool = False,
+    max_batch_bytes: int = 2**30,
+    advance: Advance = lambda _: None,
+    list_again: Callable[[PartitionLog], PartitionLog | None] = lambda _: None,
 ) -> Verified:
     """Verifies every segment of one partition.
 
-    max_batch_bytes: a larger batch is a problem. advance: told of bytes that are done. Raises PathError where a
+    max_batch_bytes: a larger batch is a problem. advance: told of bytes that are done. list_again: gives the log as it is
+    now, None if it is gone; what a broker has replaced meanwhile is verified as it is then. Raises PathError where a
     `.log` cannot be opened.
     """
-    checks = [_SegmentCheck(log, segment, deep, max_batch_bytes) for segment in log.segments]
-    for check in checks:
-        check.run(advance)
+    done: dict[str, _SegmentCheck] = {}
+    for tries in range(_LISTINGS):
+        for segment in log.segments:
+            check = done.get(segment.path)
+            if check is None or not check.is_of(segment):
+                done[segment.path] = _SegmentCheck(log, segment, deep, max_batch_bytes)
+                done[segment.path].run(advance)
+        checks = [done[segment.path] for segment in log.segments]
+        if not any(check.has_changed for check in checks):
+            break
+        now = list_again(log) if tries < _LISTINGS - 1 else None
+        if now is None:
+            break
+        log = now
     findings = [finding for check in checks for finding in check.findings]
     findings += [*_gaps(log, checks), *_states(log), *_without_index(log)]
     return Verified(
@@ -111,6 +130,7 @@ class _Noted(Damage):
     ranges: list[tuple[DataError, int | None]] = field(default_factory=list)  # None: that batch alone
 
     def __call__(self, error: DataError) -> None:
+        self.confirm()
         self.ranges.append((error, None))
 
     def skip(self, error: DataError, end: int) -> None:
@@ -128,6 +148,7 @@ class _SegmentCheck:
         self.is_compacted = False
         self.end = 0  # where the good batches end
         self.was_read = False  # to its end, damaged or not
+        self.has_changed = False  # it is another file than was listed, or is gone
         self._split = split_of(log, segment, ScanBounds())
         self._max_batch_bytes = max_batch_bytes
         self._damage = _Noted(drop=True)
@@ -150,39 +171,47 @@ class _SegmentCheck:
     def last_offset(self) -> int:
         return int(self.batches.last_offsets[-1]) if len(self.batches) else self.segment.base_offset - 1
 
+    def is_of(self, segment: Segment) -> bool:
+        """Whether this check still says what is to be said of the segment as it is listed now."""
+        same_place = self.segment.next_base_offset == segment.next_base_offset
+        same_file = self.segment.version.inode == segment.version.inode and self.segment.size <= segment.size
+        return not self.has_changed and same_place and same_file
+
     def run(self, advance: Advance) -> None:
         """Reads the segment once, then its index files. PathError if the segment cannot be opened."""
         done = 0
+        limit = self._max_batch_bytes
         try:
-            with InputFile(self.segment.path) as file:
+            with SplitFile(self._split, check_crcs=True, max_batch_bytes=limit, damage=self._damage) as source:
                 try:
-                    for end in self._read(file):
+                    for end in self._read(source):
                         advance(end - done)
                         done = end
                 except PathError as error:  # it could be opened, so it is not about permission
                     self.findings.append(Finding(True, self.segment.path, str(error), _BAD_DISK, self.end))
                     return
         except FileChangedError as error:
-            self.findings.append(Finding(False, self.segment.path, str(error), _CHANGED, self.end))
+            self.has_changed = True
+            self.findings = [Finding(False, self.segment.path, str(error), _CHANGED, self.end)]
             return
         finally:
             advance(self.segment.size - done)
         facts = Facts(self.segment, self.batches, self.end, self.damaged)
         self.findings += [*check_offset_index(facts), *check_time_index(facts), *check_transaction_index(facts)]
 
-    def _read(self, file: InputFile) -> Iterator[int]:
+    def _read(self, source: SplitFile) -> Iterator[int]:
         """Looks at all of the segment; says again and again how far it has come, in bytes."""
         tables: list[HeaderTable] = []
-        limit = self._max_batch_bytes
-        reader = BatchReader(file, self._split, check_crcs=True, max_batch_bytes=limit, damage=self._damage)
-        for chunk in reader.chunks():
+        for chunk in source.chunks():
             tables.append(chunk.headers.copy())
             self._look_at(chunk)
             yield self.end
         self.was_read = True
         self.batches = batches_of(tables)
         self.findings += [_damage_finding(error, end) for error, end in self._damage.ranges]
-        self.findings += self._tail(file)
+        self.findings += self._tail(source)
+        with suppress(DataLossError):  # gaps between segments are found when all are read
+            source.finish()
 
     def _look_at(self, chunk: Chunk) -> None:
         headers = chunk.headers
@@ -199,12 +228,12 @@ class _SegmentCheck:
         except DataError as error:
             self.findings.append(_damage_finding(error, None))
 
-    def _tail(self, file: InputFile) -> Iterator[Finding]:
+    def _tail(self, source: SplitFile) -> Iterator[Finding]:
         """A note about what follows the last whole batch of a log, where BatchReader found that legal."""
         end = max([self.end, *(stop for _, stop in self.damaged)])
         left = self.segment.size - end
         if left > 0:
-            zeros = not any(file.read_at(end, fmt.MAGIC_END))
+            zeros = not any(source.read_at(end, fmt.MAGIC_END))
             what = f"ends in {left:,} bytes of {'zeros' if zeros else 'a torn batch'}"
             yield Finding(False, self.segment.path, what, _PREALLOCATED if zeros else _TORN, end, self.last_offset + 1)
 

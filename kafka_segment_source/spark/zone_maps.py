@@ -20,6 +20,7 @@ from kafka_segment_source.zone_updates import (
     map_or_none,
     parse_update,
     plan_updates,
+    run_update,
 )
 
 if TYPE_CHECKING:
@@ -41,7 +42,11 @@ def update_zone_maps(spark: SparkSession, path: PathsLike, to: str, **options: o
     mapped = iter(_mapped(spark, [split for update in updates for split in update.splits], parsed.max_batch_bytes))
     summary = ZoneMapSummary()
     for update in updates:
-        finish_update(update, [next(mapped) for _ in update.splits], summary)
+        answers = [next(mapped) for _ in update.splits]
+        if None in answers:  # a file was replaced meanwhile: this one partition again, here
+            run_update(update, parsed.max_batch_bytes, summary)
+        else:
+            finish_update(update, answers, summary)
     return summary
 
 

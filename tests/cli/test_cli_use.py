@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyarrow import fs
 
-from kafka_segment_source import catalog
+from kafka_segment_source import storage
 from kafka_segment_source.cli import demo, plan, shared, verify
 from kafka_segment_source.cli.shared import COMMANDS
 from kafka_segment_source.options import OPTIONS
@@ -61,13 +60,11 @@ def test_an_empty_directory(command: str, tmp_path: Path) -> None:
 def test_a_directory_without_permission(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The system's reason, without a traceback; exit code 2."""
 
-    class Forbidding:
-        def get_file_info(self, path: Any) -> Any:
-            if isinstance(path, fs.FileSelector):
-                raise PermissionError(13, "Cannot list directory")
-            return fs.LocalFileSystem().get_file_info(path)
+    class Forbidding(storage.LocalStorage):
+        def list(self, directory: str) -> Any:
+            raise PermissionError(13, "Cannot list directory")
 
-    monkeypatch.setattr(catalog, "FILESYSTEM", Forbidding())
+    monkeypatch.setattr(storage, "STORAGE", Forbidding())
 
     result = run(command, LOGS, *arguments(command))
 

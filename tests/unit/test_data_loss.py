@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import kafka_segment_source as kafkaseg
-from kafka_segment_source import available, catalog, segment_view
+from kafka_segment_source import available, catalog, segment_view, storage
 from kafka_segment_source.errors import DataLossError, FileChangedError, PathError
 from tests.rows import LOG_DIRECTORIES, MESSAGE_SETS, OFFSET, expected, scanned
 from tests.support import writer
@@ -398,13 +398,10 @@ def test_a_file_whose_bytes_cannot_be_read(folder: Path, monkeypatch: pytest.Mon
 def test_a_directory_that_cannot_be_listed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A directory that may not be listed is an error that names it."""
 
-    class Locked:
-        def get_file_info(self, what: Any) -> Any:
-            if isinstance(what, str):
-                return catalog_filesystem.get_file_info(what)
+    class Locked(storage.LocalStorage):
+        def list(self, directory: str) -> Any:
             raise PermissionError(13, "Permission denied")
 
-    catalog_filesystem = catalog.FILESYSTEM
-    monkeypatch.setattr(catalog, "FILESYSTEM", Locked())
+    monkeypatch.setattr(storage, "STORAGE", Locked())
     with pytest.raises(PathError, match=rf"path '{folder}' cannot be listed: .*Permission denied"):
         kafkaseg.plan(folder)

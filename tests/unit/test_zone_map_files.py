@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from kafka_segment_source import files, zone_making
+from kafka_segment_source import files, storage, zone_making
 from kafka_segment_source import zone_maps as z
 from kafka_segment_source.errors import OptionError, PathError
 from kafka_segment_source.zone_updates import parse_update, plan_updates, run_updates
@@ -103,19 +103,15 @@ def test_a_death_half_way_leaves_the_old_map(tmp_path: Path, monkeypatch: pytest
     path = str(tmp_path / "orders-0.parquet")
     old, new = z.ZoneMap(some_zones(3)), z.ZoneMap(some_zones(4))
     z.write_zone_map(path, old)
-    real = files.FILESYSTEM
 
-    class Dying:
-        def __getattr__(self, name: str):  # type: ignore[no-untyped-def]
-            return getattr(real, name)
+    def full(*_: str) -> None:
+        raise OSError(28, "No space left on device")
 
-        def move(self, *_: str) -> None:
-            raise OSError(28, "No space left on device")
+    def dead(_: str) -> None:
+        raise OSError("dead by then")
 
-        def delete_file(self, _: str) -> None:
-            raise OSError("dead by then")
-
-    monkeypatch.setattr(files, "FILESYSTEM", Dying())
+    monkeypatch.setattr(storage.os, "replace", full)
+    monkeypatch.setattr(storage.os, "unlink", dead)
     with pytest.raises(PathError, match=r"orders-0.parquet' cannot be written: No space left on device"):
         z.write_zone_map(path, new)
     monkeypatch.undo()

@@ -1,0 +1,221 @@
+"""The offsets of a split, wherever they are now: the reader that finds its place again.
+
+A split says which offsets of a partition a task reads. While its file is the one that was planned, they are there.
+Compaction merges segments, a replica is fetched again, a restore replaces files: then the directory is listed again, as
+it is now, and the segments that hold what is left are read from the offset after the last batch that was taken. So no
+row comes twice, and none is left out that the log still holds.
+
+What retention or a truncation has removed is loss: DataLossError, or a warning under failOnDataLoss=false, after which
+reading goes on with what is there. What compaction has removed is none. After so many changes in a row that no batch could
+be read between them, the last FileChangedError ends the query.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from kafka_segment_source import format as fmt
+from kafka_segment_source.available import available_logs
+from kafka_segment_source.bounds import OffsetRange, ScanBounds
+from kafka_segment_source.catalog import PartitionLog, Segment
+from kafka_segment_source.errors import DataLossError, FileChangedError, PathError
+from kafka_segment_source.options import ReadOptions, TopicSelection
+from kafka_segment_source.ranges import Dropped, narrow
+from kafka_segment_source.reporting import logger
+from kafka_segment_source.segment_view import SegmentView
+from kafka_segment_source.split_files import SplitFile
+from kafka_segment_source.splits import SegmentSplit, anchored, split_of
+
+TRIES = 40  # in a row, without a batch read between them
+_QUICK_TRIES = 4  # at once; a broker renames the files of one segment in less
+_PAUSE = 0.002  # s, doubled each time
+_LONGEST_PAUSE = 0.25  # s; 40 tries take some 8 s
+
+T = TypeVar("T")
+
+
+class Follower:
+    """Follows one split's offsets. Make one, `run` it once."""
+
+    def __init__(self, split: SegmentSplit, options: ReadOptions) -> None:
+        self._split = split
+        self._options = options
+        self._pending = [split]
+        self._next = split.start_offset
+        self._end = _known_end(split)
+        self._was_found_again = False
+        self._tries = 0
+
+    def run(self, read: Callable[[SegmentSplit], Iterator[T]]) -> Iterator[T]:
+        """What `read` gives for the split, or for those that hold its offsets now.
+
+        `read` calls `passed` after each chunk and `ended` at the end of a file. Raises DataLossError for offsets that are
+        gone (failOnDataLoss), FileChangedError where the log changes too fast to be read.
+        """
+        while self._pending:
+            split = self._pending.pop(0)
+            try:
+                yield from read(split)
+            except FileChangedError as error:
+                self._find_again(error)
+            except DataLossError as error:
+                if self._options.fail_on_data_loss:
+                    raise
+                logger.warning("%s; going on without it (failOnDataLoss=false)", error)
+
+    def passed(self, source: SplitFile) -> None:
+        """Notes that everything up to the last chunk of `source` was taken."""
+        if source.next_offset is not None and source.next_offset > self._next:
+            self._next = source.next_offset
+            self._tries = 0
+
+    def ended(self, source: SplitFile) -> None:
+        """Notes the end of a file; loss, if it is the end of the log and wanted offsets are missing."""
+        is_end_of_log = self._was_found_again and source.split.is_of_last and not source.is_done
+        if is_end_of_log and self._end is not None and self._next < self._end:
+            self._report(f"the log ends before offset {self._next} now", OffsetRange(self._next, self._end))
+
+    def _find_again(self, error: FileChangedError) -> None:
+        """Plans what is left of the split from the directory as it is now."""
+        self._was_found_again = True
+        while True:
+            self._tries += 1
+            if self._tries > TRIES:
+                raise error
+            _pause(self._tries)
+            wanted = OffsetRange(self._next, fmt.MAX_OFFSET if self._end is None else self._end)
+            try:
+                found = find_again(self._split, wanted, self._options)
+            except FileChangedError as another:
+                error = another
+                continue
+            break
+        self._pending = list(found.splits)
+        for why, offsets in found.lost:
+            self._report(f"{error}: {why}", offsets)
+
+    def _report(self, why: str, offsets: OffsetRange) -> None:
+        split = self._split
+        end = "on" if offsets.end == fmt.MAX_OFFSET else f"to {offsets.end - 1}"
+        text = f"offsets {offsets.start} {end} of partition {split.topic}-{split.partition} are gone: {why}"
+        if self._options.fail_on_data_loss:
+            raise FileChangedError(text)
+        logger.warning("%s; going on without them (failOnDataLoss=false)", text)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Where offsets are now: splits, in order; lost: which offsets no file holds any more, each with the reason."""
+
+    splits: tuple[SegmentSplit, ...]
+    lost: tuple[tuple[str, OffsetRange], ...]
+
+
+def find_again(planned: SegmentSplit, wanted: OffsetRange, options: ReadOptions) -> Found:
+    """The splits that hold the rows of `planned` with `wanted` offsets, in its directories as they are now.
+
+    Raises FileChangedError where a file changes while this looks at it.
+    """
+    directory = os.path.dirname(planned.path)
+    try:
+        log = list_whole(planned.directories or (directory,), replace(options, end_at_high_watermark=False))
+    except PathError as error:
+        if _is_of_system(error):
+            raise
+        return Found((), ((str(error), wanted),))
+    if not log.segments:
+        return Found((), ((f"{directory!r} holds no segments any more", wanted),))
+    first = max(log.segments[0].base_offset, log.segments[0].offsets.start)
+    lost = []
+    if wanted.start < first:
+        gone = OffsetRange(wanted.start, min(first, wanted.end))
+        lost.append((f"the files begin at offset {first} now", gone))
+    vanished = _without_trace(planned, wanted, log)
+    if vanished is not None:
+        lost.append((f"{planned.path!r} was deleted, and nothing else has changed", vanished))
+    splits = []
+    for at, segment in enumerate(log.segments):
+        following = fmt.MAX_OFFSET if segment.next_base_offset is None else segment.next_base_offset
+        if following > wanted.start and segment.base_offset < wanted.end:
+            split = _part_of(planned, wanted, log, at, options)
+            if split is not None:
+                splits.append(split)
+    return Found(tuple(splits), tuple(lost))
+
+
+def list_whole(directories: tuple[str, ...], options: ReadOptions) -> PartitionLog:
+    """The whole log in the directories of one partition, as it is now, without bounds; PathError if it is not there."""
+    [log] = available_logs(replace(options, paths=directories, topics=TopicSelection()), [])
+    return log
+
+
+def whole_split(log: PartitionLog, at: int, start: int = 0) -> SegmentSplit:
+    """All that is read of the log's segment number `at`, from a byte position on."""
+    segment = log.segments[at]
+    split = split_of(log, segment, ScanBounds(segment.offsets), start)
+    return replace(split, gap_is_loss=not log.compacted and log.is_followed(at))
+
+
+def _part_of(
+    planned: SegmentSplit, wanted: OffsetRange, log: PartitionLog, at: int, options: ReadOptions
+) -> SegmentSplit | None:
+    """What is to be read of segment number `at`; None if nothing is."""
+    segment = log.segments[at]
+    within = ScanBounds(wanted.intersect(segment.offsets), planned.bounds.times)
+    with SegmentView(segment, check_crcs=options.check_crcs, trust_indexes=options.trust_indexes) as view:
+        found = narrow(view, within, options.timestamp_disorder)
+        if isinstance(found, Dropped):
+            return None
+        split = replace(
+            split_of(log, segment, within, found.start, found.end),
+            stop_timestamp=planned.stop_timestamp,
+            gap_is_loss=not log.compacted and log.is_followed(at),
+            directories=planned.directories,
+        )
+        return anchored(split, view.probe) if split.start > 0 else split
+
+
+def _without_trace(planned: SegmentSplit, wanted: OffsetRange, log: PartitionLog) -> OffsetRange | None:
+    """The wanted offsets that are gone with the planned file, if nothing but its deletion explains that.
+
+    Compaction puts a segment's records into the one before it, which is another file then. In a log that is not compacted
+    the gap itself shows, when it is read.
+    """
+    if not log.compacted or planned.before is None or any(each.path == planned.path for each in log.segments):
+        return None
+    before: Segment | None = None
+    end = wanted.end
+    for segment in log.segments:
+        if segment.base_offset <= planned.base_offset:
+            before = segment
+        else:
+            end = min(end, segment.base_offset)
+            break
+    if before is None or before.version != planned.before:
+        return None
+    gone = OffsetRange(max(wanted.start, planned.base_offset), end)
+    return None if gone.is_empty else gone
+
+
+def _known_end(split: SegmentSplit) -> int | None:
+    """The offset where a split's rows end; None where the end of its file alone says."""
+    end = split.log_end if split.is_of_last else split.next_base_offset
+    wanted = split.bounds.offsets.end
+    if end is None:
+        return None if wanted == fmt.MAX_OFFSET else wanted
+    return min(end, wanted)
+
+
+def _is_of_system(error: BaseException) -> bool:
+    """Whether the file system failed, rather than that nothing is there."""
+    cause = error.__cause__
+    return cause is not None and (isinstance(cause, OSError) or _is_of_system(cause))
+
+
+def _pause(tries: int) -> None:
+    if tries > _QUICK_TRIES:
+        time.sleep(min(_PAUSE * 2 ** (tries - _QUICK_TRIES), _LONGEST_PAUSE))
