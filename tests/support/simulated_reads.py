@@ -24,7 +24,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from random import Random
 from typing import Any
 
@@ -46,10 +46,16 @@ KINDS = ("plain", "compacted", "transactional", "compacted transactional")
 _MAPS = "/sim/maps"
 _COLUMNS = ("offset", "key", "value", "timestamp")
 _SMALL_READS = 200  # bytes read at a time, so that a file of a few batches takes several reads
+_RESTS = 2_000  # file operations after which the broker rests: in the end a reader is faster
+_NO_END = 20_000  # after which the reader is believed never to end
 _LOSS = ("failOnDataLoss=false", "withheld (isolationLevel=read_committed)")
 _DAMAGE = "mode=DROPMALFORMED"
 
 Found = tuple[int, bytes, bytes, int]  # offset, key, value, timestamp
+
+
+class NoEndError(Exception):
+    """The reader goes on for ever."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,14 +145,12 @@ class _Window:
         self.is_lossy = self.is_lossy or self.broker.lost > self.lost
 
 
-@dataclass(slots=True)
 class _Said(logging.Handler):
     """Keeps what the package logs."""
 
-    messages: list[str] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        logging.Handler.__init__(self)
+    def __init__(self) -> None:
+        super().__init__()
+        self.messages: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
         self.messages.append(record.getMessage())
@@ -191,8 +195,10 @@ class _Run:
     def _before(self, operation: str, path: str) -> None:
         self.operations += 1
         self.trace(f"{operation} {path}")
+        if self.operations > _NO_END:
+            raise NoEndError(f"{self.operations} file operations")
         self._countdown -= 1
-        if self._countdown == 0:
+        if self._countdown == 0 and self.operations < _RESTS:
             self._countdown = self._draw()
             self._steps(self.random.randint(1, self._most))
 
@@ -223,18 +229,17 @@ class _Run:
         """The whole run."""
         random = self.random
         paths = self._paths()
-        options = self._options()
         said = _Said()
         logger.addHandler(said)
         level, logger.propagate = logger.level, False
         logger.setLevel(logging.WARNING)
         self.broker.files.before = self._before
         try:
-            if random.random() < 0.3:
-                options["zoneMaps"] = _MAPS
-                problem = self._map(paths, said)
-                if problem is not None:
-                    return self._result("zone maps", problem, options, 0)
+            maps = {"zoneMaps": _MAPS} if random.random() < 0.3 else {}
+            problem = self._map(paths, said) if maps else None
+            if problem is not None:
+                return self._result("zone maps", problem, maps, 0)
+            options = maps | self._options()
             self.trace(f"options {options}")
             return self._read(paths, options, said)
         finally:
