@@ -1,0 +1,1 @@
+"""Reads beside a simulated broker, by the seed."""

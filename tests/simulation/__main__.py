@@ -1,0 +1,76 @@
+"""Runs of the simulation: `python -m tests.simulation --runs 100000 [--from 0] [--kind "compacted transactional"]
+[--processes 2]`.
+
+Out: how many runs came to which outcome, by kind of topic, and a line for each seed that failed; exit status 1 if one
+did. `--seed N` makes one run and prints the broker's steps between the reader's file operations.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+import traceback
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from functools import partial
+from multiprocessing import get_context
+
+from tests.support.simulated_reads import KINDS, Result, run, show
+
+_SHOWN = 100  # failing seeds
+
+
+def tried(seed: int, kind: str | None = None) -> Result:
+    """A run; an error of the simulation itself is a problem too."""
+    try:
+        return run(seed, kind)
+    except Exception as error:
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        said = f"{type(error).__name__}: {error} ({where.filename}:{where.lineno})"
+        return Result(seed, kind or "?", "simulation failed", said, {}, 0, 0, 0)
+
+
+def results(seeds: Iterable[int], kind: str | None, processes: int) -> Iterator[Result]:
+    """The runs of these seeds, in their order."""
+    if processes == 1:
+        yield from (tried(seed, kind) for seed in seeds)
+        return
+    with get_context("spawn").Pool(processes) as pool:
+        yield from pool.imap(partial(tried, kind=kind), seeds, chunksize=50)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation")
+    parser.add_argument("--runs", type=int, default=2000)
+    parser.add_argument("--from", type=int, default=0, dest="first")
+    parser.add_argument("--kind", choices=KINDS)
+    parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--seed", type=int)
+    arguments = parser.parse_args()
+    if arguments.seed is not None:
+        result = run(arguments.seed, arguments.kind, print)
+        print(show(result) if result.problem else f"seed {result.seed}: {result.word}, {result.rows} rows")
+        return int(result.problem is not None)
+    began = time.monotonic()
+    outcomes: Counter[tuple[str, str]] = Counter()
+    failed = rows = steps = operations = 0
+    for result in results(range(arguments.first, arguments.first + arguments.runs), arguments.kind, arguments.processes):
+        outcomes[result.kind, result.word if result.problem is None else "FAILED"] += 1
+        rows, steps, operations = rows + result.rows, steps + result.steps, operations + result.operations
+        if result.problem is not None:
+            failed += 1
+            if failed <= _SHOWN:
+                print(show(result), flush=True)
+    for (kind, word), count in sorted(outcomes.items()):
+        print(f"{kind:>24}  {word:<14}{count:>8}")
+    took = time.monotonic() - began
+    print(
+        f"{arguments.runs:,} runs, {failed:,} failed; {rows:,} rows, {steps:,} steps of the broker,"
+        f" {operations:,} file operations; {took:.0f} s, {1000 * took / arguments.runs:.1f} ms a run"
+    )
+    return int(failed > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,26 @@
+"""Reads beside a simulated broker: what `tests/support/simulated_reads.py` demands of each holds of these."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.simulated_reads import run, show
+
+RUNS = 2000
+_PARTS = 20
+
+
+@pytest.mark.parametrize("part", range(_PARTS))
+def test_reads_beside_a_broker(part: int) -> None:
+    """No row wrong, twice or missing, no error without a loss. `python -m tests.simulation --seed N` replays one."""
+    share = RUNS // _PARTS
+    failed = [result for seed in range(part * share, (part + 1) * share) if (result := run(seed)).problem is not None]
+    assert not failed, "\n" + "\n".join(map(show, failed))
+
+
+def test_a_seed_is_a_run() -> None:
+    """The same seed is the same run, step by step."""
+    traces: list[list[str]] = [[], []]
+    for trace in traces:
+        run(7, trace=trace.append)
+    assert traces[0] == traces[1] and len(traces[0]) > 50

@@ -1,0 +1,465 @@
+"""One seeded run: a broker at work, a read beside it, and a judge.
+
+In: a seed. A partition with some history is made, of a kind and with settings that follow from the seed; zone maps are
+made and brought up to date, sometimes; then it is planned and read, with options that follow from the seed, while the
+broker takes steps between any two file operations of the reader, and many between planning and reading. Out: a `Result`.
+
+What the judge demands:
+
+- Every row that the log held all the time from before planning to after reading, and that the bounds let through, is there
+  once. Under read_committed: if its transaction was committed, and it lay below the last stable offset when planning began
+  (where an end of the log was cut off meanwhile, below the lowest of that time).
+- No row that the log did not hold at some time between; none outside the bounds; no offset twice; offsets ascend in a split.
+- Under read_committed no row of a transaction that was aborted or has no outcome.
+- An error is a DataLossError, and only where retention, truncation or a replica made anew took something away meanwhile;
+  a PathError too where its directory was gone. Never a CorruptRecordError, nothing skipped as damaged, no damage in what a
+  zone map's update says. With failOnDataLoss=false there is no DataLossError, and a warning of loss only in the same case.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+
+import kafka_segment_source as kafkaseg
+from kafka_segment_source import probe, reading, storage, transactions, zone_making
+from kafka_segment_source import format as fmt
+from kafka_segment_source.errors import DataLossError, PathError
+from kafka_segment_source.options import option_texts, parse_options
+from kafka_segment_source.planning import make_plan
+from kafka_segment_source.reporting import logger
+from kafka_segment_source.scanning import read_split
+from kafka_segment_source.schema import arrow_schema
+from kafka_segment_source.zone_updates import plan_updates, run_updates
+from tests.support.simulated_broker import FIRST_TIMESTAMP, LATE, TOPIC, Row, Settings, SimulatedBroker
+
+KINDS = ("plain", "compacted", "transactional", "compacted transactional")
+_MAPS = "/sim/maps"
+_COLUMNS = ("offset", "key", "value", "timestamp")
+_SMALL_READS = 200  # bytes read at a time, so that a file of a few batches takes several reads
+_RESTS = 2_000  # file operations after which the broker rests: in the end a reader is faster
+_NO_END = 20_000  # after which the reader is believed never to end
+_LOSS = ("failOnDataLoss=false", "withheld (isolationLevel=read_committed)")
+_DAMAGE = "mode=DROPMALFORMED"
+
+Found = tuple[int, bytes, bytes, int]  # offset, key, value, timestamp
+
+
+class NoEndError(Exception):
+    """The reader goes on for ever."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What came of a run. word: its outcome in a word or two; problem: what the judge found wrong, None if nothing."""
+
+    seed: int
+    kind: str
+    word: str
+    problem: str | None
+    options: dict[str, Any]
+    rows: int
+    steps: int
+    operations: int
+
+
+def run(seed: int, kind: str | None = None, trace: Callable[[str], None] = lambda _: None) -> Result:
+    """Makes the run of a number; kind: one of KINDS, in place of the one that the number says."""
+    random = Random(seed)
+    drawn = random.choice(KINDS)
+    each = _Run(seed, kind or drawn, random, trace)
+    with simulated(each.broker.files, each.sleep, small=random.random() < 0.5):
+        return each.judged()
+
+
+@contextmanager
+def simulated(files: storage.Storage, sleep: Callable[[float], None], small: bool = False) -> Iterator[None]:
+    """Within it the package sees only these files; waiting calls `sleep`; small: it reads a few bytes at a time."""
+    with ExitStack() as stack:
+        _set(stack, storage, "STORAGE", files)
+        _set(stack, time, "sleep", sleep)
+        _set(stack, zone_making.map_segment, "__defaults__", (*zone_making.map_segment.__defaults__[:-1], _SMALL_READS))  # type: ignore[index]
+        if small:
+            _set(stack, transactions, "_AHEAD_BYTES", _SMALL_READS)
+            _set(stack, probe, "_BLOCK", 100)
+            for function in (reading.BatchReader.__init__, transactions.walk):
+                defaults = {**(function.__kwdefaults__ or {}), "chunk_bytes": _SMALL_READS}
+                _set(stack, function, "__kwdefaults__", defaults)
+        yield
+
+
+def _set(stack: ExitStack, owner: Any, name: str, value: Any) -> None:
+    before = getattr(owner, name)
+    setattr(owner, name, value)
+    stack.callback(setattr, owner, name, before)
+
+
+@dataclass(slots=True)
+class _Window:
+    """What is true of the log while somebody reads. held: rows there all the time; possible: there at some time."""
+
+    broker: SimulatedBroker
+    held: dict[Row, None]
+    possible: dict[Row, None]
+    stable_end: int
+    lost: int
+    is_lossy: bool
+    is_gone: bool
+
+    @classmethod
+    def open(cls, broker: SimulatedBroker) -> _Window:
+        window = cls(
+            broker,
+            broker.held(),
+            broker.possible(),
+            broker.stable_end(),
+            broker.lost,
+            broker.is_losing,
+            is_gone=not all(replica.is_there for replica in broker.replicas),
+        )
+        broker.watch = window.see
+        return window
+
+    def see(self, appeared: list[Row], vanished: bool) -> None:
+        """Takes note of one step."""
+        broker = self.broker
+        self.possible.update(dict.fromkeys(appeared))
+        if vanished:
+            now = broker.held()
+            self.held = {row: None for row in self.held if row in now}
+        if broker.is_losing:
+            self.stable_end = min(self.stable_end, broker.stable_end())
+        self.is_gone = self.is_gone or not all(replica.is_there for replica in broker.replicas)
+
+    def close(self) -> None:
+        self.broker.watch = lambda appeared, vanished: None
+        self.is_lossy = self.is_lossy or self.broker.lost > self.lost
+
+
+class _Said(logging.Handler):
+    """Keeps what the package logs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.messages: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.messages.append(record.getMessage())
+
+
+class _Run:
+    """A broker, how fast it works, and a read."""
+
+    def __init__(self, seed: int, kind: str, random: Random, trace: Callable[[str], None]) -> None:
+        self.seed = seed
+        self.kind = kind
+        self.random = random
+        self.trace = trace
+        self.operations = 0
+        alike = random.random() < 0.7
+        settings = Settings(
+            compacted="compacted" in kind,
+            transactional="transactional" in kind,
+            directories=random.choice((1, 1, 1, 2)),
+            segment_bytes=random.choice((240, 400, 400, 800, 1600)),
+            interval=random.choice((0, 0, 100, 300)),
+            preallocated=random.choice((0, 0, 0, 1000)),
+            alike=alike,
+            losses=random.random() < 0.5,
+        )
+        self.broker = SimulatedBroker(settings, random)
+        for _ in range(random.choice((8, 20, 20, 40, 60))):
+            self.broker.act()
+            if random.random() < 0.03:
+                self.broker.pass_time()
+        if random.random() < 0.4:
+            self.broker.allow_losses = False
+        self.trace(f"{kind}, {settings}, losses {'allowed' if self.broker.allow_losses else 'over'}")
+        self._trace_files()
+        self.broker.trace = lambda said: self.trace(f"    broker: {said}")
+        # file operations of the reader between two outbreaks of the broker, on average; and steps in one, at most
+        self._pace, self._most = random.choice(((0, 0), (60, 3), (25, 2), (10, 1), (10, 8), (4, 1), (2, 1), (1, 1)))
+        self._countdown = self._draw()
+
+    # ---- the broker's steps ----
+
+    def _before(self, operation: str, path: str) -> None:
+        self.operations += 1
+        self.trace(f"{operation} {path}")
+        if self.operations > _NO_END:
+            raise NoEndError(f"{self.operations} file operations")
+        self._countdown -= 1
+        if self._countdown == 0 and self.operations < _RESTS:
+            self._countdown = self._draw()
+            self._steps(self.random.randint(1, self._most))
+
+    def sleep(self, seconds: float) -> None:
+        """The reader waits: the broker goes on, and comes to rest for a while sooner or later."""
+        self.trace(f"sleep {seconds:.3f}")
+        self._steps(self.random.randint(0, 20))
+        self._countdown = self.random.choice((1, 30, 300))
+
+    def _draw(self) -> int:
+        return self.random.randint(1, 2 * self._pace - 1) if self._pace else -1
+
+    def _steps(self, count: int) -> None:
+        for _ in range(count):
+            self.broker.step()
+
+    def _gap(self) -> None:
+        """Time passes between planning and reading: nothing, seconds or hours."""
+        count = self.random.choice((0, 0, 3, 10, 30, 100))
+        self.trace(f"gap of {count} steps")
+        self._steps(count)
+        if count == 100:
+            self.broker.pass_time()
+
+    # ---- the read ----
+
+    def judged(self) -> Result:
+        """The whole run."""
+        random = self.random
+        paths = self._paths()
+        said = _Said()
+        logger.addHandler(said)
+        level, logger.propagate = logger.level, False
+        logger.setLevel(logging.WARNING)
+        self.broker.files.before = self._before
+        try:
+            maps = {"zoneMaps": _MAPS} if random.random() < 0.3 else {}
+            problem = self._map(paths, said) if maps else None
+            if problem is not None:
+                return self._result("zone maps", problem, maps, 0)
+            options = maps | self._options()
+            self.trace(f"options {options}")
+            return self._read(paths, options, said)
+        finally:
+            logger.removeHandler(said)
+            logger.setLevel(level)
+            logger.propagate = True
+
+    def _paths(self) -> list[str]:
+        replicas = self.broker.replicas
+        if self.random.random() < 0.5:
+            return [replica.path for replica in replicas]
+        return [replica.log_directory for replica in replicas]
+
+    def _options(self) -> dict[str, Any]:
+        random = self.random
+        rows = sorted(self.broker.held(), key=lambda row: row.offset)
+        options: dict[str, Any] = {}
+        if self.broker.settings.transactional and random.random() < 0.7 or random.random() < 0.1:
+            options["isolationLevel"] = "read_committed"
+        if rows and random.random() < 0.5:
+            self._draw_bounds(options, rows)
+        draw = random.random()
+        if draw < 0.25:
+            options["minPartitions"] = random.choice((2, 3, 5, 12))
+        elif draw < 0.45:
+            options["maxRecordsPerPartition"] = random.choice((1, 2, 5))
+        for name, value, share in (
+            ("checkCrcs", False, 0.15),
+            ("trustIndexes", False, 0.2),
+            ("failOnDataLoss", False, 0.4),
+            ("mode", "DROPMALFORMED", 0.3),
+        ):
+            if random.random() < share:
+                options[name] = value
+        return options
+
+    def _draw_bounds(self, options: dict[str, Any], rows: list[Row]) -> None:
+        random = self.random
+        if random.random() < 0.6:
+            first, last = sorted((random.choice(rows).offset, random.choice(rows).offset))
+            if random.random() < 0.7:
+                options["startingOffsets"] = {TOPIC: {"0": first}}
+            if random.random() < 0.7:
+                options["endingOffsets"] = {TOPIC: {"0": last + 1}}
+        if random.random() < 0.6:
+            since, until = sorted((random.choice(rows).timestamp, random.choice(rows).timestamp))
+            if random.random() < 0.7:
+                options["since"] = since
+            if random.random() < 0.6:
+                options["until"] = until + 1
+            if "since" in options and random.random() < 0.3:
+                options["timestampDisorder"] = f"{LATE}ms"
+
+    def _map(self, paths: list[str], said: _Said) -> str | None:
+        """Makes zone maps, and brings them up to date after a while; answers what is wrong with that."""
+        for _ in range(self.random.randint(1, 3)):
+            window = _Window.open(self.broker)
+            try:
+                parsed, _ = parse_options(option_texts(paths, {}))
+                updates = plan_updates(parsed, _MAPS)
+                self._gap()
+                summary = run_updates(updates, parsed.max_batch_bytes)
+            except (DataLossError, PathError) as error:
+                window.close()
+                if not (window.is_gone if isinstance(error, PathError) else window.is_lossy):
+                    return f"mapping ended with {_named(error)}"
+            except Exception as error:
+                return f"mapping ended with {_named(error)}"
+            else:
+                window.close()
+                if summary.damage:
+                    return f"mapping found damage: {summary.damage[0]}"
+            self._gap()
+        said.messages.clear()
+        return None
+
+    def _read(self, paths: list[str], options: dict[str, Any], said: _Said) -> Result:
+        window = _Window.open(self.broker)
+        splits: list[list[Found]] = []
+        caught: Exception | None = None
+        try:
+            if self.random.random() < 0.15:
+                splits.append([])
+                for batch in kafkaseg.scan(paths, columns=list(_COLUMNS), **options):
+                    splits[-1] += _rows(batch)
+            else:
+                self._plan_and_read(paths, options, said, splits)
+        except Exception as error:  # whatever it is: the judge says which are allowed
+            caught = error
+        window.close()
+        self.trace(f"read {[[row[0] for row in split] for split in splits]}")
+        if caught is not None:
+            self.trace(_named(caught))
+        for message in said.messages:
+            self.trace(f"said: {message}")
+        word, problem = _judge(window, options, splits, caught, said.messages)
+        return self._result(word, problem, options, sum(map(len, splits)))
+
+    def _plan_and_read(
+        self, paths: list[str], options: dict[str, Any], said: _Said, splits: list[list[Found]]
+    ) -> None:
+        parsed, warnings = parse_options(option_texts(paths, options))
+        plan = make_plan(parsed, warnings)
+        said.messages += plan.warnings
+        self.trace(f"planned {[(split.path[-24:], split.start, split.end, split.start_offset, split.end_offset) for split in plan.splits]}")
+        self._gap()
+        schema = arrow_schema(_COLUMNS)
+        planned = list(plan.splits)
+        if self.random.random() < 0.3:
+            self.random.shuffle(planned)
+        for split in planned:
+            self.trace(f"reads {os.path.basename(split.path)} from {split.start} to {split.end}")
+            splits.append([])
+            for batch in read_split(split, parsed, schema):
+                splits[-1] += _rows(batch)
+                if self.random.random() < 0.1:
+                    self._steps(self.random.randint(1, 10))
+
+    def _result(self, word: str, problem: str | None, options: dict[str, Any], rows: int) -> Result:
+        return Result(self.seed, self.kind, word, problem, options, rows, self.broker.steps, self.operations)
+
+    def _trace_files(self) -> None:
+        for replica in self.broker.replicas:
+            for segment in replica.segments:
+                self.trace(f"{segment.path('.log')}: {segment.size} bytes, offsets to {segment.end}")
+
+
+def _rows(batch: pa.RecordBatch) -> list[Found]:
+    times = batch.column(3).cast(pa.int64()).to_pylist()
+    columns = [batch.column(at).to_pylist() for at in range(3)]
+    return [(offset, key, value, at // 1000) for offset, key, value, at in zip(*columns, times, strict=True)]
+
+
+# ---- the judge ----
+
+
+def _judge(
+    window: _Window, options: dict[str, Any], splits: list[list[Found]], error: Exception | None, said: list[str]
+) -> tuple[str, str | None]:
+    """The outcome in a word, and what is wrong with it, if anything is."""
+    word, problem = _judge_error(window, options, error, said)
+    problem = problem or _judge_rows(window, options, splits)
+    if problem is None and error is None:
+        problem = _missing(window, options, splits)
+    return word, problem
+
+
+def _judge_error(
+    window: _Window, options: dict[str, Any], error: Exception | None, said: list[str]
+) -> tuple[str, str | None]:
+    may_lose = window.is_lossy
+    if any(_DAMAGE in message for message in said):
+        return "damage said", next(message for message in said if _DAMAGE in message)
+    lost = [message for message in said if any(loss in message for loss in _LOSS)]
+    if isinstance(error, DataLossError) and options.get("failOnDataLoss", True):
+        return "loss", None if may_lose else f"nothing was lost: {_named(error)}"
+    if isinstance(error, PathError) and window.is_gone:
+        return "no directory", None
+    if error is not None:
+        return "error", _named(error)
+    if lost:
+        return "loss said", None if may_lose else f"nothing was lost: {lost[0]}"
+    return "rows", None
+
+
+def _judge_rows(window: _Window, options: dict[str, Any], splits: list[list[Found]]) -> str | None:
+    rows = {(row.offset, row.key, row.value, row.timestamp): row for row in window.possible}
+    read_committed = options.get("isolationLevel") == "read_committed"
+    seen: set[int] = set()
+    for split in splits:
+        before = -1
+        for found in split:
+            offset = found[0]
+            if offset in seen:
+                return f"offset {offset} twice"
+            if offset < before:
+                return f"offset {offset} after {before}"
+            seen.add(offset)
+            before = offset
+            row = rows.get(found)
+            if row is None:
+                return f"never held meanwhile: {found}"
+            if not _is_wanted(row, options):
+                return f"outside the bounds: {found}"
+            outcome = "commit" if row.transaction is None else row.transaction.outcome
+            if read_committed and outcome != "commit":
+                return f"not committed ({outcome}): {found}"
+    return None
+
+
+def _missing(window: _Window, options: dict[str, Any], splits: list[list[Found]]) -> str | None:
+    there = {found[0] for split in splits for found in split}
+    read_committed = options.get("isolationLevel") == "read_committed"
+    missing = sorted(
+        row.offset
+        for row in window.held
+        if row.offset not in there
+        and _is_wanted(row, options)
+        and not (read_committed and (row.offset >= window.stable_end or _is_not_committed(row)))
+    )
+    return f"{len(missing)} rows missing: {missing[:20]}" if missing else None
+
+
+def _is_not_committed(row: Row) -> bool:
+    return row.transaction is not None and row.transaction.outcome != "commit"
+
+
+def _is_wanted(row: Row, options: dict[str, Any]) -> bool:
+    """Whether the bounds let a row through."""
+    start = options.get("startingOffsets", {TOPIC: {"0": 0}})[TOPIC]["0"]
+    end = options.get("endingOffsets", {TOPIC: {"0": fmt.MAX_OFFSET}})[TOPIC]["0"]
+    times = options.get("since", 0) <= row.timestamp < options.get("until", 2 * FIRST_TIMESTAMP)
+    return bool(start <= row.offset < end and times)
+
+
+def _named(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+def show(result: Result) -> str:
+    """A line about a run that failed."""
+    options = json.dumps(result.options)
+    return f"seed {result.seed} ({result.kind}, {result.word}): {result.problem} | {options}"
