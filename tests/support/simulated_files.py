@@ -20,7 +20,7 @@ from fnmatch import fnmatchcase
 from heapq import heappop, heappush
 from zlib import crc32
 
-from kafka_segment_source.storage import Entry, FileVersion, Kind, OpenFile
+from kafka_segment_source.storage import Entry, FileVersion, Kind, OpenFile, VanishedError
 
 
 @dataclass(eq=False, slots=True)
@@ -77,8 +77,9 @@ class SimulatedFiles:
             path = os.path.join(directory, name)
             self.before("size of", path)
             entry = self._entry(path)
-            if entry is not None:
-                entries.append(entry)
+            if entry is None:
+                raise VanishedError(f"{path!r} vanished while its directory was listed")
+            entries.append(entry)
         return entries
 
     def glob(self, pattern: str) -> list[str]:

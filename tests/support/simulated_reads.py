@@ -31,8 +31,8 @@ from typing import Any
 import pyarrow as pa
 
 import kafka_segment_source as kafkaseg
-from kafka_segment_source import probe, reading, storage, transactions, zone_making
 from kafka_segment_source import format as fmt
+from kafka_segment_source import probe, reading, storage, transactions, zone_making
 from kafka_segment_source.errors import DataLossError, PathError
 from kafka_segment_source.options import option_texts, parse_options
 from kafka_segment_source.planning import make_plan
@@ -257,7 +257,7 @@ class _Run:
         random = self.random
         rows = sorted(self.broker.held(), key=lambda row: row.offset)
         options: dict[str, Any] = {}
-        if self.broker.settings.transactional and random.random() < 0.7 or random.random() < 0.1:
+        if (self.broker.settings.transactional and random.random() < 0.7) or random.random() < 0.1:
             options["isolationLevel"] = "read_committed"
         if rows and random.random() < 0.5:
             self._draw_bounds(options, rows)
@@ -338,13 +338,13 @@ class _Run:
         word, problem = _judge(window, options, splits, caught, said.messages)
         return self._result(word, problem, options, sum(map(len, splits)))
 
-    def _plan_and_read(
-        self, paths: list[str], options: dict[str, Any], said: _Said, splits: list[list[Found]]
-    ) -> None:
+    def _plan_and_read(self, paths: list[str], options: dict[str, Any], said: _Said, splits: list[list[Found]]) -> None:
         parsed, warnings = parse_options(option_texts(paths, options))
         plan = make_plan(parsed, warnings)
         said.messages += plan.warnings
-        self.trace(f"planned {[(split.path[-24:], split.start, split.end, split.start_offset, split.end_offset) for split in plan.splits]}")
+        self.trace(
+            f"planned {[(split.path[-24:], split.start, split.end, split.start_offset, split.end_offset) for split in plan.splits]}"
+        )
         self._gap()
         schema = arrow_schema(_COLUMNS)
         planned = list(plan.splits)
