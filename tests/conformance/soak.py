@@ -336,6 +336,7 @@ def _delays(text: str) -> tuple[float, ...]:
 def main() -> None:
     """Soak, and say what was found."""
     arguments = parse()
+    sys.setswitchinterval(0.0005)  # judging must not keep the producers waiting
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))  # so that everything is stopped on the way
     with tempfile.TemporaryDirectory(prefix="kafkaseg-soak-", ignore_cleanup_errors=True) as scratch:
         soak = Soak(arguments, Path(scratch))

@@ -10,8 +10,7 @@ import logging
 import random
 import threading
 import time
-from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -48,7 +47,6 @@ class LoadThread(threading.Thread):
         super().__init__(name=load.name, daemon=True)
         self.failure: BaseException | None = None
         self.replaced = 0  # producers that could not go on
-        self.errors: Counter[str] = Counter()
         self._ledger = ledger
         self._load = load
         self._partitions = [ledger.partitions[each] for each in load.partitions]
@@ -107,8 +105,7 @@ class LoadThread(threading.Thread):
                 producer.init_transactions(_END_SECONDS)
                 while not self._stopping.is_set():
                     self._transaction(producer, commit_every)
-            except KafkaException as error:
-                self.errors[str(error)] += 1
+            except KafkaException:
                 self.replaced += 1
                 time.sleep(0.2)  # the next one takes over its transactional id
 
@@ -141,9 +138,8 @@ class LoadThread(threading.Thread):
         self._ledger.end(transaction, Fate.COMMITTED)
 
 
-def _persist(end: object) -> None:
+def _persist(end: Callable[[float], object]) -> None:
     """Calls what ends a transaction, again while it says that it may be called again."""
-    assert callable(end)
     deadline = time.monotonic() + _END_SECONDS
     while True:
         try:

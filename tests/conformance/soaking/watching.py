@@ -32,7 +32,8 @@ class Watch:
         self.log_dir = log_dir
         self.partitions = partitions
         self.up = threading.Event()
-        self._admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+        self._bootstrap = bootstrap
+        self._admin = self._client()
         self._last: dict[TopicPartition, Ends] = {}
 
     def before(self) -> Moment:
@@ -53,10 +54,14 @@ class Watch:
             latest = self._ask(_LATEST)
             stable = self._ask(_LATEST, IsolationLevel.READ_COMMITTED)
         except KafkaException:
+            self._admin = self._client()  # the old one goes on naming the leader epoch of before a restart
             return None
         ends = {where: Ends(earliest[where], latest[where], stable[where]) for where in self.partitions}
         self._last = ends
         return ends
+
+    def _client(self) -> AdminClient:
+        return AdminClient({"bootstrap.servers": self._bootstrap, "log_level": 0})
 
     def _ask(
         self, spec: OffsetSpec, level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
