@@ -4,10 +4,10 @@ In: a question, its answer, what the broker said of the log before planning and 
 afterwards. Out: a `Verdict`: what is wrong with rows that came out, and which rows are missing. Raises nothing for an
 answer, whatever it holds.
 
-Wrong is a row that was never sent, or is not what was acknowledged at its offset; an offset twice; a row outside the
-bounds, or of a partition not asked for; under read_committed, a row of a transaction that was aborted, or was not
-asked to commit until the read was over, or at or after the last stable offset of that moment. A record without an
-acknowledgement may be there: after a crash nobody knows.
+Wrong is a row that was never sent, or was acknowledged at another offset, or is not what was acknowledged at its own; an
+offset twice; a row outside the bounds, or of a partition not asked for; under read_committed, a row of a transaction
+that was aborted, or was not asked to commit until the read was over, or at or after the last stable offset of that
+moment. A record without an acknowledgement may be there: after a crash nobody knows.
 
 Missing is a row that was acknowledged before planning began (under read_committed: committed, and below the last stable
 offset that the broker named before), lies within the bounds, and that the log held all the time:
@@ -121,6 +121,8 @@ class _Partition:
         same = self._same(rows, numbers, times, known)
         verdict.note_wrong("not what was acknowledged", where, offsets[known & ~same])
         verdict.note_wrong("never sent", where, offsets[~known & ~same])
+        elsewhere = ~known & same & (self.sent.offset[numbers] != NO_OFFSET)
+        verdict.note_wrong("acknowledged at another offset", where, offsets[elsewhere])
         ordered = np.sort(offsets)
         verdict.note_wrong("offset twice", where, ordered[1:][ordered[1:] == ordered[:-1]])
         outside = ~self._inside(offsets, times) | (offsets >= self.after.latest)
