@@ -20,7 +20,7 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, tzinfo
+from datetime import UTC, datetime, tzinfo
 from difflib import get_close_matches
 from typing import Any
 
@@ -195,7 +195,15 @@ def _offsets(text: str, _: _Context) -> dict[TopicPartition, int] | int:
 
 
 def _offsets_by_timestamp(text: str, _: _Context) -> dict[TopicPartition, int]:
-    return _partition_map(text, 0, 'JSON like {"topicA":{"0":1773133200000}}, in epoch milliseconds')
+    moments = _partition_map(text, 0, 'JSON like {"topicA":{"0":1773133200000}}, in epoch milliseconds')
+    for (topic, partition), moment in moments.items():
+        meant = times.other_meaning(str(moment))
+        if meant is not None:
+            raise ValueError(
+                f"partition {topic}-{partition} has {moment}, which as epoch milliseconds is"
+                f" {times.format_millis(moment)}; write {times.parse_moment(meant, UTC, 0)} if {meant} is meant"
+            )
+    return moments
 
 
 def _strategy(text: str, _: _Context) -> bool:
@@ -281,9 +289,16 @@ OPTIONS = (
     Option(
         "partition", "from the directory's name", "partition of a directory whose own name does not say", _partition
     ),
-    Option("since", "", "keep rows with timestamp ≥ this: ISO-8601, epoch milliseconds, or a time ago (-2h)", _moment),
+    Option(
+        "since",
+        "",
+        "keep rows with timestamp ≥ this: ISO-8601, epoch milliseconds (not seconds), or a time ago (-2h)",
+        _moment,
+    ),
     Option("until", "", "keep rows with timestamp < this", _moment),
-    Option("timeZone", "UTC", "zone of times written without one", _name),
+    Option(
+        "timeZone", "UTC", "zone of times written without one, as Spark names it: Europe/Berlin, +01:00, UTC+1", _name
+    ),
     Option("startingOffsets", "earliest", 'earliest, or JSON: {"topicA":{"0":23,"1":-2}}', _offsets),
     Option("endingOffsets", "latest", "latest, or JSON; exclusive", _offsets),
     Option("startingTimestamp", "", "start at the first offset with timestamp ≥ this", _moment),
@@ -500,7 +515,7 @@ def _text(name: str, value: object) -> str:
         return str(value).lower()
     if isinstance(value, datetime):
         try:
-            return str(times.datetime_to_millis(value))
+            return times.millis_text(times.datetime_to_millis(value))
         except ValueError as error:
             raise OptionError(f"option {name!r} is {value!r}: {error}") from error
     if isinstance(value, (dict, list, tuple)):

@@ -64,7 +64,7 @@ VALUES: dict[str, tuple[list[str], list[str], str]] = {
     "partition": (["0", "12", " 3 "], ["", "-1", "x", "1.0", "٣", "2147483648"], "expected a partition number"),
     "since": MOMENT,
     "until": MOMENT,
-    "timeZone": (["UTC", "Europe/Berlin", "utc"], ["Mars/Olympus", "UTC+99", ""], ""),
+    "timeZone": (["UTC", "Europe/Berlin", " utc ", "+01:00", "GMT+1", "UTC+1"], ["Mars/Olympus", "UTC+99", "", " "], ""),
     "startingOffsets": (["earliest", "EARLIEST", '{"a":{"0":23,"1":-2}}'], OFFSETS_BAD, "expected"),
     "endingOffsets": (["latest", "Latest", '{"a":{"0":23,"1":-1}}'], OFFSETS_BAD, "expected"),
     "startingTimestamp": MOMENT,
@@ -130,6 +130,10 @@ PARSED = [
     ({"until": "-2h"}, lambda o: o.times.until, NOW - 2 * HOUR),
     ({"until": "0"}, lambda o: o.times.until, 0),
     ({"includeHeaders": "TRUE"}, lambda o: o.include_headers, True),
+    ({"since": "2026-03-10T10:00:00", "timeZone": " GMT+1 "}, lambda o: o.times.since, NOW),
+    ({"since": "2026-03-10T09:00:00.000000001Z"}, lambda o: o.times.since, NOW + 1),
+    ({"startingTimestamp": "2026-03-10T09:00:00.0010001Z"}, lambda o: o.starting.everywhere, NOW + 2),
+    ({"endingTimestamp": "+20260310"}, lambda o: o.ending.everywhere, 20_260_310),
     ({"includeMetadata": "true"}, lambda o: o.include_metadata, True),
     ({"checkCrcs": "false"}, lambda o: o.check_crcs, False),
     ({"check.crcs": "false"}, lambda o: o.check_crcs, False),
@@ -170,7 +174,7 @@ def test_offsets_per_partition() -> None:
 @pytest.mark.parametrize("name", ["since", "until"])
 def test_times_past_64_bits(name: str, when: int) -> None:
     """A time past 64 bits is as good as the last that fits: it never breaks arithmetic further on."""
-    times = parse(**{name: str(when)}).times
+    times = parse(**{name: f"{when:+d}"}).times
     assert -(2**63) <= times.since <= 2**63 and -(2**63) <= times.until <= 2**63
     if -(2**63) <= when < 2**63:
         assert (times.since if name == "since" else times.until) == when
@@ -345,3 +349,4 @@ def test_paths_of_every_kind() -> None:
     assert option_texts(Path("/a"), {}) == {"path": "/a"}
     assert json.loads(option_texts([Path("/a"), "/b"], {})["path"]) == ["/a", "/b"]
     assert parse_options(option_texts(["/a"], {}), NOW)[0].paths == ("/a",)
+        (datetime(1970, 1, 21, 12, 32, 13, 200_000, tzinfo=UTC), "+1773133200"),
