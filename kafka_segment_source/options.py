@@ -152,12 +152,22 @@ def _pattern(text: str, _: _Context) -> str:
 
 def _json_object(text: str, example: str) -> dict[str, Any]:
     try:
-        value = json.loads(text)
+        value = json.loads(text, object_pairs_hook=_without_repeats)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"expected JSON like {example} ({error})") from error
     if not isinstance(value, dict):
         raise ValueError(f"expected JSON like {example}")
     return value
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object as a dict; ValueError for a key that it has twice, of which one would be lost."""
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise ValueError(f"{key!r} is there twice")
+        found[key] = value
+    return found
 
 
 def _assign(text: str, _: _Context) -> frozenset[TopicPartition]:
@@ -181,6 +191,8 @@ def _partition_map(text: str, least: int, example: str) -> dict[TopicPartition, 
         for partition, number in partitions.items():
             if not partition.isdecimal() or type(number) is not int or not least <= number < 2**63:
                 raise ValueError(f"expected {example}; topic {topic!r} has {partition!r}: {number!r}")
+            if (topic, int(partition)) in numbers:
+                raise ValueError(f"expected {example}; topic {topic!r} has partition {int(partition)} twice")
             numbers[topic, int(partition)] = number
     return numbers
 
@@ -474,14 +486,19 @@ def _paths(text: str | None) -> tuple[str, ...]:
         raise OptionError(
             "option 'path' is missing: give load(path) a partition directory, a log directory or a .log file"
         )
-    if text.lstrip().startswith("["):  # load([…]) arrives as a JSON list
-        try:
-            paths = json.loads(text)
-        except ValueError:
-            return (text,)
-        if isinstance(paths, list) and paths and all(isinstance(path, str) and path for path in paths):
-            return tuple(paths)
-    return (text,)
+    if not text.lstrip().startswith("["):
+        return (text,)
+    try:
+        paths = json.loads(text)  # load([…]) arrives as a JSON list
+    except ValueError:
+        return (text,)
+    if not isinstance(paths, list) or not all(isinstance(path, str) for path in paths):
+        return (text,)
+    if not paths:
+        raise OptionError("option 'path' is an empty list: no path was given, so there is nothing to read")
+    if not all(path.strip() for path in paths):
+        raise OptionError(f"option 'path' is {text!r}: one of its paths is empty")
+    return tuple(paths)
 
 
 def _warnings(ignored: list[str]) -> list[str]:
