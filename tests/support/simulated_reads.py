@@ -22,6 +22,7 @@ import json
 import logging
 import os
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -79,6 +80,16 @@ def run(seed: int, kind: str | None = None, trace: Callable[[str], None] = lambd
     each = _Run(seed, kind or drawn, random, trace)
     with simulated(each.broker.files, each.sleep, small=random.random() < 0.5):
         return each.judged()
+
+
+def tried(seed: int, kind: str | None = None) -> Result:
+    """As `run`; an error of the simulation itself is a problem too."""
+    try:
+        return run(seed, kind)
+    except Exception as error:
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        said = f"{type(error).__name__}: {error} ({where.filename}:{where.lineno})"
+        return Result(seed, kind or "?", "simulation failed", said, {}, 0, 0, 0)
 
 
 @contextmanager
