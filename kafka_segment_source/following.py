@@ -47,8 +47,9 @@ class Follower:
         self._pending = [split]
         self._next = split.start_offset
         self._end = _known_end(split)
-        self._was_found_again = False
+        self._why: FileChangedError | None = None  # why the offsets were looked for again
         self._tries = 0
+        self._is_end_of_log = False  # of what was found again; then all that is left should have come
 
     def run(self, read: Callable[[SegmentSplit], Iterator[T]]) -> Iterator[T]:
         """What `read` gives for the split, or for those that hold its offsets now.
@@ -58,14 +59,17 @@ class Follower:
         """
         while self._pending:
             split = self._pending.pop(0)
+            self._is_end_of_log = False
             try:
                 yield from read(split)
             except FileChangedError as error:
                 self._find_again(error)
             except DataLossError as error:
-                if self._options.fail_on_data_loss:
-                    raise
-                logger.warning("%s; going on without it (failOnDataLoss=false)", error)
+                self._report(error if self._why is None else FileChangedError(f"{error}; {self._why}"))
+            else:
+                if self._is_end_of_log and self._end is not None and self._next < self._end:
+                    offsets = OffsetRange(self._next, self._end)
+                    self._report_gone(f"the log ends before offset {self._next} now", offsets)
 
     def passed(self, source: SplitFile) -> None:
         """Notes that everything up to the last chunk of `source` was taken."""
@@ -74,15 +78,13 @@ class Follower:
             self._tries = 0
 
     def ended(self, source: SplitFile) -> None:
-        """Notes the end of a file; loss, if it is the end of the log and wanted offsets are missing."""
-        is_end_of_log = self._was_found_again and source.split.is_of_last and not source.is_done
-        if is_end_of_log and self._end is not None and self._next < self._end:
-            self._report(f"the log ends before offset {self._next} now", OffsetRange(self._next, self._end))
+        """Notes that `source` was read to its end."""
+        self._is_end_of_log = self._why is not None and source.split.is_of_last and not source.is_done
 
     def _find_again(self, error: FileChangedError) -> None:
         """Plans what is left of the split from the directory as it is now."""
-        self._was_found_again = True
         while True:
+            self._why = error
             self._tries += 1
             if self._tries > TRIES:
                 raise error
@@ -96,15 +98,18 @@ class Follower:
             break
         self._pending = list(found.splits)
         for why, offsets in found.lost:
-            self._report(f"{error}: {why}", offsets)
+            self._report_gone(why, offsets)
 
-    def _report(self, why: str, offsets: OffsetRange) -> None:
+    def _report_gone(self, why: str, offsets: OffsetRange) -> None:
         split = self._split
         end = "on" if offsets.end == fmt.MAX_OFFSET else f"to {offsets.end - 1}"
-        text = f"offsets {offsets.start} {end} of partition {split.topic}-{split.partition} are gone: {why}"
+        gone = f"offsets {offsets.start} {end} of partition {split.topic}-{split.partition} are gone: {why}"
+        self._report(FileChangedError(f"{gone}; {self._why}"))
+
+    def _report(self, error: DataLossError) -> None:
         if self._options.fail_on_data_loss:
-            raise FileChangedError(text)
-        logger.warning("%s; going on without them (failOnDataLoss=false)", text)
+            raise error
+        logger.warning("%s; going on without it (failOnDataLoss=false)", error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +142,7 @@ def find_again(planned: SegmentSplit, wanted: OffsetRange, options: ReadOptions)
     vanished = _without_trace(planned, wanted, log)
     if vanished is not None:
         lost.append((f"{planned.path!r} was deleted, and nothing else has changed", vanished))
+    lost += [(hole.why, gone) for hole in log.holes if not (gone := hole.offsets.intersect(wanted)).is_empty]
     splits = []
     for at, segment in enumerate(log.segments):
         following = fmt.MAX_OFFSET if segment.next_base_offset is None else segment.next_base_offset
@@ -144,6 +150,9 @@ def find_again(planned: SegmentSplit, wanted: OffsetRange, options: ReadOptions)
             split = _part_of(planned, wanted, log, at, options)
             if split is not None:
                 splits.append(split)
+            elif segment.size == 0 and segment.is_last and wanted.end < fmt.MAX_OFFSET:
+                offsets = OffsetRange(max(wanted.start, segment.base_offset), wanted.end)
+                lost.append((f"the log ends before offset {offsets.start} now", offsets))
     return Found(tuple(splits), tuple(lost))
 
 
@@ -176,7 +185,10 @@ def _part_of(
             gap_is_loss=not log.compacted and log.is_followed(at),
             directories=planned.directories,
         )
-        return anchored(split, view.probe) if split.start > 0 else split
+        was_cut = segment.version.inode == planned.version.inode and segment.size < planned.segment_size
+        if was_cut and segment.path == planned.path:  # in place, perhaps in the middle of a batch: what is left of it
+            split = replace(split, next_base_offset=None)
+        return anchored(split, view.probe)
 
 
 def _without_trace(planned: SegmentSplit, wanted: OffsetRange, log: PartitionLog) -> OffsetRange | None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from types import TracebackType
 
 import numpy as np
 
 from kafka_segment_source import format as fmt
 from kafka_segment_source.catalog import Segment
+from kafka_segment_source.errors import PathError
 from kafka_segment_source.files import InputFile
 from kafka_segment_source.index import OffsetIndex, TimeIndex, read_offset_index, read_time_index
 from kafka_segment_source.probe import BatchHeader, HeaderProbe
@@ -132,8 +134,13 @@ class SegmentView:
         return end
 
     def log_end(self) -> int | None:
-        """The offset after the last whole batch, of the last segment of a log; None where damage hides it, or where
-        finding it costs too much."""
+        """The offset after the last whole batch, of the last segment of a log; None where damage or a failing disk hides
+        it (reading it says so), or where finding it costs too much."""
+        with suppress(PathError):
+            return self._log_end()
+        return None
+
+    def _log_end(self) -> int | None:
         reached, position = self.segment.base_offset, self.start_position(fmt.MAX_OFFSET)
         if self.segment.size - position > _MOST_WALKED:
             return None

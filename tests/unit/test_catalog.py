@@ -112,10 +112,11 @@ def test_what_is_no_segment(name: str, tmp_path: Path) -> None:
 
 
 def test_a_directory_named_like_a_segment(tmp_path: Path) -> None:
-    """A directory with a segment's name is not a segment."""
+    """A directory with a segment's name is no segment, and is not passed over: its records are missing."""
     segment(tmp_path / "orders-0")
     (tmp_path / "orders-0" / writer.segment_name(9)).mkdir()
-    assert [s.base_offset for s in logs_of(tmp_path / "orders-0")[0].segments] == [0]
+    with pytest.raises(PathError, match=r"9.log' is named like a segment, but is a directory: its records are missing"):
+        logs_of(tmp_path / "orders-0")
 
 
 @pytest.mark.parametrize("link", ["orders-0/00000000000000000001.log", "orders-3"])

@@ -201,7 +201,8 @@ def test_a_file_that_vanished(base: int, folder: Path, warned: pytest.LogCapture
     log(folder, base).unlink()
     with pytest.raises(FileChangedError) as caught:
         all_of(readers[0])
-    assert str(caught.value) == (
+    assert f"offsets {base} to {base + 9} of partition orders-0 are" in str(caught.value)
+    assert str(caught.value).endswith(
         f"file '{log(folder, base)}' was there when it was listed, but is gone now, deleted by retention or compaction, or"
         " not on this machine; plan the read anew"
     )
@@ -218,7 +219,7 @@ def test_a_file_that_shrank(base: int, left: int, folder: Path, warned: pytest.L
     log(folder, base).write_bytes(whole[:left])
     with pytest.raises(FileChangedError) as caught:
         all_of(readers[0])
-    assert str(caught.value) == (
+    assert str(caught.value).endswith(
         f"file '{log(folder, base)}' has shrunk since it was listed: found {left} bytes, expected {len(whole)}, so it was"
         " compacted or truncated; plan the read anew"
     )
@@ -228,18 +229,21 @@ def test_a_file_that_shrank(base: int, left: int, folder: Path, warned: pytest.L
 
 
 def test_a_file_that_a_compaction_replaced(folder: Path, warned: pytest.LogCaptureFixture) -> None:
-    """Planned positions mean nothing in a smaller file of the same name: what is left of the offsets comes out once."""
-    folder_options: dict[str, Any] = {"startingOffsets": {"orders": {"0": 4}}, "failOnDataLoss": False}
+    """Planned positions mean nothing in another file of the same name: what is left of the offsets comes out once, and
+    nothing is lost."""
+    folder_options: dict[str, Any] = {"startingOffsets": {"orders": {"0": 4}}}
     log(folder, 0).with_suffix(".index").write_bytes(
         writer.offset_index(segment(0, 10, index=[(3, 1)]).offset_entries, 0)
     )
     assert kafkaseg.plan(folder, **folder_options).splits[0].start > 0
     readers = [kafkaseg.scan(folder, ["offset"], **{**folder_options, **more}) for more in ({}, {"minPartitions": 9})]
     merged = simple_segment([batch(2, 20), batch(5, 50), batch(13, 130)], base=0)
+    for base in (0, 10):
+        log(folder, base).rename(log(folder, base).with_suffix(".log.deleted"))
     log(folder, 0).write_bytes(merged.log)
     for reader in readers:
-        assert all_of(reader) == [5, *range(10, 40)]
-    assert warned.messages and all("has shrunk" in each for each in warned.messages)
+        assert all_of(reader) == [5, 13, *range(20, 40)]
+    assert warned.messages == []
 
 
 def test_a_preallocated_file_that_was_trimmed(tmp_path: Path, warned: pytest.LogCaptureFixture) -> None:
@@ -308,7 +312,7 @@ def test_a_directory_that_never_rests(folder: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(available, "list_logs", lambda _: calls.append(1) or gone)
     with pytest.raises(FileChangedError, match="is gone now"):
         kafkaseg.plan(folder, maxRecordsPerPartition=3)
-    assert 1 < len(calls) < 10
+    assert 1 < len(calls) < 50
 
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
@@ -319,7 +323,7 @@ def test_index_files_that_vanish(suffix: str, tmp_path: Path, monkeypatch: pytes
     index = log(folder, 0).with_suffix(suffix)
     listed = catalog._files
 
-    def listing(directory: str) -> dict[str, int]:
+    def listing(directory: str) -> dict[str, storage.Entry]:
         found = listed(directory)
         index.unlink(missing_ok=True)
         return found
@@ -327,7 +331,14 @@ def test_index_files_that_vanish(suffix: str, tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(catalog, "_files", listing)
     assert offsets(folder, since=60) == list(range(6, 20))
     index.mkdir()
-    monkeypatch.setattr(catalog, "_files", lambda directory: {**listed(directory), index.name: 96})
+    monkeypatch.setattr(
+        catalog,
+        "_files",
+        lambda directory: {
+            **listed(directory),
+            index.name: storage.Entry(index.name, storage.Kind.FILE, storage.FileVersion(96, 1, 1)),
+        },
+    )
     assert offsets(folder, since=60, startingOffsets={"orders": {"0": 5}}) == list(range(6, 20))
 
 
@@ -338,7 +349,7 @@ def test_a_listing_of_a_directory_that_goes(folder: Path, monkeypatch: pytest.Mo
     written(folder.parent, segment(0, 4))
     listed = catalog._files
 
-    def listing(directory: str) -> dict[str, int]:
+    def listing(directory: str) -> dict[str, storage.Entry]:
         if directory == str(other) and other.exists():
             for path in other.iterdir():
                 path.unlink()
@@ -370,7 +381,7 @@ class _Failing:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._file, name)
 
-    def readinto(self, _: Any) -> int:
+    def read_into(self, *_: Any) -> int:
         raise OSError(5, "Input/output error")
 
     def read_at(self, *_: int) -> bytes:

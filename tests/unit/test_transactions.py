@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import kafka_segment_source as kafkaseg
-from kafka_segment_source import transactions
+from kafka_segment_source import following
 from kafka_segment_source.errors import CorruptRecordError, DataLossError
 from kafka_segment_source.reading import BatchReader
 from kafka_segment_source.snapshots import newest_state
@@ -288,7 +288,7 @@ def test_a_split_without_transactions_looks_at_nothing_else(tmp_path: Path, monk
     """Tasks list directories and read ahead only for producers whose marker is not in sight."""
     folder = write(tmp_path, {0: [data(0), data(1, 7), marker("commit", 2, 7)], 3: [data(3)]})
     reader = kafkaseg.scan(folder, columns=["offset"], isolationLevel="read_committed")
-    monkeypatch.setattr(transactions, "list_whole", lambda *_: pytest.fail("listed"))
+    monkeypatch.setattr(following, "list_whole", lambda *_: pytest.fail("listed"))
     assert reader.read_all()["offset"].to_pylist() == [0, 1, 3]
 
 

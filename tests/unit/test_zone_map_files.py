@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from kafka_segment_source import files, storage, zone_making
+from kafka_segment_source import files, split_files, storage, zone_making
 from kafka_segment_source import zone_maps as z
 from kafka_segment_source.errors import OptionError, PathError
 from kafka_segment_source.zone_updates import parse_update, plan_updates, run_updates
@@ -72,7 +72,7 @@ def test_other_parquet_files_are_no_maps(tmp_path: Path) -> None:
 
     pq.write_table(pa.table({"a": ["text"]}), out)
 
-    with pytest.raises(ValueError, match="found version 'none', expected '1'"):
+    with pytest.raises(ValueError, match="found version 'none', expected '2'"):
         z.from_parquet(out.getvalue().to_pybytes())
 
 
@@ -250,9 +250,9 @@ def test_a_damaged_record_costs_its_batch_and_what_follows(tmp_path: Path) -> No
 def test_a_zone_may_go_on_in_the_next_chunk(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Zones are cells of the file, however it is read."""
     make_maps(ORDERS / "data", tmp_path / "whole", cell=3000)
-    real = zone_making.BatchReader
-    small = lambda *given, **named: real(*given, **named, chunk_bytes=1000)  # noqa: E731
-    monkeypatch.setattr(zone_making, "BatchReader", small)
+    real = split_files.BatchReader
+    small = lambda *given, **named: real(*given, **{**named, "chunk_bytes": 1000})  # noqa: E731
+    monkeypatch.setattr(split_files, "BatchReader", small)
 
     make_maps(ORDERS / "data", tmp_path / "small", cell=3000)
 
@@ -275,9 +275,11 @@ def test_a_log_that_is_refilled_while_it_is_read(tmp_path: Path, monkeypatch: py
         return found
 
     monkeypatch.setattr(zone_making, "_decoded", decoded)
-    reader = zone_making.BatchReader
+    reader = split_files.BatchReader
     chunk = len(before.batches[0].data) * 3 + 5
-    monkeypatch.setattr(zone_making, "BatchReader", lambda *given, **named: reader(*given, **named, chunk_bytes=chunk))
+    monkeypatch.setattr(
+        split_files, "BatchReader", lambda *given, **named: reader(*given, **{**named, "chunk_bytes": chunk})
+    )
 
     make_maps(folder, tmp_path / "maps")
 
