@@ -25,6 +25,7 @@ from tests.support.batches import data as batch
 from tests.support.logs import Segment, simple_segment
 from tests.support.simulated_files import SimulatedFiles
 from tests.support.simulated_reads import simulated
+from tests.support.writer import Rec
 
 PARTITION = "/data/t-0"
 MAPS = "/maps"
@@ -109,17 +110,20 @@ def read(**options: Any) -> list[tuple[int, bytes]]:
     return [row for found in batches for row in zip(*(column.to_pylist() for column in found.columns), strict=True)]
 
 
-def one_each(start: int, end: int, payload: Callable[[int], int] = lambda offset: 0) -> list[BatchSpec]:
-    """Batches of one record; all of one size for offsets of as many digits, unless `payload` adds some."""
-    wanted = [offset for offset in range(start, end) if 100 <= offset < 1000]
-    assert len(wanted) == end - start
-    return [batch(offset, MILLIS + offset, payload=payload(offset)) for offset in wanted]
+def segment(offsets: range, payload: Callable[[int], int], base: int | None = None) -> Segment:
+    """A segment of batches of one record, with an index entry for every fifth; payload: bytes more in a value."""
+    log, entries = b"", []
+    for at, offset in enumerate(offsets):
+        if at % 5 == 4:
+            entries.append((offset, len(log)))
+        rec = Rec(0, MILLIS + offset, b"k%03d" % offset, b"v%03d" % offset + b"." * payload(offset))
+        log += writer.record_batch([rec], base_offset=offset)
+    base = offsets.start if base is None else base
+    return Segment(base, log, writer.offset_index(entries, base), b"", ())
 
 
-def segment(batches: list[BatchSpec], base: int) -> Segment:
-    """A segment with an index entry for every fifth batch."""
-    entries = [(each.last_offset, at) for at, each in enumerate(batches) if at % 5 == 4]
-    return simple_segment(batches, base=base, index=entries, timeindex=[(each, each - MILLIS) for each in ()])
+def _alike(_: int) -> int:
+    return 0
 
 
 # --- compaction that merges ------------------------------------------------------------------------------------------
@@ -127,11 +131,9 @@ def segment(batches: list[BatchSpec], base: int) -> Segment:
 
 def _merged_disk(payload: Callable[[int], int]) -> tuple[Callable[[], Disk], Callable[[Disk], None]]:
     """Segments 100, 130, 160 and 190, of which the first three become one, without offsets 100 to 119."""
-    specs = one_each(100, 200, payload)
-    # offsets divisible by 5, 7 and 3 have records of other sizes: what they take is part of both tests
-    parts = [segment(specs[at : at + 30], 100 + at) for at in (0, 30, 60)]
-    active = segment(specs[90:], 190)
-    merged = segment(specs[20:90], 100)
+    parts = [segment(range(base, base + 30), payload) for base in (100, 130, 160)]
+    active = segment(range(190, 200), payload)
+    merged = segment(range(120, 190), payload, base=100)
 
     def disk() -> Disk:
         made = Disk()
@@ -141,14 +143,6 @@ def _merged_disk(payload: Callable[[int], int]) -> tuple[Callable[[], Disk], Cal
         return made
 
     return disk, lambda there: there.compact(parts, merged)
-
-
-def _alike(offset: int) -> int:
-    """A payload that makes the batches of all offsets as long."""
-    longest = 40
-    spec = batch(offset, MILLIS + offset)
-    [written] = simple_segment([spec]).batches
-    return longest + 97 - len(written.data)
 
 
 @pytest.mark.parametrize("payload", [_alike, lambda offset: offset % 11], ids=["aligned", "not aligned"])
@@ -173,12 +167,6 @@ def test_compaction_that_merges(
         for point, rows in at_every_point(disk, change, lambda: read(mode=mode, **bounds, **options)):
             assert [offset for offset, _ in rows] == list(range(start, end)), point
     assert not [said for said in caplog.messages if "skipped" in said or "going on without" in said]
-
-
-def test_aligned_batches_are_alike() -> None:
-    """What the test above means by aligned."""
-    sizes = {len(each.data) for each in simple_segment(one_each(100, 200, _alike)).batches}
-    assert len(sizes) == 1
 
 
 # --- transactions ----------------------------------------------------------------------------------------------------
@@ -251,9 +239,9 @@ def test_a_marker_that_comes_while_planning(size: int | None, options: dict[str,
 
 def test_a_zone_map_continued_over_another_file() -> None:
     """A segment that grew since it was mapped is compacted while its map is brought up to date: no later read suffers."""
-    specs = one_each(100, 200, _alike)
-    young, grown, following = (segment(specs[:20], 100), segment(specs[:40], 100), segment(specs[40:80], 140))
-    active, merged = segment(specs[80:], 180), segment(specs[10:80], 100)
+    young, grown = (segment(range(100, end), _alike) for end in (120, 140))
+    following, active = segment(range(140, 180), _alike), segment(range(180, 200), _alike)
+    merged = segment(range(110, 180), _alike, base=100)
 
     def disk() -> Disk:
         made = Disk()
