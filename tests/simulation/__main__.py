@@ -10,25 +10,14 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-import traceback
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import partial
 from multiprocessing import get_context
 
-from tests.support.simulated_reads import KINDS, Result, run, show
+from tests.support.simulated_reads import KINDS, Result, run, show, tried
 
 _SHOWN = 100  # failing seeds
-
-
-def tried(seed: int, kind: str | None = None) -> Result:
-    """A run; an error of the simulation itself is a problem too."""
-    try:
-        return run(seed, kind)
-    except Exception as error:
-        where = traceback.extract_tb(error.__traceback__)[-1]
-        said = f"{type(error).__name__}: {error} ({where.filename}:{where.lineno})"
-        return Result(seed, kind or "?", "simulation failed", said, {}, 0, 0, 0)
 
 
 def results(seeds: Iterable[int], kind: str | None, processes: int) -> Iterator[Result]:

@@ -24,6 +24,7 @@ import os
 import struct
 from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass, field
+from itertools import accumulate
 from random import Random
 from typing import Literal
 
@@ -38,7 +39,7 @@ TOPIC = "t"
 PARTITION = f"{TOPIC}-0"
 FIRST_TIMESTAMP = 1_700_000_000_000
 LATE = 5_000  # ms by which a record may be older than one before it, at most
-_KEYS = tuple(b"k%d" % n for n in range(8))
+_KEYS = tuple(b"k%c" % letter for letter in b"abcdefghijklmnopqrst")
 _RETENTION = 500  # of delete horizons, in the time of `pass_time`
 _FILES = (fmt.LOG_SUFFIX, fmt.INDEX_SUFFIX, fmt.TIME_INDEX_SUFFIX)
 _PADDED = 96  # bytes by which index files of an active segment grow: entries of both kinds fit
@@ -105,6 +106,9 @@ class Segment:
 
     def path(self, suffix: str) -> str:
         return self.stem + suffix + self.suffix
+
+    def name(self, suffix: str) -> str:
+        return f"{self.base:020d}{suffix}{self.suffix}"
 
     @property
     def log(self) -> Node:
@@ -199,7 +203,7 @@ class Replica:
             self.files.write(segment.log, segment.size, batch.data[:cut])
             yield f"writes {cut} of {len(batch.data)} bytes at {segment.size}"
         self.files.write(segment.log, segment.size + cut, batch.data[cut:])
-        said = f"{_show(batch)} at {segment.size}"
+        said = f"{_show(batch)} at {segment.size}" if self.broker.trace is not None else ""
         entered = self._add(segment, batch)
         yield said
         if entered:
@@ -234,13 +238,13 @@ class Replica:
             path = segment.path(suffix)
             if not self.files.has(path):
                 self.files.create(path, data)
-                yield f"creates {os.path.basename(path)}"
+                yield f"creates {segment.name(suffix)}"
                 continue
             node = self.files.node(path)
             if node.data != data:
                 self.files.write(node, 0, data)
                 self.files.truncate(node, len(data))
-                yield f"writes {os.path.basename(path)}"
+                yield f"writes {segment.name(suffix)}"
 
     def roll(self) -> Activity:
         """Closes the active segment and begins another at the end of the log."""
@@ -249,7 +253,7 @@ class Replica:
         yield from self._write_indexes(old, padded=False)
         if len(old.log.data) > old.size:
             self.files.truncate(old.log, old.size)
-            yield f"trims {os.path.basename(old.path('.log'))} to {old.size}"
+            yield f"trims {old.name('.log')} to {old.size}"
         segment = self._new_segment(self.end)
         yield f"rolls at {segment.base}"
         yield from self._write_indexes(segment, padded=True)
@@ -289,7 +293,7 @@ class Replica:
             if suffix == fmt.LOG_SUFFIX:
                 self._forget(segment)
             self.retired.append(path + fmt.DELETED_SUFFIX)
-            yield f"renames {os.path.basename(path)} to .deleted"
+            yield f"renames {segment.name(suffix)} to .deleted"
 
     def _forget(self, segment: Segment) -> None:
         self.segments = [each for each in self.segments if each is not segment]
@@ -358,7 +362,7 @@ class Replica:
             self._rebuild_state()
             self.end = offset
             self.broker.vanished()
-            yield f"truncates {os.path.basename(segment.path('.log'))} to {segment.size} bytes, offset {offset}"
+            yield f"truncates {segment.name('.log')} to {segment.size} bytes, offset {offset}"
         else:
             self._rebuild_state()
             self.end = offset
@@ -375,7 +379,7 @@ class Replica:
         segment = self.active
         if len(segment.log.data) > segment.size:
             self.files.truncate(segment.log, segment.size)
-            yield f"trims {os.path.basename(segment.path('.log'))} to {segment.size}"
+            yield f"trims {segment.name('.log')} to {segment.size}"
         yield from self._write_indexes(segment, padded=False)
         self._snapshot(self.end)
         yield f"snapshot at {self.end}"
@@ -391,10 +395,10 @@ class Replica:
         for suffix in _FILES[1:]:
             if self.files.has(segment.path(suffix)):
                 self.files.truncate(self.files.node(segment.path(suffix)), 0)
-                yield f"empties {os.path.basename(segment.path(suffix))}"
+                yield f"empties {segment.name(suffix)}"
         if len(segment.log.data) > segment.size:
             self.files.truncate(segment.log, segment.size)
-            yield f"trims {os.path.basename(segment.path('.log'))} to {segment.size}"
+            yield f"trims {segment.name('.log')} to {segment.size}"
         yield from self._start()
 
     def _start(self) -> Activity:
@@ -496,7 +500,7 @@ class Replica:
             yield from self._retire(segment)
         for suffix in _FILES:
             self.files.rename(new.path(suffix), new.stem + suffix)
-            yield f"renames {os.path.basename(new.path(suffix))} to its name"
+            yield f"renames {new.name(suffix)} to its name"
         new.suffix = ""
         bases = {segment.base for segment in group[1:]}
         yield from self._retire_snapshots(lambda base: base in bases)
@@ -649,7 +653,7 @@ class SimulatedBroker:
         self.steps = 0
         self.high_watermark = 0
         self.epoch = 0
-        self.trace: Callable[[str], None] = lambda _: None
+        self.trace: Callable[[str], None] | None = None
         self.allow_losses = settings.losses
         self.lost = 0  # counts the beginnings and ends of what loses rows
         self._appeared: list[Row] = []
@@ -658,6 +662,10 @@ class SimulatedBroker:
         self.replicas = [Replica(self, os.path.join(root, f"disk{n}")) for n in range(settings.directories)]
         self.leader = self.replicas[0]
         self.running: list[_Running] = []
+        self._choices = {losses: self._weights(losses) for losses in (False, True)}
+        self._beginnings: dict[str, Callable[[Replica], _Begun]] = {
+            name: getattr(self, f"_{name.replace(' ', '_')}") for name in self._choices[True][0]
+        }
         self._produced = 0
         self._open: dict[int, Transaction] = {}  # by producer
         self._last_data: dict[int, int] = {}  # of its open transaction
@@ -697,7 +705,7 @@ class SimulatedBroker:
 
     def appeared(self, rows: Iterable[Row]) -> None:
         self._appeared += rows
-        if len(self.replicas) > 1:
+        if len(self.replicas) > 1 and (self.settings.compacted or self.is_losing):
             self._has_vanished = True  # a directory that now covers an offset may not hold what another holds
 
     def vanished(self) -> None:
@@ -738,7 +746,9 @@ class SimulatedBroker:
 
     def _advance(self, each: _Running) -> None:
         try:
-            self.trace(f"{each.name}: {next(each.activity)}")
+            said = next(each.activity)
+            if self.trace is not None:
+                self.trace(f"{each.name}: {said}")
         except StopIteration:
             self.running.remove(each)
             self.lost += each.name in _LOSSES
@@ -758,23 +768,27 @@ class SimulatedBroker:
 
     def _begin(self) -> _Running | None:
         """Something new, None if what was drawn cannot be done now."""
+        names, weights = self._choices[self.allow_losses]
+        [name] = self.random.choices(names, cum_weights=weights)
+        replica = self.random.choice(self.replicas)
+        activity = self._beginnings[name](replica)
+        return None if activity is None else _Running(name, *activity)
+
+    def _weights(self, losses: bool) -> tuple[list[str], list[float]]:
+        """What may begin, and cumulated weights."""
         settings = self.settings
-        choices = [("append", 12), ("roll", 1), ("unlink", 2), ("restart", 0.4), ("checkpoint", 0.3)]
+        choices = [("append", 12), ("roll", 1), ("unlink", 4), ("restart", 0.4), ("checkpoint", 0.3)]
         if settings.transactional:
             choices.append(("marker", 5))
         if settings.compacted:
             choices.append(("clean", 2))
         if settings.directories > 1:
             choices.append(("fetch", 14))
-        if self.allow_losses:
+        if losses:
             choices += [("truncate", 0.5), ("refetch", 0.2), ("change leader", 0.3)]
             if not settings.compacted:
                 choices += [("retention", 1), ("delete records", 0.3)]
-        names, weights = zip(*choices, strict=True)
-        [name] = self.random.choices(names, weights)
-        replica = self.random.choice(self.replicas)
-        activity = getattr(self, f"_{name.replace(' ', '_')}")(replica)
-        return None if activity is None else _Running(name, *activity)
+        return [name for name, _ in choices], list(accumulate(weight for _, weight in choices))
 
     # Each of these answers an activity and its locks, or None.
 

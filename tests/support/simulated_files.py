@@ -33,16 +33,30 @@ class Node:
     names: int = 1
     open_files: int = 0
 
+    _version: FileVersion | None = None
+
     @property
     def version(self) -> FileVersion:
-        return FileVersion(len(self.data), self.number, self.changed)
+        known = self._version
+        if known is None or known.changed != self.changed:
+            self._version = known = FileVersion(len(self.data), self.number, self.changed)
+        return known
 
 
 @dataclass(eq=False, slots=True)
 class Directory:
-    """Names in one directory."""
+    """Names in one directory, and the order in which it lists them."""
 
+    path: str
     children: dict[str, Node | Directory] = field(default_factory=dict)
+    listed: list[tuple[str, str]] | None = None  # names and paths
+
+    def in_order(self) -> list[tuple[str, str]]:
+        """Names and paths, in an order of its own, the same each time."""
+        if self.listed is None:
+            names = sorted(self.children, key=lambda name: crc32(name.encode()))
+            self.listed = [(name, f"{self.path}/{name}") for name in names]
+        return self.listed
 
 
 def _nothing(operation: str, path: str) -> None:
@@ -54,7 +68,7 @@ class SimulatedFiles:
 
     def __init__(self) -> None:
         self.before: Callable[[str, str], None] = _nothing
-        self._directories: dict[str, Directory] = {"/": Directory()}
+        self._directories: dict[str, Directory] = {"/": Directory("")}
         self._clock = 1_000_000_000
         self._next_number = 11
         self._free: list[int] = []
@@ -73,13 +87,14 @@ class SimulatedFiles:
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), directory)
             return []
         entries = []
-        for name in sorted(found.children, key=_arbitrary):
-            path = os.path.join(directory, name)
-            self.before("size of", path)
-            entry = self._entry(path)
-            if entry is None:
+        before, directories = self.before, self._directories
+        for name, path in found.in_order():
+            before("size of", path)
+            now = directories.get(directory)
+            child = None if now is None else now.children.get(name)
+            if child is None:
                 raise VanishedError(f"{path!r} vanished while its directory was listed")
-            entries.append(entry)
+            entries.append(_entry(name, child))
         return entries
 
     def glob(self, pattern: str) -> list[str]:
@@ -112,27 +127,27 @@ class SimulatedFiles:
         """Makes a directory and those above it, unless they are there."""
         if path not in self._directories:
             self.make_directory(os.path.dirname(path))
-            self._parent(path).children[os.path.basename(path)] = self._directories[path] = Directory()
+            self._directories[path] = Directory(path)
+            self._put(path, self._directories[path])
 
     def rename_directory(self, path: str, to: str) -> None:
         """Renames a directory that holds files only."""
-        self._directories[to] = self._directories.pop(path)
-        del self._parent(path).children[os.path.basename(path)]
-        self._parent(to).children[os.path.basename(to)] = self._directories[to]
+        directory = self._directories[to] = self._directories.pop(path)
+        directory.path, directory.listed = to, None
+        self._take(path)
+        self._put(to, directory)
 
     def remove_directory(self, path: str) -> None:
         """Removes an empty directory."""
         assert not self._directories[path].children, path
         del self._directories[path]
-        del self._parent(path).children[os.path.basename(path)]
+        self._take(path)
 
     def create(self, path: str, data: bytes = b"") -> Node:
         """A new file; nothing may have its name."""
-        children = self._parent(path).children
-        name = os.path.basename(path)
-        assert name not in children, path
+        assert self._find(path) is None, path
         node = Node(self._number(), bytearray(data), self._tick())
-        children[name] = node
+        self._put(path, node)
         return node
 
     def write(self, node: Node, position: int, data: bytes) -> None:
@@ -153,14 +168,14 @@ class SimulatedFiles:
         node = self.node(path)
         if self._find(to) is not None:
             self.unlink(to)
-        del self._parent(path).children[os.path.basename(path)]
-        self._parent(to).children[os.path.basename(to)] = node
+        self._take(path)
+        self._put(to, node)
         node.changed = self._tick()
 
     def unlink(self, path: str) -> None:
         """Takes a file's name away; the file is there as long as it is open."""
         node = self.node(path)
-        del self._parent(path).children[os.path.basename(path)]
+        self._take(path)
         node.names -= 1
         node.changed = self._tick()
         self.forget(node)
@@ -203,8 +218,17 @@ class SimulatedFiles:
         self._clock += 1
         return self._clock
 
-    def _parent(self, path: str) -> Directory:
-        return self._directories[os.path.dirname(path)]
+    def _put(self, path: str, found: Node | Directory) -> None:
+        head, _, name = path.rpartition("/")
+        parent = self._directories[head or "/"]
+        parent.children[name] = found
+        parent.listed = None
+
+    def _take(self, path: str) -> None:
+        head, _, name = path.rpartition("/")
+        parent = self._directories[head or "/"]
+        del parent.children[name]
+        parent.listed = None
 
     def _find(self, path: str) -> Node | Directory | None:
         head, _, name = path.rpartition("/")
@@ -215,10 +239,7 @@ class SimulatedFiles:
 
     def _entry(self, path: str) -> Entry | None:
         found = self._find(path)
-        if found is None:
-            return None
-        name = os.path.basename(path)
-        return Entry(name, Kind.FILE, found.version) if isinstance(found, Node) else Entry(name, Kind.DIRECTORY)
+        return None if found is None else _entry(os.path.basename(path), found)
 
     def _paths(self) -> list[str]:
         return [os.path.join(path, name) for path, found in self._directories.items() for name in found.children]
@@ -260,6 +281,5 @@ class _SimulatedFile:
         return self._node
 
 
-def _arbitrary(name: str) -> int:
-    """Directories list their names in an order of their own, the same each time."""
-    return crc32(name.encode())
+def _entry(name: str, found: Node | Directory) -> Entry:
+    return Entry(name, Kind.FILE, found.version) if isinstance(found, Node) else Entry(name, Kind.DIRECTORY)

@@ -22,6 +22,7 @@ import json
 import logging
 import os
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -72,13 +73,23 @@ class Result:
     operations: int
 
 
-def run(seed: int, kind: str | None = None, trace: Callable[[str], None] = lambda _: None) -> Result:
+def run(seed: int, kind: str | None = None, trace: Callable[[str], None] | None = None) -> Result:
     """Makes the run of a number; kind: one of KINDS, in place of the one that the number says."""
     random = Random(seed)
     drawn = random.choice(KINDS)
     each = _Run(seed, kind or drawn, random, trace)
     with simulated(each.broker.files, each.sleep, small=random.random() < 0.5):
         return each.judged()
+
+
+def tried(seed: int, kind: str | None = None) -> Result:
+    """As `run`; an error of the simulation itself is a problem too."""
+    try:
+        return run(seed, kind)
+    except Exception as error:
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        said = f"{type(error).__name__}: {error} ({where.filename}:{where.lineno})"
+        return Result(seed, kind or "?", "simulation failed", said, {}, 0, 0, 0)
 
 
 @contextmanager
@@ -159,11 +170,11 @@ class _Said(logging.Handler):
 class _Run:
     """A broker, how fast it works, and a read."""
 
-    def __init__(self, seed: int, kind: str, random: Random, trace: Callable[[str], None]) -> None:
+    def __init__(self, seed: int, kind: str, random: Random, trace: Callable[[str], None] | None) -> None:
         self.seed = seed
         self.kind = kind
         self.random = random
-        self.trace = trace
+        self._trace_to = trace
         self.operations = 0
         alike = random.random() < 0.7
         settings = Settings(
@@ -185,16 +196,22 @@ class _Run:
             self.broker.allow_losses = False
         self.trace(f"{kind}, {settings}, losses {'allowed' if self.broker.allow_losses else 'over'}")
         self._trace_files()
-        self.broker.trace = lambda said: self.trace(f"    broker: {said}")
+        if trace is not None:
+            self.broker.trace = lambda said: trace(f"    broker: {said}")
         # file operations of the reader between two outbreaks of the broker, on average; and steps in one, at most
         self._pace, self._most = random.choice(((0, 0), (60, 3), (25, 2), (10, 1), (10, 8), (4, 1), (2, 1), (1, 1)))
         self._countdown = self._draw()
+
+    def trace(self, said: str) -> None:
+        if self._trace_to is not None:
+            self._trace_to(said)
 
     # ---- the broker's steps ----
 
     def _before(self, operation: str, path: str) -> None:
         self.operations += 1
-        self.trace(f"{operation} {path}")
+        if self._trace_to is not None:
+            self._trace_to(f"{operation} {path}")
         if self.operations > _NO_END:
             raise NoEndError(f"{self.operations} file operations")
         self._countdown -= 1
