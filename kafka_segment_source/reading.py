@@ -33,6 +33,8 @@ _RELATIVE_OFFSETS = 2**31  # index files name offsets by 31 bits above the base,
 # times the segment's bytes, and so many bytes more; then the rest is skipped. Hostile bytes could ask for the square.
 _SEARCH_EFFORT = 8
 _LEAST_EFFORT = 64 * 1024 * 1024
+_LOOKS = 3  # at the end of a log that a broker writes to
+_UNWRITTEN = 8  # zeros at the end of a batch that show that it was only begun: a record may end in a few of its own
 _FIRST_WINDOW = 4096  # bytes searched at first: the next batch is mostly near
 _LOOK = 1024  # what looking at one place costs at least, in bytes checksummed
 _KEPT = 1000  # errors kept for whoever asks; all are logged
@@ -114,6 +116,8 @@ class BatchReader:
         self._chunk_bytes = chunk_bytes
         self.last: BatchPlace | None = None
         self.is_done = False
+        self._is_stale = False  # the bytes at hand are older than those in the file
+        self._written_at = -1
         self._limit = split.end  # nothing after is read, unless a batch that begins before reaches over it
         self._last_offset = split.base_offset - 1
         self._effort = _SEARCH_EFFORT * split.segment_size + _LEAST_EFFORT
@@ -159,6 +163,9 @@ class BatchReader:
             here = buffer[at - start : end - start]
             headers = self._table[:, : h.walk_headers(here, len(here), at, self._table, self._report)]
             at, stuck = yield from self._stretches(buffer, start, headers, at)
+            if self._is_stale:
+                self._is_stale = False
+                break
             if at is None or not stuck or self._report[h.STOPPED_BY] == h.USED_UP:
                 continue
             if self._report[h.STOPPED_BY] == h.INCOMPLETE and at > start:
@@ -191,6 +198,10 @@ class BatchReader:
                 at = int(good[h.POSITION, -1] + good[h.SIZE, -1])
             if fault is None:
                 break
+            is_tail, after = self._look_at_tail(at) if bad[fault[0]] else (False, None)
+            if is_tail:
+                self._is_stale = after is not None
+                return after, False
             after = self._after_damage(fault[1], at, int(headers[h.SIZE, fault[0]]))
             if after is None:
                 return None, False
@@ -283,6 +294,10 @@ class BatchReader:
         stopped_by = int(self._report[h.STOPPED_BY])
         needed = int(self._report[h.FOUND]) if stopped_by == h.INCOMPLETE else 0
         size = self._split.segment_size
+        if stopped_by != h.INCOMPLETE:
+            is_tail, after = self._look_at_tail(position)
+            if is_tail:
+                return after
         if stopped_by == h.INCOMPLETE and position + needed <= size:
             if needed <= self._max_batch_bytes:
                 self._limit = max(self._limit, position + needed)
@@ -301,8 +316,6 @@ class BatchReader:
             error = self._error(
                 "zeros where a batch should be", position, None, "zeros", "a batch or the end of the log"
             )
-            if self._split.next_base_offset is None and self._zeros_to_end(position):
-                return None  # preallocated space
         else:
             error = self._impossible(position, stopped_by)
             if stopped_by in (h.BAD_COUNT, h.BAD_LAST_OFFSET):  # whole by its length, which may be right
@@ -321,6 +334,27 @@ class BatchReader:
             h.BAD_LAST_OFFSET: ("batch that ends before it begins", "baseOffset ≥ 0 and lastOffsetDelta ≥ 0"),
         }[stopped_by]
         return self._error(what, position, None, int(self._report[h.FOUND]), expected)
+
+    def _look_at_tail(self, position: int) -> tuple[bool, int | None]:
+        """Whether a log's last segment legally ends at `position`, where no whole batch was; and where to go on.
+
+        It does if zeros follow (space that the broker took in advance), if a batch was only begun there (zeros reach into
+        its end), or if a broker has written a whole batch there by now: then this is where to go on, said once.
+        """
+        if self._split.next_base_offset is not None:
+            return False, None
+        for _ in range(_LOOKS):  # a broker may write between two of these reads
+            if self._zeros_to_end(position):
+                return True, None
+            if self._written_at != position and self._holds(position):
+                self._written_at = position
+                return True, position
+            header = self._file.read_at(position, fmt.LOG_OVERHEAD)
+            length = int.from_bytes(header[fmt.LENGTH_AT :], "big", signed=True)
+            after = position + (length + fmt.LOG_OVERHEAD if length >= fmt.MIN_LENGTH_V0 else fmt.MAGIC_END)
+            if after < self._split.segment_size and self._zeros_to_end(after - _UNWRITTEN):
+                return True, None
+        return False, None
 
     def _zeros_to_end(self, position: int) -> bool:
         window = _FIRST_WINDOW

@@ -121,11 +121,13 @@ class SplitFile:
 
     def confirm(self) -> None:
         """Raises FileChangedError unless the path still leads to this file and it still has what was read of it."""
-        now = file_version(self.split.path)
+        planned, now = self.split.version, file_version(self.split.path)
         if now is None or now.inode != self._version.inode:
             raise self._changed("it was replaced while it was read")
-        if now == self.split.version:
+        if planned in (NO_VERSION, now):
             return
+        if not self.split.is_of_last or now.inode != planned.inode:
+            raise self._changed("the system says so")
         last = self._reader.last or self.split.anchor
         if last is not None and not last.is_in(self.probe()):
             raise self._changed(f"the batch of offset {last.base_offset} is no longer at byte {last.position}")

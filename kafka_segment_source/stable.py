@@ -45,7 +45,8 @@ def stable_end(log: PartitionLog, end: int, options: ReadOptions) -> tuple[int, 
     replay.run(end)
     waiting = {producer: first for producer, first in replay.open.items() if first < end}
     if not waiting:
-        return end, replay.warnings
+        # what a broker writes from here on, into space that it took in advance, may belong to a new transaction
+        return (min(end, replay.reached) if replay.is_at_end else end), replay.warnings
     replay.confirm()
     stable = min(waiting.values())
     return stable, [*replay.warnings, _withheld(replay.log, waiting, stable, end, options)]
@@ -55,6 +56,8 @@ def stable_end(log: PartitionLog, end: int, options: ReadOptions) -> tuple[int, 
 class _Replay:
     """Follows the producers of a log to see whose transactions are open, producer id → first offset.
 
+    reached: the offset after the last batch that was read; is_at_end: whether none follows in the log.
+
     The log ends at its high watermark, where that is asked for: what a marker beyond ends is still open.
     """
 
@@ -63,6 +66,8 @@ class _Replay:
     open: dict[int, int] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     walked: list[SegmentSplit] = field(default_factory=list)
+    reached: int = 0
+    is_at_end: bool = False
 
     def confirm(self) -> None:
         """FileChangedError if a file that was read is another one by now: a cleaner may have taken out a marker between
@@ -79,11 +84,12 @@ class _Replay:
         state = self._state() if self.options.trust_indexes else None
         since = ProducerState(0, {}) if state is None else state
         self.open = dict(since.open_transactions)
-        reached, read = since.offset, 0
+        self.reached, read = since.offset, 0
         stretches = self._stretches(since.offset)
-        while reached < end or any(first < end for first in self.open.values()):
+        while self.reached < end or any(first < end for first in self.open.values()):
             stretch = next(stretches, None)
             if stretch is None:
+                self.is_at_end = True
                 break
             self._follow(stretch, since.offset)
             self.warnings += [
@@ -92,7 +98,7 @@ class _Replay:
             ]
             read += int(stretch.headers[h.SIZE].sum())
             if stretch.headers.shape[1]:
-                reached = int(stretch.headers[h.LAST_OFFSET, -1]) + 1
+                self.reached = int(stretch.headers[h.LAST_OFFSET, -1]) + 1
         stretches.close()
         if state is None and len(self.log.segments) > 1 and self.options.trust_indexes:
             self.warnings.append(

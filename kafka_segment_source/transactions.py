@@ -23,6 +23,7 @@ Where no marker can be found. Rows are returned only if their COMMIT was read, s
 
 from __future__ import annotations
 
+import os
 from bisect import insort
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, replace
@@ -34,6 +35,7 @@ from kafka_segment_source import format as fmt
 from kafka_segment_source.bounds import OffsetRange, ScanBounds
 from kafka_segment_source.decode import Decoder, RecordColumns
 from kafka_segment_source.errors import CorruptRecordError, DataError, DataLossError, FileChangedError
+from kafka_segment_source.files import file_version
 from kafka_segment_source.following import TRIES, find_again
 from kafka_segment_source.kernels import headers as h
 from kafka_segment_source.kernels import record_batches as k
@@ -238,6 +240,7 @@ def _read_on(split: SegmentSplit, chunk: Chunk, options: ReadOptions) -> Generat
     pending = [replace(split, start=position, end=split.segment_size, bounds=bounds, stop_timestamp=None, anchor=last)]
     tries = 0
     listed_at = -1  # how far reading had come when the directory was listed last
+    pending += _next_by_name(split, reached)
     while True:
         try:
             for part in pending:
@@ -262,6 +265,33 @@ def _read_on(split: SegmentSplit, chunk: Chunk, options: ReadOptions) -> Generat
             yield Stretch(_NO_HEADERS, (), ends_in_loss=True)
             return
         pending = list(found.splits)
+
+
+def _next_by_name(split: SegmentSplit, offset: int) -> list[SegmentSplit]:
+    """The segment after the split's, where its name says all: most markers are there, and listing a large directory for
+    each of its segments would take the square. Empty where it is not in the same directory, or not there now."""
+    if split.next_base_offset is None or split.directories:
+        return []
+    name = f"{split.next_base_offset:0{fmt.BASE_OFFSET_DIGITS}d}{fmt.LOG_SUFFIX}"
+    path = os.path.join(os.path.dirname(split.path), name)
+    version = file_version(path)
+    if version is None:
+        return []
+    bounds = ScanBounds(OffsetRange(offset))
+    return [
+        SegmentSplit(
+            path=path,
+            topic=split.topic,
+            partition=split.partition,
+            start=0,
+            end=version.size,
+            segment_size=version.size,
+            base_offset=split.next_base_offset,
+            next_base_offset=None,
+            bounds=bounds,
+            version=version,
+        )
+    ]
 
 
 class _KnownMarkers:

@@ -289,8 +289,8 @@ class _Run:
             ("failOnDataLoss", False, 0.4),
             ("mode", "DROPMALFORMED", 0.3),
         ):
-            if random.random() < share:
-                options[name] = value
+            if random.random() < share and (name != "checkCrcs" or not self.broker.settings.preallocated):
+                options[name] = value  # in preallocated space, only its CRC tells a whole batch from one that was begun
         return options
 
     def _draw_bounds(self, options: dict[str, Any], rows: list[Row]) -> None:
