@@ -462,7 +462,9 @@ class Replica:
             count += 1
         return count
 
-    def _clean_group(self, group: list[Segment], latest: dict[bytes, int], end: int, seen: set[Transaction]) -> Activity:
+    def _clean_group(
+        self, group: list[Segment], latest: dict[bytes, int], end: int, seen: set[Transaction]
+    ) -> Activity:
         stem = os.path.join(self.path, f"{group[0].base:020d}")
         new = Segment(group[0].base, stem, fmt.CLEANED_SUFFIX, state=group[0].state)
         data = b""
@@ -533,7 +535,9 @@ class Replica:
         if batch.transaction in seen or batch.base >= end:
             return batch
         if batch.horizon is None:
-            return _marker(batch.transaction, batch.base, batch.max_timestamp, batch.epoch, self.broker.now + _RETENTION)
+            return _marker(
+                batch.transaction, batch.base, batch.max_timestamp, batch.epoch, self.broker.now + _RETENTION
+            )
         return None if batch.horizon < self.broker.now else batch
 
 
@@ -966,13 +970,15 @@ class SimulatedBroker:
             if self.leader.state.get(producer, (-1, -1))[1] >= offset:
                 del self._open[producer]  # nothing of it is left: it is as if it had not begun
             elif self._last_data[producer] >= offset:
-                left = [each for each in self.leader.batches() if each.base < offset and each.transaction is transaction]
+                left = [
+                    each for each in self.leader.batches() if each.base < offset and each.transaction is transaction
+                ]
                 self._last_data[producer] = max((batch.last for batch in left), default=offset - 1)
 
     def _refetch(self, replica: Replica) -> _Begun:
         locks = (*self._all(replica), (self.replicas.index(replica), "unlink"))
         others = [each for each in self.replicas if each is not replica]
-        if not self._is_free(*locks) or replica is self.leader and others or replica.retired:
+        if not self._is_free(*locks) or (replica is self.leader and others) or replica.retired:
             return None
         if others and not self._is_free(*self._cleaning(self.leader)):
             return None

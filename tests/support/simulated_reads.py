@@ -32,8 +32,8 @@ from typing import Any
 import pyarrow as pa
 
 import kafka_segment_source as kafkaseg
-from kafka_segment_source import probe, reading, storage, transactions, zone_making
 from kafka_segment_source import format as fmt
+from kafka_segment_source import probe, reading, storage, transactions, zone_making
 from kafka_segment_source.errors import DataLossError, PathError
 from kafka_segment_source.options import option_texts, parse_options
 from kafka_segment_source.planning import make_plan
@@ -48,7 +48,7 @@ _MAPS = "/sim/maps"
 _COLUMNS = ("offset", "key", "value", "timestamp")
 _SMALL_READS = 200  # bytes read at a time, so that a file of a few batches takes several reads
 _RESTS = 2_000  # file operations after which the broker rests: in the end a reader is faster
-_NO_END = 20_000  # after which the reader is believed never to end
+_NO_END = 100_000  # after which the reader is believed never to end
 _LOSS = ("failOnDataLoss=false", "withheld (isolationLevel=read_committed)")
 _DAMAGE = "mode=DROPMALFORMED"
 
@@ -274,7 +274,7 @@ class _Run:
         random = self.random
         rows = sorted(self.broker.held(), key=lambda row: row.offset)
         options: dict[str, Any] = {}
-        if self.broker.settings.transactional and random.random() < 0.7 or random.random() < 0.1:
+        if (self.broker.settings.transactional and random.random() < 0.7) or random.random() < 0.1:
             options["isolationLevel"] = "read_committed"
         if rows and random.random() < 0.5:
             self._draw_bounds(options, rows)
@@ -355,13 +355,13 @@ class _Run:
         word, problem = _judge(window, options, splits, caught, said.messages)
         return self._result(word, problem, options, sum(map(len, splits)))
 
-    def _plan_and_read(
-        self, paths: list[str], options: dict[str, Any], said: _Said, splits: list[list[Found]]
-    ) -> None:
+    def _plan_and_read(self, paths: list[str], options: dict[str, Any], said: _Said, splits: list[list[Found]]) -> None:
         parsed, warnings = parse_options(option_texts(paths, options))
         plan = make_plan(parsed, warnings)
         said.messages += plan.warnings
-        self.trace(f"planned {[(split.path[-24:], split.start, split.end, split.start_offset, split.end_offset) for split in plan.splits]}")
+        self.trace(
+            f"planned {[(split.path[-24:], split.start, split.end, split.start_offset, split.end_offset) for split in plan.splits]}"
+        )
         self._gap()
         schema = arrow_schema(_COLUMNS)
         planned = list(plan.splits)
