@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from kafka_segment_source import format as fmt
 from kafka_segment_source import storage
 from kafka_segment_source.bounds import OffsetRange
-from kafka_segment_source.errors import OptionError, PathError
+from kafka_segment_source.errors import FileChangedError, OptionError, PathError
 from kafka_segment_source.files import list_directory, look_at
 from kafka_segment_source.options import ReadOptions, TopicPartition, TopicSelection
 from kafka_segment_source.paths import local_path
@@ -26,7 +26,7 @@ from kafka_segment_source.storage import NO_VERSION, Entry, FileVersion, Kind
 _PARTITION_DIRECTORY = re.compile(r"(?P<topic>[A-Za-z0-9._-]{1,255})-(?P<partition>\d+)")
 _DEAD_DIRECTORY = re.compile(r"\S+-\S+\.\S+(" + "|".join(fmt.DEAD_DIRECTORY_SUFFIXES) + ")")
 _GLOB = re.compile(r"[*?\[]")
-_LISTINGS = 5  # of a directory that a broker is changing, before the last one is taken as it is
+_LISTINGS = 10  # of a directory that a broker is changing
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,6 +348,8 @@ def _listing(directory: str) -> dict[str, Entry]:
         if files.keys() == again.keys():
             break
         files = again
+    else:
+        raise FileChangedError(f"directory {directory!r} changes faster than it is listed; plan the read anew")
     return files
 
 

@@ -52,10 +52,11 @@ def cut_by_records(view: SegmentView, split: SegmentSplit, most: int) -> list[Se
 
 
 def _record_cuts(view: SegmentView, split: SegmentSplit, most: int) -> Iterator[_Cut]:
+    walk = _ForwardWalk(view, split.start)
     end = split.end_offset
     offset = split.start_offset
     while end is None or end - offset > most:
-        header = next(view.headers_from(offset + most), None)
+        header = walk.find(offset + most)
         if header is None or header.position >= split.end:
             return
         hides_first = header.magic != fmt.MAGIC_V2 and header.is_compressed
@@ -65,6 +66,56 @@ def _record_cuts(view: SegmentView, split: SegmentSplit, most: int) -> Iterator[
         else:
             offset = header.base_offset
         yield _Cut(offset, header.end if inside else header.position, header.position)
+
+
+class _ForwardWalk:
+    """Finds batches by offsets that only grow, in one walk over a segment: it proves no batch for each offset anew.
+
+    start: a position where a batch begins, before every offset that will be asked for.
+    """
+
+    def __init__(self, view: SegmentView, start: int) -> None:
+        self._view = view
+        self._header: BatchHeader | None = None  # the last one found
+        self._go_to(start)
+
+    def find(self, offset: int) -> BatchHeader | None:
+        """The proven batch that holds `offset`, or the first after it; None where the walk cannot get there.
+
+        The index serves to jump forward: over what need not be read, and over what cannot be proven.
+        """
+        if self._header is not None and self._header.last_offset >= offset:
+            return self._header
+        offsets = self._view.offsets
+        slot = offsets.floor(offset)
+        if slot >= 0 and int(offsets.positions[slot]) > self._position:
+            self._jump(offset)
+        found = self._walk_to(offset)
+        if found is None and self._jump(offset):
+            found = self._walk_to(offset)
+        self._header = found
+        return found
+
+    def _jump(self, offset: int) -> bool:
+        """Goes on where the index leads for `offset`, if that is further on; answers whether it is."""
+        position = self._view.start_position(offset)
+        if position <= self._position:
+            return False
+        self._go_to(position)
+        return True
+
+    def _go_to(self, position: int) -> None:
+        self._position = position  # of the next batch of the walk
+        self._headers = self._view.probe.walk(position)
+
+    def _walk_to(self, offset: int) -> BatchHeader | None:
+        for header in self._headers:
+            if header is None:
+                return None
+            self._position = header.end
+            if header.last_offset >= offset:
+                return header
+        return None
 
 
 def _first_batch_from(view: SegmentView, target: int, known: int) -> BatchHeader | None:

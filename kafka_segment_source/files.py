@@ -7,17 +7,27 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from types import TracebackType
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from kafka_segment_source import storage
 from kafka_segment_source.errors import FileChangedError, PathError
-from kafka_segment_source.storage import Entry, FileVersion, Kind
+from kafka_segment_source.storage import Entry, FileVersion, Kind, VanishedError
+
+T = TypeVar("T")
 
 Bytes = npt.NDArray[np.uint8]
 
+_LISTINGS = 20  # of a directory from which files vanish
+_TRIES = 20  # of what a changing directory keeps from being done
+_QUICK_TRIES = 4  # at once: a broker renames the files of one segment in less
+_PAUSE = 0.002  # s, doubled each time
+_LONGEST_PAUSE = 0.25  # s; 20 tries take some 3 s
 _RACY_NANOS = 2_000_000_000  # the coarsest clock of a file system (FAT); git guards its index in the same way
 
 
@@ -96,9 +106,22 @@ def look_at(path: str) -> Entry | None:
 
 
 def list_directory(directory: str) -> list[Entry]:
-    """What is in a directory; nothing if it is gone. PathError where it cannot be listed."""
+    """What is in a directory; nothing if it is gone. PathError where it cannot be listed, FileChangedError where it
+    changes faster than it is listed."""
+    for _ in range(_LISTINGS - 1):
+        with suppress(VanishedError):
+            return _list(directory)
+    try:
+        return _list(directory)
+    except VanishedError as error:
+        raise FileChangedError(str(error)) from error
+
+
+def _list(directory: str) -> list[Entry]:
     try:
         return storage.STORAGE.list(directory)
+    except VanishedError:
+        raise
     except OSError as error:
         raise PathError(f"path {directory!r} cannot be listed: {system_reason(error)}") from error
 
@@ -135,3 +158,18 @@ def write_atomically(path: str, data: bytes) -> None:
 def system_reason(error: OSError) -> str:
     """What the system says, without the words around it."""
     return os.strerror(error.errno) if error.errno else str(error)
+
+
+def try_again(action: Callable[[], T], tries: int = _TRIES) -> T:
+    """What `action` gives. It is repeated, with pauses, while files change under it; the last FileChangedError is raised."""
+    for at in range(1, tries):
+        with suppress(FileChangedError):
+            return action()
+        pause(at)
+    return action()
+
+
+def pause(tries: int) -> None:
+    """Waits before another try, the longer the more there were."""
+    if tries >= _QUICK_TRIES:
+        time.sleep(min(_PAUSE * 2 ** (tries - _QUICK_TRIES), _LONGEST_PAUSE))

@@ -13,7 +13,6 @@ be read between them, the last FileChangedError ends the query.
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -23,6 +22,7 @@ from kafka_segment_source.available import available_logs
 from kafka_segment_source.bounds import OffsetRange, ScanBounds
 from kafka_segment_source.catalog import PartitionLog, Segment
 from kafka_segment_source.errors import DataLossError, FileChangedError, PathError
+from kafka_segment_source.files import pause
 from kafka_segment_source.options import ReadOptions, TopicSelection
 from kafka_segment_source.ranges import Dropped, narrow
 from kafka_segment_source.reporting import logger
@@ -31,9 +31,6 @@ from kafka_segment_source.split_files import SplitFile
 from kafka_segment_source.splits import SegmentSplit, anchored, split_of
 
 TRIES = 40  # in a row, without a batch read between them
-_QUICK_TRIES = 4  # at once; a broker renames the files of one segment in less
-_PAUSE = 0.002  # s, doubled each time
-_LONGEST_PAUSE = 0.25  # s; 40 tries take some 8 s
 
 T = TypeVar("T")
 
@@ -88,7 +85,7 @@ class Follower:
             self._tries += 1
             if self._tries > TRIES:
                 raise error
-            _pause(self._tries)
+            pause(self._tries)
             wanted = OffsetRange(self._next, fmt.MAX_OFFSET if self._end is None else self._end)
             try:
                 found = find_again(self._split, wanted, self._options)
@@ -226,8 +223,3 @@ def _is_of_system(error: BaseException) -> bool:
     """Whether the file system failed, rather than that nothing is there."""
     cause = error.__cause__
     return cause is not None and (isinstance(cause, OSError) or _is_of_system(cause))
-
-
-def _pause(tries: int) -> None:
-    if tries > _QUICK_TRIES:
-        time.sleep(min(_PAUSE * 2 ** (tries - _QUICK_TRIES), _LONGEST_PAUSE))

@@ -20,7 +20,7 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, tzinfo
+from datetime import UTC, datetime, tzinfo
 from difflib import get_close_matches
 from typing import Any
 
@@ -152,12 +152,22 @@ def _pattern(text: str, _: _Context) -> str:
 
 def _json_object(text: str, example: str) -> dict[str, Any]:
     try:
-        value = json.loads(text)
+        value = json.loads(text, object_pairs_hook=_without_repeats)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"expected JSON like {example} ({error})") from error
     if not isinstance(value, dict):
         raise ValueError(f"expected JSON like {example}")
     return value
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object as a dict; ValueError for a key that it has twice, of which one would be lost."""
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise ValueError(f"{key!r} is there twice")
+        found[key] = value
+    return found
 
 
 def _assign(text: str, _: _Context) -> frozenset[TopicPartition]:
@@ -181,6 +191,8 @@ def _partition_map(text: str, least: int, example: str) -> dict[TopicPartition, 
         for partition, number in partitions.items():
             if not partition.isdecimal() or type(number) is not int or not least <= number < 2**63:
                 raise ValueError(f"expected {example}; topic {topic!r} has {partition!r}: {number!r}")
+            if (topic, int(partition)) in numbers:
+                raise ValueError(f"expected {example}; topic {topic!r} has partition {int(partition)} twice")
             numbers[topic, int(partition)] = number
     return numbers
 
@@ -195,7 +207,15 @@ def _offsets(text: str, _: _Context) -> dict[TopicPartition, int] | int:
 
 
 def _offsets_by_timestamp(text: str, _: _Context) -> dict[TopicPartition, int]:
-    return _partition_map(text, 0, 'JSON like {"topicA":{"0":1773133200000}}, in epoch milliseconds')
+    moments = _partition_map(text, 0, 'JSON like {"topicA":{"0":1773133200000}}, in epoch milliseconds')
+    for (topic, partition), moment in moments.items():
+        meant = times.other_meaning(str(moment))
+        if meant is not None:
+            raise ValueError(
+                f"partition {topic}-{partition} has {moment}, which as epoch milliseconds is"
+                f" {times.format_millis(moment)}; write {times.parse_moment(meant, UTC, 0)} if {meant} is meant"
+            )
+    return moments
 
 
 def _strategy(text: str, _: _Context) -> bool:
@@ -281,9 +301,16 @@ OPTIONS = (
     Option(
         "partition", "from the directory's name", "partition of a directory whose own name does not say", _partition
     ),
-    Option("since", "", "keep rows with timestamp ≥ this: ISO-8601, epoch milliseconds, or a time ago (-2h)", _moment),
+    Option(
+        "since",
+        "",
+        "keep rows with timestamp ≥ this: ISO-8601, epoch milliseconds (not seconds), or a time ago (-2h)",
+        _moment,
+    ),
     Option("until", "", "keep rows with timestamp < this", _moment),
-    Option("timeZone", "UTC", "zone of times written without one", _name),
+    Option(
+        "timeZone", "UTC", "zone of times written without one, as Spark names it: Europe/Berlin, +01:00, UTC+1", _name
+    ),
     Option("startingOffsets", "earliest", 'earliest, or JSON: {"topicA":{"0":23,"1":-2}}', _offsets),
     Option("endingOffsets", "latest", "latest, or JSON; exclusive", _offsets),
     Option("startingTimestamp", "", "start at the first offset with timestamp ≥ this", _moment),
@@ -459,14 +486,19 @@ def _paths(text: str | None) -> tuple[str, ...]:
         raise OptionError(
             "option 'path' is missing: give load(path) a partition directory, a log directory or a .log file"
         )
-    if text.lstrip().startswith("["):  # load([…]) arrives as a JSON list
-        try:
-            paths = json.loads(text)
-        except ValueError:
-            return (text,)
-        if isinstance(paths, list) and paths and all(isinstance(path, str) and path for path in paths):
-            return tuple(paths)
-    return (text,)
+    if not text.lstrip().startswith("["):
+        return (text,)
+    try:
+        paths = json.loads(text)  # load([…]) arrives as a JSON list
+    except ValueError:
+        return (text,)
+    if not isinstance(paths, list) or not all(isinstance(path, str) for path in paths):
+        return (text,)
+    if not paths:
+        raise OptionError("option 'path' is an empty list: no path was given, so there is nothing to read")
+    if not all(path.strip() for path in paths):
+        raise OptionError(f"option 'path' is {text!r}: one of its paths is empty")
+    return tuple(paths)
 
 
 def _warnings(ignored: list[str]) -> list[str]:
@@ -500,7 +532,7 @@ def _text(name: str, value: object) -> str:
         return str(value).lower()
     if isinstance(value, datetime):
         try:
-            return str(times.datetime_to_millis(value))
+            return times.millis_text(times.datetime_to_millis(value))
         except ValueError as error:
             raise OptionError(f"option {name!r} is {value!r}: {error}") from error
     if isinstance(value, (dict, list, tuple)):

@@ -14,7 +14,7 @@ from kafka_segment_source.bounds import OffsetRange, RowFilter, ScanBounds
 from kafka_segment_source.catalog import PartitionLog, Segment
 from kafka_segment_source.cuts import cut_by_bytes, cut_by_records
 from kafka_segment_source.disorder import find_witness, stop_timestamp
-from kafka_segment_source.errors import FileChangedError
+from kafka_segment_source.files import try_again
 from kafka_segment_source.offsets import StableEnds, check_map, offset_range
 from kafka_segment_source.options import PathsLike, ReadOptions, option_texts, parse_options
 from kafka_segment_source.probe import BatchHeader
@@ -27,7 +27,6 @@ from kafka_segment_source.zone_maps import ZoneMap
 from kafka_segment_source.zone_pruning import Pruned, ZoneMaps, prune, update_command
 
 PACK_MORE_THAN = 256  # tasks; fewer do not need to share
-_LISTINGS = 20  # of directories that a broker changes while they are planned, before that is an error
 
 
 def plan(path: PathsLike, **options: object) -> ReadPlan:
@@ -48,12 +47,7 @@ def make_plan(
     lets through may be left out. Raises PathError, OptionError and DataLossError for what is not there or cannot be
     meant.
     """
-    for _ in range(_LISTINGS - 1):
-        try:
-            return _plan_once(options, warnings, pushed)
-        except FileChangedError:
-            continue  # as if this had begun a moment later
-    return _plan_once(options, warnings, pushed)
+    return try_again(lambda: _plan_once(options, warnings, pushed))
 
 
 def _plan_once(options: ReadOptions, warnings: list[str] | None, pushed: Sequence[RowFilter]) -> ReadPlan:

@@ -62,6 +62,10 @@ Entries = list[Entry]
 Paths = list[str]
 
 
+class VanishedError(OSError):
+    """A name was gone from a directory before its size was read: list again."""
+
+
 class OpenFile(Protocol):
     """A file open for reading. It stays what it was when it was opened, whatever its name comes to stand for."""
 
@@ -85,7 +89,11 @@ class Storage(Protocol):
         """What is at a path; None if nothing is."""
 
     def list(self, directory: str) -> Entries:
-        """What is in a directory, by names that are text; all names are read before any size is. Empty if it is gone."""
+        """What is in a directory, by names that are text; all names are read before any size is. Empty if it is gone.
+
+        A file that is renamed meanwhile may be missing under both names: where a name was gone before its size was read,
+        the answer is VanishedError.
+        """
 
     def glob(self, pattern: str) -> Paths:
         """The paths that match a pattern, in order."""
@@ -124,9 +132,10 @@ class LocalStorage:
                 continue
             try:
                 entries.append(_entry(child.name, child.stat()))
-            except (FileNotFoundError, NotADirectoryError):
-                if child.is_symlink():
-                    entries.append(Entry(child.name, Kind.BROKEN_LINK))
+            except (FileNotFoundError, NotADirectoryError) as error:
+                if not os.path.islink(child.path):
+                    raise VanishedError(f"{child.path!r} vanished while its directory was listed") from error
+                entries.append(Entry(child.name, Kind.BROKEN_LINK))
             except OSError as error:
                 if error.errno != errno.ELOOP:
                     raise

@@ -2,12 +2,18 @@
 
 A moment is ISO-8601, epoch milliseconds, or a time ago (`-2h`, `-10 minutes`). Fractions of a millisecond are
 rounded up: timestamps are whole milliseconds, so `t >= 12:00:00.0005` and `t >= 12:00:00.001` keep the same rows.
+
+A bare number is epoch milliseconds, unless it reads as something else: a year (`2026`), a month, day, hour, minute or
+second without dashes (`202603`, `20260310`, … `20260310093000`) of the years 1970 to 2099, or epoch seconds (any ten
+digits). As milliseconds, all but the longest are of 1970 or 1976, so these are refused. A sign makes any number
+milliseconds: `+2026` is 2026 ms after 1970 began.
 """
 
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta, tzinfo
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from zoneinfo import ZoneInfo
 
 from kafka_segment_source.bounds import MIN_TIMESTAMP, TIMESTAMP_LIMIT
@@ -30,19 +36,48 @@ _UNITS = {
     "week": 604_800_000,
 }
 _DURATION = re.compile(r"(\d+)\s*([a-z]+)", re.IGNORECASE)
-_EPOCH_MILLIS = re.compile(r"[+-]?\d+")
+_EPOCH_MILLIS = re.compile(r"[+-]?\d+", re.ASCII)
+_BELOW_MICROS = re.compile(r"[.,]\d{6}\d*[1-9]", re.ASCII)  # what datetime cuts off
+_EPOCH_SECONDS = re.compile(r"[1-9]\d{9}", re.ASCII)
+_COMPACT_DATE = re.compile(r"((?:19[7-9]|20\d)\d)" + r"(\d\d)?" * 5, re.ASCII)
+_OFFSET_ZONE = re.compile(
+    r"(?:UTC|GMT|UT)?([+-])(?:(\d\d?)(?::(\d\d?)(?::(\d\d))?)?|(\d\d)(\d\d)(\d\d)?)", re.ASCII | re.IGNORECASE
+)
+_LARGEST_ZONE_SECONDS = 18 * 3600  # Java's limit
 EXPECTED_MOMENT = "ISO-8601 (2026-03-10T09:30:00Z), epoch milliseconds, or a time ago (-2h, -10 minutes)"
 EXPECTED_DURATION = "a number with a unit (500ms, 2s, 10 minutes, 1h) or milliseconds"
 
 
 def zone(name: str) -> tzinfo:
-    """The time zone of that name (`Europe/Berlin`, `UTC`); ValueError where there is none."""
-    if name.upper() in ("UTC", "Z"):
+    """The time zone of that name, as Spark's session time zone takes it; ValueError where there is none.
+
+    A region (`Europe/Berlin`), `UTC`, `GMT` or `Z`, or an offset: `+1`, `-08`, `+01:00`, `+01:00:30`, with or without
+    `UTC`, `GMT` or `UT` before it. Blanks around it do not count.
+    """
+    text = name.strip()
+    if text.upper() in ("UTC", "Z", "GMT", "UT"):
         return UTC
+    offset = _OFFSET_ZONE.fullmatch(text)
+    if offset is not None:
+        return _offset_zone(name, offset)
     try:
-        return ZoneInfo(name)
+        return ZoneInfo(text)
     except (KeyError, ValueError, OSError) as error:  # ZoneInfoNotFoundError is a KeyError; a bad key, the others
-        raise ValueError(f"no time zone is called {name!r}") from error
+        raise _no_zone(name) from error
+
+
+def _offset_zone(name: str, offset: re.Match[str]) -> tzinfo:
+    """The zone of a match of `_OFFSET_ZONE` in `name`; ValueError if it is further from UTC than 18 hours."""
+    sign, *parts = offset.groups(default="0")
+    hours, minutes, seconds = (max(int(part), int(other)) for part, other in zip(parts[:3], parts[3:], strict=True))
+    total = hours * 3600 + minutes * 60 + seconds
+    if minutes > 59 or seconds > 59 or total > _LARGEST_ZONE_SECONDS:
+        raise _no_zone(name)
+    return timezone(timedelta(seconds=-total if sign == "-" else total))
+
+
+def _no_zone(name: str) -> ValueError:
+    return ValueError(f"no time zone is called {name!r}; expected a region (Europe/Berlin), an offset (+01:00) or UTC")
 
 
 def datetime_to_millis(moment: datetime) -> int:
@@ -78,6 +113,12 @@ def parse_moment(text: str, default_zone: tzinfo, now_ms: int) -> int:
     """
     text = text.strip()
     if _EPOCH_MILLIS.fullmatch(text):
+        meant = other_meaning(text)
+        if meant is not None:
+            raise ValueError(
+                f"as epoch milliseconds that is {format_millis(int(text))};"
+                f" write {meant} or {parse_moment(meant, default_zone, now_ms)} if this is meant, +{text} if not"
+            )
         return max(MIN_TIMESTAMP, min(int(text), TIMESTAMP_LIMIT))
     if text.startswith("-"):
         return max(MIN_TIMESTAMP, now_ms - parse_duration(text[1:]))
@@ -85,7 +126,32 @@ def parse_moment(text: str, default_zone: tzinfo, now_ms: int) -> int:
         moment = datetime.fromisoformat(text)
     except ValueError as error:
         raise ValueError(f"expected {EXPECTED_MOMENT}") from error
-    return datetime_to_millis(moment if moment.tzinfo else moment.replace(tzinfo=default_zone))
+    millis = datetime_to_millis(moment if moment.tzinfo else moment.replace(tzinfo=default_zone))
+    on_a_millisecond = moment.microsecond % 1000 == 0
+    return millis + 1 if on_a_millisecond and _BELOW_MICROS.search(text) else millis
+
+
+def other_meaning(number: str) -> str | None:
+    """ISO-8601 of the moment that a bare number names if it is read as a date or as epoch seconds; None if neither fits.
+
+    A number with a sign fits neither: it is milliseconds.
+    """
+    compact = _COMPACT_DATE.fullmatch(number)
+    if compact is not None:
+        parts = [part for part in compact.groups() if part is not None]
+        day = "-".join([*parts[:3], *["01"] * (3 - len(parts))])
+        iso = "T".join([day, ":".join(parts[3:])] if parts[3:] else [day])
+        with suppress(ValueError):
+            datetime.fromisoformat(iso)
+            return iso
+    if _EPOCH_SECONDS.fullmatch(number):
+        return (_EPOCH + timedelta(seconds=int(number))).isoformat().replace("+00:00", "Z")
+    return None
+
+
+def millis_text(millis: int) -> str:
+    """The text that `parse_moment` takes for exactly these epoch milliseconds."""
+    return str(millis) if other_meaning(str(millis)) is None else f"+{millis}"
 
 
 def format_millis(timestamp: int) -> str:

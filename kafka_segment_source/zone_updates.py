@@ -26,7 +26,7 @@ from kafka_segment_source.bounds import ScanBounds
 from kafka_segment_source.catalog import PartitionLog, Segment
 from kafka_segment_source.checkpoints import read_topic_id
 from kafka_segment_source.errors import FileChangedError, OptionError, PathError
-from kafka_segment_source.files import exists, file_version
+from kafka_segment_source.files import exists, file_version, try_again
 from kafka_segment_source.options import PathsLike, ReadOptions, option_texts, parse_options
 from kafka_segment_source.reporting import logger
 from kafka_segment_source.segment_view import SegmentView
@@ -97,6 +97,10 @@ def plan_updates(options: ReadOptions, directory: str) -> list[PartitionUpdate]:
 
     Raises what listing raises. A map that is damaged, or of another topic, is made anew, and the log says so.
     """
+    return try_again(lambda: _plan_updates(options, directory))
+
+
+def _plan_updates(options: ReadOptions, directory: str) -> list[PartitionUpdate]:
     warnings: list[str] = []
     logs = available_logs(options, warnings)
     for warning in warnings:
@@ -176,7 +180,7 @@ def parse_update(path: PathsLike, options: Mapping[str, object]) -> ReadOptions:
 def _plan_again(update: PartitionUpdate) -> PartitionUpdate:
     """The update as the partition's directories are now; the same where they are gone."""
     try:
-        logs = available_logs(update.options, [])
+        logs = try_again(lambda: available_logs(update.options, []))
     except PathError:
         return update
     for log in logs:

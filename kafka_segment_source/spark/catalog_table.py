@@ -13,21 +13,25 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
 from kafka_segment_source.errors import OptionError
-from kafka_segment_source.options import OPTIONS
 from kafka_segment_source.schema import arrow_schema
 
 _METADATA_KEY = "kafkaseg.options"
-_DOUBLE = "option."  # the catalog repeats each option under this prefix, and adds properties of its own
-_KNOWN = {option.name.lower() for option in OPTIONS}
+_DOUBLE = "option."  # the catalog repeats each option under this prefix, among the table's properties and its own
+_LOCATION = "location"  # and the path here, if LOCATION or OPTIONS gave it
 
 
 def created_with(options: Mapping[str, str]) -> dict[str, str] | None:
-    """The options of CREATE TABLE without what the catalog adds to them; None where it is not a CREATE TABLE."""
+    """The options of CREATE TABLE alone, of all that the catalog shows; None where it is not a CREATE TABLE.
+
+    A table property is no option, whatever its name. Where both have one name, the option's value counts.
+    """
     lowered = {name.lower(): text for name, text in options.items()}
     if not {"owner", "provider"} <= lowered.keys():
         return None
-    doubled = {name.removeprefix(_DOUBLE) for name in lowered if name.startswith(_DOUBLE)}
-    return {name: text for name, text in lowered.items() if name in doubled or name in _KNOWN}
+    own = {name: lowered[_DOUBLE + name] for name in lowered if _DOUBLE + name in lowered}
+    if _LOCATION in lowered:
+        own.setdefault("path", lowered[_LOCATION])
+    return own
 
 
 def schema(columns: Sequence[str], options: Mapping[str, str]) -> StructType:

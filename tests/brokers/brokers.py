@@ -3,7 +3,7 @@
 In: a working directory and overrides of the server properties. Out: a running broker with `bootstrap` and `log_dir`.
 Raises `BrokerError`, with the end of the server's own log, when a server does not come up. Every server listens on
 127.0.0.1 only and is stopped through the process that was started here, by SIGTERM first: a clean shutdown is what trims
-the index files.
+the index files. `kill` is there for whoever wants the other kind.
 """
 
 from __future__ import annotations
@@ -83,6 +83,14 @@ class JavaServer:
             self._process.wait()
         self._process = None
 
+    def kill(self) -> None:
+        """SIGKILL and wait: what the process had not given to the operating system is lost."""
+        if self._process is None:
+            return
+        self._process.kill()
+        self._process.wait()
+        self._process = None
+
     def failure(self, what: str) -> BrokerError:
         """The error to raise, with the end of the server's log."""
         tail = "".join(self._log.read_text(errors="replace").splitlines(keepends=True)[-20:])
@@ -119,13 +127,17 @@ class Broker:
         self.stop()
 
     def start(self) -> None:
-        """Start, or start again after `stop`, and return when the broker answers."""
+        """Start, or start again after `stop` or `kill`, and return when the broker answers."""
         self._server.start()
         self._wait_until_it_answers()
 
     def stop(self) -> None:
         """Shut down cleanly: flushed logs, trimmed index files, checkpoints written."""
         self._server.stop()
+
+    def kill(self) -> None:
+        """End it as a crash would: nothing is flushed, trimmed or written down. `start` lets it recover."""
+        self._server.kill()
 
     def copy_live(self, destination: Path) -> None:
         """Copy the log directory under a running broker: logs first, so that no index names bytes the copy lacks."""

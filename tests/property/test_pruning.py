@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import kafka_segment_source as kafkaseg
 from kafka_segment_source.errors import OptionError
+from kafka_segment_source.format import LENGTH_AT
 from kafka_segment_source.options import option_texts, parse_options
 from kafka_segment_source.planning import make_plan
 from kafka_segment_source.read_plan import ReadPlan
@@ -116,7 +117,10 @@ def test_nothing_outside_the_plan_is_read(pair: tuple[GeneratedLog, Bounds], how
 
 
 def poison(plan: ReadPlan, directory: Path) -> None:
-    """Overwrites whatever of the files is not to be read, and removes the files of which nothing is."""
+    """Overwrites whatever of the files is not to be read, and removes the files of which nothing is.
+
+    The first eight bytes after a range stay: by the offset of the batch there a reader sees that it may stop.
+    """
     for path in directory.glob("*/*"):
         ranges = [(split.start, split.end) for split in plan.splits if split.path == str(path)]
         if not ranges:
@@ -125,7 +129,7 @@ def poison(plan: ReadPlan, directory: Path) -> None:
         data = path.read_bytes()
         changed = bytearray(b"\xff" * len(data))
         for start, end in ranges:
-            changed[start:end] = data[start:end]
+            changed[start : end + LENGTH_AT] = data[start : end + LENGTH_AT]
         path.write_bytes(changed)
 
 

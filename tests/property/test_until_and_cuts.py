@@ -18,7 +18,7 @@ from kafka_segment_source.scanning import read_split
 from kafka_segment_source.schema import arrow_schema
 from tests.rows import COLUMNS, Row, decoded, in_scan_order, scanned
 from tests.support.batches import control, data
-from tests.support.logs import GeneratedLog, disorder, expected_rows, simple_log, simple_segment
+from tests.support.logs import GeneratedLog, Segment, disorder, expected_rows, simple_log, simple_segment
 from tests.support.strategies import Bounds, logs_and_bounds, partition_logs
 
 EXAMPLES = settings(max_examples=max(settings().max_examples, 300))
@@ -119,6 +119,35 @@ def test_cut_segments_neither_lose_nor_double_rows(case: tuple[GeneratedLog, Bou
             schema = arrow_schema(["offset"])
             for split in kafkaseg.plan(directory, **options).splits:
                 assert sum(batch.num_rows for batch in read_split(split, parsed, schema)) <= number
+
+
+@EXAMPLES
+@given(partition_logs(magics=(0, 1, 2), max_batches=20, index_damage=True), st.integers(1, 12), st.booleans())
+def test_where_a_segment_is_cut(log: GeneratedLog, most: int, trust_indexes: bool) -> None:
+    """Each cut is at the first batch that reaches `most` offsets further, or inside it; no index, however wrong, moves it."""
+    keeper, directory = in_directory(log)
+    with keeper:
+        plan = kafkaseg.plan(directory, maxRecordsPerPartition=most, trustIndexes=trust_indexes)
+        found = [(split.start_offset, split.end_offset, split.start, split.end) for split in plan.splits]
+    ends = [*(segment.base_offset for segment in log.segments[1:]), None]
+    pieces = [piece for segment, end in zip(log.segments, ends, strict=True) for piece in cut(segment, end, most)]
+    assert found == pieces
+
+
+def cut(segment: Segment, end: int | None, most: int) -> list[tuple[int, int | None, int, int]]:
+    """The pieces of a whole segment: offsets and positions where each begins and ends. Of none that is empty."""
+    offset, position = segment.base_offset, 0
+    pieces: list[tuple[int, int | None, int, int]] = []
+    while end is None or end - offset > most:
+        batch = next((each for each in segment.batches if each.last_offset >= offset + most), None)
+        if batch is None:
+            break
+        tells_last_only = batch.magic < 2 and batch.compressed
+        inside = tells_last_only or batch.shallow_offset <= offset
+        following = offset + most if inside else batch.shallow_offset
+        pieces.append((offset, following, position, batch.end if inside else batch.position))
+        offset, position = following, batch.position
+    return [*pieces, (offset, end, position, len(segment.log))] if segment.log else []
 
 
 def test_a_control_batch_is_no_witness() -> None:

@@ -118,3 +118,56 @@ def test_a_tables_schema_equals_that_of_load(one_session: SparkSession, path: Pa
     assert [(field.name, field.dataType, field.nullable) for field in table.fields] == [
         (field.name, field.dataType, field.nullable) for field in loaded.fields
     ]
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with `a%20b`, where orders-0 has offset 0, and `a b`, where it has offset 7."""
+    parent = tmp_path_factory.mktemp("both")
+    for name, offset in [("a%20b", 0), ("a b", 7)]:
+        simple_log(simple_segment([data(offset, 5)])).write(parent / name)
+    return parent
+
+
+@pytest.mark.parametrize("end", ["", "/orders-0", "/orders-*"])
+@pytest.mark.parametrize(("name", "wanted"), [("a%20b", [0]), ("a b", [7])])
+def test_a_path_with_a_percent_sign(
+    one_session: SparkSession, both: Path, name: str, wanted: list[int], end: str
+) -> None:
+    """It is the directory of that very name in a table, a view and load(), also by LOCATION and with a glob."""
+    path = f"{both}/{name}{end}"
+    one_session.sql(f"CREATE TEMPORARY VIEW v USING kafkaseg OPTIONS (path '{path}')")
+    assert offsets(one_session.table("v")) == wanted
+    one_session.catalog.dropTempView("v")
+    assert offsets(one_session.read.format("kafkaseg").load(path)) == wanted
+    assert offsets(one_session.read.format("kafkaseg").load([path, path])) == wanted
+    for made in (f"OPTIONS (path '{path}')", f"LOCATION '{path}'"):
+        one_session.sql(f"CREATE TABLE t USING kafkaseg {made}")
+        assert offsets(one_session.table("t")) == wanted
+        one_session.sql("DROP TABLE t")
+    one_session.catalog.createTable("t", source="kafkaseg", path=path)
+    assert offsets(one_session.table("t")) == wanted
+    one_session.sql("DROP TABLE t")
+
+
+def test_table_properties_are_no_options(one_session: SparkSession, path: Path) -> None:
+    """Whatever they are called; an option of the same name keeps its value."""
+    properties = "'since' = '1970-01-01T00:00:05Z', 'topic' = 'the orders', 'mode' = 'prod', 'option.until' = '3000', 'paths' = '/x'"
+    one_session.sql(
+        f"CREATE TABLE t USING kafkaseg OPTIONS (path '{path}', since '1970-01-01T00:00:01Z') TBLPROPERTIES ({properties})"
+    )
+    assert offsets(one_session.table("t")) == ROWS[1:]
+    assert one_session.table("t").select("topic").distinct().collect() == [("orders",)]
+    one_session.sql("DROP TABLE t")
+    one_session.sql(f"CREATE TABLE t USING kafkaseg LOCATION '{path}' TBLPROPERTIES ({properties})")
+    assert offsets(one_session.table("t")) == ROWS
+    one_session.sql("DROP TABLE t")
+
+    with pytest.raises(PySparkException, match="option 'path' is missing"):
+        one_session.sql(f"CREATE TABLE t USING kafkaseg TBLPROPERTIES ('path' = '{path}')")
+
+
+def test_load_of_no_path(one_session: SparkSession) -> None:
+    """An empty list is told that it has no path."""
+    with pytest.raises(PySparkException, match=r"option 'path' is (missing|an empty list)"):
+        one_session.read.format("kafkaseg").load([])

@@ -20,7 +20,7 @@ from fnmatch import fnmatchcase
 from heapq import heappop, heappush
 from zlib import crc32
 
-from kafka_segment_source.storage import Entries, Entry, FileVersion, Kind, OpenFile, Paths
+from kafka_segment_source.storage import Entries, Entry, FileVersion, Kind, OpenFile, Paths, VanishedError
 
 
 @dataclass(eq=False, slots=True)
@@ -92,8 +92,9 @@ class SimulatedFiles:
             before("size of", path)
             now = directories.get(directory)
             child = None if now is None else now.children.get(name)
-            if child is not None:
-                entries.append(_entry(name, child))
+            if child is None:
+                raise VanishedError(f"{path!r} vanished while its directory was listed")
+            entries.append(_entry(name, child))
         return entries
 
     def glob(self, pattern: str) -> Paths:

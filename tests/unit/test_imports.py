@@ -22,6 +22,7 @@ LAYERS = [
     "reporting",
     "bounds",
     "times",
+    "storage",
     "paths",
     "options",
     "schema",

@@ -34,6 +34,7 @@ MOMENT = (
     ["yesterday", "2h", "", "2026-02-30", "12:00"],
     "expected ISO-8601",
 )
+REPEATED = ['{"a":{"0":3},"a":{"1":5}}', '{"a":{"0":3,"0":7}}', '{"a":{"0":3,"00":7}}', '{"a":{"0":3,"1":4,"01":4}}']
 OFFSETS_BAD = [
     "",
     "middle",
@@ -45,10 +46,11 @@ OFFSETS_BAD = [
     '{"a":{"0":"5"}}',
     '{"a":{"0":-3}}',
 ]
+OFFSETS_BAD += REPEATED
 OFFSETS_BAD += ['{"a":{"0":true}}', '{"a":{"0":1.5}}', '{"a":{"0":9223372036854775808}}', '{"a":{"0":null}}', "{"]
 BY_TIMESTAMP = (
     ['{"a":{"0":1773133200000}}'],
-    ["", "5", "earliest", '{"a":{"0":-1}}', '{"a":{"0":"x"}}'],
+    ["", "5", "earliest", '{"a":{"0":-1}}', '{"a":{"0":"x"}}', *REPEATED],
     "expected JSON like",
 )
 POSITIVE = (["1", "12", " 7 "], ["0", "-1", "1.5", "", "many", "٣"], "expected a number")
@@ -57,14 +59,15 @@ VALUES: dict[str, tuple[list[str], list[str], str]] = {
     "subscribePattern": (["orders.*", "a|b"], ["(", "[a", "*"], "expected a regular expression"),
     "assign": (
         ['{"a":[0,1],"b":[2]}'],
-        ["", "a", "[]", "{}", '{"a":[]}', '{"a":0}', '{"a":[-1]}', '{"a":["0"]}', '{"a":[true]}', '{"a":[0.5]}'],
+        ["", "a", "[]", "{}", '{"a":[]}', '{"a":0}', '{"a":[-1]}', '{"a":["0"]}', '{"a":[true]}', '{"a":[0.5]}',
+         '{"a":[0],"a":[1]}'],
         'expected JSON like {"topicA":[0,1],"topicB":[2]}',
     ),
     "topic": (["orders", " orders "], ["", "  "], "expected a name"),
     "partition": (["0", "12", " 3 "], ["", "-1", "x", "1.0", "٣", "2147483648"], "expected a partition number"),
     "since": MOMENT,
     "until": MOMENT,
-    "timeZone": (["UTC", "Europe/Berlin", "utc"], ["Mars/Olympus", "UTC+99", ""], ""),
+    "timeZone": (["UTC", "Europe/Berlin", " utc ", "+01:00", "GMT+1", "UTC+1"], ["Mars/Olympus", "UTC+99", "", " "], ""),
     "startingOffsets": (["earliest", "EARLIEST", '{"a":{"0":23,"1":-2}}'], OFFSETS_BAD, "expected"),
     "endingOffsets": (["latest", "Latest", '{"a":{"0":23,"1":-1}}'], OFFSETS_BAD, "expected"),
     "startingTimestamp": MOMENT,
@@ -127,6 +130,10 @@ PARSED = [
     ({"partition": "07"}, lambda o: o.partition, 7),
     ({"since": "2026-03-10T09:00:00Z"}, lambda o: o.times.since, NOW),
     ({"since": "2026-03-10T10:00:00", "timeZone": "Europe/Berlin"}, lambda o: o.times.since, NOW),
+    ({"since": "2026-03-10T10:00:00", "timeZone": " GMT+1 "}, lambda o: o.times.since, NOW),
+    ({"since": "2026-03-10T09:00:00.000000001Z"}, lambda o: o.times.since, NOW + 1),
+    ({"startingTimestamp": "2026-03-10T09:00:00.0010001Z"}, lambda o: o.starting.everywhere, NOW + 2),
+    ({"endingTimestamp": "+20260310"}, lambda o: o.ending.everywhere, 20_260_310),
     ({"until": "-2h"}, lambda o: o.times.until, NOW - 2 * HOUR),
     ({"until": "0"}, lambda o: o.times.until, 0),
     ({"includeHeaders": "TRUE"}, lambda o: o.include_headers, True),
@@ -170,10 +177,47 @@ def test_offsets_per_partition() -> None:
 @pytest.mark.parametrize("name", ["since", "until"])
 def test_times_past_64_bits(name: str, when: int) -> None:
     """A time past 64 bits is as good as the last that fits: it never breaks arithmetic further on."""
-    times = parse(**{name: str(when)}).times
+    times = parse(**{name: f"{when:+d}"}).times
     assert -(2**63) <= times.since <= 2**63 and -(2**63) <= times.until <= 2**63
     if -(2**63) <= when < 2**63:
         assert (times.since if name == "since" else times.until) == when
+
+
+@pytest.mark.parametrize("name", ["since", "until", "startingTimestamp", "endingTimestamp"])
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("20260310", "as epoch milliseconds that is 1970-01-01T05:37:40.310Z; write 2026-03-10 or 1773100800000 if"),
+        ("2026", "as epoch milliseconds that is 1970-01-01T00:00:02.026Z; write 2026-01-01 or 1767225600000 if"),
+        ("1773133200", "is 1970-01-21T12:32:13.200Z; write 2026-03-10T09:00:00Z or 1773133200000 if"),
+    ],
+)
+def test_numbers_that_would_be_of_1970(name: str, text: str, said: str) -> None:
+    """A date or epoch seconds in place of milliseconds is an error that says what to write instead."""
+    with pytest.raises(OptionError) as caught:
+        parse(**{name: text})
+    assert str(caught.value).startswith(f"option '{name}' is '{text}': ") and said in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["startingOffsetsByTimestamp", "endingOffsetsByTimestamp"])
+@pytest.mark.parametrize("seconds", [1_773_133_200, 20_260_310])
+def test_seconds_of_a_partition(name: str, seconds: int) -> None:
+    """So is one in a map of partitions, which takes nothing but milliseconds."""
+    with pytest.raises(
+        OptionError, match=f"partition a-1 has {seconds}, which as epoch milliseconds is 1970"
+    ) as caught:
+        parse(**{name: json.dumps({"a": {"0": NOW, "1": seconds}})})
+    assert f"; write {NOW if seconds > 10**9 else NOW - 9 * HOUR} if 2026-03-10" in str(caught.value)
+
+
+def test_a_repeated_key_is_named() -> None:
+    """Of a key that is there twice one value would be lost: the error says which key."""
+    with pytest.raises(OptionError, match="'t' is there twice"):
+        parse(assign='{"t":[0],"t":[1]}')
+    with pytest.raises(OptionError, match="topic 't' has partition 0 twice"):
+        parse(startingOffsets='{"t":{"0":3,"00":7}}')
+    with pytest.raises(OptionError, match="'0' is there twice"):
+        parse_options(option_texts("/x", {"startingOffsets": {"t": {"0": 3, 0: 7}}}), NOW)
 
 
 # --- names -----------------------------------------------------------------------------------------------------------
@@ -280,7 +324,8 @@ def test_the_path_is_required() -> None:
         ('["/a","/b c"]', ("/a", "/b c")),
         ("[abc]*", ("[abc]*",)),
         ('["/a", 5]', ('["/a", 5]',)),
-        ("[]", ("[]",)),
+        ("[]x", ("[]x",)),
+        ('["/a", null]', ('["/a", null]',)),
         (" /a ", (" /a ",)),
     ],
 )
@@ -289,6 +334,15 @@ def test_paths(text: str, paths: tuple[str, ...]) -> None:
     assert parse_options({"path": text}, NOW)[0].paths == paths
     if text.startswith("[") and len(paths) > 1:
         assert parse_options({"paths": text}, NOW)[0].paths == paths
+
+
+def test_a_list_without_a_path() -> None:
+    """load([]) is told that it gave no path, and an empty path in a list is pointed at."""
+    for given_path in ("[]", " [ ] ", option_texts([], {})["path"]):
+        with pytest.raises(OptionError, match="option 'path' is an empty list: no path was given"):
+            parse_options({"path": given_path}, NOW)
+    with pytest.raises(OptionError, match="one of its paths is empty"):
+        parse_options(option_texts(["/a", ""], {}), NOW)
 
 
 @given(texts=st.dictionaries(st.sampled_from([option.name for option in OPTIONS]), st.text(max_size=12), max_size=3))
@@ -311,6 +365,7 @@ def test_any_text(texts: Mapping[str, str]) -> None:
         (datetime(2026, 3, 10, 9, tzinfo=UTC), str(NOW)),
         (datetime(2026, 3, 10, 11, tzinfo=timezone(timedelta(hours=2))), str(NOW)),
         (datetime(2026, 3, 10, 9, microsecond=1, tzinfo=UTC), str(NOW + 1)),
+        (datetime(1970, 1, 21, 12, 32, 13, 200_000, tzinfo=UTC), "+1773133200"),
         ({"a": {"0": 5}}, '{"a": {"0": 5}}'),
         ({"a": [0, 1]}, '{"a": [0, 1]}'),
     ],

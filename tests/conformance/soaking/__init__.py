@@ -1,0 +1,1 @@
+"""The parts of the soak (`tests/conformance/soak.py`): topics, ledger, load, readers, judge, tally."""

@@ -1,0 +1,126 @@
+"""cuts: maxRecordsPerPartition takes one walk over a segment, however many pieces it makes, with an index or without."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kafka_segment_source as kafkaseg
+from kafka_segment_source.bounds import OffsetRange
+from kafka_segment_source.catalog import list_logs
+from kafka_segment_source.cuts import cut_by_records
+from kafka_segment_source.files import InputFile
+from kafka_segment_source.options import parse_options
+from kafka_segment_source.probe import BatchHeader, HeaderProbe
+from kafka_segment_source.segment_view import SegmentView
+from tests.support.batches import BatchSpec, data
+from tests.support.logs import Segment, simple_log, simple_segment
+
+
+@dataclass
+class Work:
+    """What planning did: batches whose CRC it was asked to check, bytes that it read."""
+
+    proofs: int = 0
+    bytes_read: int = 0
+
+
+@pytest.fixture
+def work(monkeypatch: pytest.MonkeyPatch) -> Work:
+    """Counts from now on."""
+    done = Work()
+    proven, read_at = HeaderProbe.proven, InputFile.read_at
+
+    def counted_proof(probe: HeaderProbe, position: int) -> BatchHeader | None:
+        done.proofs += 1
+        return proven(probe, position)
+
+    def counted_read(file: InputFile, position: int, count: int) -> bytes:
+        read = read_at(file, position, count)
+        done.bytes_read += len(read)
+        return read
+
+    monkeypatch.setattr(HeaderProbe, "proven", counted_proof)
+    monkeypatch.setattr(InputFile, "read_at", counted_read)
+    return done
+
+
+def batches_of(records: int, count: int, payload: int = 0) -> list[BatchSpec]:
+    """`count` batches of so many records."""
+    return [data(first, *[5] * records, payload=payload) for first in range(0, count * records, records)]
+
+
+def offsets_of_pieces(path: Path, most: int, **options: Any) -> list[tuple[int, int | None]]:
+    splits = kafkaseg.plan(path, maxRecordsPerPartition=most, **options).splits
+    return [(split.start_offset, split.end_offset) for split in splits]
+
+
+@pytest.mark.parametrize("count", [200, 400])
+@pytest.mark.parametrize("most", [1, 7])
+def test_small_batches_without_an_index(count: int, most: int, work: Work, tmp_path: Path) -> None:
+    """Each batch is proven once, and the file is read about once: twice as many batches cost twice as much."""
+    segment = simple_segment(batches_of(1, count, payload=1000))
+    path = simple_log(segment).write(tmp_path)
+
+    pieces = offsets_of_pieces(path, most)
+
+    assert pieces[:2] == [(0, most), (most, 2 * most)] and len(pieces) == -(-count // most)
+    assert work.proofs <= count + 2
+    assert work.bytes_read <= 2 * len(segment.log)
+
+
+@pytest.mark.parametrize("with_index", [False, True])
+def test_batches_with_more_records_than_a_piece(with_index: bool, work: Work, tmp_path: Path) -> None:
+    """A batch that is cut into many pieces is proven once, not once for each; an index costs one proof more a batch."""
+    count, records = 20, 500
+    index = [(number * records, number) for number in range(1, count)] if with_index else None
+    path = simple_log(simple_segment(batches_of(records, count), index=index)).write(tmp_path)
+
+    pieces = offsets_of_pieces(path, 10)
+
+    assert pieces[:-1] == [(first, first + 10) for first in range(0, count * records - 10, 10)]
+    assert work.proofs <= (2 if with_index else 1) * count + 2
+
+
+def test_an_index_spares_the_walk(work: Work, tmp_path: Path) -> None:
+    """Large pieces of many batches: only batches near a cut are looked at, and the cuts are those without an index."""
+    index = [(number, number) for number in range(10, 1000, 10)]
+    indexed = simple_log(simple_segment(batches_of(1, 1000), index=index)).write(tmp_path / "with")
+    plain = simple_log(simple_segment(batches_of(1, 1000))).write(tmp_path / "without")
+
+    pieces = offsets_of_pieces(indexed, 205)
+
+    assert work.proofs <= 60
+    assert pieces == offsets_of_pieces(plain, 205) == offsets_of_pieces(indexed, 205, trustIndexes=False)
+    assert [first for first, _ in pieces] == [0, 205, 410, 615, 820]
+
+
+def test_an_index_leads_past_damage(tmp_path: Path) -> None:
+    """Where a batch cannot be proven, cuts go on behind it if the index leads there, and end before it if not."""
+    index = [(50, 50)]
+    segment = simple_segment(batches_of(1, 100), index=index)
+    at = segment.batches[45].position + 70
+    torn = Segment(0, segment.log[:at] + b"\xa5" + segment.log[at + 1 :], segment.index, None, segment.batches)
+    path = simple_log(torn).write(tmp_path)
+
+    assert [first for first, _ in offsets_of_pieces(path, 20)] == [0, 20, 40, 60, 80]
+    assert [first for first, _ in offsets_of_pieces(path, 20, trustIndexes=False)] == [0, 20, 40]
+
+
+def test_a_piece_is_walked_from_its_start(work: Work, tmp_path: Path) -> None:
+    """What lies before a range that zone maps left is not read again for it."""
+    segment = simple_segment(batches_of(1, 300))
+    path = simple_log(segment).write(tmp_path)
+    (listed,) = list_logs(parse_options({"path": str(path)})[0])[0].segments
+    (whole,) = kafkaseg.plan(path).splits
+    bounds = replace(whole.bounds, offsets=OffsetRange(250))
+    split = replace(whole, start=segment.batches[250].position, bounds=bounds)
+
+    with SegmentView(listed, check_crcs=True, trust_indexes=True) as view:
+        pieces = cut_by_records(view, split, 10)
+
+    assert [piece.start_offset for piece in pieces] == [250, 260, 270, 280, 290]
+    assert work.proofs <= 51

@@ -1,0 +1,56 @@
+"""paths: what a path names, as users and Spark write it, above all where it holds a percent sign."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import kafka_segment_source as kafkaseg
+from kafka_segment_source.errors import UnsupportedError
+from kafka_segment_source.paths import local_path
+from tests.support.batches import data
+from tests.support.logs import simple_log, simple_segment
+
+
+@pytest.fixture
+def both(tmp_path: Path) -> Path:
+    """A directory with `a%20b` and `a b`: orders-0 in the first has offset 0, in the second offset 7."""
+    for name, offset in [("a%20b", 0), ("a b", 7)]:
+        simple_log(simple_segment([data(offset, 5)])).write(tmp_path / name)
+    return tmp_path
+
+
+def offsets(path: str) -> list[int]:
+    found: list[int] = kafkaseg.scan(path, ["offset"]).read_all()["offset"].to_pylist()
+    return found
+
+
+@pytest.mark.parametrize("scheme", ["", "file:", "file://", "file://localhost"])
+@pytest.mark.parametrize("end", ["", "/orders-0", "/*", "/orders-[0-9]", "/orders-0/*.log"])
+def test_a_percent_sign_that_is_there(scheme: str, end: str, both: Path) -> None:
+    """What has that very name is read, also by a glob; Spark writes the paths of tables so."""
+    assert offsets(f"{scheme}{both}/a%20b{end}") == [0]
+    assert offsets(f"{scheme}{both}/a b{end}") == [7]
+
+
+@pytest.mark.parametrize("end", ["", "/orders-0", "/*"])
+def test_a_percent_sign_of_a_uri(end: str, both: Path) -> None:
+    """Where nothing has that name, `%20` in a URI is a blank; without `file:` it never is."""
+    (both / "a%20b").rename(both / "elsewhere")
+
+    assert offsets(f"file:{both}/a%20b{end}") == [7]
+    assert local_path(f"{both}/a%20b{end}") == f"{both}/a%20b{end}"
+    assert local_path(f"file:{both}/new%20one") == f"{both}/new one"
+
+
+@pytest.mark.parametrize("path", ["file:/x%00y", "file:/" + "x%20" * 2000, "file:/%zz"])
+def test_what_can_be_no_file(path: str) -> None:
+    """Such a path is an absolute path like any other; whoever opens it says what is wrong."""
+    assert local_path(path).startswith("/")
+
+
+def test_another_scheme() -> None:
+    """Only local files are read so far."""
+    with pytest.raises(UnsupportedError, match="only local files are read so far, not s3"):
+        local_path("s3://bucket/a%20b")
