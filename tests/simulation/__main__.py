@@ -44,7 +44,9 @@ def main() -> int:
     began = time.monotonic()
     outcomes: Counter[tuple[str, str]] = Counter()
     failed = rows = steps = operations = 0
-    for result in results(range(arguments.first, arguments.first + arguments.runs), arguments.kind, arguments.processes):
+    for result in results(
+        range(arguments.first, arguments.first + arguments.runs), arguments.kind, arguments.processes
+    ):
         outcomes[result.kind, result.word if result.problem is None else "FAILED"] += 1
         rows, steps, operations = rows + result.rows, steps + result.steps, operations + result.operations
         if result.problem is not None:

@@ -42,6 +42,7 @@ LATE = 5_000  # ms by which a record may be older than one before it, at most
 _KEYS = tuple(b"k%c" % letter for letter in b"abcdefghijklmnopqrst")
 _RETENTION = 500  # of delete horizons, in the time of `pass_time`
 _FILES = (fmt.LOG_SUFFIX, fmt.INDEX_SUFFIX, fmt.TIME_INDEX_SUFFIX)
+_MOST_RECORDS = 300  # then producers have nothing more to say: a log without end would cost runs without end
 _PADDED = 96  # bytes by which index files of an active segment grow: entries of both kinds fit
 _LOSSES = ("retention", "delete records", "truncate", "refetch", "change leader")
 
@@ -803,7 +804,7 @@ class SimulatedBroker:
 
     def _append(self, _: Replica) -> _Begun:
         locks = self._writing(self.leader)
-        if not self._is_free(*locks):
+        if not self._is_free(*locks) or self._produced > _MOST_RECORDS:
             return None
         batch = self._next_batch()
         self._advance_high_watermark()

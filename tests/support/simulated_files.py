@@ -20,7 +20,7 @@ from fnmatch import fnmatchcase
 from heapq import heappop, heappush
 from zlib import crc32
 
-from kafka_segment_source.storage import Entry, FileVersion, Kind, OpenFile, VanishedError
+from kafka_segment_source.storage import Entries, Entry, FileVersion, Kind, OpenFile, Paths, VanishedError
 
 
 @dataclass(eq=False, slots=True)
@@ -79,14 +79,14 @@ class SimulatedFiles:
         self.before("look at", path)
         return self._entry(path)
 
-    def list(self, directory: str) -> list[Entry]:
+    def list(self, directory: str) -> Entries:
         self.before("list", directory)
         found = self._directories.get(directory)
         if found is None:
             if self._find(directory) is not None:
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), directory)
             return []
-        entries = []
+        entries: Entries = []
         before, directories = self.before, self._directories
         for name, path in found.in_order():
             before("size of", path)
@@ -97,7 +97,7 @@ class SimulatedFiles:
             entries.append(_entry(name, child))
         return entries
 
-    def glob(self, pattern: str) -> list[str]:
+    def glob(self, pattern: str) -> Paths:
         self.before("glob", pattern)
         depth = pattern.count("/")
         return sorted(path for path in self._paths() if path.count("/") == depth and fnmatchcase(path, pattern))
@@ -190,7 +190,7 @@ class SimulatedFiles:
         """Whether a file or a directory is at a path."""
         return self._find(path) is not None
 
-    def names(self, directory: str) -> list[str]:
+    def names(self, directory: str) -> Paths:
         """The names in a directory."""
         return sorted(self._directories[directory].children)
 
@@ -241,7 +241,7 @@ class SimulatedFiles:
         found = self._find(path)
         return None if found is None else _entry(os.path.basename(path), found)
 
-    def _paths(self) -> list[str]:
+    def _paths(self) -> Paths:
         return [os.path.join(path, name) for path, found in self._directories.items() for name in found.children]
 
 
