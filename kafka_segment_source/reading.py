@@ -118,6 +118,7 @@ class BatchReader:
         self.is_done = False
         self._is_stale = False  # the bytes at hand are older than those in the file
         self._written_at = -1
+        self._zero_end: bool | None = None
         self._limit = split.end  # nothing after is read, unless a batch that begins before reaches over it
         self._last_offset = split.base_offset - 1
         self._effort = _SEARCH_EFFORT * split.segment_size + _LEAST_EFFORT
@@ -170,7 +171,7 @@ class BatchReader:
                 continue
             if self._report[h.STOPPED_BY] == h.INCOMPLETE and at > start:
                 break
-            stuck_at, at = at, self._no_whole_batch(at)
+            stuck_at, at = at, self._no_whole_batch(at, buffer[at - start : end - start][: fmt.MAGIC_END])
             if at == stuck_at:
                 break
         return at
@@ -198,11 +199,13 @@ class BatchReader:
                 at = int(good[h.POSITION, -1] + good[h.SIZE, -1])
             if fault is None:
                 break
-            is_tail, after = self._look_at_tail(at) if bad[fault[0]] else (False, None)
+            size = int(headers[h.SIZE, fault[0]])
+            seen = buffer[at - start : at - start + size]
+            is_tail, after = self._look_at_tail(at, seen) if bad[fault[0]] else (False, None)
             if is_tail:
                 self._is_stale = after is not None
                 return after, False
-            after = self._after_damage(fault[1], at, int(headers[h.SIZE, fault[0]]))
+            after = self._after_damage(fault[1], at, size)
             if after is None:
                 return None, False
             at = after
@@ -289,13 +292,16 @@ class BatchReader:
 
     # ---- where no whole batch is ----
 
-    def _no_whole_batch(self, position: int) -> int | None:
-        """Where to go on if no whole batch begins at `position`: there again with more bytes, further on, or None."""
+    def _no_whole_batch(self, position: int, seen: Bytes) -> int | None:
+        """Where to go on if no whole batch begins at `position`: there again with more bytes, further on, or None.
+
+        seen: the first bytes that were read there.
+        """
         stopped_by = int(self._report[h.STOPPED_BY])
         needed = int(self._report[h.FOUND]) if stopped_by == h.INCOMPLETE else 0
         size = self._split.segment_size
         if stopped_by != h.INCOMPLETE:
-            is_tail, after = self._look_at_tail(position)
+            is_tail, after = self._look_at_tail(position, seen)
             if is_tail:
                 return after
         if stopped_by == h.INCOMPLETE and position + needed <= size:
@@ -335,13 +341,20 @@ class BatchReader:
         }[stopped_by]
         return self._error(what, position, None, int(self._report[h.FOUND]), expected)
 
-    def _look_at_tail(self, position: int) -> tuple[bool, int | None]:
+    def _look_at_tail(self, position: int, seen: Bytes) -> tuple[bool, int | None]:
         """Whether a log's last segment legally ends at `position`, where no whole batch was; and where to go on.
 
         It does if zeros follow (space that the broker took in advance), if a batch was only begun there (zeros reach into
-        its end), or if a broker has written a whole batch there by now: then this is where to go on, said once.
+        its end), or if a broker is writing there: its bytes are not those that were `seen`. If a whole batch is there by
+        now, this is where to go on, said once.
         """
         if self._split.next_base_offset is not None:
+            return False, None
+        if self._file.read_at(position, len(seen)) != seen.tobytes():
+            is_whole = self._written_at != position and self._holds(position)
+            self._written_at = position
+            return True, position if is_whole else None
+        if not self._ends_in_zeros():
             return False, None
         for _ in range(_LOOKS):  # a broker may write between two of these reads
             if self._zeros_to_end(position):
@@ -355,6 +368,13 @@ class BatchReader:
             if after < self._split.segment_size and self._zeros_to_end(after - _UNWRITTEN):
                 return True, None
         return False, None
+
+    def _ends_in_zeros(self) -> bool:
+        """Whether the file ended in zeros when this was asked first."""
+        if self._zero_end is None:
+            at = max(self._split.segment_size - _UNWRITTEN, 0)
+            self._zero_end = not any(self._file.read_at(at, _UNWRITTEN))
+        return self._zero_end
 
     def _zeros_to_end(self, position: int) -> bool:
         window = _FIRST_WINDOW

@@ -27,7 +27,7 @@ from kafka_segment_source.errors import DataLossError, FileChangedError
 from kafka_segment_source.files import InputFile, file_version
 from kafka_segment_source.gaps import GapWatch
 from kafka_segment_source.probe import HeaderProbe
-from kafka_segment_source.reading import CHUNK_BYTES, BatchReader, Chunk, Damage
+from kafka_segment_source.reading import CHUNK_BYTES, BatchReader, Chunk, Damage, HeaderTable
 from kafka_segment_source.splits import SegmentSplit
 from kafka_segment_source.storage import NO_VERSION, FileVersion
 
@@ -92,6 +92,10 @@ class SplitFile:
     def probe(self) -> HeaderProbe:
         """Looks at headers of the file as it is now."""
         return HeaderProbe(self._file, self._file.version().size, check_crcs=False)
+
+    def note_before(self, headers: HeaderTable) -> None:
+        """Takes note of the batches just before the split, which somebody else has read: int64[FIELDS, n], n ≥ 1."""
+        self._gaps.see(headers)
 
     def chunks(self) -> Iterator[Chunk]:
         """The chunks of the split, in order. Raises FileChangedError, and CorruptRecordError under FAILFAST."""

@@ -101,9 +101,15 @@ def transactional_data(headers: HeaderTable) -> Mask:
 
 
 def walk(
-    split: SegmentSplit, options: ReadOptions, *, after: int = 0, chunk_bytes: int = CHUNK_BYTES
+    split: SegmentSplit,
+    options: ReadOptions,
+    *,
+    after: int = 0,
+    before: HeaderTable = _NO_HEADERS,
+    chunk_bytes: int = CHUNK_BYTES,
 ) -> Generator[Stretch, None, None]:
-    """The batches of one split inside its offsets; `after`: the offset after the batch before them.
+    """The batches of one split inside its offsets; `after`: the offset after the batch before them; before: the batches
+    just before the split in its file, if they are known.
 
     Raises CorruptRecordError for damage under FAILFAST, FileChangedError where the file is not the one that was planned.
     """
@@ -113,6 +119,8 @@ def walk(
     with SplitFile(
         split, check_crcs=options.check_crcs, max_batch_bytes=limit, damage=damage, chunk_bytes=chunk_bytes
     ) as source:
+        if before.shape[1]:
+            source.note_before(before)
         reader = _MarkerReader(split, options)
         seen = 0
         for chunk in source.chunks():
@@ -241,10 +249,13 @@ def _read_on(split: SegmentSplit, chunk: Chunk, options: ReadOptions) -> Generat
     tries = 0
     listed_at = -1  # how far reading had come when the directory was listed last
     pending += _next_by_name(split, reached)
+    before = chunk.headers.copy()
     while True:
         try:
             for part in pending:
-                for stretch in walk(part, options, after=reached, chunk_bytes=_AHEAD_BYTES):
+                stretches = walk(part, options, after=reached, before=before, chunk_bytes=_AHEAD_BYTES)
+                before = _NO_HEADERS
+                for stretch in stretches:
                     yield stretch
                     if stretch.ends_in_loss:
                         return

@@ -194,12 +194,16 @@ class Replica:
 
     # ---- appending ----
 
+    def cut_inside(self, batch: Batch) -> int:
+        """How much of a batch is written at first. In preallocated space eight bytes are left: fewer zeros could be its own."""
+        return self.broker.random.randrange(1, len(batch.data) - (7 if self.settings.preallocated else 0))
+
     def append(self, batch: Batch, torn: bool) -> Activity:
         """Writes a batch, in two parts if it is torn; rolls first if the segment is full."""
         if self.active.batches and self.active.size + len(batch.data) > self.settings.segment_bytes:
             yield from self.roll()
         segment = self.active
-        cut = self.broker.random.randrange(1, len(batch.data)) if torn else 0
+        cut = self.cut_inside(batch) if torn else 0
         if cut:
             self.files.write(segment.log, segment.size, batch.data[:cut])
             yield f"writes {cut} of {len(batch.data)} bytes at {segment.size}"
@@ -390,7 +394,7 @@ class Replica:
         """A broker dies, in the middle of a write perhaps, and starts again: the tail is cut, index files made anew."""
         segment = self.active
         if batch is not None:
-            cut = self.broker.random.randrange(1, len(batch.data))
+            cut = self.cut_inside(batch)
             self.files.write(segment.log, segment.size, batch.data[:cut])
             yield f"dies after {cut} of {len(batch.data)} bytes at {segment.size}"
         for suffix in _FILES[1:]:
