@@ -183,7 +183,9 @@ def _part_of(
             directories=planned.directories,
         )
         was_cut = segment.version.inode == planned.version.inode and segment.size < planned.segment_size
-        if was_cut and segment.path == planned.path and not log.compacted:  # in place, perhaps in the middle of a batch: what is left of it
+        if (
+            was_cut and segment.path == planned.path and not log.compacted
+        ):  # in place, perhaps in the middle of a batch: what is left of it
             split = replace(split, next_base_offset=None)
         return anchored(split, view.probe)
 

@@ -122,7 +122,10 @@ class BatchReader:
         self._limit = split.end  # nothing after is read, unless a batch that begins before reaches over it
         self._last_offset = split.base_offset - 1
         self._effort = _SEARCH_EFFORT * split.segment_size + _LEAST_EFFORT
-        self._table = np.empty((h.FIELDS, _HEADERS), np.int64)
+        most = (split.segment_size - split.start) // (fmt.LOG_OVERHEAD + fmt.MIN_LENGTH_V0) + 1
+        self._table = np.empty(
+            (h.FIELDS, min(_HEADERS, max(most, 1))), np.int64
+        )  # a small one where segments are small
         self._report = np.zeros(3, np.int64)
 
     def chunks(self) -> Iterator[Chunk]:
@@ -350,24 +353,23 @@ class BatchReader:
         """
         if self._split.next_base_offset is not None:
             return False, None
-        if self._file.read_at(position, len(seen)) != seen.tobytes():
-            is_whole = self._written_at != position and self._holds(position)
-            self._written_at = position
-            return True, position if is_whole else None
-        if not self._ends_in_zeros():
-            return False, None
         for _ in range(_LOOKS):  # a broker may write between two of these reads
-            if self._zeros_to_end(position):
-                return True, None
-            if self._written_at != position and self._holds(position):
+            if self._file.read_at(position, len(seen)) != seen.tobytes():
+                is_whole = self._written_at != position and self._holds(position)
                 self._written_at = position
-                return True, position
-            header = self._file.read_at(position, fmt.LOG_OVERHEAD)
-            length = int.from_bytes(header[fmt.LENGTH_AT :], "big", signed=True)
-            after = position + (length + fmt.LOG_OVERHEAD if length >= fmt.MIN_LENGTH_V0 else fmt.MAGIC_END)
-            if after < self._split.segment_size and self._zeros_to_end(after - _UNWRITTEN):
+                return True, position if is_whole else None
+            if self._zero_end is False:
+                break
+            if self._ends_in_zeros() and (self._zeros_to_end(position) or self._is_only_begun(position)):
                 return True, None
         return False, None
+
+    def _is_only_begun(self, position: int) -> bool:
+        """Whether preallocated zeros reach into the end of the batch at `position`, and nothing but zeros follows."""
+        header = self._file.read_at(position, fmt.LOG_OVERHEAD)
+        length = int.from_bytes(header[fmt.LENGTH_AT :], "big", signed=True)
+        after = position + (length + fmt.LOG_OVERHEAD if length >= fmt.MIN_LENGTH_V0 else fmt.MAGIC_END)
+        return after < self._split.segment_size and self._zeros_to_end(after - _UNWRITTEN)
 
     def _ends_in_zeros(self) -> bool:
         """Whether the file ended in zeros when this was asked first."""

@@ -354,15 +354,23 @@ class _MarkerReader:
     """Reads the markers in chunks of one segment."""
 
     def __init__(self, split: SegmentSplit, options: ReadOptions) -> None:
-        self._path = split.path
+        self._split = split
+        self._options = options
         self._damage = _Unreported(options.drop_malformed)
-        self._decoder = Decoder(
-            replace(split, bounds=ScanBounds()),
-            check_crcs=options.check_crcs,
-            max_batch_bytes=options.max_batch_bytes,
-            include_control=True,
-            damage=self._damage,
-        )
+        self._made: Decoder | None = None
+
+    @property
+    def _decoder(self) -> Decoder:
+        """Made for the first marker: most segments have none."""
+        if self._made is None:
+            self._made = Decoder(
+                replace(self._split, bounds=ScanBounds()),
+                check_crcs=self._options.check_crcs,
+                max_batch_bytes=self._options.max_batch_bytes,
+                include_control=True,
+                damage=self._damage,
+            )
+        return self._made
 
     def read(self, chunk: Chunk) -> Stretch:
         """The chunk as a stretch. CorruptRecordError for a control record that cannot be read, under FAILFAST."""
@@ -397,7 +405,7 @@ class _MarkerReader:
             self._damage(
                 CorruptRecordError(
                     "control record whose key is too short",
-                    path=self._path,
+                    path=self._split.path,
                     position=int(records.headers[h.POSITION, batch]),
                     offset=int(records.headers[h.BASE_OFFSET, batch]),
                     found=f"{max(int(lengths[at]), 0)} bytes",

@@ -904,7 +904,9 @@ class SimulatedBroker:
         return (replica.roll(), locks) if self._is_free(*locks) and replica.active.batches else None
 
     def _unlink(self, replica: Replica) -> _Begun:
-        locks = ((self.replicas.index(replica), "unlink"),)
+        # a minute after the renaming (file.delete.delay.ms): a cleaner has come to its next files, or to its end
+        at = self.replicas.index(replica)
+        locks = ((at, "unlink"), (at, "cleaner"))
         return (replica.unlink(), locks) if replica.retired and self._is_free(*locks) else None
 
     def _checkpoint(self, replica: Replica) -> _Begun:

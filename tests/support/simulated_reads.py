@@ -376,7 +376,8 @@ class _Run:
                     self._steps(self.random.randint(1, 10))
 
     def _result(self, word: str, problem: str | None, options: dict[str, Any], rows: int) -> Result:
-        return Result(self.seed, self.kind, word, problem, options, rows, self.broker.steps, self.operations)
+        kind = self.kind if len(self.broker.replicas) == 1 else f"{self.kind}, {len(self.broker.replicas)} copies"
+        return Result(self.seed, kind, word, problem, options, rows, self.broker.steps, self.operations)
 
     def _trace_files(self) -> None:
         for replica in self.broker.replicas:
