@@ -19,13 +19,16 @@ from kafka_segment_source.checkpoints import Checkpoints
 from kafka_segment_source.format import MAX_OFFSET
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.replicas import merge_replicas
+from kafka_segment_source.reporting import few
 from kafka_segment_source.segment_view import SegmentView
 
 
 def available_logs(options: ReadOptions, warnings: list[str]) -> list[PartitionLog]:
     """The partition logs that the options select, each with what is there to be read of it."""
     checkpoints = Checkpoints(warnings)
-    logs = [swap_in(log, warnings) for log in list_logs(options)]
+    listed = list_logs(options)
+    warnings += few([fault for log in listed for fault in log.beside.faults])
+    logs = [swap_in(log, warnings) for log in listed]
     logs = [_note_empty_files(_within_checkpoints(log, checkpoints, options)) for log in logs]
     return merge_replicas(logs, options, warnings)
 

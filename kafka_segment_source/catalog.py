@@ -27,6 +27,10 @@ _PARTITION_DIRECTORY = re.compile(r"(?P<topic>[A-Za-z0-9._-]{1,255})-(?P<partiti
 _DEAD_DIRECTORY = re.compile(r"\S+-\S+\.\S+(" + "|".join(fmt.DEAD_DIRECTORY_SUFFIXES) + ")")
 _GLOB = re.compile(r"[*?\[]")
 _LISTINGS = 10  # of a directory that a broker is changing
+MOST_SNAPSHOT = 64 * 1024 * 1024  # bytes of a `.snapshot`; a producer takes 46
+MOST_METADATA = 64 * 1024  # bytes of a `partition.metadata`; brokers write 43
+_INDEX_SUFFIXES = frozenset((fmt.INDEX_SUFFIX, fmt.TIME_INDEX_SUFFIX, fmt.TRANSACTION_INDEX_SUFFIX))
+_HINT_SUFFIXES = _INDEX_SUFFIXES | {fmt.SNAPSHOT_SUFFIX}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +68,16 @@ class Segment:
 
 
 @dataclass(frozen=True, slots=True)
+class Beside:
+    """What a partition directory was listed with beside its segments.
+
+    faults: a sentence for each file that cannot be what it is named.
+    """
+
+    faults: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Unused:
     """A segment that is not read, whatever the bounds, and why."""
 
@@ -86,7 +100,8 @@ class PartitionLog:
     As listed, it has `swaps`: files of an interrupted compaction that may replace some of the segments. The rest is
     found out by `available.py`. is_whole: every segment of its directories was listed, not only files that the path names.
     directory: where several have the partition, that of the lowest offsets. offsets: from
-    the log start on, to the high watermark if only that is wanted. compacted: gaps between offsets mean nothing.
+    the log start on, to the high watermark if only that is wanted. compacted: gaps between offsets mean nothing. beside:
+    of its own directory, as listed.
     """
 
     topic: str
@@ -99,6 +114,7 @@ class PartitionLog:
     is_whole: bool = True
     unused: tuple[Unused, ...] = ()
     holes: tuple[Hole, ...] = ()
+    beside: Beside = Beside()
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -224,7 +240,7 @@ def _list(path: str, given: str) -> list[Entry]:
         raise PathError(str(error).replace(repr(path), repr(given), 1)) from error
     for entry in found:
         where = os.path.join(path, entry.name)
-        is_segment = _base_offset(entry.name) is not None
+        is_segment = _base_offset(entry.name.removesuffix(fmt.SWAP_SUFFIX)) is not None
         if entry.kind is Kind.BROKEN_LINK and (is_segment or _is_partition(entry.name)):
             target = storage.STORAGE.read_link(where)
             raise PathError(f"{where!r} is a link to {target!r}, which is not there: its records are missing")
@@ -311,6 +327,7 @@ def _select(named: list[tuple[TopicPartition, _Found]], selection: TopicSelectio
             swaps.get(directory, ()),
             compacted=_was_compacted(listings[directory], by_name[directory].values()),
             is_whole=len(segments) == len(by_name[directory]),
+            beside=_beside(directory, listings[directory]),
         )
         for (topic_partition, directory), segments in logs.items()
     ]
@@ -354,7 +371,32 @@ def _listing(directory: str) -> dict[str, Entry]:
 
 
 def _files(directory: str) -> dict[str, Entry]:
-    return {entry.name: entry for entry in _list(directory, directory) if entry.kind is Kind.FILE}
+    """The files in a directory by name, and what else is named like a file that reads make use of."""
+    listed = _list(directory, directory)
+    return {entry.name: entry for entry in listed if entry.kind is Kind.FILE or _is_hint(entry.name)}
+
+
+def _is_hint(name: str) -> bool:
+    """Whether a read may use the file, but does without it if need be."""
+    digits, suffix = name[: fmt.BASE_OFFSET_DIGITS], name[fmt.BASE_OFFSET_DIGITS :]
+    return (suffix in _HINT_SUFFIXES and digits.isdecimal()) or name == fmt.PARTITION_METADATA
+
+
+def _beside(directory: str, files: Mapping[str, Entry]) -> Beside:
+    faults = []
+    for name, file in files.items():
+        if file.kind is not Kind.FILE:
+            faults.append(f"{os.path.join(directory, name)!r} is {file.kind.value}, so it is not used")
+            continue
+        most = MOST_METADATA if name == fmt.PARTITION_METADATA else MOST_SNAPSHOT
+        if (
+            file.size > most
+            and (name.endswith(fmt.SNAPSHOT_SUFFIX) or name == fmt.PARTITION_METADATA)
+            and _is_hint(name)
+        ):
+            said = f"has {file.size:,} bytes, where at most {most:,} were expected"
+            faults.append(f"{os.path.join(directory, name)!r} {said}, so it is not used")
+    return Beside(tuple(faults))
 
 
 def _swaps(directory: str, files: Mapping[str, Entry]) -> tuple[Segment, ...]:
@@ -400,7 +442,7 @@ def _segments(directory: str, files: Mapping[str, Entry]) -> dict[str, Segment]:
 
 
 def _size(file: Entry | None) -> int | None:
-    return None if file is None else file.size
+    return None if file is None or file.kind is not Kind.FILE else file.size
 
 
 def _was_compacted(files: Mapping[str, Entry], segments: Iterable[Segment]) -> bool:

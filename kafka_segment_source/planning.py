@@ -20,6 +20,7 @@ from kafka_segment_source.options import PathsLike, ReadOptions, option_texts, p
 from kafka_segment_source.probe import BatchHeader
 from kafka_segment_source.ranges import ByteRange, Dropped, narrow
 from kafka_segment_source.read_plan import DroppedSegment, ReadPlan
+from kafka_segment_source.reporting import few
 from kafka_segment_source.segment_view import SegmentView
 from kafka_segment_source.splits import SegmentSplit, anchored, hulls, pack, split_of
 from kafka_segment_source.times import format_millis
@@ -83,6 +84,7 @@ class _Planner:
         self._kept: list[tuple[Segment, SegmentSplit]] = []
         self._dropped: list[DroppedSegment] = []
         self._without_maps: list[tuple[Segment, SegmentSplit]] = []  # what would be kept without zone maps
+        self._faults: list[str] = []  # of index files
         self._late_bytes = 0  # to read, but after the first timestamp that reached until, and in no zone
 
     def add(self, log: PartitionLog) -> None:
@@ -171,6 +173,7 @@ class _Planner:
         kept = {segment.path for segment, _ in self._kept}
         self._dropped = [dropped for dropped in self._dropped if dropped.path not in kept]
         self._warnings = list(dict.fromkeys(self._warnings + other._warnings))
+        self._faults += other._faults
         self._late_bytes = max(self._late_bytes, other._late_bytes)
 
     def finish(self, bytes_total: int) -> ReadPlan:
@@ -183,6 +186,7 @@ class _Planner:
             to_read = sum(split.size for _, split in self._kept) or 1
             pieces = options.min_partitions / to_read
             self._cut(lambda view, split: cut_by_bytes(view, split, max(1, round(pieces * split.size))))
+        self._warnings += few(dict.fromkeys(self._faults))
         self._warnings += self._maps.warnings()
         if self._late_bytes:
             self._warnings.append(_late_warning(self._late_bytes, options))
@@ -192,7 +196,10 @@ class _Planner:
         return ReadPlan(splits, tuple(tasks), tuple(self._dropped), bytes_total, tuple(self._warnings), saved)
 
     def _view(self, segment: Segment) -> SegmentView:
-        return SegmentView(segment, check_crcs=self._options.check_crcs, trust_indexes=self._options.trust_indexes)
+        options = self._options
+        return SegmentView(
+            segment, check_crcs=options.check_crcs, trust_indexes=options.trust_indexes, faults=self._faults
+        )
 
     def _drop_all(self, segments: tuple[Segment, ...], reason: str) -> None:
         self._dropped += [DroppedSegment(segment.path, segment.size, reason) for segment in segments]

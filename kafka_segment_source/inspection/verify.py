@@ -110,7 +110,7 @@ def verify(
             break
         log = now
     findings = [finding for check in checks for finding in check.findings]
-    findings += [*_gaps(log, checks), *_states(log), *_without_index(log)]
+    findings += [*_gaps(log, checks), *_states(log), *_without_index(log), *_odd_files(log)]
     return Verified(
         topic=log.topic,
         partition=log.partition,
@@ -299,6 +299,12 @@ def _states(log: PartitionLog) -> Iterator[Finding]:
                 "producer state that is empty" if size == 0 else "producer state whose CRC, version or length is wrong"
             )
             yield Finding(size > 0, path, what, _STATE)
+
+
+def _odd_files(log: PartitionLog) -> Iterator[Finding]:
+    """Files that cannot be what they are named: no regular files, or of an absurd size."""
+    for fault in log.beside.faults:
+        yield Finding(False, log.directory, fault, _NO_INDEX)
 
 
 def _without_index(log: PartitionLog) -> Iterator[Finding]:
