@@ -102,11 +102,11 @@ class Checkpoints:
 
     def log_start(self, log: PartitionLog) -> int:
         """The offset below which this directory's records are deleted, though perhaps still in its files; 0: none."""
-        return self._entry(log, fmt.LOG_START_CHECKPOINT) or 0
+        return self.entry(log, fmt.LOG_START_CHECKPOINT) or 0
 
     def is_cleaned(self, log: PartitionLog) -> bool:
         """Whether the broker has compacted this partition, so that gaps between its offsets mean nothing."""
-        return self._entry(log, fmt.CLEANER_CHECKPOINT) is not None
+        return self.entry(log, fmt.CLEANER_CHECKPOINT) is not None
 
     def high_watermark(self, log: PartitionLog) -> int:
         """The offset below which every in-sync replica had each record. OptionError where that is not on record."""
@@ -120,13 +120,19 @@ class Checkpoints:
             " leave the option out to read to the end"
         )
 
-    def _entry(self, log: PartitionLog, name: str) -> int | None:
+    def entry(self, log: PartitionLog, name: str) -> int | None:
         """What the checkpoint says of this directory: by its own name, whatever the options call it."""
         named = named_partition(log.directory)
         return None if named is None else self._beside(log, name).entries.get(named)
 
+    def entries(self, log_directory: str, name: str) -> Mapping[TopicPartition, int]:
+        """All that a checkpoint of a log directory says."""
+        return self._at(os.path.join(log_directory, name)).entries
+
     def _beside(self, log: PartitionLog, name: str) -> _Checkpoint:
-        path = os.path.join(os.path.dirname(log.directory), name)
+        return self._at(os.path.join(os.path.dirname(log.directory), name))
+
+    def _at(self, path: str) -> _Checkpoint:
         if path not in self._read:
             self._read[path] = _read_checkpoint(path)
             if self._read[path].fault is not None:

@@ -168,9 +168,8 @@ class AbortedTransactions:
 def written_aborts(path: str, size: int | None) -> AbortedTransactions:
     """Every whole entry of a `.txnindex`; none if there is no such file."""
     entries, fault = _every(path, size, _ABORTED_TXN)
-    versions, producer_ids, first_offsets, last_offsets, stable = (
-        _native(entries[name]) for name in _ABORTED_TXN.names
-    )
+    names = ("version", "producer", "first", "last", "stable")
+    versions, producer_ids, first_offsets, last_offsets, stable = (_native(entries[name]) for name in names)
     return AbortedTransactions(versions, producer_ids, first_offsets, last_offsets, stable, fault)
 
 

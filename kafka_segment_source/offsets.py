@@ -8,9 +8,12 @@ starting one is an error unless startingOffsetsByTimestampStrategy is latest; of
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
 from kafka_segment_source import format as fmt
 from kafka_segment_source.bounds import OffsetRange
-from kafka_segment_source.catalog import PartitionLog
+from kafka_segment_source.catalog import Evidence, PartitionLog
 from kafka_segment_source.errors import DataLossError, OptionError
 from kafka_segment_source.options import EARLIEST, LATEST, OffsetLimit, ReadOptions, TopicPartition
 from kafka_segment_source.segment_view import SegmentView
@@ -33,7 +36,8 @@ def offset_range(log: PartitionLog, options: ReadOptions, warnings: list[str]) -
     """The offsets of one partition that the options leave, between its log start and what `endAt` says.
 
     Raises OptionError for a start after the end or a timestamp that nothing reaches, DataLossError for offsets
-    given by number that are not there; with failOnDataLoss=false the latter becomes a warning.
+    given by number that are not there, and for wanted ones of which there is hard evidence that they are missing; with
+    failOnDataLoss=false the latter become warnings.
     """
     start = _start(log, options)
     end = _end(log, options)
@@ -43,11 +47,29 @@ def offset_range(log: PartitionLog, options: ReadOptions, warnings: list[str]) -
             f"option {options.starting.option!r} ({start}) is after option {options.ending.option!r} ({end}) for {where}"
         )
     lost = _hole(log, OffsetRange(start, end)) or _lost(log, options, start, end)
+    warnings += missing_texts(log, log.evidence, OffsetRange(start, end), options)
     if lost is not None and options.fail_on_data_loss:
         raise DataLossError(f"{lost} of {where}; give offsets that are there, or failOnDataLoss=false to read what is")
     if lost is not None:
         warnings.append(f"{lost} of {where}: reading what is there (failOnDataLoss=false)")
     return OffsetRange(start, end).intersect(log.offsets)
+
+
+def missing_texts(
+    log: PartitionLog, evidence: Iterable[Evidence], wanted: OffsetRange, options: ReadOptions
+) -> Iterator[str]:
+    """A sentence for each piece of evidence about offsets that are wanted.
+
+    Raises DataLossError for hard evidence, under failOnDataLoss=true.
+    """
+    for each in evidence:
+        gone = each.offsets.intersect(wanted).intersect(log.offsets)
+        if gone.is_empty:
+            continue
+        said = replace(each, offsets=gone).text(f"partition {log.topic}-{log.partition}")
+        if each.is_hard and options.fail_on_data_loss:
+            raise DataLossError(f"{said}; give offsets that are there, or failOnDataLoss=false to read what is")
+        yield f"{said}: reading what is there (failOnDataLoss=false)" if each.is_hard else said
 
 
 def _start(log: PartitionLog, options: ReadOptions) -> int:

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from kafka_segment_source.available import available_logs
+from kafka_segment_source.available import examined_logs
 from kafka_segment_source.bounds import OffsetRange, RowFilter, ScanBounds
 from kafka_segment_source.catalog import PartitionLog, Segment
 from kafka_segment_source.cuts import cut_by_bytes, cut_by_records
 from kafka_segment_source.disorder import find_witness, stop_timestamp
 from kafka_segment_source.files import try_again
-from kafka_segment_source.offsets import StableEnds, check_map, offset_range
+from kafka_segment_source.missing import beyond_end
+from kafka_segment_source.offsets import StableEnds, check_map, missing_texts, offset_range
 from kafka_segment_source.options import PathsLike, ReadOptions, option_texts, parse_options
 from kafka_segment_source.probe import BatchHeader
 from kafka_segment_source.ranges import ByteRange, Dropped, narrow
@@ -53,7 +54,7 @@ def make_plan(
 
 def _plan_once(options: ReadOptions, warnings: list[str] | None, pushed: Sequence[RowFilter]) -> ReadPlan:
     warnings = list(warnings or ())
-    logs = available_logs(options, warnings)
+    logs = examined_logs(options, warnings)
     check_map(options.starting, logs)
     check_map(options.ending, logs)
     stable = StableEnds(options)
@@ -99,11 +100,15 @@ class _Planner:
         has_times = self._times.has_since or self._times.has_until
         zone_map = self._maps.of(log) if has_times else None
         late = False
+        if not log.segments:
+            self._note_end(log, log.offsets.start, offsets)
         for at, segment in enumerate(log.segments):
             within = replace(bounds, offsets=bounds.offsets.intersect(segment.offsets))
             with self._view(segment) as view:
                 found = _below_log_start(log, segment) or narrow(view, within, self._options.timestamp_disorder)
                 if isinstance(found, Dropped):
+                    if segment.is_last and segment.size == 0:
+                        self._note_end(log, segment.base_offset, offsets)
                     self._dropped.append(DroppedSegment(segment.path, segment.size, found.reason))
                     continue
                 witness = self._witness(view)
@@ -113,10 +118,18 @@ class _Planner:
                 if self._times.has_until and self._stop is None:  # else nothing lies after until + D
                     late = self._count_late(view, pruned, late)
                 self._keep(log, at, directories, view, within, found, pruned)
+                if segment.is_last and witness is None:
+                    self._note_end(log, self._without_maps[-1][1].log_end, offsets)
             if witness is not None:
                 reason = f"all from {format_millis(self._times.until)} on (timestampDisorder)"
                 self._drop_all(log.segments[at + 1 :], reason)
                 return
+
+    def _note_end(self, log: PartitionLog, end: int | None, wanted: OffsetRange) -> None:
+        """Warns where the log once reached further than the end of its files; None: that is not known."""
+        evidence = None if end is None else beyond_end(log, end)
+        if evidence is not None:
+            self._warnings += missing_texts(log, (evidence,), wanted, self._options)
 
     def _witness(self, view: SegmentView) -> BatchHeader | None:
         """The batch after which nothing is wanted, by the declared disorder."""
