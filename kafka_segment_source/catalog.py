@@ -469,8 +469,9 @@ def _beside(directory: str, files: Mapping[str, Entry]) -> Beside:
     faults, orphans, snapshot, has_deleted = [], [], -1, False
     for name, file in files.items():
         suffix = name[width:]
-        if suffix == _DELETED_LOG:
-            has_deleted = True
+        if suffix == fmt.LOG_SUFFIX or (suffix in _INDEX_SUFFIXES and name[:width] in bases and file.kind is Kind.FILE):
+            continue  # nearly all
+        has_deleted = has_deleted or suffix == _DELETED_LOG
         if not _is_hint(name):
             continue
         fault = _fault(name, file)
@@ -478,7 +479,7 @@ def _beside(directory: str, files: Mapping[str, Entry]) -> Beside:
             faults.append(f"{os.path.join(directory, name)!r} {fault}, so it is not used")
         elif suffix == fmt.SNAPSHOT_SUFFIX:
             snapshot = max(snapshot, int(name[:width]))
-        elif suffix in _INDEX_SUFFIXES and name[:width] not in bases:
+        elif suffix in _INDEX_SUFFIXES:
             stem = name[:width] + fmt.LOG_SUFFIX
             if not any(stem + other in files for other in _STANDS_FOR_LOG):
                 orphans.append(Orphan(os.path.join(directory, name), int(name[:width]), file.size))

@@ -65,7 +65,8 @@ def notice(
     for copy in copies:
         if copy.is_whole:
             by_partition.setdefault(copy.topic_partition, []).append(copy)
-    return [_noticed(log, by_partition.get(log.topic_partition, []), checkpoints, seen) for log in logs]
+    again = Checkpoints([])  # read anew, where a second look is wanted
+    return [_noticed(log, by_partition.get(log.topic_partition, []), checkpoints, again, seen) for log in logs]
 
 
 def beyond_end(log: PartitionLog, end: int) -> Evidence | None:
@@ -148,10 +149,12 @@ def _without_directory(parent: str, candidates: list[TopicPartition], seen: floa
 # ---- one partition ----
 
 
-def _noticed(log: PartitionLog, copies: list[PartitionLog], checkpoints: Checkpoints, seen: float) -> PartitionLog:
+def _noticed(
+    log: PartitionLog, copies: list[PartitionLog], checkpoints: Checkpoints, again: Checkpoints, seen: float
+) -> PartitionLog:
     reaches = [reach for copy in copies for reach in _reaches(copy, checkpoints, seen)]
     reach = max(reaches, key=lambda each: each.offset, default=None)
-    evidence = [*_log_starts(log, copies, checkpoints)]
+    evidence = [*_log_starts(log, copies, checkpoints, again, seen)]
     orphans = [orphan for copy in copies if copy.beside.orphans for orphan in _still_there(copy, seen)]
     if orphans:
         start = max(checkpoints.log_start(copy) for copy in copies)
@@ -176,14 +179,19 @@ def _reaches(copy: PartitionLog, checkpoints: Checkpoints, seen: float) -> Itera
         yield Reach(offset, f"the log has reached {offset} by {path!r}", copy.directory, seen, is_snapshot=True)
 
 
-def _log_starts(log: PartitionLog, copies: list[PartitionLog], checkpoints: Checkpoints) -> Iterable[Evidence]:
-    """A log start below the first segment, without segments that were just deleted."""
+def _log_starts(
+    log: PartitionLog, copies: list[PartitionLog], checkpoints: Checkpoints, again: Checkpoints, seen: float
+) -> Iterable[Evidence]:
+    """A log start below the first segment, now as before, without segments that were just deleted."""
     if not log.segments:
         return
     first = _starts(log)[0]
     for copy in copies:
         start = checkpoints.entry(copy, fmt.LOG_START_CHECKPOINT)
-        if start is not None and start < first and not copy.beside.has_deleted:
+        if start is None or start >= first or copy.beside.has_deleted:
+            continue
+        _wait(seen)
+        if again.entry(copy, fmt.LOG_START_CHECKPOINT) == start and not list_beside(copy.directory).has_deleted:
             path = os.path.join(os.path.dirname(copy.directory), fmt.LOG_START_CHECKPOINT)
             yield Evidence(OffsetRange(start, first), f"the log start is {start} by {path!r}", _STALE_START)
 

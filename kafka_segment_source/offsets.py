@@ -36,8 +36,7 @@ def offset_range(log: PartitionLog, options: ReadOptions, warnings: list[str]) -
     """The offsets of one partition that the options leave, between its log start and what `endAt` says.
 
     Raises OptionError for a start after the end or a timestamp that nothing reaches, DataLossError for offsets
-    given by number that are not there, and for wanted ones of which there is hard evidence that they are missing; with
-    failOnDataLoss=false the latter become warnings.
+    given by number that are not there; with failOnDataLoss=false the latter becomes a warning.
     """
     start = _start(log, options)
     end = _end(log, options)
@@ -47,7 +46,6 @@ def offset_range(log: PartitionLog, options: ReadOptions, warnings: list[str]) -
             f"option {options.starting.option!r} ({start}) is after option {options.ending.option!r} ({end}) for {where}"
         )
     lost = _hole(log, OffsetRange(start, end)) or _lost(log, options, start, end)
-    warnings += missing_texts(log, log.evidence, OffsetRange(start, end), options)
     if lost is not None and options.fail_on_data_loss:
         raise DataLossError(f"{lost} of {where}; give offsets that are there, or failOnDataLoss=false to read what is")
     if lost is not None:
@@ -55,10 +53,10 @@ def offset_range(log: PartitionLog, options: ReadOptions, warnings: list[str]) -
     return OffsetRange(start, end).intersect(log.offsets)
 
 
-def missing_texts(
+def check_missing(
     log: PartitionLog, evidence: Iterable[Evidence], wanted: OffsetRange, options: ReadOptions
-) -> Iterator[str]:
-    """A sentence for each piece of evidence about offsets that are wanted.
+) -> Iterator[tuple[Evidence, str]]:
+    """The evidence about offsets that are wanted, each with a sentence for the plan.
 
     Raises DataLossError for hard evidence, under failOnDataLoss=true.
     """
@@ -69,7 +67,7 @@ def missing_texts(
         said = replace(each, offsets=gone).text(f"partition {log.topic}-{log.partition}")
         if each.is_hard and options.fail_on_data_loss:
             raise DataLossError(f"{said}; give offsets that are there, or failOnDataLoss=false to read what is")
-        yield f"{said}: reading what is there (failOnDataLoss=false)" if each.is_hard else said
+        yield each, f"{said}: reading what is there (failOnDataLoss=false)" if each.is_hard else said
 
 
 def _start(log: PartitionLog, options: ReadOptions) -> int:

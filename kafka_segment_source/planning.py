@@ -11,12 +11,12 @@ from dataclasses import replace
 
 from kafka_segment_source.available import examined_logs
 from kafka_segment_source.bounds import OffsetRange, RowFilter, ScanBounds
-from kafka_segment_source.catalog import PartitionLog, Segment
+from kafka_segment_source.catalog import Evidence, PartitionLog, Segment
 from kafka_segment_source.cuts import cut_by_bytes, cut_by_records
 from kafka_segment_source.disorder import find_witness, stop_timestamp
 from kafka_segment_source.files import try_again
 from kafka_segment_source.missing import beyond_end
-from kafka_segment_source.offsets import StableEnds, check_map, missing_texts, offset_range
+from kafka_segment_source.offsets import StableEnds, check_map, check_missing, offset_range
 from kafka_segment_source.options import PathsLike, ReadOptions, option_texts, parse_options
 from kafka_segment_source.probe import BatchHeader
 from kafka_segment_source.ranges import ByteRange, Dropped, narrow
@@ -86,6 +86,7 @@ class _Planner:
         self._dropped: list[DroppedSegment] = []
         self._without_maps: list[tuple[Segment, SegmentSplit]] = []  # what would be kept without zone maps
         self._faults: list[str] = []  # of index files
+        self._missing: dict[str, list[str]] = {}  # sentences by when they are harmless
         self._late_bytes = 0  # to read, but after the first timestamp that reached until, and in no zone
 
     def add(self, log: PartitionLog) -> None:
@@ -95,6 +96,7 @@ class _Planner:
             self._drop_all(log.segments, "the filter on topic and partition leaves it out")
             return
         offsets = offset_range(log, self._options, self._warnings).intersect(self._pushed.offsets)
+        self._note_missing(log, log.evidence, offsets)
         bounds = ScanBounds(self._stable.intersect(log, offsets, self._warnings), self._times)
         directories = log.directories
         has_times = self._times.has_since or self._times.has_until
@@ -128,8 +130,12 @@ class _Planner:
     def _note_end(self, log: PartitionLog, end: int | None, wanted: OffsetRange) -> None:
         """Warns where the log once reached further than the end of its files; None: that is not known."""
         evidence = None if end is None else beyond_end(log, end)
-        if evidence is not None:
-            self._warnings += missing_texts(log, (evidence,), wanted, self._options)
+        self._note_missing(log, () if evidence is None else (evidence,), wanted)
+
+    def _note_missing(self, log: PartitionLog, evidence: tuple[Evidence, ...], wanted: OffsetRange) -> None:
+        """Raises DataLossError for hard evidence about offsets that are wanted, under failOnDataLoss; warns else."""
+        for each, said in check_missing(log, evidence, wanted, self._options):
+            self._missing.setdefault(each.harmless or said, []).append(said)
 
     def _witness(self, view: SegmentView) -> BatchHeader | None:
         """The batch after which nothing is wanted, by the declared disorder."""
@@ -187,6 +193,8 @@ class _Planner:
         self._dropped = [dropped for dropped in self._dropped if dropped.path not in kept]
         self._warnings = list(dict.fromkeys(self._warnings + other._warnings))
         self._faults += other._faults
+        for harmless, said in other._missing.items():
+            self._missing.setdefault(harmless, []).extend(said)
         self._late_bytes = max(self._late_bytes, other._late_bytes)
 
     def finish(self, bytes_total: int) -> ReadPlan:
@@ -199,6 +207,8 @@ class _Planner:
             to_read = sum(split.size for _, split in self._kept) or 1
             pieces = options.min_partitions / to_read
             self._cut(lambda view, split: cut_by_bytes(view, split, max(1, round(pieces * split.size))))
+        for said in self._missing.values():
+            self._warnings += few(dict.fromkeys(said))
         self._warnings += few(dict.fromkeys(self._faults))
         self._warnings += self._maps.warnings()
         if self._late_bytes:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import kafka_segment_source as kafkaseg
-from kafka_segment_source import missing, storage
+from kafka_segment_source import missing, planning, storage
 from kafka_segment_source.available import examined_logs
 from kafka_segment_source.catalog import list_directories
 from kafka_segment_source.checkpoints import Checkpoints
@@ -19,7 +19,7 @@ from kafka_segment_source.errors import DataLossError, PathError
 from kafka_segment_source.options import parse_options
 from tests.cli.runner import answer, run
 from tests.rows import FIXTURES, LOG_DIRECTORIES, OFFSET, ORDERS, scanned
-from tests.support import writer
+from tests.support import simulated_reads, writer
 from tests.support.batches import data as batch
 from tests.support.logs import Segment, simple_log, simple_segment
 
@@ -236,6 +236,16 @@ def test_partitions_without_a_directory(folder: Path) -> None:
     assert "more-0, more-1, more-2, more-3, more-4 and 95 more" in warnings(folder.parent)[0]
 
 
+def test_many_partitions_are_said_together(folder: Path) -> None:
+    """A copy of a running broker with a thousand partitions gives five sentences, not a thousand."""
+    for number in range(1, 20):
+        shutil.copytree(folder, folder.parent / f"orders-{number}")
+    checkpoint(folder.parent, HIGH_WATERMARK, *[f"orders {number} 45" for number in range(20)])
+    checkpoint(folder.parent, LOG_START, *[f"orders {number} 4" for number in range(20)])
+    said = warnings(folder.parent)
+    assert len(said) == 5 and said[-1].endswith("(and 15 more like it)")
+
+
 # --- explained ---------------------------------------------------------------------------------------------------------
 
 
@@ -348,6 +358,20 @@ def test_no_fixture_gives_evidence(path: Path) -> None:
     copies = list_directories(options)
     assert any(log.reach is not None for log in missing.notice(copies, copies, Checkpoints([]), 0.0))
     assert len(REAL) >= 9
+
+
+def test_no_hard_evidence_beside_a_broker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between any two operations of planning a broker takes a step: appends, rolls, retention, compaction, truncation."""
+    found: list[str] = []
+    check = planning.check_missing
+
+    def checked(log: Any, evidence: Any, *more: Any) -> Any:
+        found.extend(each.why for each in evidence if each.is_hard)
+        return check(log, evidence, *more)
+
+    monkeypatch.setattr(planning, "check_missing", checked)
+    assert {simulated_reads.tried(seed).word for seed in range(7_000_000, 7_000_200)} >= {"rows"}
+    assert found == []
 
 
 # --- commands ----------------------------------------------------------------------------------------------------------
