@@ -11,23 +11,44 @@ Raises what `list_logs` and `merge_replicas` raise; OptionError where endAt=high
 from __future__ import annotations
 
 import os
+import time
 from dataclasses import replace
 
 from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.catalog import Hole, PartitionLog, Segment, Unused, list_logs
 from kafka_segment_source.checkpoints import Checkpoints
 from kafka_segment_source.format import MAX_OFFSET
+from kafka_segment_source.missing import lost_partitions, notice
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.replicas import merge_replicas
+from kafka_segment_source.reporting import few
 from kafka_segment_source.segment_view import SegmentView
 
 
 def available_logs(options: ReadOptions, warnings: list[str]) -> list[PartitionLog]:
     """The partition logs that the options select, each with what is there to be read of it."""
+    return merge_replicas(_copies(options, warnings, Checkpoints(warnings)), options, warnings)
+
+
+def examined_logs(options: ReadOptions, warnings: list[str]) -> list[PartitionLog]:
+    """The same, each with the evidence of what should be there and is not (`missing.py`).
+
+    Warns of partitions without a directory. Raises FileChangedError where a directory changes while it is listed.
+    """
+    seen = time.monotonic()
     checkpoints = Checkpoints(warnings)
-    logs = [swap_in(log, warnings) for log in list_logs(options)]
-    logs = [_note_empty_files(_within_checkpoints(log, checkpoints, options)) for log in logs]
-    return merge_replicas(logs, options, warnings)
+    copies = _copies(options, warnings, checkpoints)
+    logs = notice(merge_replicas(copies, options, warnings), copies, checkpoints, seen)
+    warnings += lost_partitions(copies, checkpoints, options, seen)
+    return logs
+
+
+def _copies(options: ReadOptions, warnings: list[str], checkpoints: Checkpoints) -> list[PartitionLog]:
+    """One log a directory, without what is not read of it."""
+    listed = list_logs(options)
+    warnings += few([fault for log in listed for fault in log.beside.faults])
+    logs = [swap_in(log, warnings) for log in listed]
+    return [_note_empty_files(_within_checkpoints(log, checkpoints, options)) for log in logs]
 
 
 def swap_in(log: PartitionLog, warnings: list[str]) -> PartitionLog:

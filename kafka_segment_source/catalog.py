@@ -27,6 +27,12 @@ _PARTITION_DIRECTORY = re.compile(r"(?P<topic>[A-Za-z0-9._-]{1,255})-(?P<partiti
 _DEAD_DIRECTORY = re.compile(r"\S+-\S+\.\S+(" + "|".join(fmt.DEAD_DIRECTORY_SUFFIXES) + ")")
 _GLOB = re.compile(r"[*?\[]")
 _LISTINGS = 10  # of a directory that a broker is changing
+MOST_SNAPSHOT = 64 * 1024 * 1024  # bytes of a `.snapshot`; a producer takes 46
+MOST_METADATA = 64 * 1024  # bytes of a `partition.metadata`; brokers write 43
+_INDEX_SUFFIXES = frozenset((fmt.INDEX_SUFFIX, fmt.TIME_INDEX_SUFFIX, fmt.TRANSACTION_INDEX_SUFFIX))
+_STANDS_FOR_LOG = (fmt.DELETED_SUFFIX, fmt.CLEANED_SUFFIX, fmt.SWAP_SUFFIX)
+_DELETED_LOG = fmt.LOG_SUFFIX + fmt.DELETED_SUFFIX
+_HINT_SUFFIXES = _INDEX_SUFFIXES | {fmt.SNAPSHOT_SUFFIX}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +70,31 @@ class Segment:
 
 
 @dataclass(frozen=True, slots=True)
+class Orphan:
+    """An index file that was listed without the `.log` of its segment, or one that stands for it (.deleted, .cleaned, .swap)."""
+
+    path: str
+    base_offset: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """What a partition directory was listed with beside its segments, by names, kinds and sizes alone.
+
+    faults: a sentence for each file that cannot be what it is named. orphans: by base offset. snapshot: the highest offset
+    in the name of a `.snapshot`; last_base: the highest base offset of a segment; -1: none. has_deleted: whether segments
+    are there that a broker has deleted within the last minute, or in its last minute.
+    """
+
+    faults: tuple[str, ...] = ()
+    orphans: tuple[Orphan, ...] = ()
+    snapshot: int = -1
+    last_base: int = -1
+    has_deleted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Unused:
     """A segment that is not read, whatever the bounds, and why."""
 
@@ -80,13 +111,52 @@ class Hole:
 
 
 @dataclass(frozen=True, slots=True)
+class Evidence:
+    """Offsets that a log once held and no file holds now, as far as other files tell.
+
+    why: which file says so; harmless: when that means no loss, in words that follow "harmless"; None where nothing
+    explains it, so that records are missing.
+    """
+
+    offsets: OffsetRange
+    why: str
+    harmless: str | None = None
+
+    @property
+    def is_hard(self) -> bool:
+        return self.harmless is None
+
+    def text(self, where: str) -> str:
+        """One sentence, about the partition that `where` names."""
+        held = f"{self.why}: no file holds the offsets {self.offsets.start} to {self.offsets.end - 1} of {where}"
+        return held if self.harmless is None else f"{held}; harmless {self.harmless}"
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """The offset up to which a log once reached (exclusive), by a file that says so.
+
+    what: that file and what it says; directory: of the partition; seen: when it was listed (time.monotonic); is_snapshot:
+    whether a `.snapshot` says so.
+    """
+
+    offset: int
+    what: str
+    directory: str
+    seen: float
+    is_snapshot: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class PartitionLog:
     """One topic-partition's log: its directory and its segments in offset order.
 
     As listed, it has `swaps`: files of an interrupted compaction that may replace some of the segments. The rest is
     found out by `available.py`. is_whole: every segment of its directories was listed, not only files that the path names.
     directory: where several have the partition, that of the lowest offsets. offsets: from
-    the log start on, to the high watermark if only that is wanted. compacted: gaps between offsets mean nothing.
+    the log start on, to the high watermark if only that is wanted. compacted: gaps between offsets mean nothing. beside:
+    of its own directory, as listed. log_directory: if the path names that, and not the partition's. evidence, reach: what
+    `missing.py` has found out.
     """
 
     topic: str
@@ -99,6 +169,10 @@ class PartitionLog:
     is_whole: bool = True
     unused: tuple[Unused, ...] = ()
     holes: tuple[Hole, ...] = ()
+    beside: Beside = Beside()
+    log_directory: str | None = None
+    evidence: tuple[Evidence, ...] = ()
+    reach: Reach | None = None
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -122,6 +196,7 @@ class _Found:
     named: TopicPartition | None
     only_file: str | None = None
     explicit: bool = False  # the path names this partition itself, so that an internal topic counts as named
+    log_directory: str | None = None  # which the path names, if it does not name the partition
 
 
 def list_logs(options: ReadOptions) -> list[PartitionLog]:
@@ -187,7 +262,7 @@ def _look_at(path: str, given: str, pattern: str | None) -> Iterator[_Found]:
     if pattern is not None and _DEAD_DIRECTORY.fullmatch(os.path.basename(path)):
         return
     children = _list(path, given)
-    if any(_base_offset(child.name.removesuffix(fmt.SWAP_SUFFIX)) is not None for child in children):
+    if any(_is_of_segment(child.name) for child in children):
         yield _Found(path, named_partition(path), explicit=pattern is None or _names_directory(pattern))
         return
     partitions = [child.name for child in children if child.kind is Kind.DIRECTORY and _is_partition(child.name)]
@@ -197,7 +272,14 @@ def _look_at(path: str, given: str, pattern: str | None) -> Iterator[_Found]:
             " or directories like orders-0 that hold them"
         )
     for name in sorted(partitions):
-        yield _Found(os.path.join(path, name), named_partition(name))
+        yield _Found(os.path.join(path, name), named_partition(name), log_directory=path)
+
+
+def _is_of_segment(name: str) -> bool:
+    """Whether a file of that name is in partition directories only: a segment, or what a missing one has left."""
+    if _base_offset(name.removesuffix(fmt.SWAP_SUFFIX)) is not None:
+        return True
+    return _is_hint(name) and name != fmt.PARTITION_METADATA
 
 
 def _names_directory(pattern: str) -> bool:
@@ -224,7 +306,7 @@ def _list(path: str, given: str) -> list[Entry]:
         raise PathError(str(error).replace(repr(path), repr(given), 1)) from error
     for entry in found:
         where = os.path.join(path, entry.name)
-        is_segment = _base_offset(entry.name) is not None
+        is_segment = _base_offset(entry.name.removesuffix(fmt.SWAP_SUFFIX)) is not None
         if entry.kind is Kind.BROKEN_LINK and (is_segment or _is_partition(entry.name)):
             target = storage.STORAGE.read_link(where)
             raise PathError(f"{where!r} is a link to {target!r}, which is not there: its records are missing")
@@ -293,6 +375,8 @@ def _select(named: list[tuple[TopicPartition, _Found]], selection: TopicSelectio
     swaps: dict[str, tuple[Segment, ...]] = {}
     listings = {directory: _listing(directory) for directory in dict.fromkeys(each.directory for _, each in wanted)}
     by_name = {directory: _segments(directory, sizes) for directory, sizes in listings.items()}
+    whole = {each.directory for _, each in wanted if each.only_file is None}
+    parents = {each.directory: each.log_directory for _, each in wanted}
     for topic_partition, each in wanted:
         segments = logs.setdefault((topic_partition, each.directory), {})
         if each.only_file is None:
@@ -301,7 +385,9 @@ def _select(named: list[tuple[TopicPartition, _Found]], selection: TopicSelectio
         elif each.only_file in by_name[each.directory]:
             segment = by_name[each.directory][each.only_file]
             segments[segment.base_offset] = segment
-    if not any(logs.values()) and not any(swaps.values()):
+    beside = {directory: _beside(directory, files) for directory, files in listings.items()}
+    has_traces = any(each.orphans or each.snapshot > 0 for each in beside.values())
+    if not any(logs.values()) and not any(swaps.values()) and not has_traces:
         raise PathError(f"no log segments are in {_shown(sorted({each.directory for _, each in named}))}")
     return [
         PartitionLog(
@@ -311,9 +397,16 @@ def _select(named: list[tuple[TopicPartition, _Found]], selection: TopicSelectio
             swaps.get(directory, ()),
             compacted=_was_compacted(listings[directory], by_name[directory].values()),
             is_whole=len(segments) == len(by_name[directory]),
+            beside=beside[directory] if directory in whole else Beside(beside[directory].faults),
+            log_directory=parents[directory],
         )
         for (topic_partition, directory), segments in logs.items()
     ]
+
+
+def is_selected(topic_partition: TopicPartition, selection: TopicSelection) -> bool:
+    """Whether a selection takes a partition that no path names itself."""
+    return _is_wanted(topic_partition, _Found("", topic_partition), selection)
 
 
 def _is_wanted(topic_partition: TopicPartition, found: _Found, selection: TopicSelection) -> bool:
@@ -354,7 +447,61 @@ def _listing(directory: str) -> dict[str, Entry]:
 
 
 def _files(directory: str) -> dict[str, Entry]:
-    return {entry.name: entry for entry in _list(directory, directory) if entry.kind is Kind.FILE}
+    """The files in a directory by name, and what else is named like a file that reads make use of."""
+    listed = _list(directory, directory)
+    return {entry.name: entry for entry in listed if entry.kind is Kind.FILE or _is_hint(entry.name)}
+
+
+def _is_hint(name: str) -> bool:
+    """Whether a read may use the file, but does without it if need be."""
+    digits, suffix = name[: fmt.BASE_OFFSET_DIGITS], name[fmt.BASE_OFFSET_DIGITS :]
+    return (suffix in _HINT_SUFFIXES and digits.isdecimal()) or name == fmt.PARTITION_METADATA
+
+
+def list_beside(directory: str) -> Beside:
+    """What a partition directory holds beside its segments, as it is now; nothing if it is gone."""
+    return _beside(directory, _files(directory))
+
+
+def _beside(directory: str, files: Mapping[str, Entry]) -> Beside:
+    width = fmt.BASE_OFFSET_DIGITS
+    bases = {name[:width] for name in files if name[width:] == fmt.LOG_SUFFIX}
+    faults, orphans, snapshot, has_deleted = [], [], -1, False
+    for name, file in files.items():
+        suffix = name[width:]
+        if suffix == fmt.LOG_SUFFIX or (suffix in _INDEX_SUFFIXES and name[:width] in bases and file.kind is Kind.FILE):
+            continue  # nearly all
+        has_deleted = has_deleted or suffix == _DELETED_LOG
+        if not _is_hint(name):
+            continue
+        fault = _fault(name, file)
+        if fault is not None:
+            faults.append(f"{os.path.join(directory, name)!r} {fault}, so it is not used")
+        elif suffix == fmt.SNAPSHOT_SUFFIX:
+            snapshot = max(snapshot, int(name[:width]))
+        elif suffix in _INDEX_SUFFIXES:
+            stem = name[:width] + fmt.LOG_SUFFIX
+            if not any(stem + other in files for other in _STANDS_FOR_LOG):
+                orphans.append(Orphan(os.path.join(directory, name), int(name[:width]), file.size))
+    if _DEAD_DIRECTORY.fullmatch(os.path.basename(directory)):
+        orphans, snapshot = [], -1  # a broker removes it, a file at a time, the `.log` first
+    return Beside(
+        tuple(faults),
+        tuple(sorted(orphans, key=lambda orphan: (orphan.base_offset, orphan.path))),
+        snapshot,
+        max((int(digits) for digits in bases if digits.isdecimal()), default=-1),
+        has_deleted,
+    )
+
+
+def _fault(name: str, file: Entry) -> str | None:
+    """Why a file that reads make use of cannot be what it is named."""
+    if file.kind is not Kind.FILE:
+        return f"is {file.kind.value}"
+    if name[fmt.BASE_OFFSET_DIGITS :] in _INDEX_SUFFIXES:
+        return None
+    most = MOST_METADATA if name == fmt.PARTITION_METADATA else MOST_SNAPSHOT
+    return f"has {file.size:,} bytes, where at most {most:,} were expected" if file.size > most else None
 
 
 def _swaps(directory: str, files: Mapping[str, Entry]) -> tuple[Segment, ...]:
@@ -400,7 +547,7 @@ def _segments(directory: str, files: Mapping[str, Entry]) -> dict[str, Segment]:
 
 
 def _size(file: Entry | None) -> int | None:
-    return None if file is None else file.size
+    return None if file is None or file.kind is not Kind.FILE else file.size
 
 
 def _was_compacted(files: Mapping[str, Entry], segments: Iterable[Segment]) -> bool:

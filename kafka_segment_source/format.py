@@ -166,6 +166,7 @@ SWAP_SUFFIX: Final = ".swap"  # finished, and about to replace the segments that
 CHECKPOINT_VERSION: Final = 0
 LOG_START_CHECKPOINT: Final = "log-start-offset-checkpoint"
 HIGH_WATERMARK_CHECKPOINT: Final = "replication-offset-checkpoint"
+RECOVERY_POINT_CHECKPOINT: Final = "recovery-point-offset-checkpoint"  # below it everything was flushed
 CLEANER_CHECKPOINT: Final = "cleaner-offset-checkpoint"
 
 # In the partition directory: `version: 0`, then `topic_id: <22 characters of base64>`

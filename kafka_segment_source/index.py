@@ -4,6 +4,9 @@ An index is a hint. Whoever uses an entry proves it by the batch header it leads
 opens a `.log`. A file that is missing, empty, zero-padded, torn or garbled gives its valid prefix, perhaps empty:
 no error, a slower scan. `check` says instead what is wrong where, for whoever wants to know.
 
+An index has at most one entry a batch. One with more than its `.log` has room for, or with more than 64 MiB of them, is
+nobody's: none of its entries is given, and its `fault` says so in words. Memory stays within a few times those bounds.
+
 Kafka: OffsetIndex, TimeIndex, AbstractIndex (`org.apache.kafka.storage.internals.log`).
 """
 
@@ -20,6 +23,10 @@ from kafka_segment_source.files import InputFile
 
 Longs = npt.NDArray[np.int64]
 _BLOCK_ENTRIES = 8192  # entries read at a time: a padded file costs its valid part and at most one block more
+_LARGEST_LOG = 2**31 - 1  # bytes: positions in a segment are 32-bit
+_LEAST_BATCH = fmt.LOG_OVERHEAD + fmt.MIN_LENGTH_V0  # bytes: a message of magic 0 without key and value
+_NONE = np.empty(0, np.int64)
+_MOST_BYTES = 64 * 1024 * 1024  # of entries; brokers roll a segment whose index reaches 10 MiB (segment.index.bytes)
 
 _OFFSET_ENTRY = np.dtype([("offset", ">i4"), ("position", ">i4")])
 _TIME_ENTRY = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])
@@ -34,12 +41,13 @@ class OffsetIndex:
     """Valid entries of a `.index` file: offsets (absolute, int64[n]) and positions (bytes in the `.log`, int64[n]).
 
     Both grow strictly. An entry's offset is not always that of the batch at its position: it may be the last one
-    of a whole append, so of a batch much further on (Kafka 2.0 to 4.0).
+    of a whole append, so of a batch much further on (Kafka 2.0 to 4.0). fault: why it is not used, although it is there.
     """
 
     path: str
     offsets: Longs
     positions: Longs
+    fault: str | None = None
 
     def __len__(self) -> int:
         return len(self.offsets)
@@ -58,12 +66,13 @@ class TimeIndex:
     """Valid entries of a `.timeindex` file: timestamps (ms, int64[n]) and offsets (absolute, int64[n]).
 
     Timestamps grow strictly, offsets never shrink. An entry says that no record up to its offset is later than
-    its timestamp; it says nothing of records after it.
+    its timestamp; it says nothing of records after it. fault: why it is not used, although it is there.
     """
 
     path: str
     timestamps: Longs
     offsets: Longs
+    fault: str | None = None
 
     def __len__(self) -> int:
         return len(self.timestamps)
@@ -81,20 +90,25 @@ def read_offset_index(path: str, size: int | None, base_offset: int, log_size: i
     """
     parts: list[tuple[Longs, Longs]] = []
     last_offset, last_position = -1, 0
-    for block in _blocks(path, size, _OFFSET_ENTRY):
-        offsets, positions = _native(block["offset"]), _native(block["position"])
-        good = _follows(np.greater, last_offset, offsets) & _follows(np.greater, last_position, positions)
-        good &= positions < log_size
-        count = _leading(good)
-        parts.append((offsets[:count], positions[:count]))
-        if count < len(block):
-            break
-        last_offset, last_position = offsets[-1], positions[-1]
+    try:
+        for block in _blocks(path, size, _OFFSET_ENTRY, log_size):
+            offsets, positions = _native(block["offset"]), _native(block["position"])
+            good = _follows(np.greater, last_offset, offsets) & _follows(np.greater, last_position, positions)
+            good &= positions < log_size
+            count = _leading(good)
+            parts.append((offsets[:count], positions[:count]))
+            if count < len(block):
+                break
+            last_offset, last_position = offsets[-1], positions[-1]
+    except PathError as error:
+        return OffsetIndex(path, _NONE, _NONE, str(error))
     offsets, positions = _columns(parts)
     return OffsetIndex(path, offsets + base_offset, positions)
 
 
-def read_time_index(path: str, size: int | None, base_offset: int, next_base_offset: int | None) -> TimeIndex:
+def read_time_index(
+    path: str, size: int | None, base_offset: int, next_base_offset: int | None, log_size: int = _LARGEST_LOG
+) -> TimeIndex:
     """The valid prefix of the `.timeindex` at `path`, listed with `size` bytes (None: not there).
 
     next_base_offset: of the next segment, above every offset of this one; None for the last. (0, 0) is always
@@ -103,41 +117,49 @@ def read_time_index(path: str, size: int | None, base_offset: int, next_base_off
     limit = (next_base_offset if next_base_offset is not None else fmt.MAX_OFFSET) - base_offset
     parts: list[tuple[Longs, Longs]] = []
     last_timestamp, last_offset = -1, 0
-    for block in _blocks(path, size, _TIME_ENTRY):
-        timestamps, offsets = _native(block["timestamp"]), _native(block["offset"])
-        good = _follows(np.greater, last_timestamp, timestamps) & _follows(np.greater_equal, last_offset, offsets)
-        good &= (offsets < limit) & ((timestamps != 0) | (offsets != 0))
-        count = _leading(good)
-        parts.append((timestamps[:count], offsets[:count]))
-        if count < len(block):
-            break
-        last_timestamp, last_offset = timestamps[-1], offsets[-1]
+    try:
+        for block in _blocks(path, size, _TIME_ENTRY, log_size):
+            timestamps, offsets = _native(block["timestamp"]), _native(block["offset"])
+            good = _follows(np.greater, last_timestamp, timestamps) & _follows(np.greater_equal, last_offset, offsets)
+            good &= (offsets < limit) & ((timestamps != 0) | (offsets != 0))
+            count = _leading(good)
+            parts.append((timestamps[:count], offsets[:count]))
+            if count < len(block):
+                break
+            last_timestamp, last_offset = timestamps[-1], offsets[-1]
+    except PathError as error:
+        return TimeIndex(path, _NONE, _NONE, str(error))
     timestamps, offsets = _columns(parts)
     return TimeIndex(path, timestamps, offsets + base_offset)
 
 
 def written_offsets(path: str, size: int | None, base_offset: int) -> OffsetIndex:
-    """Every whole entry of a `.index` up to its zero padding, in order or not: for whoever wants to know what is wrong."""
-    entries = _unpadded(path, size, _OFFSET_ENTRY)
-    return OffsetIndex(path, _native(entries["offset"]) + base_offset, _native(entries["position"]))
+    """Every whole entry of a `.index` up to its zero padding, in order or not: for whoever wants to know what is wrong.
+
+    Of this and of the two below at most the first 64 MiB are looked at; `size` limits that to fewer bytes.
+    """
+    entries, fault = _unpadded(path, size, _OFFSET_ENTRY)
+    return OffsetIndex(path, _native(entries["offset"]) + base_offset, _native(entries["position"]), fault)
 
 
 def written_times(path: str, size: int | None, base_offset: int) -> TimeIndex:
     """As `written_offsets`, of a `.timeindex`; a (0, 0) in front stays: some record may be of 1970."""
-    entries = _unpadded(path, size, _TIME_ENTRY)
-    return TimeIndex(path, _native(entries["timestamp"]), _native(entries["offset"]) + base_offset)
+    entries, fault = _unpadded(path, size, _TIME_ENTRY)
+    return TimeIndex(path, _native(entries["timestamp"]), _native(entries["offset"]) + base_offset, fault)
 
 
 @dataclass(frozen=True, slots=True)
 class AbortedTransactions:
     """Entries of a `.txnindex`, as they stand (int64[n] each): producer id, offset of the transaction's first record, of
-    its ABORT marker, and the last stable offset after it. Kafka: TransactionIndex, AbortedTxn."""
+    its ABORT marker, and the last stable offset after it. fault: why none could be read. Kafka: TransactionIndex,
+    AbortedTxn."""
 
     versions: Longs
     producer_ids: Longs
     first_offsets: Longs
     last_offsets: Longs
     last_stable_offsets: Longs
+    fault: str | None = None
 
     def __len__(self) -> int:
         return len(self.versions)
@@ -145,8 +167,10 @@ class AbortedTransactions:
 
 def written_aborts(path: str, size: int | None) -> AbortedTransactions:
     """Every whole entry of a `.txnindex`; none if there is no such file."""
-    entries = _join(list(_blocks(path, size, _ABORTED_TXN)), _ABORTED_TXN)
-    return AbortedTransactions(*(_native(entries[name]) for name in entries.dtype.names or ()))
+    entries, fault = _every(path, size, _ABORTED_TXN)
+    names = ("version", "producer", "first", "last", "stable")
+    versions, producer_ids, first_offsets, last_offsets, stable = (_native(entries[name]) for name in names)
+    return AbortedTransactions(versions, producer_ids, first_offsets, last_offsets, stable, fault)
 
 
 def check(path: str, size: int, entry_bytes: int, valid: int) -> None:
@@ -172,15 +196,33 @@ def check(path: str, size: int, entry_bytes: int, valid: int) -> None:
             at += len(block)
 
 
-def _blocks(path: str, size: int | None, entry: np.dtype[np.void]):  # type: ignore[no-untyped-def]  # Iterator of arrays
-    """The whole entries of the file, block by block; odd bytes at its end are no entry. Nothing if it cannot be read."""
+def most_entries(log_size: int) -> int:
+    """More entries than any index of a `.log` of so many bytes has: one a batch, and a last one of a time index.
+
+    An index may be some entries ahead of a log that was cut; a block of them costs nothing.
+    """
+    return max(log_size // _LEAST_BATCH + 2, _BLOCK_ENTRIES)
+
+
+def _blocks(path: str, size: int | None, entry: np.dtype[np.void], log_size: int):  # type: ignore[no-untyped-def]  # Iterator of arrays
+    """The whole entries of the file, block by block; odd bytes at its end are no entry. Nothing if it is gone.
+
+    PathError if it cannot be read, and where there are more entries, none of them padding, than there can be: whoever
+    meets padding asks for no more.
+    """
     left = (size or 0) // entry.itemsize
     if left == 0:
         return
+    most = min(most_entries(log_size), _MOST_BYTES // entry.itemsize)
     try:
         with InputFile(path) as file:
             at = 0
             while left > 0:
+                if at >= most * entry.itemsize:
+                    raise PathError(
+                        f"file {path!r} cannot be the index of its segment: found more than {at // entry.itemsize:,}"
+                        f" entries, expected at most {most:,} beside a .log of {log_size:,} bytes"
+                    )
                 data = file.read_at(at, min(left, _BLOCK_ENTRIES) * entry.itemsize)
                 block = np.frombuffer(data, entry, len(data) // entry.itemsize)
                 if len(block) == 0:
@@ -188,14 +230,22 @@ def _blocks(path: str, size: int | None, entry: np.dtype[np.void]):  # type: ign
                 yield block
                 at += len(block) * entry.itemsize
                 left -= len(block)
-    except (FileChangedError, PathError):
-        return  # a hint that cannot be read is no hint
+    except FileChangedError:
+        return  # a broker has deleted it with its segment
 
 
-def _unpadded(path: str, size: int | None, entry: np.dtype[np.void]) -> npt.NDArray[np.void]:
-    entries = _join(list(_blocks(path, size, entry)), entry)
+def _every(path: str, size: int | None, entry: np.dtype[np.void]) -> tuple[npt.NDArray[np.void], str | None]:
+    """Every whole entry, padding too, as far as this package looks; or none, and why the file cannot be read."""
+    try:
+        return _join(list(_blocks(path, min(size or 0, _MOST_BYTES), entry, _LARGEST_LOG)), entry), None
+    except PathError as error:
+        return np.empty(0, entry), str(error)
+
+
+def _unpadded(path: str, size: int | None, entry: np.dtype[np.void]) -> tuple[npt.NDArray[np.void], str | None]:
+    entries, fault = _every(path, size, entry)
     written = np.flatnonzero(entries != np.zeros(1, entry))
-    return entries[: written[-1] + 1] if len(written) else entries[:0]
+    return (entries[: written[-1] + 1] if len(written) else entries[:0]), fault
 
 
 def _leading(good: npt.NDArray[np.bool_]) -> int:

@@ -8,9 +8,12 @@ starting one is an error unless startingOffsetsByTimestampStrategy is latest; of
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
 from kafka_segment_source import format as fmt
 from kafka_segment_source.bounds import OffsetRange
-from kafka_segment_source.catalog import PartitionLog
+from kafka_segment_source.catalog import Evidence, PartitionLog
 from kafka_segment_source.errors import DataLossError, OptionError
 from kafka_segment_source.options import EARLIEST, LATEST, OffsetLimit, ReadOptions, TopicPartition
 from kafka_segment_source.segment_view import SegmentView
@@ -48,6 +51,23 @@ def offset_range(log: PartitionLog, options: ReadOptions, warnings: list[str]) -
     if lost is not None:
         warnings.append(f"{lost} of {where}: reading what is there (failOnDataLoss=false)")
     return OffsetRange(start, end).intersect(log.offsets)
+
+
+def check_missing(
+    log: PartitionLog, evidence: Iterable[Evidence], wanted: OffsetRange, options: ReadOptions
+) -> Iterator[tuple[Evidence, str]]:
+    """The evidence about offsets that are wanted, each with a sentence for the plan.
+
+    Raises DataLossError for hard evidence, under failOnDataLoss=true.
+    """
+    for each in evidence:
+        gone = each.offsets.intersect(wanted).intersect(log.offsets)
+        if gone.is_empty:
+            continue
+        said = replace(each, offsets=gone).text(f"partition {log.topic}-{log.partition}")
+        if each.is_hard and options.fail_on_data_loss:
+            raise DataLossError(f"{said}; give offsets that are there, or failOnDataLoss=false to read what is")
+        yield each, f"{said}: reading what is there (failOnDataLoss=false)" if each.is_hard else said
 
 
 def _start(log: PartitionLog, options: ReadOptions) -> int:

@@ -9,17 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from kafka_segment_source.available import available_logs
+from kafka_segment_source.available import examined_logs
 from kafka_segment_source.bounds import OffsetRange, RowFilter, ScanBounds
-from kafka_segment_source.catalog import PartitionLog, Segment
+from kafka_segment_source.catalog import Evidence, PartitionLog, Segment
 from kafka_segment_source.cuts import cut_by_bytes, cut_by_records
 from kafka_segment_source.disorder import find_witness, stop_timestamp
 from kafka_segment_source.files import try_again
-from kafka_segment_source.offsets import StableEnds, check_map, offset_range
+from kafka_segment_source.missing import beyond_end
+from kafka_segment_source.offsets import StableEnds, check_map, check_missing, offset_range
 from kafka_segment_source.options import PathsLike, ReadOptions, option_texts, parse_options
 from kafka_segment_source.probe import BatchHeader
 from kafka_segment_source.ranges import ByteRange, Dropped, narrow
 from kafka_segment_source.read_plan import DroppedSegment, ReadPlan
+from kafka_segment_source.reporting import few
 from kafka_segment_source.segment_view import SegmentView
 from kafka_segment_source.splits import SegmentSplit, anchored, hulls, pack, split_of
 from kafka_segment_source.times import format_millis
@@ -52,7 +54,7 @@ def make_plan(
 
 def _plan_once(options: ReadOptions, warnings: list[str] | None, pushed: Sequence[RowFilter]) -> ReadPlan:
     warnings = list(warnings or ())
-    logs = available_logs(options, warnings)
+    logs = examined_logs(options, warnings)
     check_map(options.starting, logs)
     check_map(options.ending, logs)
     stable = StableEnds(options)
@@ -83,6 +85,8 @@ class _Planner:
         self._kept: list[tuple[Segment, SegmentSplit]] = []
         self._dropped: list[DroppedSegment] = []
         self._without_maps: list[tuple[Segment, SegmentSplit]] = []  # what would be kept without zone maps
+        self._faults: list[str] = []  # of index files
+        self._missing: dict[str, list[str]] = {}  # sentences by when they are harmless
         self._late_bytes = 0  # to read, but after the first timestamp that reached until, and in no zone
 
     def add(self, log: PartitionLog) -> None:
@@ -92,16 +96,21 @@ class _Planner:
             self._drop_all(log.segments, "the filter on topic and partition leaves it out")
             return
         offsets = offset_range(log, self._options, self._warnings).intersect(self._pushed.offsets)
+        self._note_missing(log, log.evidence, offsets)
         bounds = ScanBounds(self._stable.intersect(log, offsets, self._warnings), self._times)
         directories = log.directories
         has_times = self._times.has_since or self._times.has_until
         zone_map = self._maps.of(log) if has_times else None
         late = False
+        if not log.segments:
+            self._note_end(log, log.offsets.start, offsets)
         for at, segment in enumerate(log.segments):
             within = replace(bounds, offsets=bounds.offsets.intersect(segment.offsets))
             with self._view(segment) as view:
                 found = _below_log_start(log, segment) or narrow(view, within, self._options.timestamp_disorder)
                 if isinstance(found, Dropped):
+                    if segment.is_last and segment.size == 0:
+                        self._note_end(log, segment.base_offset, offsets)
                     self._dropped.append(DroppedSegment(segment.path, segment.size, found.reason))
                     continue
                 witness = self._witness(view)
@@ -111,10 +120,22 @@ class _Planner:
                 if self._times.has_until and self._stop is None:  # else nothing lies after until + D
                     late = self._count_late(view, pruned, late)
                 self._keep(log, at, directories, view, within, found, pruned)
+                if segment.is_last and witness is None:
+                    self._note_end(log, self._without_maps[-1][1].log_end, offsets)
             if witness is not None:
                 reason = f"all from {format_millis(self._times.until)} on (timestampDisorder)"
                 self._drop_all(log.segments[at + 1 :], reason)
                 return
+
+    def _note_end(self, log: PartitionLog, end: int | None, wanted: OffsetRange) -> None:
+        """Warns where the log once reached further than the end of its files; None: that is not known."""
+        evidence = None if end is None else beyond_end(log, end)
+        self._note_missing(log, () if evidence is None else (evidence,), wanted)
+
+    def _note_missing(self, log: PartitionLog, evidence: tuple[Evidence, ...], wanted: OffsetRange) -> None:
+        """Raises DataLossError for hard evidence about offsets that are wanted, under failOnDataLoss; warns else."""
+        for each, said in check_missing(log, evidence, wanted, self._options):
+            self._missing.setdefault(each.harmless or said, []).append(said)
 
     def _witness(self, view: SegmentView) -> BatchHeader | None:
         """The batch after which nothing is wanted, by the declared disorder."""
@@ -171,6 +192,9 @@ class _Planner:
         kept = {segment.path for segment, _ in self._kept}
         self._dropped = [dropped for dropped in self._dropped if dropped.path not in kept]
         self._warnings = list(dict.fromkeys(self._warnings + other._warnings))
+        self._faults += other._faults
+        for harmless, said in other._missing.items():
+            self._missing.setdefault(harmless, []).extend(said)
         self._late_bytes = max(self._late_bytes, other._late_bytes)
 
     def finish(self, bytes_total: int) -> ReadPlan:
@@ -183,6 +207,9 @@ class _Planner:
             to_read = sum(split.size for _, split in self._kept) or 1
             pieces = options.min_partitions / to_read
             self._cut(lambda view, split: cut_by_bytes(view, split, max(1, round(pieces * split.size))))
+        for said in self._missing.values():
+            self._warnings += few(dict.fromkeys(said))
+        self._warnings += few(dict.fromkeys(self._faults))
         self._warnings += self._maps.warnings()
         if self._late_bytes:
             self._warnings.append(_late_warning(self._late_bytes, options))
@@ -192,7 +219,10 @@ class _Planner:
         return ReadPlan(splits, tuple(tasks), tuple(self._dropped), bytes_total, tuple(self._warnings), saved)
 
     def _view(self, segment: Segment) -> SegmentView:
-        return SegmentView(segment, check_crcs=self._options.check_crcs, trust_indexes=self._options.trust_indexes)
+        options = self._options
+        return SegmentView(
+            segment, check_crcs=options.check_crcs, trust_indexes=options.trust_indexes, faults=self._faults
+        )
 
     def _drop_all(self, segments: tuple[Segment, ...], reason: str) -> None:
         self._dropped += [DroppedSegment(segment.path, segment.size, reason) for segment in segments]

@@ -24,11 +24,15 @@ _NO_LONGS = np.empty(0, np.int64)
 class SegmentView:
     """A context manager over one segment.
 
-    trust_indexes=False: both indexes are empty, as if the files were missing.
+    trust_indexes=False: both indexes are empty, as if the files were missing. faults: takes a sentence for each index file
+    that was asked for and cannot be used.
     """
 
-    def __init__(self, segment: Segment, *, check_crcs: bool, trust_indexes: bool) -> None:
+    def __init__(
+        self, segment: Segment, *, check_crcs: bool, trust_indexes: bool, faults: list[str] | None = None
+    ) -> None:
         self.segment = segment
+        self._faults = [] if faults is None else faults
         self._check_crcs = check_crcs
         self._trust_indexes = trust_indexes
         self._file: InputFile | None = None
@@ -62,6 +66,7 @@ class SegmentView:
             segment = self.segment
             size = segment.index_size if self._trust_indexes else None
             self._offsets = read_offset_index(segment.index_path, size, segment.base_offset, segment.size)
+            self._note(self._offsets.fault)
         return self._offsets
 
     @property
@@ -70,7 +75,10 @@ class SegmentView:
         if self._times is None:
             segment = self.segment
             size = segment.time_index_size if self._trust_indexes else None
-            self._times = read_time_index(segment.time_index_path, size, segment.base_offset, segment.next_base_offset)
+            self._times = read_time_index(
+                segment.time_index_path, size, segment.base_offset, segment.next_base_offset, segment.size
+            )
+            self._note(self._times.fault)
         return self._times
 
     @property
@@ -149,6 +157,10 @@ class SegmentView:
                 return reached if self.probe.is_legal_tail(position) else None
             reached, position = header.last_offset + 1, header.end
         return reached
+
+    def _note(self, fault: str | None) -> None:
+        if fault is not None:
+            self._faults.append(f"{fault}; reads do without it")
 
     def _head_holds(self, times: TimeIndex) -> bool:
         """HEAD: whether the head of the `.log` proves the first entry, and with it the running maximum of the rest.

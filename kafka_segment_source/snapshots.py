@@ -10,12 +10,14 @@ log itself tells, from further back.
 from __future__ import annotations
 
 import os
+import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from crc32c import crc32c
 
 from kafka_segment_source import format as fmt
+from kafka_segment_source.catalog import MOST_SNAPSHOT
 from kafka_segment_source.errors import KafkaSegmentError, PathError
 from kafka_segment_source.files import InputFile, list_directory
 from kafka_segment_source.storage import Kind
@@ -62,18 +64,17 @@ def _listed(directory: str) -> list[tuple[int, str, int]]:
 
 def _open_transactions(path: str, size: int) -> dict[int, int] | None:
     """Producer id → first offset of its open transaction; None if the file cannot be believed."""
+    if not fmt.SNAPSHOT_HEADER.size <= size <= MOST_SNAPSHOT:
+        return None
     try:
         with InputFile(path) as file:
-            data = file.read_at(0, size)
-    except KafkaSegmentError:
+            version, crc, count = fmt.SNAPSHOT_HEADER.unpack(file.read_at(0, fmt.SNAPSHOT_HEADER.size))
+            if version != fmt.SNAPSHOT_VERSION or size != fmt.SNAPSHOT_HEADER.size + count * fmt.SNAPSHOT_ENTRY.size:
+                return None  # before a byte more is read
+            data = file.read_at(fmt.SNAPSHOT_CRC_FROM, size - fmt.SNAPSHOT_CRC_FROM)
+    except (KafkaSegmentError, struct.error):  # it cannot be read, or is cut by now
         return None
-    if len(data) < fmt.SNAPSHOT_HEADER.size:
+    if len(data) != size - fmt.SNAPSHOT_CRC_FROM or crc32c(data) != crc:
         return None
-    version, crc, count = fmt.SNAPSHOT_HEADER.unpack_from(data)
-    entries = data[fmt.SNAPSHOT_HEADER.size :]
-    if version != fmt.SNAPSHOT_VERSION or len(entries) != count * fmt.SNAPSHOT_ENTRY.size:
-        return None
-    if crc32c(data[fmt.SNAPSHOT_CRC_FROM :]) != crc:
-        return None
-    producers = fmt.SNAPSHOT_ENTRY.iter_unpack(entries)
+    producers = fmt.SNAPSHOT_ENTRY.iter_unpack(memoryview(data)[fmt.SNAPSHOT_HEADER.size - fmt.SNAPSHOT_CRC_FROM :])
     return {producer_id: first for producer_id, *_, first in producers if first >= 0}

@@ -10,7 +10,7 @@ from rich.filesize import decimal
 from rich.table import Table
 from rich.text import Text
 
-from kafka_segment_source.catalog import PartitionLog
+from kafka_segment_source.catalog import Evidence, PartitionLog
 from kafka_segment_source.cli.shared import count
 from kafka_segment_source.inspection.summary import Summary
 from kafka_segment_source.times import format_millis
@@ -45,7 +45,12 @@ def listing(rows: Rows, sums: Summary, notes: list[str], width: int) -> Renderab
     )
 
 
-def listing_json(listed: Listed, log_starts: dict[PartitionLog, int], dead: list[tuple[str, int]]) -> dict[str, Any]:
+def listing_json(
+    listed: Listed,
+    log_starts: dict[PartitionLog, int],
+    dead: list[tuple[str, int]],
+    evidence: dict[PartitionLog, tuple[Evidence, ...]],
+) -> dict[str, Any]:
     """What `kafkaseg ls --json` prints: partitions, each with its segments; directories that are not read."""
     return {
         "partitions": [
@@ -56,6 +61,15 @@ def listing_json(listed: Listed, log_starts: dict[PartitionLog, int], dead: list
                 "logStartOffset": max(log_starts[log], sums.start_offset),
                 **_json(sums),
                 "swaps": [swap.path for swap in log.swaps],
+                "missing": [
+                    {
+                        "startOffset": each.offsets.start,
+                        "endOffset": each.offsets.end,
+                        "why": each.why,
+                        "harmless": each.harmless,
+                    }
+                    for each in evidence[log]
+                ],
                 "segments": [
                     {"path": segment.path, **_json(each)} for segment, each in zip(log.segments, segments, strict=True)
                 ],

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from itertools import groupby
 from typing import Any
 
 import click
 from rich.filesize import decimal
 
-from kafka_segment_source.catalog import PartitionLog, list_dead_directories, list_directories
+from kafka_segment_source.catalog import Evidence, PartitionLog, list_dead_directories, list_directories
 from kafka_segment_source.checkpoints import Checkpoints
 from kafka_segment_source.cli.listing import Listed, Rows, listing, listing_json, offsets_text
 from kafka_segment_source.cli.shared import (
@@ -26,8 +27,10 @@ from kafka_segment_source.cli.shared import (
     warn,
     width,
 )
-from kafka_segment_source.inspection.summary import summarize, total
+from kafka_segment_source.inspection.summary import Summary, summarize, total
+from kafka_segment_source.missing import all_evidence, lost_partitions, notice
 from kafka_segment_source.options import TopicSelection
+from kafka_segment_source.reporting import few
 
 
 @click.command("ls", short_help="What is there: offsets, records, bytes, time span.")
@@ -51,18 +54,26 @@ def ls_command(paths: tuple[str, ...], by_segment: bool, by_topic: bool, as_json
     kafkaseg ls /var/kafka-logs --json | jq '.partitions[].newestTimestamp'
     """
     parsed, warnings = parse(paths, options)
+    seen = time.monotonic()
     logs = list_directories(parsed)
     listed = _look(logs)
     checkpoints = Checkpoints(warnings)
+    warnings += few([fault for log in logs for fault in log.beside.faults])
+    evidence = {log: _evidence(log, sums, checkpoints, seen) for log, (_, sums) in listed.items()}
+    warnings += lost_partitions(logs, checkpoints, parsed, seen)
     log_starts = {log: checkpoints.log_start(log) for log in logs}
     dead = list_dead_directories(parsed) if parsed.topics == TopicSelection() else []  # they are of any topic
     for warning in warnings:
         warn(warning)
     if as_json:
-        print_json(listing_json(listed, log_starts, dead))
+        print_json(listing_json(listed, log_starts, dead, evidence))
     else:
         rows = _topics(listed) if by_topic else _segments(listed) if by_segment else _partitions(listed)
-        show(listing(rows, total([sums for _, sums in listed.values()]), _notes(listed, log_starts, dead), width()))
+        show(
+            listing(
+                rows, total([sums for _, sums in listed.values()]), _notes(listed, log_starts, dead, evidence), width()
+            )
+        )
     faults = [
         f"{segment.path}: {fault}"
         for log in logs
@@ -72,6 +83,7 @@ def ls_command(paths: tuple[str, ...], by_segment: bool, by_topic: bool, as_json
     if faults:
         more = f" (and {len(faults) - 1:,} more)" if len(faults) > 1 else ""
         warn(f"damaged data: {faults[0]}{more}; `kafkaseg verify` says what it means")
+    if faults or any(each.is_hard for found in evidence.values() for each in found):
         sys.exit(DAMAGED)
 
 
@@ -84,9 +96,20 @@ def _look(logs: list[PartitionLog]) -> Listed:
     return listed
 
 
-def _notes(listed: Listed, log_starts: dict[PartitionLog, int], dead: list[tuple[str, int]]) -> list[str]:
-    """What is on the disk, and yet not what a read gives."""
-    notes = []
+def _evidence(log: PartitionLog, sums: Summary, checkpoints: Checkpoints, seen: float) -> tuple[Evidence, ...]:
+    """What should be there and is not; of a damaged log, where it ends is not known."""
+    [noticed] = notice([log], [log], checkpoints, seen)
+    return all_evidence(noticed, None if sums.faults else sums.end_offset)
+
+
+def _notes(
+    listed: Listed,
+    log_starts: dict[PartitionLog, int],
+    dead: list[tuple[str, int]],
+    evidence: dict[PartitionLog, tuple[Evidence, ...]],
+) -> list[str]:
+    """What is on the disk, and yet not what a read gives; and what is not on it, and should be."""
+    notes = [each.text(f"{log.topic}-{log.partition}") for log, found in evidence.items() for each in found]
     for log, (_, sums) in listed.items():
         name = f"{log.topic}-{log.partition}"
         if log_starts[log] > sums.start_offset:

@@ -10,7 +10,7 @@ import click
 from rich.table import Table
 
 from kafka_segment_source import times
-from kafka_segment_source.available import available_logs
+from kafka_segment_source.available import examined_logs
 from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.catalog import PartitionLog
 from kafka_segment_source.cli.shared import (
@@ -27,6 +27,7 @@ from kafka_segment_source.cli.shared import (
 )
 from kafka_segment_source.errors import OptionError
 from kafka_segment_source.lookup import first_offset_at
+from kafka_segment_source.missing import all_evidence
 from kafka_segment_source.offsets import StableEnds, log_end_offset
 from kafka_segment_source.options import EARLIEST, LATEST, ReadOptions
 
@@ -58,10 +59,13 @@ def offsets_command(paths: tuple[str, ...], moment: str, as_json: bool, **option
     """
     parsed, warnings = parse(paths, options)
     wanted = _wanted(moment, options.get("timeZone"))
-    logs = available_logs(parsed, warnings)
+    logs = examined_logs(parsed, warnings)
     for warning in warnings:
         warn(warning)
     stable = StableEnds(parsed)
+    for log in logs:
+        for evidence in all_evidence(log, log_end_offset(log, parsed)):
+            warn(evidence.text(f"partition {log.topic}-{log.partition}"))
     with skipped_data() as skipped:
         rows = [_answer(log, wanted, parsed, stable) for log in logs]
     if as_json:

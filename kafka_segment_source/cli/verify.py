@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from functools import partial
 from typing import Any
 
@@ -14,6 +15,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from kafka_segment_source.catalog import PartitionLog, list_directories
+from kafka_segment_source.checkpoints import Checkpoints
 from kafka_segment_source.cli.shared import (
     DAMAGED,
     TOPIC_OPTIONS,
@@ -25,10 +27,12 @@ from kafka_segment_source.cli.shared import (
     progress,
     read_options,
     show,
+    warn,
 )
 from kafka_segment_source.errors import UsageError
 from kafka_segment_source.inspection.findings import Finding
 from kafka_segment_source.inspection.verify import Verified, verify
+from kafka_segment_source.missing import lost_partitions
 from kafka_segment_source.options import ReadOptions
 
 _SHOWN = 50  # problems printed at most, and notes; --json has them all
@@ -67,6 +71,8 @@ def verify_command(paths: tuple[str, ...], deep: bool, as_json: bool, **options:
             )
             for log in logs
         ]
+    for lost in lost_partitions(logs, Checkpoints([]), parsed, time.monotonic()):
+        warn(lost)
     if as_json:
         print_json(_json(done))
     else:

@@ -33,7 +33,14 @@ import numpy.typing as npt
 from kafka_segment_source import format as fmt
 from kafka_segment_source.catalog import Segment
 from kafka_segment_source.files import file_version
-from kafka_segment_source.index import OffsetIndex, TimeIndex, written_aborts, written_offsets, written_times
+from kafka_segment_source.index import (
+    OffsetIndex,
+    TimeIndex,
+    most_entries,
+    written_aborts,
+    written_offsets,
+    written_times,
+)
 from kafka_segment_source.inspection.findings import Finding
 from kafka_segment_source.kernels import headers as h
 from kafka_segment_source.reading import HeaderTable
@@ -48,6 +55,8 @@ _LATE = "a lookup by time may pass over records that match; this reader believes
 _OLD = "Kafka up to 0.10 wrote such entries; this reader uses no time index of that age"
 _ABORT = "a broker tells its read_committed consumers which records to leave out by these entries; this reader goes by the markers in the log"
 _UNUSED = "entries from here on are not used: reads walk more batch headers instead, and stay right"
+_UNREADABLE = "reads do without it, and walk more batch headers instead"
+_NOT_ITS = "no broker writes more than one entry a batch: the file is another one's, or garbage; reads do without it"
 _AHEAD = "the log was cut after the index was written (a crash, or a copy of a live log): the entries are not used, and a broker drops them when it starts"
 
 
@@ -109,6 +118,11 @@ class Facts:
         return int(self.batches.last_offsets[-1]) if len(self.batches) else self.segment.base_offset - 1
 
 
+def bounded(size: int | None, entry_bytes: int, log_size: int) -> int | None:
+    """How many bytes of an index file of `size` bytes are worth a look: one entry more than there can be."""
+    return None if size is None else min(size, (most_entries(log_size) + 1) * entry_bytes)
+
+
 def sound_offsets(index: OffsetIndex, base_offset: int) -> int:
     """How many leading entries keep the order of an offset index; all of them if the file is sound."""
     offsets = np.concatenate(([base_offset - 1], index.offsets))
@@ -127,8 +141,11 @@ def check_offset_index(facts: Facts) -> Iterator[Finding]:
     """What is wrong, or worth a note, in the `.index` of a segment."""
     segment = facts.segment
     path = segment.index_path
-    index = written_offsets(path, segment.index_size, segment.base_offset)
+    index = written_offsets(
+        path, bounded(segment.index_size, fmt.OFFSET_INDEX_ENTRY, segment.size), segment.base_offset
+    )
     sound = sound_offsets(index, segment.base_offset)
+    yield from _unusable(path, index.fault, len(index), segment.size)
     if sound < len(index):
         yield _out_of_order(path, sound, fmt.OFFSET_INDEX_ENTRY, len(index))
     yield from _odd_bytes(path, segment.index_size, fmt.OFFSET_INDEX_ENTRY)
@@ -142,8 +159,11 @@ def check_time_index(facts: Facts) -> Iterator[Finding]:
     """What is wrong, or worth a note, in the `.timeindex` of a segment."""
     segment = facts.segment
     path = segment.time_index_path
-    index = written_times(path, segment.time_index_size, segment.base_offset)
+    index = written_times(
+        path, bounded(segment.time_index_size, fmt.TIME_INDEX_ENTRY, segment.size), segment.base_offset
+    )
     sound = sound_times(index, segment.base_offset)
+    yield from _unusable(path, index.fault, len(index), segment.size)
     if sound < len(index):
         yield _out_of_order(path, sound, fmt.TIME_INDEX_ENTRY, len(index))
     yield from _odd_bytes(path, segment.time_index_size, fmt.TIME_INDEX_ENTRY)
@@ -159,7 +179,8 @@ def check_transaction_index(facts: Facts) -> Iterator[Finding]:
     path = segment.path.removesuffix(fmt.LOG_SUFFIX) + fmt.TRANSACTION_INDEX_SUFFIX
     version = file_version(path)
     size = 0 if version is None else version.size
-    aborts = written_aborts(path, size)
+    aborts = written_aborts(path, bounded(size, fmt.TRANSACTION_INDEX_ENTRY, segment.size))
+    yield from _unusable(path, aborts.fault, len(aborts), segment.size)
     yield from _odd_bytes(path, size, fmt.TRANSACTION_INDEX_ENTRY)
     if not len(aborts):
         return
@@ -248,6 +269,15 @@ def _more(slots: list[int], slot: int) -> str:
 def _out_of_order(path: str, slot: int, entry_bytes: int, written: int) -> Finding:
     what = f"entry {slot} of {written:,} breaks the order of the index: entries grow, and only zeros may follow them"
     return Finding(True, path, what, _UNUSED, slot * entry_bytes)
+
+
+def _unusable(path: str, fault: str | None, written: int, log_size: int) -> Iterator[Finding]:
+    """A note about an index file that cannot be read; one with more entries than its log has room for is wrong."""
+    if fault is not None:
+        yield Finding(False, path, fault, _UNREADABLE)
+    if written > most_entries(log_size):
+        what = f"holds more than {most_entries(log_size):,} entries beside a .log of {log_size:,} bytes"
+        yield Finding(True, path, what, _NOT_ITS)
 
 
 def _odd_bytes(path: str, size: int | None, entry_bytes: int) -> Iterator[Finding]:

@@ -19,9 +19,9 @@ import numpy.typing as npt
 from kafka_segment_source import format as fmt
 from kafka_segment_source.catalog import Segment
 from kafka_segment_source.files import InputFile
-from kafka_segment_source.index import written_offsets, written_times
+from kafka_segment_source.index import most_entries, written_offsets, written_times
 from kafka_segment_source.inspection import Advance
-from kafka_segment_source.inspection.index_rules import sound_offsets, sound_times
+from kafka_segment_source.inspection.index_rules import bounded, sound_offsets, sound_times
 from kafka_segment_source.inspection.walk import HeaderWalk, Stop
 from kafka_segment_source.kernels import headers as h
 from kafka_segment_source.reading import HeaderTable
@@ -159,14 +159,18 @@ class _Tally:
 def _index_health(segment: Segment, has_timestamps: bool) -> IndexHealth:
     base = segment.base_offset
     indexed = segment.size > WORTH_AN_INDEX
-    offsets = written_offsets(segment.index_path, segment.index_size, base)
-    times = written_times(segment.time_index_path, segment.time_index_size, base)
+    offsets_size = bounded(segment.index_size, fmt.OFFSET_INDEX_ENTRY, segment.size)
+    times_size = bounded(segment.time_index_size, fmt.TIME_INDEX_ENTRY, segment.size)
+    offsets = written_offsets(segment.index_path, offsets_size, base)
+    times = written_times(segment.time_index_path, times_size, base)
+    most = most_entries(segment.size)
     offsets_empty = segment.index_size is not None and not len(offsets) and indexed
     times_empty = segment.time_index_size is not None and not len(times) and indexed and has_timestamps
     return IndexHealth(
         missing=(segment.index_size is None) + (segment.time_index_size is None),
         empty=offsets_empty + times_empty,
-        damaged=(sound_offsets(offsets, base) < len(offsets)) + (sound_times(times, base) < len(times)),
+        damaged=(sound_offsets(offsets, base) < len(offsets) or len(offsets) > most)
+        + (sound_times(times, base) < len(times) or len(times) > most),
     )
 
 

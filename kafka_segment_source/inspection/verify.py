@@ -10,6 +10,7 @@ since reads by time skip batches on that word.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -35,6 +36,7 @@ from kafka_segment_source.inspection.index_rules import (
 from kafka_segment_source.inspection.summary import WORTH_AN_INDEX
 from kafka_segment_source.kernels import headers as h
 from kafka_segment_source.kernels import record_batches as k
+from kafka_segment_source.missing import all_evidence, notice
 from kafka_segment_source.reading import Chunk, Damage, HeaderTable
 from kafka_segment_source.snapshots import saved_states
 from kafka_segment_source.split_files import SplitFile
@@ -44,6 +46,9 @@ from kafka_segment_source.times import format_millis
 _LOST = "records here cannot be read: a query ends with an error (mode=FAILFAST) or leaves them out (DROPMALFORMED); look for another replica of this partition"
 _HIDDEN = "a read with 'since' may pass over such a record, since it skips batches by their maxTimestamp"
 _GONE = "a segment file is missing here, or the segment before was cut: these records are in no file of this directory"
+_NOT_THERE = (
+    "segment files are missing: a query of these offsets ends with an error (failOnDataLoss); look for another replica"
+)
 _COMPACTED = (
     "compaction takes records out and leaves such gaps; whether a segment file is missing as well cannot be told"
 )
@@ -110,7 +115,7 @@ def verify(
             break
         log = now
     findings = [finding for check in checks for finding in check.findings]
-    findings += [*_gaps(log, checks), *_states(log), *_without_index(log)]
+    findings += [*_gaps(log, checks), *_states(log), *_without_index(log), *_odd_files(log), *_missing(log, checks)]
     return Verified(
         topic=log.topic,
         partition=log.partition,
@@ -299,6 +304,28 @@ def _states(log: PartitionLog) -> Iterator[Finding]:
                 "producer state that is empty" if size == 0 else "producer state whose CRC, version or length is wrong"
             )
             yield Finding(size > 0, path, what, _STATE)
+
+
+def _missing(log: PartitionLog, checks: list[_SegmentCheck]) -> Iterator[Finding]:
+    """Offsets that no file holds, as other files tell. Where the log ends is known if its last segment is not damaged."""
+    try:
+        [noticed] = notice([log], [log], Checkpoints([]), time.monotonic())
+    except FileChangedError as error:
+        yield Finding(False, log.directory, str(error), _CHANGED)
+        return
+    last = checks[-1] if checks else None
+    is_known = last is None or (last.was_read and not last.damaged)
+    end = (0 if last is None else last.last_offset + 1) if is_known else None
+    for each in all_evidence(noticed, end):
+        what = each.text(f"{log.topic}-{log.partition}").partition("; ")[0]
+        meaning = _NOT_THERE if each.harmless is None else f"harmless {each.harmless}"
+        yield Finding(each.is_hard, log.directory, what, meaning, None, each.offsets.start)
+
+
+def _odd_files(log: PartitionLog) -> Iterator[Finding]:
+    """Files that cannot be what they are named: no regular files, or of an absurd size."""
+    for fault in log.beside.faults:
+        yield Finding(False, log.directory, fault, _NO_INDEX)
 
 
 def _without_index(log: PartitionLog) -> Iterator[Finding]:

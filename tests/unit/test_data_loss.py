@@ -97,7 +97,7 @@ def test_a_missing_segment_that_nobody_asked_for(folder: Path) -> None:
 
 
 def test_the_first_and_the_last_segment_may_be_missing(folder: Path) -> None:
-    """Retention takes the first segments, and nobody can tell that a last one is missing."""
+    """Retention takes the first segments, and without a trace nobody can tell that a last one is missing."""
     log(folder, 0).unlink()
     log(folder, 30).unlink()
     assert offsets(folder) == list(range(10, 30))

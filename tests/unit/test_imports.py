@@ -36,6 +36,7 @@ LAYERS = [
     "probe",
     "segment_view",
     "replicas",
+    "missing",
     "available",
     "disorder",
     "ranges",
