@@ -305,12 +305,14 @@ def _list(path: str, given: str) -> list[Entry]:
     except PathError as error:
         raise PathError(str(error).replace(repr(path), repr(given), 1)) from error
     for entry in found:
+        if entry.kind is Kind.FILE:
+            continue
         where = os.path.join(path, entry.name)
         is_segment = _base_offset(entry.name.removesuffix(fmt.SWAP_SUFFIX)) is not None
         if entry.kind is Kind.BROKEN_LINK and (is_segment or _is_partition(entry.name)):
             target = storage.STORAGE.read_link(where)
             raise PathError(f"{where!r} is a link to {target!r}, which is not there: its records are missing")
-        if is_segment and entry.kind is not Kind.FILE:
+        if is_segment:
             raise PathError(f"{where!r} is named like a segment, but is {entry.kind.value}: its records are missing")
     return found
 

@@ -105,7 +105,7 @@ class _Planner:
         if not log.segments:
             self._note_end(log, log.offsets.start, offsets)
         for at, segment in enumerate(log.segments):
-            within = replace(bounds, offsets=bounds.offsets.intersect(segment.offsets))
+            within = ScanBounds(bounds.offsets.intersect(segment.offsets), bounds.times)
             with self._view(segment) as view:
                 found = _below_log_start(log, segment) or narrow(view, within, self._options.timestamp_disorder)
                 if isinstance(found, Dropped):
@@ -165,15 +165,18 @@ class _Planner:
     ) -> None:
         """Adds segment `at` to the plan: a split for each piece that is left of the range found."""
         segment = log.segments[at]
-        whole = replace(
-            split_of(log, segment, _inside(within, found), found.start, found.end),
+        split = split_of(
+            log,
+            segment,
+            _inside(within, found),
+            found.start,
+            found.end,
             stop_timestamp=self._stop,
             gap_is_loss=not log.compacted and log.is_followed(at),
             directories=directories if len(directories) > 1 else (),
             log_end=view.log_end() if segment.is_last else None,
         )
-        if whole.start > 0:
-            whole = anchored(whole, view.probe)
+        whole = anchored(split, view.probe) if split.start > 0 else split
         self._without_maps.append((segment, whole))
         if pruned.pieces == (found,):
             self._kept.append((segment, whole))
@@ -262,7 +265,7 @@ def _until_witness(found: ByteRange, witness: BatchHeader) -> ByteRange:
 
 def _inside(bounds: ScanBounds, piece: ByteRange) -> ScanBounds:
     """The bounds less the offsets that no wanted row of a byte range has."""
-    return replace(bounds, offsets=bounds.offsets.intersect(OffsetRange(piece.first_offset, piece.end_offset)))
+    return ScanBounds(bounds.offsets.intersect(OffsetRange(piece.first_offset, piece.end_offset)), bounds.times)
 
 
 def _merged(kept: list[tuple[Segment, SegmentSplit]]) -> list[tuple[Segment, SegmentSplit]]:

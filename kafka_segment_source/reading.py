@@ -20,7 +20,7 @@ import numpy.typing as npt
 from kafka_segment_source import format as fmt
 from kafka_segment_source.checksums import crc32cs, crc_holds
 from kafka_segment_source.errors import CorruptRecordError, DataError
-from kafka_segment_source.files import Bytes, InputFile
+from kafka_segment_source.files import Bytes, InputFile, pause
 from kafka_segment_source.kernels import crc32
 from kafka_segment_source.kernels import headers as h
 from kafka_segment_source.reporting import logger
@@ -33,7 +33,7 @@ _RELATIVE_OFFSETS = 2**31  # index files name offsets by 31 bits above the base,
 # times the segment's bytes, and so many bytes more; then the rest is skipped. Hostile bytes could ask for the square.
 _SEARCH_EFFORT = 8
 _LEAST_EFFORT = 64 * 1024 * 1024
-_LOOKS = 3  # at the end of a log that a broker writes to
+_LOOKS = 8  # at the end of a log that a broker writes to; with pauses of 30 ms in all where a batch is only begun
 _UNWRITTEN = 8  # zeros at the end of a batch that show that it was only begun: a record may end in a few of its own
 _FIRST_WINDOW = 4096  # bytes searched at first: the next batch is mostly near
 _LOOK = 1024  # what looking at one place costs at least, in bytes checksummed
@@ -132,7 +132,7 @@ class BatchReader:
         """The chunks of the range, in order; ends where the range, its offsets or the log end."""
         buffer = np.empty(min(self._chunk_bytes, max(self._limit - self._split.start, fmt.BATCH_OVERHEAD)), np.uint8)
         position: int | None = self._split.start
-        while position is not None and position < self._limit:
+        while position is not None and not self._is_past_range(position):
             count = min(len(buffer), self._limit - position)
             self._file.read_into(position, buffer[:count])
             before, position = position, (yield from self._batches(buffer, position, position + count))
@@ -140,8 +140,12 @@ class BatchReader:
                 self._effort -= max(before + count - position, 0)  # read again
             if position == before and self._report[h.FOUND] > len(buffer):  # one batch needs more room
                 buffer = np.empty(int(self._report[h.FOUND]), np.uint8)
-            if position is not None and self._limit <= position < self._split.segment_size:
-                self._go_past_end(position)
+
+    def _is_past_range(self, position: int) -> bool:
+        """Whether nothing is to be read from `position` on."""
+        if self._limit <= position < self._split.segment_size:
+            self._go_past_end(position)
+        return position >= self._limit
 
     def _go_past_end(self, position: int) -> None:
         """Makes the rest of the file the range, unless the batch at its end proves that no wanted row follows."""
@@ -347,21 +351,24 @@ class BatchReader:
     def _look_at_tail(self, position: int, seen: Bytes) -> tuple[bool, int | None]:
         """Whether a log's last segment legally ends at `position`, where no whole batch was; and where to go on.
 
-        It does if zeros follow (space that the broker took in advance), if a batch was only begun there (zeros reach into
-        its end), or if a broker is writing there: its bytes are not those that were `seen`. If a whole batch is there by
-        now, this is where to go on, said once.
+        It does if zeros follow (space that the broker took in advance), or if a broker is writing there: the bytes are not
+        those that were `seen`. If a whole batch is there by now, this is where to go on, said once. Where zeros reach into
+        a batch, a broker may be about to write its end: some time is given to it. After that it is damage.
         """
         if self._split.next_base_offset is not None:
             return False, None
-        for _ in range(_LOOKS):  # a broker may write between two of these reads
+        for look in range(_LOOKS):  # a broker may write between two of these reads
             if self._file.read_at(position, len(seen)) != seen.tobytes():
                 is_whole = self._written_at != position and self._holds(position)
                 self._written_at = position
                 return True, position if is_whole else None
             if self._zero_end is False:
                 break
-            if self._ends_in_zeros() and (self._zeros_to_end(position) or self._is_only_begun(position)):
-                return True, None
+            if self._ends_in_zeros():
+                if self._zeros_to_end(position):
+                    return True, None
+                if self._is_only_begun(position):
+                    pause(look)
         return False, None
 
     def _is_only_begun(self, position: int) -> bool:

@@ -98,7 +98,16 @@ class SegmentSplit:
 
 
 def split_of(
-    log: PartitionLog, segment: Segment, bounds: ScanBounds, start: int = 0, end: int | None = None
+    log: PartitionLog,
+    segment: Segment,
+    bounds: ScanBounds,
+    start: int = 0,
+    end: int | None = None,
+    *,
+    stop_timestamp: int | None = None,
+    gap_is_loss: bool = False,
+    directories: tuple[str, ...] = (),
+    log_end: int | None = None,
 ) -> SegmentSplit:
     """A range of one of the log's segments, all of it unless positions are given."""
     return SegmentSplit(
@@ -111,14 +120,20 @@ def split_of(
         base_offset=segment.base_offset,
         next_base_offset=segment.next_base_offset,
         bounds=bounds,
+        stop_timestamp=stop_timestamp,
+        gap_is_loss=gap_is_loss,
+        directories=directories,
         version=segment.version,
         before=segment.before,
+        log_end=log_end,
     )
 
 
 def anchored(split: SegmentSplit, probe: HeaderProbe) -> SegmentSplit:
     """The split with the batch at its start as its anchor, as `probe` finds it in the split's file."""
-    header = probe.at(split.start) if split.start > 0 else None
+    if split.start == 0:
+        return split if split.anchor is None else replace(split, anchor=None)
+    header = probe.at(split.start)
     return replace(split, anchor=None if header is None else place_of(header))
 
 

@@ -15,9 +15,8 @@ import os
 import stat
 import uuid
 from contextlib import suppress
-from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 _LARGEST_LONG = 2**63 - 1
 
@@ -31,8 +30,7 @@ class Kind(Enum):
     OTHER = "neither a file nor a directory, but a pipe, a socket or a device"
 
 
-@dataclass(frozen=True, slots=True)
-class FileVersion:
+class FileVersion(NamedTuple):
     """What the file system says of one state of a file: bytes, inode, and when either was last changed (ctime, ns)."""
 
     size: int
@@ -44,8 +42,7 @@ NO_VERSION = FileVersion(0, 0, 0)
 """Of what is not a file."""
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """One name in a directory, or at the end of a path."""
 
     name: str
@@ -211,8 +208,10 @@ class _LocalFile:
 
 
 def _entry(name: str, found: os.stat_result) -> Entry:
-    kind = _kind(found.st_mode)
-    return Entry(name, kind, _version(found)) if kind is Kind.FILE else Entry(name, kind)
+    # as few calls as can be: a directory may hold a million names
+    if stat.S_ISREG(found.st_mode):
+        return Entry(name, Kind.FILE, FileVersion(found.st_size, found.st_ino & _LARGEST_LONG, found.st_ctime_ns))
+    return Entry(name, _kind(found.st_mode))
 
 
 def _kind(mode: int) -> Kind:

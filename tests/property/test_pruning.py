@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import tempfile
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from kafka_segment_source.planning import make_plan
 from kafka_segment_source.read_plan import ReadPlan
 from kafka_segment_source.scanning import read_split
 from kafka_segment_source.schema import arrow_schema
+from kafka_segment_source.storage import STORAGE, FileVersion
 from tests.support.logs import GeneratedLog, expected_rows
 from tests.support.strategies import Bounds, logs_and_bounds, partition_logs
 
@@ -110,16 +112,17 @@ def test_nothing_outside_the_plan_is_read(pair: tuple[GeneratedLog, Bounds], how
     with written(log) as directory:
         options, _ = parse_options(option_texts(directory, {**options_of(asked), **how}))
         plan = make_plan(options)
-        poison(plan, Path(directory))
+        plan = poison(plan, Path(directory))
         schema = arrow_schema(COLUMNS)
         found = [row for split in plan.splits for batch in read_split(split, options, schema) for row in rows(batch)]
         assert found == wanted(log, asked)
 
 
-def poison(plan: ReadPlan, directory: Path) -> None:
+def poison(plan: ReadPlan, directory: Path) -> ReadPlan:
     """Overwrites whatever of the files is not to be read, and removes the files of which nothing is.
 
-    The first eight bytes after a range stay: by the offset of the batch there a reader sees that it may stop.
+    The first eight bytes after a range stay: by the offset of the batch there a reader sees that it may stop. Answers the
+    plan as if the files had been so before: a reader looks for its offsets anew in a file that was changed.
     """
     for path in directory.glob("*/*"):
         ranges = [(split.start, split.end) for split in plan.splits if split.path == str(path)]
@@ -131,6 +134,13 @@ def poison(plan: ReadPlan, directory: Path) -> None:
         for start, end in ranges:
             changed[start : end + LENGTH_AT] = data[start : end + LENGTH_AT]
         path.write_bytes(changed)
+    return replace(plan, splits=tuple(replace(split, version=_version(split.path)) for split in plan.splits))
+
+
+def _version(path: str) -> FileVersion:
+    found = STORAGE.look_at(path)
+    assert found is not None
+    return found.version
 
 
 @given(pair=logs_and_bounds(anything), most=st.integers(1, 7))

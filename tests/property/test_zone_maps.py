@@ -215,7 +215,7 @@ def test_rows_are_the_naive_ones(
         plan = make_plan(options)
         event(f"zone maps save: {plan.bytes_saved_by_zone_maps > 0}")
         event(f"pieces of one segment: {min(len(plan.splits) - plan.segments_kept, 2)}")
-        poison(plan, case.logs)
+        plan = poison(plan, case.logs)
         assert read(plan, options) == wanted(now, asked)
 
 

@@ -151,6 +151,7 @@ class Replica:
         self.log_start = 0  # as its checkpoint says
         self.cleaned_to: int | None = None  # as its checkpoint says
         self.retired: list[str] = []  # files to be unlinked
+        self.is_writing = False  # a batch is there in part
         self.state: dict[int, tuple[int, int]] = {}  # producer → last data offset, first of its open transaction or -1
         self.end = 0  # the next offset
         self.truncate_at: int | None = None  # what a follower has to do before it fetches
@@ -205,9 +206,11 @@ class Replica:
         segment = self.active
         cut = self.cut_inside(batch) if torn else 0
         if cut:
+            self.is_writing = True
             self.files.write(segment.log, segment.size, batch.data[:cut])
             yield f"writes {cut} of {len(batch.data)} bytes at {segment.size}"
         self.files.write(segment.log, segment.size + cut, batch.data[cut:])
+        self.is_writing = False
         said = f"{_show(batch)} at {segment.size}" if self.broker.trace is not None else ""
         entered = self._add(segment, batch)
         yield said
@@ -394,7 +397,8 @@ class Replica:
         """A broker dies, in the middle of a write perhaps, and starts again: the tail is cut, index files made anew."""
         segment = self.active
         if batch is not None:
-            cut = self.cut_inside(batch)
+            # a batch that a dead broker only began, in preallocated space, cannot be told from damage, and is reported so
+            cut = 0 if self.settings.preallocated else self.cut_inside(batch)
             self.files.write(segment.log, segment.size, batch.data[:cut])
             yield f"dies after {cut} of {len(batch.data)} bytes at {segment.size}"
         for suffix in _FILES[1:]:

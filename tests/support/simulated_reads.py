@@ -217,11 +217,15 @@ class _Run:
         self._countdown -= 1
         if self._countdown == 0 and self.operations < _RESTS:
             self._countdown = self._draw()
-            self._steps(self.random.randint(1, self._most))
+            self._steps(self.random.randint(1, max(self._most, 1)))
 
     def sleep(self, seconds: float) -> None:
-        """The reader waits: the broker goes on, and comes to rest for a while sooner or later."""
+        """The reader waits: the broker goes on, finishes what it writes, and comes to rest for a while sooner or later."""
         self.trace(f"sleep {seconds:.3f}")
+        for _ in range(100):
+            if not any(replica.is_writing for replica in self.broker.replicas):
+                break
+            self.broker.step()
         self._steps(self.random.randint(0, 20))
         self._countdown = self.random.choice((1, 30, 300))
 
