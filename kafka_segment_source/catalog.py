@@ -18,7 +18,7 @@ from kafka_segment_source import format as fmt
 from kafka_segment_source import storage
 from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.errors import FileChangedError, OptionError, PathError
-from kafka_segment_source.files import list_directory, look_at
+from kafka_segment_source.files import list_directory, look_at, try_again
 from kafka_segment_source.options import ReadOptions, TopicPartition, TopicSelection
 from kafka_segment_source.paths import local_path
 from kafka_segment_source.storage import NO_VERSION, Entry, FileVersion, Kind
@@ -211,6 +211,10 @@ def list_directories(options: ReadOptions) -> list[PartitionLog]:
 
     For looking at what is on a disk; what is read is `list_logs`.
     """
+    return try_again(lambda: _list_directories(options))
+
+
+def _list_directories(options: ReadOptions) -> list[PartitionLog]:
     found = [each for path in options.paths for each in _look(path)]
     logs = _select([(name, replace(each, explicit=True)) for name, each in _name(found, options)], options.topics)
     return sorted(logs, key=lambda log: (log.topic_partition, log.directory))

@@ -19,7 +19,7 @@ from crc32c import crc32c
 from kafka_segment_source import format as fmt
 from kafka_segment_source.catalog import MOST_SNAPSHOT
 from kafka_segment_source.errors import KafkaSegmentError, PathError
-from kafka_segment_source.files import InputFile, list_directory
+from kafka_segment_source.files import InputFile, list_directory, try_again
 from kafka_segment_source.storage import Kind
 
 
@@ -43,7 +43,7 @@ def newest_state(directory: str, usable: Callable[[int], bool]) -> ProducerState
 
 def saved_states(directory: str) -> list[tuple[str, int, bool]]:
     """Every `.snapshot` of a partition directory: path, bytes, and whether it can be believed."""
-    found = sorted(_listed(directory))
+    found = sorted(try_again(lambda: _listed(directory)))
     return [(path, size, _open_transactions(path, size) is not None) for _, path, size in found]
 
 

@@ -23,6 +23,7 @@ from kafka_segment_source.catalog import PartitionLog, Segment
 from kafka_segment_source.checkpoints import Checkpoints
 from kafka_segment_source.decode import Decoder, RecordColumns
 from kafka_segment_source.errors import DataError, DataLossError, FileChangedError, PathError
+from kafka_segment_source.files import file_version
 from kafka_segment_source.inspection import Advance
 from kafka_segment_source.inspection.findings import Finding
 from kafka_segment_source.inspection.index_rules import (
@@ -201,8 +202,20 @@ class _SegmentCheck:
             return
         finally:
             advance(self.segment.size - done)
-        facts = Facts(self.segment, self.batches, self.end, self.damaged)
-        self.findings += [*check_offset_index(facts), *check_time_index(facts), *check_transaction_index(facts)]
+        self._check_indexes()
+
+    def _check_indexes(self) -> None:
+        """Holds the index files against what was read of the segment, if they are still its own."""
+        segment = self.segment
+        facts = Facts(segment, self.batches, self.end, self.damaged)
+        found = [*check_offset_index(facts), *check_time_index(facts), *check_transaction_index(facts)]
+        now = file_version(segment.path)
+        if now is None or now.inode != segment.version.inode or (now != segment.version and not segment.is_last):
+            self.has_changed = True
+            what = f"file {segment.path!r} was replaced while it was verified"
+            self.findings = [Finding(False, segment.path, what, _CHANGED)]
+        else:
+            self.findings += found
 
     def _read(self, source: SplitFile) -> Iterator[int]:
         """Looks at all of the segment; says again and again how far it has come, in bytes."""
@@ -269,7 +282,7 @@ def _gaps(log: PartitionLog, checks: list[_SegmentCheck]) -> Iterator[Finding]:
     """Offsets between segments that no file holds."""
     faults: list[str] = []
     cleaned = Checkpoints(faults).is_cleaned(log)
-    compacted = cleaned or any(check.is_compacted or _has_gaps(check) for check in checks)
+    compacted = cleaned or log.compacted or any(check.is_compacted or _has_gaps(check) for check in checks)
     for fault in faults:
         yield Finding(False, log.directory, fault.partition(";")[0], _CHECKPOINT)
     gaps = []
@@ -299,7 +312,8 @@ def _has_gaps(check: _SegmentCheck) -> bool:
 def _states(log: PartitionLog) -> Iterator[Finding]:
     """`.snapshot` files that their CRC gives away; an empty one is what an upgrade or a crash leaves."""
     for path, size, valid in saved_states(log.directory):
-        if not valid:
+        now = None if valid else file_version(path)
+        if now is not None and now.size == size:  # else a broker has deleted it, or is writing it
             what = (
                 "producer state that is empty" if size == 0 else "producer state whose CRC, version or length is wrong"
             )

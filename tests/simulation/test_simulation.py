@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.simulated_reads import run, show
+from tests.support.simulated_reads import KINDS, run, show, verify_beside
 
 RUNS = 2000
 _PARTS = 20
@@ -24,3 +24,10 @@ def test_a_seed_is_a_run() -> None:
     for trace in traces:
         run(7, trace=trace.append)
     assert traces[0] == traces[1] and len(traces[0]) > 50
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_verify_beside_a_broker(kind: str) -> None:
+    """A broker that only appends, rolls and compacts meanwhile gives `verify` nothing to complain of."""
+    for seed in range(60):
+        assert verify_beside(seed, kind) == [], seed

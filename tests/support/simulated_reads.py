@@ -34,7 +34,10 @@ import pyarrow as pa
 import kafka_segment_source as kafkaseg
 from kafka_segment_source import format as fmt
 from kafka_segment_source import probe, reading, storage, transactions, zone_making
+from kafka_segment_source.catalog import PartitionLog, list_directories
 from kafka_segment_source.errors import DataLossError, PathError
+from kafka_segment_source.files import try_again
+from kafka_segment_source.inspection.verify import verify
 from kafka_segment_source.options import option_texts, parse_options
 from kafka_segment_source.planning import make_plan
 from kafka_segment_source.reporting import logger
@@ -485,3 +488,27 @@ def show(result: Result) -> str:
     """A line about a run that failed."""
     options = json.dumps(result.options)
     return f"seed {result.seed} ({result.kind}, {result.word}): {result.problem} | {options}"
+
+
+# ---- verify ----
+
+
+def verify_beside(seed: int, kind: str) -> list[str]:
+    """What `verify` calls a problem beside a broker that takes nothing away."""
+    random = Random(seed)
+    each = _Run(seed, kind, random, lambda _: None)
+    each.broker.allow_losses = False
+    said: list[str] = []
+    with simulated(each.broker.files, each.sleep):
+        each.broker.files.before = each._before
+        options, _ = parse_options(option_texts([replica.path for replica in each.broker.replicas], {}))
+
+        def list_again(log: PartitionLog) -> PartitionLog | None:
+            now = list_directories(options)
+            return next((other for other in now if other.directory == log.directory), None)
+
+        if each.broker.is_losing:
+            return []
+        for log in try_again(lambda: list_directories(options)):
+            said += [f"{found.what} in {found.path}" for found in verify(log, list_again=list_again).problems]
+    return said
