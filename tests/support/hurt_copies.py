@@ -76,6 +76,7 @@ class Copy:
     link_to: int | None = None
     twice: bool = False
     damaged: bool = False
+    orphans: list[File] = field(default_factory=list)  # index files are all that is left of them
 
     def held(self) -> list[Batch]:
         """The batches of the winning history that are whole in its files."""
@@ -108,6 +109,10 @@ class Case:
             for file in copy.files:
                 (folder / writer.segment_name(file.base)).write_bytes(file.log)
                 if file.index is not None and file.timeindex is not None:
+                    (folder / writer.segment_name(file.base, ".index")).write_bytes(file.index)
+                    (folder / writer.segment_name(file.base, ".timeindex")).write_bytes(file.timeindex)
+            for file in copy.orphans:
+                if file.index and file.timeindex is not None:
                     (folder / writer.segment_name(file.base, ".index")).write_bytes(file.index)
                     (folder / writer.segment_name(file.base, ".timeindex")).write_bytes(file.timeindex)
             if copy.marked:
@@ -288,6 +293,8 @@ def hurt(random: Random, copy: Copy, spare: set[int], notes: list[str]) -> None:
         elif what == "file" and len(copy.files) > 1:
             if not any(held.batch.base in spare for held in file.batches):
                 copy.files.remove(file)
+                if random.random() < 0.3:
+                    copy.orphans.append(file)
                 notes.append(f"lost {file.base}")
         elif what == "start" and len(copy.files) > 1:
             if not any(held.batch.base in spare for held in copy.files[0].batches):
