@@ -124,7 +124,8 @@ def _check_committed(paths: list[str], expected: Expected) -> None:
     found = scanned(paths, isolationLevel="read_committed", **LENIENT)
     if not expected.unheld and not expected.is_compacted:
         same(found, expected.committed(), "committed")
-        assert scanned(paths, isolationLevel="read_committed") == found
+        if not expected.may_be_said:
+            assert scanned(paths, isolationLevel="read_committed") == found
         return
     same(found, {row[0]: expected.rows[row[0]] for row in found if row[0] in expected.rows}, "committed")
     wrong = {row[0] for row in found} & expected.never()
