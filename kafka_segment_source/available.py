@@ -17,10 +17,11 @@ from dataclasses import replace
 from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.catalog import Hole, PartitionLog, Segment, Unused, list_logs
 from kafka_segment_source.checkpoints import Checkpoints
+from kafka_segment_source.copy_view import CopyView
 from kafka_segment_source.format import MAX_OFFSET
 from kafka_segment_source.missing import lost_partitions, notice
 from kafka_segment_source.options import ReadOptions
-from kafka_segment_source.replicas import merge_replicas
+from kafka_segment_source.replicas import merge_replicas, settle
 from kafka_segment_source.reporting import few
 from kafka_segment_source.segment_view import SegmentView
 
@@ -41,6 +42,11 @@ def examined_logs(options: ReadOptions, warnings: list[str]) -> list[PartitionLo
     logs = notice(merge_replicas(copies, options, warnings), copies, checkpoints, seen)
     warnings += lost_partitions(copies, checkpoints, options, seen)
     return logs
+
+
+def available_copies(options: ReadOptions) -> list[CopyView]:
+    """The copies of the one partition that the options select, each up to where its history counts, not put together."""
+    return settle(_copies(options, [], Checkpoints([])), options, [])
 
 
 def _copies(options: ReadOptions, warnings: list[str], checkpoints: Checkpoints) -> list[PartitionLog]:

@@ -64,6 +64,11 @@ class Segment:
         return self.path.removesuffix(fmt.LOG_SUFFIX) + fmt.TIME_INDEX_SUFFIX
 
     @property
+    def span(self) -> OffsetRange:
+        """The offsets that it can hold, by names."""
+        return OffsetRange(self.base_offset, fmt.MAX_OFFSET if self.next_base_offset is None else self.next_base_offset)
+
+    @property
     def is_last(self) -> bool:
         """Whether no later segment was listed: only then may it end in a torn or zero-filled tail."""
         return self.next_base_offset is None
@@ -157,6 +162,9 @@ class PartitionLog:
     the log start on, to the high watermark if only that is wanted. compacted: gaps between offsets mean nothing. beside:
     of its own directory, as listed. log_directory: if the path names that, and not the partition's. evidence, reach: what
     `missing.py` has found out.
+    copies: paths of the directories and single files that the partition was put together from, empty for one directory.
+    Then `segments` are a chain: each is read for its `offsets` only, and may come more than once; end: the offset after the
+    last whole batch of all copies; is_end_damaged: damage follows that no copy explains.
     """
 
     topic: str
@@ -173,6 +181,9 @@ class PartitionLog:
     log_directory: str | None = None
     evidence: tuple[Evidence, ...] = ()
     reach: Reach | None = None
+    copies: tuple[str, ...] = ()
+    end: int | None = None
+    is_end_damaged: bool = False
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -184,8 +195,11 @@ class PartitionLog:
         return tuple(dict.fromkeys(os.path.dirname(segment.path) for segment in self.segments))
 
     def is_followed(self, at: int) -> bool:
-        """Whether the segment after segment `at` of its directory is here too: a path of single files may leave it out."""
-        return at + 1 < len(self.segments) and self.segments[at + 1].base_offset == self.segments[at].next_base_offset
+        """Whether what follows the offsets of segment `at` is read too: a path of single files may leave it out."""
+        if at + 1 == len(self.segments) or self.segments[at].is_last:
+            return False
+        following = self.segments[at + 1]
+        return max(following.base_offset, following.offsets.start) <= self.segments[at].span.end
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,8 @@ row comes twice, and none is left out that the log still holds.
 What retention or a truncation has removed is loss: DataLossError, or a warning under failOnDataLoss=false, after which
 reading goes on with what is there. What compaction has removed is none. After so many changes in a row that no batch could
 be read between them, the last FileChangedError ends the query.
+
+Where a partition has several copies, damage and gaps are looked for in the others first (`copies.py`).
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ from kafka_segment_source import format as fmt
 from kafka_segment_source.available import available_logs
 from kafka_segment_source.bounds import OffsetRange, ScanBounds
 from kafka_segment_source.catalog import PartitionLog, Segment
-from kafka_segment_source.errors import DataLossError, FileChangedError, PathError
+from kafka_segment_source.copies import Lost, mend
+from kafka_segment_source.errors import DataError, DataLossError, FileChangedError, KafkaSegmentError, PathError
 from kafka_segment_source.files import pause
 from kafka_segment_source.options import ReadOptions, TopicSelection
 from kafka_segment_source.ranges import Dropped, narrow
@@ -38,10 +41,12 @@ T = TypeVar("T")
 class Follower:
     """Follows one split's offsets. Make one, `run` it once."""
 
-    def __init__(self, split: SegmentSplit, options: ReadOptions) -> None:
+    def __init__(self, split: SegmentSplit, options: ReadOptions, *, microseconds: bool = False) -> None:
         self._split = split
         self._options = options
-        self._pending = [split]
+        self._microseconds = microseconds  # whether timestamps are read, so that one too large for them is damage
+        self._pending: list[SegmentSplit | Lost] = [split]
+        self._mended_at = -1  # where the other copies were asked last
         self._next = split.start_offset
         self._end = _known_end(split)
         self._why: FileChangedError | None = None  # why the offsets were looked for again
@@ -51,18 +56,28 @@ class Follower:
     def run(self, read: Callable[[SegmentSplit], Iterator[T]]) -> Iterator[T]:
         """What `read` gives for the split, or for those that hold its offsets now.
 
-        `read` calls `passed` after each chunk and `ended` at the end of a file. Raises DataLossError for offsets that are
+        `read` calls `passed` after each chunk, `took` after rows of it, and `ended` at the end of a file. Raises DataLossError for offsets that are
         gone (failOnDataLoss), FileChangedError where the log changes too fast to be read.
         """
         while self._pending:
             split = self._pending.pop(0)
             self._is_end_of_log = False
+            if isinstance(split, Lost):
+                self._next = max(self._next, split.offsets.end)
+                self._report(split.error)
+                continue
+            self._next = max(self._next, split.start_offset)
             try:
                 yield from read(split)
             except FileChangedError as error:
                 self._find_again(error)
-            except DataLossError as error:
-                self._report(error if self._why is None else FileChangedError(f"{error}; {self._why}"))
+            except (DataError, DataLossError, PathError) as error:
+                if split.copies:
+                    self._mend(error)
+                elif not isinstance(error, DataLossError):
+                    raise
+                else:
+                    self._report(error if self._why is None else FileChangedError(f"{error}; {self._why}"))
             else:
                 if self._is_end_of_log and self._end is not None and self._next < self._end:
                     offsets = OffsetRange(self._next, self._end)
@@ -73,6 +88,10 @@ class Follower:
         if source.next_offset is not None and source.next_offset > self._next:
             self._next = source.next_offset
             self._tries = 0
+
+    def took(self, offset: int) -> None:
+        """Notes that all rows up to an offset were given out, inside a chunk."""
+        self._next = max(self._next, offset + 1)
 
     def ended(self, source: SplitFile) -> None:
         """Notes that `source` was read to its end."""
@@ -97,14 +116,31 @@ class Follower:
         for why, offsets in found.lost:
             self._report_gone(why, offsets)
 
+    def _mend(self, error: KafkaSegmentError) -> None:
+        """Plans what is left of the split from all copies, each for what it holds whole."""
+        if self._mended_at == self._next:  # they were asked: it is something else
+            self._pending = []
+            self._report(error)
+            return
+        self._mended_at = self._next
+        wanted = OffsetRange(self._next, fmt.MAX_OFFSET if self._end is None else self._end)
+        try:
+            self._pending = [*mend(self._split, wanted, self._options, error, microseconds=self._microseconds)]
+        except FileChangedError as another:
+            self._mended_at = -1
+            self._find_again(another)
+
     def _report_gone(self, why: str, offsets: OffsetRange) -> None:
         split = self._split
         end = "on" if offsets.end == fmt.MAX_OFFSET else f"to {offsets.end - 1}"
         gone = f"offsets {offsets.start} {end} of partition {split.topic}-{split.partition} are gone: {why}"
         self._report(FileChangedError(f"{gone}; {self._why}"))
 
-    def _report(self, error: DataLossError) -> None:
-        if self._options.fail_on_data_loss:
+    def _report(self, error: KafkaSegmentError) -> None:
+        if isinstance(error, DataError) and self._options.drop_malformed:
+            logger.warning("skipped (mode=DROPMALFORMED): %s", error)
+            return
+        if self._options.fail_on_data_loss or not isinstance(error, DataLossError):
             raise error
         logger.warning("%s; going on without it (failOnDataLoss=false)", error)
 
@@ -124,7 +160,7 @@ def find_again(planned: SegmentSplit, wanted: OffsetRange, options: ReadOptions)
     """
     directory = os.path.dirname(planned.path)
     try:
-        log = list_whole(planned.directories or (directory,), replace(options, end_at_high_watermark=False))
+        log = list_whole(planned.copies or (directory,), replace(options, end_at_high_watermark=False))
     except PathError as error:
         if _is_of_system(error):
             raise
@@ -180,7 +216,6 @@ def _part_of(
             split_of(log, segment, within, found.start, found.end),
             stop_timestamp=planned.stop_timestamp,
             gap_is_loss=not log.compacted and log.is_followed(at),
-            directories=planned.directories,
         )
         was_cut = segment.version.inode == planned.version.inode and segment.size < planned.segment_size
         if (

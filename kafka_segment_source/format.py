@@ -169,6 +169,9 @@ HIGH_WATERMARK_CHECKPOINT: Final = "replication-offset-checkpoint"
 RECOVERY_POINT_CHECKPOINT: Final = "recovery-point-offset-checkpoint"  # below it everything was flushed
 CLEANER_CHECKPOINT: Final = "cleaner-offset-checkpoint"
 
+# In the partition directory: version, number of entries, then `epoch startOffset` a line (`LeaderEpochCheckpointFile`)
+LEADER_EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
+
 # In the partition directory: `version: 0`, then `topic_id: <22 characters of base64>`
 PARTITION_METADATA: Final = "partition.metadata"
 TOPIC_ID_KEY: Final = "topic_id"

@@ -6,13 +6,16 @@ a broker's answer depends on what it has in memory or on file times, this reads 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from kafka_segment_source.bounds import ScanBounds, TimeRange
 from kafka_segment_source.catalog import PartitionLog
+from kafka_segment_source.copies import damage_in
 from kafka_segment_source.decode import Decoder
+from kafka_segment_source.following import Follower
 from kafka_segment_source.kernels.record_batches import OFFSET
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.ranges import Dropped, narrow
-from kafka_segment_source.reading import Damage
 from kafka_segment_source.segment_view import SegmentView
 from kafka_segment_source.split_files import SplitFile
 from kafka_segment_source.splits import SegmentSplit, anchored, split_of
@@ -34,7 +37,15 @@ def first_offset_at(log: PartitionLog, timestamp: int, options: ReadOptions) -> 
 
 
 def _first_offset(split: SegmentSplit, options: ReadOptions) -> int | None:
-    damage = Damage(options.drop_malformed)
+    """The first offset of a split's rows; None if there is none. What one of several copies has damaged is looked for in
+    the others."""
+    if not split.copies:
+        return next(_first_of_file(split, options), None)
+    return next(Follower(split, options).run(lambda part: _first_of_file(part, options)), None)
+
+
+def _first_of_file(split: SegmentSplit, options: ReadOptions) -> Iterator[int]:
+    damage = damage_in(split, options)
     limit = options.max_batch_bytes
     with SplitFile(split, check_crcs=options.check_crcs, max_batch_bytes=limit, damage=damage) as source:
         decoder = Decoder(
@@ -42,5 +53,4 @@ def _first_offset(split: SegmentSplit, options: ReadOptions) -> int | None:
         )
         for chunk in source.chunks():
             for records in decoder.decode(chunk):
-                return int(records.longs[OFFSET, 0])
-    return None
+                yield int(records.longs[OFFSET, 0])

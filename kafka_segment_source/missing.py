@@ -35,7 +35,7 @@ from itertools import groupby
 
 from kafka_segment_source import format as fmt
 from kafka_segment_source.bounds import OffsetRange
-from kafka_segment_source.catalog import Evidence, Orphan, PartitionLog, Reach, Segment, is_selected, list_beside
+from kafka_segment_source.catalog import Evidence, Orphan, PartitionLog, Reach, is_selected, list_beside
 from kafka_segment_source.checkpoints import Checkpoints
 from kafka_segment_source.errors import FileChangedError
 from kafka_segment_source.files import file_version, list_directory
@@ -215,7 +215,7 @@ def _orphaned(log: PartitionLog, orphans: list[Orphan], start: int, compacted: b
     in_order = sorted(orphans, key=lambda orphan: orphan.base_offset)
     for slot, group in groupby(in_order, key=lambda orphan: bisect_right(starts, orphan.base_offset)):
         is_after = slot == len(starts)
-        reached = _end_offset(log.segments[slot - 1]) if slot else 0
+        reached = _end_offset(log, slot - 1) if slot else 0
         together = [orphan for orphan in group if orphan.base_offset >= reached]  # others: before a truncation or merge
         if not together:
             continue
@@ -257,10 +257,20 @@ def _starts(log: PartitionLog) -> list[int]:
     return [max(segment.base_offset, segment.offsets.start) for segment in log.segments]
 
 
-def _end_offset(segment: Segment) -> int:
-    """The offset up to which a segment is read, by its bytes."""
+def _end_offset(log: PartitionLog, at: int) -> int:
+    """The offset up to which segment number `at` is read, by its bytes.
+
+    Damage at its end may hide that. Of several copies another one may hold what is damaged: only reading tells.
+    """
+    segment = log.segments[at]
+    if log.end is not None and at + 1 == len(log.segments):
+        return log.end
     with SegmentView(segment, check_crcs=True, trust_indexes=True) as view:
-        return min(view.end_offset(), segment.offsets.end)
+        end = segment.base_offset
+        for header in view.headers_from(fmt.MAX_OFFSET):
+            if header is None and log.copies:
+                end = segment.span.end
+        return min(max(end, view.end_offset()), segment.offsets.end)
 
 
 def _wait(seen: float) -> None:

@@ -103,6 +103,8 @@ def log_end_offset(log: PartitionLog, options: ReadOptions) -> int:
     """The offset after the last one to read: the high watermark or that in the files; 0 if there are none."""
     if not log.segments:
         return 0
+    if log.end is not None:
+        return min(log.end, log.offsets.end)
     last = log.segments[-1]
     if last.base_offset >= log.offsets.end:
         return log.offsets.end

@@ -65,8 +65,9 @@ def _plan_once(options: ReadOptions, warnings: list[str] | None, pushed: Sequenc
             each.add(log)
     for other in others:
         planner.merge(other)
-    unused = sum(each.segment.size for log in logs for each in log.unused)
-    return planner.finish(unused + sum(segment.size for log in logs for segment in log.segments))
+    sizes = {segment.path: segment.size for log in logs for segment in log.segments}
+    sizes |= {each.segment.path: each.segment.size for log in logs for each in log.unused}
+    return planner.finish(sum(sizes.values()))
 
 
 class _Planner:
@@ -98,7 +99,6 @@ class _Planner:
         offsets = offset_range(log, self._options, self._warnings).intersect(self._pushed.offsets)
         self._note_missing(log, log.evidence, offsets)
         bounds = ScanBounds(self._stable.intersect(log, offsets, self._warnings), self._times)
-        directories = log.directories
         has_times = self._times.has_since or self._times.has_until
         zone_map = self._maps.of(log) if has_times else None
         late = False
@@ -119,7 +119,7 @@ class _Planner:
                 pruned = self._prune(log, view, found, zone_map)
                 if self._times.has_until and self._stop is None:  # else nothing lies after until + D
                     late = self._count_late(view, pruned, late)
-                self._keep(log, at, directories, view, within, found, pruned)
+                self._keep(log, at, view, within, found, pruned)
                 if segment.is_last and witness is None:
                     self._note_end(log, self._without_maps[-1][1].log_end, offsets)
             if witness is not None:
@@ -157,7 +157,6 @@ class _Planner:
         self,
         log: PartitionLog,
         at: int,
-        directories: tuple[str, ...],
         view: SegmentView,
         within: ScanBounds,
         found: ByteRange,
@@ -173,8 +172,7 @@ class _Planner:
             found.end,
             stop_timestamp=self._stop,
             gap_is_loss=not log.compacted and log.is_followed(at),
-            directories=directories if len(directories) > 1 else (),
-            log_end=view.log_end() if segment.is_last else None,
+            log_end=_log_end(log, view),
         )
         whole = anchored(split, view.probe) if split.start > 0 else split
         self._without_maps.append((segment, whole))
@@ -219,7 +217,11 @@ class _Planner:
         splits = tuple(split for _, split in self._kept)
         asked = options.min_partitions is not None or options.max_records_per_partition is not None
         tasks = pack(splits, PACK_MORE_THAN, 0 if asked else options.pack_bytes)
-        return ReadPlan(splits, tuple(tasks), tuple(self._dropped), bytes_total, tuple(self._warnings), saved)
+        kept = {split.path for split in splits}  # a chain of copies may name a segment more than once
+        dropped = {each.path: each for each in reversed(self._dropped) if each.path not in kept}
+        return ReadPlan(
+            splits, tuple(tasks), tuple(reversed(dropped.values())), bytes_total, tuple(self._warnings), saved
+        )
 
     def _view(self, segment: Segment) -> SegmentView:
         options = self._options
@@ -270,11 +272,20 @@ def _inside(bounds: ScanBounds, piece: ByteRange) -> ScanBounds:
 
 def _merged(kept: list[tuple[Segment, SegmentSplit]]) -> list[tuple[Segment, SegmentSplit]]:
     """What any of these splits reads, in order, by splits that share nothing."""
-    found: dict[str, list[tuple[Segment, SegmentSplit]]] = {}
+    found: dict[tuple[str, OffsetRange], list[tuple[Segment, SegmentSplit]]] = {}
     for segment, split in kept:
-        found.setdefault(segment.path, []).append((segment, split))
+        found.setdefault((segment.path, segment.offsets), []).append((segment, split))
     merged = [(several[0][0], split) for several in found.values() for split in hulls([each for _, each in several])]
     return sorted(merged, key=lambda each: (each[1].topic, each[1].partition, each[1].start_offset))
+
+
+def _log_end(log: PartitionLog, view: SegmentView) -> int | None:
+    """The offset after the last whole batch, of the last segment of a directory; None where it is not known."""
+    if not view.segment.is_last:
+        return None
+    if log.copies:
+        return None if log.is_end_damaged else log.end
+    return view.log_end()
 
 
 def _below_log_start(log: PartitionLog, segment: Segment) -> Dropped | None:

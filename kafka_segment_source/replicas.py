@@ -1,29 +1,35 @@
-"""The same partition in several directories (replicas, overlapping copies, disks of one broker): every offset once.
+"""The same partition in several copies (replicas, backups, disks of one broker): one chain of segments, every offset once.
 
 Comes in: one partition's logs, one a directory. Goes out: one log, whose segments each have the offsets that they are
-read for; segments that add nothing are `unused`. Nothing of this reads records, only each directory's last batches.
+read for; segments that add nothing are `unused`. Names and sizes are believed where copies agree on them. Where they do
+not, the ends of the segments in question are looked at; records are read only behind a damaged end, and where copies
+contradict one another (`copy_view.py`, `histories.py`).
 
-The choice, from the lowest offset on: of the directories that have the offset, the one that reaches furthest is read up
-to its end, then the same from there. So a directory is read for one range of offsets, and ranges do not overlap. The
-last of them is read to wherever its log ends, torn tail and all. Where no directory goes on, offsets are missing: a hole.
+The choice, from the lowest offset on: the copy that holds the offset best (`choice.py`), and of these the one that
+reaches furthest, up to its end or to where a better one begins. What a copy that was not compacted holds is so not lost to
+one that was. The last one is read to wherever its log ends. Where no copy goes on, offsets are missing: a hole. Damage
+inside a segment cannot be known before it is read: then the other copies are asked (`copies.py`).
 
-Raises PathError where the topic ids say that two directories are different topics of one name.
+Raises PathError where copies are of different topics of one name, or contradict one another and no epoch decides.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 
 from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.catalog import Hole, PartitionLog, Segment, Unused
 from kafka_segment_source.checkpoints import read_topic_id
+from kafka_segment_source.choice import DAMAGED, THIN, VOID, WHOLE, choose
+from kafka_segment_source.copy_view import CopyView
 from kafka_segment_source.errors import PathError
-from kafka_segment_source.files import InputFile
-from kafka_segment_source.format import MAGIC_END, MAX_OFFSET
+from kafka_segment_source.format import MAX_OFFSET
+from kafka_segment_source.histories import explained, fenced_end, find_fences
 from kafka_segment_source.options import ReadOptions
-from kafka_segment_source.segment_view import SegmentView
+
+_Key = tuple[int, int | None, int]
 
 
 def merge_replicas(logs: list[PartitionLog], options: ReadOptions, warnings: list[str]) -> list[PartitionLog]:
@@ -35,65 +41,172 @@ def merge_replicas(logs: list[PartitionLog], options: ReadOptions, warnings: lis
     return merged
 
 
-def choose(spans: Sequence[OffsetRange]) -> list[tuple[int, OffsetRange]]:
-    """Which span is read for which offsets, in their order: (index into spans, range), ranges disjoint.
+def settle(copies: list[PartitionLog], options: ReadOptions, warnings: list[str]) -> list[CopyView]:
+    """The copies of one partition, each up to where its history counts; a warning says which of them loses what.
 
-    Together they cover what the spans cover, from the lowest offset each time by the span that reaches furthest, the
-    first of equals.
+    Raises PathError for copies of different topics, and for contradictions that no epoch decides.
     """
-    chosen: list[tuple[int, OffsetRange]] = []
-    position = min((span.start for span in spans), default=0)
-    while True:
-        ahead = [at for at, span in enumerate(spans) if span.end > max(position, span.start)]
-        if not ahead:
-            return chosen
-        position = max(position, min(spans[at].start for at in ahead))
-        best = max((at for at in ahead if spans[at].start <= position), key=lambda at: (spans[at].end, -at))
-        chosen.append((best, OffsetRange(position, spans[best].end)))
-        position = spans[best].end
+    _refuse_different_topics(copies)
+    found = [CopyView(log, options) for log in copies]
+    fences = find_fences(found)
+    for at, copy in enumerate(found):
+        own = [fence for fence in fences if fence.loser == at]
+        if own:
+            end = fenced_end(own)
+            warnings.append(explained(copy, found[own[0].winner], end, own[0].epochs))
+            copy.log = replace(copy.log, offsets=copy.log.offsets.intersect(OffsetRange(end=end)))
+    return found
 
 
 @dataclass(frozen=True, slots=True)
-class _Run:
-    """Segments of one directory that follow one another, and the offsets that they hold.
+class _Span:
+    """Offsets that one copy holds alike."""
 
-    is_whole: nothing but preallocated zeros follows the last batch that can be proven.
-    """
-
-    log: PartitionLog
-    segments: tuple[Segment, ...]
-    span: OffsetRange
-    is_whole: bool
+    copy: int
+    offsets: OffsetRange
+    holding: int
 
 
-def _merge(copies: list[PartitionLog], options: ReadOptions, warnings: list[str]) -> PartitionLog:
-    _refuse_different_topics(copies)
-    runs = [run for log in copies for run in _runs(log, options)]
-    chosen = choose([run.span for run in runs])
-    compacted = any(log.compacted for log in copies)
+def _merge(logs: list[PartitionLog], options: ReadOptions, warnings: list[str]) -> PartitionLog:
+    copies = settle(logs, options, warnings)
+    logs = [copy.log for copy in copies]
+    spans = [span for at in range(len(copies)) for span in _spans(at, copies)]
+    picked = choose([span.offsets for span in spans], [span.holding for span in spans])
+    chosen = _joined([(spans[at].copy, offsets) for at, offsets in picked])
+    compacted = any(log.compacted for log in logs)
+    paths = tuple(dict.fromkeys(path for log in logs for path in _paths(log)))
+    unused = [each for log in logs for each in log.unused]
     if not chosen:
-        others = [
-            Unused(each, _reason(each, run, [])) for run in runs if run.log is not copies[0] for each in run.segments
-        ]
-        return replace(copies[0], unused=(*copies[0].unused, *others), compacted=compacted)
-    read_for = _without_gaps([(runs[at], offsets) for at, offsets in chosen])
-    segments = [_narrowed(segment, part) for run, part in read_for for segment in run.segments if _holds(segment, part)]
+        unused += [Unused(each, _reason(each, copy, [])) for copy in copies[1:] for each in copy.log.segments]
+        return replace(logs[0], unused=tuple(unused), compacted=compacted, copies=paths)
+    holes = [_hole(logs[a], one.end, logs[b], other.start) for (a, one), (b, other) in pairwise(chosen)]
+    read_for = _without_gaps([(logs[at], offsets) for at, offsets in chosen])
+    segments = [_narrowed(segment, part) for log, part in read_for for segment in log.segments if _holds(segment, part)]
     read = {segment.path for segment in segments}
-    unused = [each for log in copies for each in log.unused]
-    for run in runs:
-        unused += [Unused(each, _reason(each, run, read_for)) for each in run.segments if each.path not in read]
-    warnings.append(_explained(copies, read_for))
-    warnings += [_cut_short(run) for run in runs if not run.is_whole and run is not read_for[-1][0]]
-    holes = [_hole(runs[a], one.end, runs[b], other.start) for (a, one), (b, other) in pairwise(chosen)]
+    for copy in copies:
+        unused += [Unused(each, _reason(each, copy, read_for)) for each in copy.log.segments if each.path not in read]
+    warnings.append(_explained(logs, read_for))
+    warnings += [_cut_short(copy) for copy in copies if not copy.tail.is_clean and copy.log is not read_for[-1][0]]
     return replace(
-        read_for[0][0].log,
+        read_for[0][0],
         segments=tuple(segments),
-        offsets=OffsetRange(read_for[0][0].log.offsets.start, read_for[-1][0].log.offsets.end),
+        offsets=OffsetRange(read_for[0][0].offsets.start, read_for[-1][0].offsets.end),
         compacted=compacted,
-        is_whole=all(log.is_whole for log in copies),
+        is_whole=all(log.is_whole for log in logs),
         unused=tuple(unused),
         holes=tuple(hole for hole in holes if not (compacted or hole.offsets.is_empty)),
+        copies=paths,
+        end=max(copy.end for copy in copies),
+        is_end_damaged=spans[picked[-1][0]].holding == DAMAGED,
     )
+
+
+def _paths(log: PartitionLog) -> list[str]:
+    """What to list to find the copy again: its directory, or the files that the path names."""
+    return [log.directory] if log.is_whole else [segment.path for segment in log.segments]
+
+
+# ---- how well a copy holds its offsets ----
+
+
+def _spans(at: int, copies: list[CopyView]) -> list[_Span]:
+    """What copy number `at` holds, in order."""
+    copy = copies[at]
+    others = [other for other in copies if other is not copy and other.log.segments]
+    listed = [_Listed(other) for other in others]
+    spans: list[_Span] = []
+    for segment in copy.log.segments:
+        for offsets, holding in _held(copy, segment, listed):
+            inside = offsets.intersect(copy.log.offsets)
+            if inside.is_empty:
+                continue
+            if spans and (spans[-1].offsets.end, spans[-1].holding) == (inside.start, holding):
+                inside = OffsetRange(spans.pop().offsets.start, inside.end)
+            spans.append(_Span(at, inside, holding))
+    return spans
+
+
+def _held(copy: CopyView, segment: Segment, others: list[_Listed]) -> Iterator[tuple[OffsetRange, int]]:
+    """The offsets of a segment, and how they are held: by names where the other copies agree, else by its end."""
+    if not segment.size:
+        return
+    if segment.is_last:
+        tail = copy.tail
+        yield OffsetRange(segment.base_offset, tail.end), _density(copy, segment, tail.end, others)
+        if tail.damage is not None and not is_explained(copy, [other.copy for other in others]):
+            yield OffsetRange(tail.end), DAMAGED
+        return
+    following = segment.span.end
+    if not any(other.differs(segment) for other in others):
+        yield segment.span, THIN if copy.log.compacted else WHOLE
+        return
+    end = copy.end_of(segment)
+    end = following if end is None else min(max(end, segment.base_offset), following)
+    yield OffsetRange(segment.base_offset, end), _density(copy, segment, end, others)
+    yield OffsetRange(end, following), VOID
+
+
+class _Listed:
+    """Another copy's segments, for the question whether it says the same of some offsets."""
+
+    def __init__(self, copy: CopyView) -> None:
+        self.copy = copy
+        self._keys = {_key(segment) for segment in copy.log.segments}
+
+    def differs(self, segment: Segment) -> bool:
+        """Whether this copy has something else than just such a segment where that one is."""
+        return _key(segment) not in self._keys and not self.common(segment, segment.span.end).is_empty
+
+    def common(self, segment: Segment, end: int) -> OffsetRange:
+        """The offsets up to `end` that both hold, by their starts and ends."""
+        bases = self.copy.log.segments
+        return OffsetRange(segment.base_offset, end).intersect(OffsetRange(bases[0].base_offset, self.copy.end))
+
+
+def _key(segment: Segment) -> _Key:
+    return segment.base_offset, segment.next_base_offset, segment.size
+
+
+def _density(copy: CopyView, segment: Segment, end: int, others: list[_Listed]) -> int:
+    """WHOLE, or THIN where compaction has taken something: brokers copy batches byte for byte, so fewer bytes say so."""
+    if copy.log.compacted:
+        return THIN
+    for other in others:
+        common = other.common(segment, end)
+        if common.is_empty or not other.differs(segment):
+            continue
+        if copy.bytes_between(common)[1] < other.copy.bytes_between(common)[0]:
+            return THIN
+    return WHOLE
+
+
+def is_explained(copy: CopyView, others: Sequence[CopyView]) -> bool:
+    """Whether other copies hold all that the damage at the end of one can have been: as many bytes from its last whole
+    batch on, or so many that what is left of it may end a log."""
+    damaged = copy.log.segments[-1].size - copy.tail.position
+    reached, size = copy.tail.end, 0
+    while size < damaged:
+        there = [other for other in others if other.log.segments and other.start <= reached < other.end]
+        if not there:
+            break
+        furthest = max(there, key=lambda other: other.end)
+        size += furthest.bytes_between(OffsetRange(reached, furthest.end))[1]
+        reached = furthest.end
+    return size >= damaged or (size > 0 and copy.may_end_at(copy.tail.position + size))
+
+
+def _joined(chosen: Sequence[tuple[int, OffsetRange]]) -> list[tuple[int, OffsetRange]]:
+    """Ranges of one copy that follow one another made one."""
+    joined: list[tuple[int, OffsetRange]] = []
+    for copy, offsets in chosen:
+        start = offsets.start
+        if joined and (joined[-1][0], joined[-1][1].end) == (copy, start):
+            start = joined.pop()[1].start
+        joined.append((copy, OffsetRange(start, offsets.end)))
+    return joined
+
+
+# ---- the chain ----
 
 
 def _refuse_different_topics(copies: list[PartitionLog]) -> None:
@@ -107,49 +220,13 @@ def _refuse_different_topics(copies: list[PartitionLog]) -> None:
             )
 
 
-def _runs(log: PartitionLog, options: ReadOptions) -> list[_Run]:
-    """The log's segments, apart where a file is empty, or where the path names single files and leaves out others."""
-    runs: list[list[Segment]] = []
-    for segment in log.segments:
-        last = runs[-1][-1] if runs else segment
-        follows = last.next_base_offset == segment.base_offset and last.size > 0
-        if follows and (segment.size > 0 or segment.is_last):
-            runs[-1].append(segment)
-        else:
-            runs.append([segment])
-    return [_run(log, tuple(segments), options) for segments in runs]
-
-
-def _run(log: PartitionLog, segments: tuple[Segment, ...], options: ReadOptions) -> _Run:
-    first, last = segments[0], segments[-1]
-    end = last.next_base_offset if last.size else last.base_offset
-    is_whole = True
-    if end is None:
-        end, is_whole = _end(last, options)
-    if any(segment.size for segment in segments):
-        end = max(end, first.base_offset + 1)  # where nothing can be believed, reading has to say so
-    return _Run(log, segments, OffsetRange(first.base_offset, end).intersect(log.offsets), is_whole)
-
-
-def _end(last: Segment, options: ReadOptions) -> tuple[int, bool]:
-    """The offset after the last batch that can be proven, and whether nothing but preallocated zeros follows it."""
-    end, position = last.base_offset, 0
-    with SegmentView(last, check_crcs=options.check_crcs, trust_indexes=options.trust_indexes) as view:
-        for header in view.probe.walk(view.start_position(MAX_OFFSET)):
-            if header is None:
-                with InputFile(last.path) as file:
-                    return end, not any(file.read_at(position, MAGIC_END))
-            end, position = header.last_offset + 1, header.end
-    return end, True
-
-
-def _without_gaps(chosen: list[tuple[_Run, OffsetRange]]) -> list[tuple[_Run, OffsetRange]]:
+def _without_gaps(chosen: list[tuple[PartitionLog, OffsetRange]]) -> list[tuple[PartitionLog, OffsetRange]]:
     """Each range up to the next one's start, the last without an end: what follows an end that could be proven, a
     damaged batch perhaps, is not left out in silence."""
-    ends = [*(offsets.start for _, offsets in chosen[1:]), chosen[-1][0].log.offsets.end]
+    ends = [*(offsets.start for _, offsets in chosen[1:]), MAX_OFFSET]
     return [
-        (run, OffsetRange(offsets.start, end).intersect(run.log.offsets))
-        for (run, offsets), end in zip(chosen, ends, strict=True)
+        (log, OffsetRange(offsets.start, end).intersect(log.offsets))
+        for (log, offsets), end in zip(chosen, ends, strict=True)
     ]
 
 
@@ -159,42 +236,42 @@ def _narrowed(segment: Segment, offsets: OffsetRange) -> Segment:
 
 def _holds(segment: Segment, offsets: OffsetRange) -> bool:
     """Whether the segment may have some of these offsets, by names alone."""
-    after = segment.next_base_offset
-    return segment.base_offset < offsets.end and (after is None or after > offsets.start)
+    return not segment.span.intersect(offsets).is_empty
 
 
-def _reason(segment: Segment, run: _Run, read_for: list[tuple[_Run, OffsetRange]]) -> str:
+def _reason(segment: Segment, copy: CopyView, read_for: list[tuple[PartitionLog, OffsetRange]]) -> str:
     """Why a segment is not read."""
-    end = run.span.end if segment.next_base_offset is None else segment.next_base_offset
-    own = OffsetRange(segment.base_offset, end).intersect(run.log.offsets)
-    others = [other.log.directory for other, offsets in read_for if not own.intersect(offsets).is_empty]
+    log = copy.log
+    own = segment.span.intersect(OffsetRange(end=copy.tail.end)).intersect(log.offsets)
+    others = [other.directory for other, offsets in read_for if not own.intersect(offsets).is_empty]
     if segment.size == 0:
         return "empty file"
     if others and not own.is_empty:
         return f"the same offsets are read from {' and '.join(map(repr, dict.fromkeys(others)))}"
     return (
-        f"none of its offsets is from {run.log.offsets.start} to {run.log.offsets.end - 1}, which its checkpoints allow"
+        f"none of its offsets is from {log.offsets.start} to {log.offsets.end - 1}, which its checkpoints and its"
+        " leaders' history allow"
     )
 
 
-def _hole(before: _Run, end: int, after: _Run, start: int) -> Hole:
-    why = f"{before.log.directory!r} ends before, {after.log.directory!r} begins after"
+def _hole(before: PartitionLog, end: int, after: PartitionLog, start: int) -> Hole:
+    why = f"{before.directory!r} ends before, {after.directory!r} begins after"
     return Hole(OffsetRange(end, start), why)
 
 
-def _explained(copies: list[PartitionLog], read_for: list[tuple[_Run, OffsetRange]]) -> str:
+def _explained(copies: list[PartitionLog], read_for: list[tuple[PartitionLog, OffsetRange]]) -> str:
     """Which directory is read for which offsets, in one sentence."""
     log = copies[0]
     found = f"partition {log.topic}-{log.partition} is found in {len(copies)} directories"
-    if len({run.log.directory for run, _ in read_for}) == 1:
-        return f"{found}: all its offsets are read from {read_for[0][0].log.directory!r}"
-    parts = [f"{offsets.start} to {offsets.end - 1} from {run.log.directory!r}" for run, offsets in read_for[:-1]]
+    if len({log.directory for log, _ in read_for}) == 1:
+        return f"{found}: all its offsets are read from {read_for[0][0].directory!r}"
+    parts = [f"{offsets.start} to {offsets.end - 1} from {log.directory!r}" for log, offsets in read_for[:-1]]
     last, offsets = read_for[-1]
-    return f"{found}: offsets {', '.join(parts)}, those from {offsets.start} on from {last.log.directory!r}"
+    return f"{found}: offsets {', '.join(parts)}, those from {offsets.start} on from {last.directory!r}"
 
 
-def _cut_short(run: _Run) -> str:
+def _cut_short(copy: CopyView) -> str:
     return (
-        f"{run.segments[-1].path!r} ends in bytes after offset {run.span.end - 1} that are no whole batch, torn or damaged;"
-        " other directories are read for the offsets that follow"
+        f"{copy.log.segments[-1].path!r} ends in bytes after offset {copy.tail.end - 1} that are no whole batch, torn or"
+        " damaged; other directories are read for the offsets that follow"
     )

@@ -7,12 +7,13 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from kafka_segment_source.arrow import to_record_batch
+from kafka_segment_source.copies import damage_in
 from kafka_segment_source.decode import Decoder
 from kafka_segment_source.errors import DataLossError
 from kafka_segment_source.following import Follower
+from kafka_segment_source.kernels.record_batches import OFFSET
 from kafka_segment_source.options import PathsLike, ReadOptions, option_texts, parse_options
 from kafka_segment_source.planning import make_plan
-from kafka_segment_source.reading import Damage
 from kafka_segment_source.reporting import logger
 from kafka_segment_source.schema import arrow_schema, check_column_names, default_columns
 from kafka_segment_source.split_files import SplitFile
@@ -25,7 +26,7 @@ def read_split(split: SegmentSplit, options: ReadOptions, schema: pa.Schema) -> 
 
     Raises DataError for damage, and DataLossError for what is no longer there; failOnDataLoss=false logs the latter.
     """
-    follower = Follower(split, options)
+    follower = Follower(split, options, microseconds="timestamp" in schema.names)
     try:
         yield from follower.run(lambda part: _read(part, options, schema, follower))
     except DataLossError as error:
@@ -35,7 +36,7 @@ def read_split(split: SegmentSplit, options: ReadOptions, schema: pa.Schema) -> 
 
 
 def _read(split: SegmentSplit, options: ReadOptions, schema: pa.Schema, follower: Follower) -> Iterator[pa.RecordBatch]:
-    damage = Damage(options.drop_malformed)
+    damage = damage_in(split, options)
     limit = options.max_batch_bytes
     with SplitFile(split, check_crcs=options.check_crcs, max_batch_bytes=limit, damage=damage) as source:
         decoder = Decoder(
@@ -51,7 +52,9 @@ def _read(split: SegmentSplit, options: ReadOptions, schema: pa.Schema, follower
             chunks = committed_chunks(chunks, source, options)
         for chunk in chunks:
             for records in decoder.decode(chunk):
+                last = int(records.longs[OFFSET, records.count - 1])
                 yield to_record_batch(records, split, schema)
+                follower.took(last)
             follower.passed(source)
         source.finish()
         follower.ended(source)

@@ -40,7 +40,8 @@ class SegmentSplit:
     base_offset, next_base_offset: every offset of the segment lies in [base, next); next is None for the last one.
     stop_timestamp: ms; once a data batch reaches it no later row is wanted (`disorder.py`); None: never stop.
     gap_is_loss: the next segment is read as well, and nothing known while planning explains a gap before it (`gaps.py`).
-    directories: those of the whole log, for the search for markers after the split; empty: the segment's own.
+    copies: paths of all copies of the partition, where there are several (`copies.py`); empty: the segment's directory.
+    served_to: of several copies, the offset from which on another one is read.
     version: of the file, and before: of the file of the segment before it, when they were listed. anchor: a batch at or
     before `start`, None where `start` is 0. log_end: of the last segment, the offset after its last whole batch, None
     where it is not known.
@@ -57,7 +58,8 @@ class SegmentSplit:
     bounds: ScanBounds
     stop_timestamp: int | None = None
     gap_is_loss: bool = False
-    directories: tuple[str, ...] = ()
+    copies: tuple[str, ...] = ()
+    served_to: int = fmt.MAX_OFFSET
     version: FileVersion = NO_VERSION
     before: FileVersion | None = None
     anchor: BatchPlace | None = None
@@ -106,7 +108,6 @@ def split_of(
     *,
     stop_timestamp: int | None = None,
     gap_is_loss: bool = False,
-    directories: tuple[str, ...] = (),
     log_end: int | None = None,
 ) -> SegmentSplit:
     """A range of one of the log's segments, all of it unless positions are given."""
@@ -122,10 +123,11 @@ def split_of(
         bounds=bounds,
         stop_timestamp=stop_timestamp,
         gap_is_loss=gap_is_loss,
-        directories=directories,
         version=segment.version,
         before=segment.before,
         log_end=log_end,
+        copies=log.copies,
+        served_to=segment.offsets.end,
     )
 
 

@@ -28,7 +28,7 @@ from kafka_segment_source.segment_view import SegmentView
 from kafka_segment_source.snapshots import ProducerState, newest_state
 from kafka_segment_source.splits import SegmentSplit, anchored
 from kafka_segment_source.times import format_millis
-from kafka_segment_source.transactions import Stretch, transactional_data, walk
+from kafka_segment_source.transactions import Stretch, first_void, transactional_data, walk
 
 _MOST_NAMED = 5  # open transactions in one warning
 
@@ -40,7 +40,7 @@ def stable_end(log: PartitionLog, end: int, options: ReadOptions) -> tuple[int, 
     """
     last = log.segments[-1]
     end = min(end, last.offsets.end, fmt.MAX_OFFSET if last.next_base_offset is None else last.next_base_offset)
-    whole = log if log.is_whole else list_whole(log.directories, options)
+    whole = log if log.is_whole or log.copies else list_whole(log.directories, options)
     replay = _Replay(whole, options)
     replay.run(end)
     waiting = {producer: first for producer, first in replay.open.items() if first < end}
@@ -98,7 +98,7 @@ class _Replay:
             ]
             read += int(stretch.headers[h.SIZE].sum())
             if stretch.headers.shape[1]:
-                self.reached = int(stretch.headers[h.LAST_OFFSET, -1]) + 1
+                self.reached = max(self.reached, int(stretch.headers[h.LAST_OFFSET, -1]) + 1)
         stretches.close()
         if state is None and len(self.log.segments) > 1 and self.options.trust_indexes:
             self.warnings.append(
@@ -142,7 +142,7 @@ class _Replay:
         """The log from the batch at an offset on."""
         for at, segment in enumerate(self.log.segments):
             first = max(offset, segment.offsets.start)
-            if segment.next_base_offset is None or segment.next_base_offset > first:
+            if first < min(segment.span.end, segment.offsets.end):
                 split = whole_split(self.log, at)
                 if segment.base_offset < first:
                     with _view(segment, self.options) as view:
@@ -152,6 +152,7 @@ class _Replay:
     def _follow(self, stretch: Stretch, offset: int) -> None:
         """Opens and ends what a stretch says, from an offset on: earlier batches are in the state already."""
         begins = stretch.headers[:, transactional_data(stretch.headers)]
+        self._end_unknown(stretch)
         events = [(marker.offset, marker.producer_id, False) for marker in stretch.markers]
         for producer_id, first in zip(begins[h.PRODUCER_ID].tolist(), begins[h.BASE_OFFSET].tolist(), strict=True):
             events.append((first, producer_id, True))
@@ -162,6 +163,17 @@ class _Replay:
                 self.open.setdefault(producer_id, at)
             else:
                 self.open.pop(producer_id, None)
+
+    def _end_unknown(self, stretch: Stretch) -> None:
+        """Ends what was open before offsets that are gone from one of several copies.
+
+        A cleaner stays below the first offset of every open transaction (Kafka: LogCleanerManager.cleanableOffsets). So
+        they have ended, although the marker may be gone with what one copy held before; then it is not known how, and
+        their rows are withheld when they are read.
+        """
+        void = first_void(stretch, self.reached) if self.log.copies else None
+        if void is not None:
+            self.open = {producer_id: first for producer_id, first in self.open.items() if first >= void}
 
 
 # ---- what the plan says ----

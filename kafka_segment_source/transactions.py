@@ -33,8 +33,9 @@ import numpy.typing as npt
 
 from kafka_segment_source import format as fmt
 from kafka_segment_source.bounds import OffsetRange, ScanBounds
+from kafka_segment_source.copies import Lost, Piece, Suspicion, mend
 from kafka_segment_source.decode import Decoder, RecordColumns
-from kafka_segment_source.errors import CorruptRecordError, DataError, DataLossError, FileChangedError
+from kafka_segment_source.errors import CorruptRecordError, DataError, DataLossError, FileChangedError, PathError
 from kafka_segment_source.files import file_version
 from kafka_segment_source.following import TRIES, find_again
 from kafka_segment_source.kernels import headers as h
@@ -73,7 +74,8 @@ class Stretch:
     """Batches that follow one another, and what they say of transactions.
 
     headers: until the next stretch; gaps: offsets before which damage was skipped, so that no batch below can rely on a
-    marker at or after; errors: that damage; ends_in_loss: a segment is missing after it.
+    marker at or after; errors: that damage; ends_in_loss: a segment is missing after it. void: in a copy that the reading
+    has come to from another one, the first offset from which on batches are gone; None for none.
     """
 
     headers: HeaderTable
@@ -81,6 +83,7 @@ class Stretch:
     gaps: tuple[int, ...] = ()
     errors: tuple[DataError, ...] = ()
     ends_in_loss: bool = False
+    void: int | None = None
 
 
 class _Unreported(Damage):
@@ -112,16 +115,25 @@ def walk(
     just before the split in its file, if they are known.
 
     Raises CorruptRecordError for damage under FAILFAST, FileChangedError where the file is not the one that was planned.
+    Damage and gaps in one of several copies are looked for in the others first.
     """
+    if split.copies:
+        yield from _walk_copies(split, options, after, before, chunk_bytes)
+    else:
+        yield from _walk_file(split, options, after, before, chunk_bytes, _Unreported(options.drop_malformed))
+
+
+def _walk_file(
+    split: SegmentSplit, options: ReadOptions, after: int, before: HeaderTable, chunk_bytes: int, damage: Damage
+) -> Generator[Stretch, None, None]:
     end = after
-    damage = _Unreported(options.drop_malformed)
     limit = options.max_batch_bytes
     with SplitFile(
         split, check_crcs=options.check_crcs, max_batch_bytes=limit, damage=damage, chunk_bytes=chunk_bytes
     ) as source:
         if before.shape[1]:
             source.note_before(before)
-        reader = _MarkerReader(split, options)
+        reader = _MarkerReader(split, options, damage if split.copies else None)
         seen = 0
         for chunk in source.chunks():
             inside = chunk.headers[:, chunk.headers[h.LAST_OFFSET] >= split.bounds.offsets.start]
@@ -139,7 +151,56 @@ def walk(
         except FileChangedError:
             raise
         except DataLossError:
+            if split.copies:
+                raise
             yield Stretch(_NO_HEADERS, (), ends_in_loss=True)
+
+
+def _walk_copies(
+    split: SegmentSplit, options: ReadOptions, after: int, before: HeaderTable, chunk_bytes: int
+) -> Generator[Stretch, None, None]:
+    """As `walk`, where damage is looked for in other copies."""
+    pending: list[Piece] = [split]
+    reached, mended_at = max(after, split.start_offset), -1
+    while pending:
+        piece = pending.pop(0)
+        if isinstance(piece, Lost):
+            reached = max(reached, piece.offsets.end)
+            yield _lost(piece, options)
+            continue
+        try:
+            for stretch in _walk_file(piece, options, reached, before, chunk_bytes, Suspicion()):
+                yield stretch if piece.path == split.path else replace(stretch, void=first_void(stretch, reached))
+                if stretch.headers.shape[1]:
+                    reached = int(stretch.headers[h.LAST_OFFSET, -1]) + 1
+        except FileChangedError:
+            raise
+        except (DataError, DataLossError, PathError) as error:
+            if mended_at == reached:
+                raise
+            mended_at, before = reached, _NO_HEADERS
+            end = fmt.MAX_OFFSET if split.end_offset is None else split.end_offset
+            pending = mend(split, OffsetRange(reached, end), options, error)
+
+
+def _lost(lost: Lost, options: ReadOptions) -> Stretch:
+    """What follows for transactions from offsets that no copy holds. Raises what damage raises under FAILFAST."""
+    if isinstance(lost.error, DataLossError):
+        return Stretch(_NO_HEADERS, (), ends_in_loss=True)
+    if isinstance(lost.error, DataError) and options.drop_malformed:
+        return Stretch(_NO_HEADERS, (), (lost.offsets.start,), (lost.error,))
+    raise lost.error
+
+
+def first_void(stretch: Stretch, reached: int) -> int | None:
+    """The first offset of a stretch after `reached` where batches are gone, or one without its marker; None if there is none."""
+    headers = stretch.headers
+    if not headers.shape[1]:
+        return None
+    before = np.concatenate(([reached], headers[h.LAST_OFFSET, :-1] + 1))
+    gone = headers[h.BASE_OFFSET] > before
+    gone |= (headers[h.ATTRIBUTES] & fmt.CONTROL_MASK != 0) & (headers[h.COUNT] == 0)
+    return int(before[np.argmax(gone)]) if gone.any() else None
 
 
 def committed_chunks(chunks: Iterator[Chunk], source: SplitFile, options: ReadOptions) -> Iterator[Chunk]:
@@ -244,8 +305,9 @@ def _read_on(split: SegmentSplit, chunk: Chunk, options: ReadOptions) -> Generat
     last = BatchPlace(*chunk.headers[[h.POSITION, h.BASE_OFFSET, h.CRC], -1].tolist())
     reached = int(chunk.headers[h.LAST_OFFSET, -1]) + 1
     position = int(chunk.headers[h.POSITION, -1] + chunk.headers[h.SIZE, -1])
-    bounds = ScanBounds(OffsetRange(reached))
+    bounds = ScanBounds(OffsetRange(reached, split.served_to))
     pending = [replace(split, start=position, end=split.segment_size, bounds=bounds, stop_timestamp=None, anchor=last)]
+    directory = os.path.dirname(split.path)
     tries = 0
     listed_at = -1  # how far reading had come when the directory was listed last
     pending += _next_by_name(split, reached)
@@ -253,10 +315,12 @@ def _read_on(split: SegmentSplit, chunk: Chunk, options: ReadOptions) -> Generat
     while True:
         try:
             for part in pending:
+                is_seam = bool(split.copies) and os.path.dirname(part.path) != directory
                 stretches = walk(part, options, after=reached, before=before, chunk_bytes=_AHEAD_BYTES)
                 before = _NO_HEADERS
                 for stretch in stretches:
-                    yield stretch
+                    void = first_void(stretch, reached) if is_seam else stretch.void
+                    yield stretch if void is None else replace(stretch, gaps=(*stretch.gaps, void))
                     if stretch.ends_in_loss:
                         return
                     if stretch.headers.shape[1]:
@@ -272,23 +336,24 @@ def _read_on(split: SegmentSplit, chunk: Chunk, options: ReadOptions) -> Generat
                 raise
             pending, listed_at = [], -1
             continue
-        if found.lost:
+        loss = min((offsets.start for _, offsets in found.lost), default=None)
+        if loss is not None and (loss <= reached or not split.copies):
             yield Stretch(_NO_HEADERS, (), ends_in_loss=True)
             return
-        pending = list(found.splits)
+        pending = [part for part in found.splits if loss is None or part.start_offset < loss]
 
 
 def _next_by_name(split: SegmentSplit, offset: int) -> list[SegmentSplit]:
     """The segment after the split's, where its name says all: most markers are there, and listing a large directory for
     each of its segments would take the square. Empty where it is not in the same directory, or not there now."""
-    if split.next_base_offset is None or split.directories:
+    if split.next_base_offset is None or split.next_base_offset >= split.served_to:
         return []
     name = f"{split.next_base_offset:0{fmt.BASE_OFFSET_DIGITS}d}{fmt.LOG_SUFFIX}"
     path = os.path.join(os.path.dirname(split.path), name)
     version = file_version(path)
     if version is None:
         return []
-    bounds = ScanBounds(OffsetRange(offset))
+    bounds = ScanBounds(OffsetRange(offset, split.served_to))
     return [
         SegmentSplit(
             path=path,
@@ -301,6 +366,8 @@ def _next_by_name(split: SegmentSplit, offset: int) -> list[SegmentSplit]:
             next_base_offset=None,
             bounds=bounds,
             version=version,
+            copies=split.copies,
+            served_to=split.served_to,
         )
     ]
 
@@ -353,10 +420,10 @@ class _KnownMarkers:
 class _MarkerReader:
     """Reads the markers in chunks of one segment."""
 
-    def __init__(self, split: SegmentSplit, options: ReadOptions) -> None:
+    def __init__(self, split: SegmentSplit, options: ReadOptions, damage: Damage | None = None) -> None:
         self._split = split
         self._options = options
-        self._damage = _Unreported(options.drop_malformed)
+        self._damage = _Unreported(options.drop_malformed) if damage is None else damage
         self._made: Decoder | None = None
 
     @property

@@ -10,10 +10,10 @@ import pytest
 
 import kafka_segment_source as kafkaseg
 from kafka_segment_source.bounds import OffsetRange, RowFilter
+from kafka_segment_source.choice import choose
 from kafka_segment_source.errors import CorruptRecordError, DataLossError, PathError
 from kafka_segment_source.options import option_texts, parse_options
 from kafka_segment_source.planning import make_plan
-from kafka_segment_source.replicas import choose
 from tests.rows import FIXTURES, OFFSET, TOPIC, expected, keep, scanned
 from tests.support.batches import data as batch
 from tests.support.logs import simple_log, simple_segment
@@ -158,11 +158,11 @@ def test_the_plan_of_overlapping_copies(overlapping: list[Path]) -> None:
 
 def test_several_filters_over_overlapping_copies(tmp_path: Path) -> None:
     """A plan that serves several scans has its splits in offset order, although bases of copies interleave."""
-    paths = [copy(tmp_path / "a", (0, 10), (10, 18), (18, 20)), copy(tmp_path / "b", (15, 25), (25, 35))]
+    paths = [copy(tmp_path / "a", (0, 10), (10, 15), (15, 20)), copy(tmp_path / "b", (10, 25), (25, 35))]
     options, _ = parse_options(option_texts([str(path) for path in paths], {}))
     filters = [RowFilter(offsets=OffsetRange(12, 14)), RowFilter(offsets=OffsetRange(21, 40)), RowFilter()]
     plan = make_plan(options, [], filters)
-    assert [split.start_offset for split in plan.splits] == [0, 10, 18, 20, 25]
+    assert [split.start_offset for split in plan.splits] == [0, 10, 15, 20, 25]
     assert plan.dropped == () and len(plan.warnings) == 1
 
 
@@ -274,7 +274,9 @@ def test_a_copy_with_a_torn_end(tmp_path: Path) -> None:
         f"'{last}' ends in bytes after offset 14 that are no whole batch, torn or damaged; other directories are"
         " read for the offsets that follow"
     )
-    last.write_bytes(simple_segment([batch(10, 0, 0, 0, 0, 0)], base=10).log + bytes(5000))  # preallocated: no word
+    last.write_bytes(
+        simple_segment([batch(10, 100, 110, 120, 130, 140)], base=10).log + bytes(5000)
+    )  # preallocated: no word
     assert offsets([a, b]) == list(range(30)) and kafkaseg.plan([a, b]).warnings == (chosen,)
 
 

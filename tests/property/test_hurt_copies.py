@@ -1,0 +1,223 @@
+"""Copies of one history, hurt independently: what at least one copy of the history that counts holds whole comes out, once,
+in order; an error comes only where no copy has the offsets.
+
+A case is a number: `python -m tests.property.test_hurt_copies 4711` runs one and says what it does, `… 0 20000` many.
+The suite tries the same cases every time; `KAFKASEG_LONG=1` tries twenty times as many.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import kafka_segment_source as kafkaseg
+from kafka_segment_source.errors import DataError, DataLossError, KafkaSegmentError
+from kafka_segment_source.zone_making import map_segment
+from kafka_segment_source.zone_updates import ZoneMapSummary, finish_update, parse_update, plan_updates
+from tests.support.hurt_copies import TOPIC, Batch, Case, Row, case, fate_of, open_producers
+
+CASES = 20_000 if os.environ.get("KAFKASEG_LONG") else 1_000
+PARTS = 10
+LENIENT: dict[str, Any] = {"mode": "DROPMALFORMED", "failOnDataLoss": False}
+
+
+class Expected:
+    """What must come out of a case, from its history and what was done to its copies."""
+
+    def __init__(self, made: Case) -> None:
+        self.made = made
+        copies = [copy for copy in made.copies if copy.link_to is None]
+        self.is_compacted = any(copy.is_compacted for copy in copies)
+        held: dict[int, Batch] = {}
+        for copy in copies:
+            for batch in copy.held():
+                before = held.get(batch.base)
+                held[batch.base] = batch if before is None or len(before.rows) < len(batch.rows) else before
+        self.held = [held[base] for base in sorted(held)]
+        self.rows = {row[0]: row for batch in self.held for row in batch.rows}
+        counting = [copy for copy in copies if copy.files]
+        self.start = min((file.base for copy in counting for file in copy.files if file.batches), default=0)
+        self.end = max((batch.after for batch in self.held), default=self.start)
+        hurt = {each.batch.base for copy in copies for file in copy.files for each in file.batches if not each.whole}
+        fences = {each.base for each in made.history}
+        unheld = [batch for batch in made.history if batch.base not in held]
+        self.unheld = [b for b in unheld if self.start <= b.base < self.end or (b.base in hurt and b.base in fences)]
+        told = {each.batch.base for copy in copies for file in copy.orphans for each in file.batches}
+        self.may_be_said = bool(self.unheld) or self.is_compacted or any(b.base in told for b in unheld)
+        self.may_be_torn = all(batch.base >= self.end for batch in self.unheld)
+
+    def committed(self) -> dict[int, Row]:
+        """What read_committed gives if nothing is lost."""
+        is_open = open_producers(self.held)
+        stable = min([self.end, *is_open.values()])
+        fine = [b for b in self.held if b.kind == "data" or (b.kind == "txn" and fate_of(self.held, b) == "commit")]
+        return {row[0]: row for batch in fine for row in batch.rows if row[0] < stable}
+
+    def never(self) -> set[int]:
+        """Offsets that read_committed may not give, whatever is lost."""
+        not_committed = [b for b in self.made.history if b.kind == "txn" and fate_of(self.made.history, b) != "commit"]
+        return {row[0] for batch in not_committed for row in batch.rows}
+
+
+def scanned(paths: list[str], **options: Any) -> list[Row]:
+    found = kafkaseg.scan(paths, ["offset", "timestamp", "value"], **options).read_all()
+    moments = (found["timestamp"].cast(pa.int64()).to_numpy() // 1000).tolist()
+    return list(zip(found["offset"].to_pylist(), moments, found["value"].to_pylist(), strict=True))
+
+
+def same(found: list[Row], wanted: dict[int, Row], what: str) -> None:
+    """Asserts that rows are just those wanted, once, in order."""
+    offsets = [row[0] for row in found]
+    assert offsets == sorted(set(offsets)), f"{what}: rows twice or out of order: {offsets}"
+    expected = [wanted[offset] for offset in sorted(wanted)]
+    if found != expected:
+        lost = sorted(set(wanted) - set(offsets))
+        extra = sorted(set(offsets) - set(wanted))
+        other = [row for row in found if row[0] in wanted and wanted[row[0]] != row]
+        raise AssertionError(f"{what}: lost {lost}, not expected {extra}, others {other}")
+
+
+def check(number: int, directory: Path) -> str:
+    """Tries one case; answers what it was in a word."""
+    made = case(number)
+    paths = made.write(directory)
+    expected = Expected(made)
+    random = Random(-number - 1)
+    same(scanned(paths, **LENIENT), expected.rows, "all")
+    if number % 3 == 0:
+        return _check_strict(paths, expected)
+    if number % 3 == 1:
+        _check_committed(paths, expected)
+        return "committed"
+    _check_bounds(paths, expected, random, directory)
+    return "bounds"
+
+
+def _check_strict(paths: list[str], expected: Expected) -> str:
+    try:
+        same(scanned(paths), expected.rows, "strict")
+    except (DataError, DataLossError) as error:
+        _check_error(error, expected)
+        return "error"
+    if not expected.is_compacted and not expected.may_be_torn:
+        raise AssertionError(f"no error, although {[batch.base for batch in expected.unheld]} are held by no copy")
+    return "whole"
+
+
+def _check_error(error: Exception, expected: Expected) -> None:
+    """An error is right only where no copy has some offset; what compaction left out of one may be missed, and what only
+    index files tell of."""
+    assert expected.may_be_said, f"an error, although all is held: {error!r}"
+
+
+def _check_committed(paths: list[str], expected: Expected) -> None:
+    found = scanned(paths, isolationLevel="read_committed", **LENIENT)
+    if not expected.unheld and not expected.is_compacted:
+        same(found, expected.committed(), "committed")
+        if not expected.may_be_said:
+            assert scanned(paths, isolationLevel="read_committed") == found
+        return
+    same(found, {row[0]: expected.rows[row[0]] for row in found if row[0] in expected.rows}, "committed")
+    wrong = {row[0] for row in found} & expected.never()
+    assert not wrong, f"rows that were not committed: {wrong}"
+    if not expected.unheld:
+        plain = {row[0] for batch in expected.held if batch.kind == "data" for row in batch.rows}
+        stable = min([expected.end, *open_producers(expected.made.history[: _number(expected)]).values()])
+        lost = {offset for offset in plain if offset < stable} - {row[0] for row in found}
+        assert not lost, f"committed rows of no transaction are lost: {lost}"
+
+
+def _number(expected: Expected) -> int:
+    return sum(batch.base < expected.end for batch in expected.made.history)
+
+
+def _check_bounds(paths: list[str], expected: Expected, random: Random, directory: Path) -> None:
+    first = random.randint(expected.start, max(expected.start, expected.end - 1))
+    after = random.randint(first, expected.end)
+    options: dict[str, Any] = random.choice([{}, {"minPartitions": 5}, {"maxRecordsPerPartition": 3}])
+    options |= random.choice([{}, {}, {"trustIndexes": False}, {"mode": "DROPMALFORMED"}])
+    wanted = dict(expected.rows)
+    how = random.randrange(3)
+    if how == 0:
+        options |= {"startingOffsets": {TOPIC: {"0": first}}, "endingOffsets": {TOPIC: {"0": after}}}
+        wanted = {offset: row for offset, row in wanted.items() if first <= offset < after}
+    else:
+        moments = [row[1] for row in expected.rows.values()] or [0]
+        since, until = sorted((random.choice(moments), random.choice(moments) + random.choice([0, 1, 30])))
+        options |= {"since": since, "until": until}
+        wanted = {offset: row for offset, row in wanted.items() if since <= row[1] < until}
+        if how == 2:
+            options["zoneMaps"] = str(directory / "maps")
+            summary = ZoneMapSummary()
+            for update in plan_updates(parse_update(paths, {}), options["zoneMaps"]):
+                finish_update(update, [map_segment(split, 2**28, cell=1) for split in update.splits], summary)
+    same(scanned(paths, **options | LENIENT), wanted, f"bounds {options}")
+    if "mode" in options:
+        return
+    try:
+        same(scanned(paths, **options), wanted, f"strict bounds {options}")
+    except (DataError, DataLossError) as error:
+        _check_error(error, expected)
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_hurt_copies(part: int) -> None:
+    """Whatever is done to copies one by one: the rows that at least one of them holds, and errors where none does."""
+    for number in range(part * CASES // PARTS, (part + 1) * CASES // PARTS):
+        with tempfile.TemporaryDirectory() as directory:
+            try:
+                check(number, Path(directory))
+            except (AssertionError, KafkaSegmentError) as error:
+                pytest.fail(f"case {number}: {error!r}")
+
+
+def main(arguments: list[str]) -> int:
+    """Runs one case, or many of them."""
+    logging.disable(logging.CRITICAL)
+    first = int(arguments[0])
+    count = int(arguments[1]) if len(arguments) > 1 else 1
+    words: Counter[str] = Counter()
+    failed = 0
+    began = time.monotonic()
+    for number in range(first, first + count):
+        with tempfile.TemporaryDirectory() as directory:
+            try:
+                words[check(number, Path(directory))] += 1
+            except Exception as error:
+                failed += 1
+                print(f"case {number}: {type(error).__name__} {str(error)[:300]}", flush=True)
+                if count == 1:
+                    show(case(number))
+                    raise
+                if failed > 30:
+                    break
+    print(f"{sum(words.values()) + failed} cases, {failed} failed, {dict(words)}, {time.monotonic() - began:.0f} s")
+    return 1 if failed else 0
+
+
+def show(made: Case) -> None:
+    """Prints a case."""
+    print("history", [(b.base, b.last, f"e{b.epoch}", b.kind, b.producer) for b in made.history])
+    for at, copy in enumerate(made.copies):
+        print("copy", at, {k: v for k, v in vars(copy).items() if k != "files"})
+        for file in copy.files:
+            held = [
+                (h.batch.base, h.batch.last, h.batch.kind[0], len(h.batch.rows), "" if h.whole else "X")
+                for h in file.batches
+            ]
+            print("   ", file.base, len(file.log), held)
+    print(made.notes)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

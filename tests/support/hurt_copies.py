@@ -1,0 +1,387 @@
+"""Copies of one generated history, each hurt on its own, and what a reader must make of them.
+
+In: a number. Out: `Case`, which writes two to four copies of a partition, and knows what was done to each. What must come
+out follows from the history and the damage alone; nothing here uses the package.
+
+A history is a list of batches under growing leader epochs, some of transactions. A copy has a stretch of it in segments of
+its own rolls. It may be stale: then it has, from a change of leaders on, what the old leader went on to write. One copy
+may be compacted. Then files are lost, cut, or damaged, single files picked, or a copy is given twice.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from random import Random
+from typing import Literal
+
+from . import writer
+from .writer import Rec
+
+TOPIC = "t"
+Kind = Literal["data", "txn", "commit", "abort"]
+Row = tuple[int, int, bytes | None]
+"""Offset, timestamp, value."""
+FIRST_TIME = 1_000_000
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One batch of a history: its offsets, its rows (a marker has none), and its bytes."""
+
+    base: int
+    last: int
+    epoch: int
+    kind: Kind
+    producer: int
+    rows: tuple[Row, ...]
+    data: bytes
+
+    @property
+    def after(self) -> int:
+        return self.last + 1
+
+
+@dataclass(frozen=True)
+class Held:
+    """A batch in a copy's file, and whether it is whole there."""
+
+    batch: Batch
+    whole: bool = True
+
+
+@dataclass
+class File:
+    """A segment of a copy: what was written into it in order, and what of it is there."""
+
+    base: int
+    batches: list[Held]
+    log: bytes
+    index: bytes | None = None
+    timeindex: bytes | None = None
+
+
+@dataclass
+class Copy:
+    """One copy: its files; is_stale: whether it has another leader's tail, from offset `diverged` on; is_compacted; marked:
+    whether the broker's cleaner-offset-checkpoint is beside it; epochs: its leader-epoch-checkpoint, if it is there."""
+
+    files: list[File]
+    diverged: int | None = None
+    is_compacted: bool = False
+    marked: bool = False
+    epochs: str | None = None
+    single: bool = False
+    link_to: int | None = None
+    twice: bool = False
+    damaged: bool = False
+    orphans: list[File] = field(default_factory=list)  # index files are all that is left of them
+
+    def held(self) -> list[Batch]:
+        """The batches of the winning history that are whole in its files."""
+        found = [held.batch for file in self.files for held in file.batches if held.whole]
+        return [batch for batch in found if self.diverged is None or batch.base < self.diverged]
+
+
+@dataclass
+class Case:
+    """The history, and the copies."""
+
+    number: int
+    history: list[Batch]
+    copies: list[Copy]
+    random: Random
+    notes: list[str] = field(default_factory=list)
+
+    def write(self, directory: Path) -> list[str]:
+        """Writes all copies; answers the paths to be read."""
+        paths: list[str] = []
+        for at, copy in enumerate(self.copies):
+            root = directory / f"copy{at}"
+            folder = root / f"{TOPIC}-0"
+            if copy.link_to is not None:
+                root.mkdir()
+                os.symlink(directory / f"copy{copy.link_to}" / f"{TOPIC}-0", folder)
+                paths.append(str(root))
+                continue
+            folder.mkdir(parents=True)
+            for file in copy.files:
+                (folder / writer.segment_name(file.base)).write_bytes(file.log)
+                if file.index is not None and file.timeindex is not None:
+                    (folder / writer.segment_name(file.base, ".index")).write_bytes(file.index)
+                    (folder / writer.segment_name(file.base, ".timeindex")).write_bytes(file.timeindex)
+            for file in copy.orphans:
+                if file.index and file.timeindex is not None:
+                    (folder / writer.segment_name(file.base, ".index")).write_bytes(file.index)
+                    (folder / writer.segment_name(file.base, ".timeindex")).write_bytes(file.timeindex)
+            if copy.marked:
+                (root / "cleaner-offset-checkpoint").write_text(f"0\n1\n{TOPIC} 0 1\n")
+            if copy.epochs is not None:
+                (folder / "leader-epoch-checkpoint").write_text(copy.epochs)
+            if copy.single:
+                paths += [str(folder / writer.segment_name(file.base)) for file in copy.files]
+            else:
+                paths += [str(root)] * (2 if copy.twice else 1)
+        self.random.shuffle(paths)
+        return paths
+
+
+# --- the history -----------------------------------------------------------------------------------------------------
+
+
+def make_batch(random: Random, base: int, epoch: int, kind: Kind, producer: int, word: str) -> Batch:
+    """A batch from an offset on, with what is random about it."""
+    now = FIRST_TIME + 10 * base + random.randrange(25)
+    if kind in ("commit", "abort"):
+        data = writer.control_batch(
+            kind,  # type: ignore[arg-type]  # one of two words
+            offset=base,
+            timestamp=now,
+            producer_id=producer,
+            producer_epoch=0,
+            leader_epoch=epoch,
+        )
+        return Batch(base, base, epoch, kind, producer, (), data)
+    rows = tuple((base + at, now + at, f"{word}{base + at}".encode()) for at in range(random.randint(1, 4)))
+    return encoded(Batch(base, rows[-1][0], epoch, kind, producer, rows, b""), random.choice(["none", "none", "lz4"]))
+
+
+def encoded(batch: Batch, codec: str = "none") -> Batch:
+    """The batch with the bytes of its rows."""
+    recs = [Rec(offset - batch.base, timestamp, b"k%d" % offset, value) for offset, timestamp, value in batch.rows]
+    data = writer.record_batch(
+        recs,
+        base_offset=batch.base,
+        codec=codec,  # type: ignore[arg-type]  # one of two words
+        leader_epoch=batch.epoch,
+        last_offset_delta=batch.last - batch.base,
+        producer_id=batch.producer,
+        producer_epoch=0 if batch.producer >= 0 else -1,
+        transactional=batch.kind == "txn",
+    )
+    return replace(batch, data=data)
+
+
+def go_on(random: Random, history: list[Batch], count: int, epoch: int, word: str) -> list[Batch]:
+    """`count` batches more after a history, of one epoch."""
+    added: list[Batch] = []
+    for _ in range(count):
+        before = (history + added)[-1:]
+        base = before[0].after if before else 0
+        is_open = open_producers(history + added)
+        kind: Kind = random.choice(["data", "data", "data", "txn", "txn", "commit", "abort"])
+        producer = random.randrange(1, 4)
+        if kind in ("commit", "abort"):
+            if not is_open:
+                kind = "txn"
+            else:
+                producer = random.choice(sorted(is_open))
+        added.append(make_batch(random, base, epoch, kind, -1 if kind == "data" else producer, word))
+    return added
+
+
+def open_producers(batches: list[Batch]) -> dict[int, int]:
+    """Whose transactions have no marker yet: the first offset of each."""
+    is_open: dict[int, int] = {}
+    for batch in batches:
+        if batch.kind == "txn":
+            is_open.setdefault(batch.producer, batch.base)
+        elif batch.kind in ("commit", "abort"):
+            is_open.pop(batch.producer, None)
+    return is_open
+
+
+# --- copies ----------------------------------------------------------------------------------------------------------
+
+
+def rolled(random: Random, batches: list[Batch], indexed: bool) -> list[File]:
+    """The batches in segments, rolled anywhere."""
+    files: list[File] = []
+    current: list[Batch] = []
+    odds = random.choice([0.1, 0.25, 0.5])
+    for batch in batches:
+        if current and random.random() < odds:
+            files.append(file_of(random, current[0].base, current, indexed))
+            current = []
+        current.append(batch)
+    files.append(file_of(random, current[0].base if current else 0, current, indexed))
+    return files
+
+
+def file_of(random: Random, base: int, batches: list[Batch], indexed: bool) -> File:
+    """A segment of these batches, with the index entries that a broker may have written."""
+    file = File(base, [Held(batch) for batch in batches], b"".join(batch.data for batch in batches))
+    if indexed:
+        entries, times, position, newest = [], [], 0, -1
+        for batch in batches:
+            latest = [(row[1], row[0]) for row in batch.rows if row[1] > newest]
+            if position and random.random() < 0.6:
+                entries.append((batch.base, position))
+            if latest:
+                newest = max(latest)[0]
+                if random.random() < 0.6:
+                    times.append(max(latest))
+            position += len(batch.data)
+        file.index, file.timeindex = writer.offset_index(entries, base), writer.time_index(times, base)
+    return file
+
+
+def compacted(random: Random, files: list[File], history: list[Batch]) -> None:
+    """Cleans some of the first segments, never the last one, below the first open transaction, as a cleaner does: rows of
+    aborted transactions go, others may; a marker goes only after the rows of its transaction."""
+    until = min([*open_producers(history).values(), files[-1].base])
+    cleaned = [file for file in files[:-1] if file.batches and file.batches[-1].batch.after <= until]
+    cleaned = cleaned[: random.randint(1, len(cleaned))] if cleaned else []
+    for file in cleaned:
+        kept: list[Batch] = []
+        for held in file.batches:
+            batch = held.batch
+            rows = tuple(row for row in batch.rows if random.random() < 0.6)
+            if batch.kind == "txn" and fate_of(history, batch) == "abort":
+                rows = ()
+            if rows == batch.rows and rows:
+                kept.append(batch)
+            elif rows:
+                kept.append(encoded(replace(batch, rows=rows)))
+            elif batch.kind in ("commit", "abort") and (random.random() < 0.5 or not is_gone(history, files, batch)):
+                kept.append(batch)
+        made = file_of(random, file.base, kept, file.index is not None)
+        file.batches, file.log, file.index, file.timeindex = made.batches, made.log, made.index, made.timeindex
+
+
+def fate_of(history: list[Batch], batch: Batch) -> str | None:
+    """How the transaction of a batch ended; None if it is open."""
+    later = (each for each in history if each.base > batch.base and each.producer == batch.producer)
+    return next((each.kind for each in later if each.kind in ("commit", "abort")), None)
+
+
+def is_gone(history: list[Batch], files: list[File], marker: Batch) -> bool:
+    """Whether no row of the transaction that a marker ends is in the files."""
+    before = [each for each in history if each.producer == marker.producer and each.base < marker.base]
+    ends = [each.base for each in before if each.kind in ("commit", "abort")]
+    first = ends[-1] if ends else -1
+    held = [each.batch for file in files for each in file.batches]
+    return not any(
+        each.kind == "txn" and each.producer == marker.producer and first < each.base < marker.base and each.rows
+        for each in held
+    )
+
+
+def flip(random: Random, file: File, at: int) -> None:
+    """Flips a bit of batch number `at`, of those that its CRC covers or that say what it is: not of its offset and epoch."""
+    position = sum(len(held.batch.data) for held in file.batches[:at])
+    data = file.batches[at].batch.data
+    place = random.choice([*range(8, 12), *range(16, len(data))] if random.random() < 0.5 else range(61, len(data)))
+    log = bytearray(file.log)
+    log[position + place] ^= 1 << random.randrange(8)
+    file.log = bytes(log)
+    file.batches[at] = Held(file.batches[at].batch, whole=False)
+
+
+def hurt(random: Random, copy: Copy, spare: set[int], notes: list[str]) -> None:
+    """Does something to a copy's files; batches whose base is in `spare` stay whole."""
+    for _ in range(random.choice([0, 1, 1, 2, 3])):
+        what = random.choice(["flip", "flip", "flip", "file", "tear", "zeros", "start"])
+        file = random.choice(copy.files)
+        if what == "flip" and file.batches:
+            at = random.randrange(len(file.batches))
+            if file.batches[at].batch.base not in spare and file.batches[at].whole:
+                flip(random, file, at)
+                copy.damaged = True
+                notes.append(f"flipped {file.batches[at].batch.base}")
+        elif what == "file" and len(copy.files) > 1:
+            if not any(held.batch.base in spare for held in file.batches):
+                copy.files.remove(file)
+                if random.random() < 0.3:
+                    copy.orphans.append(file)
+                notes.append(f"lost {file.base}")
+        elif what == "start" and len(copy.files) > 1:
+            if not any(held.batch.base in spare for held in copy.files[0].batches):
+                notes.append(f"lost {copy.files[0].base}")
+                del copy.files[0]
+        elif what == "tear" and copy.files[-1].batches:
+            last = copy.files[-1]
+            held = last.batches[-1]
+            if held.batch.base not in spare and held.whole:
+                last.log = last.log[: -random.randint(1, len(held.batch.data) - 1)]
+                last.batches.pop()
+                notes.append(f"torn {held.batch.base}")
+                return  # the file ends here
+        elif what == "zeros" and copy.files[-1].batches and copy.files[-1].batches[-1].whole:
+            copy.files[-1].log += bytes(random.randint(1, 300))
+            notes.append("zeros")
+            return
+
+
+# --- a case ----------------------------------------------------------------------------------------------------------
+
+
+def case(number: int) -> Case:
+    """Case number `number`, the same each time."""
+    random = Random(number)
+    notes: list[str] = []
+    history: list[Batch] = []
+    changes: list[int] = []  # batches at which a leader's epoch begins
+    epoch = random.randrange(3)
+    for _ in range(random.randint(1, 3)):
+        if history:
+            changes.append(len(history))
+            epoch += random.randint(1, 2)
+        history += go_on(random, history, random.randint(2, 9), epoch, "v")
+    indexed = random.random() < 0.7
+    copies: list[Copy] = []
+    count = random.randint(2, 4)
+    stale_at = random.randrange(1, count) if changes and random.random() < 0.45 else None
+    compacted_at = random.randrange(count) if random.random() < 0.3 else None
+    spare: set[int] = set()
+    for at in range(count):
+        if at == stale_at:
+            turn = random.choice(changes)
+            tail = go_on(random, history[:turn], random.randint(1, 8), history[turn - 1].epoch, "old")
+            first = random.randrange(turn)
+            copy = Copy(rolled(random, history[first:turn] + tail, indexed), diverged=history[turn].base)
+            spare |= {history[turn].base, history[turn - 1].base, tail[0].base}
+            told = epochs_text(copy)
+            notes.append(f"{at} stale from {history[turn].base} on")
+        else:
+            first = random.randrange(len(history)) if at and random.random() < 0.4 else 0
+            last = random.randint(first + 1, len(history)) if at and random.random() < 0.5 else len(history)
+            copy = Copy(rolled(random, history[first:last], indexed))
+            told = epochs_text(copy)
+            if at == compacted_at and len(copy.files) > 1:
+                compacted(random, copy.files, history)
+                copy.is_compacted = True
+                copy.marked = random.random() < 0.5
+                notes.append(f"{at} compacted")
+        if random.random() < 0.5:
+            copy.epochs = told
+        copies.append(copy)
+    if stale_at is not None and compacted_at == 0:
+        return case(
+            number + 1_000_000_007
+        )  # of the copy that proves where the stale one diverges, the batches must be there
+    for at, copy in enumerate(copies):
+        notes.append(f"copy {at}")
+        hurt(random, copy, spare if stale_at is not None and at in (0, stale_at) else set(), notes)
+        is_plain = copy.diverged is None and not copy.is_compacted
+        if random.random() < 0.15 and is_plain:
+            copy.single = True
+            notes.append("single files")
+        elif random.random() < 0.1:
+            copy.twice = True
+    if random.random() < 0.1 and len(copies) < 4:
+        linked = random.randrange(len(copies))
+        if not copies[linked].single:
+            copies.append(Copy([], link_to=linked))
+    return Case(number, history, copies, random, notes)
+
+
+def epochs_text(copy: Copy) -> str:
+    """A `leader-epoch-checkpoint` of what the copy was given, before it is hurt."""
+    entries: dict[int, int] = {}
+    for file in copy.files:
+        for held in file.batches:
+            entries.setdefault(held.batch.epoch, held.batch.base)
+    lines = "".join(f"{epoch} {start}\n" for epoch, start in entries.items())
+    return f"0\n{len(entries)}\n{lines}"
