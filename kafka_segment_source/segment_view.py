@@ -17,7 +17,8 @@ from kafka_segment_source.probe import BatchHeader, HeaderProbe
 
 _ATTEMPTS = 8  # index entries tried on each side before reading more instead
 _HEAD_BATCHES = 1024  # batches looked at before a time index is given up: real files need 2 (median) to 65 (worst)
-_MOST_WALKED = 64 * 1024 * 1024  # bytes, to find the end of a log; a broker's index leaves 4 KiB
+_MOST_WALKED = 4 * 1024 * 1024  # bytes, to find the end of a log; a broker's index leaves 4 KiB and a batch
+_MOST_WITHOUT_INDEX = 1024 * 1024
 _NO_LONGS = np.empty(0, np.int64)
 
 
@@ -150,7 +151,7 @@ class SegmentView:
 
     def _log_end(self) -> int | None:
         reached, position = self.segment.base_offset, self.start_position(fmt.MAX_OFFSET)
-        if self.segment.size - position > _MOST_WALKED:
+        if self.segment.size - position > (_MOST_WALKED if len(self.offsets) else _MOST_WITHOUT_INDEX):
             return None
         for header in self.probe.walk(position):
             if header is None:
