@@ -190,6 +190,14 @@ class PartitionLog:
         return self.topic, self.partition
 
     @property
+    def first_offset(self) -> int:
+        """Where the files begin; 0 if there are none. Compaction may leave the first ones empty: they count."""
+        starts = [max(segment.base_offset, segment.offsets.start) for segment in self.segments[:1]]
+        if self.compacted:
+            starts += [each.segment.base_offset for each in self.unused if each.segment.size == 0]
+        return min(starts, default=0)
+
+    @property
     def directories(self) -> tuple[str, ...]:
         """The directories that the log is read from, in order of their offsets."""
         return tuple(dict.fromkeys(os.path.dirname(segment.path) for segment in self.segments))

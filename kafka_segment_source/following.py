@@ -167,7 +167,7 @@ def find_again(planned: SegmentSplit, wanted: OffsetRange, options: ReadOptions)
         return Found((), ((str(error), wanted),))
     if not log.segments:
         return Found((), ((f"{directory!r} holds no segments any more", wanted),))
-    first = max(log.segments[0].base_offset, log.segments[0].offsets.start)
+    first = log.first_offset
     lost = []
     if wanted.start < first:
         gone = OffsetRange(wanted.start, min(first, wanted.end))

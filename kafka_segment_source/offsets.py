@@ -124,8 +124,9 @@ def _hole(log: PartitionLog, wanted: OffsetRange) -> str | None:
 def _lost(log: PartitionLog, options: ReadOptions, start: int, end: int) -> str | None:
     """What the files do not hold of offsets that were given by number, in words."""
     bases = [segment.base_offset for segment in log.segments] or [0]
-    earliest = max(bases[0], log.offsets.start)
-    begin = f"the files begin at {earliest}" if earliest == bases[0] else f"the log starts at {earliest} (checkpoint)"
+    first = min(bases[0], log.first_offset)
+    earliest = max(first, log.offsets.start)
+    begin = f"the files begin at {earliest}" if earliest == first else f"the log starts at {earliest} (checkpoint)"
     starts_by_number = not options.starting.by_time and options.starting.at(log.topic_partition) >= 0
     ends_by_number = not options.ending.by_time and options.ending.at(log.topic_partition) >= 0
     if starts_by_number and start < earliest:
