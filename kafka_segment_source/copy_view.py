@@ -7,8 +7,9 @@ segment (`survey.py`). Raises PathError, and FileChangedError where a file chang
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from kafka_segment_source.bounds import OffsetRange
@@ -48,8 +49,10 @@ class CopyView:
         self.log = log
         self._options = options
         self._bases = [segment.base_offset for segment in log.segments]
+        self._sizes = [0, *accumulate(segment.size for segment in log.segments)]  # of all before each segment
         self._tail: Tail | None = None
         self._epochs: Epochs | None = None
+        self._ends: dict[str, int | None] = {}
         self._surveys: dict[str, Survey] = {}
 
     @property
@@ -83,6 +86,12 @@ class CopyView:
             return None
         return self.log.segments[at]
 
+    def segments_in(self, offsets: OffsetRange) -> tuple[Segment, ...]:
+        """The segments that may hold some of these offsets, by names."""
+        first = max(bisect_right(self._bases, offsets.start) - 1, 0)
+        found = self.log.segments[first : bisect_left(self._bases, offsets.end)]
+        return tuple(segment for segment in found if segment.size and not segment.span.intersect(offsets).is_empty)
+
     def batch_at(self, offset: int) -> BatchHeader | None:
         """The batch that holds an offset, or the first after it in the same segment; None where none can be proven."""
         last = self.tail.last
@@ -96,6 +105,11 @@ class CopyView:
 
     def end_of(self, segment: Segment) -> int | None:
         """The offset after the last batch of a segment that others follow; None where damage hides it, or no index helps."""
+        if segment.path not in self._ends:
+            self._ends[segment.path] = self._find_end(segment)
+        return self._ends[segment.path]
+
+    def _find_end(self, segment: Segment) -> int | None:
         with self._view(segment) as view:
             reached, start = segment.base_offset, view.start_position(MAX_OFFSET)
             if segment.size - start > _MOST_WALKED:
@@ -113,14 +127,14 @@ class CopyView:
 
     def _bytes_below(self, offset: int) -> tuple[int, int]:
         """Bytes up to the end of the last sound batch below an offset, and up to the first one that reaches it."""
-        least, most = 0, 0
-        for segment in self.log.segments:
-            if segment.span.end <= offset:
-                least, most = least + segment.size, most + segment.size
-            elif segment.base_offset < offset:
-                found = self._positions_of(segment, offset)
-                least, most = least + found[0], most + found[1]
-        return least, most
+        at = bisect_left(self._bases, offset) - 1  # the last segment that begins below
+        if at < 0:
+            return 0, 0
+        segment, total = self.log.segments[at], self._sizes[at]
+        if segment.span.end <= offset:
+            return total + segment.size, total + segment.size
+        least, most = self._positions_of(segment, offset)
+        return total + least, total + most
 
     def _positions_of(self, segment: Segment, offset: int) -> tuple[int, int]:
         if segment.is_last and offset >= self.tail.end:

@@ -162,6 +162,14 @@ class _Listed:
         bases = self.copy.log.segments
         return OffsetRange(segment.base_offset, end).intersect(OffsetRange(bases[0].base_offset, self.copy.end))
 
+    def shared(self, segment: Segment, end: int) -> Iterator[OffsetRange]:
+        """The same, a range for each segment of this copy, without the gaps after them."""
+        common = self.common(segment, end)
+        for each in self.copy.segments_in(common):
+            reached = None if each.is_last else self.copy.end_of(each)
+            held = common.intersect(each.span)
+            yield held if reached is None else held.intersect(OffsetRange(end=reached))
+
 
 def _key(segment: Segment) -> _Key:
     return segment.base_offset, segment.next_base_offset, segment.size
@@ -172,11 +180,10 @@ def _density(copy: CopyView, segment: Segment, end: int, others: list[_Listed]) 
     if copy.log.compacted:
         return THIN
     for other in others:
-        common = other.common(segment, end)
-        if common.is_empty or not other.differs(segment):
-            continue
-        if copy.bytes_between(common)[1] < other.copy.bytes_between(common)[0]:
-            return THIN
+        if other.differs(segment):
+            for common in other.shared(segment, end):
+                if copy.bytes_between(common)[1] < other.copy.bytes_between(common)[0]:
+                    return THIN
     return WHOLE
 
 

@@ -12,8 +12,15 @@ from typing import Any
 import pytest
 
 import kafka_segment_source as kafkaseg
-from kafka_segment_source import survey
+from kafka_segment_source import payloads, survey
+from kafka_segment_source.bounds import OffsetRange, RowFilter
+from kafka_segment_source.choice import THIN, VOID, WHOLE, choose
+from kafka_segment_source.epochs import epoch_at, parse_epochs
 from kafka_segment_source.errors import CorruptRecordError, DataLossError, PathError
+from kafka_segment_source.options import option_texts, parse_options
+from kafka_segment_source.planning import make_plan
+from kafka_segment_source.scanning import read_split
+from kafka_segment_source.schema import arrow_schema
 from tests.cli.runner import run
 from tests.rows import FIXTURES, OFFSET, scanned
 from tests.support import writer
@@ -126,6 +133,17 @@ def test_a_batch_that_cannot_be_decoded(a: Path, b: Path) -> None:
     assert offsets([a, b]) == list(range(15))
 
 
+def test_rows_that_went_out_before_damage_do_not_come_again(a: Path, b: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Damage that the decoder finds late in a chunk: what was given out of it before comes once."""
+    monkeypatch.setattr(payloads, "GROUP_BYTES", 1)  # each batch goes out on its own
+    wrong = writer.record_batch(
+        [Rec(0, 0, b"k", os.urandom(500))] * 2, base_offset=10, last_offset_delta=4, codec="lz4"
+    )
+    put(a, 0, pl(0, 5, codec="lz4"), pl(5, 5, codec="lz4"), wrong, pl(15, 5, codec="lz4"))
+    put(b, 10, pl(10, 5, codec="lz4"))
+    assert offsets([a, b]) == list(range(20))
+
+
 def test_nothing_is_read_where_sound_copies_agree(a: Path, b: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sound copies cost no reading beyond their ends, neither in planning nor later."""
     for base in (0, 10, 20):
@@ -166,6 +184,17 @@ def test_a_missing_segment_that_no_copy_has(a: Path, b: Path) -> None:
     assert offsets([a, b], failOnDataLoss=False) == [*range(13), *range(20, 30)]
 
 
+def test_a_gap_that_another_copy_ends(a: Path, b: Path) -> None:
+    """Another copy that begins inside a gap fills the end of it; the rest of the gap is still loss."""
+    put(a, 0, pl(0, 10))
+    put(a, 20, pl(20, 10))
+    put(b, 15, pl(15, 5), pl(20, 10))
+    put(b, 30, pl(30, 5))
+    with pytest.raises(DataLossError, match="offsets 10 to 14 of partition t-0 are missing"):
+        offsets([a, b])
+    assert offsets([a, b], failOnDataLoss=False) == [*range(10), *range(15, 35)]
+
+
 # --- compaction ------------------------------------------------------------------------------------------------------
 
 
@@ -179,6 +208,22 @@ def test_a_compacted_copy_and_one_that_is_not(cleaned: bool, turn: int, a: Path,
     if cleaned:
         checkpoint(b, "cleaner-offset-checkpoint")
     assert offsets([a, b][::turn]) == [*range(20), 21, *range(25, 30)]
+
+
+def test_one_segment_in_two_places_of_the_chain(a: Path, b: Path) -> None:
+    """A segment that is read before and after another copy's: a plan for several filters reads each offset once."""
+    put(a, 10, pl(10, 5), pl(15, 5))
+    put(b, 0, pl(0, 5, keep=[0]), pl(5, 5), pl(10, 5, keep=[2]), pl(15, 5), pl(20, 5, keep=[3]), pl(25, 5))
+    put(b, 30, pl(30, 5))
+    wanted = [0, *range(5, 20), 23, *range(25, 35)]
+    assert offsets([a, b]) == offsets([b, a]) == wanted
+    parsed, _ = parse_options(option_texts([str(a), str(b)], {}))
+    filters = [RowFilter(offsets=OffsetRange(2, 23)), RowFilter(offsets=OffsetRange(7, 24))]
+    plan = make_plan(parsed, [], filters)
+    schema = arrow_schema(("offset",))
+    found = [each for split in plan.splits for rows in read_split(split, parsed, schema) for each in rows["offset"]]
+    assert [each.as_py() for each in found] == [offset for offset in wanted if 2 <= offset < 24]
+    assert plan.segments_total == 3 and plan.segments_kept == 2
 
 
 # --- contradictions --------------------------------------------------------------------------------------------------
@@ -320,3 +365,31 @@ def test_a_file_that_vanishes_is_read_from_another_copy(a: Path, b: Path) -> Non
     reader = kafkaseg.scan([a, b], ["offset"])
     (a / "t-0" / writer.segment_name(10)).unlink()
     assert reader.read_all()["offset"].to_pylist() == list(range(40))
+
+
+def test_a_better_copy_goes_before_one_that_reaches_further() -> None:
+    """What is held best is chosen, up to where something better begins."""
+    spans = [OffsetRange(0, 30), OffsetRange(10, 20), OffsetRange(5, 12)]
+    chosen = choose(spans, [THIN, WHOLE, VOID])
+    assert [(at, part.start, part.end) for at, part in chosen] == [(0, 0, 10), (1, 10, 20), (0, 20, 30)]
+
+
+EPOCHS = {
+    "two": (b"0\n2\n0 0\n3 10\n", ((0, 0), (3, 10))),
+    "none": (b"0\n0\n", ()),
+    "another count": (b"0\n1\n0 0\n3 10\n", ()),
+    "another version": (b"1\n1\n0 0\n", ()),
+    "epochs that fall": (b"0\n2\n3 0\n0 10\n", ()),
+    "offsets that fall": (b"0\n2\n0 10\n3 0\n", ()),
+    "no numbers": (b"0\n1\nx y\n", ()),
+    "three numbers": (b"0\n1\n1 2 3\n", ()),
+    "empty": (b"", ()),
+}
+
+
+@pytest.mark.parametrize("name", EPOCHS)
+def test_leader_epoch_checkpoints(name: str) -> None:
+    """Entries that can be right are believed, anything else says nothing."""
+    data, wanted = EPOCHS[name]
+    assert parse_epochs(data) == wanted
+    assert [epoch_at(((0, 5), (3, 10)), offset) for offset in (4, 5, 9, 10)] == [-1, 0, 0, 3]
