@@ -14,6 +14,7 @@ from kafka_segment_source.bounds import OffsetRange, RowFilter, ScanBounds
 from kafka_segment_source.catalog import Evidence, PartitionLog, Segment
 from kafka_segment_source.cuts import cut_by_bytes, cut_by_records
 from kafka_segment_source.disorder import find_witness, stop_timestamp
+from kafka_segment_source.errors import FileChangedError
 from kafka_segment_source.files import try_again
 from kafka_segment_source.missing import beyond_end
 from kafka_segment_source.offsets import StableEnds, check_map, check_missing, offset_range
@@ -49,10 +50,16 @@ def make_plan(
     lets through may be left out. Raises PathError, OptionError and DataLossError for what is not there or cannot be
     meant.
     """
-    return try_again(lambda: _plan_once(options, warnings, pushed))
+    try:
+        return try_again(lambda: _plan_once(options, warnings, pushed))
+    except FileChangedError:
+        return _plan_once(options, warnings, pushed, cuts_all=False)
 
 
-def _plan_once(options: ReadOptions, warnings: list[str] | None, pushed: Sequence[RowFilter]) -> ReadPlan:
+def _plan_once(
+    options: ReadOptions, warnings: list[str] | None, pushed: Sequence[RowFilter], cuts_all: bool = True
+) -> ReadPlan:
+    """One try. cuts_all: a segment that was replaced before it could be cut is a FileChangedError; False: it stays whole."""
     warnings = list(warnings or ())
     logs = examined_logs(options, warnings)
     check_map(options.starting, logs)
@@ -67,7 +74,7 @@ def _plan_once(options: ReadOptions, warnings: list[str] | None, pushed: Sequenc
         planner.merge(other)
     sizes = {segment.path: segment.size for log in logs for segment in log.segments}
     sizes |= {each.segment.path: each.segment.size for log in logs for each in log.unused}
-    return planner.finish(sum(sizes.values()))
+    return planner.finish(sum(sizes.values()), cuts_all)
 
 
 class _Planner:
@@ -83,6 +90,7 @@ class _Planner:
         self._warnings = warnings
         self._times = options.times.intersect(pushed.times)
         self._stop = stop_timestamp(self._times, options.timestamp_disorder, options.include_control)
+        self._cuts_all = True
         self._kept: list[tuple[Segment, SegmentSplit]] = []
         self._dropped: list[DroppedSegment] = []
         self._without_maps: list[tuple[Segment, SegmentSplit]] = []  # what would be kept without zone maps
@@ -198,8 +206,9 @@ class _Planner:
             self._missing.setdefault(harmless, []).extend(said)
         self._late_bytes = max(self._late_bytes, other._late_bytes)
 
-    def finish(self, bytes_total: int) -> ReadPlan:
+    def finish(self, bytes_total: int, cuts_all: bool) -> ReadPlan:
         """Cuts and packs what was planned."""
+        self._cuts_all = cuts_all
         options = self._options
         saved = sum(split.size for _, split in self._without_maps) - sum(split.size for _, split in self._kept)
         if options.max_records_per_partition is not None:
@@ -250,13 +259,23 @@ class _Planner:
 
     def _cut(self, cut: Callable[[SegmentView, SegmentSplit], list[SegmentSplit]]) -> None:
         pieces = []
+        replaced = 0
         for segment, split in self._kept:
-            with self._view(segment) as view:
-                cuts = cut(view, split)
-                pieces += [
-                    (segment, piece if piece.start == split.start else anchored(piece, view.probe)) for piece in cuts
-                ]
+            try:
+                with self._view(segment) as view:
+                    cuts = cut(view, split)
+                    pieces += [
+                        (segment, piece if piece.start == split.start else anchored(piece, view.probe))
+                        for piece in cuts
+                    ]
+            except FileChangedError:
+                if self._cuts_all:
+                    raise
+                pieces.append((segment, split))  # its task finds its offsets again
+                replaced += 1
         self._kept = pieces
+        if replaced:
+            self._warnings.append(f"{replaced:,} segments were replaced while they were planned, and are not cut")
 
 
 def _until_witness(found: ByteRange, witness: BatchHeader) -> ByteRange:

@@ -53,7 +53,7 @@ class Watch:
             earliest = self._ask(_EARLIEST)
             latest = self._ask(_LATEST)
             stable = self._ask(_LATEST, IsolationLevel.READ_COMMITTED)
-        except KafkaException:
+        except (KafkaException, TimeoutError):
             self._admin = self._client()  # the old one goes on naming the leader epoch of before a restart
             return None
         ends = {where: Ends(earliest[where], latest[where], stable[where]) for where in self.partitions}
@@ -68,7 +68,9 @@ class Watch:
     ) -> dict[TopicPartition, int]:
         asked = {Named(*where): spec for where in self.partitions}
         futures = self._admin.list_offsets(asked, isolation_level=level, request_timeout=_ANSWER_SECONDS)
-        return {(named.topic, named.partition): future.result().offset for named, future in futures.items()}
+        return {
+            (named.topic, named.partition): future.result(_ANSWER_SECONDS).offset for named, future in futures.items()
+        }
 
 
 class Changes(threading.Thread):
