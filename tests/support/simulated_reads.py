@@ -51,7 +51,7 @@ _MAPS = "/sim/maps"
 _COLUMNS = ("offset", "key", "value", "timestamp")
 _SMALL_READS = 200  # bytes read at a time, so that a file of a few batches takes several reads
 _RESTS = 2_000  # file operations after which the broker rests: in the end a reader is faster
-_NO_END = 100_000  # after which the reader is believed never to end
+_NO_END = 1_000_000  # after which the reader is believed never to end
 _WITHHELD = "withheld (isolationLevel=read_committed)"
 _LOSS = ("failOnDataLoss=false", _WITHHELD)
 _DAMAGE = "mode=DROPMALFORMED"

@@ -653,7 +653,13 @@ def test_nothing_unknown_is_accepted_elsewhere(name: str, log_directory: Path) -
 def test_a_tables_schema_is_that_of_load_and_carries_its_options(log_directory: Path) -> None:
     """Made without a JVM; the catalog keeps the metadata of its first column."""
     source = KafkaSegmentDataSource(
-        {"owner": "me", "provider": "kafkaseg", "path": str(log_directory), "includeheaders": "true"}
+        {
+            "owner": "me",
+            "provider": "kafkaseg",
+            "location": str(log_directory),
+            "includeheaders": "true",
+            "option.includeheaders": "true",
+        }
     )
     schema = source.schema()
 
