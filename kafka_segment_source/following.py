@@ -56,8 +56,10 @@ class Follower:
     def run(self, read: Callable[[SegmentSplit], Iterator[T]]) -> Iterator[T]:
         """What `read` gives for the split, or for those that hold its offsets now.
 
-        `read` calls `passed` after each chunk, `took` after rows of it, and `ended` at the end of a file. Raises DataLossError for offsets that are
-        gone (failOnDataLoss), FileChangedError where the log changes too fast to be read.
+        `read` calls `passed` after each chunk, `took` after rows of it, and `ended` at the end of a file. Raises
+        DataLossError for offsets that are gone (failOnDataLoss), DataError for damage (mode) and PathError where a file
+        cannot be read; with several copies only if none of them helps. Raises FileChangedError where the log changes too
+        fast to be read.
         """
         while self._pending:
             split = self._pending.pop(0)
@@ -118,8 +120,7 @@ class Follower:
 
     def _mend(self, error: KafkaSegmentError) -> None:
         """Plans what is left of the split from all copies, each for what it holds whole."""
-        if self._mended_at == self._next:  # they were asked: it is something else
-            self._pending = []
+        if self._mended_at == self._next:  # they were asked: what other pieces hold comes all the same
             self._report(error)
             return
         self._mended_at = self._next
@@ -218,10 +219,8 @@ def _part_of(
             gap_is_loss=not log.compacted and log.is_followed(at),
         )
         was_cut = segment.version.inode == planned.version.inode and segment.size < planned.segment_size
-        if (
-            was_cut and segment.path == planned.path and not log.compacted
-        ):  # in place, perhaps in the middle of a batch: what is left of it
-            split = replace(split, next_base_offset=None)
+        if was_cut and segment.path == planned.path and not log.compacted:
+            split = replace(split, next_base_offset=None)  # cut in place, perhaps inside a batch: what is left is read
         return anchored(split, view.probe)
 
 
