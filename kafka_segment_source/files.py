@@ -172,4 +172,9 @@ def try_again(action: Callable[[], T], tries: int = _TRIES) -> T:
 def pause(tries: int) -> None:
     """Waits before another try, the longer the more there were."""
     if tries >= _QUICK_TRIES:
-        time.sleep(min(_PAUSE * 2 ** (tries - _QUICK_TRIES), _LONGEST_PAUSE))
+        wait(min(_PAUSE * 2 ** (tries - _QUICK_TRIES), _LONGEST_PAUSE))
+
+
+def wait(seconds: float) -> None:
+    """Every wait of the package for files to change; called as `files.wait`, so that a test can take its place."""
+    time.sleep(seconds)

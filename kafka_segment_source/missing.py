@@ -33,6 +33,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import groupby
 
+from kafka_segment_source import files
 from kafka_segment_source import format as fmt
 from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.catalog import Evidence, Orphan, PartitionLog, Reach, is_selected, list_beside
@@ -277,4 +278,4 @@ def _wait(seen: float) -> None:
     """Waits until a listing of that time is old enough to be held against another one."""
     left = seen + PAUSE - time.monotonic()
     if left > 0:
-        time.sleep(left)
+        files.wait(left)

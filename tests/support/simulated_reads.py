@@ -21,7 +21,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -32,6 +31,7 @@ from typing import Any
 import pyarrow as pa
 
 import kafka_segment_source as kafkaseg
+from kafka_segment_source import files as package_files
 from kafka_segment_source import format as fmt
 from kafka_segment_source import probe, reading, storage, transactions, zone_making
 from kafka_segment_source.catalog import PartitionLog, list_directories
@@ -101,7 +101,7 @@ def simulated(files: storage.Storage, sleep: Callable[[float], None], small: boo
     """Within it the package sees only these files; waiting calls `sleep`; small: it reads a few bytes at a time."""
     with ExitStack() as stack:
         _set(stack, storage, "STORAGE", files)
-        _set(stack, time, "sleep", sleep)
+        _set(stack, package_files, "wait", sleep)
         _set(stack, zone_making.map_segment, "__defaults__", (*zone_making.map_segment.__defaults__[:-1], _SMALL_READS))  # type: ignore[index]
         if small:
             _set(stack, transactions, "_AHEAD_BYTES", _SMALL_READS)
