@@ -54,7 +54,7 @@ import kafka_segment_source
 from kafka_segment_source.errors import KafkaSegmentError, UsageError
 
 if TYPE_CHECKING:
-    from kafka_segment_source.read_plan import ReadPlan
+    from kafka_segment_source.planning.plan import ReadPlan
 
 CONF = Path(__file__).resolve().parent.parent / "conf"
 HOUR = timedelta(hours=1)

@@ -27,7 +27,7 @@ from typing import Any
 from kafka_segment_source import times
 from kafka_segment_source.bounds import MIN_TIMESTAMP, TIMESTAMP_LIMIT, TimeRange
 from kafka_segment_source.errors import OptionError, UnsupportedError
-from kafka_segment_source.paths import local_path
+from kafka_segment_source.storage.paths import local_path
 
 EARLIEST = -2  # in offset maps, as in Kafka's ListOffsets
 LATEST = -1

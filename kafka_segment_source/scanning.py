@@ -6,19 +6,19 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from kafka_segment_source.arrow import to_record_batch
-from kafka_segment_source.copies import damage_in
-from kafka_segment_source.decode import Decoder
+from kafka_segment_source.decoding.arrow import to_record_batch
+from kafka_segment_source.decoding.records import Decoder
+from kafka_segment_source.decoding.split import SegmentSplit
+from kafka_segment_source.decoding.split_file import SplitFile
 from kafka_segment_source.errors import DataLossError
-from kafka_segment_source.following import Follower
 from kafka_segment_source.kernels.record_batches import OFFSET
 from kafka_segment_source.options import PathsLike, ReadOptions, option_texts, parse_options
-from kafka_segment_source.planning import make_plan
+from kafka_segment_source.planning.planner import make_plan
+from kafka_segment_source.reading.following import Follower
+from kafka_segment_source.reading.mending import damage_in
+from kafka_segment_source.reading.transactions import committed_chunks
 from kafka_segment_source.reporting import logger
 from kafka_segment_source.schema import arrow_schema, check_column_names, default_columns
-from kafka_segment_source.split_files import SplitFile
-from kafka_segment_source.splits import SegmentSplit
-from kafka_segment_source.transactions import committed_chunks
 
 
 def read_split(split: SegmentSplit, options: ReadOptions, schema: pa.Schema) -> Iterator[pa.RecordBatch]:

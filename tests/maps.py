@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kafka_segment_source import zone_maps as z
-from kafka_segment_source.zone_making import map_segment
-from kafka_segment_source.zone_updates import ZoneMapSummary, finish_update, parse_update, plan_updates
+from kafka_segment_source.zones import table as z
+from kafka_segment_source.zones.making import map_segment
+from kafka_segment_source.zones.updates import ZoneMapSummary, finish_update, parse_update, plan_updates
 
 EACH_BATCH = 1
 """A size of zones that makes each batch a zone."""

@@ -26,8 +26,8 @@ from kafka_segment_source.cli.shared import (
 )
 from kafka_segment_source.inspection import Advance
 from kafka_segment_source.options import ReadOptions
-from kafka_segment_source.planning import make_plan
-from kafka_segment_source.read_plan import ReadPlan
+from kafka_segment_source.planning.plan import ReadPlan
+from kafka_segment_source.planning.planner import make_plan
 from kafka_segment_source.scanning import read_split
 from kafka_segment_source.schema import arrow_schema, check_column_names, default_columns
 

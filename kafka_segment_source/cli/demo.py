@@ -15,11 +15,11 @@ from rich.text import Text
 import kafka_segment_source
 from kafka_segment_source.cli.records import Encoding, text_fields, text_lines
 from kafka_segment_source.cli.shared import json_flag, parse, print_json, show, width
-from kafka_segment_source.display import plan_table
 from kafka_segment_source.errors import PathError
 from kafka_segment_source.options import ReadOptions
-from kafka_segment_source.planning import make_plan
-from kafka_segment_source.read_plan import ReadPlan
+from kafka_segment_source.planning.display import plan_table
+from kafka_segment_source.planning.plan import ReadPlan
+from kafka_segment_source.planning.planner import make_plan
 from kafka_segment_source.scanning import read_split
 from kafka_segment_source.schema import arrow_schema, default_columns
 from kafka_segment_source.times import format_millis

@@ -10,9 +10,9 @@ from rich.filesize import decimal
 from rich.table import Table
 from rich.text import Text
 
-from kafka_segment_source.catalog import Evidence, PartitionLog
 from kafka_segment_source.cli.shared import count
 from kafka_segment_source.inspection.summary import Summary
+from kafka_segment_source.logdir.catalog import Evidence, PartitionLog
 from kafka_segment_source.times import format_millis
 
 Listed = dict[PartitionLog, tuple[list[Summary], Summary]]

@@ -11,8 +11,6 @@ from typing import Any
 import click
 from rich.filesize import decimal
 
-from kafka_segment_source.catalog import Evidence, PartitionLog, list_dead_directories, list_directories
-from kafka_segment_source.checkpoints import Checkpoints
 from kafka_segment_source.cli.listing import Listed, Rows, listing, listing_json, offsets_text
 from kafka_segment_source.cli.shared import (
     DAMAGED,
@@ -28,8 +26,10 @@ from kafka_segment_source.cli.shared import (
     width,
 )
 from kafka_segment_source.inspection.summary import Summary, summarize, total
-from kafka_segment_source.missing import all_evidence, lost_partitions, notice
+from kafka_segment_source.logdir.catalog import Evidence, PartitionLog, list_dead_directories, list_directories
+from kafka_segment_source.logdir.checkpoints import Checkpoints
 from kafka_segment_source.options import TopicSelection
+from kafka_segment_source.partition.missing import all_evidence, lost_partitions, notice
 from kafka_segment_source.reporting import few
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from kafka_segment_source import format as fmt
-from kafka_segment_source.files import InputFile
+from kafka_segment_source.storage.files import InputFile
 
 NEEDED = ("key", "metadata")  # columns
 

@@ -10,9 +10,7 @@ import click
 from rich.table import Table
 
 from kafka_segment_source import times
-from kafka_segment_source.available import examined_logs
 from kafka_segment_source.bounds import OffsetRange
-from kafka_segment_source.catalog import PartitionLog
 from kafka_segment_source.cli.shared import (
     DAMAGED,
     TOPIC_OPTIONS,
@@ -26,10 +24,12 @@ from kafka_segment_source.cli.shared import (
     warn,
 )
 from kafka_segment_source.errors import OptionError
-from kafka_segment_source.lookup import first_offset_at
-from kafka_segment_source.missing import all_evidence
-from kafka_segment_source.offsets import StableEnds, log_end_offset
+from kafka_segment_source.logdir.catalog import PartitionLog
 from kafka_segment_source.options import EARLIEST, LATEST, ReadOptions
+from kafka_segment_source.partition.logs import examined_logs
+from kafka_segment_source.partition.missing import all_evidence
+from kafka_segment_source.planning.offsets import StableEnds, log_end_offset
+from kafka_segment_source.planning.time_lookup import first_offset_at
 
 _WORDS = {"earliest": EARLIEST, "-2": EARLIEST, "latest": LATEST, "-1": LATEST}
 

@@ -7,8 +7,8 @@ from typing import Any
 import click
 
 from kafka_segment_source.cli.shared import json_flag, parse, paths_argument, print_json, read_options, show
-from kafka_segment_source.display import plan_table
-from kafka_segment_source.planning import make_plan
+from kafka_segment_source.planning.display import plan_table
+from kafka_segment_source.planning.planner import make_plan
 
 
 @click.command("plan", short_help="What a read would cost, and why.")

@@ -14,8 +14,6 @@ from rich.filesize import decimal
 from rich.padding import Padding
 from rich.text import Text
 
-from kafka_segment_source.catalog import PartitionLog, list_directories
-from kafka_segment_source.checkpoints import Checkpoints
 from kafka_segment_source.cli.shared import (
     DAMAGED,
     TOPIC_OPTIONS,
@@ -32,8 +30,10 @@ from kafka_segment_source.cli.shared import (
 from kafka_segment_source.errors import UsageError
 from kafka_segment_source.inspection.findings import Finding
 from kafka_segment_source.inspection.verify import Verified, verify
-from kafka_segment_source.missing import lost_partitions
+from kafka_segment_source.logdir.catalog import PartitionLog, list_directories
+from kafka_segment_source.logdir.checkpoints import Checkpoints
 from kafka_segment_source.options import ReadOptions
+from kafka_segment_source.partition.missing import lost_partitions
 
 _SHOWN = 50  # problems printed at most, and notes; --json has them all
 

@@ -22,8 +22,8 @@ from kafka_segment_source.cli.shared import (
     skipped_data,
     warn,
 )
-from kafka_segment_source.paths import local_path
-from kafka_segment_source.zone_updates import UPDATE_OPTIONS, ZoneMapSummary, plan_updates, run_updates
+from kafka_segment_source.storage.paths import local_path
+from kafka_segment_source.zones.updates import UPDATE_OPTIONS, ZoneMapSummary, plan_updates, run_updates
 
 
 @click.command("zonemap", short_help="Zone maps, so that a time range reads what it needs.")

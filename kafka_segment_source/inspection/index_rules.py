@@ -31,9 +31,11 @@ import numpy as np
 import numpy.typing as npt
 
 from kafka_segment_source import format as fmt
-from kafka_segment_source.catalog import Segment
-from kafka_segment_source.files import file_version
-from kafka_segment_source.index import (
+from kafka_segment_source.decoding.batches import HeaderTable
+from kafka_segment_source.inspection.findings import Finding
+from kafka_segment_source.kernels import headers as h
+from kafka_segment_source.logdir.catalog import Segment
+from kafka_segment_source.logdir.indexes import (
     OffsetIndex,
     TimeIndex,
     most_entries,
@@ -41,9 +43,7 @@ from kafka_segment_source.index import (
     written_offsets,
     written_times,
 )
-from kafka_segment_source.inspection.findings import Finding
-from kafka_segment_source.kernels import headers as h
-from kafka_segment_source.reading import HeaderTable
+from kafka_segment_source.storage.files import file_version
 from kafka_segment_source.times import format_millis
 
 Longs = npt.NDArray[np.int64]

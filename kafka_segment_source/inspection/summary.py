@@ -17,14 +17,14 @@ import numpy as np
 import numpy.typing as npt
 
 from kafka_segment_source import format as fmt
-from kafka_segment_source.catalog import Segment
-from kafka_segment_source.files import InputFile
-from kafka_segment_source.index import most_entries, written_offsets, written_times
+from kafka_segment_source.decoding.batches import HeaderTable
 from kafka_segment_source.inspection import Advance
 from kafka_segment_source.inspection.index_rules import bounded, sound_offsets, sound_times
 from kafka_segment_source.inspection.walk import HeaderWalk, Stop
 from kafka_segment_source.kernels import headers as h
-from kafka_segment_source.reading import HeaderTable
+from kafka_segment_source.logdir.catalog import Segment
+from kafka_segment_source.logdir.indexes import most_entries, written_offsets, written_times
+from kafka_segment_source.storage.files import InputFile
 
 WORTH_AN_INDEX = 64 * 1024  # bytes of `.log`; without entries for less, nobody waits for a walk
 _CODECS = fmt.CODEC_MASK + 1

@@ -19,11 +19,11 @@ import numpy as np
 
 from kafka_segment_source import format as fmt
 from kafka_segment_source.bounds import ScanBounds
-from kafka_segment_source.catalog import PartitionLog, Segment
-from kafka_segment_source.checkpoints import Checkpoints
-from kafka_segment_source.decode import Decoder, RecordColumns
+from kafka_segment_source.decoding.batches import Chunk, Damage, HeaderTable
+from kafka_segment_source.decoding.records import Decoder, RecordColumns
+from kafka_segment_source.decoding.split import split_of
+from kafka_segment_source.decoding.split_file import SplitFile
 from kafka_segment_source.errors import DataError, DataLossError, FileChangedError, PathError
-from kafka_segment_source.files import file_version
 from kafka_segment_source.inspection import Advance
 from kafka_segment_source.inspection.findings import Finding
 from kafka_segment_source.inspection.index_rules import (
@@ -37,11 +37,11 @@ from kafka_segment_source.inspection.index_rules import (
 from kafka_segment_source.inspection.summary import WORTH_AN_INDEX
 from kafka_segment_source.kernels import headers as h
 from kafka_segment_source.kernels import record_batches as k
-from kafka_segment_source.missing import all_evidence, notice
-from kafka_segment_source.reading import Chunk, Damage, HeaderTable
-from kafka_segment_source.snapshots import saved_states
-from kafka_segment_source.split_files import SplitFile
-from kafka_segment_source.splits import split_of
+from kafka_segment_source.logdir.catalog import PartitionLog, Segment
+from kafka_segment_source.logdir.checkpoints import Checkpoints
+from kafka_segment_source.logdir.producer_snapshots import saved_states
+from kafka_segment_source.partition.missing import all_evidence, notice
+from kafka_segment_source.storage.files import file_version
 from kafka_segment_source.times import format_millis
 
 _LOST = "records here cannot be read: a query ends with an error (mode=FAILFAST) or leaves them out (DROPMALFORMED); look for another replica of this partition"

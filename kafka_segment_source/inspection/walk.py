@@ -12,11 +12,11 @@ from enum import Enum
 import numpy as np
 
 from kafka_segment_source import format as fmt
-from kafka_segment_source.files import InputFile
+from kafka_segment_source.decoding.batches import HeaderTable
 from kafka_segment_source.inspection import Advance
 from kafka_segment_source.kernels import headers as h
-from kafka_segment_source.probe import BatchHeader, HeaderProbe
-from kafka_segment_source.reading import HeaderTable
+from kafka_segment_source.logdir.probe import BatchHeader, HeaderProbe
+from kafka_segment_source.storage.files import InputFile
 
 CHUNK_BYTES = 1024 * 1024
 _HEADERS = CHUNK_BYTES // fmt.BATCH_OVERHEAD + 1  # a chunk of batches without records

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from kafka_segment_source.bounds import RowFilter
+from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.options import ReadOptions
-from kafka_segment_source.planning import make_plan
+from kafka_segment_source.planning.planner import make_plan
 from kafka_segment_source.schema import arrow_schema
 from kafka_segment_source.spark.pushdown import row_filter
-from kafka_segment_source.splits import SegmentSplit
 
 if TYPE_CHECKING:
     import pyarrow as pa

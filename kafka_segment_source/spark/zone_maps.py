@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F  # noqa: N812  # as everyone calls it
 
 from kafka_segment_source.options import PathsLike
-from kafka_segment_source.paths import local_path
-from kafka_segment_source.zone_updates import (
+from kafka_segment_source.storage.paths import local_path
+from kafka_segment_source.zones.updates import (
     ZoneMapSummary,
     finish_update,
     map_or_none,
@@ -26,8 +26,8 @@ from kafka_segment_source.zone_updates import (
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from kafka_segment_source.splits import SegmentSplit
-    from kafka_segment_source.zone_making import MappedSegment
+    from kafka_segment_source.decoding.split import SegmentSplit
+    from kafka_segment_source.zones.making import MappedSegment
 
 
 def update_zone_maps(spark: SparkSession, path: PathsLike, to: str, **options: object) -> ZoneMapSummary:

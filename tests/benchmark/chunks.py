@@ -8,15 +8,16 @@ from itertools import islice
 import numpy as np
 import numpy.typing as npt
 
-from kafka_segment_source import planning, schema
-from kafka_segment_source.arrow import to_record_batch
-from kafka_segment_source.decode import MAX_BYTES, MAX_ROWS, STRIDE, Decoder, RecordColumns
-from kafka_segment_source.files import InputFile
+from kafka_segment_source import schema
+from kafka_segment_source.decoding.arrow import to_record_batch
+from kafka_segment_source.decoding.batches import BatchReader, Chunk, Damage
+from kafka_segment_source.decoding.payloads import Group, Unpacker
+from kafka_segment_source.decoding.records import MAX_BYTES, MAX_ROWS, STRIDE, Decoder, RecordColumns
+from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.kernels import message_sets as m
 from kafka_segment_source.kernels import record_batches as k
-from kafka_segment_source.payloads import Group, Unpacker
-from kafka_segment_source.reading import BatchReader, Chunk, Damage
-from kafka_segment_source.splits import SegmentSplit
+from kafka_segment_source.planning import planner as planning
+from kafka_segment_source.storage.files import InputFile
 from tests.benchmark.logs import Log
 
 LIMIT = 2**28

@@ -15,7 +15,7 @@ from functools import partial
 import pyarrow as pa
 
 from kafka_segment_source import format as fmt
-from kafka_segment_source.compression import Plain, decompress
+from kafka_segment_source.decoding.compression import Plain, decompress
 from kafka_segment_source.kernels import headers as h
 from kafka_segment_source.schema import default_columns
 from tests.benchmark import chunks

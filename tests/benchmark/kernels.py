@@ -11,11 +11,11 @@ import numpy as np
 from crc32c import crc32c
 
 from kafka_segment_source import format as fmt
+from kafka_segment_source.decoding.payloads import Group
 from kafka_segment_source.kernels import columns as c
 from kafka_segment_source.kernels import crc32
 from kafka_segment_source.kernels import headers as h
 from kafka_segment_source.kernels import record_batches as k
-from kafka_segment_source.payloads import Group
 from kafka_segment_source.schema import default_columns
 from tests.benchmark import chunks, values
 from tests.benchmark.logs import ORIGIN, LogShape, log

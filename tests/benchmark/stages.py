@@ -13,13 +13,13 @@ import numpy as np
 
 import kafka_segment_source
 from kafka_segment_source import format as fmt
-from kafka_segment_source.compression import Plain, decompress
-from kafka_segment_source.files import InputFile
+from kafka_segment_source.decoding.batches import CHUNK_BYTES, BatchReader, Damage
+from kafka_segment_source.decoding.compression import Plain, decompress
+from kafka_segment_source.decoding.payloads import Unpacker
+from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.kernels import headers as h
-from kafka_segment_source.payloads import Unpacker
-from kafka_segment_source.reading import CHUNK_BYTES, BatchReader, Damage
 from kafka_segment_source.schema import default_columns
-from kafka_segment_source.splits import SegmentSplit
+from kafka_segment_source.storage.files import InputFile
 from tests.benchmark import chunks
 from tests.benchmark.logs import CODECS, LogShape, log
 from tests.benchmark.results import Row, Settings, row

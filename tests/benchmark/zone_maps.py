@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import kafka_segment_source
-from kafka_segment_source import zone_making
-from kafka_segment_source.zone_updates import ZoneMapSummary, finish_update, parse_update, plan_updates
+from kafka_segment_source.zones import making as zone_making
+from kafka_segment_source.zones.updates import ZoneMapSummary, finish_update, parse_update, plan_updates
 from tests.benchmark import sessions
 from tests.benchmark.full_scan import RECORDS
 from tests.benchmark.logs import (

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from kafka_segment_source.catalog import list_directories
 from kafka_segment_source.inspection.summary import summarize, total
 from kafka_segment_source.inspection.walk import CHUNK_BYTES
+from kafka_segment_source.logdir.catalog import list_directories
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.times import format_millis
 from tests.cli.runner import LOGS, answer, copy_of, run

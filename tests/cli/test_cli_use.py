@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from kafka_segment_source import storage
 from kafka_segment_source.cli import demo, plan, shared, verify
 from kafka_segment_source.cli.shared import COMMANDS
 from kafka_segment_source.options import OPTIONS
+from kafka_segment_source.storage import store
 from tests.cli.runner import LOGS, answer, run
 
 ON_PATHS = [name for name in COMMANDS if name != "demo"]
@@ -60,11 +60,11 @@ def test_an_empty_directory(command: str, tmp_path: Path) -> None:
 def test_a_directory_without_permission(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The system's reason, without a traceback; exit code 2."""
 
-    class Forbidding(storage.LocalStorage):
+    class Forbidding(store.LocalStorage):
         def list(self, directory: str) -> Any:
             raise PermissionError(13, "Cannot list directory")
 
-    monkeypatch.setattr(storage, "STORAGE", Forbidding())
+    monkeypatch.setattr(store, "STORAGE", Forbidding())
 
     result = run(command, LOGS, *arguments(command))
 

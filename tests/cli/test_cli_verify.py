@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kafka_segment_source.errors import PathError
-from kafka_segment_source.files import InputFile
+from kafka_segment_source.storage.files import InputFile
 from tests.cli.runner import LOGS, answer, copy_of, run
 from tests.rows import FIXTURES, LOG_DIRECTORIES, MESSAGE_SETS
 from tests.support import writer

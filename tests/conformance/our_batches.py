@@ -14,10 +14,10 @@ import pyarrow as pa
 
 from kafka_segment_source import format as fmt
 from kafka_segment_source.bounds import ScanBounds
-from kafka_segment_source.files import InputFile
+from kafka_segment_source.decoding.batches import BatchReader, Damage
+from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.kernels import headers as h
-from kafka_segment_source.reading import BatchReader, Damage
-from kafka_segment_source.splits import SegmentSplit
+from kafka_segment_source.storage.files import InputFile
 from tests.rows import TESTS
 
 _LARGEST = 1 << 30

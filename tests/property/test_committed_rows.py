@@ -21,8 +21,9 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 import kafka_segment_source as kafkaseg
-from kafka_segment_source import reading, transactions
+from kafka_segment_source.decoding import batches as reading
 from kafka_segment_source.errors import CorruptRecordError
+from kafka_segment_source.reading import transactions
 from tests.maps import EACH_BATCH, make_maps
 from tests.support import writer
 from tests.support.writer import Codec, Rec

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import kafka_segment_source as kafkaseg
 from kafka_segment_source.bounds import OffsetRange
-from kafka_segment_source.choice import choose
+from kafka_segment_source.partition.choice import choose
 from tests.support.logs import GeneratedLog, expected_rows
 from tests.support.strategies import Bounds, logs_and_bounds, partition_logs
 

@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kafka_segment_source as kafkaseg
-from kafka_segment_source import decode, reading
+from kafka_segment_source.decoding import batches as reading
+from kafka_segment_source.decoding import records as decode
 from kafka_segment_source.errors import DataError
 from kafka_segment_source.schema import COLUMNS, arrow_schema
 from tests.rows import Row, decoded, in_scan_order, scanned

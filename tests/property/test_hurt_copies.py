@@ -22,8 +22,8 @@ import pytest
 
 import kafka_segment_source as kafkaseg
 from kafka_segment_source.errors import DataError, DataLossError, KafkaSegmentError
-from kafka_segment_source.zone_making import map_segment
-from kafka_segment_source.zone_updates import ZoneMapSummary, finish_update, parse_update, plan_updates
+from kafka_segment_source.zones.making import map_segment
+from kafka_segment_source.zones.updates import ZoneMapSummary, finish_update, parse_update, plan_updates
 from tests.support.hurt_copies import TOPIC, Batch, Case, Row, case, fate_of, open_producers
 
 CASES = 20_000 if os.environ.get("KAFKASEG_LONG") else 1_000

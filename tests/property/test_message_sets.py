@@ -46,7 +46,7 @@ def test_mixed_magics_give_the_rows_of_the_whole_log_filtered(
 @given(MIXED, st.integers(1, 5))
 def test_small_limits_resume_where_they_stopped(log: GeneratedLog, rows: int) -> None:
     """Wrappers that do not fit one answer are gone on with: tiny limits give the same rows."""
-    from kafka_segment_source import decode  # noqa: PLC0415
+    from kafka_segment_source.decoding import records as decode  # noqa: PLC0415
 
     with tempfile.TemporaryDirectory() as keeper:
         directory = log.write(Path(keeper))

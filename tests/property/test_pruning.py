@@ -18,11 +18,11 @@ import kafka_segment_source as kafkaseg
 from kafka_segment_source.errors import OptionError
 from kafka_segment_source.format import LENGTH_AT
 from kafka_segment_source.options import option_texts, parse_options
-from kafka_segment_source.planning import make_plan
-from kafka_segment_source.read_plan import ReadPlan
+from kafka_segment_source.planning.plan import ReadPlan
+from kafka_segment_source.planning.planner import make_plan
 from kafka_segment_source.scanning import read_split
 from kafka_segment_source.schema import arrow_schema
-from kafka_segment_source.storage import STORAGE, FileVersion
+from kafka_segment_source.storage.store import STORAGE, FileVersion
 from tests.support.logs import GeneratedLog, expected_rows
 from tests.support.strategies import Bounds, logs_and_bounds, partition_logs
 

@@ -18,13 +18,13 @@ from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
 
 import kafka_segment_source as kafkaseg
-from kafka_segment_source import zone_maps as z
 from kafka_segment_source.bounds import OffsetRange, RowFilter, TimeRange
 from kafka_segment_source.options import ReadOptions, option_texts, parse_options
-from kafka_segment_source.planning import make_plan
-from kafka_segment_source.read_plan import ReadPlan
+from kafka_segment_source.planning.plan import ReadPlan
+from kafka_segment_source.planning.planner import make_plan
 from kafka_segment_source.scanning import read_split
 from kafka_segment_source.schema import arrow_schema
+from kafka_segment_source.zones import table as z
 from tests.maps import make_maps, map_path, table_of
 from tests.property.test_pruning import (
     COLUMNS,

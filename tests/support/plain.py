@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafka_segment_source.compression import Plain, decompress
+from kafka_segment_source.decoding.compression import Plain, decompress
 
 
 def plain_bytes(codec: int, stored: bytes | memoryview, limit: int = 2**20) -> bytes:

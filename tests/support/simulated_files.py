@@ -1,4 +1,4 @@
-"""A file system in memory that implements `kafka_segment_source.storage.Storage`.
+"""A file system in memory that implements `kafka_segment_source.storage.store.Storage`.
 
 Inodes hold bytes; a directory maps names to inodes; an open file keeps its inode, whatever becomes of its name. The ctime
 of an inode ticks with every change, its name's included. The number of an inode that is gone for good (no name, not open)
@@ -20,7 +20,7 @@ from fnmatch import fnmatchcase
 from heapq import heappop, heappush
 from zlib import crc32
 
-from kafka_segment_source.storage import Entries, Entry, FileVersion, Kind, OpenFile, Paths, VanishedError
+from kafka_segment_source.storage.store import Entries, Entry, FileVersion, Kind, OpenFile, Paths, VanishedError
 
 
 @dataclass(eq=False, slots=True)

@@ -31,19 +31,23 @@ from typing import Any
 import pyarrow as pa
 
 import kafka_segment_source as kafkaseg
-from kafka_segment_source import files as package_files
 from kafka_segment_source import format as fmt
-from kafka_segment_source import probe, reading, storage, transactions, zone_making
-from kafka_segment_source.catalog import PartitionLog, list_directories
+from kafka_segment_source.decoding import batches as reading
 from kafka_segment_source.errors import DataLossError, PathError
-from kafka_segment_source.files import try_again
 from kafka_segment_source.inspection.verify import verify
+from kafka_segment_source.logdir import probe
+from kafka_segment_source.logdir.catalog import PartitionLog, list_directories
 from kafka_segment_source.options import option_texts, parse_options
-from kafka_segment_source.planning import make_plan
+from kafka_segment_source.planning.planner import make_plan
+from kafka_segment_source.reading import transactions
 from kafka_segment_source.reporting import logger
 from kafka_segment_source.scanning import read_split
 from kafka_segment_source.schema import arrow_schema
-from kafka_segment_source.zone_updates import plan_updates, run_updates
+from kafka_segment_source.storage import files as package_files
+from kafka_segment_source.storage import store
+from kafka_segment_source.storage.files import try_again
+from kafka_segment_source.zones import making as zone_making
+from kafka_segment_source.zones.updates import plan_updates, run_updates
 from tests.support.simulated_broker import FIRST_TIMESTAMP, LATE, TOPIC, Row, Settings, SimulatedBroker
 
 KINDS = ("plain", "compacted", "transactional", "compacted transactional")
@@ -97,10 +101,10 @@ def tried(seed: int, kind: str | None = None) -> Result:
 
 
 @contextmanager
-def simulated(files: storage.Storage, sleep: Callable[[float], None], small: bool = False) -> Iterator[None]:
+def simulated(files: store.Storage, sleep: Callable[[float], None], small: bool = False) -> Iterator[None]:
     """Within it the package sees only these files; waiting calls `sleep`; small: it reads a few bytes at a time."""
     with ExitStack() as stack:
-        _set(stack, storage, "STORAGE", files)
+        _set(stack, store, "STORAGE", files)
         _set(stack, package_files, "wait", sleep)
         _set(stack, zone_making.map_segment, "__defaults__", (*zone_making.map_segment.__defaults__[:-1], _SMALL_READS))  # type: ignore[index]
         if small:

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import kafka_segment_source as kafkaseg
-from kafka_segment_source.checkpoints import parse_checkpoint, parse_topic_id, read_topic_id
 from kafka_segment_source.errors import DataLossError, OptionError
+from kafka_segment_source.logdir.checkpoints import parse_checkpoint, parse_topic_id, read_topic_id
 from tests.rows import FIXTURES, LOG_DIRECTORIES, OFFSET, PARTITION, TOPIC, expected, keep, scanned
 from tests.support.batches import data as batch
 from tests.support.logs import simple_log, simple_segment
@@ -361,7 +361,7 @@ def test_a_listing_while_a_broker_swaps(data: Path, monkeypatch: pytest.MonkeyPa
     """A listing that shows neither the old segment nor the new one is not taken: the next one shows where it went."""
     folder = data / "orders-0"
     swap(folder, 10, batch(19, 190))
-    from kafka_segment_source import catalog  # noqa: PLC0415
+    from kafka_segment_source.logdir import catalog  # noqa: PLC0415
 
     truth, seen = catalog._files, []
 

@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from kafka_segment_source.checksums import crc_holds
+from kafka_segment_source.logdir.checksums import crc_holds
 from tests.support import writer
 from tests.support.writer import Rec
 

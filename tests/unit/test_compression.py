@@ -15,7 +15,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_segment_source.compression import DecompressionError
+from kafka_segment_source.decoding.compression import DecompressionError
 from tests.support import writer
 from tests.support.plain import plain_bytes
 from tests.support.writer import Codec

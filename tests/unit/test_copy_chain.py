@@ -12,13 +12,14 @@ from typing import Any
 import pytest
 
 import kafka_segment_source as kafkaseg
-from kafka_segment_source import payloads, survey
 from kafka_segment_source.bounds import OffsetRange, RowFilter
-from kafka_segment_source.choice import THIN, VOID, WHOLE, choose
-from kafka_segment_source.epochs import epoch_at, parse_epochs
+from kafka_segment_source.decoding import payloads
 from kafka_segment_source.errors import CorruptRecordError, DataLossError, PathError
+from kafka_segment_source.logdir.leader_epochs import epoch_at, parse_epochs
 from kafka_segment_source.options import option_texts, parse_options
-from kafka_segment_source.planning import make_plan
+from kafka_segment_source.partition import survey
+from kafka_segment_source.partition.choice import THIN, VOID, WHOLE, choose
+from kafka_segment_source.planning.planner import make_plan
 from kafka_segment_source.scanning import read_split
 from kafka_segment_source.schema import arrow_schema
 from tests.cli.runner import run

@@ -10,12 +10,12 @@ import pytest
 
 import kafka_segment_source as kafkaseg
 from kafka_segment_source.bounds import OffsetRange
-from kafka_segment_source.catalog import list_logs
-from kafka_segment_source.cuts import cut_by_records
-from kafka_segment_source.files import InputFile
+from kafka_segment_source.logdir.catalog import list_logs
+from kafka_segment_source.logdir.probe import BatchHeader, HeaderProbe
+from kafka_segment_source.logdir.segment_view import SegmentView
 from kafka_segment_source.options import parse_options
-from kafka_segment_source.probe import BatchHeader, HeaderProbe
-from kafka_segment_source.segment_view import SegmentView
+from kafka_segment_source.planning.cuts import cut_by_records
+from kafka_segment_source.storage.files import InputFile
 from tests.support.batches import BatchSpec, data
 from tests.support.logs import Segment, simple_log, simple_segment
 

@@ -366,7 +366,7 @@ def test_a_bad_crc_in_the_last_batch_is_damage(folder: Path) -> None:
 @pytest.mark.parametrize("damage", ["a flipped bit", "a length past the end of the file", "zeros in the middle"])
 def test_damage_across_chunks(damage: str, chunk: int, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where chunks begin and end changes neither the error nor what is dropped."""
-    monkeypatch.setattr("kafka_segment_source.reading.CHUNK_BYTES", chunk)
+    monkeypatch.setattr("kafka_segment_source.decoding.batches.CHUNK_BYTES", chunk)
     damaged, what, fields = DAMAGE[damage]
     write(folder, FIRST, damaged, THIRD)
     error = error_of(folder)

@@ -11,8 +11,10 @@ import pyarrow as pa
 import pytest
 
 import kafka_segment_source as kafkaseg
-from kafka_segment_source import available, catalog, segment_view, storage
 from kafka_segment_source.errors import DataLossError, FileChangedError, PathError
+from kafka_segment_source.logdir import catalog, segment_view
+from kafka_segment_source.partition import logs as available
+from kafka_segment_source.storage import store
 from tests.rows import LOG_DIRECTORIES, MESSAGE_SETS, OFFSET, expected, scanned
 from tests.support import writer
 from tests.support.batches import control, empty
@@ -323,7 +325,7 @@ def test_index_files_that_vanish(suffix: str, tmp_path: Path, monkeypatch: pytes
     index = log(folder, 0).with_suffix(suffix)
     listed = catalog._files
 
-    def listing(directory: str) -> dict[str, storage.Entry]:
+    def listing(directory: str) -> dict[str, store.Entry]:
         found = listed(directory)
         index.unlink(missing_ok=True)
         return found
@@ -336,7 +338,7 @@ def test_index_files_that_vanish(suffix: str, tmp_path: Path, monkeypatch: pytes
         "_files",
         lambda directory: {
             **listed(directory),
-            index.name: storage.Entry(index.name, storage.Kind.FILE, storage.FileVersion(96, 1, 1)),
+            index.name: store.Entry(index.name, store.Kind.FILE, store.FileVersion(96, 1, 1)),
         },
     )
     assert offsets(folder, since=60, startingOffsets={"orders": {"0": 5}}) == list(range(6, 20))
@@ -349,7 +351,7 @@ def test_a_listing_of_a_directory_that_goes(folder: Path, monkeypatch: pytest.Mo
     written(folder.parent, segment(0, 4))
     listed = catalog._files
 
-    def listing(directory: str) -> dict[str, storage.Entry]:
+    def listing(directory: str) -> dict[str, store.Entry]:
         if directory == str(other) and other.exists():
             for path in other.iterdir():
                 path.unlink()
@@ -390,7 +392,7 @@ class _Failing:
 
 def test_a_file_whose_bytes_cannot_be_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A disk that fails in the middle of a read is an error that names the file, while planning as while reading."""
-    from kafka_segment_source import files  # noqa: PLC0415
+    from kafka_segment_source.storage import files  # noqa: PLC0415
 
     opened = files.InputFile.__init__
 
@@ -409,10 +411,10 @@ def test_a_file_whose_bytes_cannot_be_read(folder: Path, monkeypatch: pytest.Mon
 def test_a_directory_that_cannot_be_listed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A directory that may not be listed is an error that names it."""
 
-    class Locked(storage.LocalStorage):
+    class Locked(store.LocalStorage):
         def list(self, directory: str) -> Any:
             raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(storage, "STORAGE", Locked())
+    monkeypatch.setattr(store, "STORAGE", Locked())
     with pytest.raises(PathError, match=rf"path '{folder}' cannot be listed: .*Permission denied"):
         kafkaseg.plan(folder)

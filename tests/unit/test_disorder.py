@@ -11,7 +11,7 @@ import pytest
 import kafka_segment_source as kafkaseg
 from kafka_segment_source import format as fmt
 from kafka_segment_source.bounds import TimeRange
-from kafka_segment_source.disorder import stop_timestamp
+from kafka_segment_source.pruning.disorder import stop_timestamp
 from tests.rows import scanned
 from tests.support.batches import control, data, empty
 from tests.support.logs import GeneratedLog, simple_log, simple_segment

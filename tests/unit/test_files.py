@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from kafka_segment_source.errors import FileChangedError, PathError
-from kafka_segment_source.files import InputFile
+from kafka_segment_source.storage.files import InputFile
 
 
 @pytest.fixture

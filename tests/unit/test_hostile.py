@@ -16,10 +16,10 @@ import pyarrow as pa
 import pytest
 
 import kafka_segment_source as kafkaseg
-from kafka_segment_source import arrow
-from kafka_segment_source.compression import DecompressionError
+from kafka_segment_source.decoding import arrow
+from kafka_segment_source.decoding.compression import DecompressionError
 from kafka_segment_source.errors import CorruptRecordError
-from kafka_segment_source.files import InputFile
+from kafka_segment_source.storage.files import InputFile
 from tests.reads import error_of, offsets, write
 from tests.support import writer
 from tests.support.plain import plain_bytes
@@ -55,7 +55,7 @@ def test_an_offset_that_jumped_ahead_costs_its_own_batch(
     ahead: int, chunk: int, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A flipped bit in baseOffset is told by the next batch, which steps back: the rest of the segment is not lost."""
-    monkeypatch.setattr("kafka_segment_source.reading.CHUNK_BYTES", chunk)
+    monkeypatch.setattr("kafka_segment_source.decoding.batches.CHUNK_BYTES", chunk)
     path = write(folder, batch(0), moved(batch(3), 3 + ahead), batch(6), batch(9))
     error = error_of(folder)
 
@@ -168,7 +168,7 @@ def test_lengths_that_claim_the_rest_of_the_segment(
 ) -> None:
     """Where every batch claims all that follows, checksums would take the square: the rest is given up, and reported."""
     count, size = 3000, len(batch(0))
-    monkeypatch.setattr("kafka_segment_source.reading._LEAST_EFFORT", 0)
+    monkeypatch.setattr("kafka_segment_source.decoding.batches._LEAST_EFFORT", 0)
     claims = [
         batch(3 * n)[:8] + struct.pack(">i", (2 * count - n) * size - 12) + batch(3 * n)[12:] for n in range(count)
     ]
@@ -292,9 +292,9 @@ def test_a_name_that_is_not_utf8(folder: Path) -> None:
 
 def test_errors_kept_are_bounded(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A segment of nothing but damage does not fill memory with errors; each is logged all the same."""
-    from kafka_segment_source.reading import Damage  # noqa: PLC0415
+    from kafka_segment_source.decoding.batches import Damage  # noqa: PLC0415
 
-    monkeypatch.setattr("kafka_segment_source.reading._KEPT", 2)
+    monkeypatch.setattr("kafka_segment_source.decoding.batches._KEPT", 2)
     damage = Damage(drop=True)
     for n in range(5):
         damage(CorruptRecordError("damage", path="x", position=n, found=1, expected=2))

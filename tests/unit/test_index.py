@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_segment_source import index
 from kafka_segment_source.errors import CorruptIndexError
-from kafka_segment_source.files import InputFile
-from kafka_segment_source.index import OffsetIndex, TimeIndex, read_offset_index, read_time_index
+from kafka_segment_source.logdir import indexes as index
+from kafka_segment_source.logdir.indexes import OffsetIndex, TimeIndex, read_offset_index, read_time_index
+from kafka_segment_source.storage.files import InputFile
 from tests.support import writer
 
 BASE = 1000

@@ -15,10 +15,10 @@ import pytest
 
 from kafka_segment_source.errors import KafkaSegmentError
 from kafka_segment_source.options import option_texts, parse_options
-from kafka_segment_source.planning import make_plan
+from kafka_segment_source.planning.planner import make_plan
 from kafka_segment_source.scanning import read_split
 from kafka_segment_source.schema import arrow_schema
-from kafka_segment_source.zone_updates import plan_updates, run_updates
+from kafka_segment_source.zones.updates import plan_updates, run_updates
 from tests.support import writer
 from tests.support.batches import BatchSpec, control
 from tests.support.batches import data as batch

@@ -11,12 +11,14 @@ from typing import Any
 import pytest
 
 import kafka_segment_source as kafkaseg
-from kafka_segment_source import missing, planning, storage
-from kafka_segment_source.available import examined_logs
-from kafka_segment_source.catalog import list_directories
-from kafka_segment_source.checkpoints import Checkpoints
 from kafka_segment_source.errors import DataLossError, PathError
+from kafka_segment_source.logdir.catalog import list_directories
+from kafka_segment_source.logdir.checkpoints import Checkpoints
 from kafka_segment_source.options import parse_options
+from kafka_segment_source.partition import missing
+from kafka_segment_source.partition.logs import examined_logs
+from kafka_segment_source.planning import planner as planning
+from kafka_segment_source.storage import store
 from tests.cli.runner import answer, run
 from tests.rows import FIXTURES, LOG_DIRECTORIES, OFFSET, ORDERS, scanned
 from tests.support import simulated_reads, writer
@@ -270,7 +272,7 @@ def test_directories_that_are_being_removed(folder: Path) -> None:
     assert offsets(dead, topic="orders", partition=0) == list(range(30))
 
 
-class Changing(storage.LocalStorage):
+class Changing(store.LocalStorage):
     """Calls `change` once, when a directory was listed for the `at`-th time."""
 
     def __init__(self, directory: Path, at: int, change: Callable[[], object]) -> None:
@@ -294,7 +296,7 @@ def test_a_deletion_under_way(at: int, folder: Path, monkeypatch: pytest.MonkeyP
         for suffix in (".index", ".timeindex"):
             file(folder, 30, suffix).rename(file(folder, 30, f"{suffix}.deleted"))
 
-    monkeypatch.setattr(storage, "STORAGE", Changing(folder, at, go_on))
+    monkeypatch.setattr(store, "STORAGE", Changing(folder, at, go_on))
     assert offsets(folder) == list(range(30))
     assert missing.PAUSE >= 0.05
 
@@ -305,7 +307,7 @@ def test_a_directory_that_is_made_anew(at: int, folder: Path, monkeypatch: pytes
     data = file(folder, 30).read_bytes()
     for base in (0, 10, 20, 30):
         file(folder, base).unlink()
-    monkeypatch.setattr(storage, "STORAGE", Changing(folder, at, lambda: file(folder, 30).write_bytes(data)))
+    monkeypatch.setattr(store, "STORAGE", Changing(folder, at, lambda: file(folder, 30).write_bytes(data)))
     assert offsets(folder, startingOffsets={"orders": {"0": 30}}) == list(range(30, 40))
 
 
@@ -322,7 +324,7 @@ def test_a_log_that_grows(rolls: bool, folder: Path, monkeypatch: pytest.MonkeyP
                 out.write(more)
         checkpoint(folder.parent, HIGH_WATERMARK, "orders 0 50")
 
-    monkeypatch.setattr(storage, "STORAGE", Changing(folder, 2, append))
+    monkeypatch.setattr(store, "STORAGE", Changing(folder, 2, append))
     assert warnings(folder) == ()
 
 

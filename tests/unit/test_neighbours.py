@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kafka_segment_source.index import read_time_index, written_offsets
+from kafka_segment_source.logdir.indexes import read_time_index, written_offsets
 from tests.cli.runner import run
 from tests.support.batches import data as batch
 from tests.support.logs import simple_log, simple_segment

@@ -8,7 +8,7 @@ import pytest
 
 import kafka_segment_source as kafkaseg
 from kafka_segment_source.errors import UnsupportedError
-from kafka_segment_source.paths import local_path
+from kafka_segment_source.storage.paths import local_path
 from tests.support.batches import data
 from tests.support.logs import simple_log, simple_segment
 

@@ -11,27 +11,27 @@ from typing import Any
 import pytest
 
 import kafka_segment_source as kafkaseg
-from kafka_segment_source import storage
+from kafka_segment_source.storage import store
 from tests.support.batches import control, data
 from tests.support.logs import simple_log, simple_segment
 
 
-class Counting(storage.LocalStorage):
+class Counting(store.LocalStorage):
     """Counts what is asked; of a listing, every entry."""
 
     def __init__(self) -> None:
         self.asked: Counter[str] = Counter()
 
-    def list(self, directory: str) -> storage.Entries:
+    def list(self, directory: str) -> store.Entries:
         found = super().list(directory)
         self.asked["entries listed"] += len(found)
         return found
 
-    def open(self, path: str) -> storage.OpenFile:
+    def open(self, path: str) -> store.OpenFile:
         self.asked["opened"] += 1
         return super().open(path)
 
-    def look_at(self, path: str) -> storage.Entry | None:
+    def look_at(self, path: str) -> store.Entry | None:
         self.asked["looked at"] += 1
         return super().look_at(path)
 
@@ -50,7 +50,7 @@ def transactional_log(directory: Path, segments: int) -> Path:
 def asked_for(monkeypatch: pytest.MonkeyPatch, action: Any) -> Counter[str]:
     counting = Counting()
     with monkeypatch.context() as patch:
-        patch.setattr(storage, "STORAGE", counting)
+        patch.setattr(store, "STORAGE", counting)
         action()
     return counting.asked
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from kafka_segment_source.files import InputFile
-from kafka_segment_source.probe import BatchHeader, HeaderProbe
+from kafka_segment_source.logdir.probe import BatchHeader, HeaderProbe
+from kafka_segment_source.storage.files import InputFile
 from tests.support import writer
 from tests.support.batches import control, data, empty
 from tests.support.logs import simple_log, simple_segment

@@ -44,7 +44,7 @@ from pyspark.sql.types import LongType, StructType
 from kafka_segment_source.bounds import OffsetRange, RowFilter, TimeRange
 from kafka_segment_source.errors import OptionError, UsageError
 from kafka_segment_source.options import parse_options
-from kafka_segment_source.planning import make_plan
+from kafka_segment_source.planning.planner import make_plan
 from kafka_segment_source.schema import COLUMNS, default_columns
 from kafka_segment_source.spark import catalog_table, remembered
 from kafka_segment_source.spark.datasource import KafkaSegmentDataSource

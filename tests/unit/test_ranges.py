@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import kafka_segment_source as kafkaseg
-from kafka_segment_source.read_plan import ReadPlan
+from kafka_segment_source.planning.plan import ReadPlan
 from tests.support import writer
 from tests.support.batches import BatchSpec, Written, control, data, empty
 from tests.support.index_writers import Append, IndexWriter, index_entries

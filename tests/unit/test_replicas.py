@@ -10,10 +10,10 @@ import pytest
 
 import kafka_segment_source as kafkaseg
 from kafka_segment_source.bounds import OffsetRange, RowFilter
-from kafka_segment_source.choice import choose
 from kafka_segment_source.errors import CorruptRecordError, DataLossError, PathError
 from kafka_segment_source.options import option_texts, parse_options
-from kafka_segment_source.planning import make_plan
+from kafka_segment_source.partition.choice import choose
+from kafka_segment_source.planning.planner import make_plan
 from tests.rows import FIXTURES, OFFSET, TOPIC, expected, keep, scanned
 from tests.support.batches import data as batch
 from tests.support.logs import simple_log, simple_segment

@@ -17,10 +17,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import kafka_segment_source as kafkaseg
-from kafka_segment_source import following
+from kafka_segment_source.decoding.batches import BatchReader
 from kafka_segment_source.errors import CorruptRecordError, DataLossError
-from kafka_segment_source.reading import BatchReader
-from kafka_segment_source.snapshots import newest_state
+from kafka_segment_source.logdir.producer_snapshots import newest_state
+from kafka_segment_source.reading import following
 from tests.rows import COLUMNS, FIXTURES, OFFSET, PARTITION, TIMESTAMP, TOPIC, Row, expected, keep, scanned
 from tests.support import writer
 from tests.support.writer import Marker, Rec

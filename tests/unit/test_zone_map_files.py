@@ -10,10 +10,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from kafka_segment_source import files, split_files, storage, zone_making
-from kafka_segment_source import zone_maps as z
+from kafka_segment_source.decoding import split_file as split_files
 from kafka_segment_source.errors import OptionError, PathError
-from kafka_segment_source.zone_updates import parse_update, plan_updates, run_updates
+from kafka_segment_source.storage import files, store
+from kafka_segment_source.zones import making as zone_making
+from kafka_segment_source.zones import table as z
+from kafka_segment_source.zones.updates import parse_update, plan_updates, run_updates
 from tests.maps import make_maps, map_path, table_of
 from tests.rows import ORDERS
 from tests.support.batches import BatchSpec, data
@@ -110,8 +112,8 @@ def test_a_death_half_way_leaves_the_old_map(tmp_path: Path, monkeypatch: pytest
     def dead(_: str) -> None:
         raise OSError("dead by then")
 
-    monkeypatch.setattr(storage.os, "replace", full)
-    monkeypatch.setattr(storage.os, "unlink", dead)
+    monkeypatch.setattr(store.os, "replace", full)
+    monkeypatch.setattr(store.os, "unlink", dead)
     with pytest.raises(PathError, match=r"orders-0.parquet' cannot be written: No space left on device"):
         z.write_zone_map(path, new)
     monkeypatch.undo()

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import kafka_segment_source as kafkaseg
-from kafka_segment_source import zone_maps as z
-from kafka_segment_source.read_plan import ReadPlan
+from kafka_segment_source.planning.plan import ReadPlan
+from kafka_segment_source.zones import table as z
 from tests.maps import make_maps, map_path, table_of
 from tests.support.batches import BatchSpec, control, data
 from tests.support.logs import Segment, simple_log, simple_segment

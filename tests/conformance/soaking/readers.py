@@ -26,7 +26,7 @@ import pyarrow as pa
 
 from kafka_segment_source import errors
 from kafka_segment_source.options import parse_options
-from kafka_segment_source.planning import make_plan
+from kafka_segment_source.planning.planner import make_plan
 from kafka_segment_source.scanning import read_split, scan
 from kafka_segment_source.schema import arrow_schema, default_columns
 from tests.conformance.soaking.topics import TopicPartition

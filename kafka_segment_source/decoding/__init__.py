@@ -1,0 +1,1 @@
+"""One split → Arrow batches: the bytes of one range, batches that can be believed, plain records, columns."""

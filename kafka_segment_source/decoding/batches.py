@@ -1,0 +1,465 @@
+"""A byte range of a `.log` → chunks of whole batches whose headers may be believed. Executor side.
+
+Comes in: a split, as planned. Goes out: `Chunk`s, at most a chunk's bytes in memory at a time (a larger batch is
+read whole, up to maxBatchBytes). Every batch that goes out has held its CRC and continues the order of offsets
+inside its segment. Raised, or reported and skipped, by the `Damage` given: CorruptRecordError.
+
+Where a log ends. The last segment may end in a torn batch (a broker is writing, or died) or in zeros (preallocated
+space): that ends the log quietly, if nothing but that follows. The same in the middle of a log, or before another
+whole batch, is damage: Kafka trims a segment when it rolls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from kafka_segment_source import format as fmt
+from kafka_segment_source.decoding.split import BatchPlace, SegmentSplit
+from kafka_segment_source.errors import CorruptRecordError, DataError
+from kafka_segment_source.kernels import crc32
+from kafka_segment_source.kernels import headers as h
+from kafka_segment_source.logdir.checksums import crc32cs, crc_holds
+from kafka_segment_source.reporting import logger
+from kafka_segment_source.storage.files import Bytes, InputFile, pause
+
+CHUNK_BYTES = 2 * 1024 * 1024  # it, and what is made of it, stays in the processor's caches
+_HEADERS = 16384  # batches in a chunk at most
+_RELATIVE_OFFSETS = 2**31  # index files name offsets by 31 bits above the base, so Kafka rolls a segment before
+# Finding the next whole batch after damage checksums whatever looks like one. Over a whole range that may cost so many
+# times the segment's bytes, and so many bytes more; then the rest is skipped. Hostile bytes could ask for the square.
+_SEARCH_EFFORT = 8
+_LEAST_EFFORT = 64 * 1024 * 1024
+_LOOKS = 8  # at the end of a log that a broker writes to; with pauses of 30 ms in all where a batch is only begun
+_UNWRITTEN = 8  # zeros at the end of a batch that show that it was only begun: a record may end in a few of its own
+_FIRST_WINDOW = 4096  # bytes searched at first: the next batch is mostly near
+_LOOK = 1024  # what looking at one place costs at least, in bytes checksummed
+_KEPT = 1000  # errors kept for whoever asks; all are logged
+
+HeaderTable = npt.NDArray[np.int64]
+
+
+def _believe() -> None:
+    """Believes every error: the file cannot change."""
+
+
+@dataclass(slots=True)
+class Damage:
+    """What to do with a damaged batch: end the query (FAILFAST), or say so and go on (DROPMALFORMED).
+
+    skipped: the first errors, for a program; the log names all. confirm: called before an error is believed; raises
+    FileChangedError where the file is another one by now (`split_files.py`).
+    """
+
+    drop: bool
+    skipped: list[DataError] = field(default_factory=list)
+    confirm: Callable[[], None] = _believe
+
+    def __call__(self, error: DataError) -> None:
+        self.allow(error)
+        self._keep(error)
+        logger.warning("skipped (mode=DROPMALFORMED): %s", error)
+
+    def allow(self, error: DataError) -> None:
+        """Raises `error` where damage ends the query."""
+        self.confirm()
+        if not self.drop:
+            raise error
+
+    def skip(self, error: DataError, end: int) -> None:
+        """Reports that nothing was read from where `error` is to the byte position `end`."""
+        self._keep(error)
+        logger.warning("skipped up to byte %d (mode=DROPMALFORMED): %s", end, error)
+
+    def _keep(self, error: DataError) -> None:
+        if len(self.skipped) < _KEPT:
+            self.skipped.append(error)
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Whole batches: `headers` (int64[FIELDS, n], kernels.headers) of batches in `data`, whose byte 0 is at `position`.
+
+    Both arrays are used again for the next chunk: take what you need before asking for it.
+    """
+
+    data: Bytes
+    headers: HeaderTable
+    position: int
+
+
+class BatchReader:
+    """Reads one split's byte range chunk by chunk.
+
+    last: the last batch that was believed, None before the first. is_done: whether it was seen that no wanted row
+    follows; False where the range or the log merely ended.
+    """
+
+    def __init__(
+        self,
+        file: InputFile,
+        split: SegmentSplit,
+        *,
+        check_crcs: bool,
+        max_batch_bytes: int,
+        damage: Damage,
+        chunk_bytes: int = CHUNK_BYTES,
+    ) -> None:
+        self._file = file
+        self._split = split
+        self._check_crcs = check_crcs
+        self._max_batch_bytes = max_batch_bytes
+        self._damage = damage
+        self._chunk_bytes = chunk_bytes
+        self.last: BatchPlace | None = None
+        self.is_done = False
+        self._is_stale = False  # the bytes at hand are older than those in the file
+        self._written_at = -1
+        self._zero_end: bool | None = None
+        self._limit = split.end  # nothing after is read, unless a batch that begins before reaches over it
+        self._last_offset = split.base_offset - 1
+        self._effort = _SEARCH_EFFORT * split.segment_size + _LEAST_EFFORT
+        most = (split.segment_size - split.start) // (fmt.LOG_OVERHEAD + fmt.MIN_LENGTH_V0) + 1
+        self._table = np.empty(
+            (h.FIELDS, min(_HEADERS, max(most, 1))), np.int64
+        )  # a small one where segments are small
+        self._report = np.zeros(3, np.int64)
+
+    def chunks(self) -> Iterator[Chunk]:
+        """The chunks of the range, in order; ends where the range, its offsets or the log end."""
+        buffer = np.empty(min(self._chunk_bytes, max(self._limit - self._split.start, fmt.BATCH_OVERHEAD)), np.uint8)
+        position: int | None = self._split.start
+        while position is not None and not self._is_past_range(position):
+            count = min(len(buffer), self._limit - position)
+            self._file.read_into(position, buffer[:count])
+            before, position = position, (yield from self._batches(buffer, position, position + count))
+            if position is not None:
+                self._effort -= max(before + count - position, 0)  # read again
+            if position == before and self._report[h.FOUND] > len(buffer):  # one batch needs more room
+                buffer = np.empty(int(self._report[h.FOUND]), np.uint8)
+
+    def _is_past_range(self, position: int) -> bool:
+        """Whether nothing is to be read from `position` on."""
+        if self._limit <= position < self._split.segment_size:
+            self._go_past_end(position)
+        return position >= self._limit
+
+    def _go_past_end(self, position: int) -> None:
+        """Makes the rest of the file the range, unless the batch at its end proves that no wanted row follows."""
+        wanted_end = self._split.bounds.offsets.end
+        if self._last_offset >= wanted_end - 1 or self._base_offset_of(position) >= wanted_end:
+            self.is_done = True
+        else:
+            self._limit = self._split.segment_size
+
+    def _base_offset_of(self, position: int) -> int:
+        """The base offset that the bytes at `position` state, believed or not; -1 where there are none."""
+        data = self._file.read_at(position, fmt.LENGTH_AT)
+        return int.from_bytes(data, "big", signed=True) if len(data) == fmt.LENGTH_AT else -1
+
+    def _batches(self, buffer: Bytes, start: int, end: int) -> Generator[Chunk, None, int | None]:
+        """Chunks of the batches among the bytes just read, from `start` to `end` of the file; answers where to read on.
+
+        That is None where nothing more is wanted, and `start` where the batch there needs more bytes. What follows
+        damage is looked for among these bytes first: to read them again for each damaged batch would take the square.
+        """
+        at: int | None = start
+        while at is not None and at < end:
+            here = buffer[at - start : end - start]
+            headers = self._table[:, : h.walk_headers(here, len(here), at, self._table, self._report)]
+            at, stuck = yield from self._stretches(buffer, start, headers, at)
+            if self._is_stale:
+                self._is_stale = False
+                break
+            if at is None or not stuck or self._report[h.STOPPED_BY] == h.USED_UP:
+                continue
+            if self._report[h.STOPPED_BY] == h.INCOMPLETE and at > start:
+                break
+            stuck_at, at = at, self._no_whole_batch(at, buffer[at - start : end - start][: fmt.MAGIC_END])
+            if at == stuck_at:
+                break
+        return at
+
+    def _stretches(
+        self, buffer: Bytes, start: int, headers: HeaderTable, at: int
+    ) -> Generator[Chunk, None, tuple[int | None, bool]]:
+        """Chunks of the sound batches among `headers`, which begin at position `at`.
+
+        Answers where to go on (None: nowhere), and whether that is where the walk over the headers stopped.
+        """
+        bad = self._bad_crcs(buffer, start, headers)
+        while headers.shape[1]:
+            fault = self._first_fault(headers, bad)
+            good = headers if fault is None else headers[:, : fault[0]]
+            wanted, more = self._wanted(good)
+            if wanted:
+                yield Chunk(buffer, good[:, :wanted], start)
+            if not more:
+                self.is_done = True
+                return None, False
+            if good.shape[1]:
+                self._last_offset = int(good[h.LAST_OFFSET, -1])
+                self.last = BatchPlace(*good[[h.POSITION, h.BASE_OFFSET, h.CRC], -1].tolist())
+                at = int(good[h.POSITION, -1] + good[h.SIZE, -1])
+            if fault is None:
+                break
+            size = int(headers[h.SIZE, fault[0]])
+            seen = buffer[at - start : at - start + size]
+            is_tail, after = self._look_at_tail(at, seen) if bad[fault[0]] else (False, None)
+            if is_tail:
+                self._is_stale = after is not None
+                return after, False
+            after = self._after_damage(fault[1], at, size)
+            if after is None:
+                return None, False
+            at = after
+            column = int(np.searchsorted(headers[h.POSITION], at))
+            if column == headers.shape[1]:
+                return at, at == int(headers[h.POSITION, -1] + headers[h.SIZE, -1])
+            if headers[h.POSITION, column] != at:
+                return at, False
+            headers, bad = headers[:, column:], bad[column:]
+        return at, True
+
+    def _wanted(self, headers: HeaderTable) -> tuple[int, bool]:
+        """How many of these batches come before the end of what is wanted, and whether that end is not reached yet.
+
+        The end is the first batch past the offset bounds, or whatever follows a witness (`disorder.py`).
+        """
+        count = headers.shape[1]
+        is_v2 = headers[h.MAGIC] == fmt.MAGIC_V2
+        end = self._split.bounds.offsets.end
+        is_wrapper = ~is_v2 & (headers[h.ATTRIBUTES] & fmt.CODEC_MASK != fmt.CODEC_NONE)
+        past = ~is_wrapper & (headers[h.BASE_OFFSET] >= end)  # a wrapper tells only its last offset ...
+        past[1:] |= headers[h.LAST_OFFSET, :-1] >= end - 1  # ... but what follows the last wanted offset is past
+        if past.any():
+            count = int(np.argmax(past))
+        stop = self._split.stop_timestamp
+        if stop is not None and self._check_crcs:
+            proves = is_v2 & (headers[h.ATTRIBUTES] & fmt.CONTROL_MASK == 0) & (headers[h.COUNT] > 0)
+            proves &= headers[h.MAX_TIMESTAMP] >= stop
+            if proves[:count].any():
+                return int(np.argmax(proves)) + 1, False
+        return count, count == headers.shape[1]
+
+    # ---- what may be believed ----
+
+    def _first_fault(self, headers: HeaderTable, bad: npt.NDArray[np.bool_]) -> tuple[int, DataError] | None:
+        """The first batch that may not be believed, by its column, and why; bad: which ones fail their CRC.
+
+        No checksum covers a batch's offset. Where one jumps ahead and the next steps back behind it, the first is
+        wrong: believing it would cost everything up to its offset.
+        """
+        count = int(np.argmax(bad)) if bad.any() else headers.shape[1]
+        base, last = headers[h.BASE_OFFSET, :count], headers[h.LAST_OFFSET, :count]
+        before = headers[h.AFTER, :count]
+        before[:1] = self._last_offset
+        before[1:] = last[:-1]
+        limit = fmt.MAX_OFFSET if self._split.next_base_offset is None else self._split.next_base_offset
+        following = np.full(count, limit, np.int64)
+        following[:-1] = base[1:]
+        if 0 < count == headers.shape[1] and base[-1] > before[-1] + 1:
+            following[-1] = self._base_offset_at(int(headers[h.POSITION, -1] + headers[h.SIZE, -1]), limit)
+        jumped = (base > before + 1) & (following <= last) & (following > before)
+        fits = following - before == last - base + 2  # without the jump it would fill the gap before it exactly
+        jumped &= (following != base) | fits  # otherwise the next one is the same batch again
+        wrong = (base <= before) | (last >= limit) | jumped
+        if wrong.any():
+            at = int(np.argmax(wrong))
+            to = int(following[at]) if jumped[at] else limit
+            expected = f"offsets from {int(before[at]) + 1} to {to - 1}"
+            found = f"{base[at]} to {last[at]}"
+            return at, self._error("batch out of order", int(headers[h.POSITION, at]), int(base[at]), found, expected)
+        if count == headers.shape[1]:
+            return None
+        what = "batch whose bytes do not have the CRC that its header states"
+        place = int(headers[h.POSITION, count]), int(headers[h.BASE_OFFSET, count])
+        return count, self._error(what, *place, "another CRC", f"0x{int(headers[h.CRC, count]):08x}")
+
+    def _base_offset_at(self, position: int, otherwise: int) -> int:
+        """The offset of the batch at `position`, if one is there that can be believed."""
+        if not self._holds(position):
+            return otherwise
+        return int.from_bytes(self._file.read_at(position, fmt.LENGTH_AT), "big", signed=True)
+
+    def _bad_crcs(self, data: Bytes, position: int, headers: HeaderTable) -> npt.NDArray[np.bool_]:
+        """Which of the batches do not hold their CRC; `position`: where data[0] lies in the file."""
+        bad = np.zeros(headers.shape[1], np.bool_)
+        if not self._check_crcs:
+            return bad
+        recent = headers[h.MAGIC] == fmt.MAGIC_V2
+        starts = headers[h.POSITION, recent] - position
+        bad[recent] = crc32cs(data, starts, starts + headers[h.SIZE, recent]) != headers[h.CRC, recent]
+        if not recent.all():
+            crc32.bad_crc32s(data, position, headers, bad)
+        return bad
+
+    # ---- where no whole batch is ----
+
+    def _no_whole_batch(self, position: int, seen: Bytes) -> int | None:
+        """Where to go on if no whole batch begins at `position`: there again with more bytes, further on, or None.
+
+        seen: the first bytes that were read there.
+        """
+        stopped_by = int(self._report[h.STOPPED_BY])
+        needed = int(self._report[h.FOUND]) if stopped_by == h.INCOMPLETE else 0
+        size = self._split.segment_size
+        if stopped_by != h.INCOMPLETE:
+            is_tail, after = self._look_at_tail(position, seen)
+            if is_tail:
+                return after
+        if stopped_by == h.INCOMPLETE and position + needed <= size:
+            if needed <= self._max_batch_bytes:
+                self._limit = max(self._limit, position + needed)
+                return position
+            error = self._error(
+                "batch larger than maxBatchBytes", position, None, f"{needed} bytes", f"at most {self._max_batch_bytes}"
+            )
+        elif stopped_by == h.INCOMPLETE:
+            error = self._error("batch cut short", position, None, f"{size - position} bytes", f"{needed} bytes")
+            found = self._search(position + 1) if self._split.next_base_offset is None else None
+            if self._split.next_base_offset is None and found is None and self._effort > 0:
+                return None  # a torn tail
+            if found is not None:
+                return self._skipped(error, found)
+        elif stopped_by == h.ZEROS:
+            error = self._error(
+                "zeros where a batch should be", position, None, "zeros", "a batch or the end of the log"
+            )
+        else:
+            error = self._impossible(position, stopped_by)
+            if stopped_by in (h.BAD_COUNT, h.BAD_LAST_OFFSET):  # whole by its length, which may be right
+                length = self._file.read_at(position + fmt.LENGTH_AT, fmt.LOG_OVERHEAD - fmt.LENGTH_AT)
+                needed = int.from_bytes(length, "big") + fmt.LOG_OVERHEAD
+        return self._after_damage(error, position, needed)
+
+    def _impossible(self, position: int, stopped_by: int) -> DataError:
+        what, expected = {
+            h.BAD_LENGTH: (
+                "batch of impossible length",
+                f"at least {fmt.MIN_LENGTH_V0} bytes, {fmt.MIN_BATCH_LENGTH} for magic 2",
+            ),
+            h.BAD_MAGIC: ("batch of unknown magic", "0, 1 or 2"),
+            h.BAD_COUNT: ("batch with a negative count", "0 records or more"),
+            h.BAD_LAST_OFFSET: ("batch that ends before it begins", "baseOffset ≥ 0 and lastOffsetDelta ≥ 0"),
+        }[stopped_by]
+        return self._error(what, position, None, int(self._report[h.FOUND]), expected)
+
+    def _look_at_tail(self, position: int, seen: Bytes) -> tuple[bool, int | None]:
+        """Whether a log's last segment legally ends at `position`, where no whole batch was; and where to go on.
+
+        It does if zeros follow (space that the broker took in advance), or if a broker is writing there: the bytes are not
+        those that were `seen`. If a whole batch is there by now, this is where to go on, said once. Where zeros reach into
+        a batch, a broker may be about to write its end: some time is given to it. After that it is damage.
+        """
+        if self._split.next_base_offset is not None:
+            return False, None
+        for look in range(_LOOKS):  # a broker may write between two of these reads
+            if self._file.read_at(position, len(seen)) != seen.tobytes():
+                is_whole = self._written_at != position and self._holds(position)
+                self._written_at = position
+                return True, position if is_whole else None
+            if self._zero_end is False:
+                break
+            if self._ends_in_zeros():
+                if self._zeros_to_end(position):
+                    return True, None
+                if self._is_only_begun(position):
+                    pause(look)
+        return False, None
+
+    def _is_only_begun(self, position: int) -> bool:
+        """Whether preallocated zeros reach into the end of the batch at `position`, and nothing but zeros follows."""
+        header = self._file.read_at(position, fmt.LOG_OVERHEAD)
+        length = int.from_bytes(header[fmt.LENGTH_AT :], "big", signed=True)
+        after = position + (length + fmt.LOG_OVERHEAD if length >= fmt.MIN_LENGTH_V0 else fmt.MAGIC_END)
+        return after < self._split.segment_size and self._zeros_to_end(after - _UNWRITTEN)
+
+    def _ends_in_zeros(self) -> bool:
+        """Whether the file ended in zeros when this was asked first."""
+        if self._zero_end is None:
+            at = max(self._split.segment_size - _UNWRITTEN, 0)
+            self._zero_end = not any(self._file.read_at(at, _UNWRITTEN))
+        return self._zero_end
+
+    def _zeros_to_end(self, position: int) -> bool:
+        window = _FIRST_WINDOW
+        while position < self._split.segment_size:
+            block = self._file.read_at(position, min(window, self._split.segment_size - position))
+            if not block or block != bytes(len(block)):  # five times as fast as counting
+                return not block
+            position += len(block)
+            window = min(2 * window, CHUNK_BYTES)
+        return True
+
+    def _after_damage(self, error: DataError, position: int, claimed_size: int) -> int | None:
+        """Where to go on after damage at `position`: at the next believable batch, or None if there is none."""
+        self._damage.allow(error)
+        self._effort -= min(claimed_size, self._split.segment_size - position)
+        if self._effort < 0:
+            return self._skipped(error, None)
+        if claimed_size and self._holds(position + claimed_size):
+            return self._skipped(error, position + claimed_size)
+        return self._skipped(error, self._search(position + 1))
+
+    def _skipped(self, error: DataError, found: int | None) -> int | None:
+        """Reports, or raises, that what `error` is about is left out up to `found`, or up to the end of the file."""
+        self._damage.allow(error)
+        self._damage.skip(error, self._split.segment_size if found is None else found)
+        return found
+
+    def _search(self, position: int) -> int | None:
+        """The first position ≥ `position` of a whole batch that continues this log, by header and CRC."""
+        size = self._split.segment_size
+        end_offset = self._offset_limit()
+        window = _FIRST_WINDOW
+        while size - position >= fmt.LOG_OVERHEAD + fmt.MIN_LENGTH_V0:
+            buffer = np.empty(min(window, size - position), np.uint8)
+            self._file.read_into(position, buffer)
+            at = h.find_batch(buffer, 0, len(buffer), self._last_offset + 1, end_offset)
+            while at >= 0:
+                if self._holds(position + at):
+                    return int(position + at)
+                if self._effort < 0:
+                    return None
+                at = h.find_batch(buffer, at + 1, len(buffer), self._last_offset + 1, end_offset)
+            if len(buffer) == size - position:
+                return None
+            position += len(buffer) - fmt.BATCH_OVERHEAD + 1
+            window = min(2 * window, CHUNK_BYTES)
+        return None
+
+    def _offset_limit(self) -> int:
+        """Exclusive bound of the segment's offsets; in the last one, of those that its index files could name."""
+        following = self._split.next_base_offset
+        return self._split.base_offset + _RELATIVE_OFFSETS if following is None else following
+
+    def _holds(self, position: int) -> bool:
+        """Whether a whole batch with a good CRC that continues this log begins at `position`; costs effort."""
+        self._effort -= _LOOK
+        header = self._file.read_at(position, fmt.BATCH_OVERHEAD)
+        if len(header) < fmt.MAGIC_END:
+            return False
+        magic = header[fmt.MAGIC_AT]
+        base = int.from_bytes(header[: fmt.LENGTH_AT], "big", signed=True)
+        length = int.from_bytes(header[fmt.LENGTH_AT : fmt.LOG_OVERHEAD], "big", signed=True)
+        smallest = {
+            fmt.MAGIC_V0: fmt.MIN_LENGTH_V0,
+            fmt.MAGIC_V1: fmt.MIN_LENGTH_V1,
+            fmt.MAGIC_V2: fmt.MIN_BATCH_LENGTH,
+        }
+        fits = smallest.get(magic, length + 1) <= length <= self._split.segment_size - position - fmt.LOG_OVERHEAD
+        if not fits or length > self._max_batch_bytes or base <= self._last_offset:
+            return False
+        self._effort -= length
+        crc_at = fmt.CRC_AT if magic == fmt.MAGIC_V2 else fmt.LEGACY_CRC_AT
+        stored = int.from_bytes(header[crc_at : crc_at + 4], "big")
+        return crc_holds(self._file.read_at(position, length + fmt.LOG_OVERHEAD), magic, stored)
+
+    def _error(self, what: str, position: int, offset: int | None, found: object, expected: object) -> DataError:
+        return CorruptRecordError(
+            what, path=self._split.path, position=position, offset=offset, found=found, expected=expected
+        )

@@ -1,0 +1,143 @@
+"""Wanted batches of a chunk → groups whose plain records lie in one buffer: the chunk itself, or decompressed beside it."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from kafka_segment_source import format as fmt
+from kafka_segment_source.decoding.batches import Chunk, Damage, HeaderTable
+from kafka_segment_source.decoding.compression import DecompressionError, Plain, decompress, with_right_lz4_checksum
+from kafka_segment_source.errors import CorruptRecordError
+from kafka_segment_source.kernels import headers as h
+from kafka_segment_source.storage.files import Bytes
+
+GROUP_BYTES = 4 * 1024 * 1024  # plain bytes after which a group of decompressed batches ends
+
+_LENGTH = struct.Struct(">i")
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Batches whose plain records lie in `source`: payloads int64[2, n], start and end of each; of one kind of magic.
+
+    headers: int64[FIELDS, n], this group's own copy. `source` is used again for the next group.
+    """
+
+    source: Bytes
+    headers: HeaderTable
+    payloads: npt.NDArray[np.int64]
+
+    @property
+    def is_message_set(self) -> bool:
+        """Whether the batches are of magic 0 and 1; otherwise all are of magic 2."""
+        return bool(self.headers[h.MAGIC, 0] < fmt.MAGIC_V2)
+
+    def without(self, column: int) -> Group:
+        """The group less one batch."""
+        return Group(
+            self.source,
+            np.ascontiguousarray(np.delete(self.headers, column, axis=1)),
+            np.ascontiguousarray(np.delete(self.payloads, column, axis=1)),
+        )
+
+
+class Unpacker:
+    """Makes groups of one file's batches; keeps the buffer for plain bytes between them."""
+
+    def __init__(self, path: str, max_batch_bytes: int, damage: Damage) -> None:
+        self._path = path
+        self._max_batch_bytes = max_batch_bytes
+        self._damage = damage
+        self._plain = Plain(2 * GROUP_BYTES)
+
+    def groups(self, chunk: Chunk, headers: HeaderTable) -> Iterator[Group]:
+        """Groups of `headers` (batches of `chunk`), in order; none is empty. Raises, or reports, what Damage says."""
+        is_set = headers[h.MAGIC] < fmt.MAGIC_V2
+        borders = np.flatnonzero(np.diff(is_set)) + 1  # an upgraded log may mix magics in one segment
+        for start, end in zip([0, *borders], [*borders, headers.shape[1]], strict=True):
+            run = headers[:, start:end]
+            if (run[h.ATTRIBUTES] & fmt.CODEC_MASK).any():
+                yield from self._unpacked(chunk, run)
+            elif run.shape[1]:
+                starts = run[h.POSITION] - chunk.position
+                skip = 0 if is_set[start] else fmt.BATCH_OVERHEAD
+                yield Group(chunk.data, np.ascontiguousarray(run), np.stack((starts + skip, starts + run[h.SIZE])))
+
+    def _unpacked(self, chunk: Chunk, headers: HeaderTable) -> Iterator[Group]:
+        view = memoryview(chunk.data)  # type: ignore[arg-type]  # arrays are buffers
+        starts = headers[h.POSITION] - chunk.position
+        told = starts, starts + headers[h.SIZE], headers[h.MAGIC], headers[h.ATTRIBUTES] & fmt.CODEC_MASK
+        batches = zip(*(row.tolist() for row in told), strict=True)
+        columns: list[int] = []
+        places = [0]
+        self._plain.clear()
+        for column, (start, end, magic, codec) in enumerate(batches):
+            try:
+                self._unpack(view[start:end], magic, codec)
+            except DecompressionError as error:
+                self._damage(self._error(headers[:, column], error))
+                continue
+            columns.append(column)
+            places.append(self._plain.size)
+            if self._plain.size >= GROUP_BYTES:
+                yield self._group(headers[:, columns], places)
+                columns, places = [], [0]
+                self._plain.clear()
+        if columns:
+            yield self._group(headers[:, columns], places)
+
+    def _unpack(self, batch: memoryview, magic: int, codec: int) -> None:
+        """Adds the plain records of one batch: after its header, or a wrapper's value; a plain message as it stands."""
+        if magic == fmt.MAGIC_V2:
+            stored = batch[fmt.BATCH_OVERHEAD :]
+        else:
+            stored = _wrapped_value(batch, magic) if codec else batch
+        if codec == fmt.CODEC_NONE:
+            self._plain.begin(len(stored))
+            self._plain.append(stored)
+            return
+        if codec == fmt.CODEC_ZSTD and magic < fmt.MAGIC_V2:
+            raise DecompressionError("a message set in zstd", "gzip, snappy or lz4")
+        if codec == fmt.CODEC_LZ4 and magic == fmt.MAGIC_V0:
+            stored = memoryview(with_right_lz4_checksum(stored))
+        decompress(codec, stored, self._plain, self._max_batch_bytes)
+
+    def _group(self, headers: HeaderTable, places: list[int]) -> Group:
+        ends = np.array(places, np.int64)
+        return Group(self._plain.data, np.ascontiguousarray(headers), np.stack((ends[:-1], ends[1:])))
+
+    def _error(self, header: npt.NDArray[np.int64], error: DecompressionError) -> CorruptRecordError:
+        return CorruptRecordError(
+            "batch that cannot be decompressed",
+            path=self._path,
+            position=int(header[h.POSITION]),
+            offset=int(header[h.BASE_OFFSET]),
+            found=error.found,
+            expected=error.expected,
+        )
+
+
+def _wrapped_value(entry: memoryview, magic: int) -> memoryview:
+    """The value of a wrapper message: what follows its key (null, as a rule) and its length."""
+    at = fmt.LEGACY_TIMESTAMP_AT + (8 if magic == fmt.MAGIC_V1 else 0)
+    _, key_end = _sized(entry, at, "key")
+    start, end = _sized(entry, key_end, "value")
+    if end != len(entry):
+        raise DecompressionError(
+            f"a wrapper with {len(entry) - end} bytes left over after its value", "0 bytes left over"
+        )
+    return entry[start:end]
+
+
+def _sized(entry: memoryview, at: int, part: str) -> tuple[int, int]:
+    """Start and end of what an i32 length at `at` covers; a negative one is null, and covers nothing."""
+    left = len(entry) - at - _LENGTH.size
+    length = _LENGTH.unpack_from(entry, at)[0] if left >= 0 else 0
+    if left < 0 or length > left:
+        raise DecompressionError(f"a wrapper whose {part} has {length} bytes", f"at most the {max(left, 0)} bytes left")
+    return at + _LENGTH.size, at + _LENGTH.size + max(length, 0)

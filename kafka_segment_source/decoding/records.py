@@ -1,0 +1,223 @@
+"""Chunks of batches → RecordColumns: which batches are wanted, decompression, the kernel, its codes made errors.
+
+Batches are skipped undecoded where their header proves that no row of theirs is wanted; rows are cut exactly in
+the kernel. Rows of one RecordColumns come in offset order, and so do RecordColumns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from kafka_segment_source import format as fmt
+from kafka_segment_source.bounds import ScanBounds
+from kafka_segment_source.decoding.batches import Chunk, Damage, HeaderTable
+from kafka_segment_source.decoding.payloads import Group, Unpacker
+from kafka_segment_source.decoding.split import SegmentSplit
+from kafka_segment_source.errors import CorruptRecordError, DataError
+from kafka_segment_source.kernels import headers as h
+from kafka_segment_source.kernels import message_sets as m
+from kafka_segment_source.kernels import record_batches as k
+from kafka_segment_source.storage.files import Bytes
+
+MAX_ROWS = 65_536  # of one RecordColumns, and so of one Arrow batch
+STRIDE = MAX_ROWS + 64  # columns a power of two apart would push one another out of the processor's cache
+MAX_BYTES = 16 * 1024 * 1024  # of record bytes after which one RecordColumns ends
+MAX_MILLIS = (2**63 - 1) // 1000  # Arrow and Spark keep microseconds
+
+_FAULTS = {
+    k.BAD_VARINT: (
+        "record with an unreadable varint",
+        "a varint inside the record, of at most 32 (timestamps 64) bits",
+    ),
+    k.BAD_RECORD_LENGTH: ("record of impossible length", "a length inside the batch"),
+    k.BAD_FIELD_LENGTH: ("key, value or header of impossible length", "-1 (null) or a length inside the record"),
+    k.RECORD_NOT_USED_UP: ("record with bytes left over", "0 bytes left over"),
+    k.BATCH_NOT_USED_UP: ("batch with bytes left over after its last record", "0 bytes left over"),
+    k.BAD_HEADERS_COUNT: ("record with an impossible number of headers", "0 or as many as fit the record"),
+    m.TRUNCATED: ("message cut short", "a whole message"),
+    m.BAD_MESSAGE_LENGTH: ("message of impossible length", "at least 14 bytes, 22 for magic 1"),
+    m.BAD_MESSAGE_MAGIC: ("message of impossible magic inside a wrapper", "0 or 1"),
+    m.BAD_MESSAGE_CRC: ("message inside a wrapper whose bytes do not have the CRC that it states", "the CRC stated"),
+    m.EMPTY_WRAPPER: ("wrapper without a message inside", "at least one whole message"),
+    m.NESTED_WRAPPER: ("wrapper inside a wrapper", "plain messages"),
+    m.BAD_WRAPPER_OFFSET: ("wrapper that ends before its last message", "an inner offset up to the wrapper's own"),
+    m.BAD_MESSAGE_OFFSET: ("message out of order", "offsets that grow up to the wrapper's own"),
+    k.BAD_OFFSET_DELTA: ("record out of order", "offset deltas that grow from 0 to lastOffsetDelta"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RecordColumns:
+    """`count` records: where each one's parts lie in `source`, and the headers of the batches they are from.
+
+    longs: int64[LONGS, ≥ count], ints: int32[INTS, ≥ count] (kernels.record_batches); headers: int64[FIELDS, n].
+    All arrays are used again for the next RecordColumns.
+    """
+
+    count: int
+    source: Bytes
+    headers: HeaderTable
+    longs: npt.NDArray[np.int64]
+    ints: npt.NDArray[np.int32]
+
+
+class Decoder:
+    """Decodes the chunks of one split; keeps the scratch arrays between them.
+
+    microseconds: whether timestamps are asked for, so that one too large for them is damage.
+    """
+
+    def __init__(
+        self,
+        split: SegmentSplit,
+        *,
+        check_crcs: bool,
+        max_batch_bytes: int,
+        include_control: bool,
+        damage: Damage,
+        microseconds: bool = False,
+    ) -> None:
+        self._path = split.path
+        self._bounds = split.bounds
+        self._check_crcs = check_crcs
+        self._unpacker = Unpacker(split.path, max_batch_bytes, damage)
+        self._include_control = include_control
+        self._damage = damage
+        self._longs = np.empty((k.LONGS, STRIDE), np.int64)
+        self._ints = np.empty((k.INTS, STRIDE), np.int32)
+        self._limits = np.array([MAX_ROWS, MAX_BYTES], np.int64)
+        self._inclusive = _inclusive(split.bounds)
+        self._microseconds = microseconds
+        self._most_headers = max_batch_bytes // k.HEADER_COST
+
+    def decode(self, chunk: Chunk) -> Iterator[RecordColumns]:
+        """The wanted records of a chunk. Raises, or reports and skips, what Damage says of a damaged batch."""
+        wanted = chunk.headers[:, _wanted(chunk.headers, self._bounds, self._include_control)]
+        for group in self._unpacker.groups(chunk, wanted):
+            sound = self._undamaged(group) if self._damage.drop else group
+            if sound is not None:
+                yield from self._records(sound)
+
+    def _records(self, group: Group) -> Iterator[RecordColumns]:
+        cursor = np.zeros(k.CURSOR, np.int64)
+        while True:
+            count, status, report = self._call(group, self._inclusive, cursor)
+            if status not in (k.DONE, k.FULL):
+                raise self._fault(group.headers, int(cursor[k.AT_BATCH]), report)
+            if count:
+                records = RecordColumns(count, group.source, group.headers, self._longs, self._ints)
+                error = self._too_many_headers(records)
+                if error is not None:
+                    raise error
+                yield records
+            if status == k.DONE:
+                return
+
+    def _undamaged(self, group: Group) -> Group | None:
+        """The group without its damaged batches, each reported; None if no batch is left.
+
+        None of their rows may go out, so the whole group is walked before the first row does.
+        """
+        cursor = np.zeros(k.CURSOR, np.int64)
+        error: DataError | None
+        while True:
+            count, status, report = self._call(group, self._inclusive, cursor)
+            found = RecordColumns(count, group.source, group.headers, self._longs, self._ints)
+            at, error = int(cursor[k.AT_BATCH]), self._too_many_headers(found)
+            if error is None and self._microseconds:
+                error = beyond_microseconds(self._path, found)
+            if error is not None:
+                at = int(np.searchsorted(group.headers[h.POSITION], error.position))
+            elif status not in (k.DONE, k.FULL):
+                error = self._fault(group.headers, at, report)
+            if error is not None:
+                self._damage(error)
+                if group.headers.shape[1] == 1:
+                    return None
+                group = group.without(at)
+                cursor[k.AT_BATCH], cursor[k.AT_RECORD] = at, 0
+            elif status == k.DONE:
+                return group
+
+    def _call(
+        self, group: Group, bounds: npt.NDArray[np.int64], cursor: npt.NDArray[np.int64]
+    ) -> tuple[int, int, npt.NDArray[np.int64]]:
+        report = np.zeros(3, np.int64)
+        into = (self._limits, cursor, self._longs, self._ints, report)
+        if group.is_message_set:
+            count = m.decode_messages(group.source, group.headers, group.payloads, bounds, *into, self._check_crcs)
+        else:
+            count = k.decode_records(group.source, group.headers, group.payloads, bounds, *into)
+        return int(count), int(report[k.STATUS]), report
+
+    def _too_many_headers(self, records: RecordColumns) -> DataError | None:
+        """Headers of no bytes cost two bytes each here, and sixteen times that as columns: maxBatchBytes counts them so."""
+        counts = records.ints[k.HEADERS_COUNT, : records.count]
+        if not records.count or counts.max() <= self._most_headers:
+            return None
+        at = int(np.argmax(counts > self._most_headers))
+        expected = f"at most {self._most_headers} (maxBatchBytes)"
+        batch = int(records.ints[k.BATCH, at])
+        return self._error("record with too many headers", records.headers, batch, int(counts[at]), expected)
+
+    def _fault(self, headers: HeaderTable, column: int, report: npt.NDArray[np.int64]) -> DataError:
+        what, expected = _FAULTS[int(report[k.STATUS])]
+        return self._error(what, headers, column, int(report[k.FOUND]), expected)
+
+    def _error(self, what: str, headers: HeaderTable, column: int, found: object, expected: object) -> DataError:
+        return CorruptRecordError(
+            what,
+            path=self._path,
+            position=int(headers[h.POSITION, column]),
+            offset=int(headers[h.BASE_OFFSET, column]),
+            found=found,
+            expected=expected,
+        )
+
+
+def beyond_microseconds(path: str, records: RecordColumns) -> CorruptRecordError | None:
+    """What to say of the first record whose timestamp microseconds cannot hold; None if there is none."""
+    millis = records.longs[k.TIMESTAMP, : records.count]
+    wrong = (millis > MAX_MILLIS) | (millis < -MAX_MILLIS)
+    if not wrong.any():
+        return None
+    at = int(np.argmax(wrong))
+    return CorruptRecordError(
+        "timestamp that Spark's microseconds cannot hold (leave the column timestamp out, or bound it by until)",
+        path=path,
+        position=int(records.headers[h.POSITION, records.ints[k.BATCH, at]]),
+        offset=int(records.longs[k.OFFSET, at]),
+        found=f"{millis[at]} ms",
+        expected=f"at most {MAX_MILLIS} ms",
+    )
+
+
+def _inclusive(bounds: ScanBounds) -> npt.NDArray[np.int64]:
+    """Half-open Python bounds as the kernel's inclusive 64-bit ones."""
+    offsets, times = bounds.offsets, bounds.times
+    return np.array([offsets.start, offsets.end - 1, times.since, times.until - 1], np.int64)
+
+
+def _wanted(headers: HeaderTable, bounds: ScanBounds, include_control: bool) -> npt.NDArray[np.bool_]:
+    """Which batches may hold a wanted row, by their headers.
+
+    maxTimestamp is an upper bound; a lower one there is not, except under LogAppendTime, where it is every row's
+    timestamp. A wrapper of magic 0 or 1 tells less: only its last offset, and no timestamp that can be believed unless
+    it is LogAppendTime (Kafka 0.10.0 stored what the producer sent).
+    """
+    attributes, latest = headers[h.ATTRIBUTES], headers[h.MAX_TIMESTAMP]
+    offsets, times = bounds.offsets, bounds.times
+    append_time = (attributes & fmt.TIMESTAMP_TYPE_MASK != 0) & (headers[h.MAGIC] > fmt.MAGIC_V0)
+    wrapper = (headers[h.MAGIC] < fmt.MAGIC_V2) & (attributes & fmt.CODEC_MASK != fmt.CODEC_NONE)
+    wanted = headers[h.COUNT] != 0
+    if not include_control:
+        wanted &= (headers[h.MAGIC] < fmt.MAGIC_V2) | (attributes & fmt.CONTROL_MASK == 0)
+    wanted &= (headers[h.LAST_OFFSET] >= offsets.start) & ((headers[h.BASE_OFFSET] < offsets.end) | wrapper)
+    wanted &= (latest >= times.since) | (wrapper & ~append_time)
+    if times.has_until:
+        wanted &= ~append_time | (latest < times.until)
+    return np.asarray(wanted)

@@ -1,0 +1,180 @@
+"""SegmentSplit, the value that crosses from the driver to the executors: one range of one segment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from kafka_segment_source import format as fmt
+from kafka_segment_source.bounds import ScanBounds
+from kafka_segment_source.logdir.catalog import PartitionLog, Segment
+from kafka_segment_source.logdir.probe import BatchHeader, HeaderProbe
+from kafka_segment_source.storage.store import NO_VERSION, FileVersion
+
+
+@dataclass(frozen=True, slots=True)
+class BatchPlace:
+    """Where a batch lies: byte position, base offset as its header has it, and CRC. Enough to know it again."""
+
+    position: int
+    base_offset: int
+    crc: int
+
+    def is_in(self, probe: HeaderProbe) -> bool:
+        """Whether the file has this batch in this place."""
+        header = probe.at(self.position)
+        return header is not None and place_of(header) == self
+
+
+def place_of(header: BatchHeader) -> BatchPlace:
+    """The place of a batch that was looked at."""
+    return BatchPlace(header.position, header.base_offset, header.crc)
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentSplit:
+    """A range of one segment for one task: the rows inside `bounds` whose offsets the segment holds.
+
+    start, end: byte positions between which whole batches hold these rows. They are hints: `anchor` proves the start when
+    it is used, and the reader goes on past an end that the batch there does not prove (`split_files.py`).
+    segment_size: bytes of the `.log` when it was planned; nothing after is read, so a live broker may append.
+    base_offset, next_base_offset: every offset of the segment lies in [base, next); next is None for the last one.
+    stop_timestamp: ms; once a data batch reaches it no later row is wanted (`disorder.py`); None: never stop.
+    gap_is_loss: the next segment is read as well, and nothing known while planning explains a gap before it (`gaps.py`).
+    copies: paths of all copies of the partition, where there are several (`copies.py`); empty: the segment's directory.
+    served_to: of several copies, the offset from which on another one is read.
+    version: of the file, and before: of the file of the segment before it, when they were listed. anchor: a batch at or
+    before `start`, None where `start` is 0. log_end: of the last segment, the offset after its last whole batch, None
+    where it is not known.
+    """
+
+    path: str
+    topic: str
+    partition: int
+    start: int
+    end: int
+    segment_size: int
+    base_offset: int
+    next_base_offset: int | None
+    bounds: ScanBounds
+    stop_timestamp: int | None = None
+    gap_is_loss: bool = False
+    copies: tuple[str, ...] = ()
+    served_to: int = fmt.MAX_OFFSET
+    version: FileVersion = NO_VERSION
+    before: FileVersion | None = None
+    anchor: BatchPlace | None = None
+    log_end: int | None = None
+
+    @property
+    def is_of_last(self) -> bool:
+        """Whether no later segment was listed."""
+        return self.next_base_offset is None
+
+    @property
+    def size(self) -> int:
+        """Bytes to read."""
+        return self.end - self.start
+
+    @property
+    def start_offset(self) -> int:
+        """Inclusive bound of the offsets that this split can hold."""
+        return max(self.base_offset, self.bounds.offsets.start)
+
+    @property
+    def end_offset(self) -> int | None:
+        """Exclusive bound of the offsets that this split can hold; None where only reading tells."""
+        end = min(self.bounds.offsets.end, fmt.MAX_OFFSET if self.next_base_offset is None else self.next_base_offset)
+        return end if end < fmt.MAX_OFFSET else None
+
+    def hull(self, other: SegmentSplit) -> SegmentSplit:
+        """One split of the same segment with the rows of both, and those between."""
+        stops = (self.stop_timestamp, other.stop_timestamp)
+        return replace(
+            self,
+            start=min(self.start, other.start),
+            anchor=self.anchor if self.start <= other.start else other.anchor,
+            end=max(self.end, other.end),
+            bounds=self.bounds.hull(other.bounds),
+            stop_timestamp=None if None in stops else max(stop for stop in stops if stop is not None),
+        )
+
+
+def split_of(
+    log: PartitionLog,
+    segment: Segment,
+    bounds: ScanBounds,
+    start: int = 0,
+    end: int | None = None,
+    *,
+    stop_timestamp: int | None = None,
+    gap_is_loss: bool = False,
+    log_end: int | None = None,
+) -> SegmentSplit:
+    """A range of one of the log's segments, all of it unless positions are given."""
+    return SegmentSplit(
+        path=segment.path,
+        topic=log.topic,
+        partition=log.partition,
+        start=start,
+        end=segment.size if end is None else end,
+        segment_size=segment.size,
+        base_offset=segment.base_offset,
+        next_base_offset=segment.next_base_offset,
+        bounds=bounds,
+        stop_timestamp=stop_timestamp,
+        gap_is_loss=gap_is_loss,
+        version=segment.version,
+        before=segment.before,
+        log_end=log_end,
+        copies=log.copies,
+        served_to=segment.offsets.end,
+    )
+
+
+def anchored(split: SegmentSplit, probe: HeaderProbe) -> SegmentSplit:
+    """The split with the batch at its start as its anchor, as `probe` finds it in the split's file."""
+    if split.start == 0:
+        return split if split.anchor is None else replace(split, anchor=None)
+    header = probe.at(split.start)
+    return replace(split, anchor=None if header is None else place_of(header))
+
+
+def hulls(splits: list[SegmentSplit]) -> list[SegmentSplit]:
+    """The rows of splits of one segment by splits that share neither a byte nor an offset, in order.
+
+    Offsets count too: of a file that shrank, each split is read from the first byte by its offsets alone.
+    """
+    merged: list[SegmentSplit] = []
+    for split in sorted(splits, key=lambda each: (each.start, each.end)):
+        whole = split
+        while merged and (merged[-1].end > whole.start or _share_offsets(merged[-1], whole)):
+            whole = merged.pop().hull(whole)
+        merged.append(whole)
+    return merged
+
+
+def _share_offsets(one: SegmentSplit, other: SegmentSplit) -> bool:
+    return one.bounds.offsets.end > other.bounds.offsets.start
+
+
+def pack(splits: tuple[SegmentSplit, ...], more_than: int, pack_bytes: int) -> list[tuple[SegmentSplit, ...]]:
+    """Splits grouped for tasks, each group of at most `pack_bytes` bytes, unless it is one split.
+
+    Pieces of one segment come together: a split costs about as much as reading 256 KiB, a task far more. Where there are
+    more than `more_than`, neighbours of one topic-partition do as well.
+    """
+    groups: list[list[SegmentSplit]] = []
+    size = 0
+    for split in splits:
+        before = groups[-1][-1] if groups else None
+        together = before is not None and (
+            before.path == split.path
+            or (len(splits) > more_than and (before.topic, before.partition) == (split.topic, split.partition))
+        )
+        if together and size + split.size <= pack_bytes:
+            groups[-1].append(split)
+            size += split.size
+        else:
+            groups.append([split])
+            size = split.size
+    return [tuple(group) for group in groups]

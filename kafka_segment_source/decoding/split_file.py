@@ -1,0 +1,175 @@
+"""The file of one split, open: proof that it is the file that was planned, its batches, and what of it is missing.
+
+A split names rows by their offsets; positions are hints. What is proven, and when:
+
+- At the start: the system says the same of the file as when it was listed (inode, size, time of change), or the file is
+  the last one and only grew, or it has the size that was listed. A split that begins inside its file has an `anchor`, a
+  batch at its start, or just before: the file must have it there (one small read).
+- At the end of a byte range inside the file: the batch there begins after the wanted offsets (one small read). If it does
+  not, reading goes on to the end of the file.
+- At the end of the file: every offset up to the next segment has come, if the file is not known to be the listed one.
+- Before damage is reported: the path still leads to this file, and the last batch that was believed is still in it.
+
+Where one of these fails, the file is another one by now: FileChangedError. `following.py` then looks for the offsets
+that are left. Of a file that is the planned one, a gap before the next segment is DataLossError (`gaps.py`).
+
+A segment is cut and written again in place when its leader changes (Kafka: UnifiedLog.truncateTo); everything else that
+changes a segment, compaction, retention, a new replica, a restore, makes another file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import TracebackType
+
+from kafka_segment_source import format as fmt
+from kafka_segment_source.decoding.batches import CHUNK_BYTES, BatchReader, Chunk, Damage, HeaderTable
+from kafka_segment_source.decoding.gaps import GapWatch
+from kafka_segment_source.decoding.split import SegmentSplit
+from kafka_segment_source.errors import DataLossError, FileChangedError
+from kafka_segment_source.logdir.probe import HeaderProbe
+from kafka_segment_source.storage.files import InputFile, file_version
+from kafka_segment_source.storage.store import NO_VERSION, FileVersion
+
+
+class SplitFile:
+    """A context manager over the file of one split. Raises what InputFile raises, and FileChangedError."""
+
+    def __init__(
+        self,
+        split: SegmentSplit,
+        *,
+        check_crcs: bool,
+        max_batch_bytes: int,
+        damage: Damage,
+        chunk_bytes: int = CHUNK_BYTES,
+    ) -> None:
+        self.split = split
+        self._damage = damage
+        self._file = InputFile(split.path)
+        try:
+            self._version = self._file.version()
+            self._is_listed_one = split.version in (NO_VERSION, self._version)
+            self._check_version()
+            self._check_anchor()
+        except BaseException:
+            self._file.close()
+            raise
+        damage.confirm = self.confirm
+        self._reader = BatchReader(
+            self._file,
+            split,
+            check_crcs=check_crcs,
+            max_batch_bytes=max_batch_bytes,
+            damage=damage,
+            chunk_bytes=chunk_bytes,
+        )
+        self._gaps = GapWatch(split)
+
+    @property
+    def next_offset(self) -> int | None:
+        """The offset after the last batch of the chunks so far; None before the first chunk of a split that starts late."""
+        return self._gaps.next_offset
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it was seen that no wanted row follows in this file; False where its end came first."""
+        return self._reader.is_done
+
+    @property
+    def version(self) -> FileVersion:
+        """The state of the file when it was opened."""
+        return self._version
+
+    def read_at(self, position: int, count: int) -> bytes:
+        """At most `count` bytes of the open file from `position`."""
+        return self._file.read_at(position, count)
+
+    def has_changed(self) -> bool:
+        """Whether the open file was changed since it was opened."""
+        return self._file.version() != self._version
+
+    def probe(self) -> HeaderProbe:
+        """Looks at headers of the file as it is now."""
+        return HeaderProbe(self._file, self._file.version().size, check_crcs=False)
+
+    def note_before(self, headers: HeaderTable) -> None:
+        """Takes note of the batches just before the split, which somebody else has read: int64[FIELDS, n], n ≥ 1."""
+        self._gaps.see(headers)
+
+    def chunks(self) -> Iterator[Chunk]:
+        """The chunks of the split, in order. Raises FileChangedError, and CorruptRecordError under FAILFAST."""
+        for chunk in self._reader.chunks():
+            self._gaps.see(chunk.headers)
+            yield chunk
+
+    def finish(self) -> None:
+        """To be called after the last chunk. FileChangedError if wanted rows may be elsewhere by now, DataLossError for a
+        gap before the next segment."""
+        split = self.split
+        if self._reader.is_done:
+            return
+        if not self._is_listed_one and not self._damage.skipped:
+            end = split.log_end if split.is_of_last else split.next_base_offset
+            reached = split.start_offset if self._gaps.next_offset is None else self._gaps.next_offset
+            if end is not None and reached < min(end, split.bounds.offsets.end):
+                raise self._changed(f"it ends before offset {reached}, expected offsets up to {end - 1}")
+        gap = self._gaps.missing(self._file)
+        if gap is not None:
+            raise DataLossError(
+                f"offsets {gap.start} to {gap.end - 1} of partition {split.topic}-{split.partition} are missing:"
+                f" {split.path!r} ends before {self._gaps.next_offset}, the next segment begins at"
+                f" {split.next_base_offset}, so a segment file between them is not there, or compaction left it out and the"
+                f" broker's {fmt.CLEANER_CHECKPOINT} is not here to say so; failOnDataLoss=false reads what is there"
+            )
+
+    def confirm(self) -> None:
+        """Raises FileChangedError unless the path still leads to this file and it still has what was read of it."""
+        planned, now = self.split.version, file_version(self.split.path)
+        if now is None or now.inode != self._version.inode:
+            raise self._changed("it was replaced while it was read")
+        if planned in (NO_VERSION, now):
+            return
+        if not self.split.is_of_last or now.inode != planned.inode:
+            raise self._changed("the system says so")
+        last = self._reader.last or self.split.anchor
+        if last is not None and not last.is_in(self.probe()):
+            raise self._changed(f"the batch of offset {last.base_offset} is no longer at byte {last.position}")
+
+    def _check_version(self) -> None:
+        planned, found = self.split.version, self._version
+        if self._is_listed_one:
+            return
+        if self.split.is_of_last:
+            if found.inode != planned.inode:
+                raise self._changed("it was replaced")
+            if found.size < planned.size:
+                raise self._shrunk()
+        elif found.size != planned.size:
+            raise self._shrunk() if found.size < planned.size else self._changed("it was replaced")
+
+    def _check_anchor(self) -> None:
+        anchor = self.split.anchor
+        if anchor is not None and not anchor.is_in(self.probe()):
+            raise self._changed(f"the batch of offset {anchor.base_offset} is not at byte {anchor.position}")
+
+    def _shrunk(self) -> FileChangedError:
+        return FileChangedError(
+            f"file {self.split.path!r} has shrunk since it was listed: found {self._version.size} bytes, expected"
+            f" {self.split.version.size}, so it was compacted or truncated; plan the read anew"
+        )
+
+    def _changed(self, what: str) -> FileChangedError:
+        return FileChangedError(f"file {self.split.path!r} has changed since it was listed: {what}; plan the read anew")
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._file.close()
+
+    def __enter__(self) -> SplitFile:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,1 @@
+"""What lies in a log directory: names, checkpoints, index files, batch headers. No record is decoded here."""

@@ -1,0 +1,49 @@
+"""Leader epochs of a copy, as a broker wrote them down: which leader's history the offsets are of.
+
+Comes in: a partition directory. Goes out: (epoch, start offset) in order, both growing. The epoch of an offset is that of
+the last entry at or below it; below the first entry nothing is known. A file that is missing or cannot be right says
+nothing: the batches carry their epochs too. Kafka: LeaderEpochFileCache, LeaderEpochCheckpointFile, KIP-101.
+"""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_right
+from itertools import pairwise
+
+from kafka_segment_source import format as fmt
+from kafka_segment_source.errors import KafkaSegmentError
+from kafka_segment_source.storage.files import InputFile
+
+Epochs = tuple[tuple[int, int], ...]
+UNKNOWN = -1
+_MOST_BYTES = 16 * 1024 * 1024
+
+
+def parse_epochs(data: bytes) -> Epochs:
+    """The entries of a `leader-epoch-checkpoint`; none where it is empty or cannot be right."""
+    lines = [line.split() for line in data.decode("ascii", "replace").splitlines() if line.strip()]
+    numbers = [[int(word) for word in line if word.isdigit() and len(word) < 20] for line in lines]
+    whole = all(len(words) == len(line) for words, line in zip(numbers, lines, strict=True))
+    if len(lines) < 2 or not whole or numbers[0] != [fmt.CHECKPOINT_VERSION] or numbers[1] != [len(lines) - 2]:
+        return ()
+    if any(len(entry) != 2 for entry in numbers[2:]):
+        return ()
+    entries = tuple((epoch, start) for epoch, start in numbers[2:])
+    grows = all(one[0] < other[0] and one[1] <= other[1] for one, other in pairwise(entries))
+    return entries if grows else ()
+
+
+def read_epochs(directory: str) -> Epochs:
+    """The entries of a partition directory's `leader-epoch-checkpoint`; none where there is none to believe."""
+    try:
+        with InputFile(os.path.join(directory, fmt.LEADER_EPOCH_CHECKPOINT)) as file:
+            return parse_epochs(file.read_all(_MOST_BYTES))
+    except KafkaSegmentError:
+        return ()
+
+
+def epoch_at(epochs: Epochs, offset: int) -> int:
+    """The leader epoch of an offset; UNKNOWN below the first entry."""
+    at = bisect_right([start for _, start in epochs], offset) - 1
+    return UNKNOWN if at < 0 else epochs[at][0]

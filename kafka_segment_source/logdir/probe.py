@@ -1,0 +1,139 @@
+"""Single batch headers for planning: a position in, what stands there out, or None where no batch can be.
+
+Planning looks at a few headers a segment, in a fresh process, so this is plain `struct` and does not load the
+kernels. A header is evidence only once its batch's CRC holds (`proven`), unless the user has turned CRCs off.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from kafka_segment_source import format as fmt
+from kafka_segment_source.logdir.checksums import crc_holds
+from kafka_segment_source.storage.files import InputFile
+
+_BLOCK = 4096  # a probe reads this much: the next header is often in it
+_LARGEST_PROOF = 64 * 1024 * 1024  # a batch larger than this is not read for a proof
+_LEGACY = struct.Struct(">qiIbb")
+_TIMESTAMP = struct.Struct(">q")
+
+
+@dataclass(frozen=True, slots=True)
+class BatchHeader:
+    """What planning needs of a batch: position and size in bytes, absolute offsets, maxTimestamp in ms.
+
+    Magic 0 and 1: both offsets are the entry's own (a wrapper's last), count and leader_epoch are -1.
+    """
+
+    position: int
+    size: int
+    magic: int
+    crc: int
+    attributes: int
+    base_offset: int
+    last_offset: int
+    max_timestamp: int
+    count: int
+    leader_epoch: int
+
+    @property
+    def end(self) -> int:
+        """The position after the batch."""
+        return self.position + self.size
+
+    @property
+    def is_control(self) -> bool:
+        return self.magic == fmt.MAGIC_V2 and self.attributes & fmt.CONTROL_MASK != 0
+
+    @property
+    def is_compressed(self) -> bool:
+        return self.attributes & fmt.CODEC_MASK != fmt.CODEC_NONE
+
+
+class HeaderProbe:
+    """Looks at headers of one `.log` of `size` bytes."""
+
+    def __init__(self, file: InputFile, size: int, check_crcs: bool) -> None:
+        self._file = file
+        self._size = size
+        self._check_crcs = check_crcs
+        self._block = b""
+        self._block_at = 0
+
+    def at(self, position: int) -> BatchHeader | None:
+        """The header of the whole batch at `position`, or None if there cannot be one."""
+        if position < 0 or position >= self._size:
+            return None
+        return _parse(self._bytes(position, fmt.BATCH_OVERHEAD), position, self._size)
+
+    def proven(self, position: int) -> BatchHeader | None:
+        """As `at`, and the batch's CRC holds (unless CRCs are off)."""
+        header = self.at(position)
+        if header is None or not self._check_crcs:
+            return header
+        if header.size > _LARGEST_PROOF:
+            return None
+        batch = self._bytes(position, header.size)
+        return header if crc_holds(batch, header.magic, header.crc) else None
+
+    def walk(self, position: int) -> Iterator[BatchHeader | None]:
+        """Proven headers from `position` on; ends at the end of the file, after one None where proof fails."""
+        while position < self._size:
+            header = self.proven(position)
+            yield header
+            if header is None:
+                return
+            position = header.end
+
+    def is_legal_tail(self, position: int) -> bool:
+        """Whether what stands from `position` to the end may end a log: a batch cut short, or preallocated zeros (of which
+        only the first are looked at)."""
+        data = self._bytes(position, fmt.MAGIC_END)
+        if len(data) < fmt.MAGIC_END or not any(data):
+            return True
+        length = int.from_bytes(data[fmt.LENGTH_AT : fmt.LOG_OVERHEAD], "big", signed=True)
+        return position + fmt.LOG_OVERHEAD + length > self._size
+
+    def _bytes(self, position: int, count: int) -> bytes:
+        start = position - self._block_at
+        if start < 0 or start + count > len(self._block):
+            self._block_at = position
+            self._block = self._file.read_at(position, min(max(count, _BLOCK), self._size - position))
+            start = 0
+        return self._block[start : start + count]
+
+
+def _parse(data: bytes, position: int, size: int) -> BatchHeader | None:
+    if len(data) < fmt.MAGIC_END:
+        return None
+    magic = data[fmt.MAGIC_AT]
+    if magic == fmt.MAGIC_V2:
+        header = _parse_v2(data, position)
+    elif magic in (fmt.MAGIC_V0, fmt.MAGIC_V1):
+        header = _parse_legacy(data, position, magic)
+    else:
+        header = None
+    return header if header is not None and header.base_offset >= 0 and header.end <= size else None
+
+
+def _parse_v2(data: bytes, position: int) -> BatchHeader | None:
+    if len(data) < fmt.BATCH_OVERHEAD:
+        return None
+    base, length, epoch, magic, crc, attributes, delta, _, latest, _, _, _, count = fmt.BATCH_HEADER.unpack(data)
+    if length < fmt.MIN_BATCH_LENGTH or delta < 0 or count < 0:
+        return None
+    size = length + fmt.LOG_OVERHEAD
+    return BatchHeader(position, size, magic, crc, attributes, base, base + delta, latest, count, epoch)
+
+
+def _parse_legacy(data: bytes, position: int, magic: int) -> BatchHeader | None:
+    smallest = fmt.MIN_LENGTH_V1 if magic == fmt.MAGIC_V1 else fmt.MIN_LENGTH_V0
+    if len(data) < smallest + fmt.LOG_OVERHEAD:
+        return None
+    offset, length, crc, magic, attributes = _LEGACY.unpack_from(data)
+    if length < smallest:
+        return None
+    timestamp = _TIMESTAMP.unpack_from(data, fmt.LEGACY_TIMESTAMP_AT)[0] if magic == fmt.MAGIC_V1 else fmt.NO_TIMESTAMP
+    return BatchHeader(position, length + fmt.LOG_OVERHEAD, magic, crc, attributes, offset, offset, timestamp, -1, -1)

@@ -1,0 +1,190 @@
+"""One segment under planning: its `.log` and its index files, each opened when first asked for, closed together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from types import TracebackType
+
+import numpy as np
+
+from kafka_segment_source import format as fmt
+from kafka_segment_source.errors import PathError
+from kafka_segment_source.logdir.catalog import Segment
+from kafka_segment_source.logdir.indexes import OffsetIndex, TimeIndex, read_offset_index, read_time_index
+from kafka_segment_source.logdir.probe import BatchHeader, HeaderProbe
+from kafka_segment_source.storage.files import InputFile
+
+_ATTEMPTS = 8  # index entries tried on each side before reading more instead
+_HEAD_BATCHES = 1024  # batches looked at before a time index is given up: real files need 2 (median) to 65 (worst)
+_MOST_WALKED = 4 * 1024 * 1024  # bytes, to find the end of a log; a broker's index leaves 4 KiB and a batch
+_MOST_WITHOUT_INDEX = 1024 * 1024
+_NO_LONGS = np.empty(0, np.int64)
+
+
+class SegmentView:
+    """A context manager over one segment.
+
+    trust_indexes=False: both indexes are empty, as if the files were missing. faults: takes a sentence for each index file
+    that was asked for and cannot be used.
+    """
+
+    def __init__(
+        self, segment: Segment, *, check_crcs: bool, trust_indexes: bool, faults: list[str] | None = None
+    ) -> None:
+        self.segment = segment
+        self._faults = [] if faults is None else faults
+        self._check_crcs = check_crcs
+        self._trust_indexes = trust_indexes
+        self._file: InputFile | None = None
+        self._probe: HeaderProbe | None = None
+        self._strict_probe: HeaderProbe | None = None
+        self._offsets: OffsetIndex | None = None
+        self._times: TimeIndex | None = None
+        self._trusted_times: TimeIndex | None = None
+
+    @property
+    def probe(self) -> HeaderProbe:
+        """Looks at headers in the `.log`."""
+        if self._probe is None:
+            self._file = InputFile(self.segment.path)
+            self._probe = HeaderProbe(self._file, self.segment.size, self._check_crcs)
+        return self._probe
+
+    @property
+    def strict_probe(self) -> HeaderProbe:
+        """As `probe`, with CRCs checked whatever the option: for evidence about batches that nobody will read."""
+        probe = self.probe
+        if self._strict_probe is None:
+            assert self._file is not None
+            self._strict_probe = probe if self._check_crcs else HeaderProbe(self._file, self.segment.size, True)
+        return self._strict_probe
+
+    @property
+    def offsets(self) -> OffsetIndex:
+        """Valid entries of the `.index`: hints, each to be proven by the header it leads to."""
+        if self._offsets is None:
+            segment = self.segment
+            size = segment.index_size if self._trust_indexes else None
+            self._offsets = read_offset_index(segment.index_path, size, segment.base_offset, segment.size)
+            self._note(self._offsets.fault)
+        return self._offsets
+
+    @property
+    def times(self) -> TimeIndex:
+        """Valid entries of the `.timeindex`, trusted or not."""
+        if self._times is None:
+            segment = self.segment
+            size = segment.time_index_size if self._trust_indexes else None
+            self._times = read_time_index(
+                segment.time_index_path, size, segment.base_offset, segment.next_base_offset, segment.size
+            )
+            self._note(self._times.fault)
+        return self._times
+
+    @property
+    def trusted_times(self) -> TimeIndex:
+        """The time index if HEAD holds, otherwise none of its entries."""
+        if self._trusted_times is None:
+            times = self.times
+            trusted = len(times) > 0 and self._head_holds(times)
+            self._trusted_times = times if trusted else TimeIndex(times.path, _NO_LONGS, _NO_LONGS)
+        return self._trusted_times
+
+    def start_position(self, first_offset: int) -> int:
+        """S1 and S2: the largest position, among index entries near `first_offset`, before which every offset is lower.
+
+        Nothing but a proven header at that position is believed, so no property of the index matters.
+        """
+        offsets = self.offsets
+        slot = offsets.floor(first_offset)
+        for candidate in range(slot + 1, min(slot + 1 + _ATTEMPTS, len(offsets))):  # S2: later ones while they hold
+            header = self.probe.at(int(offsets.positions[candidate]))
+            if header is None or header.base_offset > first_offset:
+                break
+            slot = candidate
+        for candidate in range(slot, max(slot - 2 * _ATTEMPTS, -1), -1):  # S1: the first that is proven
+            header = self.probe.proven(int(offsets.positions[candidate]))
+            if header is not None and header.base_offset <= first_offset:
+                return header.position
+        return 0
+
+    def end_position(self, end_offset: int) -> int | None:
+        """S3: the least position, among index entries near `end_offset`, from which on every offset is ≥ it.
+
+        None if no header proves one: then the reader goes by headers alone.
+        """
+        offsets = self.offsets
+        slot = offsets.ceiling(end_offset)
+        for candidate in range(slot, min(slot + _ATTEMPTS, len(offsets))):
+            header = self.probe.proven(int(offsets.positions[candidate]))
+            # a compressed v0 or v1 wrapper tells only its last offset: it may begin before
+            told = header is not None and (header.magic == fmt.MAGIC_V2 or not header.is_compressed)
+            if header is not None and told and header.base_offset >= end_offset:
+                return header.position
+        return None
+
+    def headers_from(self, offset: int, strict: bool = False) -> Iterator[BatchHeader | None]:
+        """Proven headers from the batch that holds `offset`, or the first after it, to the end of the file.
+
+        One None, and no more, where something stands that cannot be proven. strict: as `strict_probe`.
+        """
+        probe = self.strict_probe if strict else self.probe
+        for header in probe.walk(self.start_position(offset)):
+            if header is None or header.last_offset >= offset:
+                yield header
+
+    def end_offset(self) -> int:
+        """The offset after the last batch that can be proven; the base offset if there is none."""
+        end = self.segment.base_offset
+        for header in self.probe.walk(self.start_position(fmt.MAX_OFFSET)):
+            if header is not None:
+                end = header.last_offset + 1
+        return end
+
+    def log_end(self) -> int | None:
+        """The offset after the last whole batch, of the last segment of a log; None where damage or a failing disk hides
+        it (reading it says so), or where finding it costs too much."""
+        with suppress(PathError):
+            return self._log_end()
+        return None
+
+    def _log_end(self) -> int | None:
+        reached, position = self.segment.base_offset, self.start_position(fmt.MAX_OFFSET)
+        if self.segment.size - position > (_MOST_WALKED if len(self.offsets) else _MOST_WITHOUT_INDEX):
+            return None
+        for header in self.probe.walk(position):
+            if header is None:
+                return reached if self.probe.is_legal_tail(position) else None
+            reached, position = header.last_offset + 1, header.end
+        return reached
+
+    def _note(self, fault: str | None) -> None:
+        if fault is not None:
+            self._faults.append(f"{fault}; reads do without it")
+
+    def _head_holds(self, times: TimeIndex) -> bool:
+        """HEAD: whether the head of the `.log` proves the first entry, and with it the running maximum of the rest.
+
+        The first batch is magic 2 (older writers left wrong maxima), and no batch up to the first entry's offset
+        is later than that entry (an index created empty over data would say too little).
+        """
+        seen = 0
+        for header in self.probe.walk(0):
+            if header is None or header.magic != fmt.MAGIC_V2 or seen == _HEAD_BATCHES:
+                return False
+            if header.base_offset > times.offsets[0]:
+                break
+            if header.max_timestamp > times.timestamps[0]:
+                return False
+            seen += 1
+        return seen > 0
+
+    def __enter__(self) -> SegmentView:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._file is not None:
+            self._file.close()

@@ -1,0 +1,247 @@
+"""One segment of a copy → what it holds whole, and what not: its sound batches, and where damage lies between them.
+
+Reads what is asked for from its first byte to its last, so it is done only where copies differ or one of them was found
+to be damaged. Nothing is reported: whoever asked knows what another copy has. Raises PathError, and FileChangedError where
+the file is not the one that was listed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from kafka_segment_source import format as fmt
+from kafka_segment_source.bounds import OffsetRange, ScanBounds
+from kafka_segment_source.decoding.batches import Chunk, Damage, HeaderTable
+from kafka_segment_source.decoding.records import Decoder
+from kafka_segment_source.decoding.split import anchored, place_of, split_of
+from kafka_segment_source.decoding.split_file import SplitFile
+from kafka_segment_source.errors import DataError, DataLossError, FileChangedError
+from kafka_segment_source.kernels import headers as h
+from kafka_segment_source.kernels import record_batches as k
+from kafka_segment_source.logdir.catalog import PartitionLog, Segment
+from kafka_segment_source.logdir.probe import BatchHeader
+from kafka_segment_source.logdir.segment_view import SegmentView
+from kafka_segment_source.options import ReadOptions
+from kafka_segment_source.partition.choice import DAMAGED, THIN, VOID, WHOLE
+
+_PROBED = [
+    *(h.POSITION, h.SIZE, h.MAGIC, h.CRC, h.ATTRIBUTES, h.BASE_OFFSET, h.LAST_OFFSET),
+    *(h.MAX_TIMESTAMP, h.COUNT, h.LEADER_EPOCH),
+]
+"""The rows of a header table that a BatchHeader has, in its order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """Offsets that a segment holds alike; error: of DAMAGED."""
+
+    offsets: OffsetRange
+    holding: int
+    error: DataError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """The sound batches of a segment that reach into the offsets asked for, int64[FIELDS, n], in order.
+
+    faults: for each batch the damage right before it, and after the last one the damage there, None for none; end_holding:
+    how the offsets after the last batch are held, if there is no damage; None: nothing is known of them.
+    """
+
+    log: PartitionLog
+    segment: Segment
+    offsets: OffsetRange
+    batches: HeaderTable
+    faults: tuple[DataError | None, ...]
+    end_holding: int | None
+
+    @property
+    def last(self) -> BatchHeader | None:
+        """The last sound batch; None if there is none."""
+        return self.header(self.batches.shape[1] - 1) if self.batches.shape[1] else None
+
+    def first_from(self, offset: int) -> int:
+        """The number of the first sound batch that ends at or after an offset; that of batches if there is none."""
+        return int(np.searchsorted(self.batches[h.LAST_OFFSET], offset))
+
+    def between(self, offsets: OffsetRange) -> HeaderTable:
+        """The sound batches that reach into a range of offsets."""
+        after = int(np.searchsorted(self.batches[h.BASE_OFFSET], offsets.end))
+        first = self.first_from(offsets.start)
+        return self.batches[:, first : max(after, first + 1)]
+
+    def header(self, at: int) -> BatchHeader:
+        """Batch number `at` as planning knows it."""
+        return BatchHeader(*self.batches[_PROBED, at].tolist())
+
+    def extents(self) -> Iterator[Extent]:
+        """What is held how, in order, inside the offsets asked for; offsets of which nothing is known are left out."""
+        start = max(self.offsets.start, self.segment.base_offset)
+        batches = self.batches
+        afters = batches[h.LAST_OFFSET] + 1
+        before = np.concatenate(([start], afters))[:-1]
+        is_v2 = batches[h.MAGIC] == fmt.MAGIC_V2
+        faulty = np.array([fault is not None for fault in self.faults[:-1]], np.bool_)
+        # a wrapper of magic 0 or 1 tells its last offset only
+        hides_first = ~is_v2 & (batches[h.ATTRIBUTES] & fmt.CODEC_MASK != fmt.CODEC_NONE) & ~faulty
+        bases = np.where(hides_first, before, batches[h.BASE_OFFSET])
+        is_thin = is_v2 & (batches[h.COUNT] < afters - bases)
+        begins = (bases > before) | (np.diff(is_thin, prepend=~is_thin[:1]))
+        firsts = np.flatnonzero(begins).tolist()
+        for at, until in zip(firsts, [*firsts[1:], len(bases)], strict=False):
+            if bases[at] > before[at]:
+                fault = self.faults[at]
+                gap = OffsetRange(int(before[at]), int(bases[at]))
+                yield Extent(gap, VOID if fault is None else DAMAGED, fault)
+            held = OffsetRange(max(int(bases[at]), start), int(afters[until - 1]))
+            yield Extent(held.intersect(OffsetRange(end=self.offsets.end)), THIN if is_thin[at] else WHOLE)
+        rest = OffsetRange(int(afters[-1]) if len(afters) else start, self.offsets.end).intersect(self.segment.span)
+        if self.faults[-1] is not None:
+            yield Extent(rest, DAMAGED, self.faults[-1])
+        elif self.end_holding is not None:
+            yield Extent(rest, self.end_holding)
+
+
+class _Noted(Damage):
+    """Damage that is noted, and skipped without a word."""
+
+    def __call__(self, error: DataError) -> None:
+        self.allow(error)
+        self.skipped.append(error)
+
+    def skip(self, error: DataError, end: int) -> None:
+        self.skipped.append(error)
+
+
+def survey(
+    log: PartitionLog,
+    segment: Segment,
+    offsets: OffsetRange,
+    options: ReadOptions,
+    *,
+    decodes: bool = False,
+    microseconds: bool = False,
+    start_offset: int | None = None,
+) -> Survey:
+    """What a segment of `log` holds of `offsets`. decodes: only batches that can be decoded are sound, with timestamps that
+    fit `microseconds` if these are asked for. start_offset: reading begins near it instead of at the first offset."""
+    found = _Collector(segment, offsets)
+    with SegmentView(segment, check_crcs=options.check_crcs, trust_indexes=options.trust_indexes) as view:
+        start = view.start_position(offsets.start if start_offset is None else start_offset)
+        split = anchored(split_of(log, segment, ScanBounds(offsets), start), view.probe)
+    split = replace(split, gap_is_loss=not log.compacted)
+    damage = _Noted(drop=True)
+    limit = options.max_batch_bytes
+    with SplitFile(split, check_crcs=options.check_crcs, max_batch_bytes=limit, damage=damage) as source:
+        decoder = Decoder(
+            split,
+            check_crcs=options.check_crcs,
+            max_batch_bytes=limit,
+            include_control=options.include_control or options.read_committed,
+            damage=damage,
+            microseconds=microseconds,
+        )
+        for chunk in source.chunks():
+            found.skip(damage)
+            unreadable = _unreadable(decoder, chunk, damage) if decodes else {}
+            found.take(chunk, unreadable)
+            damage.skipped.clear()
+        found.skip(damage)
+        return found.survey(log, _rest(source))
+
+
+Rows = dict[int, tuple[int, bytes | None, bytes | None]]
+
+
+def rows_of(log: PartitionLog, segment: Segment, header: BatchHeader, options: ReadOptions) -> Rows:
+    """The records of one batch, control records too: timestamp, key and value by offset. Raises DataError for a batch that
+    cannot be decoded."""
+    bounds = ScanBounds(OffsetRange(0, header.last_offset + 1))
+    split = split_of(log, segment, bounds, header.position, header.end)
+    split = replace(split, anchor=place_of(header) if header.position else None)
+    damage = Damage(drop=False)
+    limit = options.max_batch_bytes
+    rows: Rows = {}
+    with SplitFile(split, check_crcs=options.check_crcs, max_batch_bytes=limit, damage=damage) as source:
+        decoder = Decoder(
+            split, check_crcs=options.check_crcs, max_batch_bytes=limit, include_control=True, damage=damage
+        )
+        for chunk in source.chunks():
+            for records in decoder.decode(chunk):
+                ints, data = records.ints[:, : records.count], memoryview(records.source)  # type: ignore[arg-type]
+                keys = _slices(data, ints[k.KEY_AT], ints[k.KEY_LENGTH])
+                values = _slices(data, ints[k.VALUE_AT], ints[k.VALUE_LENGTH])
+                longs = records.longs[:, : records.count]
+                told = zip(longs[k.OFFSET].tolist(), longs[k.TIMESTAMP].tolist(), keys, values, strict=True)
+                rows |= {offset: (timestamp, key, value) for offset, timestamp, key, value in told}
+    return rows
+
+
+def _slices(data: memoryview, places: npt.NDArray[np.int32], lengths: npt.NDArray[np.int32]) -> list[bytes | None]:
+    told = zip(places.tolist(), lengths.tolist(), strict=True)
+    return [None if length < 0 else bytes(data[at : at + length]) for at, length in told]
+
+
+def _unreadable(decoder: Decoder, chunk: Chunk, damage: Damage) -> dict[int, DataError]:
+    """The batches of a chunk that cannot be decoded, by position."""
+    for _ in decoder.decode(chunk):
+        pass
+    return {error.position: error for error in damage.skipped}
+
+
+def _rest(source: SplitFile) -> int | None:
+    """What a file that was read to its end says of the offsets up to the next segment."""
+    try:
+        source.finish()
+    except FileChangedError:
+        raise
+    except DataLossError:
+        return None
+    return VOID if source.is_done or not source.split.is_of_last else None
+
+
+class _Collector:
+    """Puts a survey together, chunk by chunk."""
+
+    def __init__(self, segment: Segment, offsets: OffsetRange) -> None:
+        self._segment = segment
+        self._offsets = offsets
+        self._tables: list[HeaderTable] = []
+        self._faults: list[DataError | None] = []
+        self._fault: DataError | None = None  # before whatever comes next
+
+    def skip(self, damage: Damage) -> None:
+        """Takes note of what was skipped since the last batch."""
+        if damage.skipped and self._fault is None:
+            self._fault = damage.skipped[0]
+
+    def take(self, chunk: Chunk, unreadable: dict[int, DataError]) -> None:
+        """Adds the batches of a chunk."""
+        headers = chunk.headers
+        keep = headers[h.LAST_OFFSET] >= self._offsets.start
+        if not keep[0]:
+            self._fault = None  # the damage lies before what was asked for
+        if not unreadable:
+            if keep.any():
+                self._add(headers[:, keep])
+            return
+        for at in np.flatnonzero(keep).tolist():
+            error = unreadable.get(int(headers[h.POSITION, at]))
+            if error is None:
+                self._add(headers[:, at : at + 1])
+            elif self._fault is None:
+                self._fault = error
+
+    def _add(self, headers: HeaderTable) -> None:
+        self._tables.append(headers.copy())
+        self._faults += [self._fault, *[None] * (headers.shape[1] - 1)]
+        self._fault = None
+
+    def survey(self, log: PartitionLog, end_holding: int | None) -> Survey:
+        """What was found."""
+        batches = np.concatenate([np.empty((h.FIELDS, 0), np.int64), *self._tables], axis=1)
+        return Survey(log, self._segment, self._offsets, batches, (*self._faults, self._fault), end_holding)

@@ -1,0 +1,144 @@
+"""One split → several of the same segment, for minPartitions (by bytes) and maxRecordsPerPartition (by offsets).
+
+Cuts are made where a proven batch begins: the pieces share no batch, and each keeps to its own offsets, so no row
+is lost or doubled at a seam. Only a batch with more records than a piece may have is cut inside, by offset; both
+pieces read it then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from kafka_segment_source import format as fmt
+from kafka_segment_source.bounds import OffsetRange
+from kafka_segment_source.decoding.split import SegmentSplit
+from kafka_segment_source.logdir.probe import BatchHeader
+from kafka_segment_source.logdir.segment_view import SegmentView
+
+
+@dataclass(frozen=True, slots=True)
+class _Cut:
+    """Where one piece ends and the next begins: its first offset; positions differ only inside a batch."""
+
+    offset: int
+    end_before: int
+    start_after: int
+
+
+def cut_by_bytes(view: SegmentView, split: SegmentSplit, pieces: int) -> list[SegmentSplit]:
+    """At most `pieces` splits of about the same number of bytes."""
+    cuts: list[_Cut] = []
+    position = split.start
+    for piece in range(1, pieces):
+        target = split.start + split.size * piece // pieces
+        header = _first_batch_from(view, max(target, position + 1), position)
+        if header is None or header.position >= split.end:
+            break
+        cut = _Cut(header.base_offset, header.position, header.position)
+        if header.magic != fmt.MAGIC_V2 and header.is_compressed:  # tells its last offset only: cut after it
+            cut = _Cut(header.last_offset + 1, header.end, header.end)
+        if cut.offset > (cuts[-1].offset if cuts else split.start_offset) and cut.end_before < split.end:
+            cuts.append(cut)
+        position = header.position
+    return _pieces(split, cuts)
+
+
+def cut_by_records(view: SegmentView, split: SegmentSplit, most: int) -> list[SegmentSplit]:
+    """Splits that span at most `most` offsets each, and so hold at most so many records."""
+    return _pieces(split, list(_record_cuts(view, split, most)))
+
+
+def _record_cuts(view: SegmentView, split: SegmentSplit, most: int) -> Iterator[_Cut]:
+    walk = _ForwardWalk(view, split.start)
+    end = split.end_offset
+    offset = split.start_offset
+    while end is None or end - offset > most:
+        header = walk.find(offset + most)
+        if header is None or header.position >= split.end:
+            return
+        hides_first = header.magic != fmt.MAGIC_V2 and header.is_compressed
+        inside = hides_first or header.base_offset <= offset
+        if inside:
+            offset += most
+        else:
+            offset = header.base_offset
+        yield _Cut(offset, header.end if inside else header.position, header.position)
+
+
+class _ForwardWalk:
+    """Finds batches by offsets that only grow, in one walk over a segment: it proves no batch for each offset anew.
+
+    start: a position where a batch begins, before every offset that will be asked for.
+    """
+
+    def __init__(self, view: SegmentView, start: int) -> None:
+        self._view = view
+        self._header: BatchHeader | None = None  # the last one found
+        self._go_to(start)
+
+    def find(self, offset: int) -> BatchHeader | None:
+        """The proven batch that holds `offset`, or the first after it; None where the walk cannot get there.
+
+        The index serves to jump forward: over what need not be read, and over what cannot be proven.
+        """
+        if self._header is not None and self._header.last_offset >= offset:
+            return self._header
+        offsets = self._view.offsets
+        slot = offsets.floor(offset)
+        if slot >= 0 and int(offsets.positions[slot]) > self._position:
+            self._jump(offset)
+        found = self._walk_to(offset)
+        if found is None and self._jump(offset):
+            found = self._walk_to(offset)
+        self._header = found
+        return found
+
+    def _jump(self, offset: int) -> bool:
+        """Goes on where the index leads for `offset`, if that is further on; answers whether it is."""
+        position = self._view.start_position(offset)
+        if position <= self._position:
+            return False
+        self._go_to(position)
+        return True
+
+    def _go_to(self, position: int) -> None:
+        self._position = position  # of the next batch of the walk
+        self._headers = self._view.probe.walk(position)
+
+    def _walk_to(self, offset: int) -> BatchHeader | None:
+        for header in self._headers:
+            if header is None:
+                return None
+            self._position = header.end
+            if header.last_offset >= offset:
+                return header
+        return None
+
+
+def _first_batch_from(view: SegmentView, target: int, known: int) -> BatchHeader | None:
+    """The first proven batch at a position ≥ target; `known` is one where a batch begins."""
+    positions = view.offsets.positions
+    for slot in range(int(np.searchsorted(positions, target)), len(positions)):
+        header = view.probe.proven(int(positions[slot]))
+        if header is not None:
+            return header
+    before = int(np.searchsorted(positions, target)) - 1
+    start = max(known, int(positions[before])) if before >= 0 else known
+    for header in view.probe.walk(start):
+        if header is None or header.position >= target:
+            return header
+    return None
+
+
+def _pieces(split: SegmentSplit, cuts: list[_Cut]) -> list[SegmentSplit]:
+    pieces = []
+    rest = split
+    for cut in cuts:
+        left, right = rest.bounds.offsets.intersect(OffsetRange(0, cut.offset)), OffsetRange(cut.offset)
+        pieces.append(replace(rest, end=cut.end_before, bounds=replace(rest.bounds, offsets=left)))
+        within = rest.bounds.offsets.intersect(right)
+        rest = replace(rest, start=cut.start_after, bounds=replace(rest.bounds, offsets=within))
+    return [*pieces, rest]

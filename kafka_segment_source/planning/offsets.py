@@ -1,0 +1,172 @@
+"""Where each partition's scan starts and ends, by offset: the starting… and ending… options against what is there.
+
+Spark's rules for a batch query (`KafkaOffsetReader`, `KafkaBatch`): a map names exactly the partitions selected; a
+timestamp stands for the first offset at or after it; an ending timestamp that no record reaches means the end; a
+starting one is an error unless startingOffsetsByTimestampStrategy is latest; offsets given by number must be there
+(failOnDataLoss).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from kafka_segment_source import format as fmt
+from kafka_segment_source.bounds import OffsetRange
+from kafka_segment_source.errors import DataLossError, OptionError
+from kafka_segment_source.logdir.catalog import Evidence, PartitionLog
+from kafka_segment_source.logdir.segment_view import SegmentView
+from kafka_segment_source.options import EARLIEST, LATEST, OffsetLimit, ReadOptions, TopicPartition
+from kafka_segment_source.times import format_millis
+
+
+def check_map(limit: OffsetLimit, logs: list[PartitionLog]) -> None:
+    """Raises OptionError if a map does not name exactly the partitions selected."""
+    if limit.everywhere is not None:
+        return
+    there = {log.topic_partition for log in logs}
+    named = set(limit.by_partition)
+    for wrong, how in ((there - named, "it leaves out {}, which is selected"), (named - there, "{} is not selected")):
+        if wrong:
+            shown = ", ".join(f"{topic}-{partition}" for topic, partition in sorted(wrong)[:10])
+            raise OptionError(f"option {limit.option!r} must name exactly the partitions selected: {how.format(shown)}")
+
+
+def offset_range(log: PartitionLog, options: ReadOptions, warnings: list[str]) -> OffsetRange:
+    """The offsets of one partition that the options leave, between its log start and what `endAt` says.
+
+    Raises OptionError for a start after the end or a timestamp that nothing reaches, DataLossError for offsets
+    given by number that are not there; with failOnDataLoss=false the latter becomes a warning.
+    """
+    start = _start(log, options)
+    end = _end(log, options)
+    where = f"partition {log.topic}-{log.partition}"
+    if start > end:
+        raise OptionError(
+            f"option {options.starting.option!r} ({start}) is after option {options.ending.option!r} ({end}) for {where}"
+        )
+    lost = _hole(log, OffsetRange(start, end)) or _lost(log, options, start, end)
+    if lost is not None and options.fail_on_data_loss:
+        raise DataLossError(f"{lost} of {where}; give offsets that are there, or failOnDataLoss=false to read what is")
+    if lost is not None:
+        warnings.append(f"{lost} of {where}: reading what is there (failOnDataLoss=false)")
+    return OffsetRange(start, end).intersect(log.offsets)
+
+
+def check_missing(
+    log: PartitionLog, evidence: Iterable[Evidence], wanted: OffsetRange, options: ReadOptions
+) -> Iterator[tuple[Evidence, str]]:
+    """The evidence about offsets that are wanted, each with a sentence for the plan.
+
+    Raises DataLossError for hard evidence, under failOnDataLoss=true.
+    """
+    for each in evidence:
+        gone = each.offsets.intersect(wanted).intersect(log.offsets)
+        if gone.is_empty:
+            continue
+        said = replace(each, offsets=gone).text(f"partition {log.topic}-{log.partition}")
+        if each.is_hard and options.fail_on_data_loss:
+            raise DataLossError(f"{said}; give offsets that are there, or failOnDataLoss=false to read what is")
+        yield each, f"{said}: reading what is there (failOnDataLoss=false)" if each.is_hard else said
+
+
+def _start(log: PartitionLog, options: ReadOptions) -> int:
+    number = options.starting.at(log.topic_partition)
+    if not options.starting.by_time:
+        return 0 if number == EARLIEST else number
+    offset = _offset_at(log, number, options)
+    if offset is not None:
+        return offset
+    if options.start_at_latest_if_no_match:
+        return log_end_offset(log, options)
+    raise OptionError(
+        f"option {options.starting.option!r}: no offset of partition {log.topic}-{log.partition} has a timestamp at or"
+        f" after {format_millis(number)} (startingOffsetsByTimestampStrategy=latest reads nothing of it instead)"
+    )
+
+
+def _end(log: PartitionLog, options: ReadOptions) -> int:
+    number = options.ending.at(log.topic_partition)
+    if not options.ending.by_time:
+        return fmt.MAX_OFFSET if number == LATEST else number
+    offset = _offset_at(log, number, options)
+    return fmt.MAX_OFFSET if offset is None else offset
+
+
+def _offset_at(log: PartitionLog, timestamp: int, options: ReadOptions) -> int | None:
+    from kafka_segment_source.planning.time_lookup import first_offset_at  # decodes: only then are the kernels loaded
+
+    return first_offset_at(log, timestamp, options)
+
+
+def log_end_offset(log: PartitionLog, options: ReadOptions) -> int:
+    """The offset after the last one to read: the high watermark or that in the files; 0 if there are none."""
+    if not log.segments:
+        return 0
+    if log.end is not None:
+        return min(log.end, log.offsets.end)
+    last = log.segments[-1]
+    if last.base_offset >= log.offsets.end:
+        return log.offsets.end
+    with SegmentView(last, check_crcs=options.check_crcs, trust_indexes=options.trust_indexes) as view:
+        return min(view.end_offset(), log.offsets.end)
+
+
+def _hole(log: PartitionLog, wanted: OffsetRange) -> str | None:
+    """Which of the offsets wanted are in no file, although lower and higher ones are, in words."""
+    for hole in log.holes:
+        gone = hole.offsets.intersect(wanted).intersect(log.offsets)
+        if not gone.is_empty:
+            return f"{hole.why}: no file holds the offsets {gone.start} to {gone.end - 1}"
+    return None
+
+
+def _lost(log: PartitionLog, options: ReadOptions, start: int, end: int) -> str | None:
+    """What the files do not hold of offsets that were given by number, in words."""
+    bases = [segment.base_offset for segment in log.segments] or [0]
+    first = min(bases[0], log.first_offset)
+    earliest = max(first, log.offsets.start)
+    begin = f"the files begin at {earliest}" if earliest == first else f"the log starts at {earliest} (checkpoint)"
+    starts_by_number = not options.starting.by_time and options.starting.at(log.topic_partition) >= 0
+    ends_by_number = not options.ending.by_time and options.ending.at(log.topic_partition) >= 0
+    if starts_by_number and start < earliest:
+        return f"option {options.starting.option!r} asks for offset {start}, but {begin}"
+    if ends_by_number and end < earliest:
+        return f"option {options.ending.option!r} asks for offsets below {end}, but {begin}"
+    if not starts_by_number and not ends_by_number:
+        return None
+    furthest = end if ends_by_number else start
+    if furthest <= min(bases[-1], log.offsets.end):
+        return None
+    latest = log_end_offset(log, options)
+    if furthest > latest:
+        option = options.ending.option if ends_by_number else options.starting.option
+        end_words = "the high watermark is" if latest == log.offsets.end else "the files end at"
+        return f"option {option!r} asks for offsets up to {furthest}, but {end_words} {latest}"
+    return None
+
+
+class StableEnds:
+    """Last stable offsets (isolationLevel=read_committed), each found once a plan."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._options = options
+        self._found: dict[tuple[TopicPartition, int], tuple[int, list[str]]] = {}
+
+    def intersect(self, log: PartitionLog, offsets: OffsetRange, warnings: list[str]) -> OffsetRange:
+        """The part of `offsets` that the isolation level leaves; what it costs goes into `warnings`.
+
+        Raises CorruptRecordError for damage on the way to the end of the log, under FAILFAST.
+        """
+        if not self._options.read_committed or offsets.is_empty or not log.segments:
+            return offsets
+        from kafka_segment_source.planning.stable_end import (
+            stable_end,  # walks over batches: only then are the kernels loaded
+        )
+
+        key = log.topic_partition, offsets.end
+        if key not in self._found:
+            self._found[key] = stable_end(log, offsets.end, self._options)
+        end, found = self._found[key]
+        warnings += found
+        return offsets.intersect(OffsetRange(end=end))

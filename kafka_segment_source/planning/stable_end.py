@@ -1,0 +1,225 @@
+"""The last stable offset: where a read_committed consumer's log ends. Driver side.
+
+It is the first offset of the oldest transaction without a marker, or the end of the log; every row from there on is
+withheld, of a transaction or not. The newest `.snapshot` says what was open at its offset; the batches after it, up
+to the end of the log, say the rest (Kafka: ProducerStateManager, ProducerAppendInfo). Without a usable snapshot the
+log is read from its start. A scan that ends at an offset of its own needs to know only of transactions that began
+before: nothing is read on once none of those is left open.
+
+A transaction whose marker was damaged (mode=DROPMALFORMED) stays open: more is withheld than need be, and said so.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from kafka_segment_source import format as fmt
+from kafka_segment_source.decoding.split import SegmentSplit, anchored
+from kafka_segment_source.errors import FileChangedError
+from kafka_segment_source.kernels import headers as h
+from kafka_segment_source.logdir.catalog import PartitionLog, Segment
+from kafka_segment_source.logdir.probe import BatchHeader
+from kafka_segment_source.logdir.producer_snapshots import ProducerState, newest_state
+from kafka_segment_source.logdir.segment_view import SegmentView
+from kafka_segment_source.options import ReadOptions
+from kafka_segment_source.reading.following import list_whole, whole_split
+from kafka_segment_source.reading.transactions import Stretch, first_void, transactional_data, walk
+from kafka_segment_source.storage.files import file_version
+from kafka_segment_source.times import format_millis
+
+_MOST_NAMED = 5  # open transactions in one warning
+
+
+def stable_end(log: PartitionLog, end: int, options: ReadOptions) -> tuple[int, list[str]]:
+    """The offset where a scan up to `end` ends under read_committed, and what the plan should say about it.
+
+    Raises CorruptRecordError for damage on the way to the end of the log, under FAILFAST.
+    """
+    last = log.segments[-1]
+    end = min(end, last.offsets.end, fmt.MAX_OFFSET if last.next_base_offset is None else last.next_base_offset)
+    whole = log if log.is_whole or log.copies else list_whole(log.directories, options)
+    replay = _Replay(whole, options)
+    replay.run(end)
+    waiting = {producer: first for producer, first in replay.open.items() if first < end}
+    if not waiting:
+        # what a broker writes from here on, into space that it took in advance, may belong to a new transaction
+        return (min(end, replay.reached) if replay.is_at_end else end), replay.warnings
+    replay.confirm()
+    stable = min(waiting.values())
+    return stable, [*replay.warnings, _withheld(replay.log, waiting, stable, end, options)]
+
+
+@dataclass(slots=True)
+class _Replay:
+    """Follows the producers of a log to see whose transactions are open, producer id → first offset.
+
+    reached: the offset after the last batch that was read; is_at_end: whether none follows in the log.
+
+    The log ends at its high watermark, where that is asked for: what a marker beyond ends is still open.
+    """
+
+    log: PartitionLog
+    options: ReadOptions
+    open: dict[int, int] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+    walked: list[SegmentSplit] = field(default_factory=list)
+    reached: int = 0
+    is_at_end: bool = False
+
+    def confirm(self) -> None:
+        """FileChangedError if a file that was read is another one by now: a cleaner may have taken out a marker between
+        two of them."""
+        for split in self.walked:
+            now = file_version(split.path)
+            if now is None or now.inode != split.version.inode:
+                raise FileChangedError(
+                    f"file {split.path!r} was replaced while the log was planned; plan the read anew"
+                )
+
+    def run(self, end: int) -> None:
+        """Follows them until no transaction that began before `end` can still be open, or to the end of the log."""
+        state = self._state() if self.options.trust_indexes else None
+        since = ProducerState(0, {}) if state is None else state
+        self.open = dict(since.open_transactions)
+        self.reached, read = since.offset, 0
+        stretches = self._stretches(since.offset)
+        while self.reached < end or any(first < end for first in self.open.values()):
+            stretch = next(stretches, None)
+            if stretch is None:
+                self.is_at_end = True
+                break
+            self._follow(stretch, since.offset)
+            self.warnings += [
+                f"skipped in looking for the last stable offset (mode=DROPMALFORMED): {error}"
+                for error in stretch.errors
+            ]
+            read += int(stretch.headers[h.SIZE].sum())
+            if stretch.headers.shape[1]:
+                self.reached = max(self.reached, int(stretch.headers[h.LAST_OFFSET, -1]) + 1)
+        stretches.close()
+        if state is None and len(self.log.segments) > 1 and self.options.trust_indexes:
+            self.warnings.append(
+                f"partition {self.log.topic}-{self.log.partition} has no usable .snapshot: {read:,} bytes were read from"
+                " its start in planning, to find the last stable offset (isolationLevel=read_committed)"
+            )
+
+    def _state(self) -> ProducerState | None:
+        """The newest state on record of what is read of this log."""
+        found = [newest_state(each, partial(self._holds, each)) for each in self.log.directories]
+        return max((state for state in found if state is not None), key=lambda state: state.offset, default=None)
+
+    def _holds(self, directory: str, offset: int) -> bool:
+        """Whether the log is read from this directory up to an offset: a state beyond is of another log."""
+        first = self.log.segments[0]
+        if offset == first.base_offset:
+            return os.path.dirname(first.path) == directory
+        if offset > self.log.offsets.end:
+            return False
+        for segment in self.log.segments:
+            after = segment.next_base_offset
+            inside = segment.base_offset < offset and (after is None or offset <= after)
+            if (
+                inside
+                and os.path.dirname(segment.path) == directory
+                and segment.offsets.start < offset <= segment.offsets.end
+            ):
+                return offset == after or next(_headers(segment, offset - 1, self.options), None) is not None
+        return False
+
+    def _stretches(self, offset: int) -> Generator[Stretch, None, None]:
+        end = 0
+        for split in self._splits(offset):
+            self.walked.append(split)
+            for stretch in walk(split, self.options, after=end):
+                if stretch.headers.shape[1]:
+                    end = int(stretch.headers[h.LAST_OFFSET, -1]) + 1
+                yield stretch
+
+    def _splits(self, offset: int) -> Iterator[SegmentSplit]:
+        """The log from the batch at an offset on."""
+        for at, segment in enumerate(self.log.segments):
+            first = max(offset, segment.offsets.start)
+            if first < min(segment.span.end, segment.offsets.end):
+                split = whole_split(self.log, at)
+                if segment.base_offset < first:
+                    with _view(segment, self.options) as view:
+                        split = anchored(replace(split, start=view.start_position(first)), view.probe)
+                yield split
+
+    def _follow(self, stretch: Stretch, offset: int) -> None:
+        """Opens and ends what a stretch says, from an offset on: earlier batches are in the state already."""
+        begins = stretch.headers[:, transactional_data(stretch.headers)]
+        self._end_unknown(stretch)
+        events = [(marker.offset, marker.producer_id, False) for marker in stretch.markers]
+        for producer_id, first in zip(begins[h.PRODUCER_ID].tolist(), begins[h.BASE_OFFSET].tolist(), strict=True):
+            events.append((first, producer_id, True))
+        for at, producer_id, opens in sorted(events):
+            if not offset <= at < self.log.offsets.end:
+                continue
+            if opens:
+                self.open.setdefault(producer_id, at)
+            else:
+                self.open.pop(producer_id, None)
+
+    def _end_unknown(self, stretch: Stretch) -> None:
+        """Ends what was open before offsets that are gone from one of several copies.
+
+        A cleaner stays below the first offset of every open transaction (Kafka: LogCleanerManager.cleanableOffsets). So
+        they have ended, although the marker may be gone with what one copy held before; then it is not known how, and
+        their rows are withheld when they are read.
+        """
+        void = first_void(stretch, self.reached) if self.log.copies else None
+        if void is not None:
+            self.open = {producer_id: first for producer_id, first in self.open.items() if first >= void}
+
+
+# ---- what the plan says ----
+
+
+def _withheld(log: PartitionLog, waiting: dict[int, int], stable: int, end: int, options: ReadOptions) -> str:
+    """One sentence about what is open and what that costs."""
+    named = [
+        f"producer {producer_id} since offset {first} ({_since(log, first, options)})"
+        for producer_id, first in sorted(waiting.items(), key=lambda each: each[1])[:_MOST_NAMED]
+    ]
+    more = f" and {len(waiting) - len(named)} more" if len(waiting) > len(named) else ""
+    return (
+        f"partition {log.topic}-{log.partition} ends at its last stable offset, {stable} (isolationLevel=read_committed):"
+        f" {_bytes_from(log, stable, end, options):,} bytes from there on are withheld, as transactions are open of"
+        f" {', '.join(named)}{more}; one that stays open for long is hanging, and kafka-transactions.sh abort --topic"
+        f" {log.topic} --partition {log.partition} --start-offset {stable} on the brokers ends it"
+    )
+
+
+def _since(log: PartitionLog, first: int, options: ReadOptions) -> str:
+    """When a transaction began: the timestamp of its first batch."""
+    holding = [segment for segment in log.segments if segment.base_offset <= first]
+    header = next(_headers(holding[-1], first, options), None) if holding else None
+    return "before the files begin" if header is None else format_millis(header.max_timestamp)
+
+
+def _bytes_from(log: PartitionLog, stable: int, end: int, options: ReadOptions) -> int:
+    """Bytes of the log from an offset up to the segment in which another lies."""
+    total = 0
+    for segment in log.segments:
+        if segment.base_offset >= end or (segment.next_base_offset or fmt.MAX_OFFSET) <= stable:
+            continue
+        header = next(_headers(segment, stable, options), None) if segment.base_offset < stable else None
+        total += segment.size - (0 if header is None else header.position)
+    return total
+
+
+def _view(segment: Segment, options: ReadOptions) -> SegmentView:
+    return SegmentView(segment, check_crcs=options.check_crcs, trust_indexes=options.trust_indexes)
+
+
+def _headers(segment: Segment, offset: int, options: ReadOptions) -> Iterator[BatchHeader]:
+    """Proven headers of a segment from the batch that holds an offset on; ends early where proof fails."""
+    with _view(segment, options) as view:
+        for header in view.headers_from(offset):
+            if header is None:
+                return
+            yield header

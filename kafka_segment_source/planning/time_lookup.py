@@ -1,0 +1,56 @@
+"""A timestamp and a partition's log → the first offset at or after it, as a broker's offsetsForTimes answers.
+
+In offset order, control records included, whatever the order of timestamps (`UnifiedLog.fetchOffsetByTimestamp`). Where
+a broker's answer depends on what it has in memory or on file times, this reads the files instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kafka_segment_source.bounds import ScanBounds, TimeRange
+from kafka_segment_source.decoding.records import Decoder
+from kafka_segment_source.decoding.split import SegmentSplit, anchored, split_of
+from kafka_segment_source.decoding.split_file import SplitFile
+from kafka_segment_source.kernels.record_batches import OFFSET
+from kafka_segment_source.logdir.catalog import PartitionLog
+from kafka_segment_source.logdir.segment_view import SegmentView
+from kafka_segment_source.options import ReadOptions
+from kafka_segment_source.pruning.ranges import Dropped, narrow
+from kafka_segment_source.reading.following import Follower
+from kafka_segment_source.reading.mending import damage_in
+
+
+def first_offset_at(log: PartitionLog, timestamp: int, options: ReadOptions) -> int | None:
+    """The lowest offset with a timestamp ≥ `timestamp` (ms); None if there is none. Decodes one batch, as a rule."""
+    for segment in log.segments:
+        bounds = ScanBounds(log.offsets.intersect(segment.offsets), TimeRange(timestamp))
+        with SegmentView(segment, check_crcs=options.check_crcs, trust_indexes=options.trust_indexes) as view:
+            found = narrow(view, bounds)
+            if isinstance(found, Dropped):
+                continue
+            split = anchored(split_of(log, segment, bounds, found.start, found.end), view.probe)
+        offset = _first_offset(split, options)
+        if offset is not None:
+            return offset
+    return None
+
+
+def _first_offset(split: SegmentSplit, options: ReadOptions) -> int | None:
+    """The first offset of a split's rows; None if there is none. What one of several copies has damaged is looked for in
+    the others."""
+    if not split.copies:
+        return next(_first_of_file(split, options), None)
+    return next(Follower(split, options).run(lambda part: _first_of_file(part, options)), None)
+
+
+def _first_of_file(split: SegmentSplit, options: ReadOptions) -> Iterator[int]:
+    damage = damage_in(split, options)
+    limit = options.max_batch_bytes
+    with SplitFile(split, check_crcs=options.check_crcs, max_batch_bytes=limit, damage=damage) as source:
+        decoder = Decoder(
+            split, check_crcs=options.check_crcs, max_batch_bytes=limit, include_control=True, damage=damage
+        )
+        for chunk in source.chunks():
+            for records in decoder.decode(chunk):
+                yield int(records.longs[OFFSET, 0])

@@ -1,0 +1,264 @@
+"""The offsets of a split, wherever they are now: the reader that finds its place again.
+
+A split says which offsets of a partition a task reads. While its file is the one that was planned, they are there.
+Compaction merges segments, a replica is fetched again, a restore replaces files: then the directory is listed again, as
+it is now, and the segments that hold what is left are read from the offset after the last batch that was taken. So no
+row comes twice, and none is left out that the log still holds.
+
+What retention or a truncation has removed is loss: DataLossError, or a warning under failOnDataLoss=false, after which
+reading goes on with what is there. What compaction has removed is none. After so many changes in a row that no batch could
+be read between them, the last FileChangedError ends the query.
+
+Where a partition has several copies, damage and gaps are looked for in the others first (`copies.py`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from kafka_segment_source import format as fmt
+from kafka_segment_source.bounds import OffsetRange, ScanBounds
+from kafka_segment_source.decoding.split import SegmentSplit, anchored, split_of
+from kafka_segment_source.decoding.split_file import SplitFile
+from kafka_segment_source.errors import DataError, DataLossError, FileChangedError, KafkaSegmentError, PathError
+from kafka_segment_source.logdir.catalog import PartitionLog, Segment
+from kafka_segment_source.logdir.segment_view import SegmentView
+from kafka_segment_source.options import ReadOptions, TopicSelection
+from kafka_segment_source.partition.logs import available_logs
+from kafka_segment_source.pruning.ranges import Dropped, narrow
+from kafka_segment_source.reading.mending import Lost, mend
+from kafka_segment_source.reporting import logger
+from kafka_segment_source.storage.files import pause
+
+TRIES = 40  # in a row, without a batch read between them
+
+T = TypeVar("T")
+
+
+class Follower:
+    """Follows one split's offsets. Make one, `run` it once."""
+
+    def __init__(self, split: SegmentSplit, options: ReadOptions, *, microseconds: bool = False) -> None:
+        self._split = split
+        self._options = options
+        self._microseconds = microseconds  # whether timestamps are read, so that one too large for them is damage
+        self._pending: list[SegmentSplit | Lost] = [split]
+        self._mended_at = -1  # where the other copies were asked last
+        self._next = split.start_offset
+        self._end = _known_end(split)
+        self._why: FileChangedError | None = None  # why the offsets were looked for again
+        self._tries = 0
+        self._is_end_of_log = False  # of what was found again; then all that is left should have come
+
+    def run(self, read: Callable[[SegmentSplit], Iterator[T]]) -> Iterator[T]:
+        """What `read` gives for the split, or for those that hold its offsets now.
+
+        `read` calls `passed` after each chunk, `took` after rows of it, and `ended` at the end of a file. Raises
+        DataLossError for offsets that are gone (failOnDataLoss), DataError for damage (mode) and PathError where a file
+        cannot be read; with several copies only if none of them helps. Raises FileChangedError where the log changes too
+        fast to be read.
+        """
+        while self._pending:
+            split = self._pending.pop(0)
+            self._is_end_of_log = False
+            if isinstance(split, Lost):
+                self._next = max(self._next, split.offsets.end)
+                self._report(split.error)
+                continue
+            self._next = max(self._next, split.start_offset)
+            try:
+                yield from read(split)
+            except FileChangedError as error:
+                self._find_again(error)
+            except (DataError, DataLossError, PathError) as error:
+                if split.copies:
+                    self._mend(error)
+                elif not isinstance(error, DataLossError):
+                    raise
+                else:
+                    self._report(error if self._why is None else FileChangedError(f"{error}; {self._why}"))
+            else:
+                is_end = (
+                    self._is_end_of_log and not self._pending
+                )  # the last segment of one copy may be followed by another's
+                if is_end and self._end is not None and self._next < self._end:
+                    offsets = OffsetRange(self._next, self._end)
+                    self._report_gone(f"the log ends before offset {self._next} now", offsets)
+
+    def passed(self, source: SplitFile) -> None:
+        """Notes that everything up to the last chunk of `source` was taken."""
+        if source.next_offset is not None and source.next_offset > self._next:
+            self._next = source.next_offset
+            self._tries = 0
+
+    def took(self, offset: int) -> None:
+        """Notes that all rows up to an offset were given out, inside a chunk."""
+        self._next = max(self._next, offset + 1)
+
+    def ended(self, source: SplitFile) -> None:
+        """Notes that `source` was read to its end."""
+        self._is_end_of_log = self._why is not None and source.split.is_of_last and not source.is_done
+
+    def _find_again(self, error: FileChangedError) -> None:
+        """Plans what is left of the split from the directory as it is now."""
+        while True:
+            self._why = error
+            self._tries += 1
+            if self._tries > TRIES:
+                raise error
+            pause(self._tries)
+            wanted = OffsetRange(self._next, fmt.MAX_OFFSET if self._end is None else self._end)
+            try:
+                found = find_again(self._split, wanted, self._options)
+            except FileChangedError as another:
+                error = another
+                continue
+            break
+        self._pending = list(found.splits)
+        for why, offsets in found.lost:
+            self._report_gone(why, offsets)
+
+    def _mend(self, error: KafkaSegmentError) -> None:
+        """Plans what is left of the split from all copies, each for what it holds whole."""
+        if self._mended_at == self._next:  # they were asked: what other pieces hold comes all the same
+            self._report(error)
+            return
+        self._mended_at = self._next
+        wanted = OffsetRange(self._next, fmt.MAX_OFFSET if self._end is None else self._end)
+        try:
+            self._pending = [*mend(self._split, wanted, self._options, error, microseconds=self._microseconds)]
+        except FileChangedError as another:
+            self._mended_at = -1
+            self._find_again(another)
+
+    def _report_gone(self, why: str, offsets: OffsetRange) -> None:
+        split = self._split
+        end = "on" if offsets.end == fmt.MAX_OFFSET else f"to {offsets.end - 1}"
+        gone = f"offsets {offsets.start} {end} of partition {split.topic}-{split.partition} are gone: {why}"
+        self._report(FileChangedError(f"{gone}; {self._why}"))
+
+    def _report(self, error: KafkaSegmentError) -> None:
+        if isinstance(error, DataError) and self._options.drop_malformed:
+            logger.warning("skipped (mode=DROPMALFORMED): %s", error)
+            return
+        if self._options.fail_on_data_loss or not isinstance(error, DataLossError):
+            raise error
+        logger.warning("%s; going on without it (failOnDataLoss=false)", error)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Where offsets are now: splits, in order; lost: which offsets no file holds any more, each with the reason."""
+
+    splits: tuple[SegmentSplit, ...]
+    lost: tuple[tuple[str, OffsetRange], ...]
+
+
+def find_again(planned: SegmentSplit, wanted: OffsetRange, options: ReadOptions) -> Found:
+    """The splits that hold the rows of `planned` with `wanted` offsets, in its directories as they are now.
+
+    Raises FileChangedError where a file changes while this looks at it.
+    """
+    directory = os.path.dirname(planned.path)
+    try:
+        log = list_whole(planned.copies or (directory,), replace(options, end_at_high_watermark=False))
+    except PathError as error:
+        if _is_of_system(error):
+            raise
+        return Found((), ((str(error), wanted),))
+    if not log.segments:
+        return Found((), ((f"{directory!r} holds no segments any more", wanted),))
+    first = log.first_offset
+    lost = []
+    if wanted.start < first:
+        gone = OffsetRange(wanted.start, min(first, wanted.end))
+        lost.append((f"the files begin at offset {first} now", gone))
+    vanished = _without_trace(planned, wanted, log)
+    if vanished is not None:
+        lost.append((f"{planned.path!r} was deleted, and nothing else has changed", vanished))
+    lost += [(hole.why, gone) for hole in log.holes if not (gone := hole.offsets.intersect(wanted)).is_empty]
+    splits = []
+    for at, segment in enumerate(log.segments):
+        following = fmt.MAX_OFFSET if segment.next_base_offset is None else segment.next_base_offset
+        if following > wanted.start and segment.base_offset < wanted.end:
+            split = _part_of(planned, wanted, log, at, options)
+            if split is not None:
+                splits.append(split)
+            elif segment.size == 0 and segment.is_last and wanted.end < fmt.MAX_OFFSET:
+                offsets = OffsetRange(max(wanted.start, segment.base_offset), wanted.end)
+                lost.append((f"the log ends before offset {offsets.start} now", offsets))
+    return Found(tuple(splits), tuple(lost))
+
+
+def list_whole(directories: tuple[str, ...], options: ReadOptions) -> PartitionLog:
+    """The whole log in the directories of one partition, as it is now, without bounds; PathError if it is not there."""
+    [log] = available_logs(replace(options, paths=directories, topics=TopicSelection()), [])
+    return log
+
+
+def whole_split(log: PartitionLog, at: int, start: int = 0) -> SegmentSplit:
+    """All that is read of the log's segment number `at`, from a byte position on."""
+    segment = log.segments[at]
+    split = split_of(log, segment, ScanBounds(segment.offsets), start)
+    return replace(split, gap_is_loss=not log.compacted and log.is_followed(at))
+
+
+def _part_of(
+    planned: SegmentSplit, wanted: OffsetRange, log: PartitionLog, at: int, options: ReadOptions
+) -> SegmentSplit | None:
+    """What is to be read of segment number `at`; None if nothing is."""
+    segment = log.segments[at]
+    within = ScanBounds(wanted.intersect(segment.offsets), planned.bounds.times)
+    with SegmentView(segment, check_crcs=options.check_crcs, trust_indexes=options.trust_indexes) as view:
+        found = narrow(view, within, options.timestamp_disorder)
+        if isinstance(found, Dropped):
+            return None
+        split = replace(
+            split_of(log, segment, within, found.start, found.end),
+            stop_timestamp=planned.stop_timestamp,
+            gap_is_loss=not log.compacted and log.is_followed(at),
+        )
+        was_cut = segment.version.inode == planned.version.inode and segment.size < planned.segment_size
+        if was_cut and segment.path == planned.path and not log.compacted:
+            split = replace(split, next_base_offset=None)  # cut in place, perhaps inside a batch: what is left is read
+        return anchored(split, view.probe)
+
+
+def _without_trace(planned: SegmentSplit, wanted: OffsetRange, log: PartitionLog) -> OffsetRange | None:
+    """The wanted offsets that are gone with the planned file, if nothing but its deletion explains that.
+
+    Compaction puts a segment's records into the one before it, which is another file then. In a log that is not compacted
+    the gap itself shows, when it is read.
+    """
+    if not log.compacted or planned.before is None or any(each.path == planned.path for each in log.segments):
+        return None
+    before: Segment | None = None
+    end = wanted.end
+    for segment in log.segments:
+        if segment.base_offset <= planned.base_offset:
+            before = segment
+        else:
+            end = min(end, segment.base_offset)
+            break
+    if before is None or before.version != planned.before:
+        return None
+    gone = OffsetRange(max(wanted.start, planned.base_offset), end)
+    return None if gone.is_empty else gone
+
+
+def _known_end(split: SegmentSplit) -> int | None:
+    """The offset where a split's rows end; None where the end of its file alone says."""
+    end = split.log_end if split.is_of_last else split.next_base_offset
+    wanted = split.bounds.offsets.end
+    if end is None:
+        return None if wanted == fmt.MAX_OFFSET else wanted
+    return min(end, wanted)
+
+
+def _is_of_system(error: BaseException) -> bool:
+    """Whether the file system failed, rather than that nothing is there."""
+    cause = error.__cause__
+    return cause is not None and (isinstance(cause, OSError) or _is_of_system(cause))

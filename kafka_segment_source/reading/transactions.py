@@ -1,0 +1,485 @@
+"""Transactions, from the markers in the log: what is open at its end (driver), which batches were aborted (executor).
+
+What decides about a transactional batch of producer p is the next ABORT or COMMIT marker of p after it: by producer id
+alone, since a marker's epoch may be one above its data's (`transaction.version=2`). Markers lie in the log, under the
+CRC of their batches, so they are always there and can be believed. Empty control batches (compaction leaves them) and
+other types of control record say nothing; a marker without data ends nothing.
+
+`committed_chunks` takes a split's chunks and gives them on without the batches that a read_committed consumer is not
+given. Markers are learned from the chunks themselves; only where a producer's marker is not in the chunk does a second
+reader go ahead of it, through later segments too, as far as the marker and no further. A chunk without a transactional
+batch costs nothing.
+
+`.txnindex` files are not used, although brokers answer from them: they have no checksum, a lost one cannot be told from
+one that never was, and they could spare that short look ahead only where an abort follows the range in its segment.
+
+Where no marker can be found. Rows are returned only if their COMMIT was read, so whatever is undecided is withheld:
+
+- Damage between a batch and the next marker of its producer (mode=DROPMALFORMED) may have hit the marker, and the next
+  one may be of a later transaction. The batch is withheld, and a warning names producer, offset and file.
+- The log has no further marker of the producer, although the transaction ended before the last stable offset: a
+  segment is missing. DataLossError, or under failOnDataLoss=false withheld with such a warning.
+"""
+
+from __future__ import annotations
+
+import os
+from bisect import insort
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from kafka_segment_source import format as fmt
+from kafka_segment_source.bounds import OffsetRange, ScanBounds
+from kafka_segment_source.decoding.batches import CHUNK_BYTES, Chunk, Damage, HeaderTable
+from kafka_segment_source.decoding.records import Decoder, RecordColumns
+from kafka_segment_source.decoding.split import BatchPlace, SegmentSplit
+from kafka_segment_source.decoding.split_file import SplitFile
+from kafka_segment_source.errors import CorruptRecordError, DataError, DataLossError, FileChangedError, PathError
+from kafka_segment_source.kernels import headers as h
+from kafka_segment_source.kernels import record_batches as k
+from kafka_segment_source.options import ReadOptions
+from kafka_segment_source.reading.following import TRIES, find_again
+from kafka_segment_source.reading.mending import Lost, Piece, Suspicion, mend
+from kafka_segment_source.reporting import logger
+from kafka_segment_source.storage.files import file_version
+
+_AHEAD_BYTES = 256 * 1024  # read at a time on the way to a marker: mostly it is near
+
+# Fates of a transactional batch
+OPEN = 0  # no marker has been met yet
+COMMITTED = 1
+ABORTED = 2
+UNKNOWN = 3  # its marker may have been lost
+
+_NO_HEADERS = np.empty((h.FIELDS, 0), np.int64)
+
+Fates = npt.NDArray[np.int8]
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """The end of a producer's transaction, at an offset."""
+
+    producer_id: int
+    offset: int
+    aborts: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Batches that follow one another, and what they say of transactions.
+
+    headers: until the next stretch; gaps: offsets before which damage was skipped, so that no batch below can rely on a
+    marker at or after; errors: that damage; ends_in_loss: a segment is missing after it. void: in a copy that the reading
+    has come to from another one, the first offset from which on batches are gone; None for none.
+    """
+
+    headers: HeaderTable
+    markers: tuple[Marker, ...]
+    gaps: tuple[int, ...] = ()
+    errors: tuple[DataError, ...] = ()
+    ends_in_loss: bool = False
+    void: int | None = None
+
+
+class _Unreported(Damage):
+    """Damage on the way to a marker: whoever reads that range for its rows reports it, here only what follows from it."""
+
+    def __call__(self, error: DataError) -> None:
+        self.allow(error)
+        self.skipped.append(error)
+
+    def skip(self, error: DataError, end: int) -> None:
+        self.skipped.append(error)
+
+
+def transactional_data(headers: HeaderTable) -> Mask:
+    """Which batches hold data of a transaction."""
+    transactional = headers[h.ATTRIBUTES] & (fmt.TRANSACTIONAL_MASK | fmt.CONTROL_MASK) == fmt.TRANSACTIONAL_MASK
+    return np.asarray(transactional & _of_producers(headers))
+
+
+def walk(
+    split: SegmentSplit,
+    options: ReadOptions,
+    *,
+    after: int = 0,
+    before: HeaderTable = _NO_HEADERS,
+    chunk_bytes: int = CHUNK_BYTES,
+) -> Generator[Stretch, None, None]:
+    """The batches of one split inside its offsets; `after`: the offset after the batch before them; before: the batches
+    just before the split in its file, if they are known.
+
+    Raises CorruptRecordError for damage under FAILFAST, FileChangedError where the file is not the one that was planned.
+    Damage and gaps in one of several copies are looked for in the others first.
+    """
+    if split.copies:
+        yield from _walk_copies(split, options, after, before, chunk_bytes)
+    else:
+        yield from _walk_file(split, options, after, before, chunk_bytes, _Unreported(options.drop_malformed))
+
+
+def _walk_file(
+    split: SegmentSplit, options: ReadOptions, after: int, before: HeaderTable, chunk_bytes: int, damage: Damage
+) -> Generator[Stretch, None, None]:
+    end = after
+    limit = options.max_batch_bytes
+    with SplitFile(
+        split, check_crcs=options.check_crcs, max_batch_bytes=limit, damage=damage, chunk_bytes=chunk_bytes
+    ) as source:
+        if before.shape[1]:
+            source.note_before(before)
+        reader = _MarkerReader(split, options, damage if split.copies else None)
+        seen = 0
+        for chunk in source.chunks():
+            inside = chunk.headers[:, chunk.headers[h.LAST_OFFSET] >= split.bounds.offsets.start]
+            found = reader.read(Chunk(chunk.data, inside, chunk.position))
+            skipped = tuple(damage.skipped[seen:])
+            gaps = (end, *found.gaps) if skipped else found.gaps
+            seen = len(damage.skipped)
+            end = int(chunk.headers[h.LAST_OFFSET, -1]) + 1
+            yield replace(found, gaps=gaps, errors=skipped + found.errors)
+        skipped = tuple(damage.skipped[seen:])
+        if skipped:
+            yield Stretch(_NO_HEADERS, (), (end,), skipped)
+        try:
+            source.finish()
+        except FileChangedError:
+            raise
+        except DataLossError:
+            if split.copies:
+                raise
+            yield Stretch(_NO_HEADERS, (), ends_in_loss=True)
+
+
+def _walk_copies(
+    split: SegmentSplit, options: ReadOptions, after: int, before: HeaderTable, chunk_bytes: int
+) -> Generator[Stretch, None, None]:
+    """As `walk`, where damage is looked for in other copies."""
+    pending: list[Piece] = [split]
+    reached, mended_at = max(after, split.start_offset), -1
+    while pending:
+        piece = pending.pop(0)
+        if isinstance(piece, Lost):
+            reached = max(reached, piece.offsets.end)
+            yield _lost(piece, options)
+            continue
+        try:
+            for stretch in _walk_file(piece, options, reached, before, chunk_bytes, Suspicion()):
+                yield stretch if piece.path == split.path else replace(stretch, void=first_void(stretch, reached))
+                if stretch.headers.shape[1]:
+                    reached = int(stretch.headers[h.LAST_OFFSET, -1]) + 1
+        except FileChangedError:
+            raise
+        except (DataError, DataLossError, PathError) as error:
+            if mended_at == reached:
+                raise
+            mended_at, before = reached, _NO_HEADERS
+            end = fmt.MAX_OFFSET if split.end_offset is None else split.end_offset
+            pending = mend(split, OffsetRange(reached, end), options, error)
+
+
+def _lost(lost: Lost, options: ReadOptions) -> Stretch:
+    """What follows for transactions from offsets that no copy holds. Raises what damage raises under FAILFAST."""
+    if isinstance(lost.error, DataLossError):
+        return Stretch(_NO_HEADERS, (), ends_in_loss=True)
+    if isinstance(lost.error, DataError) and options.drop_malformed:
+        return Stretch(_NO_HEADERS, (), (lost.offsets.start,), (lost.error,))
+    raise lost.error
+
+
+def first_void(stretch: Stretch, reached: int) -> int | None:
+    """The first offset of a stretch after `reached` where batches are gone, or one without its marker; None if there is none."""
+    headers = stretch.headers
+    if not headers.shape[1]:
+        return None
+    before = np.concatenate(([reached], headers[h.LAST_OFFSET, :-1] + 1))
+    gone = headers[h.BASE_OFFSET] > before
+    gone |= (headers[h.ATTRIBUTES] & fmt.CONTROL_MASK != 0) & (headers[h.COUNT] == 0)
+    return int(before[np.argmax(gone)]) if gone.any() else None
+
+
+def committed_chunks(chunks: Iterator[Chunk], source: SplitFile, options: ReadOptions) -> Iterator[Chunk]:
+    """The chunks of `source` without batches whose transaction was aborted, or cannot be shown to be committed.
+
+    Control batches stay. Rows at or after the last stable offset are not this function's: the plan's bounds end there.
+    Raises DataLossError where a transaction has no marker at all, and what reading ahead may raise.
+    """
+    transactions = _SplitTransactions(source, options)
+    try:
+        for chunk in chunks:
+            yield transactions.committed(chunk)
+    finally:
+        transactions.close()
+
+
+class _SplitTransactions:
+    """Decides about one split's chunks in order; knows the markers of the chunk at hand and of what was read ahead."""
+
+    def __init__(self, source: SplitFile, options: ReadOptions) -> None:
+        self._source = source
+        self._split = source.split
+        self._options = options
+        self._own = _MarkerReader(source.split, options)
+        self._known = _KnownMarkers()
+        self._known_to = 0  # every marker below this offset, from the chunk at hand on, is known
+        self._ahead: Generator[Stretch, None, None] | None = None
+        self._reported: set[int] = set()
+
+    def committed(self, chunk: Chunk) -> Chunk:
+        """The chunk without the batches that are to be withheld."""
+        data = transactional_data(chunk.headers)
+        if not data.any():
+            return chunk
+        self._learn(chunk)
+        batches = chunk.headers[:, data]
+        fates = self._known.fates(batches)
+        undecided = fates == OPEN
+        looks_ahead = bool(undecided.any())
+        while undecided.any() and self._look_ahead(chunk):
+            fates[undecided] = self._known.fates(batches[:, undecided])
+            undecided = fates == OPEN
+        if looks_ahead:
+            # A cleaner takes a marker out only after the records of its transaction. So the markers read ahead are those
+            # of the batches at hand, if these are still in the log now.
+            self._source.confirm()
+        for fate in (OPEN, UNKNOWN):
+            self._report(batches[:, fates == fate], fate)
+        keep = ~data
+        keep[data] = fates == COMMITTED
+        return Chunk(chunk.data, chunk.headers[:, keep], chunk.position)
+
+    def close(self) -> None:
+        """Closes the file that is read ahead."""
+        if self._ahead is not None:
+            self._ahead.close()
+        self._ahead = None
+
+    def _learn(self, chunk: Chunk) -> None:
+        first, last = int(chunk.headers[h.BASE_OFFSET, 0]), int(chunk.headers[h.LAST_OFFSET, -1])
+        if self._known_to <= first:
+            self._known = _KnownMarkers()
+        if self._known_to <= last:
+            self._known.add(self._own.read(chunk), self._known_to)
+            self._known_to = last + 1
+            self.close()
+
+    def _look_ahead(self, chunk: Chunk) -> bool:
+        """Learns the markers a little further ahead of the chunk; False at the end of the log."""
+        if self._ahead is None:
+            self._ahead = _read_on(self._split, chunk, self._options)
+        stretch = next(self._ahead, None)
+        if stretch is None or stretch.ends_in_loss:
+            return False
+        self._known.add(stretch, self._known_to)
+        if stretch.headers.shape[1]:
+            self._known_to = max(self._known_to, int(stretch.headers[h.LAST_OFFSET, -1]) + 1)
+        return True
+
+    def _report(self, batches: HeaderTable, fate: int) -> None:
+        """Raises, or says once for each producer, what is withheld because its marker was not found."""
+        for producer_id in np.unique(batches[h.PRODUCER_ID]).tolist():
+            first = int(batches[h.BASE_OFFSET, batches[h.PRODUCER_ID] == producer_id].min())
+            whose = f"the transaction of producer {producer_id} around offset {first} in {self._split.path}"
+            if fate == OPEN and self._options.fail_on_data_loss:
+                raise DataLossError(
+                    f"{whose} has no marker in the files: its end, and with it a segment, is missing; failOnDataLoss=false"
+                    " withholds what cannot be shown to be committed"
+                )
+            if producer_id not in self._reported:
+                self._reported.add(producer_id)
+                why = "no marker in the files" if fate == OPEN else "no marker before the next damage"
+                logger.warning("withheld (isolationLevel=read_committed): %s has %s", whose, why)
+
+
+def _read_on(split: SegmentSplit, chunk: Chunk, options: ReadOptions) -> Generator[Stretch, None, None]:
+    """What follows a chunk of a split in the log: the rest of its file as it was planned, then whatever holds the next
+    offset, to the end of the log as it is by then. Ends after a stretch that ends in loss.
+
+    Raises CorruptRecordError for damage under FAILFAST, FileChangedError where the log changes too fast to be read.
+    """
+    last = BatchPlace(*chunk.headers[[h.POSITION, h.BASE_OFFSET, h.CRC], -1].tolist())
+    reached = int(chunk.headers[h.LAST_OFFSET, -1]) + 1
+    position = int(chunk.headers[h.POSITION, -1] + chunk.headers[h.SIZE, -1])
+    bounds = ScanBounds(OffsetRange(reached, split.served_to))
+    pending = [replace(split, start=position, end=split.segment_size, bounds=bounds, stop_timestamp=None, anchor=last)]
+    directory = os.path.dirname(split.path)
+    tries = 0
+    listed_at = -1  # how far reading had come when the directory was listed last
+    pending += _next_by_name(split, reached)
+    before = chunk.headers.copy()
+    while True:
+        try:
+            for part in pending:
+                is_seam = bool(split.copies) and os.path.dirname(part.path) != directory
+                stretches = walk(part, options, after=reached, before=before, chunk_bytes=_AHEAD_BYTES)
+                before = _NO_HEADERS
+                for stretch in stretches:
+                    void = first_void(stretch, reached) if is_seam else stretch.void
+                    yield stretch if void is None else replace(stretch, gaps=(*stretch.gaps, void))
+                    if stretch.ends_in_loss:
+                        return
+                    if stretch.headers.shape[1]:
+                        reached, tries = int(stretch.headers[h.LAST_OFFSET, -1]) + 1, 0
+            if listed_at == reached:
+                return
+            listed_at = reached
+            wanted = replace(split, bounds=ScanBounds(), stop_timestamp=None)
+            found = find_again(wanted, OffsetRange(reached), options)
+        except FileChangedError:
+            tries += 1
+            if tries > TRIES:
+                raise
+            pending, listed_at = [], -1
+            continue
+        loss = min((offsets.start for _, offsets in found.lost), default=None)
+        if loss is not None and (loss <= reached or not split.copies):
+            yield Stretch(_NO_HEADERS, (), ends_in_loss=True)
+            return
+        pending = [part for part in found.splits if loss is None or part.start_offset < loss]
+
+
+def _next_by_name(split: SegmentSplit, offset: int) -> list[SegmentSplit]:
+    """The segment after the split's, where its name says all: most markers are there, and listing a large directory for
+    each of its segments would take the square. Empty where it is not in the same directory, or not there now."""
+    if split.next_base_offset is None or split.next_base_offset >= split.served_to:
+        return []
+    name = f"{split.next_base_offset:0{fmt.BASE_OFFSET_DIGITS}d}{fmt.LOG_SUFFIX}"
+    path = os.path.join(os.path.dirname(split.path), name)
+    version = file_version(path)
+    if version is None:
+        return []
+    bounds = ScanBounds(OffsetRange(offset, split.served_to))
+    return [
+        SegmentSplit(
+            path=path,
+            topic=split.topic,
+            partition=split.partition,
+            start=0,
+            end=version.size,
+            segment_size=version.size,
+            base_offset=split.next_base_offset,
+            next_base_offset=None,
+            bounds=bounds,
+            version=version,
+            copies=split.copies,
+            served_to=split.served_to,
+        )
+    ]
+
+
+class _KnownMarkers:
+    """Markers by producer, in offset order; those alike in a row are kept as one, by the last of them."""
+
+    def __init__(self) -> None:
+        self._runs: dict[int, tuple[list[int], list[int]]] = {}  # producer id → offsets, fates
+        self._gaps: list[int] = []
+
+    def add(self, stretch: Stretch, least: int) -> None:
+        """Adds what a stretch says of offsets ≥ `least`; what came before is known."""
+        for gap in stretch.gaps:
+            insort(self._gaps, gap)
+        for marker in stretch.markers:
+            if marker.offset >= least:
+                self._add(marker)
+
+    def _add(self, marker: Marker) -> None:
+        offsets, fates = self._runs.setdefault(marker.producer_id, ([], []))
+        fate = ABORTED if marker.aborts else COMMITTED
+        gap_between = bool(self._gaps) and bool(offsets) and self._gaps[-1] > offsets[-1]
+        if offsets and fates[-1] == fate and not gap_between:
+            offsets[-1] = marker.offset
+        else:
+            offsets.append(marker.offset)
+            fates.append(fate)
+
+    def fates(self, batches: HeaderTable) -> Fates:
+        """What the next marker makes of each batch of transactional data."""
+        producers, offsets = batches[h.PRODUCER_ID], batches[h.BASE_OFFSET]
+        found = np.zeros(len(producers), np.int8)
+        next_marker = np.full(len(producers), fmt.MAX_OFFSET)
+        order = np.argsort(producers, kind="stable")
+        starts = np.flatnonzero(np.diff(producers[order], prepend=fmt.NO_PRODUCER))
+        for own in np.split(order, starts[1:]):
+            run_offsets, run_fates = self._runs.get(int(producers[own[0]]), ((), ())) if len(own) else ((), ())
+            slots = np.searchsorted(np.array(run_offsets, np.int64), offsets[own], side="right")
+            decided = slots < len(run_offsets)
+            found[own[decided]] = np.array(run_fates, np.int8)[slots[decided]]
+            next_marker[own[decided]] = np.array(run_offsets, np.int64)[slots[decided]]
+        next_gap = np.append(np.array(self._gaps, np.int64), fmt.MAX_OFFSET)[
+            np.searchsorted(np.array(self._gaps, np.int64), offsets, side="right")
+        ]
+        found[(next_gap < fmt.MAX_OFFSET) & (next_gap <= next_marker)] = UNKNOWN
+        return found
+
+
+class _MarkerReader:
+    """Reads the markers in chunks of one segment."""
+
+    def __init__(self, split: SegmentSplit, options: ReadOptions, damage: Damage | None = None) -> None:
+        self._split = split
+        self._options = options
+        self._damage = _Unreported(options.drop_malformed) if damage is None else damage
+        self._made: Decoder | None = None
+
+    @property
+    def _decoder(self) -> Decoder:
+        """Made for the first marker: most segments have none."""
+        if self._made is None:
+            self._made = Decoder(
+                replace(self._split, bounds=ScanBounds()),
+                check_crcs=self._options.check_crcs,
+                max_batch_bytes=self._options.max_batch_bytes,
+                include_control=True,
+                damage=self._damage,
+            )
+        return self._made
+
+    def read(self, chunk: Chunk) -> Stretch:
+        """The chunk as a stretch. CorruptRecordError for a control record that cannot be read, under FAILFAST."""
+        control = (chunk.headers[h.ATTRIBUTES] & fmt.CONTROL_MASK != 0) & _of_producers(chunk.headers)
+        if not control.any():
+            return Stretch(chunk.headers, ())
+        seen = len(self._damage.skipped)
+        markers: list[Marker] = []
+        for records in self._decoder.decode(Chunk(chunk.data, chunk.headers[:, control], chunk.position)):
+            markers += self._markers(records)
+        errors = tuple(self._damage.skipped[seen:])
+        gaps = tuple(error.offset for error in errors if error.offset is not None)
+        return Stretch(chunk.headers, tuple(markers), gaps, errors)
+
+    def _markers(self, records: RecordColumns) -> Iterator[Marker]:
+        """Kafka: ControlRecordType.parse; keys may be longer, and of a later version."""
+        n = records.count
+        lengths = records.ints[k.KEY_LENGTH, :n]
+        self._check(records, lengths)
+        readable = lengths >= fmt.CONTROL_KEY_BYTES
+        at = records.ints[k.KEY_AT, :n][readable]
+        types = records.source[at + 2].astype(np.int64) << 8 | records.source[at + 3]
+        producers = records.headers[h.PRODUCER_ID, records.ints[k.BATCH, :n][readable]]
+        offsets = records.longs[k.OFFSET, :n][readable]
+        for kind, producer_id, offset in zip(types.tolist(), producers.tolist(), offsets.tolist(), strict=True):
+            if kind in (fmt.CONTROL_ABORT, fmt.CONTROL_COMMIT):
+                yield Marker(producer_id, offset, kind == fmt.CONTROL_ABORT)
+
+    def _check(self, records: RecordColumns, lengths: npt.NDArray[np.int32]) -> None:
+        for at in np.flatnonzero(lengths < fmt.CONTROL_KEY_BYTES).tolist():
+            batch = records.ints[k.BATCH, at]
+            self._damage(
+                CorruptRecordError(
+                    "control record whose key is too short",
+                    path=self._split.path,
+                    position=int(records.headers[h.POSITION, batch]),
+                    offset=int(records.headers[h.BASE_OFFSET, batch]),
+                    found=f"{max(int(lengths[at]), 0)} bytes",
+                    expected=f"{fmt.CONTROL_KEY_BYTES} bytes, version and type",
+                )
+            )
+
+
+def _of_producers(headers: HeaderTable) -> Mask:
+    return np.asarray((headers[h.MAGIC] == fmt.MAGIC_V2) & (headers[h.PRODUCER_ID] > fmt.NO_PRODUCER))

@@ -1,0 +1,35 @@
+"""A path as users and Spark write it → an absolute path of the local file system."""
+
+from __future__ import annotations
+
+import os
+import re
+from contextlib import suppress
+from urllib.parse import unquote
+
+from kafka_segment_source.errors import UnsupportedError
+from kafka_segment_source.storage import store
+
+
+def local_path(path: str) -> str:
+    """The absolute local path of `file:/x`, `file:///x`, `~/x` or a relative path.
+
+    A `%20` in `file:/a%20b` stands for itself where something has that name, or a glob matches with it: Spark writes
+    the paths of its tables so. Anywhere else it stands for a blank, as in a URI. Raises UnsupportedError for any other
+    scheme.
+    """
+    scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]+):", path)
+    if scheme is None or _is_there(path):  # a name may hold a colon
+        return os.path.abspath(os.path.expanduser(path))
+    if scheme[1].lower() != "file":
+        raise UnsupportedError(f"path {path!r}: only local files are read so far, not {scheme[0]}")
+    local = os.path.abspath(re.sub(r"^//(localhost)?(?=/)", "", path[scheme.end() :]))
+    if "%" not in local or _is_there(local) or store.STORAGE.glob(local):
+        return local
+    return os.path.abspath(unquote(local))
+
+
+def _is_there(path: str) -> bool:
+    with suppress(OSError, ValueError):  # a name too long for any file, or with a NUL in it
+        return store.STORAGE.look_at(path) is not None
+    return False

@@ -1,0 +1,259 @@
+"""Zone maps kept up with their logs: what is to be mapped, and the new files.
+
+`plan_updates` lists the partitions that options select and compares each one's map with its segments: `PartitionUpdate`,
+with the zones that stay and a split for each segment that has to be decoded, from its first byte or from its last zone
+on. Whoever called runs `map_segment` over those splits, here or elsewhere, and `finish_update` writes the partition's map
+if it is not the one that is there.
+
+Which segments are decoded again is a question of time, not of truth: the maps are proven when they are used. So it is
+answered by what the file system says of a file.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from kafka_segment_source import format as fmt
+from kafka_segment_source.bounds import ScanBounds
+from kafka_segment_source.decoding.split import BatchPlace, SegmentSplit, split_of
+from kafka_segment_source.errors import FileChangedError, OptionError, PathError
+from kafka_segment_source.logdir.catalog import PartitionLog, Segment
+from kafka_segment_source.logdir.checkpoints import read_topic_id
+from kafka_segment_source.logdir.segment_view import SegmentView
+from kafka_segment_source.options import PathsLike, ReadOptions, option_texts, parse_options
+from kafka_segment_source.partition.logs import available_logs
+from kafka_segment_source.reporting import logger
+from kafka_segment_source.storage.files import exists, file_version, try_again
+from kafka_segment_source.storage.store import FileVersion
+from kafka_segment_source.zones import table as z
+from kafka_segment_source.zones.making import MappedSegment, map_segment
+from kafka_segment_source.zones.pruning import is_there
+from kafka_segment_source.zones.table import (
+    ZoneMap,
+    ZoneTable,
+    no_zones,
+    read_zone_map,
+    write_zone_map,
+    zone_map_path,
+)
+
+_TRIES = 10  # to map a partition whose segments a broker replaces meanwhile
+UPDATE_OPTIONS = ("subscribe", "subscribePattern", "assign", "topic", "partition", "maxBatchBytes")
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionUpdate:
+    """What one partition's map needs.
+
+    before: the map that is there, if it can be used; kept: zones that stay, by the base offset of their segment; splits:
+    what is to be decoded, each from where the kept zones of its segment end; options, directory: what it was planned
+    with.
+    """
+
+    options: ReadOptions
+    directory: str
+    log: PartitionLog
+    path: str
+    topic_id: str | None
+    before: ZoneMap | None
+    kept: dict[int, ZoneTable]
+    splits: tuple[SegmentSplit, ...]
+
+
+@dataclass(slots=True)
+class ZoneMapSummary:
+    """What an update did. Segments mapped were decoded, all of them or their end; damage: a sentence for each that
+    could not be mapped to its end."""
+
+    partitions: int = 0
+    segments_mapped: int = 0
+    segments_kept: int = 0
+    zones: int = 0
+    bytes_read: int = 0
+    files_written: int = 0
+    damage: list[str] = field(default_factory=list)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As `kafkaseg zonemap --json` prints it."""
+        return {
+            "partitions": self.partitions,
+            "segmentsMapped": self.segments_mapped,
+            "segmentsKept": self.segments_kept,
+            "zones": self.zones,
+            "bytesRead": self.bytes_read,
+            "filesWritten": self.files_written,
+            "damage": list(self.damage),
+        }
+
+
+def plan_updates(options: ReadOptions, directory: str) -> list[PartitionUpdate]:
+    """What the maps in `directory` need for the partitions that the options select; bounds of the options mean nothing.
+
+    Raises what listing raises. A map that is damaged, or of another topic, is made anew, and the log says so.
+    """
+    return try_again(lambda: _plan_updates(options, directory))
+
+
+def _plan_updates(options: ReadOptions, directory: str) -> list[PartitionUpdate]:
+    warnings: list[str] = []
+    logs = available_logs(options, warnings)
+    for warning in warnings:
+        logger.warning("%s", warning)
+    return [_plan_update(log, directory, options) for log in logs]
+
+
+def finish_update(update: PartitionUpdate, mapped: Sequence[MappedSegment | None], summary: ZoneMapSummary) -> None:
+    """Writes a partition's map, if it changed, and adds to the summary what was done.
+
+    mapped: for each split of the update its zones, or None for a file that is gone. Raises PathError.
+    """
+    tables = dict(update.kept)
+    for split, found in zip(update.splits, mapped, strict=True):
+        if found is None:
+            tables.pop(split.base_offset, None)
+            continue
+        tables[split.base_offset] = _continued(tables.get(split.base_offset, no_zones()), found.zones)
+        summary.bytes_read += found.bytes_read
+        if found.damage is not None:
+            summary.damage.append(found.damage)
+    zones = np.concatenate([no_zones(), *(tables[base] for base in sorted(tables))], axis=1)
+    after = ZoneMap(zones, update.topic_id)
+    if update.before is None or not after.equals(update.before):
+        write_zone_map(update.path, after)
+        summary.files_written += 1
+    summary.partitions += 1
+    summary.segments_mapped += len(update.splits)
+    summary.segments_kept += len(tables.keys() - {split.base_offset for split in update.splits})
+    summary.zones += zones.shape[1]
+
+
+def run_updates(
+    updates: Iterable[PartitionUpdate], max_batch_bytes: int, advance: Callable[[int], None] = lambda _: None
+) -> ZoneMapSummary:
+    """All of it in this process, a partition after the other; advance: told how many bytes more are done."""
+    summary = ZoneMapSummary()
+    for update in updates:
+        run_update(update, max_batch_bytes, summary, advance)
+    return summary
+
+
+def run_update(
+    update: PartitionUpdate,
+    max_batch_bytes: int,
+    summary: ZoneMapSummary,
+    advance: Callable[[int], None] = lambda _: None,
+) -> None:
+    """One partition's map. Where a file is another one than was planned, the partition is planned and mapped again."""
+    for tries in range(_TRIES):
+        mapped = [map_or_none(split, max_batch_bytes, advance) for split in update.splits]
+        if None not in mapped or tries == _TRIES - 1:
+            break
+        update = _plan_again(update)
+    finish_update(update, mapped, summary)
+
+
+def map_or_none(
+    split: SegmentSplit, max_batch_bytes: int, advance: Callable[[int], None] = lambda _: None
+) -> MappedSegment | None:
+    """`map_segment`, and None for a file that retention or compaction has taken since it was listed."""
+    try:
+        return map_segment(split, max_batch_bytes, advance)
+    except FileChangedError:
+        return None
+
+
+def parse_update(path: PathsLike, options: Mapping[str, object]) -> ReadOptions:
+    """What `plan_updates` takes, from a path and Python keywords; OptionError for an option that is not UPDATE_OPTIONS."""
+    known = {name.lower() for name in UPDATE_OPTIONS}
+    for name in options:
+        if name.lower() not in known:
+            raise OptionError(f"option {name!r} is not for zone maps, which take {', '.join(UPDATE_OPTIONS)}")
+    return parse_options(option_texts(path, options))[0]
+
+
+def _plan_again(update: PartitionUpdate) -> PartitionUpdate:
+    """The update as the partition's directories are now; the same where they are gone."""
+    try:
+        logs = try_again(lambda: available_logs(update.options, []))
+    except PathError:
+        return update
+    for log in logs:
+        if log.topic_partition == update.log.topic_partition:
+            return _plan_update(log, update.directory, update.options)
+    return update
+
+
+def _plan_update(log: PartitionLog, directory: str, options: ReadOptions) -> PartitionUpdate:
+    path = zone_map_path(directory, log.topic, log.partition)
+    topic_id = read_topic_id(log.directory)
+    before = _usable(path, topic_id)
+    old = before or ZoneMap(no_zones())
+    segments = {segment.base_offset: segment for segment in reversed(log.segments) if segment.size}
+    kept = {base: old.of_segment(base) for base in _unlisted(old, log)}
+    splits = []
+    for base, segment in sorted(segments.items()):
+        kept[base], start = _still_good(segment, old.of_segment(base))
+        if start is not None:
+            splits.append(replace(split_of(log, segment, ScanBounds(), start), anchor=_first_place(old, base, start)))
+    return PartitionUpdate(options, directory, log, path, topic_id, before, kept, tuple(splits))
+
+
+def _usable(path: str, topic_id: str | None) -> ZoneMap | None:
+    """The map that is there; None if there is none, or none that can be of this topic."""
+    try:
+        found = read_zone_map(path)
+    except ValueError as error:
+        logger.warning("zone map %r is made anew: %s", path, error)
+        return None
+    if found is not None and None not in (topic_id, found.topic_id) and topic_id != found.topic_id:
+        logger.warning("zone map %r is made anew: it was made of another topic of that name", path)
+        return None
+    return found
+
+
+def _unlisted(old: ZoneMap, log: PartitionLog) -> list[int]:
+    """Segments of a map that were not listed, and are there: the path may name single files of a directory."""
+    listed = {segment.base_offset for segment in log.segments}
+    others = sorted(set(old.zones[z.SEGMENT].tolist()) - listed)
+    names = {base: f"{base:0{fmt.BASE_OFFSET_DIGITS}d}{fmt.LOG_SUFFIX}" for base in others}
+    return [base for base, name in names.items() if any(exists(os.path.join(each, name)) for each in log.directories)]
+
+
+def _still_good(segment: Segment, zones: ZoneTable) -> tuple[ZoneTable, int | None]:
+    """The zones of a segment that stay, and the position to decode it from, None where there is nothing to decode."""
+    if not zones.shape[1]:
+        return zones, 0
+    stored = FileVersion(*zones[[z.FILE_SIZE, z.FILE_INODE, z.FILE_CHANGED], 0].tolist())
+    end = int(zones[z.END, -1])
+    version = file_version(segment.path)
+    if version is None:
+        return no_zones(), 0  # decoding it finds out
+    if stored == version and end == segment.size:
+        return zones, None
+    if stored.inode == version.inode and end <= segment.size:  # grown, or only touched
+        with suppress(FileChangedError), SegmentView(segment, check_crcs=True, trust_indexes=False) as view:
+            if is_there(view.probe, zones, 0, zones.shape[1] - 1):
+                return zones[:, :-1], int(zones[z.START, -1])
+    return no_zones(), 0
+
+
+def _first_place(old: ZoneMap, base: int, start: int) -> BatchPlace | None:
+    """The first batch of the last zone of a segment, from which it is decoded on; None where it is decoded from 0."""
+    if start == 0:
+        return None
+    last = old.of_segment(base)[:, -1]
+    return BatchPlace(*last[[z.START, z.FIRST_OFFSET, z.FIRST_CRC]].tolist())
+
+
+def _continued(kept: ZoneTable, found: ZoneTable) -> ZoneTable:
+    """The zones of a segment that was decoded from some position on; all are of the file as it was then."""
+    zones = np.concatenate((kept, found), axis=1)
+    of_file = [z.FILE_SIZE, z.FILE_INODE, z.FILE_CHANGED]
+    zones[of_file] = found[of_file, :1] if found.shape[1] else zones[of_file]
+    return zones
