@@ -16,7 +16,7 @@ test: machine $(READY)
 
 # Each goal of speed with its figure, in about twenty minutes; BENCH="--quick", "spark windows", "--kafka" ...
 bench: machine $(READY)
-	@$(PY) -m tests.benchmark $(BENCH)
+	@$(PY) -m benchmarks $(BENCH)
 
 # Says in one sentence what is missing: Python 3.11, Java 17, Spark 4.1.
 machine:

@@ -17,7 +17,6 @@ from kafka_segment_source.cli.records import Encoding, text_fields, text_lines
 from kafka_segment_source.cli.shared import json_flag, parse, print_json, show, width
 from kafka_segment_source.errors import PathError
 from kafka_segment_source.options import ReadOptions
-from kafka_segment_source.planning.display import plan_table
 from kafka_segment_source.planning.plan import ReadPlan
 from kafka_segment_source.planning.planner import make_plan
 from kafka_segment_source.scanning import read_split
@@ -50,9 +49,9 @@ def demo_command(as_json: bool) -> None:
     flags = f"--subscribe orders --since {_SINCE} --until {_UNTIL}"
     show(
         _heading(f"What would the orders of {_SINCE[11:16]} to {_UNTIL[11:16]} cost?", f"kafkaseg plan {path} {flags}"),
-        plan_table(plan),
+        plan,
         _heading("And if no record is late by more than 5 s?", f"kafkaseg plan {path} {flags} --timestamp-disorder 5s"),
-        plan_table(declared),
+        declared,
         _heading("The first rows", f"kafkaseg cat {path} {flags} --timestamp-disorder 5s"),
         *_first_rows(table),
         _heading(

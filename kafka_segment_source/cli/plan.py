@@ -7,7 +7,6 @@ from typing import Any
 import click
 
 from kafka_segment_source.cli.shared import json_flag, parse, paths_argument, print_json, read_options, show
-from kafka_segment_source.planning.display import plan_table
 from kafka_segment_source.planning.planner import make_plan
 
 
@@ -26,4 +25,4 @@ def plan_command(paths: tuple[str, ...], as_json: bool, **options: Any) -> None:
     if as_json:
         print_json(found.to_dict())
     else:
-        show(plan_table(found))
+        show(found)

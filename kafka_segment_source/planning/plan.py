@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kafka_segment_source.decoding.split import SegmentSplit
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,17 +70,26 @@ class ReadPlan:
             "warnings": list(self.warnings),
         }
 
-    # Printing is rich's work, and only whoever prints pays for loading it.
+    # Printing is rich's work, and only printing loads it.
+
+    def __rich__(self) -> RenderableType:
+        from kafka_segment_source.planning.display import Row, as_table, sums_line
+
+        segments = self.segments_kept, self.segments_total
+        sums = sums_line(segments, (self.bytes_to_read, self.bytes_total), self.bytes_saved_by_zone_maps)
+        rows = [Row(split.path, True, f"{split.start:,} to {split.end:,}") for split in self.splits]
+        rows += [Row(dropped.path, False, dropped.reason) for dropped in self.dropped]
+        return as_table(sums, rows, self.warnings)
 
     def __repr__(self) -> str:
         return str(self)
 
     def __str__(self) -> str:
-        from kafka_segment_source.planning.display import plan_text
+        from kafka_segment_source.planning.display import as_text
 
-        return plan_text(self)
+        return as_text(self.__rich__())
 
     def _repr_html_(self) -> str:
-        from kafka_segment_source.planning.display import plan_html
+        from kafka_segment_source.planning.display import as_html
 
-        return plan_html(self)
+        return as_html(self.__rich__())

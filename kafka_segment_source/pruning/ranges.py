@@ -6,7 +6,7 @@ as well: from the batch of the last entry's offset to the end of the file nothin
 timestamps strictly below `since` alone say where to start: T_k = since may have earlier records of that timestamp
 in the same batch. `until` is not used here: no entry says that what follows is later (`disorder.py`).
 
-The rules were proven and attacked; the counter-examples that break simpler ones are in tests/unit/test_ranges.py.
+The rules were proven and attacked; the counter-examples that break simpler ones are in tests/unit/pruning/test_ranges.py.
 """
 
 from __future__ import annotations

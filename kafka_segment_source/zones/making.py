@@ -29,7 +29,7 @@ from kafka_segment_source.zones.pruning import is_there
 from kafka_segment_source.zones.table import ZoneTable, no_zones
 
 # Bytes read for a window of 0.5 % of a 1 GiB log, and bytes of its maps: 64 KiB 5.5 MB, 151 kB; 256 KiB 6.1 MB, 43 kB;
-# 1 MiB 8.2 MB, 16 kB (tests/benchmark/zone_maps.py)
+# 1 MiB 8.2 MB, 16 kB (benchmarks/zone_maps.py)
 ZONE_BYTES = 256 * 1024
 
 # Rows of what is known of each batch, int64[3, n]

@@ -10,7 +10,7 @@ from typing import Any
 import click.testing
 
 from kafka_segment_source.cli import cli
-from tests.rows import ORDERS
+from tests.support.rows import ORDERS
 
 LOGS = ORDERS / "data"
 

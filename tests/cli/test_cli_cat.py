@@ -14,8 +14,8 @@ import pytest
 
 from kafka_segment_source.times import format_millis
 from tests.cli.runner import LOGS, copy_of, run
-from tests.rows import LOG_DIRECTORIES, OFFSET, Row, expected, in_scan_order, keep
 from tests.support import naive, writer
+from tests.support.rows import LOG_DIRECTORIES, OFFSET, Row, expected, in_scan_order, keep
 from tests.support.writer import Rec
 
 

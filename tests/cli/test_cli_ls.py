@@ -14,8 +14,8 @@ from kafka_segment_source.logdir.catalog import list_directories
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.times import format_millis
 from tests.cli.runner import LOGS, answer, copy_of, run
-from tests.rows import LOG_DIRECTORIES, MESSAGE_SETS, OFFSET, TIMESTAMP, Row, expected
 from tests.support import writer
+from tests.support.rows import LOG_DIRECTORIES, MESSAGE_SETS, OFFSET, TIMESTAMP, Row, expected
 from tests.support.writer import Rec
 
 UNTRIMMED = {name: path for name, path in LOG_DIRECTORIES.items() if name != "compacted"}

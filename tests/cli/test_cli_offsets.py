@@ -9,8 +9,8 @@ import pytest
 
 from kafka_segment_source.times import format_millis
 from tests.cli.runner import LOGS, answer, run
-from tests.rows import LOG_DIRECTORIES, OFFSET, TIMESTAMP, expected
 from tests.support import naive
+from tests.support.rows import LOG_DIRECTORIES, OFFSET, TIMESTAMP, expected
 
 LOG_STARTS = {"trimmed-0": 14, "trimmed-1": 137}  # log-start-offset-checkpoint of the fixture "compacted"
 

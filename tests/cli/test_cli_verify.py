@@ -12,10 +12,10 @@ import pytest
 from kafka_segment_source.errors import PathError
 from kafka_segment_source.storage.files import InputFile
 from tests.cli.runner import LOGS, answer, copy_of, run
-from tests.rows import FIXTURES, LOG_DIRECTORIES, MESSAGE_SETS
 from tests.support import writer
 from tests.support.batches import BatchSpec
 from tests.support.logs import simple_log, simple_segment
+from tests.support.rows import FIXTURES, LOG_DIRECTORIES, MESSAGE_SETS
 from tests.support.writer import Rec
 
 WHOLE = {**LOG_DIRECTORIES, **MESSAGE_SETS}

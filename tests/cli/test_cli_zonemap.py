@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.runner import LOGS, answer, copy_of, run
-from tests.rows import LOG_DIRECTORIES, MESSAGE_SETS
+from tests.support.rows import LOG_DIRECTORIES, MESSAGE_SETS
 
 WINDOW = ("--since", "2026-03-10T09:30Z", "--until", "2026-03-10T09:35Z")
 

@@ -7,7 +7,7 @@ directories are the fixtures and the demonstration data.
 
 Of a record batch (magic 2) every field that the inspector prints is compared. Of a message set it prints one line for
 each shallow entry, without a base offset and a count, which the format does not have: those are not compared here, but
-by the rows that a real consumer saw (`tests/rows.py`). It gives up at zeros behind the last batch (`preallocate=true`);
+by the rows that a real consumer saw (`tests/support/rows.py`). It gives up at zeros behind the last batch (`preallocate=true`);
 what it printed of that file until then counts.
 """
 

@@ -18,7 +18,7 @@ from kafka_segment_source.decoding.batches import BatchReader, Damage
 from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.kernels import headers as h
 from kafka_segment_source.storage.files import InputFile
-from tests.rows import TESTS
+from tests.support.rows import TESTS
 
 _LARGEST = 1 << 30
 _TYPES = ("CreateTime", "LogAppendTime")

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.rows import ORDERS, TIMESTAMP, Row, expected, in_scan_order, keep
+from tests.support.rows import ORDERS, TIMESTAMP, Row, expected, in_scan_order, keep
 
 ROOT = Path(__file__).parent.parent.parent
 JOB = ROOT / "examples" / "etl_job.py"

@@ -18,7 +18,7 @@ import pytest
 from jupyter_client import KernelManager
 from nbclient import NotebookClient
 
-from tests.rows import ORDERS, TIMESTAMP, TOPIC, expected
+from tests.support.rows import ORDERS, TIMESTAMP, TOPIC, expected
 
 ROOT = Path(__file__).parent.parent.parent
 NOTEBOOK = ROOT / "examples" / "time_range.ipynb"

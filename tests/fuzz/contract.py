@@ -25,8 +25,8 @@ from dataclasses import dataclass, field
 import crc32c
 
 from tests.fuzz.corpus import PARTITION, TOPIC, RealSegment, Seed
-from tests.rows import OFFSET, Row, decoded
 from tests.support import naive
+from tests.support.rows import OFFSET, Row, decoded
 
 _LEAST = {0: 14, 1: 22, 2: 49}
 _MAX_MILLIS = (2**63 - 1) // 1000

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from tests.rows import FIXTURES
 from tests.support import naive, writer
+from tests.support.rows import FIXTURES
 
 TOPIC = "orders"
 PARTITION = 0

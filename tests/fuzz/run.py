@@ -29,7 +29,7 @@ from tests.fuzz import contract
 from tests.fuzz.contract import Outcome, Reported, ViolationError
 from tests.fuzz.corpus import seeds
 from tests.fuzz.mutations import Case, case
-from tests.rows import COLUMNS, OFFSET, TIMESTAMP, Row, in_scan_order
+from tests.support.rows import COLUMNS, OFFSET, TIMESTAMP, Row, in_scan_order
 
 SECONDS_A_CASE = 20
 

@@ -24,8 +24,8 @@ import kafka_segment_source as kafkaseg
 from kafka_segment_source.decoding import batches as reading
 from kafka_segment_source.errors import CorruptRecordError
 from kafka_segment_source.reading import transactions
-from tests.maps import EACH_BATCH, make_maps
 from tests.support import writer
+from tests.support.maps import EACH_BATCH, make_maps
 from tests.support.writer import Codec, Rec
 
 MANY = settings(max_examples=settings().max_examples * 8)

@@ -18,10 +18,10 @@ from kafka_segment_source.decoding import batches as reading
 from kafka_segment_source.decoding import records as decode
 from kafka_segment_source.errors import DataError
 from kafka_segment_source.schema import COLUMNS, arrow_schema
-from tests.rows import Row, decoded, in_scan_order, scanned
 from tests.support import naive, writer
 from tests.support.batches import BatchSpec, control
 from tests.support.logs import GeneratedLog, Segment, expected_rows, simple_log, simple_segment
+from tests.support.rows import Row, decoded, in_scan_order, scanned
 from tests.support.strategies import partition_logs
 from tests.support.writer import Codec, Rec
 

@@ -9,8 +9,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.rows import decoded, scanned
 from tests.support.logs import GeneratedLog, disorder, expected_rows
+from tests.support.rows import decoded, scanned
 from tests.support.strategies import Bounds, logs_and_bounds, partition_logs
 
 MIXED = partition_logs(magics=(0, 1, 2), index_damage=True, wrong_wrappers=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent.parent
-SELECTION = ["tests/property/test_kernels.py", "tests/property/test_decoding.py", "tests/unit/test_damage.py"]
+SELECTION = ["tests/property/test_kernels.py", "tests/property/test_decoding.py", "tests/unit/decoding/test_damage.py"]
 SELECTION += ["tests/property/test_message_sets.py"]
 MODES = {
     "interpreted": {"NUMBA_DISABLE_JIT": "1"},

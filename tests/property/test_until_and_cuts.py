@@ -16,9 +16,9 @@ from kafka_segment_source.errors import OptionError
 from kafka_segment_source.options import option_texts, parse_options
 from kafka_segment_source.scanning import read_split
 from kafka_segment_source.schema import arrow_schema
-from tests.rows import COLUMNS, Row, decoded, in_scan_order, scanned
 from tests.support.batches import control, data
 from tests.support.logs import GeneratedLog, Segment, disorder, expected_rows, simple_log, simple_segment
+from tests.support.rows import COLUMNS, Row, decoded, in_scan_order, scanned
 from tests.support.strategies import Bounds, logs_and_bounds, partition_logs
 
 EXAMPLES = settings(max_examples=max(settings().max_examples, 300))

@@ -25,7 +25,6 @@ from kafka_segment_source.planning.planner import make_plan
 from kafka_segment_source.scanning import read_split
 from kafka_segment_source.schema import arrow_schema
 from kafka_segment_source.zones import table as z
-from tests.maps import make_maps, map_path, table_of
 from tests.property.test_pruning import (
     COLUMNS,
     KeyedRow,
@@ -39,6 +38,7 @@ from tests.property.test_pruning import (
 from tests.support import naive
 from tests.support.histories import compacted, cut, refilled, share_a_batch
 from tests.support.logs import GeneratedLog
+from tests.support.maps import make_maps, map_path, table_of
 from tests.support.strategies import Bounds, bounds, partition_logs
 
 MANY = settings(max_examples=settings().max_examples * 4)

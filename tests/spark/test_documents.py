@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 import kafka_segment_source
 from kafka_segment_source.cli import cli
-from tests.rows import ORDERS
+from tests.support.rows import ORDERS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -6,7 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.rows import FIXTURES
+from tests.support.rows import FIXTURES
 
 LEDGER = FIXTURES / "transactions"
 COLUMNS = ["topic", "partition", "offset", "key", "value"]

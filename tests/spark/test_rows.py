@@ -21,8 +21,8 @@ from kafka_segment_source import schema
 from kafka_segment_source.errors import UnsupportedError
 from kafka_segment_source.schema import COLUMNS
 from kafka_segment_source.spark.datasource import KafkaSegmentDataSource, check_spark_version
-from tests.rows import FIXTURES, LOG_DIRECTORIES, MESSAGE_SETS, OFFSET, TIMESTAMP, TOPIC, expected, keep
 from tests.support import writer
+from tests.support.rows import FIXTURES, LOG_DIRECTORIES, MESSAGE_SETS, OFFSET, TIMESTAMP, TOPIC, expected, keep
 from tests.support.writer import Rec
 
 ORDERS = LOG_DIRECTORIES["orders"]

@@ -9,8 +9,8 @@ import pytest
 
 import kafka_segment_source
 from kafka_segment_source.errors import OptionError
-from tests.maps import map_path
-from tests.rows import ORDERS, TIMESTAMP, expected, in_scan_order, keep
+from tests.support.maps import map_path
+from tests.support.rows import ORDERS, TIMESTAMP, expected, in_scan_order, keep
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 import importlib
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -15,78 +17,18 @@ import kafka_segment_source
 
 PACKAGE = Path(kafka_segment_source.__file__).parent
 
-# A module imports only from modules above it. `name.*`: a package whose modules may also import from one another.
-LAYERS = [
-    "errors",
-    "format",
-    "reporting",
-    "bounds",
-    "times",
+# A module imports only from rooms above its own, and from its own folder. docs/architecture.md has the same order.
+ROOMS = [
+    *("errors", "format", "reporting"),
     "storage",
-    "paths",
-    "options",
-    "schema",
-    "storage",
-    "files",
-    "checksums",
-    "catalog",
-    "snapshots",
-    "checkpoints",
-    "index",
-    "probe",
-    "segment_view",
-    "epochs",
-    "choice",
-    "disorder",
-    "ranges",
-    "zone_maps",
-    "zone_pruning",
-    "splits",
-    "cuts",
-    "display",
-    "read_plan",
-    "kernels.jit",
-    "kernels.primitives",
-    "kernels.headers",
-    "kernels.crc32",
-    "kernels.record_batches",
-    "kernels.message_sets",
-    "kernels.columns",
-    "compression",
-    "reading",
-    "gaps",
-    "split_files",
-    "payloads",
-    "decode",
-    "survey",
-    "copy_view",
-    "histories",
-    "replicas",
-    "missing",
-    "available",
-    "copies",
-    "following",
-    "lookup",
-    "zone_making",
-    "zone_updates",
-    "transactions",
-    "stable",
-    "offsets",
-    "planning",
-    "arrow",
+    *("bounds", "times", "options", "schema"),
+    *("logdir", "pruning", "kernels", "decoding", "partition", "reading", "zones", "planning"),
     "scanning",
-    "spark.pushdown",
-    "spark.reader",
-    "spark.remembered",
-    "spark.catalog_table",
-    "spark.datasource",
-    "spark.zone_maps",
-    "inspection.*",
-    "cli.*",
+    *("spark", "inspection", "cli"),
 ]
 
-# Imported by `planning`, in a process of its own for each query: neither the kernels nor Spark may load with it
-PLANNING = "planning"
+# Spark imports it in a process of its own for each query: neither the kernels nor Spark may load with it
+PLANNER = "planning.planner"
 
 
 def modules() -> dict[str, Path]:
@@ -99,13 +41,9 @@ def modules() -> dict[str, Path]:
     return found
 
 
-def layer(module: str) -> int:
-    """The module's place in LAYERS; -1 where it has none."""
-    package = module.split(".", maxsplit=1)[0] + ".*"
-    for name in (module, package):
-        if name in LAYERS:
-            return LAYERS.index(name)
-    return -1
+def room(module: str) -> str:
+    """The folder that a module is in, or the module itself."""
+    return module.split(".", maxsplit=1)[0]
 
 
 def imported(path: Path) -> Iterator[tuple[str, bool]]:
@@ -139,25 +77,37 @@ def own(name: str) -> str | None:
 
 
 def test_every_module_has_its_place() -> None:
-    """Each module is in the list of layers, and each entry of the list is there."""
-    assert [name for name in modules() if layer(name) < 0] == []
-    packages = {name.split(".")[0] + ".*" for name in modules()}
-    assert [name for name in LAYERS if name not in modules() and name not in packages] == []
+    """Each module is in a room of the list, and each room of the list is there."""
+    assert {room(name) for name in modules()} == set(ROOMS)
 
 
 @pytest.mark.parametrize("module", modules())
 def test_imports_go_downward(module: str) -> None:
-    """A module imports only from modules above it in the list, lazy imports included; only a package of its own is free."""
+    """A module imports only from rooms above its own and from its own folder, lazy imports included."""
     for name, _ in imported(modules()[module]):
         target = own(name)
-        if target is None:
-            continue
-        same_package = (
-            "." in module
-            and module.split(".", maxsplit=1)[0] == target.split(".")[0]
-            and layer(module) == layer(target)
-        )
-        assert layer(target) < layer(module) or same_package, f"{module} imports {target}"
+        if target is not None and room(target) != room(module):
+            assert ROOMS.index(room(target)) < ROOMS.index(room(module)), f"{module} imports {target}"
+
+
+def test_no_imports_go_in_a_circle() -> None:
+    """Inside a folder too, each file can be read after those that it imports, lazy imports included."""
+    needs = {name: {own(each) for each, _ in imported(path)} - {None} for name, path in modules().items()}
+    assert list(TopologicalSorter(needs).static_order())  # raises CycleError, which names the circle
+
+
+def test_the_architecture_page_has_the_same_order() -> None:
+    """The rows of the page's table are the rooms of the list, in its order, each with every file of its folder."""
+    page = (PACKAGE.parent / "docs" / "architecture.md").read_text()
+    rows = [line.split("|")[1:3] for line in page.splitlines() if line.startswith("| `")]
+    rooms = [
+        name.removesuffix(".py").removesuffix("/") for row in rows for name in re.findall(r"`([a-z_./]+)`", row[0])
+    ]
+    assert rooms == ROOMS
+    for where, what in rows:
+        folder = where.strip().strip("`").rstrip("/")
+        files = {name.split(".")[-1] for name in modules() if name.startswith(f"{folder}.")}
+        assert files <= {name.removesuffix(".py") for name in re.findall(r"`([a-z_0-9]+\.py)`", what)}, folder
 
 
 @pytest.mark.parametrize("module", modules())
@@ -182,7 +132,7 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
 
 def test_planning_loads_neither_kernels_nor_spark() -> None:
     """The planning side runs in a fresh process for each query, and does without numba and Spark."""
-    loaded = loaded_by(f"import kafka_segment_source.{PLANNING}")
+    loaded = loaded_by(f"import kafka_segment_source.{PLANNER}")
     assert loaded & {"numba", "llvmlite", "pyspark", "pandas", "rich"} == set()
     assert "kafka_segment_source" in loaded
 

@@ -16,7 +16,8 @@ import pytest
 import kafka_segment_source as kafkaseg
 from kafka_segment_source.errors import OptionError, SchemaError
 from kafka_segment_source.schema import arrow_schema
-from tests.rows import (
+from tests.support import naive
+from tests.support.rows import (
     FIXTURES,
     LOG_DIRECTORIES,
     MESSAGE_SETS,
@@ -30,7 +31,6 @@ from tests.rows import (
     keep,
     scanned,
 )
-from tests.support import naive
 
 ORDERS = LOG_DIRECTORIES["orders"]
 TRIMMED = "trimmed"  # its log start lies above the first offset in its files

@@ -1,0 +1,102 @@
+"""`python -m benchmarks [group …] [--quick] [--long] [--kafka]`: each goal with its figure, and whether it holds.
+
+The standard set takes about twenty minutes on two cores and saves its figures in results.json beside this file, from which
+`python -m benchmarks.readme` writes those of the README. The quick set takes two or three minutes, checks that
+everything works, and saves into the cache directory: its figures mean little.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import logging
+import os
+import sys
+import time
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks import results
+from benchmarks.logs import cache_directory
+from benchmarks.results import Row, Settings
+
+#: Group → module, in the order in which they run: what needs no Spark first.
+GROUPS = {
+    "kernels": "kernels",
+    "codecs": "codecs",
+    "stages": "stages",
+    "scan": "plain_scan",
+    "planning": "planning",
+    "windows": "windows",
+    "zone-maps": "zone_maps",
+    "spark": "full_scan",
+    "tiny": "tiny_segments",
+    "cold-start": "cold_start",
+    "memory": "memory",
+}
+OPTIONAL = {"kafka": "spark_kafka", "conf": "spark_conf"}
+
+
+def main() -> int:
+    """Runs the groups asked for; the exit status is 0 whatever the figures, 1 if a group failed to measure them."""
+    arguments = _arguments()
+    settings = Settings(quick=arguments.quick, long=arguments.long)
+    chosen = arguments.group or [*GROUPS, *(["kafka"] if arguments.kafka else [])]
+    output = arguments.output or (cache_directory() / "results-quick.json" if settings.quick else results.COMMITTED)
+    logging.getLogger("kafka_segment_source").setLevel(logging.ERROR)  # plans warn of what is measured here
+    console = Console(width=None if sys.stdout.isatty() else 130, highlight=False)
+    failed: list[str] = []
+    for name in chosen:
+        module = importlib.import_module(f"benchmarks.{(GROUPS | OPTIONAL)[name]}")
+        load, begin = os.getloadavg()[0], time.monotonic()
+        found = []
+        try:
+            for row in module.rows(settings):
+                found.append(row)
+                console.print(f"[dim]{name}: {row.name}: {_figure(row)}[/dim]", soft_wrap=True)
+        except Exception:  # one group that fails does not cost the others' twenty minutes
+            console.print_exception()
+            failed.append(name)
+            continue
+        seconds = time.monotonic() - begin
+        results.save(output, {name: results.group_of(found, seconds, load)})
+        console.print(table(f"{module.TITLE} ({seconds:.0f} s)", found))
+    if "benchmarks.sessions" in sys.modules:
+        sys.modules["benchmarks.sessions"].stop()
+    console.print(f"failed: {', '.join(failed)}" if failed else f"saved in {output}")
+    return 1 if failed else 0
+
+
+def table(title: str, rows: list[Row]) -> Table:
+    """One group's rows."""
+    shown = Table("what", "figure", "quartiles", "goal", "holds", "note", title=title, title_justify="left")
+    for row in rows:
+        spread = "" if row.low is None or row.high is None else f"{row.low:.3g}–{row.high:.3g}"
+        holds = "" if row.holds is None else "[green]yes[/green]" if row.holds else "[red]NO[/red]"
+        shown.add_row(row.name, _figure(row), spread, row.goal or "", holds, row.note)
+    return shown
+
+
+def _figure(row: Row) -> str:
+    return f"{row.figure:.0f} {row.unit}" if row.figure >= 1000 else f"{row.figure:.3g} {row.unit}"
+
+
+def _arguments() -> argparse.Namespace:
+    known = [*GROUPS, *OPTIONAL]
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure what design.md promises.")
+    parser.add_argument("group", nargs="*", help=f"of {', '.join(known)} (default: all but the last two)")
+    parser.add_argument("--quick", action="store_true", help="small logs and few runs, to see that everything works")
+    parser.add_argument("--long", action="store_true", help="with 100,000 segments too")
+    parser.add_argument("--kafka", action="store_true", help="with Spark's Kafka source and a broker (downloads jars)")
+    parser.add_argument("--output", type=Path, help="JSON file to save into (default: results.json beside the suite)")
+    arguments = parser.parse_args()
+    unknown = [name for name in arguments.group if name not in known]
+    if unknown:
+        parser.error(f"there is no group {unknown[0]!r} (there are {', '.join(known)})")
+    return arguments
+
+
+if __name__ == "__main__":
+    sys.exit(main())

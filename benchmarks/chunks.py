@@ -1,0 +1,105 @@
+"""The stages of a scan by themselves: a chunk of a log, its group of plain batches, a table of records. For one core's work."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+import numpy.typing as npt
+
+from benchmarks.logs import Log
+from kafka_segment_source import schema
+from kafka_segment_source.decoding.arrow import to_record_batch
+from kafka_segment_source.decoding.batches import BatchReader, Chunk, Damage
+from kafka_segment_source.decoding.payloads import Group, Unpacker
+from kafka_segment_source.decoding.records import MAX_BYTES, MAX_ROWS, STRIDE, Decoder, RecordColumns
+from kafka_segment_source.decoding.split import SegmentSplit
+from kafka_segment_source.kernels import message_sets as m
+from kafka_segment_source.kernels import record_batches as k
+from kafka_segment_source.planning import planner as planning
+from kafka_segment_source.storage.files import InputFile
+
+LIMIT = 2**28
+
+
+def first_split(log: Log) -> SegmentSplit:
+    """The first segment, whole."""
+    return planning.plan(str(log.path)).splits[0]
+
+
+def chunks(split: SegmentSplit, count: int) -> list[Chunk]:
+    """The first chunks of a segment, each in arrays of its own."""
+    damage = Damage(False)
+    with InputFile(split.path) as file:
+        reader = BatchReader(file, split, check_crcs=True, max_batch_bytes=LIMIT, damage=damage)
+        return [
+            Chunk(each.data.copy(), np.ascontiguousarray(each.headers), each.position)
+            for each in islice(reader.chunks(), count)
+        ]
+
+
+def groups(split: SegmentSplit, source: list[Chunk]) -> list[Group]:
+    """Their plain records, each group in a buffer of its own."""
+    unpacker = Unpacker(split.path, LIMIT, Damage(False))
+    return [
+        Group(group.source.copy(), group.headers, group.payloads)
+        for chunk in source
+        for group in unpacker.groups(chunk, chunk.headers)
+    ]
+
+
+@dataclass
+class Records:
+    """What the kernel fills for one group, again and again."""
+
+    longs: npt.NDArray[np.int64]
+    ints: npt.NDArray[np.int32]
+    report: npt.NDArray[np.int64]
+    limits: npt.NDArray[np.int64]
+    bounds: npt.NDArray[np.int64]
+
+    @classmethod
+    def arrays(cls) -> Records:
+        """Room for as many rows as one Arrow batch has."""
+        every = np.iinfo(np.int64)
+        return cls(
+            np.empty((k.LONGS, STRIDE), np.int64),
+            np.empty((k.INTS, STRIDE), np.int32),
+            np.zeros(3, np.int64),
+            np.array([MAX_ROWS, MAX_BYTES], np.int64),
+            np.array([0, every.max, every.min, every.max], np.int64),
+        )
+
+    def find(self, group: Group) -> int:
+        """Runs the kernel over the group until it is done; answers how many records."""
+        cursor = np.zeros(k.CURSOR, np.int64)
+        found = 0
+        into = (self.limits, cursor, self.longs, self.ints, self.report)
+        while True:
+            if group.is_message_set:
+                found += m.decode_messages(group.source, group.headers, group.payloads, self.bounds, *into, True)
+            else:
+                found += k.decode_records(group.source, group.headers, group.payloads, self.bounds, *into)
+            if self.report[k.STATUS] == k.DONE:
+                return int(found)
+            if self.report[k.STATUS] != k.FULL:
+                raise AssertionError(f"status {self.report[k.STATUS]} in a sound log")
+
+
+def to_arrow(split: SegmentSplit, source: list[Chunk], columns: tuple[str, ...]) -> int:
+    """Chunks to Arrow batches, as a task does it; answers how many rows."""
+    decoder = Decoder(split, check_crcs=True, max_batch_bytes=LIMIT, include_control=False, damage=Damage(False))
+    arrow_schema = schema.arrow_schema(columns)
+    return sum(
+        to_record_batch(records, split, arrow_schema).num_rows for chunk in source for records in decoder.decode(chunk)
+    )
+
+
+def one_table(group: Group) -> RecordColumns:
+    """The records of a group up to the first limit."""
+    records = Records.arrays()
+    cursor = np.zeros(k.CURSOR, np.int64)
+    into = (records.limits, cursor, records.longs, records.ints, records.report)
+    count = k.decode_records(group.source, group.headers, group.payloads, records.bounds, *into)
+    return RecordColumns(int(count), group.source, group.headers, records.longs, records.ints)

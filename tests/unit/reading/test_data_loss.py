@@ -1,0 +1,420 @@
+"""Files that are missing, vanish, shrink, cannot be read, or change while they are read: an error or one warning."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import kafka_segment_source as kafkaseg
+from kafka_segment_source.errors import DataLossError, FileChangedError, PathError
+from kafka_segment_source.logdir import catalog, segment_view
+from kafka_segment_source.partition import logs as available
+from kafka_segment_source.storage import store
+from tests.support import writer
+from tests.support.batches import control, empty
+from tests.support.batches import data as batch
+from tests.support.logs import Segment, simple_log, simple_segment
+from tests.support.rows import LOG_DIRECTORIES, MESSAGE_SETS, OFFSET, expected, scanned
+
+LOGGER = "kafka_segment_source"
+
+
+def segment(base: int, end: int, **more: Any) -> Segment:
+    """A segment of batches of two records, ten milliseconds apart."""
+    specs = [batch(at, *[10 * n for n in range(at, min(at + 2, end))]) for at in range(base, end, 2)]
+    return simple_segment(specs, base=base, **more)
+
+
+def written(directory: Path, *segments: Segment) -> Path:
+    return simple_log(*segments).write(directory)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """orders-0 with segments 0, 10, 20 and 30, of ten offsets each."""
+    return written(tmp_path, *[segment(base, base + 10) for base in (0, 10, 20, 30)])
+
+
+def log(folder: Path, base: int) -> Path:
+    return folder / f"{base:020d}.log"
+
+
+def offsets(path: Any, **options: Any) -> list[int]:
+    return [row[OFFSET] for row in scanned(path, **options)]
+
+
+def all_of(reader: pa.RecordBatchReader) -> list[int]:
+    return [offset for found in reader for offset in found["offset"].to_pylist()]
+
+
+@pytest.fixture
+def warned(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
+    """Its `messages` are what was logged."""
+    with caplog.at_level(logging.WARNING, LOGGER):
+        yield caplog
+
+
+# --- a missing segment -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("base", [10, 20])
+@pytest.mark.parametrize(
+    "options", [{}, {"minPartitions": 12}, {"checkCrcs": False}, {"since": 35}, {"trustIndexes": False}]
+)
+def test_a_missing_segment(base: int, options: dict[str, Any], folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Offsets between two segments that no file holds are an error that names them, the file before and what to do."""
+    before = log(folder, base - 10)
+    log(folder, base).unlink()
+    with pytest.raises(DataLossError) as caught:
+        offsets(folder, **options)
+    assert str(caught.value) == (
+        f"offsets {base} to {base + 9} of partition orders-0 are missing: '{before}' ends before {base}, the next segment"
+        f" begins at {base + 10}, so a segment file between them is not there, or compaction left it out and the broker's"
+        " cleaner-offset-checkpoint is not here to say so; failOnDataLoss=false reads what is there"
+    )
+    with caplog.at_level(logging.WARNING, LOGGER):
+        found = offsets(folder, failOnDataLoss=False, **options)
+    since = options.get("since", 0) / 10
+    assert found == [n for n in range(40) if n >= since and not base <= n < base + 10]
+    assert caplog.messages == [f"{caught.value}; going on without it (failOnDataLoss=false)"]
+
+
+def test_a_missing_segment_that_nobody_asked_for(folder: Path) -> None:
+    """Bounds that leave the missing offsets out read on as if nothing were missing."""
+    log(folder, 10).unlink()
+    assert offsets(folder, endingOffsets={"orders": {"0": 10}}) == list(range(10))
+    assert offsets(folder, startingOffsets={"orders": {"0": 20}}) == list(range(20, 40))
+    assert offsets(log(folder, 0)) == list(range(10))
+    assert offsets([log(folder, 0), log(folder, 30)]) == [*range(10), *range(30, 40)]
+    assert offsets(folder, since=0, until=50, timestampDisorder="0ms") == list(range(5))
+    with pytest.raises(DataLossError, match="offsets 10 to 11 of partition orders-0 are missing"):
+        offsets(folder, endingOffsets={"orders": {"0": 12}})
+    with pytest.raises(DataLossError, match="offsets 15 to 19 of partition"):
+        offsets(written(folder.parent / "b", segment(0, 15), segment(20, 30)), startingOffsets={"orders": {"0": 3}})
+
+
+def test_the_first_and_the_last_segment_may_be_missing(folder: Path) -> None:
+    """Retention takes the first segments, and without a trace nobody can tell that a last one is missing."""
+    log(folder, 0).unlink()
+    log(folder, 30).unlink()
+    assert offsets(folder) == list(range(10, 30))
+
+
+def test_an_empty_file_between_others(folder: Path, warned: pytest.LogCaptureFixture) -> None:
+    """A segment file without a byte, a half-made copy perhaps, is as good as missing; the last one may be empty."""
+    log(folder, 20).write_bytes(b"")
+    with pytest.raises(DataLossError, match=f"'{log(folder, 20)}' is empty: no file holds the offsets 20 to 29 of"):
+        kafkaseg.plan(folder)
+    assert offsets(folder, failOnDataLoss=False) == [*range(20), *range(30, 40)]
+    assert len(warned.messages) == 1 and "reading what is there" in warned.messages[0]
+    assert offsets(folder, startingOffsets={"orders": {"0": 30}}) == list(range(30, 40))
+    log(folder, 20).write_bytes(segment(20, 30).log)
+    log(folder, 30).write_bytes(b"")
+    assert offsets(folder) == list(range(30))
+
+
+COMPACTED = {
+    "a gap between batches": simple_segment([batch(0, 0), batch(3, 30)], base=0),
+    "a gap before the first batch": simple_segment([batch(2, 20)], base=0),
+    "a gap inside a batch": simple_segment([batch(0, 0, last=3)], base=0),
+    "an empty batch": simple_segment([batch(0, 0), empty(1, 3, 30)], base=0),
+    "a message set": simple_segment([batch(0, 0, 10, magic=1)], base=0),
+    "a compressed message set": simple_segment([batch(0, 0, 10, magic=0, codec="gzip")], base=0),
+}
+
+
+@pytest.mark.parametrize("name", COMPACTED)
+def test_gaps_of_compaction(name: str, tmp_path: Path) -> None:
+    """Where the segment itself shows compaction, or is too old to show it, a gap after it is no loss."""
+    first = COMPACTED[name]
+    folder = written(tmp_path, first, segment(100, 110))
+    wanted = [*(record.offset for record in first.records), *range(100, 110)]
+    assert offsets(folder) == offsets(folder, minPartitions=4) == wanted
+
+
+def test_gaps_before_a_split_that_starts_late(tmp_path: Path) -> None:
+    """A read that starts late in its segment looks at the batches before, too, before it says that a file is missing."""
+    gapped = simple_segment([batch(0, 0), batch(3, 30), batch(4, 40)], index=[(3, 1), (4, 2)], base=0)
+    folder = written(tmp_path, gapped, segment(100, 110))
+    assert offsets(folder, startingOffsets={"orders": {"0": 4}}) == [4, *range(100, 110)]
+    assert kafkaseg.plan(folder, startingOffsets={"orders": {"0": 4}}).splits[0].start > 0
+
+
+def test_control_batches_are_no_gaps(tmp_path: Path) -> None:
+    """Markers take an offset and give no row: neither a loss by themselves, nor a sign of compaction."""
+    marked = simple_segment([batch(0, 0), control(1, 10), control(2, 20)], base=0)
+    assert offsets(written(tmp_path / "a", marked, segment(3, 9))) == [0, *range(3, 9)]
+    with pytest.raises(DataLossError, match="offsets 3 to 4 of"):
+        offsets(written(tmp_path / "b", marked, segment(5, 9)))
+
+
+def test_what_the_brokers_checkpoint_explains(folder: Path) -> None:
+    """A partition that the broker's cleaner-offset-checkpoint lists may have any gap; another's entry explains nothing."""
+    log(folder, 10).unlink()
+    checkpoint = folder.parent / "cleaner-offset-checkpoint"
+    checkpoint.write_text("0\n1\norders 1 30\n")
+    with pytest.raises(DataLossError):
+        offsets(folder)
+    checkpoint.write_text("0\n1\norders 0 30\n")
+    assert offsets(folder) == [*range(10), *range(20, 40)]
+    log(folder, 20).write_bytes(b"")
+    assert offsets(folder) == [*range(10), *range(30, 40)]
+
+
+def test_skipped_damage_explains_a_gap(folder: Path, warned: pytest.LogCaptureFixture) -> None:
+    """A damaged last batch that was skipped and reported is not reported a second time as a missing file."""
+    content = bytearray(log(folder, 10).read_bytes())
+    content[-1] ^= 1
+    log(folder, 10).write_bytes(content)
+    assert offsets(folder, mode="DROPMALFORMED") == [*range(18), *range(20, 40)]
+    assert len(warned.messages) == 1 and "CRC" in warned.messages[0]
+
+
+@pytest.mark.parametrize("name", [*LOG_DIRECTORIES, *MESSAGE_SETS])
+def test_real_logs_have_no_loss(name: str) -> None:
+    """No gap of a real broker's logs, compacted, transactional or old, is taken for a missing segment."""
+    directory = {**LOG_DIRECTORIES, **MESSAGE_SETS}[name]
+    for options in ({}, {"minPartitions": 50}, {"maxRecordsPerPartition": 3}):
+        assert scanned(directory, **options) == expected(directory)
+        assert kafkaseg.plan(directory, **options).warnings == ()
+    assert len(scanned(directory, includeControl=True)) >= len(expected(directory))
+
+
+def test_real_compacted_partitions_without_their_checkpoint(tmp_path: Path) -> None:
+    """Copied without what lies beside it, a real compacted partition still shows that it was compacted."""
+    for name in ("compacted-0", "compacted-zstd-0", "compacted-transactions-0"):
+        (tmp_path / name).symlink_to(LOG_DIRECTORIES["compacted"] / name)
+    topics = ("compacted", "compacted-transactions", "compacted-zstd")
+    assert scanned(tmp_path) == [row for row in expected(LOG_DIRECTORIES["compacted"]) if row[0] in topics]
+
+
+# --- files that change between planning and reading ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("base", [0, 10, 30])
+def test_a_file_that_vanished(base: int, folder: Path, warned: pytest.LogCaptureFixture) -> None:
+    """A `.log` that retention took after planning is an error that names it; without failOnDataLoss, one warning."""
+    readers = [kafkaseg.scan(folder, ["offset"], failOnDataLoss=fails) for fails in (True, False)]
+    log(folder, base).unlink()
+    with pytest.raises(FileChangedError) as caught:
+        all_of(readers[0])
+    assert f"offsets {base} to {base + 9} of partition orders-0 are" in str(caught.value)
+    assert str(caught.value).endswith(
+        f"file '{log(folder, base)}' was there when it was listed, but is gone now, deleted by retention or compaction, or"
+        " not on this machine; plan the read anew"
+    )
+    assert all_of(readers[1]) == [n for n in range(40) if not base <= n < base + 10]
+    assert warned.messages == [f"{caught.value}; going on without it (failOnDataLoss=false)"]
+
+
+@pytest.mark.parametrize("left", [0, 1, 100, 300, 350])
+@pytest.mark.parametrize("base", [0, 30])
+def test_a_file_that_shrank(base: int, left: int, folder: Path, warned: pytest.LogCaptureFixture) -> None:
+    """A file cut after planning gives its whole batches, and then an error; without failOnDataLoss, one warning."""
+    whole = log(folder, base).read_bytes()
+    readers = [kafkaseg.scan(folder, ["offset"], failOnDataLoss=fails) for fails in (True, False)]
+    log(folder, base).write_bytes(whole[:left])
+    with pytest.raises(FileChangedError) as caught:
+        all_of(readers[0])
+    assert str(caught.value).endswith(
+        f"file '{log(folder, base)}' has shrunk since it was listed: found {left} bytes, expected {len(whole)}, so it was"
+        " compacted or truncated; plan the read anew"
+    )
+    kept = [record.offset for each in segment(base, base + 10).batches if each.end <= left for record in each.records]
+    assert all_of(readers[1]) == [n for n in range(40) if not base <= n < base + 10 or n in kept]
+    assert warned.messages == [f"{caught.value}; going on without it (failOnDataLoss=false)"]
+
+
+def test_a_file_that_a_compaction_replaced(folder: Path, warned: pytest.LogCaptureFixture) -> None:
+    """Planned positions mean nothing in another file of the same name: what is left of the offsets comes out once, and
+    nothing is lost."""
+    folder_options: dict[str, Any] = {"startingOffsets": {"orders": {"0": 4}}}
+    log(folder, 0).with_suffix(".index").write_bytes(
+        writer.offset_index(segment(0, 10, index=[(3, 1)]).offset_entries, 0)
+    )
+    assert kafkaseg.plan(folder, **folder_options).splits[0].start > 0
+    readers = [kafkaseg.scan(folder, ["offset"], **{**folder_options, **more}) for more in ({}, {"minPartitions": 9})]
+    merged = simple_segment([batch(2, 20), batch(5, 50), batch(13, 130)], base=0)
+    for base in (0, 10):
+        log(folder, base).rename(log(folder, base).with_suffix(".log.deleted"))
+    log(folder, 0).write_bytes(merged.log)
+    for reader in readers:
+        assert all_of(reader) == [5, 13, *range(20, 40)]
+    assert warned.messages == []
+
+
+def test_a_preallocated_file_that_was_trimmed(tmp_path: Path, warned: pytest.LogCaptureFixture) -> None:
+    """A broker that rolls a segment cuts off its preallocated zeros: nothing is lost, and the next segment is not read."""
+    folder = written(tmp_path, segment(0, 10))
+    whole = log(folder, 0).read_bytes()
+    log(folder, 0).write_bytes(whole + bytes(100_000))
+    readers = [kafkaseg.scan(folder, ["offset"]), kafkaseg.scan(folder, ["offset"], startingTimestamp=50)]
+    log(folder, 0).write_bytes(whole)
+    log(folder, 10).write_bytes(segment(10, 20).log)
+    assert [all_of(reader) for reader in readers] == [list(range(10)), list(range(5, 10))]
+    assert warned.messages == []
+
+
+def test_a_live_broker_goes_on(folder: Path) -> None:
+    """What is appended, rolled or created after planning is not read; what was planned is, whole."""
+    reader = kafkaseg.scan(folder, ["offset"])
+    with log(folder, 30).open("ab") as file:
+        file.write(segment(40, 50).log)
+    log(folder, 50).write_bytes(segment(50, 60).log)
+    assert all_of(reader) == list(range(40))
+    assert offsets(folder) == list(range(60))
+
+
+def test_a_deletion_while_a_file_is_open(folder: Path) -> None:
+    """A file that is deleted while it is read is read to its end."""
+    reader = kafkaseg.scan(written(folder.parent / "one", segment(0, 10)), ["offset"])
+    first = reader.read_next_batch()["offset"].to_pylist()
+    log(folder.parent / "one" / "orders-0", 0).unlink()
+    assert [*first, *all_of(reader)] == list(range(10))
+
+
+# --- a directory that changes while it is planned --------------------------------------------------------------------
+
+
+class Retention:
+    """Deletes a file the moment that planning opens it, as often as it is told to."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *victims: Path) -> None:
+        self.left = list(victims)
+        opened = segment_view.InputFile
+
+        def opening(path: str) -> Any:
+            if any(path == str(victim) for victim in self.left):
+                self.left.remove(Path(path))
+                Path(path).unlink()
+            return opened(path)
+
+        monkeypatch.setattr(segment_view, "InputFile", opening)
+
+
+def test_retention_while_planning(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A segment that goes while it is planned is as if planning had begun a moment later."""
+    retention = Retention(monkeypatch, log(folder, 0), log(folder, 10))
+    plan = kafkaseg.plan(folder, timestampDisorder="0ms", since=0, until=10**6, maxRecordsPerPartition=3)
+    assert retention.left == [] and {Path(split.path) for split in plan.splits} == {log(folder, 20), log(folder, 30)}
+
+
+def test_a_directory_that_never_rests(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planning does not try for ever: after some listings the error is the one of a file that is gone."""
+    stale = catalog.list_logs
+    gone = stale(*[kafkaseg.options.parse_options({"path": str(folder)})[0]])
+    for base in (0, 10, 20, 30):
+        log(folder, base).unlink()
+    calls: list[int] = []
+    monkeypatch.setattr(available, "list_logs", lambda _: calls.append(1) or gone)
+    with pytest.raises(FileChangedError, match="is gone now"):
+        kafkaseg.plan(folder, maxRecordsPerPartition=3)
+    assert 1 < len(calls) < 50
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+def test_index_files_that_vanish(suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An index file that was listed and is gone, shrank or cannot be read is a hint less: same rows, no error."""
+    entries: dict[str, Any] = {"index": [(3, 1), (7, 3)], "timeindex": [(30, 3), (70, 7)]}
+    folder = written(tmp_path, segment(0, 10, **entries), segment(10, 20))
+    index = log(folder, 0).with_suffix(suffix)
+    listed = catalog._files
+
+    def listing(directory: str) -> dict[str, store.Entry]:
+        found = listed(directory)
+        index.unlink(missing_ok=True)
+        return found
+
+    monkeypatch.setattr(catalog, "_files", listing)
+    assert offsets(folder, since=60) == list(range(6, 20))
+    index.mkdir()
+    monkeypatch.setattr(
+        catalog,
+        "_files",
+        lambda directory: {
+            **listed(directory),
+            index.name: store.Entry(index.name, store.Kind.FILE, store.FileVersion(96, 1, 1)),
+        },
+    )
+    assert offsets(folder, since=60, startingOffsets={"orders": {"0": 5}}) == list(range(6, 20))
+
+
+def test_a_listing_of_a_directory_that_goes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A partition directory that is deleted between two listings has no rows; others are read."""
+    other = folder.parent / "orders-1"
+    folder.rename(other)
+    written(folder.parent, segment(0, 4))
+    listed = catalog._files
+
+    def listing(directory: str) -> dict[str, store.Entry]:
+        if directory == str(other) and other.exists():
+            for path in other.iterdir():
+                path.unlink()
+            other.rmdir()
+        return listed(directory)
+
+    monkeypatch.setattr(catalog, "_files", listing)
+    assert offsets(folder.parent) == [0, 1, 2, 3]
+
+
+# --- files that cannot be read ---------------------------------------------------------------------------------------
+
+
+def test_a_file_that_cannot_be_opened(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What keeps a `.log` from being opened is one error with the system's reason, whatever failOnDataLoss and mode say."""
+    reader = kafkaseg.scan(folder, ["offset"], failOnDataLoss=False, mode="DROPMALFORMED")
+    log(folder, 10).unlink()
+    log(folder, 10).mkdir()
+    with pytest.raises(PathError, match=f"file '{log(folder, 10)}' cannot be read: .+"):
+        all_of(reader)
+
+
+class _Failing:
+    """A file whose disk fails."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+    def read_into(self, *_: Any) -> int:
+        raise OSError(5, "Input/output error")
+
+    def read_at(self, *_: int) -> bytes:
+        raise PermissionError(13, "Permission denied")
+
+
+def test_a_file_whose_bytes_cannot_be_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk that fails in the middle of a read is an error that names the file, while planning as while reading."""
+    from kafka_segment_source.storage import files  # noqa: PLC0415
+
+    opened = files.InputFile.__init__
+
+    def failing(self: Any, path: str) -> None:
+        opened(self, path)
+        self._file = _Failing(self._file)
+
+    monkeypatch.setattr(files.InputFile, "__init__", failing)
+    reader = kafkaseg.scan(folder, ["offset"])
+    with pytest.raises(PathError, match=rf"file '{log(folder, 0)}' cannot be read: (\[Errno 5\] )?Input/output error"):
+        all_of(reader)
+    with pytest.raises(PathError, match=r"cannot be read: (\[Errno 13\] )?Permission denied"):
+        kafkaseg.plan(folder, maxRecordsPerPartition=3)
+
+
+def test_a_directory_that_cannot_be_listed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A directory that may not be listed is an error that names it."""
+
+    class Locked(store.LocalStorage):
+        def list(self, directory: str) -> Any:
+            raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(store, "STORAGE", Locked())
+    with pytest.raises(PathError, match=rf"path '{folder}' cannot be listed: .*Permission denied"):
+        kafkaseg.plan(folder)

@@ -1,0 +1,304 @@
+"""Zone maps on disk and kept up to date: whole files whatever happens, and nothing decoded twice without need."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from kafka_segment_source.decoding import split_file as split_files
+from kafka_segment_source.errors import OptionError, PathError
+from kafka_segment_source.storage import files, store
+from kafka_segment_source.zones import making as zone_making
+from kafka_segment_source.zones import table as z
+from kafka_segment_source.zones.updates import parse_update, plan_updates, run_updates
+from tests.support.batches import BatchSpec, data
+from tests.support.logs import simple_log, simple_segment
+from tests.support.maps import make_maps, map_path, table_of
+from tests.support.rows import ORDERS
+
+LONG_AGO = 10 * 10**9
+"""ns after which a change of a file cannot be mistaken for an earlier one."""
+
+
+def some_zones(count: int, first: int = 0) -> z.ZoneTable:
+    table = z.no_zones(count)
+    table[z.START] = table[z.LAST_POSITION] = 100 * np.arange(count)
+    table[z.END] = table[z.START] + 100
+    table[z.FIRST_OFFSET] = table[z.LAST_OFFSET] = np.arange(count)
+    table[z.MIN_TIMESTAMP], table[z.MAX_TIMESTAMP] = first, z.NO_MAXIMUM
+    return table
+
+
+@pytest.mark.parametrize("topic_id", [None, "A" * 22])
+@pytest.mark.parametrize("count", [0, 1, 5000])
+def test_what_is_written_is_read(tmp_path: Path, topic_id: str | None, count: int) -> None:
+    """Every number of a table, the extremes of int64 among them, and the topic's id; twice the same bytes."""
+    written = z.ZoneMap(some_zones(count, z.NO_MINIMUM), topic_id)
+    path = str(tmp_path / "deep" / "maps" / "orders-0.parquet")
+
+    z.write_zone_map(path, written)
+
+    found = z.read_zone_map(path)
+    assert found is not None and found.equals(written)
+    assert z.to_parquet(found) == Path(path).read_bytes()
+    assert os.listdir(Path(path).parent) == ["orders-0.parquet"]
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda data: b"", "it is damaged"),
+        (lambda data: data[:-1], "it is damaged"),
+        (lambda data: b"x" * 500, "it is damaged"),
+        (lambda data: data.replace(b"kafkaseg.version", b"kafkaseg.versioN"), "found version 'none'"),
+    ],
+)
+def test_a_file_that_is_no_map(tmp_path: Path, change, reason: str) -> None:  # type: ignore[no-untyped-def]
+    """Whatever is wrong with a file is one sentence, and no map."""
+    path = tmp_path / "orders-0.parquet"
+    path.write_bytes(change(z.to_parquet(z.ZoneMap(some_zones(10)))))
+
+    with pytest.raises(ValueError, match=reason):
+        z.read_zone_map(str(path))
+
+
+def test_other_parquet_files_are_no_maps(tmp_path: Path) -> None:
+    """Somebody's own file under the name of a map."""
+    out = pa.BufferOutputStream()
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
+    pq.write_table(pa.table({"a": ["text"]}), out)
+
+    with pytest.raises(ValueError, match="found version 'none', expected '2'"):
+        z.from_parquet(out.getvalue().to_pybytes())
+
+
+def test_a_topic_by_an_odd_name_stays_in_the_directory() -> None:
+    """The option `topic` may be anything; a file's name may not."""
+    assert z.zone_map_path("/maps", "orders.eu_1-2", 3) == "/maps/orders.eu_1-2-3.parquet"
+    assert z.zone_map_path("/maps", "../x/y", 3) == "/maps/..%2Fx%2Fy-3.parquet"
+
+
+def test_two_writers_and_a_reader_at_once(tmp_path: Path) -> None:
+    """Whoever reads sees one of the maps that were written, whole; in the end one is there, and nothing else."""
+    path = str(tmp_path / "orders-0.parquet")
+    maps = [z.ZoneMap(some_zones(2000, first)) for first in range(2)]
+    z.write_zone_map(path, maps[0])
+    writers = [threading.Thread(target=lambda m=m: [z.write_zone_map(path, m) for _ in range(30)]) for m in maps]
+    for writer in writers:
+        writer.start()
+    while any(writer.is_alive() for writer in writers):
+        found = z.read_zone_map(path)
+        assert found is not None and any(found.equals(each) for each in maps)
+    for writer in writers:
+        writer.join()
+    assert os.listdir(tmp_path) == ["orders-0.parquet"]
+
+
+def test_a_death_half_way_leaves_the_old_map(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Killed before the rename, and a rename that fails: the old map is read as before."""
+    path = str(tmp_path / "orders-0.parquet")
+    old, new = z.ZoneMap(some_zones(3)), z.ZoneMap(some_zones(4))
+    z.write_zone_map(path, old)
+
+    def full(*_: str) -> None:
+        raise OSError(28, "No space left on device")
+
+    def dead(_: str) -> None:
+        raise OSError("dead by then")
+
+    monkeypatch.setattr(store.os, "replace", full)
+    monkeypatch.setattr(store.os, "unlink", dead)
+    with pytest.raises(PathError, match=r"orders-0.parquet' cannot be written: No space left on device"):
+        z.write_zone_map(path, new)
+    monkeypatch.undo()
+
+    found = z.read_zone_map(path)
+    assert found is not None and found.equals(old)
+    assert len(os.listdir(tmp_path)) == 2  # what the dead one left is no map, and in nobody's way
+    assert [update.before is not None for update in plan_updates(parse_update(ORDERS / "data", {}), str(tmp_path))] == [
+        True,
+        False,
+        False,
+        False,
+    ]
+
+
+# ---- kept up to date ----
+
+
+@pytest.fixture
+def settled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if every file had been changed long ago."""
+    monkeypatch.setattr(files, "_RACY_NANOS", -LONG_AGO)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A partition of three segments of three batches."""
+    parts = [simple_segment([data(3 * n + m, 100 * n + m) for m in range(3)], base=3 * n) for n in range(3)]
+    return simple_log(*parts).write(tmp_path / "logs")
+
+
+@pytest.mark.usefixtures("settled")
+def test_nothing_new_is_nothing_to_do(folder: Path, tmp_path: Path) -> None:
+    """A second run decodes nothing and does not touch the file."""
+    first = make_maps(folder, tmp_path / "maps")
+    assert (first.segments_mapped, first.segments_kept, first.zones, first.files_written) == (3, 0, 9, 1)
+    before = map_path(tmp_path / "maps").stat()
+
+    second = make_maps(folder, tmp_path / "maps")
+
+    assert (second.segments_mapped, second.segments_kept, second.bytes_read, second.files_written) == (0, 3, 0, 0)
+    assert map_path(tmp_path / "maps").stat() == before
+
+
+def test_a_file_that_was_just_changed_is_looked_at_again(folder: Path, tmp_path: Path) -> None:
+    """A change that follows another at once may leave size and ctime as they were: from the last zone on, once more."""
+    make_maps(folder, tmp_path / "maps")
+
+    table = table_of(tmp_path / "maps")
+
+    again = make_maps(folder, tmp_path / "maps")
+
+    assert (again.segments_mapped, again.bytes_read) == (3, int(sum((table[z.END] - table[z.START])[2::3])))
+
+
+@pytest.mark.usefixtures("settled")
+def test_a_segment_that_grew_is_decoded_from_its_last_zone_on(folder: Path, tmp_path: Path) -> None:
+    """The others stay."""
+    make_maps(folder, tmp_path / "maps")
+    live = folder / f"{6:020d}.log"
+    table = table_of(tmp_path / "maps")
+    more = simple_segment([data(9, 500)]).log
+    live.write_bytes(live.read_bytes() + more)
+
+    done = make_maps(folder, tmp_path / "maps")
+
+    assert (done.segments_mapped, done.segments_kept, done.bytes_read) == (
+        1,
+        2,
+        table[z.END, -1] - table[z.START, -1] + len(more),
+    )
+    assert table_of(tmp_path / "maps")[z.MAX_TIMESTAMP].max() == 500
+
+
+@pytest.mark.usefixtures("settled")
+def test_a_segment_that_was_swapped_is_decoded_anew(folder: Path, tmp_path: Path) -> None:
+    """Compaction leaves the name and the old file's mtime; even the size may be the same."""
+    make_maps(folder, tmp_path / "maps")
+    path = folder / f"{3:020d}.log"
+    old = path.stat()
+    swap = folder / "swap"
+    swap.write_bytes(simple_segment([data(3 + m, 700 + m) for m in range(3)], base=3).log)
+    os.utime(swap, ns=(old.st_atime_ns, old.st_mtime_ns))
+    swap.rename(path)
+    assert path.stat().st_size == old.st_size and path.stat().st_mtime_ns == old.st_mtime_ns
+
+    done = make_maps(folder, tmp_path / "maps")
+
+    assert (done.segments_mapped, done.segments_kept) == (1, 2)
+    assert table_of(tmp_path / "maps")[z.MAX_TIMESTAMP].max() == 702
+
+
+@pytest.mark.usefixtures("settled")
+def test_segments_that_are_gone_leave_the_map(folder: Path, tmp_path: Path) -> None:
+    """Those that retention took; not those that a path of single files leaves out."""
+    make_maps(folder, tmp_path / "maps")
+    make_maps(folder / f"{6:020d}.log", tmp_path / "maps")
+    assert sorted(set(table_of(tmp_path / "maps")[z.SEGMENT].tolist())) == [0, 3, 6]
+    (folder / f"{0:020d}.log").unlink()
+
+    done = make_maps(folder, tmp_path / "maps")
+
+    assert sorted(set(table_of(tmp_path / "maps")[z.SEGMENT].tolist())) == [3, 6]
+    assert done.files_written == 1
+
+
+@pytest.mark.usefixtures("settled")
+def test_damage_ends_a_segments_zones(folder: Path, tmp_path: Path) -> None:
+    """What lies before it is mapped, and so is every other segment; each run says so again."""
+    path = folder / f"{3:020d}.log"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-3] + b"???")
+    for _ in range(2):
+        done = make_maps(folder, tmp_path / "maps")
+        assert len(done.damage) == 1 and "CRC" in done.damage[0] and str(path) in done.damage[0]
+        assert [int(sum(table_of(tmp_path / "maps")[z.SEGMENT] == base)) for base in (0, 3, 6)] == [3, 2, 3]
+
+
+def test_a_damaged_record_costs_its_batch_and_what_follows(tmp_path: Path) -> None:
+    """The CRC may hold over bytes that are no record: the batches before it are decoded once more without it."""
+    part = simple_segment([data(0, 5), data(1, 7), data(2, 6), data(3, 8)])
+    record_batch = bytearray(part.batches[2].data)
+    record_batch[61] = 0x7F  # the length of its record
+    record_batch[17:21] = __import__("crc32c").crc32c(bytes(record_batch[21:])).to_bytes(4, "big")
+    log = b"".join([part.batches[0].data, part.batches[1].data, bytes(record_batch), part.batches[3].data])
+    folder = simple_log(part).write(tmp_path / "logs")
+    (folder / f"{0:020d}.log").write_bytes(log)
+
+    done = make_maps(folder, tmp_path / "maps", cell=10**6)
+
+    table = table_of(tmp_path / "maps")
+    assert len(done.damage) == 1
+    assert table[[z.END, z.RECORDS, z.MIN_TIMESTAMP, z.MAX_TIMESTAMP]].T.tolist() == [[part.batches[1].end, 2, 5, 7]]
+
+
+def test_a_zone_may_go_on_in_the_next_chunk(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Zones are cells of the file, however it is read."""
+    make_maps(ORDERS / "data", tmp_path / "whole", cell=3000)
+    real = split_files.BatchReader
+    small = lambda *given, **named: real(*given, **{**named, "chunk_bytes": 1000})  # noqa: E731
+    monkeypatch.setattr(split_files, "BatchReader", small)
+
+    make_maps(ORDERS / "data", tmp_path / "small", cell=3000)
+
+    for partition in range(3):
+        both = [table_of(tmp_path / name, "orders", partition) for name in ("whole", "small")]
+        assert np.array_equal(*both) and both[0].shape[1] > 6
+
+
+def test_a_log_that_is_refilled_while_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Zones that were decoded before the truncation go: the last batch, which is there, would prove them."""
+    before = simple_segment([data(n, 900 + n) for n in range(6)])
+    after = simple_segment([data(0, 900), *(BatchSpec(n, n, ((n, 100 + n),), leader_epoch=1) for n in range(1, 6))])
+    assert len(before.log) == len(after.log)
+    folder = simple_log(before).write(tmp_path / "logs")
+    real = zone_making._decoded
+
+    def decoded(*given):  # type: ignore[no-untyped-def]
+        found = real(*given)
+        (folder / f"{0:020d}.log").write_bytes(after.log)
+        return found
+
+    monkeypatch.setattr(zone_making, "_decoded", decoded)
+    reader = split_files.BatchReader
+    chunk = len(before.batches[0].data) * 3 + 5
+    monkeypatch.setattr(
+        split_files, "BatchReader", lambda *given, **named: reader(*given, **{**named, "chunk_bytes": chunk})
+    )
+
+    make_maps(folder, tmp_path / "maps")
+
+    assert table_of(tmp_path / "maps")[z.MAX_TIMESTAMP].tolist() == [900]
+
+
+def test_a_file_that_vanishes_is_left_out(folder: Path, tmp_path: Path) -> None:
+    """Retention may take a segment between listing and decoding."""
+    updates = plan_updates(parse_update(folder, {}), str(tmp_path / "maps"))
+    (folder / f"{0:020d}.log").unlink()
+
+    run_updates(updates, 2**28)
+
+    assert sorted(set(table_of(tmp_path / "maps")[z.SEGMENT].tolist())) == [3, 6]
+
+
+def test_bounds_are_not_for_maps() -> None:
+    """A map of a part of a log would be taken for one of all of it."""
+    with pytest.raises(OptionError, match="option 'since' is not for zone maps, which take subscribe"):
+        parse_update("x", {"since": 5})
