@@ -84,7 +84,7 @@ class SegmentView:
 
     @property
     def trusted_times(self) -> TimeIndex:
-        """The time index if HEAD holds, otherwise none of its entries."""
+        """The time index if the head proof holds, otherwise none of its entries (docs/pruning-rules.md, 2)."""
         if self._trusted_times is None:
             times = self.times
             trusted = len(times) > 0 and self._head_holds(times)
@@ -92,25 +92,25 @@ class SegmentView:
         return self._trusted_times
 
     def start_position(self, first_offset: int) -> int:
-        """S1 and S2: the largest position, among index entries near `first_offset`, before which every offset is lower.
+        """The largest position, among index entries near `first_offset`, before which every offset is lower.
 
         Nothing but a proven header at that position is believed, so no property of the index matters.
         """
         offsets = self.offsets
         slot = offsets.floor(first_offset)
-        for candidate in range(slot + 1, min(slot + 1 + _ATTEMPTS, len(offsets))):  # S2: later ones while they hold
+        for candidate in range(slot + 1, min(slot + 1 + _ATTEMPTS, len(offsets))):  # later ones while they hold
             header = self.probe.at(int(offsets.positions[candidate]))
             if header is None or header.base_offset > first_offset:
                 break
             slot = candidate
-        for candidate in range(slot, max(slot - 2 * _ATTEMPTS, -1), -1):  # S1: the first that is proven
+        for candidate in range(slot, max(slot - 2 * _ATTEMPTS, -1), -1):  # the first that is proven
             header = self.probe.proven(int(offsets.positions[candidate]))
             if header is not None and header.base_offset <= first_offset:
                 return header.position
         return 0
 
     def end_position(self, end_offset: int) -> int | None:
-        """S3: the least position, among index entries near `end_offset`, from which on every offset is ≥ it.
+        """The least position, among index entries near `end_offset`, from which on every offset is ≥ it.
 
         None if no header proves one: then the reader goes by headers alone.
         """
@@ -164,7 +164,7 @@ class SegmentView:
             self._faults.append(f"{fault}; reads do without it")
 
     def _head_holds(self, times: TimeIndex) -> bool:
-        """HEAD: whether the head of the `.log` proves the first entry, and with it the running maximum of the rest.
+        """The head proof: whether the head of the `.log` proves the first entry, and with it the running maximum of the rest.
 
         The first batch is magic 2 (older writers left wrong maxima), and no batch up to the first entry's offset
         is later than that entry (an index created empty over data would say too little).

@@ -1,12 +1,12 @@
 """One segment and bounds → the byte range to read, or the reason to drop it.
 
-What a range rests on is proven by batch headers (`segment_view.py`); whatever is missing or odd means "might
-match": more is read, never less. `since` uses a time index only under HEAD, and drops a segment only if TAIL holds
-as well: from the batch of the last entry's offset to the end of the file nothing reaches `since`. Entries with
-timestamps strictly below `since` alone say where to start: T_k = since may have earlier records of that timestamp
-in the same batch. `until` is not used here: no entry says that what follows is later (`disorder.py`).
+Batch headers prove what a range rests on (`segment_view.py`). What is missing or odd means "might match": more is read,
+never less. `since` uses a time index only under the head proof. It drops a segment only if the tail proof holds too: from
+the batch of the last entry's offset to the end of the file nothing reaches `since`. Only entries with timestamps strictly
+below `since` say where to start: an earlier record of the same batch can have the timestamp of the entry. `until` is not
+used here: no entry says that what follows is later (`disorder.py`).
 
-The rules were proven and attacked; the counter-examples that break simpler ones are in tests/unit/pruning/test_ranges.py.
+docs/pruning-rules.md has the proofs, and the logs that break simpler rules.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def narrow(view: SegmentView, bounds: ScanBounds, disorder: int | None = None) -
 
 
 def _latest_before(view: SegmentView, since: int) -> int | None:
-    """The segment's last indexed timestamp, if HEAD and TAIL prove that nothing in it reaches `since`."""
+    """The segment's last indexed timestamp, if the head and tail proofs say that nothing in it reaches `since`."""
     times = view.times
     if len(times) == 0 or times.timestamps[-1] >= since or len(view.trusted_times) == 0:
         return None
