@@ -2,7 +2,7 @@
 
 In: the entries that Kafka wrote, as (absolute) pairs, and what is true of the `.log`. Out: file bytes, or None for no
 file. A time index gets no well-formed lies, as none can be told from the truth; an offset index may lie as it likes,
-since every entry is proven by the header it leads to (pruning-rules.md 1).
+since every entry is proven by the header it leads to (docs/pruning-rules.md, section 1).
 """
 
 from __future__ import annotations

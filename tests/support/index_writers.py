@@ -65,7 +65,7 @@ def index_entries(
 
     `interval` is index.interval.bytes. `final_entry` is the time entry of a roll or a clean stop; a crash leaves it
     out. `forget_at` is the number of an append before which the running maximum is lost and the time index emptied:
-    routes (i), (ii) and (iii) of pruning-rules.md, C1, which all come down to this.
+    the ways of docs/pruning-rules.md, section 2, which all come down to this.
     """
     offset_entries: list[tuple[int, int]] = []
     time_entries: list[tuple[int, int]] = []

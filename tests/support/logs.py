@@ -39,7 +39,7 @@ class Segment:
         return tuple(record for batch in self.batches for record in batch.records)
 
     def __repr__(self) -> str:
-        """In the notation of pruning-rules.md: v data, C control; [offsets] timestamps."""
+        """In the notation of docs/pruning-rules.md: v data, C control; [offsets] timestamps."""
         batches = "; ".join(_show(batch) for batch in self.batches)
         entries = f"index {list(self.offset_entries)} time {list(self.time_entries)}"
         return f"segment {self.base_offset}: {batches} | {entries} | {self.note or 'undamaged'}"
@@ -171,7 +171,7 @@ def expected_rows(
 
 
 def disorder(records: Sequence[Record]) -> int:
-    """The least D for which the declaration of pruning-rules.md 3 holds of the data records with a timestamp."""
+    """The least D for which the declaration of docs/pruning-rules.md, section 3, holds of the data records with a timestamp."""
     least, newest = 0, -1
     for record in records:
         if not record.is_control and record.timestamp >= 0:

@@ -1,7 +1,7 @@
 """Hypothesis strategies: partitions as Kafka's many versions write them, with or without damage, and bounds to ask for.
 
 In: knobs. Out: `GeneratedLog`s and `Bounds`. What is drawn is a small declarative plan, which a plain function turns
-into a log; so failing examples shrink, and print in the notation of pruning-rules.md.
+into a log; so failing examples shrink, and print in the notation of docs/pruning-rules.md.
 """
 
 from __future__ import annotations
@@ -242,10 +242,10 @@ def partition_logs(
 ) -> st.SearchStrategy[GeneratedLog]:
     """Partitions of up to `max_segments` segments with up to `max_batches` batches each.
 
-    magics: formats that may be mixed. disorder: the declaration of pruning-rules.md 3 holds with this D (None: no
+    magics: formats that may be mixed. disorder: the declaration of docs/pruning-rules.md, section 3, holds with this D (None: no
     bound). append_time: LogAppendTime batches too. missing_timestamps: rows at -1 too. far_future: rows up to 2^63-1
     (else to 10^15). wrong_wrappers: v1 wrappers of 0.10.0 with timestamps that are not the largest (breaks G).
-    wrong_maximum: running maxima that started wrong, C1 of pruning-rules.md (breaks G). crashes: segments without a
+    wrong_maximum: running maxima that started wrong (docs/pruning-rules.md, section 2). crashes: segments without a
     final time entry. index_damage: see `damage.py`. log_damage: the last segment torn or zero-filled.
     """
     knobs = Knobs(tuple(magics), disorder, append_time, missing_timestamps, far_future, wrong_wrappers)

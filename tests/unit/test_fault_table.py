@@ -18,7 +18,7 @@ def _rows() -> list[str]:
 
 
 def test_the_table_is_not_empty() -> None:
-    """There are as many faults as issue 5 names, and more."""
+    """The page names at least as many faults as it did once."""
     assert len(_rows()) > 20
 
 

@@ -319,11 +319,11 @@ def test_write(tmp_path: Path) -> None:
     assert log.next_offset == 12
 
 
-# --- the rules of pruning-rules.md, naively, so that no visible damage is in truth an invisible lie ------------------
+# --- the rules of docs/pruning-rules.md, naively, so that no visible damage is in truth an invisible lie ------------------
 
 
 def naive_time_entries(segment: Segment, batches: list[naive.Batch]) -> list[tuple[int, int]]:
-    """The valid prefix of the time index if HEAD and TAIL hold (C2, C3, C4), else nothing."""
+    """The valid prefix of the time index if the head and tail proofs hold, else nothing."""
     entries: list[tuple[int, int]] = []
     last_offset = batches[-1].last_offset
     data = segment.timeindex or b""
@@ -363,7 +363,7 @@ def naive_since_start(segment: Segment, since: int) -> int | None:
     )
 )
 def test_no_generated_time_index_fools_the_rules(pair: tuple[GeneratedLog, Bounds]) -> None:
-    """With HEAD and TAIL checked, damage and wrong maxima never lose a row: the generator keeps to visible damage."""
+    """With the head and tail proofs checked, damage and wrong maxima never lose a row: the generator keeps to visible damage."""
     log, asked = pair
     since = 0 if asked.since is None else asked.since
     for segment in log.segments:
@@ -373,7 +373,7 @@ def test_no_generated_time_index_fools_the_rules(pair: tuple[GeneratedLog, Bound
 
 
 def test_route_three_of_c1() -> None:
-    """The example of pruning-rules.md C1 (iii): a lost maximum writes what Kafka 4.1.0 did, and HEAD sees it."""
+    """The forgotten maximum of docs/pruning-rules.md writes what Kafka 4.1.0 did, and the head proof sees it."""
     specs = [data(10 * i, *[timestamp] * 10) for i, timestamp in enumerate([1000, 500, 600, 700])]
     appends = [Append(IndexWriter.PER_BATCH, tuple(group)) for group in lay_out(specs)]
     _, right = index_entries(appends, interval=0)

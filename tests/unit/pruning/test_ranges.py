@@ -115,7 +115,7 @@ def test_names_alone_drop_segments(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("trust", [True, False])
 def test_tight_start_in_a_followers_index(trust: bool, tmp_path: Path) -> None:
-    """An entry tells the end of a whole fetch: offset O_k+1 starts at the next entry's batch, not a fetch before it (S2)."""
+    """An entry tells the end of a whole fetch: offset O_k+1 starts at the next entry's batch, not a fetch before it."""
     specs = [data(10 * n, *[n] * 10) for n in range(9)]
     case = Case(tmp_path, simple_segment(specs, index=[(59, 3), (89, 6)]))
     assert case.rows(**start(60), trustIndexes=trust) == list(range(60, 90))
@@ -146,7 +146,7 @@ def test_an_entry_is_not_the_end_of_its_batch(bound: int, tmp_path: Path) -> Non
 @pytest.mark.parametrize("bound", range(0, 91, 7))
 @pytest.mark.parametrize("shift", [1, 2, 5, -1, -3])
 def test_a_stale_index(shift: int, bound: int, tmp_path: Path) -> None:
-    """An index copied before a compaction swapped the log leads to other batches: the header there must prove the entry (C5)."""
+    """An index copied before a compaction swapped the log leads to other batches: the header there must prove the entry."""
     entries = [(10 * n, min(max(n + shift, 1), 8)) for n in range(9) if 0 < n + shift < 9]
     case = Case(tmp_path, simple_segment(FETCHED, index=entries))
     more = {"failOnDataLoss": False}
@@ -199,13 +199,15 @@ def test_the_first_entry_past_since(tmp_path: Path) -> None:
     assert case.rows(since=1500) == list(range(200, 400))
 
 
-C1 = [data(10 * n, *[timestamp] * 10) for n, timestamp in enumerate([1000, 500, 600, 700])]
+FORGOTTEN_MAXIMUM = [data(10 * n, *[timestamp] * 10) for n, timestamp in enumerate([1000, 500, 600, 700])]
 
 
 @pytest.mark.parametrize("since", [450, 550, 650, 701, 800, 1000, 1001])
 def test_a_maximum_that_was_forgotten(since: int, tmp_path: Path) -> None:
-    """Kafka 2.3 to 4.2 forget the running maximum when truncating after a restart (C1 iii): the head of the log tells."""
-    case = Case(tmp_path, simple_segment(C1, index=[(19, 1), (29, 2), (39, 3)], timeindex=[(600, 29), (700, 39)]))
+    """Kafka 2.3 to 4.2 forget the running maximum when truncating after a restart: the head of the log tells."""
+    case = Case(
+        tmp_path, simple_segment(FORGOTTEN_MAXIMUM, index=[(19, 1), (29, 2), (39, 3)], timeindex=[(600, 29), (700, 39)])
+    )
     case.rows(since=since)
 
 
@@ -218,7 +220,7 @@ def test_a_forgotten_maximum_in_the_batch_of_the_first_entry(since: int, tmp_pat
 
 @pytest.mark.parametrize("since", [0, 60, 150, 151, 999, 1000])
 def test_a_last_entry_that_never_reached_the_disk(since: int, tmp_path: Path) -> None:
-    """A snapshot without the final entry: later batches may be newer than T_n, so the tail is looked at before dropping (C4)."""
+    """A snapshot without the final entry: later batches may be newer than T_n, so the tail is looked at before dropping."""
     specs = [data(0, 50), data(1, 150), data(2, 40), data(3, 999)]
     first = simple_segment(specs, index=[(1, 1)], timeindex=[(50, 0), (150, 1)])
     case = Case(tmp_path, first, simple_segment([data(4, 10)]))
@@ -239,7 +241,7 @@ def test_a_time_index_cut_at_an_entry(entries: int, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("padding", [12, 24, 1200])
 def test_zeros_are_never_an_entry(padding: int, tmp_path: Path) -> None:
-    """A live index of nothing but padding says nothing: (0 @base) as an entry would lose the first record (C3)."""
+    """A live index of nothing but padding says nothing: (0 @base) as an entry would lose the first record."""
     case = Case(tmp_path, simple_segment([data(0, 7), data(1, 3)]))
     (case.path / writer.segment_name(0, ".timeindex")).write_bytes(bytes(padding))
     assert case.rows(since=1) == [0, 1]
@@ -247,14 +249,14 @@ def test_zeros_are_never_an_entry(padding: int, tmp_path: Path) -> None:
 
 
 def test_zeros_where_the_first_offset_is_above_the_base(tmp_path: Path) -> None:
-    """In a compacted segment that begins above its base, (0 @base) would even drop the whole segment (C3)."""
+    """In a compacted segment that begins above its base, (0 @base) would even drop the whole segment."""
     case = Case(tmp_path, simple_segment([data(5, 7), data(9, 3)], base=0))
     (case.path / writer.segment_name(0, ".timeindex")).write_bytes(bytes(24))
     assert case.rows(since=1) == [5, 9]
 
 
 def test_an_index_that_belongs_to_no_batch(tmp_path: Path) -> None:
-    """If no batch begins at or before O_0, the index belongs to another log: v[5] 700, (100 @2), since=200 (C2)."""
+    """If no batch begins at or before O_0, the index belongs to another log: v[5] 700, (100 @2), since=200."""
     case = Case(tmp_path, simple_segment([data(5, 700), data(6, 50)], base=0, timeindex=[(100, 2)]))
     assert case.rows(since=200) == [5]
     assert case.rows(since=60) == [5]
@@ -314,7 +316,7 @@ def test_no_early_stop_without_a_word_of_the_user(tmp_path: Path) -> None:
 
 
 def test_a_missing_timestamp_counts_as_minus_one(tmp_path: Path) -> None:
-    """Rows without a timestamp match every `until` above -1 and every `since` up to -1, as the column shows them (C6)."""
+    """Rows without a timestamp match every `until` above -1 and every `since` up to -1, as the column shows them."""
     case = Case(tmp_path, simple_segment([data(0, -1, 5, -1), data(3, -1), data(4, 9)], timeindex=[(5, 2), (9, 4)]))
     assert case.rows(until=0) == [0, 2, 3]
     assert case.rows(until=-1) == []
