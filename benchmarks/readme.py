@@ -1,7 +1,8 @@
-"""`python -m benchmarks.readme [README.md]`: rewrites the figures between the markers from the saved results.
+"""`python -m benchmarks.readme`: rewrites the figures of README.md and docs/speed.md from the saved results.
 
-In: results.json beside this file. Out: the file with a new text between `<!-- benchmark:begin -->` and
-`<!-- benchmark:end -->`; ValueError, and nothing written, where it has not exactly these two, in this order.
+In: results.json beside this file. Out: new text between `<!-- benchmark:begin -->` and `<!-- benchmark:end -->`: in the
+README what a user feels, in docs/speed.md all headline figures. ValueError, and nothing written, where a file does not
+have exactly these two markers, in this order.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from benchmarks import results
 from benchmarks.measure import ROOT
 
 BEGIN, END = "<!-- benchmark:begin -->", "<!-- benchmark:end -->"
+_CODECS = ("none", "lz4", "snappy", "zstd", "gzip")
 
 #: What each group's figures are about, in the order of the table.
 _ABOUT = {
@@ -32,24 +34,49 @@ _ABOUT = {
 
 
 def main() -> None:
-    """Rewrites the file that is named."""
+    """Rewrites both files."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.readme")
-    parser.add_argument("readme", nargs="?", type=Path, default=ROOT / "README.md")
     parser.add_argument("--results", type=Path, default=results.COMMITTED)
-    arguments = parser.parse_args()
-    text = arguments.readme.read_text(encoding="utf-8")
-    arguments.readme.write_text(rewritten(text, results.load(arguments.results)), encoding="utf-8")
+    saved = results.load(parser.parse_args().results)
+    for path, figures in ((ROOT / "README.md", felt_figures), (ROOT / "docs" / "speed.md", all_figures)):
+        path.write_text(rewritten(path.read_text(encoding="utf-8"), figures(saved)), encoding="utf-8")
 
 
-def rewritten(text: str, saved: dict[str, Any]) -> str:
+def rewritten(text: str, figures: str) -> str:
     """The text with new figures between its markers."""
     if text.count(BEGIN) != 1 or text.count(END) != 1 or text.index(BEGIN) > text.index(END):
         raise ValueError(f"the text must have one {BEGIN} and, after it, one {END}")
     before, rest = text.split(BEGIN)
-    return f"{before}{BEGIN}\n{figures(saved)}\n{END}{rest.split(END)[1]}"
+    return f"{before}{BEGIN}\n{figures}\n{END}{rest.split(END)[1]}"
 
 
-def figures(saved: dict[str, Any]) -> str:
+def felt_figures(saved: dict[str, Any]) -> str:
+    """What a user feels, by codec and for a window, as Markdown."""
+    columns = [("scan", "{codec}, 119 B"), ("kafka", "{codec}, 119 B"), ("memory", "{codec}, 119 B, 1000 MB")]
+    lines = [
+        "| codec | rows of 119 bytes, one thread, without Spark | times as fast as Spark's Kafka source | memory of a Python worker |",
+        "|---|---|---|---|",
+    ]
+    for codec in _CODECS:
+        cells = [_cell(saved, group, name.format(codec=codec)) for group, name in columns]
+        lines.append(f"| {codec} | {cells[0]} | {cells[1].removesuffix(' times as fast')} | {cells[2]} |")
+    size = _cell(saved, "windows", "time, timestampDisorder: bytes, 1678 MB")
+    time = _cell(saved, "windows", "time, timestampDisorder: time in Spark")
+    window = (
+        f"A time window of 0.5 % of a log of 1.7 GB, with `timestampDisorder`, reads {size.removesuffix(' of its own')} times"
+        f" the bytes of the window, and takes {time.removesuffix(' of a full scan')} times as long as a full scan in Spark."
+        " All figures, with what they are held against: [docs/speed.md](docs/speed.md)."
+    )
+    return f"{_machine(saved)}\n\n" + "\n".join(lines) + f"\n\n{window}"
+
+
+def _cell(saved: dict[str, Any], group: str, name: str) -> str:
+    """One figure with its unit; empty where it was not measured."""
+    rows = saved["groups"].get(group, {"rows": []})["rows"]
+    return next((f"{_number(row['figure'])} {row['unit']}" for row in rows if row["name"] == name), "")
+
+
+def all_figures(saved: dict[str, Any]) -> str:
     """A sentence about the machine, and a table of the headline figures, as Markdown."""
     lines = ["| what | figure | quartiles | goal | holds |", "|---|---|---|---|---|"]
     for group, about in _ABOUT.items():

@@ -101,16 +101,26 @@ def test_readme_is_rewritten(tmp_path: Path) -> None:
     results.save(path, {"spark": results.group_of(rows, 1.0, 0.0)})
     text = f"# Title\n{readme.BEGIN}\nfigures of yesterday\n{readme.END}\nend\n"
 
-    once = readme.rewritten(text, results.load(path))
+    once = readme.rewritten(text, readme.all_figures(results.load(path)))
     assert once.startswith(f"# Title\n{readme.BEGIN}\nMedians of ")
     assert once.endswith(f"{readme.END}\nend\n")
     assert "| full scan in Spark: none, 119 B | 0.92 of the ceiling | 0.92 – 0.93 | ≥ 0.9 | yes |" in once
     assert "yesterday" not in once
     assert "gzip" not in once
-    assert readme.rewritten(once, results.load(path)) == once
+    assert readme.rewritten(once, readme.all_figures(results.load(path))) == once
+
+
+def test_the_readme_has_what_a_user_feels(tmp_path: Path) -> None:
+    """A line for each codec; what was not measured is left empty."""
+    path = tmp_path / "results.json"
+    rows = [results.row("lz4, 119 B", 9.38, "M rows/s"), results.row("lz4, 20 B", 18.0, "M rows/s")]
+    results.save(path, {"scan": results.group_of(rows, 1.0, 0.0)})
+    lines = readme.felt_figures(results.load(path)).splitlines()
+    assert "| lz4 | 9.38 M rows/s |  |  |" in lines
+    assert "| zstd |  |  |  |" in lines
 
 
 def test_readme_without_markers_is_an_error() -> None:
     """Nothing is guessed."""
     with pytest.raises(ValueError, match="must have one"):
-        readme.rewritten("# Title\n", {})
+        readme.rewritten("# Title\n", "")
