@@ -67,9 +67,6 @@ class ScanBounds:
     offsets: OffsetRange = OffsetRange()
     times: TimeRange = TimeRange()
 
-    def hull(self, other: ScanBounds) -> ScanBounds:
-        return ScanBounds(self.offsets.hull(other.offsets), self.times.hull(other.times))
-
 
 @dataclass(frozen=True, slots=True)
 class RowFilter:
@@ -122,9 +119,9 @@ class RowFilter:
             times=self.times.hull(other.times),
         )
 
-    def covers(self, other: RowFilter) -> bool:
-        """Whether every row that `other` leaves possible is so here; False where that is not plain."""
-        return self.hull(other) == self
+
+EVERY_ROW = RowFilter()
+"""The filter that lets every row through."""
 
 
 def _both(one: frozenset[T] | None, other: frozenset[T] | None) -> frozenset[T] | None:

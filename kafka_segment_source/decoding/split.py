@@ -86,18 +86,6 @@ class SegmentSplit:
         end = min(self.bounds.offsets.end, fmt.MAX_OFFSET if self.next_base_offset is None else self.next_base_offset)
         return end if end < fmt.MAX_OFFSET else None
 
-    def hull(self, other: SegmentSplit) -> SegmentSplit:
-        """One split of the same segment with the rows of both, and those between."""
-        stops = (self.stop_timestamp, other.stop_timestamp)
-        return replace(
-            self,
-            start=min(self.start, other.start),
-            anchor=self.anchor if self.start <= other.start else other.anchor,
-            end=max(self.end, other.end),
-            bounds=self.bounds.hull(other.bounds),
-            stop_timestamp=None if None in stops else max(stop for stop in stops if stop is not None),
-        )
-
 
 def split_of(
     log: PartitionLog,
@@ -137,44 +125,3 @@ def anchored(split: SegmentSplit, probe: HeaderProbe) -> SegmentSplit:
         return split if split.anchor is None else replace(split, anchor=None)
     header = probe.at(split.start)
     return replace(split, anchor=None if header is None else place_of(header))
-
-
-def hulls(splits: list[SegmentSplit]) -> list[SegmentSplit]:
-    """The rows of splits of one segment by splits that share neither a byte nor an offset, in order.
-
-    Offsets count too: of a file that shrank, each split is read from the first byte by its offsets alone.
-    """
-    merged: list[SegmentSplit] = []
-    for split in sorted(splits, key=lambda each: (each.start, each.end)):
-        whole = split
-        while merged and (merged[-1].end > whole.start or _share_offsets(merged[-1], whole)):
-            whole = merged.pop().hull(whole)
-        merged.append(whole)
-    return merged
-
-
-def _share_offsets(one: SegmentSplit, other: SegmentSplit) -> bool:
-    return one.bounds.offsets.end > other.bounds.offsets.start
-
-
-def pack(splits: tuple[SegmentSplit, ...], more_than: int, pack_bytes: int) -> list[tuple[SegmentSplit, ...]]:
-    """Splits grouped for tasks, each group of at most `pack_bytes` bytes, unless it is one split.
-
-    Pieces of one segment come together: a split costs about as much as reading 256 KiB, a task far more. Where there are
-    more than `more_than`, neighbours of one topic-partition do as well.
-    """
-    groups: list[list[SegmentSplit]] = []
-    size = 0
-    for split in splits:
-        before = groups[-1][-1] if groups else None
-        together = before is not None and (
-            before.path == split.path
-            or (len(splits) > more_than and (before.topic, before.partition) == (split.topic, split.partition))
-        )
-        if together and size + split.size <= pack_bytes:
-            groups[-1].append(split)
-            size += split.size
-        else:
-            groups.append([split])
-            size = split.size
-    return [tuple(group) for group in groups]

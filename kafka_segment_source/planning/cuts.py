@@ -142,3 +142,26 @@ def _pieces(split: SegmentSplit, cuts: list[_Cut]) -> list[SegmentSplit]:
         within = rest.bounds.offsets.intersect(right)
         rest = replace(rest, start=cut.start_after, bounds=replace(rest.bounds, offsets=within))
     return [*pieces, rest]
+
+
+def pack(splits: tuple[SegmentSplit, ...], more_than: int, pack_bytes: int) -> list[tuple[SegmentSplit, ...]]:
+    """Splits grouped for tasks, each group of at most `pack_bytes` bytes, unless it is one split.
+
+    Pieces of one segment come together: a split costs about as much as reading 256 KiB, a task far more. Where there are
+    more than `more_than`, neighbours of one topic-partition do as well.
+    """
+    groups: list[list[SegmentSplit]] = []
+    size = 0
+    for split in splits:
+        before = groups[-1][-1] if groups else None
+        together = before is not None and (
+            before.path == split.path
+            or (len(splits) > more_than and (before.topic, before.partition) == (split.topic, split.partition))
+        )
+        if together and size + split.size <= pack_bytes:
+            groups[-1].append(split)
+            size += split.size
+        else:
+            groups.append([split])
+            size = split.size
+    return [tuple(group) for group in groups]

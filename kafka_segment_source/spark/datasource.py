@@ -13,7 +13,7 @@ from kafka_segment_source.errors import SchemaError, UnsupportedError
 from kafka_segment_source.options import PathsLike, option_texts, parse_options
 from kafka_segment_source.schema import check_column_names, check_columns, default_columns, spark_ddl
 from kafka_segment_source.spark import catalog_table, remembered
-from kafka_segment_source.spark.reader import KafkaSegmentReader
+from kafka_segment_source.spark.reader import PUSHDOWN_CONF
 
 OLDEST_SPARK = (4, 1)
 
@@ -43,12 +43,7 @@ class KafkaSegmentDataSource(DataSource):
         options, warnings = parse_options(remembered.without_memory(given))
         names = check_columns([(field.name, field.dataType.simpleString()) for field in schema.fields])
         check_nullable(schema)
-        if not remembered.needed():
-            return KafkaSegmentReader(options, warnings, names)
-        memory = given.get(remembered.MEMORY_OPTION)
-        if memory is None:
-            return remembered.AdvisingReader(options, warnings, names)
-        return remembered.RememberingReader(options, warnings, names, memory)
+        return remembered.reader_of(given, options, warnings, names)
 
 
 def check_spark_version(version: str) -> None:
@@ -79,8 +74,6 @@ def read(spark: SparkSession, path: PathsLike, columns: Sequence[str] | None = N
     in one thread at a time. It goes on reading for every filter it ever had; each call of `read` begins anew.
     """
     names = None if columns is None else check_column_names(columns)
-    spark.conf.set(remembered.PUSHDOWN_CONF, "true")
+    spark.conf.set(PUSHDOWN_CONF, "true")
     reader = spark.read.format(KafkaSegmentDataSource.name()).options(**option_texts(path, options))
-    if remembered.needed():
-        return remembered.load(reader, names)
-    return (reader if names is None else reader.schema(spark_ddl(names))).load()
+    return remembered.load(reader, names)

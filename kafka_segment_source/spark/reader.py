@@ -8,15 +8,19 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
-from kafka_segment_source.bounds import RowFilter
+from kafka_segment_source.bounds import EVERY_ROW, RowFilter
 from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.options import ReadOptions
+from kafka_segment_source.planning.plan import ReadPlan
 from kafka_segment_source.planning.planner import make_plan
 from kafka_segment_source.schema import arrow_schema
 from kafka_segment_source.spark.pushdown import row_filter
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+PUSHDOWN_CONF = "spark.sql.python.filterPushdown.enabled"
 
 
 class SegmentPartition(InputPartition):
@@ -34,7 +38,7 @@ class KafkaSegmentReader(DataSourceReader):
         self._options = options
         self._warnings = warnings
         self._columns = columns
-        self._pushed: tuple[RowFilter, ...] = (RowFilter(),)
+        self._pushed = EVERY_ROW
 
     @property
     def pushFilters(self) -> Callable[[list[Filter]], Iterable[Filter]]:
@@ -49,16 +53,20 @@ class KafkaSegmentReader(DataSourceReader):
 
     def push(self, new: RowFilter) -> None:
         """Takes what the filters above one scan leave possible; the plan made next may leave out the rest."""
-        self._pushed = (new,)
+        self._pushed = new
 
     def _push_all(self, filters: list[Filter]) -> list[Filter]:
         self.push(row_filter(filters))
         return filters  # Spark applies every one again, so that a bound may be too wide
 
+    def make_plan(self) -> ReadPlan:
+        """The plan of this read, for what was pushed."""
+        return make_plan(self._options, self._warnings, self._pushed)
+
     def partitions(self) -> Sequence[InputPartition]:
         from kafka_segment_source.reporting import logger
 
-        plan = make_plan(self._options, self._warnings, self._pushed)
+        plan = self.make_plan()
         for warning in plan.warnings:
             logger.warning("%s", warning)
         return [SegmentPartition(splits) for splits in plan.tasks]

@@ -21,8 +21,9 @@ import stat
 import tempfile
 import time
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,12 +32,16 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.functions import col
 
-from kafka_segment_source.bounds import OffsetRange, RowFilter, TimeRange
+from kafka_segment_source.bounds import EVERY_ROW, OffsetRange, RowFilter, ScanBounds, TimeRange
+from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.errors import OptionError, UsageError
 from kafka_segment_source.options import ReadOptions
+from kafka_segment_source.planning.plan import ReadPlan
+from kafka_segment_source.planning.planner import plan_selected
+from kafka_segment_source.planning.selection import Selection, Selector, Sources, SplitOf
 from kafka_segment_source.reporting import logger
 from kafka_segment_source.schema import spark_ddl
-from kafka_segment_source.spark.reader import KafkaSegmentReader
+from kafka_segment_source.spark.reader import PUSHDOWN_CONF, KafkaSegmentReader
 
 try:
     import fcntl
@@ -47,7 +52,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, DataFrameReader
 
-PUSHDOWN_CONF = "spark.sql.python.filterPushdown.enabled"
 MEMORY_OPTION = "pushedfiltersfile"  # set by read() only
 SETTLE_SECONDS = 0.1  # what a new filter waits after the last answer; another thread may still be storing it
 _MOST_FILTERS = 8  # remembered one by one; past it, as the least range that holds all
@@ -55,6 +59,18 @@ _DIRECTORY = "kafkaseg-pushed-"
 _HEADER = "kafkaseg, filters pushed for one read(), 1"
 _KEPT_SECONDS = 7 * 24 * 3600
 _NEVER_NULL = ("offset", "partition", "topic", "timestamp", "timestampType")
+
+
+def reader_of(
+    given: Mapping[str, str], options: ReadOptions, warnings: list[str], columns: tuple[str, ...]
+) -> DataSourceReader:
+    """The reader for a query with the options `given`: the plain one where Spark is repaired."""
+    if not needed():
+        return KafkaSegmentReader(options, warnings, columns)
+    memory = given.get(MEMORY_OPTION)
+    if memory is None:
+        return AdvisingReader(options, warnings, columns)
+    return RememberingReader(options, warnings, columns, memory)
 
 
 def needed() -> bool:
@@ -74,7 +90,7 @@ class AdvisingReader(KafkaSegmentReader):
     """Pushes nothing; says, once a planning process, what would."""
 
     def push(self, new: RowFilter) -> None:
-        if new != RowFilter():
+        if new != EVERY_ROW:
             _advise()
 
 
@@ -91,6 +107,8 @@ def _advise() -> None:
 
 def load(reader: DataFrameReader, columns: tuple[str, ...] | None) -> DataFrame:
     """The DataFrame of `reader` (None: its default columns), whose every scan pushes filters to a RememberingReader."""
+    if not needed():
+        return reader.load() if columns is None else reader.schema(spark_ddl(columns)).load()
     try:
         memory = _new_memory()
     except OSError as error:
@@ -113,13 +131,17 @@ class RememberingReader(KafkaSegmentReader):
             raise OptionError(f"option {MEMORY_OPTION!r} is for kafka_segment_source.read() alone")
         self._memory = memory
         self._planned_by_push = False
+        self._filters: tuple[RowFilter, ...] = (EVERY_ROW,)
 
     def push(self, new: RowFilter) -> None:
         self._planned_by_push = True
         turn = _Turn(self._memory)
         # Spark's worker drops the reader once its whole answer is written
         weakref.finalize(self, turn.end)
-        self._pushed = turn.remember(new)
+        self._filters = turn.remember(new)
+
+    def make_plan(self) -> ReadPlan:
+        return plan_for_any(self._options, self._warnings, self._filters)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if self._planned_by_push:
@@ -163,7 +185,7 @@ class _Turn:
             # this plan is for every row, and not recorded: later ones must be for every row too
             Path(self._path).unlink(missing_ok=True)
             _advise_whole(str(error))
-        return (RowFilter(),)
+        return (EVERY_ROW,)
 
     def end(self) -> None:
         """Lets the next one in. What it waits for is counted from here."""
@@ -180,14 +202,14 @@ class _Turn:
         if header != _HEADER or lines.pop() != "":
             raise ValueError(f"{self._path} is damaged")
         before = tuple(_from_json(line) for line in lines)
-        if any(each.covers(new) for each in before):
+        if any(_covers(each, new) for each in before):
             return before
         if before:
             age = time.time() - found.st_mtime
             if age > 10:
                 _advise_anew()
             time.sleep(min(max(SETTLE_SECONDS - age, 0), SETTLE_SECONDS))
-        both = (*(each for each in before if not new.covers(each)), new)
+        both = (*(each for each in before if not _covers(new, each)), new)
         if len(both) > _MOST_FILTERS:
             both = (_hull(both),)
         text = "".join(f"{line}\n" for line in (_HEADER, *map(_to_json, both))).encode()
@@ -217,6 +239,11 @@ def _hull(filters: tuple[RowFilter, ...]) -> RowFilter:
     return whole
 
 
+def _covers(one: RowFilter, other: RowFilter) -> bool:
+    """Whether `one` lets every row through that `other` does; False where that is not plain."""
+    return one.hull(other) == one
+
+
 def _to_json(row_filter: RowFilter) -> str:
     topics, prefixes, partitions = row_filter.topics, row_filter.topic_prefixes, row_filter.partitions
     return json.dumps(
@@ -241,6 +268,82 @@ def _from_json(line: str) -> RowFilter:
         OffsetRange(*offsets),
         TimeRange(*times),
     )
+
+
+# ---- one plan for several filters ----
+
+
+def plan_for_any(options: ReadOptions, warnings: list[str], filters: Sequence[RowFilter]) -> ReadPlan:
+    """A plan that leaves out only rows which none of `filters` lets through; it reads each byte and each offset once."""
+
+    def select(sources: Sources) -> Selection:
+        selectors = [Selector(sources, each) for each in filters]
+        for log in sources.logs:  # the outer loop, so that one partition's zone map is in memory at a time
+            for selector in selectors:
+                selector.add(log)
+        return _joined([selector.selection for selector in selectors])
+
+    return plan_selected(options, warnings, select)
+
+
+def _joined(selections: list[Selection]) -> Selection:
+    """What any of them reads."""
+    joined = Selection(
+        kept=_merged([each for selection in selections for each in selection.kept]),
+        without_maps=_merged([each for selection in selections for each in selection.without_maps]),
+        faults=[each for selection in selections for each in selection.faults],
+        warnings=list(dict.fromkeys(each for selection in selections for each in selection.warnings)),
+        late_bytes=max(selection.late_bytes for selection in selections),
+    )
+    kept = {segment.path for segment, _ in joined.kept}
+    joined.dropped = [each for each in selections[0].dropped if each.path not in kept]
+    for selection in selections:
+        for harmless, said in selection.missing.items():
+            joined.missing.setdefault(harmless, []).extend(said)
+    return joined
+
+
+def _merged(kept: list[SplitOf]) -> list[SplitOf]:
+    """What any of these splits reads, in order, by splits that share nothing."""
+    found: dict[tuple[str, OffsetRange], list[SplitOf]] = {}
+    for segment, split in kept:
+        found.setdefault((segment.path, segment.offsets), []).append((segment, split))
+    merged = [(several[0][0], split) for several in found.values() for split in _hulls([each for _, each in several])]
+    return sorted(merged, key=lambda each: (each[1].topic, each[1].partition, each[1].start_offset))
+
+
+def _hulls(splits: list[SegmentSplit]) -> list[SegmentSplit]:
+    """The rows of splits of one segment by splits that share neither a byte nor an offset, in order.
+
+    Offsets count too: of a file that shrank, each split is read from the first byte by its offsets alone.
+    """
+    merged: list[SegmentSplit] = []
+    for split in sorted(splits, key=lambda each: (each.start, each.end)):
+        whole = split
+        while merged and (merged[-1].end > whole.start or _share_offsets(merged[-1], whole)):
+            whole = _hull_of_splits(merged.pop(), whole)
+        merged.append(whole)
+    return merged
+
+
+def _share_offsets(one: SegmentSplit, other: SegmentSplit) -> bool:
+    return one.bounds.offsets.end > other.bounds.offsets.start
+
+
+def _hull_of_splits(one: SegmentSplit, other: SegmentSplit) -> SegmentSplit:
+    """One split of the same segment with the rows of both, and those between."""
+    stops = (one.stop_timestamp, other.stop_timestamp)
+    return replace(
+        one,
+        start=min(one.start, other.start),
+        anchor=one.anchor if one.start <= other.start else other.anchor,
+        end=max(one.end, other.end),
+        bounds=ScanBounds(one.bounds.offsets.hull(other.bounds.offsets), one.bounds.times.hull(other.bounds.times)),
+        stop_timestamp=None if None in stops else max(stop for stop in stops if stop is not None),
+    )
+
+
+# ---- the file ----
 
 
 def _new_memory() -> str:

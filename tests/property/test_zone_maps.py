@@ -18,7 +18,6 @@ from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
 
 import kafka_segment_source as kafkaseg
-from kafka_segment_source.bounds import OffsetRange, RowFilter, TimeRange
 from kafka_segment_source.options import ReadOptions, option_texts, parse_options
 from kafka_segment_source.planning.plan import ReadPlan
 from kafka_segment_source.planning.planner import make_plan
@@ -272,33 +271,6 @@ def test_nothing_else_is_read(log: GeneratedLog, data: st.DataObject, cell: int)
             assert [zone for zone in outside if zone[0] < split.end and split.start < zone[1]] == []
         without = make_plan(replace(case.options(asked), zone_maps=None))
         assert plan.bytes_to_read + plan.bytes_saved_by_zone_maps == without.bytes_to_read
-
-
-@given(log=any_log, data=st.data(), cell=CELLS)
-def test_several_pushed_filters(log: GeneratedLog, data: st.DataObject, cell: int) -> None:
-    """A plan for several filters has every row of each, no row twice, and reads no more than without maps."""
-    several = data.draw(st.lists(bounds(log), min_size=2, max_size=4))
-    pushed = [
-        RowFilter(
-            offsets=OffsetRange() if each.offsets is None else OffsetRange(*each.offsets),
-            times=TimeRange(
-                -(2**63) if each.since is None else each.since, 2**63 if each.until is None else each.until
-            ),
-        )
-        for each in several
-    ]
-    with Case() as case:
-        case.write(log)
-        case.make_maps(cell)
-        options = case.options(Bounds())
-        plan = make_plan(options, [], pushed)
-        found = read(plan, options)
-        assert found == sorted(set(found), key=lambda row: row[0])
-        for each in several:
-            assert set(wanted(log, each)) <= set(found)
-        assert plan.bytes_saved_by_zone_maps >= 0
-        without = make_plan(replace(options, zone_maps=None), [], pushed)
-        assert plan.bytes_to_read <= without.bytes_to_read
 
 
 @given(log=any_log, data=st.data(), cell=CELLS)

@@ -9,11 +9,9 @@ from typing import Any
 import pytest
 
 import kafka_segment_source as kafkaseg
-from kafka_segment_source.bounds import OffsetRange, RowFilter
+from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.errors import CorruptRecordError, DataLossError, PathError
-from kafka_segment_source.options import option_texts, parse_options
 from kafka_segment_source.partition.choice import choose
-from kafka_segment_source.planning.planner import make_plan
 from tests.support.batches import data as batch
 from tests.support.logs import simple_log, simple_segment
 from tests.support.rows import FIXTURES, OFFSET, TOPIC, expected, keep, scanned
@@ -154,16 +152,6 @@ def test_the_plan_of_overlapping_copies(overlapping: list[Path]) -> None:
         (20, 25),
         (25, None),
     ]
-
-
-def test_several_filters_over_overlapping_copies(tmp_path: Path) -> None:
-    """A plan that serves several scans has its splits in offset order, although bases of copies interleave."""
-    paths = [copy(tmp_path / "a", (0, 10), (10, 15), (15, 20)), copy(tmp_path / "b", (10, 25), (25, 35))]
-    options, _ = parse_options(option_texts([str(path) for path in paths], {}))
-    filters = [RowFilter(offsets=OffsetRange(12, 14)), RowFilter(offsets=OffsetRange(21, 40)), RowFilter()]
-    plan = make_plan(options, [], filters)
-    assert [split.start_offset for split in plan.splits] == [0, 10, 15, 20, 25]
-    assert plan.dropped == () and len(plan.warnings) == 1
 
 
 def test_a_witness_beyond_the_seam(tmp_path: Path) -> None:

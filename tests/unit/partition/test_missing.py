@@ -17,7 +17,7 @@ from kafka_segment_source.logdir.checkpoints import Checkpoints
 from kafka_segment_source.options import parse_options
 from kafka_segment_source.partition import missing
 from kafka_segment_source.partition.logs import examined_logs
-from kafka_segment_source.planning import planner as planning
+from kafka_segment_source.planning import selection
 from kafka_segment_source.storage import store
 from tests.cli.runner import answer, run
 from tests.support import simulated_reads, writer
@@ -365,13 +365,13 @@ def test_no_fixture_gives_evidence(path: Path) -> None:
 def test_no_hard_evidence_beside_a_broker(monkeypatch: pytest.MonkeyPatch) -> None:
     """Between any two operations of planning a broker takes a step: appends, rolls, retention, compaction, truncation."""
     found: list[str] = []
-    check = planning.check_missing
+    check = selection.check_missing
 
     def checked(log: Any, evidence: Any, *more: Any) -> Any:
         found.extend(each.why for each in evidence if each.is_hard)
         return check(log, evidence, *more)
 
-    monkeypatch.setattr(planning, "check_missing", checked)
+    monkeypatch.setattr(selection, "check_missing", checked)
     assert {simulated_reads.tried(seed).word for seed in range(7_000_000, 7_000_200)} >= {"rows"}
     assert found == []
 

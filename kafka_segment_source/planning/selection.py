@@ -1,0 +1,229 @@
+"""The logs of a plan and one filter → what is read of each segment: the `Selection` that a plan is made of.
+
+Here the rules meet, segment by segment: the bounds by offset and time, what the index files prove (`pruning/`), what zone
+maps leave (`zones/pruning.py`), and what the files say about offsets that are missing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from kafka_segment_source.bounds import OffsetRange, RowFilter, ScanBounds
+from kafka_segment_source.decoding.split import SegmentSplit, anchored, split_of
+from kafka_segment_source.logdir.catalog import Evidence, PartitionLog, Segment
+from kafka_segment_source.logdir.probe import BatchHeader
+from kafka_segment_source.logdir.segment_view import SegmentView
+from kafka_segment_source.options import ReadOptions
+from kafka_segment_source.partition.missing import beyond_end
+from kafka_segment_source.planning.offsets import StableEnds, check_missing, offset_range
+from kafka_segment_source.planning.plan import DroppedSegment
+from kafka_segment_source.pruning.disorder import find_witness, stop_timestamp
+from kafka_segment_source.pruning.ranges import ByteRange, Dropped, narrow
+from kafka_segment_source.times import format_millis
+from kafka_segment_source.zones.pruning import Pruned, ZoneMaps, prune
+from kafka_segment_source.zones.table import ZoneMap
+
+SplitOf = tuple[Segment, SegmentSplit]
+
+
+@dataclass(slots=True)
+class Sources:
+    """What a plan is made from: the logs as listed once, and what is found out about them once a plan."""
+
+    options: ReadOptions
+    logs: list[PartitionLog]
+    stable: StableEnds
+    maps: ZoneMaps
+
+    @property
+    def bytes_total(self) -> int:
+        """Bytes of all `.log` files, read or not."""
+        sizes = {segment.path: segment.size for log in self.logs for segment in log.segments}
+        sizes |= {each.segment.path: each.segment.size for log in self.logs for each in log.unused}
+        return sum(sizes.values())
+
+
+@dataclass(slots=True)
+class Selection:
+    """What is read and what is not, before it is cut and packed.
+
+    kept: a split for each piece to read, by partition and offset; without_maps: what would be kept without zone maps;
+    faults: of index files; missing: sentences by when they are harmless; late_bytes: to read, but after the first timestamp
+    that reached `until`, and in no zone.
+    """
+
+    kept: list[SplitOf] = field(default_factory=list)
+    without_maps: list[SplitOf] = field(default_factory=list)
+    dropped: list[DroppedSegment] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
+    missing: dict[str, list[str]] = field(default_factory=dict)
+    late_bytes: int = 0
+
+
+class Selector:
+    """Selects what to read of one log after the other, for one filter.
+
+    pushed: what the filters above the read leave possible; a row that they do not let through can be left out.
+    """
+
+    def __init__(self, sources: Sources, pushed: RowFilter) -> None:
+        self.selection = Selection()
+        self._options = sources.options
+        self._pushed = pushed
+        self._stable = sources.stable
+        self._maps = sources.maps
+        self._times = sources.options.times.intersect(pushed.times)
+        options = sources.options
+        self._stop = stop_timestamp(self._times, options.timestamp_disorder, options.include_control)
+
+    def add(self, log: PartitionLog) -> None:
+        """Plans one partition's segments, in offset order."""
+        self.selection.dropped += [
+            DroppedSegment(each.segment.path, each.segment.size, each.reason) for each in log.unused
+        ]
+        if not self._pushed.matches_partition(log.topic, log.partition):
+            self._drop_all(log.segments, "the filter on topic and partition leaves it out")
+            return
+        offsets = offset_range(log, self._options, self.selection.warnings).intersect(self._pushed.offsets)
+        self._note_missing(log, log.evidence, offsets)
+        bounds = ScanBounds(self._stable.intersect(log, offsets, self.selection.warnings), self._times)
+        has_times = self._times.has_since or self._times.has_until
+        zone_map = self._maps.of(log) if has_times else None
+        late = False
+        if not log.segments:
+            self._note_end(log, log.offsets.start, offsets)
+        for at, segment in enumerate(log.segments):
+            within = ScanBounds(bounds.offsets.intersect(segment.offsets), bounds.times)
+            with self._view(segment) as view:
+                found = _below_log_start(log, segment) or narrow(view, within, self._options.timestamp_disorder)
+                if isinstance(found, Dropped):
+                    if segment.is_last and segment.size == 0:
+                        self._note_end(log, segment.base_offset, offsets)
+                    self.selection.dropped.append(DroppedSegment(segment.path, segment.size, found.reason))
+                    continue
+                witness = self._witness(view)
+                if witness is not None:
+                    found = _until_witness(found, witness)
+                pruned = self._prune(log, view, found, zone_map)
+                if self._times.has_until and self._stop is None:  # else nothing lies after until + D
+                    late = self._count_late(view, pruned, late)
+                self._keep(log, at, view, within, found, pruned)
+                if segment.is_last and witness is None:
+                    self._note_end(log, self.selection.without_maps[-1][1].log_end, offsets)
+            if witness is not None:
+                reason = f"all from {format_millis(self._times.until)} on (timestampDisorder)"
+                self._drop_all(log.segments[at + 1 :], reason)
+                return
+
+    def _note_end(self, log: PartitionLog, end: int | None, wanted: OffsetRange) -> None:
+        """Warns where the log once reached further than the end of its files; None: that is not known."""
+        evidence = None if end is None else beyond_end(log, end)
+        self._note_missing(log, () if evidence is None else (evidence,), wanted)
+
+    def _note_missing(self, log: PartitionLog, evidence: tuple[Evidence, ...], wanted: OffsetRange) -> None:
+        """Raises DataLossError for hard evidence about offsets that are wanted, under failOnDataLoss; warns else."""
+        for each, said in check_missing(log, evidence, wanted, self._options):
+            self.selection.missing.setdefault(each.harmless or said, []).append(said)
+
+    def _witness(self, view: SegmentView) -> BatchHeader | None:
+        """The batch after which nothing is wanted, by the declared disorder."""
+        witness = None if self._stop is None else find_witness(view, self._stop)
+        if witness is not None and witness.last_offset >= view.segment.offsets.end:
+            return None  # offsets before it are read from another directory
+        return witness
+
+    def _prune(self, log: PartitionLog, view: SegmentView, found: ByteRange, zone_map: ZoneMap | None) -> Pruned:
+        """What of a byte range is left by the partition's zone map, if there is one."""
+        if zone_map is None:
+            return Pruned((found,))
+        pruned = prune(view, found, self._times, zone_map.of_segment(view.segment.base_offset))
+        if pruned.is_stale:
+            self._maps.note_stale(log, view.segment.path)
+        return pruned
+
+    def _keep(
+        self,
+        log: PartitionLog,
+        at: int,
+        view: SegmentView,
+        within: ScanBounds,
+        found: ByteRange,
+        pruned: Pruned,
+    ) -> None:
+        """Adds segment `at` to the plan: a split for each piece that is left of the range found."""
+        segment = log.segments[at]
+        split = split_of(
+            log,
+            segment,
+            _inside(within, found),
+            found.start,
+            found.end,
+            stop_timestamp=self._stop,
+            gap_is_loss=not log.compacted and log.is_followed(at),
+            log_end=_log_end(log, view),
+        )
+        whole = anchored(split, view.probe) if split.start > 0 else split
+        self.selection.without_maps.append((segment, whole))
+        if pruned.pieces == (found,):
+            self.selection.kept.append((segment, whole))
+            return
+        for piece in pruned.pieces:
+            part = replace(whole, start=piece.start, end=piece.end, bounds=_inside(whole.bounds, piece))
+            self.selection.kept.append((segment, anchored(part, view.probe)))
+        if not pruned.pieces:
+            reason = "no row inside the time bounds (zone map)"
+            self.selection.dropped.append(DroppedSegment(segment.path, segment.size, reason))
+
+    def _view(self, segment: Segment) -> SegmentView:
+        options = self._options
+        return SegmentView(
+            segment, check_crcs=options.check_crcs, trust_indexes=options.trust_indexes, faults=self.selection.faults
+        )
+
+    def _drop_all(self, segments: tuple[Segment, ...], reason: str) -> None:
+        self.selection.dropped += [DroppedSegment(segment.path, segment.size, reason) for segment in segments]
+
+    def _count_late(self, view: SegmentView, pruned: Pruned, late: bool) -> bool:
+        """Counts the bytes after the first time index entry ≥ until: what `until` alone cannot leave out.
+
+        late: whether that entry was in an earlier segment; answers the same for the next. Bytes in zones are not counted.
+        """
+        position = 0
+        if not late:
+            slot = view.times.before(self._times.until) + 1
+            if slot == len(view.times):
+                return False
+            entry = view.offsets.floor(int(view.times.offsets[slot]))
+            position = int(view.offsets.positions[entry]) if entry >= 0 else 0
+        position = max(position, pruned.covered)
+        self.selection.late_bytes += sum(max(piece.end - max(piece.start, position), 0) for piece in pruned.pieces)
+        return True
+
+
+def _until_witness(found: ByteRange, witness: BatchHeader) -> ByteRange:
+    """The range up to the end of the witness, of which no wanted row comes after."""
+    end = max(found.start, min(found.end, witness.end))
+    return replace(found, end=end, end_offset=min(found.end_offset, witness.last_offset + 1))
+
+
+def _inside(bounds: ScanBounds, piece: ByteRange) -> ScanBounds:
+    """The bounds less the offsets that no wanted row of a byte range has."""
+    return ScanBounds(bounds.offsets.intersect(OffsetRange(piece.first_offset, piece.end_offset)), bounds.times)
+
+
+def _log_end(log: PartitionLog, view: SegmentView) -> int | None:
+    """The offset after the last whole batch, of the last segment of a directory; None where it is not known."""
+    if not view.segment.is_last:
+        return None
+    if log.copies:
+        return None if log.is_end_damaged else log.end
+    return view.log_end()
+
+
+def _below_log_start(log: PartitionLog, segment: Segment) -> Dropped | None:
+    """Why a segment that ends before the log start is not read; None for any other."""
+    following, start = segment.next_base_offset, log.offsets.start
+    if following is None or following > start:
+        return None
+    return Dropped(f"ends before offset {following}, the log starts at {start} (log-start-offset-checkpoint)")
