@@ -20,7 +20,7 @@ from kafka_segment_source.planning.plan import ReadPlan
 from kafka_segment_source.planning.selection import Selection, Selector, Sources, SplitOf
 from kafka_segment_source.reporting import few
 from kafka_segment_source.storage.files import try_again
-from kafka_segment_source.zones.pruning import ZoneMaps, update_command
+from kafka_segment_source.zones.maps import ZoneMaps, update_command
 
 PACK_MORE_THAN = 256  # tasks; fewer do not need to share
 

@@ -20,7 +20,8 @@ from kafka_segment_source.planning.plan import DroppedSegment
 from kafka_segment_source.pruning.disorder import find_witness, stop_timestamp
 from kafka_segment_source.pruning.ranges import ByteRange, Dropped, narrow
 from kafka_segment_source.times import format_millis
-from kafka_segment_source.zones.pruning import Pruned, ZoneMaps, prune
+from kafka_segment_source.zones.maps import ZoneMaps
+from kafka_segment_source.zones.pruning import Pruned, prune
 from kafka_segment_source.zones.table import ZoneMap
 
 SplitOf = tuple[Segment, SegmentSplit]
