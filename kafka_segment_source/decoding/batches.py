@@ -23,6 +23,7 @@ from kafka_segment_source.errors import CorruptRecordError, DataError
 from kafka_segment_source.kernels import crc32
 from kafka_segment_source.kernels import headers as h
 from kafka_segment_source.logdir.checksums import crc32cs, crc_holds
+from kafka_segment_source.pruning.disorder import is_witness
 from kafka_segment_source.reporting import logger
 from kafka_segment_source.storage.files import Bytes, InputFile, pause
 
@@ -89,6 +90,9 @@ class Chunk:
     data: Bytes
     headers: HeaderTable
     position: int
+
+
+_WITNESS_FIELDS = [h.MAGIC, h.ATTRIBUTES, h.COUNT, h.MAX_TIMESTAMP]
 
 
 class BatchReader:
@@ -239,8 +243,8 @@ class BatchReader:
             count = int(np.argmax(past))
         stop = self._split.stop_timestamp
         if stop is not None and self._check_crcs:
-            proves = is_v2 & (headers[h.ATTRIBUTES] & fmt.CONTROL_MASK == 0) & (headers[h.COUNT] > 0)
-            proves &= headers[h.MAX_TIMESTAMP] >= stop
+            magics, attributes, records, latest = headers[_WITNESS_FIELDS]
+            proves = is_witness(magics, attributes, records, latest, stop)
             if proves[:count].any():
                 return int(np.argmax(proves)) + 1, False
         return count, count == headers.shape[1]

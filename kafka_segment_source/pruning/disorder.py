@@ -16,6 +16,8 @@ Records without a timestamp are outside the user's word. They count as -1 ms, so
 
 from __future__ import annotations
 
+from typing import Any
+
 from kafka_segment_source import format as fmt
 from kafka_segment_source.bounds import TimeRange
 from kafka_segment_source.logdir.probe import BatchHeader
@@ -33,6 +35,19 @@ def stop_timestamp(times: TimeRange, disorder: int | None, include_control: bool
     return stop if stop < 2**63 else None
 
 
+def has_data(magic: Any, attributes: Any, count: Any) -> Any:
+    """Whether a batch surely holds data records, by its header; ints, or arrays with one value a batch."""
+    return (magic == fmt.MAGIC_V2) & (attributes & fmt.CONTROL_MASK == 0) & (count > 0)
+
+
+def is_witness(magic: Any, attributes: Any, count: Any, max_timestamp: Any, stop: int) -> Any:
+    """Whether a batch proves that no later data record is wanted, given that its CRC holds; ints or arrays.
+
+    stop: `stop_timestamp`, ms. Planning asks for single batches, the reader for all headers of a chunk.
+    """
+    return has_data(magic, attributes, count) & (max_timestamp >= stop)
+
+
 def find_witness(view: SegmentView, stop: int) -> BatchHeader | None:
     """The first batch near a time index entry ≥ `stop` that is a witness; None if none is found."""
     times = view.times
@@ -41,7 +56,7 @@ def find_witness(view: SegmentView, stop: int) -> BatchHeader | None:
         for seen, header in enumerate(view.headers_from(int(times.offsets[slot]), strict=True)):
             if header is None or seen == _WALK:
                 break
-            if _has_data(header) and header.max_timestamp >= stop:
+            if is_witness(header.magic, header.attributes, header.count, header.max_timestamp, stop):
                 return header
     return None
 
@@ -64,15 +79,11 @@ def settled_offset(view: SegmentView, before: int) -> int:
     return settled
 
 
-def _has_data(header: BatchHeader) -> bool:
-    return header.magic == fmt.MAGIC_V2 and not header.is_control and header.count > 0
-
-
 def _data_batch_at(view: SegmentView, position: int) -> BatchHeader | None:
     """The first batch with data at `position` or just after: markers say nothing about data."""
     for seen, header in enumerate(view.strict_probe.walk(position)):
         if header is None or seen == _HINTS:
             return None
-        if _has_data(header):
+        if has_data(header.magic, header.attributes, header.count):
             return header
     return None
