@@ -17,7 +17,7 @@ from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.partition.missing import beyond_end
 from kafka_segment_source.planning.offsets import StableEnds, check_missing, offset_range
 from kafka_segment_source.planning.plan import DroppedSegment
-from kafka_segment_source.pruning.disorder import find_witness, stop_timestamp
+from kafka_segment_source.pruning.disorder import find_witness, stop_timestamp, usable_disorder
 from kafka_segment_source.pruning.ranges import ByteRange, Dropped, narrow
 from kafka_segment_source.times import format_millis
 from kafka_segment_source.zones.maps import ZoneMaps
@@ -76,7 +76,8 @@ class Selector:
         self._maps = sources.maps
         self._times = sources.options.times.intersect(pushed.times)
         options = sources.options
-        self._stop = stop_timestamp(self._times, options.timestamp_disorder, options.include_control)
+        self._disorder = usable_disorder(options.timestamp_disorder, options.include_control)
+        self._stop = stop_timestamp(self._times, self._disorder)
 
     def add(self, log: PartitionLog) -> None:
         """Plans one partition's segments, in offset order."""
@@ -97,7 +98,7 @@ class Selector:
         for at, segment in enumerate(log.segments):
             within = ScanBounds(bounds.offsets.intersect(segment.offsets), bounds.times)
             with self._view(segment) as view:
-                found = _below_log_start(log, segment) or narrow(view, within, self._options.timestamp_disorder)
+                found = _below_log_start(log, segment) or narrow(view, within, self._disorder)
                 if isinstance(found, Dropped):
                     if segment.is_last and segment.size == 0:
                         self._note_end(log, segment.base_offset, offsets)

@@ -27,9 +27,17 @@ _HINTS = 8  # index entries tried; past them the tasks find the witness themselv
 _WALK = 64  # batches looked at onward from a hint that was none
 
 
-def stop_timestamp(times: TimeRange, disorder: int | None, include_control: bool) -> int | None:
-    """The timestamp that makes a batch a witness for `until` (ms), or None where nothing may end a scan early."""
-    if disorder is None or not times.has_until or times.since < 0 or include_control:
+def usable_disorder(disorder: int | None, include_control: bool) -> int | None:
+    """The declared disorder (ms) where it proves something: it is the user's word about data records alone."""
+    return None if include_control else disorder
+
+
+def stop_timestamp(times: TimeRange, disorder: int | None) -> int | None:
+    """The timestamp that makes a batch a witness for `until` (ms), or None where nothing may end a scan early.
+
+    disorder: what `usable_disorder` gives.
+    """
+    if disorder is None or not times.has_until or times.since < 0:
         return None
     stop = times.until + disorder
     return stop if stop < 2**63 else None

@@ -28,6 +28,7 @@ from kafka_segment_source.logdir.catalog import PartitionLog, Segment
 from kafka_segment_source.logdir.segment_view import SegmentView
 from kafka_segment_source.options import ReadOptions, TopicSelection
 from kafka_segment_source.partition.logs import available_logs
+from kafka_segment_source.pruning.disorder import usable_disorder
 from kafka_segment_source.pruning.ranges import Dropped, narrow
 from kafka_segment_source.reading.mending import Lost, mend
 from kafka_segment_source.reporting import logger
@@ -213,7 +214,7 @@ def _part_of(
     segment = log.segments[at]
     within = ScanBounds(wanted.intersect(segment.offsets), planned.bounds.times)
     with SegmentView(segment, check_crcs=options.check_crcs, trust_indexes=options.trust_indexes) as view:
-        found = narrow(view, within, options.timestamp_disorder)
+        found = narrow(view, within, usable_disorder(options.timestamp_disorder, options.include_control))
         if isinstance(found, Dropped):
             return None
         split = replace(

@@ -11,10 +11,10 @@ import pytest
 import kafka_segment_source as kafkaseg
 from kafka_segment_source import format as fmt
 from kafka_segment_source.bounds import TimeRange
-from kafka_segment_source.pruning.disorder import stop_timestamp
+from kafka_segment_source.pruning.disorder import stop_timestamp, usable_disorder
 from tests.support.batches import control, data, empty
 from tests.support.logs import GeneratedLog, simple_log, simple_segment
-from tests.support.rows import scanned
+from tests.support.rows import OFFSET, scanned
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,16 @@ def test_the_witness_ends_the_scan(tmp_path: Path) -> None:
 )
 def test_stop_timestamp(times: TimeRange, disorder: int | None, include_control: bool, expected: int | None) -> None:
     """until + D, unless nothing may end a scan early, or no 64-bit timestamp could reach it."""
-    assert stop_timestamp(times, disorder, include_control) == expected
+    assert stop_timestamp(times, usable_disorder(disorder, include_control)) == expected
+
+
+def test_control_records_are_outside_the_declaration(tmp_path: Path) -> None:
+    """A marker carries its own clock: with includeControl=true a declared disorder says nothing about where `since` starts."""
+    specs = [data(0, 100), control(1, 1000), data(2, 110), data(3, 950)]
+    path = simple_log(simple_segment(specs, index=[(2, 2), (3, 3)])).write(tmp_path)
+    assert [row[OFFSET] for row in scanned(path, since=900, timestampDisorder=10)] == [3]
+    for disorder in ({}, {"timestampDisorder": 10}):
+        assert [row[OFFSET] for row in scanned(path, since=900, includeControl=True, **disorder)] == [1, 3]
 
 
 def test_late_bytes_are_named_with_their_remedy(tmp_path: Path) -> None:
