@@ -690,13 +690,17 @@ class SimulatedBroker:
         return any(each.name in _LOSSES for each in self.running) or self._diverges()
 
     def held(self) -> dict[Row, None]:
-        """The rows that a reader of all directories finds, whichever of them it reads for an offset."""
+        """The rows that a reader of all directories finds, whichever of them it reads for an offset.
+
+        Rows that a follower has to cut off are none of them: a leader of a later epoch has another history.
+        """
         found: dict[Row, None] = {}
         views = [(replica, replica.rows()) for replica in self.replicas]
         for one, rows in views:
             others = [(other, theirs) for other, theirs in views if other is not one]
             for row in rows:
-                if all(row in theirs or not other.covers(row.offset) for other, theirs in others):
+                is_fenced = one.truncate_at is not None and row.offset >= one.truncate_at
+                if not is_fenced and all(row in theirs or not other.covers(row.offset) for other, theirs in others):
                     found[row] = None
         return found
 
