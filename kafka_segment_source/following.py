@@ -81,7 +81,8 @@ class Follower:
                 else:
                     self._report(error if self._why is None else FileChangedError(f"{error}; {self._why}"))
             else:
-                is_end = self._is_end_of_log and not self._pending  # the last segment of one copy may be followed by another's
+                # the last segment of one copy may be followed by another's
+                is_end = self._is_end_of_log and not self._pending
                 if is_end and self._end is not None and self._next < self._end:
                     offsets = OffsetRange(self._next, self._end)
                     self._report_gone(f"the log ends before offset {self._next} now", offsets)
