@@ -671,6 +671,7 @@ class SimulatedBroker:
         self.epoch = 0
         self.trace: Callable[[str], None] | None = None
         self.allow_losses = settings.losses
+        self.allow_cleaning = True
         self.lost = 0  # counts the beginnings and ends of what loses rows
         self._appeared: list[Row] = []
         self._has_vanished = False
@@ -944,7 +945,7 @@ class SimulatedBroker:
 
     def _clean(self, replica: Replica) -> _Begun:
         locks = self._cleaning(replica)
-        if not self._is_free(*locks) or not replica.segments:
+        if not self.allow_cleaning or not self._is_free(*locks) or not replica.segments:
             return None
         end = min(replica.active.base, replica.stable_end(), self.high_watermark)
         if end <= max(replica.cleaned_to or 0, replica.segments[0].base):

@@ -49,7 +49,7 @@ from kafka_segment_source.zone_updates import plan_updates, run_updates
 from tests.support.simulated_broker import FIRST_TIMESTAMP, LATE, RETENTION, TOPIC, Row, Settings, SimulatedBroker
 
 KINDS = ("plain", "compacted", "transactional", "compacted transactional")
-AIMS = ("maps", "cuts", "stalls")  # what a run can be made to exercise: see `_Run`
+AIMS = ("maps", "cuts", "stalls", "young")  # what a run can be made to exercise: see `_Run`
 _MAPS = "/sim/maps"
 _COLUMNS = ("offset", "key", "value", "timestamp")
 _SMALL_READS = 200  # bytes read at a time, so that a file of a few batches takes several reads
@@ -183,8 +183,9 @@ class _Run:
     """A broker, how fast it works, and a read.
 
     aim: None, or what is made likely. "maps": zone maps, made and used around narrow bounds of time; "cuts": splits that
-    begin inside files; both with few keys, and much time between planning and use, so that compaction moves much. "stalls":
-    a reader that is stopped for long in the middle of its work, beside a cleaner that takes markers out soon.
+    begin inside files, of few batches of one size; both with few keys, and much time between planning and use, so that compaction moves much. "stalls":
+    a reader that is stopped for long in the middle of its work, beside a cleaner that takes markers out soon. "young": a log
+    that is cleaned for the first time while it is read.
     """
 
     def __init__(
@@ -197,15 +198,15 @@ class _Run:
         self._is_late = aim in ("maps", "cuts")
         self._trace_to = trace
         self.operations = 0
-        alike = random.random() < 0.7
-        directories = random.choice((1, 1, 1, 2))
+        alike = random.random() < 0.7 or aim == "cuts"
+        directories = 1 if aim == "cuts" else random.choice((1, 1, 1, 2))
         # a copy that is behind by more than delete.retention.ms has lost markers, as any consumer would have
         is_short = directories == 1 and (random.random() < 0.3 or aim == "stalls")
         settings = Settings(
             compacted="compacted" in kind,
             transactional="transactional" in kind,
             directories=directories,
-            segment_bytes=random.choice((240, 400, 400, 800, 1600)),
+            segment_bytes=240 if aim in ("cuts", "young") else random.choice((240, 400, 400, 800, 1600)),
             interval=random.choice((0, 0, 100, 300)),
             preallocated=random.choice((0, 0, 0, 1000)),
             alike=alike,
@@ -214,10 +215,12 @@ class _Run:
             marker_retention=0 if is_short else RETENTION,
         )
         self.broker = SimulatedBroker(settings, random)
+        self.broker.allow_cleaning = aim != "young"
         for _ in range(random.choice((8, 20, 20, 40, 60))):
             self.broker.act()
             if random.random() < 0.03:
                 self.broker.pass_time()
+        self.broker.allow_cleaning = True
         if random.random() < 0.4:
             self.broker.allow_losses = False
         self.trace(f"{kind}, {settings}, losses {'allowed' if self.broker.allow_losses else 'over'}")
@@ -265,7 +268,7 @@ class _Run:
 
     def _gap(self) -> None:
         """Time passes between planning and reading: nothing, seconds or hours."""
-        count = self.random.choice((10, 30, 100) if self._is_late else (0, 0, 3, 10, 30, 100))
+        count = self.random.choice((30, 100) if self._is_late else (0, 0, 3, 10, 30, 100))
         self.trace(f"gap of {count} steps")
         self._steps(count)
         if count == 100:
