@@ -31,6 +31,7 @@ LAYERS = [
     "checksums",
     "catalog",
     "snapshots",
+    "quick_walk",
     "checkpoints",
     "index",
     "probe",
