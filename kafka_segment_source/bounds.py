@@ -34,6 +34,9 @@ class OffsetRange:
         return OffsetRange(min(self.start, other.start), max(self.end, other.end))
 
 
+ALL_OFFSETS = OffsetRange()
+
+
 @dataclass(frozen=True, slots=True)
 class TimeRange:
     """Timestamps with since ≤ timestamp < until; milliseconds since 1970, UTC. A missing timestamp counts as -1."""

@@ -52,7 +52,7 @@ class Damage:
     """What to do with a damaged batch: end the query (FAILFAST), or say so and go on (DROPMALFORMED).
 
     skipped: the first errors, for a program; the log names all. confirm: called before an error is believed; raises
-    FileChangedError where the file is another one by now (`split_files.py`).
+    FileChangedError where the file is another one by now (`split_file.py`).
     """
 
     drop: bool

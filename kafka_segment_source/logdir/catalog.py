@@ -31,6 +31,7 @@ MOST_SNAPSHOT = 64 * 1024 * 1024  # bytes of a `.snapshot`; a producer takes 46
 MOST_METADATA = 64 * 1024  # bytes of a `partition.metadata`; brokers write 43
 _INDEX_SUFFIXES = frozenset((fmt.INDEX_SUFFIX, fmt.TIME_INDEX_SUFFIX, fmt.TRANSACTION_INDEX_SUFFIX))
 _STANDS_FOR_LOG = (fmt.DELETED_SUFFIX, fmt.CLEANED_SUFFIX, fmt.SWAP_SUFFIX)
+_OF_CHANGE = (fmt.CLEANED_SUFFIX, fmt.SWAP_SUFFIX, fmt.DELETED_SUFFIX)
 _DELETED_LOG = fmt.LOG_SUFFIX + fmt.DELETED_SUFFIX
 _HINT_SUFFIXES = _INDEX_SUFFIXES | {fmt.SNAPSHOT_SUFFIX}
 
@@ -41,7 +42,7 @@ class Segment:
 
     path: absolute path of the `.log`; base_offset: its name; next_base_offset: the next segment's, None for the
     last; sizes in bytes, None for an index file that is not there. offsets: those that it is read for, where another
-    directory is read for the others (`replicas.py`). version: what the file system said of the `.log`; before: the same
+    directory is read for the others (`partition/chain.py`). version: what the file system said of the `.log`; before: the same
     of the segment before it in its directory, None for the first.
     """
 
@@ -157,11 +158,11 @@ class PartitionLog:
     """One topic-partition's log: its directory and its segments in offset order.
 
     As listed, it has `swaps`: files of an interrupted compaction that may replace some of the segments. The rest is
-    found out by `available.py`. is_whole: every segment of its directories was listed, not only files that the path names.
+    found out by `partition/logs.py`. is_whole: every segment of its directories was listed, not only files that the path names.
     directory: where several have the partition, that of the lowest offsets. offsets: from
     the log start on, to the high watermark if only that is wanted. compacted: gaps between offsets mean nothing. beside:
     of its own directory, as listed. log_directory: if the path names that, and not the partition's. evidence, reach: what
-    `missing.py` has found out.
+    `partition/missing.py` has found out.
     copies: paths of the directories and single files that the partition was put together from, empty for one directory.
     Then `segments` are a chain: each is read for its `offsets` only, and may come more than once; end: the offset after the
     last whole batch of all copies; is_end_damaged: damage follows that no copy explains.
@@ -219,6 +220,7 @@ class _Found:
     only_file: str | None = None
     explicit: bool = False  # the path names this partition itself, so that an internal topic counts as named
     log_directory: str | None = None  # which the path names, if it does not name the partition
+    listed: tuple[Entry, ...] | None = None  # what is in the directory, where that was looked at
 
 
 def list_logs(options: ReadOptions) -> list[PartitionLog]:
@@ -289,7 +291,8 @@ def _look_at(path: str, given: str, pattern: str | None) -> Iterator[_Found]:
         return
     children = _list(path, given)
     if any(_is_of_segment(child.name) for child in children):
-        yield _Found(path, named_partition(path), explicit=pattern is None or _names_directory(pattern))
+        named = pattern is None or _names_directory(pattern)
+        yield _Found(path, named_partition(path), explicit=named, listed=tuple(children))
         return
     partitions = [child.name for child in children if child.kind is Kind.DIRECTORY and _is_partition(child.name)]
     if not partitions and pattern is None:
@@ -401,7 +404,10 @@ def _select(named: list[tuple[TopicPartition, _Found]], selection: TopicSelectio
         raise OptionError(f"option 'subscribePattern' ({selection.pattern}) matches none of {_shown(topics)}")
     logs: dict[tuple[TopicPartition, str], dict[int, Segment]] = {}  # several files of one directory make one log
     swaps: dict[str, tuple[Segment, ...]] = {}
-    listings = {directory: _listing(directory) for directory in dict.fromkeys(each.directory for _, each in wanted)}
+    found: dict[str, _Found] = {}
+    for _, each in wanted:
+        found.setdefault(each.directory, each)
+    listings = {directory: _listing(directory, each.listed) for directory, each in found.items()}
     by_name = {directory: _segments(directory, sizes) for directory, sizes in listings.items()}
     whole = {each.directory for _, each in wanted if each.only_file is None}
     parents = {each.directory: each.log_directory for _, each in wanted}
@@ -455,15 +461,16 @@ def _shown(names: Iterable[str]) -> str:
     return (", ".join(repr(name) for name in listed[:10]) or "nothing") + more
 
 
-def _listing(directory: str) -> dict[str, Entry]:
-    """The files in a directory by name.
+def _listing(directory: str, listed: Iterable[Entry] | None = None) -> dict[str, Entry]:
+    """The files in a directory by name; listed: all that is in it, where that is known.
 
     A listing is no snapshot: while a broker swaps compacted segments in, it may show neither the old nor the new one.
-    So where files of a compaction lie about, only a listing that agrees with the one before it is taken.
+    So where files of a compaction lie about, only a listing that agrees with the one before it is taken. A segment that
+    is empty, with others after it, may be what a compaction left since its name was read: the next listing has those files.
     """
-    files = _files(directory)
+    files = _files(directory) if listed is None else _useful(listed)
     for _ in range(_LISTINGS - 1):
-        if not any(name.endswith((fmt.CLEANED_SUFFIX, fmt.SWAP_SUFFIX, fmt.DELETED_SUFFIX)) for name in files):
+        if not _may_be_of_compaction(files):
             break
         again = _files(directory)
         if files.keys() == again.keys():
@@ -474,9 +481,21 @@ def _listing(directory: str) -> dict[str, Entry]:
     return files
 
 
+def _may_be_of_compaction(files: Mapping[str, Entry]) -> bool:
+    """Whether a compaction may have been under way while these files were listed."""
+    if any(name.endswith(_OF_CHANGE) for name in files):
+        return True
+    logs = [name for name in files if name.endswith(fmt.LOG_SUFFIX)]
+    last = max(logs, default="")
+    return any(files[name].size == 0 for name in logs if name != last)
+
+
 def _files(directory: str) -> dict[str, Entry]:
-    """The files in a directory by name, and what else is named like a file that reads make use of."""
-    listed = _list(directory, directory)
+    return _useful(_list(directory, directory))
+
+
+def _useful(listed: Iterable[Entry]) -> dict[str, Entry]:
+    """The files among these by name, and what else is named like a file that reads make use of."""
     return {entry.name: entry for entry in listed if entry.kind is Kind.FILE or _is_hint(entry.name)}
 
 

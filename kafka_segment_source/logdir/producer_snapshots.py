@@ -4,7 +4,7 @@ its start to know.
 A directory and an offset come in, the newest state at or before it goes out. A `.snapshot` carries a CRC, so what is
 believed of it is what a broker wrote; one that is torn, garbled or of another version is passed over for an older one,
 as a broker does (`ProducerStateManager.loadFromSnapshot`). No error is raised for any of it: without a snapshot the
-log itself tells, from further back.
+log itself tells, from further back. One that the system does not let us read is said: a broker would not go on.
 """
 
 from __future__ import annotations
@@ -31,11 +31,16 @@ class ProducerState:
     open_transactions: dict[int, int]
 
 
-def newest_state(directory: str, usable: Callable[[int], bool]) -> ProducerState | None:
-    """The state of the newest valid `.snapshot` of a partition directory whose offset is `usable`; None if there is none."""
+def newest_state(
+    directory: str, usable: Callable[[int], bool], faults: list[str] | None = None
+) -> ProducerState | None:
+    """The state of the newest valid `.snapshot` of a partition directory whose offset is `usable`; None if there is none.
+
+    faults: takes a sentence for each that the system does not let us read.
+    """
     for offset, path, size in sorted(_listed(directory), reverse=True):
         if usable(offset):
-            transactions = _open_transactions(path, size)
+            transactions = _open_transactions(path, size, faults)
             if transactions is not None:
                 return ProducerState(offset, transactions)
     return None
@@ -62,7 +67,7 @@ def _listed(directory: str) -> list[tuple[int, str, int]]:
     return found
 
 
-def _open_transactions(path: str, size: int) -> dict[int, int] | None:
+def _open_transactions(path: str, size: int, faults: list[str] | None = None) -> dict[int, int] | None:
     """Producer id → first offset of its open transaction; None if the file cannot be believed."""
     if not fmt.SNAPSHOT_HEADER.size <= size <= MOST_SNAPSHOT:
         return None
@@ -72,7 +77,11 @@ def _open_transactions(path: str, size: int) -> dict[int, int] | None:
             if version != fmt.SNAPSHOT_VERSION or size != fmt.SNAPSHOT_HEADER.size + count * fmt.SNAPSHOT_ENTRY.size:
                 return None  # before a byte more is read
             data = file.read_at(fmt.SNAPSHOT_CRC_FROM, size - fmt.SNAPSHOT_CRC_FROM)
-    except (KafkaSegmentError, struct.error):  # it cannot be read, or is cut by now
+    except PathError as error:
+        if faults is not None:
+            faults.append(f"{error}; the last stable offset is looked for without it (isolationLevel=read_committed)")
+        return None
+    except (KafkaSegmentError, struct.error):  # it is gone, or cut by now
         return None
     if len(data) != size - fmt.SNAPSHOT_CRC_FROM or crc32c(data) != crc:
         return None

@@ -8,18 +8,19 @@ contradict one another (`copy_view.py`, `histories.py`).
 The choice, from the lowest offset on: the copy that holds the offset best (`choice.py`), and of these the one that
 reaches furthest, up to its end or to where a better one begins. What a copy that was not compacted holds is so not lost to
 one that was. The last one is read to wherever its log ends. Where no copy goes on, offsets are missing: a hole. Damage
-inside a segment cannot be known before it is read: then the other copies are asked (`copies.py`).
+inside a segment cannot be known before it is read: then the other copies are asked (`mending.py`).
 
 Raises PathError where copies are of different topics of one name, or contradict one another and no epoch decides.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 
-from kafka_segment_source.bounds import OffsetRange
+from kafka_segment_source.bounds import ALL_OFFSETS, OffsetRange
 from kafka_segment_source.errors import PathError
 from kafka_segment_source.format import MAX_OFFSET
 from kafka_segment_source.logdir.catalog import Hole, PartitionLog, Segment, Unused
@@ -32,12 +33,17 @@ from kafka_segment_source.partition.histories import explained, fenced_end, find
 _Key = tuple[int, int | None, int]
 
 
-def merge_replicas(logs: list[PartitionLog], options: ReadOptions, warnings: list[str]) -> list[PartitionLog]:
-    """`logs`, sorted by partition, with one log a partition; a warning says which directory is read for what."""
+def merge_replicas(
+    logs: list[PartitionLog], options: ReadOptions, warnings: list[str], near: OffsetRange = ALL_OFFSETS
+) -> list[PartitionLog]:
+    """`logs`, sorted by partition, with one log a partition; a warning says which directory is read for what.
+
+    near: the offsets that the chain is needed for. It holds them, and a segment more on either side where copies have one.
+    """
     merged = []
     for _, group in groupby(logs, key=lambda log: log.topic_partition):
         copies = list(group)
-        merged.append(copies[0] if len(copies) == 1 else _merge(copies, options, warnings))
+        merged.append(copies[0] if len(copies) == 1 else _merge(copies, options, warnings, near))
     return merged
 
 
@@ -67,24 +73,26 @@ class _Span:
     holding: int
 
 
-def _merge(logs: list[PartitionLog], options: ReadOptions, warnings: list[str]) -> PartitionLog:
+def _merge(logs: list[PartitionLog], options: ReadOptions, warnings: list[str], near: OffsetRange) -> PartitionLog:
     copies = settle(logs, options, warnings)
     logs = [copy.log for copy in copies]
-    spans = [span for at in range(len(copies)) for span in _spans(at, copies)]
+    spans = [span for at in range(len(copies)) for span in _spans(at, copies, near)]
     picked = choose([span.offsets for span in spans], [span.holding for span in spans])
     chosen = _joined([(spans[at].copy, offsets) for at, offsets in picked])
     compacted = any(log.compacted for log in logs)
     paths = tuple(dict.fromkeys(path for log in logs for path in _paths(log)))
     unused = [each for log in logs for each in log.unused]
     if not chosen:
-        unused += [Unused(each, _reason(each, copy, [])) for copy in copies[1:] for each in copy.log.segments]
+        unused += [Unused(each, _reason(each, copy, _Chain([]))) for copy in copies[1:] for each in copy.log.segments]
         return replace(logs[0], unused=tuple(unused), compacted=compacted, copies=paths)
     holes = [_hole(logs[a], one.end, logs[b], other.start) for (a, one), (b, other) in pairwise(chosen)]
-    read_for = _without_gaps([(logs[at], offsets) for at, offsets in chosen])
-    segments = [_narrowed(segment, part) for log, part in read_for for segment in log.segments if _holds(segment, part)]
+    parts = _without_gaps([(copies[at], offsets) for at, offsets in chosen])
+    segments = [_narrowed(segment, part) for copy, part in parts for segment in copy.segments_in(part)]
     read = {segment.path for segment in segments}
+    read_for = [(copy.log, part) for copy, part in parts]
+    chain = _Chain(read_for)
     for copy in copies:
-        unused += [Unused(each, _reason(each, copy, read_for)) for each in copy.log.segments if each.path not in read]
+        unused += [Unused(each, _reason(each, copy, chain)) for each in copy.log.segments if each.path not in read]
     warnings.append(_explained(logs, read_for))
     warnings += [_cut_short(copy) for copy in copies if not copy.tail.is_clean and copy.log is not read_for[-1][0]]
     return replace(
@@ -109,13 +117,13 @@ def _paths(log: PartitionLog) -> list[str]:
 # ---- how well a copy holds its offsets ----
 
 
-def _spans(at: int, copies: list[CopyView]) -> list[_Span]:
-    """What copy number `at` holds, in order."""
+def _spans(at: int, copies: list[CopyView], near: OffsetRange) -> list[_Span]:
+    """What copy number `at` holds around some offsets, in order."""
     copy = copies[at]
     others = [other for other in copies if other is not copy and other.log.segments]
     listed = [_Listed(other) for other in others]
     spans: list[_Span] = []
-    for segment in copy.log.segments:
+    for segment in copy.segments_around(near):
         for offsets, holding in _held(copy, segment, listed):
             inside = offsets.intersect(copy.log.offsets)
             if inside.is_empty:
@@ -130,19 +138,20 @@ def _held(copy: CopyView, segment: Segment, others: list[_Listed]) -> Iterator[t
     """The offsets of a segment, and how they are held: by names where the other copies agree, else by its end."""
     if not segment.size:
         return
+    differing = [other for other in others if other.differs(segment)]
     if segment.is_last:
         tail = copy.tail
-        yield OffsetRange(segment.base_offset, tail.end), _density(copy, segment, tail.end, others)
+        yield OffsetRange(segment.base_offset, tail.end), _density(copy, segment, tail.end, differing)
         if tail.damage is not None and not is_explained(copy, [other.copy for other in others]):
             yield OffsetRange(tail.end), DAMAGED
         return
     following = segment.span.end
-    if not any(other.differs(segment) for other in others):
+    if not differing:
         yield segment.span, THIN if copy.log.compacted else WHOLE
         return
     end = copy.end_of(segment)
     end = following if end is None else min(max(end, segment.base_offset), following)
-    yield OffsetRange(segment.base_offset, end), _density(copy, segment, end, others)
+    yield OffsetRange(segment.base_offset, end), _density(copy, segment, end, differing)
     yield OffsetRange(end, following), VOID
 
 
@@ -166,6 +175,8 @@ class _Listed:
         """The same, a range for each segment of this copy, without the gaps after them."""
         common = self.common(segment, end)
         for each in self.copy.segments_in(common):
+            if not each.size:
+                continue
             reached = None if each.is_last else self.copy.end_of(each)
             held = common.intersect(each.span)
             yield held if reached is None else held.intersect(OffsetRange(end=reached))
@@ -175,15 +186,14 @@ def _key(segment: Segment) -> _Key:
     return segment.base_offset, segment.next_base_offset, segment.size
 
 
-def _density(copy: CopyView, segment: Segment, end: int, others: list[_Listed]) -> int:
+def _density(copy: CopyView, segment: Segment, end: int, differing: list[_Listed]) -> int:
     """WHOLE, or THIN where compaction has taken something: brokers copy batches byte for byte, so fewer bytes say so."""
     if copy.log.compacted:
         return THIN
-    for other in others:
-        if other.differs(segment):
-            for common in other.shared(segment, end):
-                if copy.bytes_between(common)[1] < other.copy.bytes_between(common)[0]:
-                    return THIN
+    for other in differing:
+        for common in other.shared(segment, end):
+            if copy.bytes_between(common)[1] < other.copy.bytes_between(common)[0]:
+                return THIN
     return WHOLE
 
 
@@ -227,13 +237,13 @@ def _refuse_different_topics(copies: list[PartitionLog]) -> None:
             )
 
 
-def _without_gaps(chosen: list[tuple[PartitionLog, OffsetRange]]) -> list[tuple[PartitionLog, OffsetRange]]:
+def _without_gaps(chosen: list[tuple[CopyView, OffsetRange]]) -> list[tuple[CopyView, OffsetRange]]:
     """Each range up to the next one's start, the last without an end: what follows an end that could be proven, a
     damaged batch perhaps, is not left out in silence."""
     ends = [*(offsets.start for _, offsets in chosen[1:]), MAX_OFFSET]
     return [
-        (log, OffsetRange(offsets.start, end).intersect(log.offsets))
-        for (log, offsets), end in zip(chosen, ends, strict=True)
+        (copy, OffsetRange(offsets.start, end).intersect(copy.log.offsets))
+        for (copy, offsets), end in zip(chosen, ends, strict=True)
     ]
 
 
@@ -241,16 +251,25 @@ def _narrowed(segment: Segment, offsets: OffsetRange) -> Segment:
     return replace(segment, offsets=segment.offsets.intersect(offsets))
 
 
-def _holds(segment: Segment, offsets: OffsetRange) -> bool:
-    """Whether the segment may have some of these offsets, by names alone."""
-    return not segment.span.intersect(offsets).is_empty
+class _Chain:
+    """Which directory is read for which offsets."""
+
+    def __init__(self, read_for: list[tuple[PartitionLog, OffsetRange]]) -> None:
+        self._read_for = read_for
+        self._starts = [offsets.start for _, offsets in read_for]
+
+    def directories(self, wanted: OffsetRange) -> list[str]:
+        """The directories that some of the offsets are read from."""
+        first = max(bisect_right(self._starts, wanted.start) - 1, 0)
+        parts = self._read_for[first : bisect_left(self._starts, wanted.end)]
+        return [log.directory for log, offsets in parts if not wanted.intersect(offsets).is_empty]
 
 
-def _reason(segment: Segment, copy: CopyView, read_for: list[tuple[PartitionLog, OffsetRange]]) -> str:
+def _reason(segment: Segment, copy: CopyView, chain: _Chain) -> str:
     """Why a segment is not read."""
     log = copy.log
     own = segment.span.intersect(OffsetRange(end=copy.tail.end)).intersect(log.offsets)
-    others = [other.directory for other, offsets in read_for if not own.intersect(offsets).is_empty]
+    others = chain.directories(own)
     if segment.size == 0:
         return "empty file"
     if others and not own.is_empty:

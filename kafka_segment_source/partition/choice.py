@@ -7,7 +7,6 @@ nothing ever was; THIN, batches that compaction has taken records from; WHOLE, e
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import islice
 
 from kafka_segment_source.bounds import OffsetRange
 
@@ -40,11 +39,10 @@ def choose(spans: Sequence[OffsetRange], holdings: Sequence[int] | None = None) 
             continue
         best = max(here, key=lambda at: (held[at], spans[at].end, -at))
         end = spans[best].end
-        for at in islice(coming, following, None):
-            if spans[at].start >= end:
-                break
-            if held[at] > held[best]:
-                end = spans[at].start
-                break
+        ahead = following
+        while ahead < len(coming) and spans[coming[ahead]].start < end:
+            if held[coming[ahead]] > held[best]:
+                end = spans[coming[ahead]].start
+            ahead += 1
         chosen.append((best, OffsetRange(position, end)))
         position = end

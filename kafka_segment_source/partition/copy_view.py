@@ -53,6 +53,7 @@ class CopyView:
         self._tail: Tail | None = None
         self._epochs: Epochs | None = None
         self._ends: dict[str, int | None] = {}
+        self._places: dict[tuple[str, int], tuple[int, int]] = {}
         self._surveys: dict[str, Survey] = {}
 
     @property
@@ -88,9 +89,16 @@ class CopyView:
 
     def segments_in(self, offsets: OffsetRange) -> tuple[Segment, ...]:
         """The segments that may hold some of these offsets, by names."""
-        first = max(bisect_right(self._bases, offsets.start) - 1, 0)
-        found = self.log.segments[first : bisect_left(self._bases, offsets.end)]
-        return tuple(segment for segment in found if segment.size and not segment.span.intersect(offsets).is_empty)
+        found = self.log.segments[slice(*self._slots(offsets))]
+        return tuple(segment for segment in found if not segment.span.intersect(offsets).is_empty)
+
+    def segments_around(self, offsets: OffsetRange) -> tuple[Segment, ...]:
+        """The same, with one more on either side."""
+        first, after = self._slots(offsets)
+        return self.log.segments[max(first - 1, 0) : after + 1]
+
+    def _slots(self, offsets: OffsetRange) -> tuple[int, int]:
+        return max(bisect_right(self._bases, offsets.start) - 1, 0), bisect_left(self._bases, offsets.end)
 
     def batch_at(self, offset: int) -> BatchHeader | None:
         """The batch that holds an offset, or the first after it in the same segment; None where none can be proven."""
@@ -133,7 +141,10 @@ class CopyView:
         segment, total = self.log.segments[at], self._sizes[at]
         if segment.span.end <= offset:
             return total + segment.size, total + segment.size
-        least, most = self._positions_of(segment, offset)
+        key = segment.path, offset
+        if key not in self._places:
+            self._places[key] = self._positions_of(segment, offset)
+        least, most = self._places[key]
         return total + least, total + most
 
     def _positions_of(self, segment: Segment, offset: int) -> tuple[int, int]:

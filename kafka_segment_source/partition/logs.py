@@ -14,7 +14,7 @@ import os
 import time
 from dataclasses import replace
 
-from kafka_segment_source.bounds import OffsetRange
+from kafka_segment_source.bounds import ALL_OFFSETS, OffsetRange
 from kafka_segment_source.format import MAX_OFFSET
 from kafka_segment_source.logdir.catalog import Hole, PartitionLog, Segment, Unused, list_logs
 from kafka_segment_source.logdir.checkpoints import Checkpoints
@@ -26,9 +26,10 @@ from kafka_segment_source.partition.missing import lost_partitions, notice
 from kafka_segment_source.reporting import few
 
 
-def available_logs(options: ReadOptions, warnings: list[str]) -> list[PartitionLog]:
-    """The partition logs that the options select, each with what is there to be read of it."""
-    return merge_replicas(_copies(options, warnings, Checkpoints(warnings)), options, warnings)
+def available_logs(options: ReadOptions, warnings: list[str], near: OffsetRange = ALL_OFFSETS) -> list[PartitionLog]:
+    """The partition logs that the options select, each with what is there to be read of it; of several copies only what
+    is `near` some offsets (`merge_replicas`)."""
+    return merge_replicas(_copies(options, warnings, Checkpoints(warnings)), options, warnings, near)
 
 
 def examined_logs(options: ReadOptions, warnings: list[str]) -> list[PartitionLog]:

@@ -49,7 +49,8 @@ class Survey:
     """The sound batches of a segment that reach into the offsets asked for, int64[FIELDS, n], in order.
 
     faults: for each batch the damage right before it, and after the last one the damage there, None for none; end_holding:
-    how the offsets after the last batch are held, if there is no damage; None: nothing is known of them.
+    how the offsets after the last batch are held, if there is no damage; None: nothing is known of them. firsts: int64[n],
+    the first offset of each batch as far as it is known: the header of a wrapper of magic 0 or 1 tells the last one only.
     """
 
     log: PartitionLog
@@ -58,6 +59,7 @@ class Survey:
     batches: HeaderTable
     faults: tuple[DataError | None, ...]
     end_holding: int | None
+    firsts: npt.NDArray[np.int64]
 
     @property
     def last(self) -> BatchHeader | None:
@@ -70,7 +72,7 @@ class Survey:
 
     def between(self, offsets: OffsetRange) -> HeaderTable:
         """The sound batches that reach into a range of offsets."""
-        after = int(np.searchsorted(self.batches[h.BASE_OFFSET], offsets.end))
+        after = int(np.searchsorted(self.firsts, offsets.end))
         first = self.first_from(offsets.start)
         return self.batches[:, first : max(after, first + 1)]
 
@@ -85,17 +87,14 @@ class Survey:
         afters = batches[h.LAST_OFFSET] + 1
         before = np.concatenate(([start], afters))[:-1]
         is_v2 = batches[h.MAGIC] == fmt.MAGIC_V2
-        faulty = np.array([fault is not None for fault in self.faults[:-1]], np.bool_)
-        # a wrapper of magic 0 or 1 tells its last offset only
-        hides_first = ~is_v2 & (batches[h.ATTRIBUTES] & fmt.CODEC_MASK != fmt.CODEC_NONE) & ~faulty
-        bases = np.where(hides_first, before, batches[h.BASE_OFFSET])
+        bases = self.firsts
         is_thin = is_v2 & (batches[h.COUNT] < afters - bases)
         begins = (bases > before) | (np.diff(is_thin, prepend=~is_thin[:1]))
         firsts = np.flatnonzero(begins).tolist()
         for at, until in zip(firsts, [*firsts[1:], len(bases)], strict=False):
             if bases[at] > before[at]:
                 fault = self.faults[at]
-                gap = OffsetRange(int(before[at]), int(bases[at]))
+                gap = OffsetRange(int(before[at]), min(int(bases[at]), self.offsets.end))
                 yield Extent(gap, VOID if fault is None else DAMAGED, fault)
             held = OffsetRange(max(int(bases[at]), start), int(afters[until - 1]))
             yield Extent(held.intersect(OffsetRange(end=self.offsets.end)), THIN if is_thin[at] else WHOLE)
@@ -151,7 +150,23 @@ def survey(
             found.take(chunk, unreadable)
             damage.skipped.clear()
         found.skip(damage)
-        return found.survey(log, _rest(source))
+        made = found.survey(log, _rest(source))
+    return _with_firsts(made, options) if decodes else made
+
+
+def _with_firsts(found: Survey, options: ReadOptions) -> Survey:
+    """The survey with the first offset of each wrapper of magic 0 or 1: that after the batch before it, unless damage lies
+    between them: then the wrapper is unpacked."""
+    batches = found.batches
+    hides_first = (batches[h.MAGIC] != fmt.MAGIC_V2) & (batches[h.ATTRIBUTES] & fmt.CODEC_MASK != fmt.CODEC_NONE)
+    start = max(found.offsets.start, found.segment.base_offset)
+    before = np.concatenate(([start], batches[h.LAST_OFFSET] + 1))[:-1]
+    firsts = np.where(hides_first, before, batches[h.BASE_OFFSET])
+    for at in np.flatnonzero(hides_first).tolist():
+        if found.faults[at] is not None:
+            rows = rows_of(found.log, found.segment, found.header(at), options)
+            firsts[at] = max(min(rows, default=int(batches[h.LAST_OFFSET, at])), before[at])
+    return replace(found, firsts=firsts)
 
 
 Rows = dict[int, tuple[int, bytes | None, bytes | None]]
@@ -244,4 +259,5 @@ class _Collector:
     def survey(self, log: PartitionLog, end_holding: int | None) -> Survey:
         """What was found."""
         batches = np.concatenate([np.empty((h.FIELDS, 0), np.int64), *self._tables], axis=1)
-        return Survey(log, self._segment, self._offsets, batches, (*self._faults, self._fault), end_holding)
+        faults = (*self._faults, self._fault)
+        return Survey(log, self._segment, self._offsets, batches, faults, end_holding, batches[h.BASE_OFFSET])

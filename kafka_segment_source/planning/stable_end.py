@@ -25,9 +25,11 @@ from kafka_segment_source.logdir.probe import BatchHeader
 from kafka_segment_source.logdir.producer_snapshots import ProducerState, newest_state
 from kafka_segment_source.logdir.segment_view import SegmentView
 from kafka_segment_source.options import ReadOptions
+from kafka_segment_source.planning.quick_walk import Event, Told, quick_walk
 from kafka_segment_source.reading.following import list_whole, whole_split
 from kafka_segment_source.reading.transactions import Stretch, first_void, transactional_data, walk
 from kafka_segment_source.storage.files import file_version
+from kafka_segment_source.storage.store import FileVersion
 from kafka_segment_source.times import format_millis
 
 _MOST_NAMED = 5  # open transactions in one warning
@@ -65,19 +67,17 @@ class _Replay:
     options: ReadOptions
     open: dict[int, int] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
-    walked: list[SegmentSplit] = field(default_factory=list)
+    walked: list[tuple[str, FileVersion]] = field(default_factory=list)
     reached: int = 0
     is_at_end: bool = False
 
     def confirm(self) -> None:
         """FileChangedError if a file that was read is another one by now: a cleaner may have taken out a marker between
         two of them."""
-        for split in self.walked:
-            now = file_version(split.path)
-            if now is None or now.inode != split.version.inode:
-                raise FileChangedError(
-                    f"file {split.path!r} was replaced while the log was planned; plan the read anew"
-                )
+        for path, version in self.walked:
+            now = file_version(path)
+            if now is None or now.inode != version.inode:
+                raise FileChangedError(f"file {path!r} was replaced while the log was planned; plan the read anew")
 
     def run(self, end: int) -> None:
         """Follows them until no transaction that began before `end` can still be open, or to the end of the log."""
@@ -85,21 +85,16 @@ class _Replay:
         since = ProducerState(0, {}) if state is None else state
         self.open = dict(since.open_transactions)
         self.reached, read = since.offset, 0
-        stretches = self._stretches(since.offset)
+        parts = self._parts(since.offset)
         while self.reached < end or any(first < end for first in self.open.values()):
-            stretch = next(stretches, None)
-            if stretch is None:
+            told = next(parts, None)
+            if told is None:
                 self.is_at_end = True
                 break
-            self._follow(stretch, since.offset)
-            self.warnings += [
-                f"skipped in looking for the last stable offset (mode=DROPMALFORMED): {error}"
-                for error in stretch.errors
-            ]
-            read += int(stretch.headers[h.SIZE].sum())
-            if stretch.headers.shape[1]:
-                self.reached = max(self.reached, int(stretch.headers[h.LAST_OFFSET, -1]) + 1)
-        stretches.close()
+            self._follow(told.events, since.offset)
+            read += told.size
+            self.reached = max(self.reached, told.end)
+        parts.close()
         if state is None and len(self.log.segments) > 1 and self.options.trust_indexes:
             self.warnings.append(
                 f"partition {self.log.topic}-{self.log.partition} has no usable .snapshot: {read:,} bytes were read from"
@@ -108,7 +103,7 @@ class _Replay:
 
     def _state(self) -> ProducerState | None:
         """The newest state on record of what is read of this log."""
-        found = [newest_state(each, partial(self._holds, each)) for each in self.log.directories]
+        found = [newest_state(each, partial(self._holds, each), self.warnings) for each in self.log.directories]
         return max((state for state in found if state is not None), key=lambda state: state.offset, default=None)
 
     def _holds(self, directory: str, offset: int) -> bool:
@@ -129,34 +124,56 @@ class _Replay:
                 return offset == after or next(_headers(segment, offset - 1, self.options), None) is not None
         return False
 
-    def _stretches(self, offset: int) -> Generator[Stretch, None, None]:
+    def _parts(self, offset: int) -> Generator[Told, None, None]:
+        """What the log says from the batch at an offset on, in order."""
         end = 0
-        for split in self._splits(offset):
-            self.walked.append(split)
-            for stretch in walk(split, self.options, after=end):
-                if stretch.headers.shape[1]:
-                    end = int(stretch.headers[h.LAST_OFFSET, -1]) + 1
-                yield stretch
-
-    def _splits(self, offset: int) -> Iterator[SegmentSplit]:
-        """The log from the batch at an offset on."""
         for at, segment in enumerate(self.log.segments):
             first = max(offset, segment.offsets.start)
-            if first < min(segment.span.end, segment.offsets.end):
-                split = whole_split(self.log, at)
-                if segment.base_offset < first:
-                    with _view(segment, self.options) as view:
-                        split = anchored(replace(split, start=view.start_position(first)), view.probe)
-                yield split
+            if first >= min(segment.span.end, segment.offsets.end):
+                continue
+            self.walked.append((segment.path, segment.version))
+            told = self._quickly(at, first)
+            if told is not None:
+                end = told.end
+                yield told
+                continue
+            for stretch in walk(self._split(at, first), self.options, after=end):
+                told = self._told(stretch, end)
+                end = told.end
+                yield told
 
-    def _follow(self, stretch: Stretch, offset: int) -> None:
-        """Opens and ends what a stretch says, from an offset on: earlier batches are in the state already."""
-        begins = stretch.headers[:, transactional_data(stretch.headers)]
+    def _quickly(self, at: int, first: int) -> Told | None:
+        """What segment number `at` says, if that can be had quickly, and all of it is wanted."""
+        segment = self.log.segments[at]
+        if self.log.copies or segment.base_offset < first:
+            return None
+        return quick_walk(segment, self.options)
+
+    def _split(self, at: int, first: int) -> SegmentSplit:
+        """Segment number `at` from the batch at an offset on."""
+        segment = self.log.segments[at]
+        split = whole_split(self.log, at)
+        if segment.base_offset >= first:
+            return split
+        with _view(segment, self.options) as view:
+            return anchored(replace(split, start=view.start_position(first)), view.probe)
+
+    def _told(self, stretch: Stretch, before: int) -> Told:
+        """What a stretch says; before: the offset after the batch before it."""
         self._end_unknown(stretch)
+        self.warnings += [
+            f"skipped in looking for the last stable offset (mode=DROPMALFORMED): {error}" for error in stretch.errors
+        ]
+        begins = stretch.headers[:, transactional_data(stretch.headers)]
         events = [(marker.offset, marker.producer_id, False) for marker in stretch.markers]
         for producer_id, first in zip(begins[h.PRODUCER_ID].tolist(), begins[h.BASE_OFFSET].tolist(), strict=True):
             events.append((first, producer_id, True))
-        for at, producer_id, opens in sorted(events):
+        end = int(stretch.headers[h.LAST_OFFSET, -1]) + 1 if stretch.headers.shape[1] else before
+        return Told(sorted(events), end, int(stretch.headers[h.SIZE].sum()))
+
+    def _follow(self, events: list[Event], offset: int) -> None:
+        """Opens and ends what events say, from an offset on: earlier ones are in the state already."""
+        for at, producer_id, opens in events:
             if not offset <= at < self.log.offsets.end:
                 continue
             if opens:

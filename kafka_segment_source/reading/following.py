@@ -9,7 +9,7 @@ What retention or a truncation has removed is loss: DataLossError, or a warning 
 reading goes on with what is there. What compaction has removed is none. After so many changes in a row that no batch could
 be read between them, the last FileChangedError ends the query.
 
-Where a partition has several copies, damage and gaps are looked for in the others first (`copies.py`).
+Where a partition has several copies, damage and gaps are looked for in the others first (`mending.py`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from kafka_segment_source import format as fmt
-from kafka_segment_source.bounds import OffsetRange, ScanBounds
+from kafka_segment_source.bounds import ALL_OFFSETS, OffsetRange, ScanBounds
 from kafka_segment_source.decoding.split import SegmentSplit, anchored, split_of
 from kafka_segment_source.decoding.split_file import SplitFile
 from kafka_segment_source.errors import DataError, DataLossError, FileChangedError, KafkaSegmentError, PathError
@@ -82,9 +82,8 @@ class Follower:
                 else:
                     self._report(error if self._why is None else FileChangedError(f"{error}; {self._why}"))
             else:
-                is_end = (
-                    self._is_end_of_log and not self._pending
-                )  # the last segment of one copy may be followed by another's
+                # the last segment of one copy may be followed by another's
+                is_end = self._is_end_of_log and not self._pending
                 if is_end and self._end is not None and self._next < self._end:
                     offsets = OffsetRange(self._next, self._end)
                     self._report_gone(f"the log ends before offset {self._next} now", offsets)
@@ -114,11 +113,11 @@ class Follower:
             wanted = OffsetRange(self._next, fmt.MAX_OFFSET if self._end is None else self._end)
             try:
                 found = find_again(self._split, wanted, self._options)
+                self._pending = [*found.splits]
             except FileChangedError as another:
                 error = another
                 continue
             break
-        self._pending = list(found.splits)
         for why, offsets in found.lost:
             self._report_gone(why, offsets)
 
@@ -152,26 +151,28 @@ class Follower:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Where offsets are now: splits, in order; lost: which offsets no file holds any more, each with the reason."""
+    """Where offsets are now: splits, in order, each looked up when it is asked for; lost: which offsets no file holds any
+    more, each with the reason."""
 
-    splits: tuple[SegmentSplit, ...]
+    splits: Iterator[SegmentSplit]
     lost: tuple[tuple[str, OffsetRange], ...]
 
 
 def find_again(planned: SegmentSplit, wanted: OffsetRange, options: ReadOptions) -> Found:
     """The splits that hold the rows of `planned` with `wanted` offsets, in its directories as they are now.
 
-    Raises FileChangedError where a file changes while this looks at it.
+    Raises FileChangedError where a file changes while this looks at it, and so do the splits.
     """
     directory = os.path.dirname(planned.path)
+    near = OffsetRange(min(wanted.start, planned.base_offset), wanted.end)
     try:
-        log = list_whole(planned.copies or (directory,), replace(options, end_at_high_watermark=False))
+        log = list_whole(planned.copies or (directory,), replace(options, end_at_high_watermark=False), near)
     except PathError as error:
         if _is_of_system(error):
             raise
-        return Found((), ((str(error), wanted),))
+        return Found(iter(()), ((str(error), wanted),))
     if not log.segments:
-        return Found((), ((f"{directory!r} holds no segments any more", wanted),))
+        return Found(iter(()), ((f"{directory!r} holds no segments any more", wanted),))
     first = log.first_offset
     lost = []
     if wanted.start < first:
@@ -181,22 +182,17 @@ def find_again(planned: SegmentSplit, wanted: OffsetRange, options: ReadOptions)
     if vanished is not None:
         lost.append((f"{planned.path!r} was deleted, and nothing else has changed", vanished))
     lost += [(hole.why, gone) for hole in log.holes if not (gone := hole.offsets.intersect(wanted)).is_empty]
-    splits = []
-    for at, segment in enumerate(log.segments):
-        following = fmt.MAX_OFFSET if segment.next_base_offset is None else segment.next_base_offset
-        if following > wanted.start and segment.base_offset < wanted.end:
-            split = _part_of(planned, wanted, log, at, options)
-            if split is not None:
-                splits.append(split)
-            elif segment.size == 0 and segment.is_last and wanted.end < fmt.MAX_OFFSET:
-                offsets = OffsetRange(max(wanted.start, segment.base_offset), wanted.end)
-                lost.append((f"the log ends before offset {offsets.start} now", offsets))
-    return Found(tuple(splits), tuple(lost))
+    last = log.segments[-1]
+    if last.size == 0 and last.is_last and last.base_offset < wanted.end < fmt.MAX_OFFSET:
+        offsets = OffsetRange(max(wanted.start, last.base_offset), wanted.end)
+        lost.append((f"the log ends before offset {offsets.start} now", offsets))
+    return Found(_parts_of(planned, wanted, log, options), tuple(lost))
 
 
-def list_whole(directories: tuple[str, ...], options: ReadOptions) -> PartitionLog:
-    """The whole log in the directories of one partition, as it is now, without bounds; PathError if it is not there."""
-    [log] = available_logs(replace(options, paths=directories, topics=TopicSelection()), [])
+def list_whole(directories: tuple[str, ...], options: ReadOptions, near: OffsetRange = ALL_OFFSETS) -> PartitionLog:
+    """The whole log in the directories of one partition, as it is now, without bounds; PathError if it is not there. Of
+    several copies only what is `near` some offsets is put together."""
+    [log] = available_logs(replace(options, paths=directories, topics=TopicSelection()), [], near)
     return log
 
 
@@ -205,6 +201,17 @@ def whole_split(log: PartitionLog, at: int, start: int = 0) -> SegmentSplit:
     segment = log.segments[at]
     split = split_of(log, segment, ScanBounds(segment.offsets), start)
     return replace(split, gap_is_loss=not log.compacted and log.is_followed(at))
+
+
+def _parts_of(
+    planned: SegmentSplit, wanted: OffsetRange, log: PartitionLog, options: ReadOptions
+) -> Iterator[SegmentSplit]:
+    """What is to be read of the log's segments, in order."""
+    for at, segment in enumerate(log.segments):
+        if not segment.span.intersect(wanted).is_empty:
+            split = _part_of(planned, wanted, log, at, options)
+            if split is not None:
+                yield split
 
 
 def _part_of(

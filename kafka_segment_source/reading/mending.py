@@ -77,27 +77,35 @@ def mend(
     copies = available_copies(
         replace(options, paths=split.copies, topics=TopicSelection(), end_at_high_watermark=False)
     )
+    if wanted.end == fmt.MAX_OFFSET:
+        wanted = OffsetRange(wanted.start, _end_by_names(split, copies))
     found: list[tuple[Survey, Extent]] = []
     failures: dict[str, PathError] = {}
     for copy in copies:
         for each in _surveys(copy.log, wanted, options, microseconds, failures):
             found += [(each, extent) for extent in each.extents() if _is_counted(copy, extent, copies)]
     picked = choose([extent.offsets for _, extent in found], [extent.holding for _, extent in found])
-    tried = ", ".join(dict.fromkeys(repr(copy.log.directory) for copy in copies))
-    may_have_gaps = any(copy.log.compacted for copy in copies)
+    report = _Report(split, copies, error, failures)
+    may_have_gaps = not failures and any(copy.log.compacted for copy in copies)
     pieces: list[Piece] = []
     position = wanted.start
     for offsets, each, extent in _runs(picked, found):
-        if offsets.start > position and (failures or not may_have_gaps):
-            pieces.append(_missing(split, OffsetRange(position, offsets.start), tried, error, failures))
+        if offsets.start > position and not may_have_gaps:
+            pieces.append(report.missing(OffsetRange(position, offsets.start)))
         position = offsets.end
         if extent.holding == DAMAGED:
-            pieces.append(_damaged(offsets, extent, tried, error, failures))
+            pieces.append(report.damaged(offsets, extent))
         elif extent.holding > VOID:
             pieces.append(_piece(split, each, offsets))
-    if position < wanted.end < fmt.MAX_OFFSET and (failures or not may_have_gaps):
-        pieces.append(_missing(split, OffsetRange(position, wanted.end), tried, error, failures))
+    if position < wanted.end < fmt.MAX_OFFSET and not may_have_gaps:
+        pieces.append(report.missing(OffsetRange(position, wanted.end)))
     return pieces
+
+
+def _end_by_names(split: SegmentSplit, copies: Sequence[CopyView]) -> int:
+    """Where the split's segment ends, if another follows it by now: else all that follows in the log would be read."""
+    spans = (segment.span for copy in copies for segment in copy.log.segments if segment.path == split.path)
+    return max((span.end for span in spans), default=fmt.MAX_OFFSET)
 
 
 def _surveys(
@@ -154,35 +162,42 @@ def _piece(split: SegmentSplit, each: Survey, offsets: OffsetRange) -> SegmentSp
     )
 
 
-def _damaged(
-    offsets: OffsetRange, extent: Extent, tried: str, met: KafkaSegmentError, failures: dict[str, PathError]
-) -> Lost:
-    if failures:
-        return Lost(offsets, next(iter(failures.values())))
-    error = extent.error
-    assert error is not None
-    if isinstance(met, type(error)) and isinstance(met, DataError) and met.path == error.path:
-        error = met if met.position == error.position else error
-    end = "on" if offsets.end == fmt.MAX_OFFSET else f"to {offsets.end - 1}"
-    what = f"{error.what} (no copy holds the offsets {offsets.start} {end} whole, of {tried})"
-    return Lost(
-        offsets,
-        type(error)(
+class _Report:
+    """Makes errors of offsets that no copy holds whole. met: what was met where the copies were asked."""
+
+    def __init__(
+        self,
+        split: SegmentSplit,
+        copies: Sequence[CopyView],
+        met: KafkaSegmentError,
+        failures: dict[str, PathError],
+    ) -> None:
+        self._partition = f"{split.topic}-{split.partition}"
+        self._tried = ", ".join(dict.fromkeys(repr(copy.log.directory) for copy in copies))
+        self._met = met
+        self._failure = next(iter(failures.values()), None)
+
+    def damaged(self, offsets: OffsetRange, extent: Extent) -> Lost:
+        """Offsets of which a copy has damaged batches."""
+        met, error = self._met, extent.error
+        assert error is not None
+        if isinstance(met, type(error)) and (met.path, met.position) == (error.path, error.position):
+            error = met
+        end = "on" if offsets.end == fmt.MAX_OFFSET else f"to {offsets.end - 1}"
+        what = f"{error.what} (no copy holds the offsets {offsets.start} {end} whole, of {self._tried})"
+        said = type(error)(
             what,
             path=error.path,
             position=error.position,
             offset=error.offset,
             found=error.found,
             expected=error.expected,
-        ),
-    )
+        )
+        return Lost(offsets, self._failure or said)
 
-
-def _missing(
-    split: SegmentSplit, offsets: OffsetRange, tried: str, met: KafkaSegmentError, failures: dict[str, PathError]
-) -> Lost:
-    if failures:
-        return Lost(offsets, next(iter(failures.values())))
-    where = f"offsets {offsets.start} to {offsets.end - 1} of partition {split.topic}-{split.partition}"
-    because = f"; {met}" if isinstance(met, DataLossError) else ""
-    return Lost(offsets, DataLossError(f"{where} are missing: no copy holds them, of {tried}{because}"))
+    def missing(self, offsets: OffsetRange) -> Lost:
+        """Offsets of which no copy has anything."""
+        where = f"offsets {offsets.start} to {offsets.end - 1} of partition {self._partition}"
+        because = f"; {self._met}" if isinstance(self._met, DataLossError) else ""
+        said = DataLossError(f"{where} are missing: no copy holds them, of {self._tried}{because}")
+        return Lost(offsets, self._failure or said)

@@ -306,11 +306,12 @@ def _read_on(split: SegmentSplit, chunk: Chunk, options: ReadOptions) -> Generat
     reached = int(chunk.headers[h.LAST_OFFSET, -1]) + 1
     position = int(chunk.headers[h.POSITION, -1] + chunk.headers[h.SIZE, -1])
     bounds = ScanBounds(OffsetRange(reached, split.served_to))
-    pending = [replace(split, start=position, end=split.segment_size, bounds=bounds, stop_timestamp=None, anchor=last)]
+    rest = replace(split, start=position, end=split.segment_size, bounds=bounds, stop_timestamp=None, anchor=last)
+    pending: Iterator[SegmentSplit] = iter([rest, *_by_name(split, split.next_base_offset, reached)])
     directory = os.path.dirname(split.path)
+    part = split  # that was read last
     tries = 0
-    listed_at = -1  # how far reading had come when the directory was listed last
-    pending += _next_by_name(split, reached)
+    named_at = listed_at = -1  # how far reading had come when a file was looked for by its name, and in a listing
     before = chunk.headers.copy()
     while True:
         try:
@@ -327,6 +328,10 @@ def _read_on(split: SegmentSplit, chunk: Chunk, options: ReadOptions) -> Generat
                         reached, tries = int(stretch.headers[h.LAST_OFFSET, -1]) + 1, 0
             if listed_at == reached:
                 return
+            if named_at != reached:
+                named_at = reached
+                pending = iter(_by_name(part, reached, reached))
+                continue
             listed_at = reached
             wanted = replace(split, bounds=ScanBounds(), stop_timestamp=None)
             found = find_again(wanted, OffsetRange(reached), options)
@@ -334,23 +339,34 @@ def _read_on(split: SegmentSplit, chunk: Chunk, options: ReadOptions) -> Generat
             tries += 1
             if tries > TRIES:
                 raise
-            pending, listed_at = [], -1
+            pending, named_at, listed_at = iter(()), reached, -1
             continue
         loss = min((offsets.start for _, offsets in found.lost), default=None)
         if loss is not None and (loss <= reached or not split.copies):
             yield Stretch(_NO_HEADERS, (), ends_in_loss=True)
             return
-        pending = [part for part in found.splits if loss is None or part.start_offset < loss]
+        pending = _parts_below(found.splits, fmt.MAX_OFFSET if loss is None else loss)
 
 
-def _next_by_name(split: SegmentSplit, offset: int) -> list[SegmentSplit]:
-    """The segment after the split's, where its name says all: most markers are there, and listing a large directory for
-    each of its segments would take the square. Empty where it is not in the same directory, or not there now."""
-    if split.next_base_offset is None or split.next_base_offset >= split.served_to:
+def _parts_below(parts: Iterator[SegmentSplit], end: int) -> Iterator[SegmentSplit]:
+    """Those that begin below an offset."""
+    return (part for part in parts if part.start_offset < end)
+
+
+def _by_name(split: SegmentSplit, base_offset: int | None, offset: int) -> list[SegmentSplit]:
+    """The segment of that base offset after a split's, from an offset on: its name says all. Most markers are there, and
+    listing a large directory for each of its segments would take the square.
+
+    Empty where it is not there now or not known, and of several copies where another one is read from there on, or where
+    the paths given do not have it.
+    """
+    if base_offset is None or base_offset >= split.served_to:
         return []
-    name = f"{split.next_base_offset:0{fmt.BASE_OFFSET_DIGITS}d}{fmt.LOG_SUFFIX}"
-    path = os.path.join(os.path.dirname(split.path), name)
-    version = file_version(path)
+    name = f"{base_offset:0{fmt.BASE_OFFSET_DIGITS}d}{fmt.LOG_SUFFIX}"
+    directory = os.path.dirname(split.path)
+    path = os.path.join(directory, name)
+    is_given = not split.copies or directory in split.copies or path in split.copies
+    version = file_version(path) if is_given and path != split.path else None
     if version is None:
         return []
     bounds = ScanBounds(OffsetRange(offset, split.served_to))
@@ -362,7 +378,7 @@ def _next_by_name(split: SegmentSplit, offset: int) -> list[SegmentSplit]:
             start=0,
             end=version.size,
             segment_size=version.size,
-            base_offset=split.next_base_offset,
+            base_offset=base_offset,
             next_base_offset=None,
             bounds=bounds,
             version=version,

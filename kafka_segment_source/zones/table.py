@@ -8,10 +8,10 @@ segment and position. Two facts make it worth keeping (Kafka: Cleaner, UnifiedLo
 - Positions belong to one state of one file: compaction moves everything, and a broker copies the old file's times.
 
 So nothing of a table is used because a name, a size or a time agrees: whoever leaves a run of zones out first finds its
-first and its last batch in the file, where the table has them (`zone_pruning.py`).
+first and its last batch in the file, where the table has them (`pruning.py`).
 
 `read_zone_map` takes the path of a file and gives a table that is whole and in order, or raises ValueError with the
-reason; `write_zone_map` replaces a file at once. FILE_SIZE, FILE_INODE and FILE_CHANGED say for `zone_updates.py`, and
+reason; `write_zone_map` replaces a file at once. FILE_SIZE, FILE_INODE and FILE_CHANGED say for `updates.py`, and
 for nobody else, which segments need not be read again.
 """
 
@@ -71,7 +71,9 @@ NO_MINIMUM, NO_MAXIMUM = 2**63 - 1, -(2**63)
 ZoneTable = npt.NDArray[np.int64]
 
 _VERSION = "2"  # maps of version 1 may have been continued over a file that was another by then
-_MOST_BYTES = 2**30
+_MOST_ZONES = 2**23  # of 256 KiB: a partition of 2 TiB, whose map takes some 88 MB, and 1 GB of memory
+_MOST_BYTES = 128 * 2**20
+_MAGIC = b"PAR1"  # at both ends of a Parquet file
 _VERSION_KEY, _TOPIC_ID_KEY, _CHECKSUM_KEY = b"kafkaseg.version", b"kafkaseg.topicId", b"kafkaseg.xxh64"
 
 
@@ -106,12 +108,23 @@ def read_zone_map(path: str) -> ZoneMap | None:
     """A partition's zone map, None if there is no such file. ValueError says why one cannot be used."""
     try:
         with InputFile(path) as file:
-            data = file.read_all(_MOST_BYTES)
+            data = _whole(file)
     except FileChangedError:
         return None
     except PathError as error:
         raise ValueError(str(error)) from error
     return from_parquet(data)
+
+
+def _whole(file: InputFile) -> bytes:
+    """A file that may be a map. ValueError, before more than a few bytes are read, where it cannot be one."""
+    size = file.version().size
+    if size > _MOST_BYTES:
+        raise ValueError(f"found {size:,} bytes, expected at most {_MOST_BYTES:,}")
+    head, tail = file.read_at(0, len(_MAGIC)), file.read_at(max(size - len(_MAGIC), 0), len(_MAGIC))
+    if (head, tail) != (_MAGIC, _MAGIC):
+        raise ValueError(f"it is damaged: it begins with {head!r} and ends in {tail!r}, expected {_MAGIC!r}")
+    return file.read_all(_MOST_BYTES)
 
 
 def write_zone_map(path: str, zone_map: ZoneMap) -> None:
@@ -139,7 +152,10 @@ def from_parquet(data: bytes) -> ZoneMap:
     import pyarrow.parquet as pq
 
     try:
-        table = pq.ParquetFile(pa.BufferReader(data)).read(use_threads=False)
+        file = pq.ParquetFile(pa.BufferReader(data))
+        if file.metadata.num_rows > _MOST_ZONES:
+            raise ValueError(f"found {file.metadata.num_rows:,} zones, expected at most {_MOST_ZONES:,}")
+        table = file.read(use_threads=False)
         metadata = table.schema.metadata or {}
         version = metadata.get(_VERSION_KEY, b"none").decode()
         if version != _VERSION:

@@ -10,10 +10,8 @@ from __future__ import annotations
 import logging
 import os
 import sys
-import tempfile
 import time
 from collections import Counter
-from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -22,12 +20,16 @@ import pytest
 
 import kafka_segment_source as kafkaseg
 from kafka_segment_source.errors import DataError, DataLossError, KafkaSegmentError
+from kafka_segment_source.storage import files as package_files
+from kafka_segment_source.storage import store
 from kafka_segment_source.zones.making import map_segment
 from kafka_segment_source.zones.updates import ZoneMapSummary, finish_update, parse_update, plan_updates
-from tests.support.hurt_copies import TOPIC, Batch, Case, Row, case, fate_of, open_producers
+from tests.support.hurt_copies import TOPIC, Batch, Case, Row, case, fate_of, open_producers, put
+from tests.support.simulated_files import SimulatedFiles
 
 CASES = 20_000 if os.environ.get("KAFKASEG_LONG") else 1_000
 PARTS = 10
+MAPS = "/maps"
 LENIENT: dict[str, Any] = {"mode": "DROPMALFORMED", "failOnDataLoss": False}
 
 
@@ -54,7 +56,9 @@ class Expected:
         self.unheld = [b for b in unheld if self.start <= b.base < self.end or (b.base in hurt and b.base in fences)]
         told = {each.batch.base for copy in copies for file in copy.orphans for each in file.batches}
         self.may_be_said = bool(self.unheld) or self.is_compacted or any(b.base in told for b in unheld)
-        self.may_be_torn = all(batch.base >= self.end for batch in self.unheld)
+        # a segment that is missing beside old formats is not noticed (gaps.py); damage is
+        is_old = any(batch.magic < 2 for batch in made.history)
+        self.may_be_torn = all(b.base >= self.end or (is_old and b.base not in hurt) for b in self.unheld)
 
     def committed(self) -> dict[int, Row]:
         """What read_committed gives if nothing is lost."""
@@ -87,19 +91,30 @@ def same(found: list[Row], wanted: dict[int, Row], what: str) -> None:
         raise AssertionError(f"{what}: lost {lost}, not expected {extra}, others {other}")
 
 
-def check(number: int, directory: Path) -> str:
+def check(number: int) -> str:
     """Tries one case; answers what it was in a word."""
+    files = SimulatedFiles()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(store, "STORAGE", files)
+        patch.setattr(package_files, "wait", lambda _: None)
+        return _check(number, files)
+
+
+def _check(number: int, files: SimulatedFiles) -> str:
     made = case(number)
-    paths = made.write(directory)
-    expected = Expected(made)
     random = Random(-number - 1)
+    if number % 3 == 2 and number % 2:  # a zone map from before the damage
+        put(files, made.before())
+        make_map([f"/copy{at}" for at, copy in enumerate(made.copies) if copy.link_to is None])
+    paths = made.write(files)
+    expected = Expected(made)
     same(scanned(paths, **LENIENT), expected.rows, "all")
     if number % 3 == 0:
         return _check_strict(paths, expected)
     if number % 3 == 1:
         _check_committed(paths, expected)
         return "committed"
-    _check_bounds(paths, expected, random, directory)
+    _check_bounds(paths, expected, random, is_mapped=bool(number % 2))
     return "bounds"
 
 
@@ -141,13 +156,20 @@ def _number(expected: Expected) -> int:
     return sum(batch.base < expected.end for batch in expected.made.history)
 
 
-def _check_bounds(paths: list[str], expected: Expected, random: Random, directory: Path) -> None:
+def make_map(paths: list[str]) -> None:
+    """Makes a zone map of what is there, with a zone for each batch."""
+    summary = ZoneMapSummary()
+    for update in plan_updates(parse_update(paths, {}), MAPS):
+        finish_update(update, [map_segment(split, 2**28, cell=1) for split in update.splits], summary)
+
+
+def _check_bounds(paths: list[str], expected: Expected, random: Random, is_mapped: bool) -> None:
     first = random.randint(expected.start, max(expected.start, expected.end - 1))
     after = random.randint(first, expected.end)
     options: dict[str, Any] = random.choice([{}, {"minPartitions": 5}, {"maxRecordsPerPartition": 3}])
     options |= random.choice([{}, {}, {"trustIndexes": False}, {"mode": "DROPMALFORMED"}])
     wanted = dict(expected.rows)
-    how = random.randrange(3)
+    how = 2 if is_mapped else random.randrange(3)
     if how == 0:
         options |= {"startingOffsets": {TOPIC: {"0": first}}, "endingOffsets": {TOPIC: {"0": after}}}
         wanted = {offset: row for offset, row in wanted.items() if first <= offset < after}
@@ -157,10 +179,9 @@ def _check_bounds(paths: list[str], expected: Expected, random: Random, director
         options |= {"since": since, "until": until}
         wanted = {offset: row for offset, row in wanted.items() if since <= row[1] < until}
         if how == 2:
-            options["zoneMaps"] = str(directory / "maps")
-            summary = ZoneMapSummary()
-            for update in plan_updates(parse_update(paths, {}), options["zoneMaps"]):
-                finish_update(update, [map_segment(split, 2**28, cell=1) for split in update.splits], summary)
+            options["zoneMaps"] = MAPS
+            if not is_mapped:
+                make_map(paths)
     same(scanned(paths, **options | LENIENT), wanted, f"bounds {options}")
     if "mode" in options:
         return
@@ -174,11 +195,10 @@ def _check_bounds(paths: list[str], expected: Expected, random: Random, director
 def test_hurt_copies(part: int) -> None:
     """Whatever is done to copies one by one: the rows that at least one of them holds, and errors where none does."""
     for number in range(part * CASES // PARTS, (part + 1) * CASES // PARTS):
-        with tempfile.TemporaryDirectory() as directory:
-            try:
-                check(number, Path(directory))
-            except (AssertionError, KafkaSegmentError) as error:
-                pytest.fail(f"case {number}: {error!r}")
+        try:
+            check(number)
+        except (AssertionError, KafkaSegmentError) as error:
+            pytest.fail(f"case {number}: {error!r}")
 
 
 def main(arguments: list[str]) -> int:
@@ -190,26 +210,25 @@ def main(arguments: list[str]) -> int:
     failed = 0
     began = time.monotonic()
     for number in range(first, first + count):
-        with tempfile.TemporaryDirectory() as directory:
-            try:
-                words[check(number, Path(directory))] += 1
-            except Exception as error:
-                failed += 1
-                print(f"case {number}: {type(error).__name__} {str(error)[:300]}", flush=True)
-                if count == 1:
-                    show(case(number))
-                    raise
-                if failed > 30:
-                    break
+        try:
+            words[check(number)] += 1
+        except Exception as error:
+            failed += 1
+            print(f"case {number}: {type(error).__name__} {str(error)[:300]}", flush=True)
+            if count == 1:
+                show(case(number))
+                raise
+            if failed > 30:
+                break
     print(f"{sum(words.values()) + failed} cases, {failed} failed, {dict(words)}, {time.monotonic() - began:.0f} s")
     return 1 if failed else 0
 
 
 def show(made: Case) -> None:
     """Prints a case."""
-    print("history", [(b.base, b.last, f"e{b.epoch}", b.kind, b.producer) for b in made.history])
+    print("history", [(b.base, b.last, f"e{b.epoch}m{b.magic}", b.kind, b.producer) for b in made.history])
     for at, copy in enumerate(made.copies):
-        print("copy", at, {k: v for k, v in vars(copy).items() if k != "files"})
+        print("copy", at, {k: v for k, v in vars(copy).items() if k not in ("files", "unhurt")})
         for file in copy.files:
             held = [
                 (h.batch.base, h.batch.last, h.batch.kind[0], len(h.batch.rows), "" if h.whole else "X")

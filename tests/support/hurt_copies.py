@@ -11,12 +11,13 @@ may be compacted. Then files are lost, cut, or damaged, single files picked, or 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from random import Random
 from typing import Literal
 
 from . import writer
+from .simulated_files import SimulatedFiles
 from .writer import Rec
 
 TOPIC = "t"
@@ -37,6 +38,7 @@ class Batch:
     producer: int
     rows: tuple[Row, ...]
     data: bytes
+    magic: int = 2
 
     @property
     def after(self) -> int:
@@ -77,6 +79,7 @@ class Copy:
     twice: bool = False
     damaged: bool = False
     orphans: list[File] = field(default_factory=list)  # index files are all that is left of them
+    unhurt: list[File] = field(default_factory=list)  # its files before they were hurt
 
     def held(self) -> list[Batch]:
         """The batches of the winning history that are whole in its files."""
@@ -94,37 +97,70 @@ class Case:
     random: Random
     notes: list[str] = field(default_factory=list)
 
-    def write(self, directory: Path) -> list[str]:
-        """Writes all copies; answers the paths to be read."""
+    def before(self) -> dict[str, bytes]:
+        """Every file by its path, before any copy was hurt."""
+        return dict(each for at, copy in enumerate(self.copies) for each in written(at, copy, copy.unhurt))
+
+    def after(self) -> dict[str, bytes]:
+        """The same, after it."""
+        return dict(each for at, copy in enumerate(self.copies) for each in written(at, copy, copy.files))
+
+    def write(self, files: SimulatedFiles) -> list[str]:
+        """Writes all copies, over what is there of them; answers the paths to be read."""
+        wanted = self.after()
+        for at, copy in enumerate(self.copies):
+            folder = folder_of(at)
+            if copy.link_to is not None:
+                files.link(folder_of(copy.link_to), folder)
+                continue
+            files.make_directory(folder)
+            for name in files.names(folder):
+                if f"{folder}/{name}" not in wanted:
+                    files.unlink(f"{folder}/{name}")
+        put(files, wanted)
+        return self.paths()
+
+    def paths(self) -> list[str]:
+        """The paths to be read."""
         paths: list[str] = []
         for at, copy in enumerate(self.copies):
-            root = directory / f"copy{at}"
-            folder = root / f"{TOPIC}-0"
-            if copy.link_to is not None:
-                root.mkdir()
-                os.symlink(directory / f"copy{copy.link_to}" / f"{TOPIC}-0", folder)
-                paths.append(str(root))
-                continue
-            folder.mkdir(parents=True)
-            for file in copy.files:
-                (folder / writer.segment_name(file.base)).write_bytes(file.log)
-                if file.index is not None and file.timeindex is not None:
-                    (folder / writer.segment_name(file.base, ".index")).write_bytes(file.index)
-                    (folder / writer.segment_name(file.base, ".timeindex")).write_bytes(file.timeindex)
-            for file in copy.orphans:
-                if file.index and file.timeindex is not None:
-                    (folder / writer.segment_name(file.base, ".index")).write_bytes(file.index)
-                    (folder / writer.segment_name(file.base, ".timeindex")).write_bytes(file.timeindex)
-            if copy.marked:
-                (root / "cleaner-offset-checkpoint").write_text(f"0\n1\n{TOPIC} 0 1\n")
-            if copy.epochs is not None:
-                (folder / "leader-epoch-checkpoint").write_text(copy.epochs)
             if copy.single:
-                paths += [str(folder / writer.segment_name(file.base)) for file in copy.files]
+                paths += [f"{folder_of(at)}/{writer.segment_name(file.base)}" for file in copy.files]
             else:
-                paths += [str(root)] * (2 if copy.twice else 1)
-        self.random.shuffle(paths)
+                paths += [os.path.dirname(folder_of(at))] * (2 if copy.twice else 1)
+        Random(self.number).shuffle(paths)
         return paths
+
+
+def folder_of(at: int) -> str:
+    """The partition directory of copy number `at`."""
+    return f"/copy{at}/{TOPIC}-0"
+
+
+def written(at: int, copy: Copy, segments: list[File]) -> Iterator[tuple[str, bytes]]:
+    """What a copy's directory holds with these segments: paths and bytes."""
+    folder = folder_of(at)
+    for file in segments:
+        yield f"{folder}/{writer.segment_name(file.base)}", file.log
+    for file in (*segments, *copy.orphans):
+        if file.index is not None and file.timeindex is not None and (file.index or file not in copy.orphans):
+            yield f"{folder}/{writer.segment_name(file.base, '.index')}", file.index
+            yield f"{folder}/{writer.segment_name(file.base, '.timeindex')}", file.timeindex
+    if copy.marked:
+        yield f"{os.path.dirname(folder)}/cleaner-offset-checkpoint", f"0\n1\n{TOPIC} 0 1\n".encode()
+    if copy.epochs is not None:
+        yield f"{folder}/leader-epoch-checkpoint", copy.epochs.encode()
+
+
+def put(files: SimulatedFiles, wanted: dict[str, bytes]) -> None:
+    """Writes files; one that is there stays the same file."""
+    for path, data in wanted.items():
+        files.make_directory(os.path.dirname(path))
+        if not files.has(path):
+            files.create(path, data)
+        elif files.node(path).data != data:
+            files.truncate(files.node(path), len(data))
+            files.write(files.node(path), 0, data)
 
 
 # --- the history -----------------------------------------------------------------------------------------------------
@@ -147,9 +183,21 @@ def make_batch(random: Random, base: int, epoch: int, kind: Kind, producer: int,
     return encoded(Batch(base, rows[-1][0], epoch, kind, producer, rows, b""), random.choice(["none", "none", "lz4"]))
 
 
+def make_legacy(random: Random, base: int, magic: int, word: str) -> Batch:
+    """A message of an old format from an offset on, or some in a wrapper."""
+    codec = random.choice(["none", "gzip"])
+    now = FIRST_TIME + 10 * base + random.randrange(25)
+    count = 1 if codec == "none" else random.randint(1, 4)
+    rows = tuple((base + at, now + at if magic else -1, f"{word}{base + at}".encode()) for at in range(count))
+    return encoded(Batch(base, rows[-1][0], -1, "data", -1, rows, b"", magic), codec)
+
+
 def encoded(batch: Batch, codec: str = "none") -> Batch:
     """The batch with the bytes of its rows."""
     recs = [Rec(offset - batch.base, timestamp, b"k%d" % offset, value) for offset, timestamp, value in batch.rows]
+    if batch.magic < 2:
+        write = writer.message_set_v1 if batch.magic else writer.message_set_v0
+        return replace(batch, data=write(recs, base_offset=batch.base, codec=codec))  # type: ignore[operator]
     data = writer.record_batch(
         recs,
         base_offset=batch.base,
@@ -163,12 +211,15 @@ def encoded(batch: Batch, codec: str = "none") -> Batch:
     return replace(batch, data=data)
 
 
-def go_on(random: Random, history: list[Batch], count: int, epoch: int, word: str) -> list[Batch]:
-    """`count` batches more after a history, of one epoch."""
+def go_on(random: Random, history: list[Batch], count: int, epoch: int, word: str, magic: int = 2) -> list[Batch]:
+    """`count` batches more after a history, of one epoch; in old formats there are no epochs."""
     added: list[Batch] = []
     for _ in range(count):
         before = (history + added)[-1:]
         base = before[0].after if before else 0
+        if magic < 2:
+            added.append(make_legacy(random, base, magic, word))
+            continue
         is_open = open_producers(history + added)
         kind: Kind = random.choice(["data", "data", "data", "txn", "txn", "commit", "abort"])
         producer = random.randrange(1, 4)
@@ -272,7 +323,10 @@ def flip(random: Random, file: File, at: int) -> None:
     """Flips a bit of batch number `at`, of those that its CRC covers or that say what it is: not of its offset and epoch."""
     position = sum(len(held.batch.data) for held in file.batches[:at])
     data = file.batches[at].batch.data
-    place = random.choice([*range(8, 12), *range(16, len(data))] if random.random() < 0.5 else range(61, len(data)))
+    records = 61 if file.batches[at].batch.magic == 2 else 26
+    place = random.choice(
+        [*range(8, 12), *range(16, len(data))] if random.random() < 0.5 else range(records, len(data))
+    )
     log = bytearray(file.log)
     log[position + place] ^= 1 << random.randrange(8)
     file.log = bytes(log)
@@ -322,23 +376,33 @@ def case(number: int) -> Case:
     random = Random(number)
     notes: list[str] = []
     history: list[Batch] = []
-    changes: list[int] = []  # batches at which a leader's epoch begins
+    changes: list[int] = []  # batches at which a leader's epoch begins, after another epoch
     epoch = random.randrange(3)
-    for _ in range(random.randint(1, 3)):
+    magics = random.choice([[2, 2, 2]] * 5 + [[0, 0, 1], [1, 1, 1], [1, 2, 2], [0, 2, 2]])
+    for magic in magics[: random.randint(1, 3)]:
         if history:
-            changes.append(len(history))
             epoch += random.randint(1, 2)
-        history += go_on(random, history, random.randint(2, 9), epoch, "v")
+        if history and history[-1].epoch >= 0:
+            changes.append(len(history))
+        history += go_on(random, history, random.randint(2, 9), epoch, "v", magic)
     indexed = random.random() < 0.7
     copies: list[Copy] = []
     count = random.randint(2, 4)
-    stale_at = random.randrange(1, count) if changes and random.random() < 0.45 else None
+    stale = set(random.sample(range(1, count), min(random.choice([1, 1, 2]), count - 1)))
+    if not changes or random.random() < 0.5:
+        stale = set()
     compacted_at = random.randrange(count) if random.random() < 0.3 else None
+    if stale and compacted_at == 0:
+        # of the copy that proves where a stale one diverges, the batches must be there
+        return case(number + 1_000_000_007)
+    tails: dict[int, list[Batch]] = {}
     spare: set[int] = set()
     for at in range(count):
-        if at == stale_at:
+        if at in stale:
             turn = random.choice(changes)
-            tail = go_on(random, history[:turn], random.randint(1, 8), history[turn - 1].epoch, "old")
+            if turn not in tails:
+                tails[turn] = go_on(random, history[:turn], random.randint(1, 8), history[turn - 1].epoch, "old")
+            tail = tails[turn][: random.randint(1, len(tails[turn]))]  # one leader wrote it: a follower may have less
             first = random.randrange(turn)
             copy = Copy(rolled(random, history[first:turn] + tail, indexed), diverged=history[turn].base)
             spare |= {history[turn].base, history[turn - 1].base, tail[0].base}
@@ -349,21 +413,18 @@ def case(number: int) -> Case:
             last = random.randint(first + 1, len(history)) if at and random.random() < 0.5 else len(history)
             copy = Copy(rolled(random, history[first:last], indexed))
             told = epochs_text(copy)
-            if at == compacted_at and len(copy.files) > 1:
+            if at == compacted_at and len(copy.files) > 1 and magics[0] == 2:
                 compacted(random, copy.files, history)
                 copy.is_compacted = True
                 copy.marked = random.random() < 0.5
                 notes.append(f"{at} compacted")
         if random.random() < 0.5:
             copy.epochs = told
+        copy.unhurt = [replace(file, batches=list(file.batches)) for file in copy.files]
         copies.append(copy)
-    if stale_at is not None and compacted_at == 0:
-        return case(
-            number + 1_000_000_007
-        )  # of the copy that proves where the stale one diverges, the batches must be there
     for at, copy in enumerate(copies):
         notes.append(f"copy {at}")
-        hurt(random, copy, spare if stale_at is not None and at in (0, stale_at) else set(), notes)
+        hurt(random, copy, spare if stale and at in (0, *stale) else set(), notes)
         is_plain = copy.diverged is None and not copy.is_compacted
         if random.random() < 0.15 and is_plain:
             copy.single = True
@@ -382,6 +443,7 @@ def epochs_text(copy: Copy) -> str:
     entries: dict[int, int] = {}
     for file in copy.files:
         for held in file.batches:
-            entries.setdefault(held.batch.epoch, held.batch.base)
+            if held.batch.epoch >= 0:
+                entries.setdefault(held.batch.epoch, held.batch.base)
     lines = "".join(f"{epoch} {start}\n" for epoch, start in entries.items())
     return f"0\n{len(entries)}\n{lines}"

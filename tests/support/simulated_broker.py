@@ -14,7 +14,8 @@ Kafka: UnifiedLog, LocalLog, LogSegment, Cleaner, LogLoader, LogManager, Produce
   positions in one file are positions in another.
 - The high watermark follows the log's end at random, but is never below the data of a transaction that has its marker.
 - A partition has one directory or two. With two, the second is a follower until they change places.
-- The delete horizon of a marker passes while time does (`pass_time`), not while a reader reads: hours in real life.
+- The delete horizon of a marker passes while time does (`pass_time`), hours in real life; or at once, where the settings
+  say so (delete.retention.ms=0).
 - Batches are magic 2, of no codec, under CreateTime. There is no tiered storage and no `.txnindex`.
 """
 
@@ -40,7 +41,7 @@ PARTITION = f"{TOPIC}-0"
 FIRST_TIMESTAMP = 1_700_000_000_000
 LATE = 5_000  # ms by which a record may be older than one before it, at most
 _KEYS = tuple(b"k%c" % letter for letter in b"abcdefghijklmnopqrst")
-_RETENTION = 500  # of delete horizons, in the time of `pass_time`
+RETENTION = 500  # of delete horizons, in the time of `pass_time`
 _FILES = (fmt.LOG_SUFFIX, fmt.INDEX_SUFFIX, fmt.TIME_INDEX_SUFFIX)
 _MOST_RECORDS = 300  # then producers have nothing more to say: a log without end would cost runs without end
 _PADDED = 96  # bytes by which index files of an active segment grow: entries of both kinds fit
@@ -134,6 +135,8 @@ class Settings:
     preallocated: int = 0
     alike: bool = True  # one record a batch, mostly, so that all batches are of one size
     losses: bool = True  # rows may be lost: retention, truncation, a replica made anew
+    keys: int = len(_KEYS)  # the fewer there are, the more a cleaner takes out
+    marker_retention: int = RETENTION  # for how long a cleaner keeps a marker without data
 
 
 class Replica:
@@ -545,9 +548,13 @@ class Replica:
             return batch
         if batch.horizon is None:
             return _marker(
-                batch.transaction, batch.base, batch.max_timestamp, batch.epoch, self.broker.now + _RETENTION
+                batch.transaction,
+                batch.base,
+                batch.max_timestamp,
+                batch.epoch,
+                self.broker.now + self.settings.marker_retention,
             )
-        return None if batch.horizon < self.broker.now else batch
+        return None if batch.horizon <= self.broker.now else batch
 
 
 def _enter(segment: Segment, batch: Batch, position: int, interval: int) -> bool:
@@ -664,6 +671,7 @@ class SimulatedBroker:
         self.epoch = 0
         self.trace: Callable[[str], None] | None = None
         self.allow_losses = settings.losses
+        self.allow_cleaning = True
         self.lost = 0  # counts the beginnings and ends of what loses rows
         self._appeared: list[Row] = []
         self._has_vanished = False
@@ -690,13 +698,17 @@ class SimulatedBroker:
         return any(each.name in _LOSSES for each in self.running) or self._diverges()
 
     def held(self) -> dict[Row, None]:
-        """The rows that a reader of all directories finds, whichever of them it reads for an offset."""
+        """The rows that a reader of all directories finds, whichever of them it reads for an offset.
+
+        What a former leader has to truncate is of another history: a reader that knows it leaves that out.
+        """
         found: dict[Row, None] = {}
         views = [(replica, replica.rows()) for replica in self.replicas]
         for one, rows in views:
+            end = fmt.MAX_OFFSET if one.truncate_at is None else one.truncate_at
             others = [(other, theirs) for other, theirs in views if other is not one]
             for row in rows:
-                if all(row in theirs or not other.covers(row.offset) for other, theirs in others):
+                if row.offset < end and all(row in theirs or not other.covers(row.offset) for other, theirs in others):
                     found[row] = None
         return found
 
@@ -751,7 +763,7 @@ class SimulatedBroker:
 
     def pass_time(self) -> None:
         """Hours pass."""
-        self.now += 2 * _RETENTION
+        self.now += 2 * RETENTION
 
     def _advance(self, each: _Running) -> None:
         try:
@@ -837,7 +849,7 @@ class SimulatedBroker:
         for at in range(count):
             self._produced += 1
             value = b"v%07d" % self._produced
-            rows.append(Row(base + at, random.choice(_KEYS), value, timestamp + at, transaction))
+            rows.append(Row(base + at, random.choice(_KEYS[: self.settings.keys]), value, timestamp + at, transaction))
         return _batch(
             tuple(rows), base=base, last=base + count - 1, epoch=self.epoch, producer=producer, transaction=transaction
         )
@@ -933,7 +945,7 @@ class SimulatedBroker:
 
     def _clean(self, replica: Replica) -> _Begun:
         locks = self._cleaning(replica)
-        if not self._is_free(*locks) or not replica.segments:
+        if not self.allow_cleaning or not self._is_free(*locks) or not replica.segments:
             return None
         end = min(replica.active.base, replica.stable_end(), self.high_watermark)
         if end <= max(replica.cleaned_to or 0, replica.segments[0].base):
@@ -1042,6 +1054,7 @@ class SimulatedBroker:
             old.truncate_at = replica.end
         self.leader = replica
         self.epoch += 1
+        self.vanished()
         return iter_once(f"{replica.log_directory} leads"), locks
 
     def _diverges(self) -> bool:

@@ -130,6 +130,12 @@ class SimulatedFiles:
             self._directories[path] = Directory(path)
             self._put(path, self._directories[path])
 
+    def link(self, path: str, to: str) -> None:
+        """Gives a directory a second name, as a symbolic link does."""
+        self.make_directory(os.path.dirname(to))
+        self._directories[to] = self._directories[path]
+        self._put(to, self._directories[path])
+
     def rename_directory(self, path: str, to: str) -> None:
         """Renames a directory that holds files only."""
         directory = self._directories[to] = self._directories.pop(path)

@@ -9,6 +9,8 @@ What the judge demands:
 - Every row that the log held all the time from before planning to after reading, and that the bounds let through, is there
   once. Under read_committed: if its transaction was committed, and it lay below the last stable offset when planning began
   (where an end of the log was cut off meanwhile, below the lowest of that time).
+- Every offset that was there when planning ended is given, or its loss is said, where no row but by retention, truncation or
+  a replica made anew can be gone (no compaction, no transactions, no bounds of time).
 - No row that the log did not hold at some time between; none outside the bounds; no offset twice; offsets ascend in a split.
 - Under read_committed no row of a transaction that was aborted or has no outcome.
 - An error is a DataLossError, and only where retention, truncation or a replica made anew took something away meanwhile;
@@ -24,7 +26,7 @@ import os
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
@@ -48,12 +50,14 @@ from kafka_segment_source.storage import store
 from kafka_segment_source.storage.files import try_again
 from kafka_segment_source.zones import making as zone_making
 from kafka_segment_source.zones.updates import plan_updates, run_updates
-from tests.support.simulated_broker import FIRST_TIMESTAMP, LATE, TOPIC, Row, Settings, SimulatedBroker
+from tests.support.simulated_broker import FIRST_TIMESTAMP, LATE, RETENTION, TOPIC, Row, Settings, SimulatedBroker
 
 KINDS = ("plain", "compacted", "transactional", "compacted transactional")
+AIMS = ("maps", "cuts", "stalls", "young")  # what a run can be made to exercise: see `_Run`
 _MAPS = "/sim/maps"
 _COLUMNS = ("offset", "key", "value", "timestamp")
 _SMALL_READS = 200  # bytes read at a time, so that a file of a few batches takes several reads
+_PACES = ((0, 0), (60, 3), (60, 100), (25, 2), (10, 1), (10, 8), (4, 1), (2, 1), (1, 1))
 _RESTS = 2_000  # file operations after which the broker rests: in the end a reader is faster
 _NO_END = 1_000_000  # after which the reader is believed never to end
 _WITHHELD = "withheld (isolationLevel=read_committed)"
@@ -81,19 +85,21 @@ class Result:
     operations: int
 
 
-def run(seed: int, kind: str | None = None, trace: Callable[[str], None] | None = None) -> Result:
-    """Makes the run of a number; kind: one of KINDS, in place of the one that the number says."""
+def run(
+    seed: int, kind: str | None = None, trace: Callable[[str], None] | None = None, aim: str | None = None
+) -> Result:
+    """Makes the run of a number; kind: one of KINDS, in place of the one that the number says; aim: one of AIMS."""
     random = Random(seed)
     drawn = random.choice(KINDS)
-    each = _Run(seed, kind or drawn, random, trace)
+    each = _Run(seed, kind or drawn, random, trace, aim)
     with simulated(each.broker.files, each.sleep, small=random.random() < 0.5):
         return each.judged()
 
 
-def tried(seed: int, kind: str | None = None) -> Result:
+def tried(seed: int, kind: str | None = None, aim: str | None = None) -> Result:
     """As `run`; an error of the simulation itself is a problem too."""
     try:
-        return run(seed, kind)
+        return run(seed, kind, aim=aim)
     except Exception as error:
         where = traceback.extract_tb(error.__traceback__)[-1]
         said = f"{type(error).__name__}: {error} ({where.filename}:{where.lineno})"
@@ -124,7 +130,8 @@ def _set(stack: ExitStack, owner: Any, name: str, value: Any) -> None:
 
 @dataclass(slots=True)
 class _Window:
-    """What is true of the log while somebody reads. held: rows there all the time; possible: there at some time."""
+    """What is true of the log while somebody reads. held: rows there all the time; possible: there at some time; planned:
+    those there all the time until the plan was made."""
 
     broker: SimulatedBroker
     held: dict[Row, None]
@@ -133,6 +140,7 @@ class _Window:
     lost: int
     is_lossy: bool
     is_gone: bool
+    planned: dict[Row, None] = field(default_factory=dict)
 
     @classmethod
     def open(cls, broker: SimulatedBroker) -> _Window:
@@ -176,30 +184,47 @@ class _Said(logging.Handler):
 
 
 class _Run:
-    """A broker, how fast it works, and a read."""
+    """A broker, how fast it works, and a read.
 
-    def __init__(self, seed: int, kind: str, random: Random, trace: Callable[[str], None] | None) -> None:
+    aim: None, or what is made likely. "maps": zone maps, made and used around narrow bounds of time; "cuts": splits that
+    begin inside files, of few batches of one size; both with few keys, and much time between planning and use, so that compaction moves much. "stalls":
+    a reader that is stopped for long in the middle of its work, beside a cleaner that takes markers out soon. "young": a log
+    that is cleaned for the first time while it is read.
+    """
+
+    def __init__(
+        self, seed: int, kind: str, random: Random, trace: Callable[[str], None] | None, aim: str | None = None
+    ) -> None:
         self.seed = seed
         self.kind = kind
         self.random = random
+        self._aim = aim
+        self._is_late = aim in ("maps", "cuts")
         self._trace_to = trace
         self.operations = 0
-        alike = random.random() < 0.7
+        alike = random.random() < 0.7 or aim == "cuts"
+        directories = 1 if aim == "cuts" else random.choice((1, 1, 1, 2))
+        # a copy that is behind by more than delete.retention.ms has lost markers, as any consumer would have
+        is_short = directories == 1 and (random.random() < 0.3 or aim == "stalls")
         settings = Settings(
             compacted="compacted" in kind,
             transactional="transactional" in kind,
-            directories=random.choice((1, 1, 1, 2)),
-            segment_bytes=random.choice((240, 400, 400, 800, 1600)),
+            directories=directories,
+            segment_bytes=240 if aim in ("cuts", "young") else random.choice((240, 400, 400, 800, 1600)),
             interval=random.choice((0, 0, 100, 300)),
             preallocated=random.choice((0, 0, 0, 1000)),
             alike=alike,
             losses=random.random() < 0.5,
+            keys=random.choice((4, 8) if aim else (20, 20, 20, 6)),
+            marker_retention=0 if is_short else RETENTION,
         )
         self.broker = SimulatedBroker(settings, random)
+        self.broker.allow_cleaning = aim != "young"
         for _ in range(random.choice((8, 20, 20, 40, 60))):
             self.broker.act()
             if random.random() < 0.03:
                 self.broker.pass_time()
+        self.broker.allow_cleaning = True
         if random.random() < 0.4:
             self.broker.allow_losses = False
         self.trace(f"{kind}, {settings}, losses {'allowed' if self.broker.allow_losses else 'over'}")
@@ -207,7 +232,8 @@ class _Run:
         if trace is not None:
             self.broker.trace = lambda said: trace(f"    broker: {said}")
         # file operations of the reader between two outbreaks of the broker, on average; and steps in one, at most
-        self._pace, self._most = random.choice(((0, 0), (60, 3), (25, 2), (10, 1), (10, 8), (4, 1), (2, 1), (1, 1)))
+        paces = ((60, 300), (20, 100)) if aim == "stalls" else _PACES
+        self._pace, self._most = random.choice(paces)
         self._countdown = self._draw()
 
     def trace(self, said: str) -> None:
@@ -246,7 +272,7 @@ class _Run:
 
     def _gap(self) -> None:
         """Time passes between planning and reading: nothing, seconds or hours."""
-        count = self.random.choice((0, 0, 3, 10, 30, 100))
+        count = self.random.choice((30, 100) if self._is_late else (0, 0, 3, 10, 30, 100))
         self.trace(f"gap of {count} steps")
         self._steps(count)
         if count == 100:
@@ -264,7 +290,7 @@ class _Run:
         logger.setLevel(logging.WARNING)
         self.broker.files.before = self._before
         try:
-            maps = {"zoneMaps": _MAPS} if random.random() < 0.3 else {}
+            maps = {"zoneMaps": _MAPS} if random.random() < 0.3 or self._aim == "maps" else {}
             problem = self._map(paths, said) if maps else None
             if problem is not None:
                 return self._result("zone maps", problem, maps, 0)
@@ -288,9 +314,12 @@ class _Run:
         options: dict[str, Any] = {}
         if (self.broker.settings.transactional and random.random() < 0.7) or random.random() < 0.1:
             options["isolationLevel"] = "read_committed"
-        if rows and random.random() < 0.5:
+        if rows and self._aim == "maps":
+            options["since"] = random.choice(rows).timestamp
+            options["until"] = options["since"] + 1
+        elif rows and random.random() < 0.5:
             self._draw_bounds(options, rows)
-        draw = random.random()
+        draw = random.random() * (0.45 if self._aim == "cuts" else 1)
         if draw < 0.25:
             options["minPartitions"] = random.choice((2, 3, 5, 12))
         elif draw < 0.45:
@@ -355,7 +384,7 @@ class _Run:
                 for batch in kafkaseg.scan(paths, columns=list(_COLUMNS), **options):
                     splits[-1] += _rows(batch)
             else:
-                self._plan_and_read(paths, options, said, splits)
+                self._plan_and_read(paths, options, said, splits, window)
         except Exception as error:  # whatever it is: the judge says which are allowed
             caught = error
         window.close()
@@ -367,13 +396,16 @@ class _Run:
         word, problem = _judge(window, options, splits, caught, said.messages)
         return self._result(word, problem, options, sum(map(len, splits)))
 
-    def _plan_and_read(self, paths: list[str], options: dict[str, Any], said: _Said, splits: list[list[Found]]) -> None:
+    def _plan_and_read(
+        self, paths: list[str], options: dict[str, Any], said: _Said, splits: list[list[Found]], window: _Window
+    ) -> None:
         parsed, warnings = parse_options(option_texts(paths, options))
         plan = make_plan(parsed, warnings)
         said.messages += plan.warnings
         self.trace(
             f"planned {[(split.path[-24:], split.start, split.end, split.start_offset, split.end_offset) for split in plan.splits]}"
         )
+        window.planned = dict(window.held)
         self._gap()
         schema = arrow_schema(_COLUMNS)
         planned = list(plan.splits)
@@ -414,6 +446,8 @@ def _judge(
     problem = problem or _judge_rows(window, options, splits)
     if problem is None and error is None:
         problem = _missing(window, options, splits, said)
+    if problem is None and word == "rows":
+        problem = _lost_in_silence(window, options, splits)
     return word, problem
 
 
@@ -480,6 +514,16 @@ def _missing(window: _Window, options: dict[str, Any], splits: list[list[Found]]
         and not (withheld and row.transaction is not None)
     )
     return f"{len(missing)} rows missing: {missing[:20]}" if missing else None
+
+
+def _lost_in_silence(window: _Window, options: dict[str, Any], splits: list[list[Found]]) -> str | None:
+    """Offsets that were there when planning ended, and came without a word neither as they were nor with other rows."""
+    settings = window.broker.settings
+    if settings.compacted or settings.transactional or "since" in options or "until" in options:
+        return None
+    there = {found[0] for split in splits for found in split}
+    lost = sorted(row.offset for row in window.planned if row.offset not in there and _is_wanted(row, options))
+    return f"{len(lost)} offsets lost without a word: {lost[:20]}" if lost else None
 
 
 def _is_not_committed(row: Row) -> bool:

@@ -362,7 +362,7 @@ def test_selection_of_what_is_not_there(options: dict[str, Any], said: str, data
 
 
 def test_replicas_are_listed_one_by_one(data: Path, tmp_path: Path) -> None:
-    """The same partition in two directories is two logs here, in the order of the paths; `replicas.py` makes them one."""
+    """The same partition in two directories is two logs here, in the order of the paths; `partition/chain.py` makes them one."""
     segment(tmp_path / "replica" / "orders-1")
     for paths in ([data, tmp_path / "replica"], [tmp_path / "replica", data]):
         found = [log.directory for log in logs_of(paths) if log.topic_partition == ("orders", 1)]

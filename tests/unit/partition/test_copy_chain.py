@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +14,14 @@ import pytest
 import kafka_segment_source as kafkaseg
 from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.decoding import payloads
+from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.errors import CorruptRecordError, DataLossError, PathError
 from kafka_segment_source.logdir.leader_epochs import epoch_at, parse_epochs
+from kafka_segment_source.options import option_texts, parse_options
 from kafka_segment_source.partition import survey
 from kafka_segment_source.partition.choice import THIN, VOID, WHOLE, choose
+from kafka_segment_source.planning.planner import make_plan
+from kafka_segment_source.reading.following import Follower
 from tests.cli.runner import run
 from tests.support import writer
 from tests.support.rows import FIXTURES, OFFSET, scanned
@@ -355,6 +359,38 @@ def test_a_file_that_vanishes_is_read_from_another_copy(a: Path, b: Path) -> Non
     reader = kafkaseg.scan([a, b], ["offset"])
     (a / "t-0" / writer.segment_name(10)).unlink()
     assert reader.read_all()["offset"].to_pylist() == list(range(40))
+
+
+def test_the_last_segment_of_one_copy_may_be_followed_by_another_copys(a: Path, b: Path) -> None:
+    """Where offsets were found again, the log ends after the last segment of the chain, not after one copy's last."""
+    put(a, 0, pl(0, 10))
+    log = put(b, 0, pl(0, 10), pl(12, 8), pl(20, 10))
+    for root in (a, b):
+        checkpoint(root, "cleaner-offset-checkpoint")
+    reader = kafkaseg.scan([a, b], ["offset"])
+    log.unlink()
+    put(b, 12, pl(12, 8), pl(20, 10))
+    assert reader.read_all()["offset"].to_pylist() == [*range(10), *range(12, 30)]
+
+
+def test_damage_that_none_could_mend_leaves_the_pieces_after_it(a: Path, b: Path) -> None:
+    """A piece that turns out to be damaged is skipped (DROPMALFORMED); those that follow it come all the same."""
+    log = put(a, 0, pl(0, 10), bad(pl(10, 10)), pl(20, 10))
+    put(b, 10, pl(10, 10))
+    options, _ = parse_options(option_texts([str(a), str(b)], {"mode": "DROPMALFORMED"}))
+    [split] = [each for each in make_plan(options).splits if each.base_offset == 0 and each.path == str(log)]
+    seen: list[int] = []
+
+    def read(piece: SegmentSplit) -> Iterator[int]:
+        seen.append(piece.start_offset)
+        if (
+            len(seen) <= 2
+        ):  # in the split, and in the first of the pieces that are left of it: other bytes than surveyed
+            raise CorruptRecordError("rot", path=piece.path, position=0, offset=0, found=1, expected=2)
+        yield piece.start_offset
+
+    assert list(Follower(split, options).run(read)) == [10, 20]
+    assert seen == [0, 0, 10, 20]
 
 
 def test_a_better_copy_goes_before_one_that_reaches_further() -> None:

@@ -301,13 +301,12 @@ def test_a_deletion_under_way(at: int, folder: Path, monkeypatch: pytest.MonkeyP
     assert missing.PAUSE >= 0.05
 
 
-@pytest.mark.parametrize("at", [1, 2])
-def test_a_directory_that_is_made_anew(at: int, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_directory_that_is_made_anew(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Listed between the last of the old files and the first of the new ones, it is listed again."""
     data = file(folder, 30).read_bytes()
     for base in (0, 10, 20, 30):
         file(folder, base).unlink()
-    monkeypatch.setattr(store, "STORAGE", Changing(folder, at, lambda: file(folder, 30).write_bytes(data)))
+    monkeypatch.setattr(store, "STORAGE", Changing(folder, 1, lambda: file(folder, 30).write_bytes(data)))
     assert offsets(folder, startingOffsets={"orders": {"0": 30}}) == list(range(30, 40))
 
 

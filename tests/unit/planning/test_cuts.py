@@ -125,3 +125,32 @@ def test_a_piece_is_walked_from_its_start(work: Work, tmp_path: Path) -> None:
 
     assert [piece.start_offset for piece in pieces] == [250, 260, 270, 280, 290]
     assert work.proofs <= 51
+
+
+def test_an_absurd_offset_of_a_wrapper_makes_few_pieces(tmp_path: Path) -> None:
+    """No checksum covers it. How many pieces it makes depends on bytes, not on offsets, and the rows are those of one split."""
+    wrappers = [data(first, 5, 5, 5, magic=1, codec="gzip") for first in (0, 3)]
+    folder = simple_log(simple_segment(wrappers)).write(tmp_path)
+    [path] = folder.glob("*.log")
+    log = bytearray(path.read_bytes())
+    log[len(log) // 2 : len(log) // 2 + 8] = (2**62).to_bytes(8, "big")
+    path.write_bytes(log)
+
+    pieces = offsets_of_pieces(path, 1)
+
+    assert 3 <= len(pieces) <= 160 * len(log)
+    whole, cut = (
+        kafkaseg.scan(path, ["offset"], **options).read_all()["offset"].to_pylist()
+        for options in ({}, {"maxRecordsPerPartition": 2**50})
+    )
+    assert cut == whole and len(whole) == 6
+
+
+def test_a_wide_batch_makes_few_pieces(tmp_path: Path) -> None:
+    """Compaction leaves one record of a batch, or a hostile one says that it has two thousand million offsets."""
+    folder = simple_log(simple_segment([data(0, 5, last=2**31 - 2), data(2**31 - 1, 5)])).write(tmp_path)
+
+    pieces = offsets_of_pieces(folder, 1)
+
+    assert len(pieces) <= 160 * sum(path.stat().st_size for path in folder.glob("*.log"))
+    assert kafkaseg.scan(folder, ["offset"], maxRecordsPerPartition=2**20).read_all().num_rows == 2

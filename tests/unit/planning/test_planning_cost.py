@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
 from dataclasses import replace
 from functools import partial
@@ -11,9 +12,15 @@ from typing import Any
 import pytest
 
 import kafka_segment_source as kafkaseg
+from kafka_segment_source.options import option_texts, parse_options
+from kafka_segment_source.planning.planner import make_plan
+from kafka_segment_source.scanning import read_split
+from kafka_segment_source.schema import arrow_schema
 from kafka_segment_source.storage import store
+from tests.support import writer
 from tests.support.batches import control, data
 from tests.support.logs import simple_log, simple_segment
+from tests.support.writer import Rec
 
 
 class Counting(store.LocalStorage):
@@ -68,3 +75,65 @@ def test_planning_and_reading_are_linear(level: str, tmp_path: Path, monkeypatch
         assert few.keys() == many.keys()
         for what, count in many.items():
             assert count <= 2.1 * few[what] + 5, what
+
+
+def rolled_log(root: Path, count: int, step: int) -> Path:
+    """`count` batches of two records, `step` in a segment: copies of one log with other rolls."""
+    folder = root / "t-0"
+    folder.mkdir(parents=True)
+    batches = [writer.record_batch([Rec(0, 1000), Rec(1, 1000)], base_offset=base) for base in range(0, 2 * count, 2)]
+    for at in range(0, count, step):
+        (folder / writer.segment_name(2 * at)).write_bytes(b"".join(batches[at : at + step]))
+    return root
+
+
+def test_planning_of_copies_is_linear(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of copies with other rolls each segment is opened a few times, however many there are."""
+    asked = []
+    for count in (120, 240):
+        paths = [rolled_log(tmp_path / f"{step}-{count}", count, step) for step in (2, 3)]
+        asked.append(asked_for(monkeypatch, partial(kafkaseg.plan, paths)))
+    for what, often in asked[1].items():
+        assert often <= 2.1 * asked[0][what] + 5, what
+    assert asked[0]["opened"] <= 2.5 * (60 + 40)
+
+
+def test_the_place_that_is_found_again_costs_the_same_in_a_longer_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a file was replaced, copies are put together near the offsets that are left; only the listing grows."""
+    opened = []
+    for count in (120, 240):
+        paths = [rolled_log(tmp_path / f"{step}-{count}", count, step) for step in (2, 3)]
+        options, _ = parse_options(option_texts([str(path) for path in paths], {}))
+        split = next(split for split in make_plan(options).splits if split.base_offset >= 100)
+        whole = Path(split.path).read_bytes()
+        Path(split.path).rename(f"{split.path}.deleted")
+        Path(split.path).write_bytes(whole[: len(whole) // 2])  # of two batches
+        read = partial(read_split, split, options, arrow_schema(("offset",)))
+        found: list[int] = []
+        asked = asked_for(
+            monkeypatch,
+            lambda: found.extend(each.as_py() for rows in read() for each in rows["offset"]),  # noqa: B023
+        )
+        assert found == list(range(split.base_offset, split.base_offset + 4))
+        assert 0 < asked["entries listed"] <= 3 * count
+        opened.append(asked["opened"])
+    assert opened[0] == opened[1] <= 40
+
+
+@pytest.mark.parametrize("copies", [1, 2])
+def test_markers_many_segments_ahead_cost_no_listing(
+    copies: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The look ahead goes from segment to segment by their names, in one of several copies too."""
+    records = [replace(data(at, 1000 + at), producer_id=7, transactional=True) for at in range(20)]
+    made = [*records, control(20, 1000, producer_id=7)]
+    simple_log(*(simple_segment([each]) for each in made)).write(tmp_path / "A")
+    paths = [tmp_path / "A", tmp_path / "B"][:copies]
+    if copies == 2:
+        shutil.copytree(paths[0], paths[1])
+    reader = kafkaseg.scan(paths, ["offset"], isolationLevel="read_committed")
+    found: list[int] = []
+    asked = asked_for(monkeypatch, lambda: found.extend(reader.read_all()["offset"].to_pylist()))
+    assert found == list(range(20)) and not asked["entries listed"]

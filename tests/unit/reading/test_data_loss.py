@@ -323,23 +323,21 @@ def test_index_files_that_vanish(suffix: str, tmp_path: Path, monkeypatch: pytes
     entries: dict[str, Any] = {"index": [(3, 1), (7, 3)], "timeindex": [(30, 3), (70, 7)]}
     folder = written(tmp_path, segment(0, 10, **entries), segment(10, 20))
     index = log(folder, 0).with_suffix(suffix)
-    listed = catalog._files
+    listed = catalog.list_directory
 
-    def listing(directory: str) -> dict[str, store.Entry]:
+    def listing(directory: str) -> list[store.Entry]:
         found = listed(directory)
         index.unlink(missing_ok=True)
         return found
 
-    monkeypatch.setattr(catalog, "_files", listing)
+    monkeypatch.setattr(catalog, "list_directory", listing)
     assert offsets(folder, since=60) == list(range(6, 20))
     index.mkdir()
+    stale = store.Entry(index.name, store.Kind.FILE, store.FileVersion(96, 1, 1))
     monkeypatch.setattr(
         catalog,
-        "_files",
-        lambda directory: {
-            **listed(directory),
-            index.name: store.Entry(index.name, store.Kind.FILE, store.FileVersion(96, 1, 1)),
-        },
+        "list_directory",
+        lambda directory: [*(each for each in listed(directory) if each.name != index.name), stale],
     )
     assert offsets(folder, since=60, startingOffsets={"orders": {"0": 5}}) == list(range(6, 20))
 

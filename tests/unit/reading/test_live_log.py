@@ -169,6 +169,22 @@ def test_compaction_that_merges(
     assert not [said for said in caplog.messages if "skipped" in said or "going on without" in said]
 
 
+def test_the_first_compaction_leaves_a_segment_empty(caplog: Any) -> None:
+    """Its size may be read after compaction, its name before, when no file told of any: that is no loss."""
+    old, emptied = segment(range(3, 6), _alike), segment(range(3, 3), _alike)
+
+    def disk() -> Disk:
+        made = Disk()
+        for each in (segment(range(3), _alike), old, segment(range(6, 9), _alike)):
+            made.put(each)
+        return made
+
+    with caplog.at_level(logging.WARNING, "kafka_segment_source"):
+        for point, rows in at_every_point(disk, lambda there: there.compact([old], emptied), read):
+            assert {offset for offset, _ in rows} - {3, 4, 5} == {0, 1, 2, 6, 7, 8}, point
+    assert not caplog.messages
+
+
 # --- transactions ----------------------------------------------------------------------------------------------------
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import random
 import re
@@ -21,6 +22,7 @@ from kafka_segment_source.decoding.batches import BatchReader
 from kafka_segment_source.errors import CorruptRecordError, DataLossError
 from kafka_segment_source.logdir.producer_snapshots import newest_state
 from kafka_segment_source.reading import following
+from kafka_segment_source.storage import store
 from tests.support import writer
 from tests.support.rows import COLUMNS, FIXTURES, OFFSET, PARTITION, TIMESTAMP, TOPIC, Row, expected, keep, scanned
 from tests.support.writer import Marker, Rec
@@ -371,6 +373,31 @@ def test_bad_snapshots_are_passed_over(tmp_path: Path, kind: str) -> None:
     assert state is not None and (state.offset, state.open_transactions) == (2, {7: 1})
     assert newest_state(str(tmp_path), lambda offset: offset < 2) is None
     assert newest_state(str(tmp_path / "nowhere"), lambda offset: True) is None
+
+
+def test_a_snapshot_that_cannot_be_read_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The disk fails, or access is denied: the state before it is used, and the file named."""
+    for offset in (2, 3):
+        (tmp_path / writer.segment_name(offset, ".snapshot")).write_bytes(snapshot({offset: 1}))
+    read_at = store._LocalFile.read_at
+
+    def fails(file: Any, position: int, count: int) -> bytes:
+        if not reads:
+            reads.append(position)
+            raise OSError(errno.EIO, "no words")
+        return read_at(file, position, count)
+
+    reads: list[int] = []
+    monkeypatch.setattr(store._LocalFile, "read_at", fails)
+    faults: list[str] = []
+
+    state = newest_state(str(tmp_path), lambda offset: True, faults)
+
+    assert state is not None and state.offset == 2
+    assert faults == [
+        f"file {str(tmp_path / writer.segment_name(3, '.snapshot'))!r} cannot be read: Input/output error; the last stable"
+        " offset is looked for without it (isolationLevel=read_committed)"
+    ]
 
 
 def test_the_newest_snapshot_counts(tmp_path: Path) -> None:

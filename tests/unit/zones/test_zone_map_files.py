@@ -67,6 +67,33 @@ def test_a_file_that_is_no_map(tmp_path: Path, change, reason: str) -> None:  # 
         z.read_zone_map(str(path))
 
 
+@pytest.mark.parametrize("ends", [b"", b"PAR1"])
+def test_a_file_too_large_for_a_map(tmp_path: Path, ends: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of it is read but its ends."""
+    path = tmp_path / "orders-0.parquet"
+    with path.open("wb") as out:
+        out.write(ends)
+        out.truncate(2**30)
+    read: list[int] = []
+    monkeypatch.setattr(files.InputFile, "read_all", lambda file, most: read.append(most))
+
+    with pytest.raises(ValueError, match=r"found 1,073,741,824 bytes, expected at most 134,217,728"):
+        z.read_zone_map(str(path))
+    os.truncate(path, 2**20)
+    with pytest.raises(ValueError, match=r"it is damaged: it begins with b'.*' and ends in b'.*', expected b'PAR1'"):
+        z.read_zone_map(str(path))
+    assert not read
+
+
+def test_more_zones_than_a_partition_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A small file may say that it has any number of rows: none is made before that is looked at."""
+    data = z.to_parquet(z.ZoneMap(some_zones(11)))
+    monkeypatch.setattr(z, "_MOST_ZONES", 10)
+
+    with pytest.raises(ValueError, match="found 11 zones, expected at most 10"):
+        z.from_parquet(data)
+
+
 def test_other_parquet_files_are_no_maps(tmp_path: Path) -> None:
     """Somebody's own file under the name of a map."""
     out = pa.BufferOutputStream()

@@ -1,0 +1,91 @@
+"""What a small segment says of transactions, from one read of its file. Driver side, without the kernels.
+
+Comes in: a segment as it was listed. Goes out: `Told`; or None where anything about the segment is out of the ordinary:
+then `transactions.walk` has to read it, which knows all cases. To open the chunk reader for a segment of a few batches
+costs ten times as much, and a log may have thousands of them.
+
+Ordinary is: the file is the one that was listed, byte for byte by its version; whole batches of magic 2 fill it, each under
+its CRC, with offsets that ascend and end before the next segment; and each control batch of a producer is a marker as
+brokers write it.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from kafka_segment_source import format as fmt
+from kafka_segment_source.bounds import OffsetRange
+from kafka_segment_source.logdir.catalog import Segment
+from kafka_segment_source.options import ReadOptions
+from kafka_segment_source.storage.files import InputFile
+
+MOST_BYTES = 64 * 1024  # of a file; in a larger one reading costs more than opening
+_EVERYTHING = OffsetRange()
+_PRODUCERS = fmt.TRANSACTIONAL_MASK | fmt.CONTROL_MASK
+# length 16 · attributes · timestampDelta · offsetDelta · keyLength 4 · key · valueLength 6 · value · no headers
+_MARKER = struct.Struct(">5shhB6sB")
+_MARKER_HEAD = b"\x20\x00\x00\x00\x08"
+_MARKER_VALUE = 0x0C
+
+Event = tuple[int, int, bool]  # offset, producer id; True: data of a transaction begins, False: a marker ends one
+
+
+class Told(NamedTuple):
+    """events: in offset order; end: the offset after the last batch; size: bytes read."""
+
+    events: list[Event]
+    end: int
+    size: int
+
+
+def quick_walk(segment: Segment, options: ReadOptions) -> Told | None:
+    """What the whole segment says; None if it is not small and ordinary. Raises what InputFile raises."""
+    if not 0 < segment.size <= MOST_BYTES or segment.offsets != _EVERYTHING:
+        return None
+    with InputFile(segment.path) as file:
+        if file.version() != segment.version:
+            return None
+        data = file.read_at(0, segment.size)
+    return _told(data, segment, options) if len(data) == segment.size else None
+
+
+def _told(data: bytes, segment: Segment, options: ReadOptions) -> Told | None:
+    events: list[Event] = []
+    at, end = 0, segment.base_offset
+    limit = fmt.MAX_OFFSET if segment.next_base_offset is None else segment.next_base_offset
+    while at < len(data):
+        if len(data) - at < fmt.BATCH_OVERHEAD:
+            return None
+        base, length, _, magic, crc, attributes, delta, _, _, producer, _, _, count = fmt.BATCH_HEADER.unpack_from(
+            data, at
+        )
+        size = length + fmt.LOG_OVERHEAD
+        if magic != fmt.MAGIC_V2 or not fmt.BATCH_OVERHEAD <= size <= min(len(data) - at, options.max_batch_bytes):
+            return None
+        if base < end or delta < 0 or base + delta >= limit or count < 0:
+            return None
+        if options.check_crcs and crc32c(data[at + fmt.CRC_FROM : at + size]) != crc:
+            return None
+        if producer > fmt.NO_PRODUCER and attributes & _PRODUCERS:
+            if not attributes & fmt.CONTROL_MASK:
+                events.append((base, producer, True))
+            elif count:
+                kind = _marker(data, at, size) if count == 1 and not attributes & fmt.CODEC_MASK else None
+                if kind is None:
+                    return None
+                events.append((base, producer, False))
+        at, end = at + size, base + delta + 1
+    return Told(events, end, len(data))
+
+
+def _marker(data: bytes, at: int, size: int) -> int | None:
+    """The type of the control record of a batch, if it is an ABORT or COMMIT of the layout that brokers write."""
+    if size != fmt.BATCH_OVERHEAD + _MARKER.size:
+        return None
+    head, _, kind, value_length, _, headers = _MARKER.unpack_from(data, at + fmt.BATCH_OVERHEAD)
+    if head != _MARKER_HEAD or value_length != _MARKER_VALUE or headers:
+        return None
+    return int(kind) if kind in (fmt.CONTROL_ABORT, fmt.CONTROL_COMMIT) else None
