@@ -11,19 +11,19 @@ whole batch, is damage: Kafka trims a segment when it rolls.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from kafka_segment_source import format as fmt
+from kafka_segment_source.decoding.damage import Damage
 from kafka_segment_source.decoding.split import BatchPlace, SegmentSplit
 from kafka_segment_source.errors import CorruptRecordError, DataError
 from kafka_segment_source.kernels import crc32
 from kafka_segment_source.kernels import headers as h
 from kafka_segment_source.logdir.checksums import crc32cs, crc_holds
-from kafka_segment_source.reporting import logger
 from kafka_segment_source.storage.files import Bytes, InputFile, pause
 
 CHUNK_BYTES = 2 * 1024 * 1024  # it, and what is made of it, stays in the processor's caches
@@ -37,46 +37,8 @@ _LOOKS = 8  # at the end of a log that a broker writes to; with pauses of 30 ms 
 _UNWRITTEN = 8  # zeros at the end of a batch that show that it was only begun: a record may end in a few of its own
 _FIRST_WINDOW = 4096  # bytes searched at first: the next batch is mostly near
 _LOOK = 1024  # what looking at one place costs at least, in bytes checksummed
-_KEPT = 1000  # errors kept for whoever asks; all are logged
 
 HeaderTable = npt.NDArray[np.int64]
-
-
-def _believe() -> None:
-    """Believes every error: the file cannot change."""
-
-
-@dataclass(slots=True)
-class Damage:
-    """What to do with a damaged batch: end the query (FAILFAST), or say so and go on (DROPMALFORMED).
-
-    skipped: the first errors, for a program; the log names all. confirm: called before an error is believed; raises
-    FileChangedError where the file is another one by now (`split_files.py`).
-    """
-
-    drop: bool
-    skipped: list[DataError] = field(default_factory=list)
-    confirm: Callable[[], None] = _believe
-
-    def __call__(self, error: DataError) -> None:
-        self.allow(error)
-        self._keep(error)
-        logger.warning("skipped (mode=DROPMALFORMED): %s", error)
-
-    def allow(self, error: DataError) -> None:
-        """Raises `error` where damage ends the query."""
-        self.confirm()
-        if not self.drop:
-            raise error
-
-    def skip(self, error: DataError, end: int) -> None:
-        """Reports that nothing was read from where `error` is to the byte position `end`."""
-        self._keep(error)
-        logger.warning("skipped up to byte %d (mode=DROPMALFORMED): %s", end, error)
-
-    def _keep(self, error: DataError) -> None:
-        if len(self.skipped) < _KEPT:
-            self.skipped.append(error)
 
 
 @dataclass(frozen=True, slots=True)

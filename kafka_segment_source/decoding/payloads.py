@@ -10,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from kafka_segment_source import format as fmt
-from kafka_segment_source.decoding.batches import Chunk, Damage, HeaderTable
+from kafka_segment_source.decoding.batches import Chunk, HeaderTable
 from kafka_segment_source.decoding.compression import DecompressionError, Plain, decompress, with_right_lz4_checksum
+from kafka_segment_source.decoding.damage import Damage
 from kafka_segment_source.errors import CorruptRecordError
 from kafka_segment_source.kernels import headers as h
 from kafka_segment_source.storage.files import Bytes
@@ -80,7 +81,7 @@ class Unpacker:
             try:
                 self._unpack(view[start:end], magic, codec)
             except DecompressionError as error:
-                self._damage(self._error(headers[:, column], error))
+                self._damage.report(self._error(headers[:, column], error))
                 continue
             columns.append(column)
             places.append(self._plain.size)

@@ -14,7 +14,8 @@ import numpy.typing as npt
 
 from kafka_segment_source import format as fmt
 from kafka_segment_source.bounds import ScanBounds
-from kafka_segment_source.decoding.batches import Chunk, Damage, HeaderTable
+from kafka_segment_source.decoding.batches import Chunk, HeaderTable
+from kafka_segment_source.decoding.damage import Damage
 from kafka_segment_source.decoding.payloads import Group, Unpacker
 from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.errors import CorruptRecordError, DataError
@@ -135,7 +136,7 @@ class Decoder:
             elif status not in (k.DONE, k.FULL):
                 error = self._fault(group.headers, at, report)
             if error is not None:
-                self._damage(error)
+                self._damage.report(error)
                 if group.headers.shape[1] == 1:
                     return None
                 group = group.without(at)

@@ -19,7 +19,8 @@ import numpy as np
 
 from kafka_segment_source import format as fmt
 from kafka_segment_source.bounds import ScanBounds
-from kafka_segment_source.decoding.batches import Chunk, Damage, HeaderTable
+from kafka_segment_source.decoding.batches import Chunk, HeaderTable
+from kafka_segment_source.decoding.damage import Damage
 from kafka_segment_source.decoding.records import Decoder, RecordColumns
 from kafka_segment_source.decoding.split import split_of
 from kafka_segment_source.decoding.split_file import SplitFile
@@ -135,7 +136,7 @@ class _Noted(Damage):
 
     ranges: list[tuple[DataError, int | None]] = field(default_factory=list)  # None: that batch alone
 
-    def __call__(self, error: DataError) -> None:
+    def report(self, error: DataError) -> None:
         self.confirm()
         self.ranges.append((error, None))
 

@@ -15,7 +15,8 @@ import numpy.typing as npt
 
 from kafka_segment_source import format as fmt
 from kafka_segment_source.bounds import OffsetRange, ScanBounds
-from kafka_segment_source.decoding.batches import Chunk, Damage, HeaderTable
+from kafka_segment_source.decoding.batches import Chunk, HeaderTable
+from kafka_segment_source.decoding.damage import Damage
 from kafka_segment_source.decoding.records import Decoder
 from kafka_segment_source.decoding.split import anchored, place_of, split_of
 from kafka_segment_source.decoding.split_file import SplitFile
@@ -109,7 +110,7 @@ class Survey:
 class _Noted(Damage):
     """Damage that is noted, and skipped without a word."""
 
-    def __call__(self, error: DataError) -> None:
+    def report(self, error: DataError) -> None:
         self.allow(error)
         self.skipped.append(error)
 

@@ -14,7 +14,7 @@ from typing import NoReturn
 
 from kafka_segment_source import format as fmt
 from kafka_segment_source.bounds import OffsetRange, ScanBounds
-from kafka_segment_source.decoding.batches import Damage
+from kafka_segment_source.decoding.damage import Damage
 from kafka_segment_source.decoding.split import BatchPlace, SegmentSplit, split_of
 from kafka_segment_source.errors import DataError, DataLossError, KafkaSegmentError, PathError
 from kafka_segment_source.kernels import headers as h
@@ -34,7 +34,7 @@ class Suspicion(Damage):
     def __init__(self) -> None:
         super().__init__(drop=True)
 
-    def __call__(self, error: DataError) -> NoReturn:
+    def report(self, error: DataError) -> NoReturn:
         self.allow(error)
 
     def allow(self, error: DataError) -> NoReturn:

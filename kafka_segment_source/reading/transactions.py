@@ -33,7 +33,8 @@ import numpy.typing as npt
 
 from kafka_segment_source import format as fmt
 from kafka_segment_source.bounds import OffsetRange, ScanBounds
-from kafka_segment_source.decoding.batches import CHUNK_BYTES, Chunk, Damage, HeaderTable
+from kafka_segment_source.decoding.batches import CHUNK_BYTES, Chunk, HeaderTable
+from kafka_segment_source.decoding.damage import Damage
 from kafka_segment_source.decoding.records import Decoder, RecordColumns
 from kafka_segment_source.decoding.split import BatchPlace, SegmentSplit
 from kafka_segment_source.decoding.split_file import SplitFile
@@ -89,7 +90,7 @@ class Stretch:
 class _Unreported(Damage):
     """Damage on the way to a marker: whoever reads that range for its rows reports it, here only what follows from it."""
 
-    def __call__(self, error: DataError) -> None:
+    def report(self, error: DataError) -> None:
         self.allow(error)
         self.skipped.append(error)
 
@@ -469,7 +470,7 @@ class _MarkerReader:
     def _check(self, records: RecordColumns, lengths: npt.NDArray[np.int32]) -> None:
         for at in np.flatnonzero(lengths < fmt.CONTROL_KEY_BYTES).tolist():
             batch = records.ints[k.BATCH, at]
-            self._damage(
+            self._damage.report(
                 CorruptRecordError(
                     "control record whose key is too short",
                     path=self._split.path,
