@@ -6,6 +6,7 @@
     │   ├── UnsupportedError               meaningful, but not built
     │   ├── SchemaError                    a column or type that is not served
     │   └── PathError                      nothing there, or nothing that is Kafka's
+    ├── StorageError (also OSError)      a disk, a permission or a network that fails: worth a retry
     ├── DataLossError                    offsets asked for that the files do not hold (failOnDataLoss)
     │   └── FileChangedError               a file that vanished or shrank after it was listed
     └── DataError                        what the files hold
@@ -43,7 +44,31 @@ class SchemaError(UsageError):
 
 
 class PathError(UsageError):
-    """A path does not exist, or holds no log segments."""
+    """A path leads to nothing, or to something that is not Kafka's."""
+
+
+class StorageError(KafkaSegmentError, OSError):
+    """A file or directory cannot be read, listed or written: a disk fails or is full, a permission is missing, a network
+    breaks. The same request may be answered later, so it is worth a retry.
+
+    errno, strerror, filename: as of any OSError.
+    """
+
+    def __init__(
+        self, what: str, *, errno: int | None = None, strerror: str | None = None, filename: str | None = None
+    ) -> None:
+        super().__init__(errno, strerror, filename)
+        self.what = what
+
+    def __str__(self) -> str:
+        return self.what
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (
+            type(self),
+            self.what,
+            {name: getattr(self, name) for name in ("errno", "strerror", "filename")},
+        )
 
 
 class DataLossError(KafkaSegmentError):
@@ -90,5 +115,5 @@ class UnsupportedFormatError(DataError):
     """A magic or a codec that this version does not read."""
 
 
-def _rebuild(kind: type[DataError], what: str, fields: dict[str, Any]) -> DataError:
+def _rebuild(kind: type[DataError] | type[StorageError], what: str, fields: dict[str, Any]) -> KafkaSegmentError:
     return kind(what, **fields)

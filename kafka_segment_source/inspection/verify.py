@@ -24,7 +24,7 @@ from kafka_segment_source.decoding.damage import Damage
 from kafka_segment_source.decoding.records import Decoder, RecordColumns
 from kafka_segment_source.decoding.split import split_of
 from kafka_segment_source.decoding.split_file import SplitFile
-from kafka_segment_source.errors import DataError, DataLossError, FileChangedError, PathError
+from kafka_segment_source.errors import DataError, DataLossError, FileChangedError, StorageError
 from kafka_segment_source.inspection import Advance
 from kafka_segment_source.inspection.findings import Finding
 from kafka_segment_source.inspection.index_rules import (
@@ -99,8 +99,8 @@ def verify(
     """Verifies every segment of one partition.
 
     max_batch_bytes: a larger batch is a problem. advance: told of bytes that are done. list_again: gives the log as it is
-    now, None if it is gone; what a broker has replaced meanwhile is verified as it is then. Raises PathError where a
-    `.log` cannot be opened.
+    now, None if it is gone; what a broker has replaced meanwhile is verified as it is then. A `.log` that the storage does
+    not give is a problem of that segment; the others are verified all the same.
     """
     done: dict[str, _SegmentCheck] = {}
     for tries in range(_LISTINGS):
@@ -185,18 +185,17 @@ class _SegmentCheck:
         return not self.has_changed and same_place and same_file
 
     def run(self, advance: Advance) -> None:
-        """Reads the segment once, then its index files. PathError if the segment cannot be opened."""
+        """Reads the segment once, then its index files."""
         done = 0
         limit = self._max_batch_bytes
         try:
             with SplitFile(self._split, check_crcs=True, max_batch_bytes=limit, damage=self._damage) as source:
-                try:
-                    for end in self._read(source):
-                        advance(end - done)
-                        done = end
-                except PathError as error:  # it could be opened, so it is not about permission
-                    self.findings.append(Finding(True, self.segment.path, str(error), _BAD_DISK, self.end))
-                    return
+                for end in self._read(source):
+                    advance(end - done)
+                    done = end
+        except StorageError as error:
+            self.findings.append(Finding(True, self.segment.path, str(error), _BAD_DISK, self.end))
+            return
         except FileChangedError as error:
             self.has_changed = True
             self.findings = [Finding(False, self.segment.path, str(error), _CHANGED, self.end)]

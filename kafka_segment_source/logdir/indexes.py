@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from kafka_segment_source import format as fmt
 from kafka_segment_source.errors import CorruptIndexError, FileChangedError, PathError
-from kafka_segment_source.storage.files import InputFile
+from kafka_segment_source.storage.files import UNUSABLE, InputFile
 
 Longs = npt.NDArray[np.int64]
 _BLOCK_ENTRIES = 8192  # entries read at a time: a padded file costs its valid part and at most one block more
@@ -100,7 +100,7 @@ def read_offset_index(path: str, size: int | None, base_offset: int, log_size: i
             if count < len(block):
                 break
             last_offset, last_position = offsets[-1], positions[-1]
-    except PathError as error:
+    except UNUSABLE as error:
         return OffsetIndex(path, _NONE, _NONE, str(error))
     offsets, positions = _columns(parts)
     return OffsetIndex(path, offsets + base_offset, positions)
@@ -127,7 +127,7 @@ def read_time_index(
             if count < len(block):
                 break
             last_timestamp, last_offset = timestamps[-1], offsets[-1]
-    except PathError as error:
+    except UNUSABLE as error:
         return TimeIndex(path, _NONE, _NONE, str(error))
     timestamps, offsets = _columns(parts)
     return TimeIndex(path, timestamps, offsets + base_offset)
@@ -207,7 +207,7 @@ def most_entries(log_size: int) -> int:
 def _blocks(path: str, size: int | None, entry: np.dtype[np.void], log_size: int):  # type: ignore[no-untyped-def]  # Iterator of arrays
     """The whole entries of the file, block by block; odd bytes at its end are no entry. Nothing if it is gone.
 
-    PathError if it cannot be read, and where there are more entries, none of them padding, than there can be: whoever
+    One of UNUSABLE if it cannot be read, and PathError where there are more entries, none of them padding, than there can be: whoever
     meets padding asks for no more.
     """
     left = (size or 0) // entry.itemsize
@@ -238,7 +238,7 @@ def _every(path: str, size: int | None, entry: np.dtype[np.void]) -> tuple[npt.N
     """Every whole entry, padding too, as far as this package looks; or none, and why the file cannot be read."""
     try:
         return _join(list(_blocks(path, min(size or 0, _MOST_BYTES), entry, _LARGEST_LOG)), entry), None
-    except PathError as error:
+    except UNUSABLE as error:
         return np.empty(0, entry), str(error)
 
 

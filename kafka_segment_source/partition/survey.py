@@ -1,7 +1,7 @@
 """One segment of a copy → what it holds whole, and what not: its sound batches, and where damage lies between them.
 
 Reads what is asked for from its first byte to its last, so it is done only where copies differ or one of them was found
-to be damaged. Nothing is reported: whoever asked knows what another copy has. Raises PathError, and FileChangedError where
+to be damaged. Nothing is reported: whoever asked knows what another copy has. Raises StorageError, and FileChangedError where
 the file is not the one that was listed.
 """
 

@@ -16,7 +16,7 @@ from kafka_segment_source import format as fmt
 from kafka_segment_source.bounds import OffsetRange, ScanBounds
 from kafka_segment_source.decoding.damage import Damage
 from kafka_segment_source.decoding.split import BatchPlace, SegmentSplit, split_of
-from kafka_segment_source.errors import DataError, DataLossError, KafkaSegmentError, PathError
+from kafka_segment_source.errors import DataError, DataLossError, KafkaSegmentError
 from kafka_segment_source.kernels import headers as h
 from kafka_segment_source.logdir.catalog import PartitionLog
 from kafka_segment_source.options import ReadOptions, TopicSelection
@@ -25,6 +25,7 @@ from kafka_segment_source.partition.choice import DAMAGED, VOID, choose
 from kafka_segment_source.partition.copy_view import CopyView
 from kafka_segment_source.partition.logs import available_copies
 from kafka_segment_source.partition.survey import Extent, Survey, survey
+from kafka_segment_source.storage.files import UNUSABLE
 
 
 class Suspicion(Damage):
@@ -53,7 +54,7 @@ def damage_in(split: SegmentSplit, options: ReadOptions) -> Damage:
 @dataclass(frozen=True, slots=True)
 class Lost:
     """Offsets that no copy holds whole: `error` is a DataError where a copy has damage there, else a DataLossError; a
-    PathError where a copy cannot be read."""
+    StorageError where a copy cannot be read."""
 
     offsets: OffsetRange
     error: KafkaSegmentError
@@ -72,13 +73,13 @@ def mend(
 ) -> list[Piece]:
     """What follows in a split from the first wanted offset on, where `error` was met: splits, and what none of them holds.
 
-    Raises FileChangedError where a file changes while this looks at it, and PathError where the copies cannot be listed.
+    Raises FileChangedError where a file changes while this looks at it, and StorageError where the copies cannot be listed.
     """
     copies = available_copies(
         replace(options, paths=split.copies, topics=TopicSelection(), end_at_high_watermark=False)
     )
     found: list[tuple[Survey, Extent]] = []
-    failures: dict[str, PathError] = {}
+    failures: dict[str, KafkaSegmentError] = {}
     for copy in copies:
         for each in _surveys(copy.log, wanted, options, microseconds, failures):
             found += [(each, extent) for extent in each.extents() if _is_counted(copy, extent, copies)]
@@ -101,7 +102,11 @@ def mend(
 
 
 def _surveys(
-    log: PartitionLog, wanted: OffsetRange, options: ReadOptions, microseconds: bool, failures: dict[str, PathError]
+    log: PartitionLog,
+    wanted: OffsetRange,
+    options: ReadOptions,
+    microseconds: bool,
+    failures: dict[str, KafkaSegmentError],
 ) -> Iterator[Survey]:
     """What each of a copy's segments holds of the wanted offsets; `failures` gets those that cannot be read."""
     for segment in log.segments:
@@ -109,7 +114,7 @@ def _surveys(
         if segment.size and not segment.span.intersect(offsets).is_empty:
             try:
                 yield survey(log, segment, offsets, options, decodes=True, microseconds=microseconds)
-            except PathError as failure:
+            except UNUSABLE as failure:
                 failures[segment.path] = failure
 
 
@@ -155,7 +160,7 @@ def _piece(split: SegmentSplit, each: Survey, offsets: OffsetRange) -> SegmentSp
 
 
 def _damaged(
-    offsets: OffsetRange, extent: Extent, tried: str, met: KafkaSegmentError, failures: dict[str, PathError]
+    offsets: OffsetRange, extent: Extent, tried: str, met: KafkaSegmentError, failures: dict[str, KafkaSegmentError]
 ) -> Lost:
     if failures:
         return Lost(offsets, next(iter(failures.values())))
@@ -179,7 +184,11 @@ def _damaged(
 
 
 def _missing(
-    split: SegmentSplit, offsets: OffsetRange, tried: str, met: KafkaSegmentError, failures: dict[str, PathError]
+    split: SegmentSplit,
+    offsets: OffsetRange,
+    tried: str,
+    met: KafkaSegmentError,
+    failures: dict[str, KafkaSegmentError],
 ) -> Lost:
     if failures:
         return Lost(offsets, next(iter(failures.values())))

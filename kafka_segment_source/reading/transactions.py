@@ -38,14 +38,14 @@ from kafka_segment_source.decoding.damage import Damage
 from kafka_segment_source.decoding.records import Decoder, RecordColumns
 from kafka_segment_source.decoding.split import BatchPlace, SegmentSplit
 from kafka_segment_source.decoding.split_file import SplitFile
-from kafka_segment_source.errors import CorruptRecordError, DataError, DataLossError, FileChangedError, PathError
+from kafka_segment_source.errors import CorruptRecordError, DataError, DataLossError, FileChangedError
 from kafka_segment_source.kernels import headers as h
 from kafka_segment_source.kernels import record_batches as k
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.reading.following import TRIES, find_again
 from kafka_segment_source.reading.mending import Lost, Piece, Suspicion, mend
 from kafka_segment_source.reporting import logger
-from kafka_segment_source.storage.files import file_version
+from kafka_segment_source.storage.files import UNUSABLE, file_version
 
 _AHEAD_BYTES = 256 * 1024  # read at a time on the way to a marker: mostly it is near
 
@@ -176,7 +176,7 @@ def _walk_copies(
                     reached = int(stretch.headers[h.LAST_OFFSET, -1]) + 1
         except FileChangedError:
             raise
-        except (DataError, DataLossError, PathError) as error:
+        except (DataError, DataLossError, *UNUSABLE) as error:
             if mended_at == reached:
                 raise
             mended_at, before = reached, _NO_HEADERS

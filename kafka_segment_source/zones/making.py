@@ -54,7 +54,7 @@ def map_segment(
     """The zones of a segment from the batch at `split.start` on.
 
     advance: told how many bytes more are done; cell: bytes of the file in which the batches of one zone begin. Raises
-    PathError, and FileChangedError where the file is not the one that was planned.
+    StorageError, and FileChangedError where the file is not the one that was planned.
     """
     damage = None
     tables = [no_zones()]

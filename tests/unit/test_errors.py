@@ -33,7 +33,16 @@ def test_the_docstring_draws_every_error() -> None:
     drawn = {word for word in str(errors.__doc__).split() if word.endswith("Error") and word.isalpha()}
     there = {name for name, value in vars(errors).items() if isinstance(value, type) and issubclass(value, Exception)}
 
-    assert drawn - {"ValueError"} == there
+    assert drawn - {"ValueError", "OSError"} == there
+
+
+def test_a_failing_storage_is_an_os_error() -> None:
+    """It can be caught as Python's OSError, is nobody's wrong argument, and crosses processes with all its fields."""
+    error = errors.StorageError("file '/a' cannot be read: No", errno=5, strerror="No", filename="/a")
+    for each in (error, pickle.loads(pickle.dumps(error)), copy.copy(error)):
+        assert isinstance(each, OSError) and isinstance(each, KafkaSegmentError)
+        assert not isinstance(each, (UsageError, DataError))
+        assert (str(each), each.errno, each.strerror, each.filename) == ("file '/a' cannot be read: No", 5, "No", "/a")
 
 
 def test_message_says_what_where_found_and_expected() -> None:
