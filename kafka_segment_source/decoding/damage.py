@@ -17,7 +17,8 @@ def _believe() -> None:
 
 @dataclass(slots=True)
 class Damage:
-    """Ends the query at a damaged batch, or names the batch and goes on (`drop`).
+    """Ends the query at a damaged batch, or names the batch and goes on (`drop`). A batch of a newer format is not damaged,
+    and always ends the query.
 
     skipped: the first errors, for a program; the log names all. confirm: called before an error is believed; raises
     FileChangedError where the file is another one by now (`split_file.py`).
@@ -36,7 +37,7 @@ class Damage:
     def allow(self, error: DataError) -> None:
         """Raises `error` where damage ends the query."""
         self.confirm()
-        if not self.drop:
+        if not self.drop or not error.is_skippable:
             raise error
 
     def skip(self, error: DataError, end: int) -> None:
@@ -47,3 +48,14 @@ class Damage:
     def _keep(self, error: DataError) -> None:
         if len(self.skipped) < _KEPT:
             self.skipped.append(error)
+
+
+class UnloggedDamage(Damage):
+    """Damage that is kept in `skipped`, and not logged: what is made of it says enough, or another task logs it."""
+
+    def report(self, error: DataError) -> None:
+        self.allow(error)
+        self.skipped.append(error)
+
+    def skip(self, error: DataError, end: int) -> None:
+        self.skipped.append(error)

@@ -46,6 +46,7 @@ from kafka_segment_source.storage.files import file_version
 from kafka_segment_source.times import format_millis
 
 _LOST = "records here cannot be read: a query ends with an error (mode=FAILFAST) or leaves them out (DROPMALFORMED); look for another replica of this partition"
+_NEWER = "a newer Kafka wrote this: a query of these records ends with an error in every mode; look for a newer kafka-segment-source"
 _HIDDEN = "a read with 'since' may pass over such a record, since it skips batches by their maxTimestamp"
 _GONE = "a segment file is missing here, or the segment before was cut: these records are in no file of this directory"
 _NOT_THERE = (
@@ -132,9 +133,12 @@ def verify(
 
 @dataclass(slots=True)
 class _Noted(Damage):
-    """Skips damage and keeps where it ends; says nothing."""
+    """Skips damage, and a newer format too, and keeps where it ends; logs nothing."""
 
     ranges: list[tuple[DataError, int | None]] = field(default_factory=list)  # None: that batch alone
+
+    def allow(self, error: DataError) -> None:
+        self.confirm()
 
     def report(self, error: DataError) -> None:
         self.confirm()
@@ -257,9 +261,11 @@ class _SegmentCheck:
 
 
 def _damage_finding(error: DataError, end: int | None) -> Finding:
-    what = f"{error.what}: found {error.found}, expected {error.expected}"
+    inside = "" if error.inside is None else f" at {error.inside}"
+    what = f"{error.what}{inside}: found {error.found}, expected {error.expected}"
     skipped = "" if end is None else f" ({end - error.position:,} bytes, up to byte {end:,})"
-    return Finding(True, error.path, what, _LOST + skipped, error.position, error.offset)
+    meaning = _LOST if error.is_skippable else _NEWER
+    return Finding(True, error.path, what, meaning + skipped, error.position, error.offset)
 
 
 def _hidden(path: str, records: RecordColumns) -> Iterator[Finding]:

@@ -2,7 +2,7 @@
 
 An index is a hint. Whoever uses an entry proves it by the batch header it leads to (`ranges.py`); nothing here
 opens a `.log`. A file that is missing, empty, zero-padded, torn or garbled gives its valid prefix, perhaps empty:
-no error, a slower scan. `check` says instead what is wrong where, for whoever wants to know.
+no error, a slower scan. What is wrong with one, `inspection/index_rules.py` says.
 
 An index has at most one entry a batch. One with more than its `.log` has room for, or with more than 64 MiB of them, is
 nobody's: none of its entries is given, and its `fault` says so in words. Memory stays within a few times those bounds.
@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kafka_segment_source import format as fmt
-from kafka_segment_source.errors import CorruptIndexError, FileChangedError, PathError
+from kafka_segment_source.errors import FileChangedError, PathError
 from kafka_segment_source.storage.files import UNUSABLE, InputFile
 
 Longs = npt.NDArray[np.int64]
@@ -171,29 +171,6 @@ def written_aborts(path: str, size: int | None) -> AbortedTransactions:
     names = ("version", "producer", "first", "last", "stable")
     versions, producer_ids, first_offsets, last_offsets, stable = (_native(entries[name]) for name in names)
     return AbortedTransactions(versions, producer_ids, first_offsets, last_offsets, stable, fault)
-
-
-def check(path: str, size: int, entry_bytes: int, valid: int) -> None:
-    """Raises CorruptIndexError if, after `valid` entries, the file holds anything but zero padding.
-
-    Kafka: AbstractIndex.sanityCheck; the slot named is the first entry that cannot be right.
-    """
-    with InputFile(path) as file:
-        at = valid * entry_bytes
-        while at < size:
-            block = file.read_at(at, _BLOCK_ENTRIES * entry_bytes)
-            if not block:
-                return
-            if block.count(0) != len(block):
-                wrong = block[:entry_bytes].hex()
-                raise CorruptIndexError(
-                    f"entry in slot {valid} breaks the order of the index",
-                    path=path,
-                    position=valid * entry_bytes,
-                    found=wrong,
-                    expected=f"an entry above slot {valid - 1}, inside the segment, or zero padding",
-                )
-            at += len(block)
 
 
 def most_entries(log_size: int) -> int:

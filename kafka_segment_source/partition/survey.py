@@ -16,7 +16,7 @@ import numpy.typing as npt
 from kafka_segment_source import format as fmt
 from kafka_segment_source.bounds import OffsetRange, ScanBounds
 from kafka_segment_source.decoding.batches import Chunk, HeaderTable
-from kafka_segment_source.decoding.damage import Damage
+from kafka_segment_source.decoding.damage import Damage, UnloggedDamage
 from kafka_segment_source.decoding.records import Decoder
 from kafka_segment_source.decoding.split import anchored, place_of, split_of
 from kafka_segment_source.decoding.split_file import SplitFile
@@ -107,15 +107,11 @@ class Survey:
             yield Extent(rest, self.end_holding)
 
 
-class _Noted(Damage):
-    """Damage that is noted, and skipped without a word."""
+class _NotedDamage(UnloggedDamage):
+    """Damage that is noted, and a newer format too: another copy may hold what can be read."""
 
-    def report(self, error: DataError) -> None:
-        self.allow(error)
-        self.skipped.append(error)
-
-    def skip(self, error: DataError, end: int) -> None:
-        self.skipped.append(error)
+    def allow(self, error: DataError) -> None:
+        self.confirm()
 
 
 def survey(
@@ -135,7 +131,7 @@ def survey(
         start = view.start_position(offsets.start if start_offset is None else start_offset)
         split = anchored(split_of(log, segment, ScanBounds(offsets), start), view.probe)
     split = replace(split, gap_is_loss=not log.compacted)
-    damage = _Noted(drop=True)
+    damage = _NotedDamage(drop=True)
     limit = options.max_batch_bytes
     with SplitFile(split, check_crcs=options.check_crcs, max_batch_bytes=limit, damage=damage) as source:
         decoder = Decoder(

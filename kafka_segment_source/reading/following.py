@@ -141,7 +141,7 @@ class Follower:
         self._report(FileChangedError(f"{gone}; {self._why}"))
 
     def _report(self, error: KafkaSegmentError) -> None:
-        if isinstance(error, DataError) and self._options.drop_malformed:
+        if isinstance(error, DataError) and error.is_skippable and self._options.drop_malformed:
             logger.warning("skipped (mode=DROPMALFORMED): %s", error)
             return
         if self._options.fail_on_data_loss or not isinstance(error, DataLossError):

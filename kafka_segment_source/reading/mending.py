@@ -170,17 +170,7 @@ def _damaged(
         error = met if met.position == error.position else error
     end = "on" if offsets.end == fmt.MAX_OFFSET else f"to {offsets.end - 1}"
     what = f"{error.what} (no copy holds the offsets {offsets.start} {end} whole, of {tried})"
-    return Lost(
-        offsets,
-        type(error)(
-            what,
-            path=error.path,
-            position=error.position,
-            offset=error.offset,
-            found=error.found,
-            expected=error.expected,
-        ),
-    )
+    return Lost(offsets, error.with_what(what))
 
 
 def _missing(
