@@ -11,7 +11,8 @@ import numpy.typing as npt
 from benchmarks.logs import Log
 from kafka_segment_source import schema
 from kafka_segment_source.decoding.arrow import to_record_batch
-from kafka_segment_source.decoding.batches import BatchReader, Chunk, Damage
+from kafka_segment_source.decoding.batches import BatchReader, Chunk
+from kafka_segment_source.decoding.damage import Damage
 from kafka_segment_source.decoding.payloads import Group, Unpacker
 from kafka_segment_source.decoding.records import MAX_BYTES, MAX_ROWS, STRIDE, Decoder, RecordColumns
 from kafka_segment_source.decoding.split import SegmentSplit

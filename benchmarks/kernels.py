@@ -94,7 +94,7 @@ def _columns(runs: int) -> Iterator[Row]:
 def _headers_and_sums(runs: int) -> Iterator[Row]:
     events = log(LogShape(1).of_bytes(_STORED))
     chunk = chunks.chunks(chunks.first_split(events), 1)[0]
-    table, report = np.empty((h.FIELDS, 16384), np.int64), np.zeros(3, np.int64)
+    table, report = np.empty((h.FIELDS, 16384), np.int64), np.zeros(2, np.int64)
     size = len(chunk.data)
     measured = _speeds(
         lambda: h.walk_headers(chunk.data, size, 0, table, report), chunk.headers.shape[1] / 1e6, runs * 20
@@ -118,7 +118,7 @@ def _message_sets(runs: int) -> Row:
     entry = writer.message_set_v1(records)
     copies = 100
     data = np.frombuffer(entry * copies, np.uint8).copy()
-    table, report = np.empty((h.FIELDS, len(records) * copies), np.int64), np.zeros(3, np.int64)
+    table, report = np.empty((h.FIELDS, len(records) * copies), np.int64), np.zeros(2, np.int64)
     count = int(h.walk_headers(data, len(data), 0, table, report))
     starts = table[h.POSITION]
     group = Group(data, table, np.stack((starts, starts + table[h.SIZE])))

@@ -16,8 +16,9 @@ from benchmarks import chunks
 from benchmarks.logs import CODECS, LogShape, log
 from benchmarks.results import Row, Settings, row
 from kafka_segment_source import format as fmt
-from kafka_segment_source.decoding.batches import CHUNK_BYTES, BatchReader, Damage
+from kafka_segment_source.decoding.batches import CHUNK_BYTES, BatchReader
 from kafka_segment_source.decoding.compression import Plain, decompress
+from kafka_segment_source.decoding.damage import Damage
 from kafka_segment_source.decoding.payloads import Unpacker
 from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.kernels import headers as h

@@ -21,8 +21,9 @@ Why not Spark's dynamic partition overwrite: it deletes the directories of a par
 there. Who reads meanwhile finds no rows, and a job that dies in between leaves none.
 
 Exit codes: 0 the window is in place (a warning says if it has no records); 1 it failed: damaged or vanished data,
-Spark, the disk, another run at work; nothing is lost, run it again; 2 wrong configuration, path or window: running it
-again will not help. Standard output has one line for the log, standard error one sentence for each error.
+Spark, a disk that fails or is full, a missing permission, the network, another run at work; nothing is lost, run it
+again; 2 wrong configuration, path or window: running it again will not help. Standard output has one line for the log,
+standard error one sentence for each error.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ from pyspark.sql import Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # as everyone calls it
 
 import kafka_segment_source
-from kafka_segment_source.errors import KafkaSegmentError, UsageError
+from kafka_segment_source.errors import KafkaSegmentError, UsageError, cause_of
 
 if TYPE_CHECKING:
     from kafka_segment_source.planning.plan import ReadPlan
@@ -425,10 +426,8 @@ def main(arguments: Sequence[str] | None = None, spark: SparkSession | None = No
         finally:
             if spark is None:
                 session.stop()
-    except (WrongUseError, UsageError) as error:
-        return _fail(error, WRONG_USE)
-    except (RunError, KafkaSegmentError, PySparkException, Py4JError, OSError) as error:
-        return _fail(error, FAILED)
+    except (WrongUseError, RunError, KafkaSegmentError, PySparkException, Py4JError, OSError) as error:
+        return _fail(error)
     if summary.rows == 0:
         print(f"etl_job: no record of {', '.join(config.topics)} has a timestamp in {window}", file=sys.stderr)
     print(summary, flush=True)
@@ -466,13 +465,12 @@ def _moment(text: str) -> datetime:
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
-def _fail(error: Exception, code: int) -> int:
-    """Says in one sentence what happened. Spark wraps an error of this package in pages of traceback."""
-    text = str(error)
-    own = re.findall(r"kafka_segment_source\.errors\.\w+: (.+)", text)
-    sentence = own[-1] if own else next(iter(text.strip().splitlines()), type(error).__name__)
+def _fail(error: Exception) -> int:
+    """Says in one sentence what happened; returns the exit code. Spark wraps an error of this package in pages of traceback."""
+    cause = cause_of(error) or error
+    sentence = next(iter(str(cause).strip().splitlines()), type(cause).__name__)
     print(f"etl_job: {sentence}", file=sys.stderr, flush=True)
-    return code
+    return WRONG_USE if isinstance(cause, (WrongUseError, UsageError)) else FAILED
 
 
 if __name__ == "__main__":

@@ -67,6 +67,7 @@ MAGIC_END: Final = 17  # bytes needed before anything can be said of an entry
 MAGIC_V0: Final = 0
 MAGIC_V1: Final = 1
 MAGIC_V2: Final = 2
+LARGEST_MAGIC: Final = 127  # it is a signed byte
 
 # Record batch, magic 2
 LEADER_EPOCH_AT: Final = 12
@@ -108,6 +109,12 @@ CODEC_SNAPPY: Final = 2
 CODEC_LZ4: Final = 3
 CODEC_ZSTD: Final = 4
 CODEC_NAMES: Final = ("none", "gzip", "snappy", "lz4", "zstd")
+_MESSAGE_SET_CODECS: Final = (CODEC_NONE, CODEC_GZIP, CODEC_SNAPPY, CODEC_LZ4)
+CODECS: Final = {  # by magic; zstd is for magic 2 alone
+    MAGIC_V0: _MESSAGE_SET_CODECS,
+    MAGIC_V1: _MESSAGE_SET_CODECS,
+    MAGIC_V2: (*_MESSAGE_SET_CODECS, CODEC_ZSTD),
+}
 
 # Sentinels
 NO_TIMESTAMP: Final = -1

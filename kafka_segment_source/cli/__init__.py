@@ -1,7 +1,7 @@
 """`kafkaseg`: what is in a log directory, what a read of it would cost, its records, its health; without Spark.
 
 One module a command. Every option of a read is a flag of the same name: `timestampDisorder` is
-`--timestamp-disorder`. Exit codes: 0 done, 1 the data is damaged or lost, 2 the question cannot be meant, 130
+`--timestamp-disorder`. Exit codes: 0 done, 1 the data is damaged or lost or the storage fails, 2 wrong use, 130
 interrupted.
 """
 
@@ -33,7 +33,8 @@ def cli() -> None:
       kafkaseg zonemap LOGS --to DIR                      for --zone-maps DIR
 
     \b
-    Exit codes: 0 done; 1 data is damaged or lost; 2 wrong use; 130 interrupted.
+    Exit codes: 0 done; 1 data is damaged or lost, or the storage fails;
+    2 wrong use; 130 interrupted.
     """
 
 

@@ -91,7 +91,7 @@ class Commands(click.Group):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return None
         except OSError as error:
-            raise Fault(str(error), WRONG_USE if isinstance(error, PermissionError) else DAMAGED) from error
+            raise Fault(str(error), DAMAGED) from error
         return result
 
 

@@ -27,7 +27,7 @@ from kafka_segment_source.cli.shared import (
     show,
     warn,
 )
-from kafka_segment_source.errors import UsageError
+from kafka_segment_source.errors import StorageError, UsageError
 from kafka_segment_source.inspection.findings import Finding
 from kafka_segment_source.inspection.verify import Verified, verify
 from kafka_segment_source.logdir.catalog import PartitionLog, list_directories
@@ -82,10 +82,10 @@ def verify_command(paths: tuple[str, ...], deep: bool, as_json: bool, **options:
 
 
 def _list_again(options: ReadOptions, log: PartitionLog) -> PartitionLog | None:
-    """The log of one directory as it is now; None if it is gone."""
+    """The log of one directory as it is now; None if it is gone, or cannot be listed."""
     try:
         logs = list_directories(options)
-    except UsageError:
+    except (UsageError, StorageError):
         return None
     return next((each for each in logs if each.directory == log.directory), None)
 

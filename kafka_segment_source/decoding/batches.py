@@ -2,7 +2,8 @@
 
 Comes in: a split, as planned. Goes out: `Chunk`s, at most a chunk's bytes in memory at a time (a larger batch is
 read whole, up to maxBatchBytes). Every batch that goes out has held its CRC and continues the order of offsets
-inside its segment. Raised, or reported and skipped, by the `Damage` given: CorruptRecordError.
+inside its segment. Raised, or reported and skipped, by the `Damage` given: CorruptRecordError. Always raised for a wanted
+batch of a newer magic: UnsupportedFormatError.
 
 Where a log ends. The last segment may end in a torn batch (a broker is writing, or died) or in zeros (preallocated
 space): that ends the log quietly, if nothing but that follows. The same in the middle of a log, or before another
@@ -11,20 +12,21 @@ whole batch, is damage: Kafka trims a segment when it rolls.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from kafka_segment_source import format as fmt
+from kafka_segment_source.decoding.damage import Damage
+from kafka_segment_source.decoding.faults import Faults
 from kafka_segment_source.decoding.split import BatchPlace, SegmentSplit
-from kafka_segment_source.errors import CorruptRecordError, DataError
+from kafka_segment_source.errors import DataError
 from kafka_segment_source.kernels import crc32
 from kafka_segment_source.kernels import headers as h
-from kafka_segment_source.logdir.checksums import crc32cs, crc_holds
+from kafka_segment_source.logdir.checksums import crc32cs, crc_holds, crc_of
 from kafka_segment_source.pruning.disorder import is_witness
-from kafka_segment_source.reporting import logger
 from kafka_segment_source.storage.files import Bytes, InputFile, pause
 
 CHUNK_BYTES = 2 * 1024 * 1024  # it, and what is made of it, stays in the processor's caches
@@ -38,46 +40,16 @@ _LOOKS = 8  # at the end of a log that a broker writes to; with pauses of 30 ms 
 _UNWRITTEN = 8  # zeros at the end of a batch that show that it was only begun: a record may end in a few of its own
 _FIRST_WINDOW = 4096  # bytes searched at first: the next batch is mostly near
 _LOOK = 1024  # what looking at one place costs at least, in bytes checksummed
-_KEPT = 1000  # errors kept for whoever asks; all are logged
+
+# A batch of a magic above 2 is taken for one of a newer format if its bytes have the CRC that stands where magic 2 has it:
+# that proves where it ends, and that it is what was written, all but its magic. The CRC does not cover the magic byte. So
+# a batch of magic 2 with one flipped bit in that byte looks the same. Such values are damage, but for 3: that is the
+# number of the next format, and to skip good records would be worse than to refuse a damaged batch. A newer format with its
+# CRC elsewhere cannot be told from damage.
+_NEXT_MAGIC = fmt.MAGIC_V2 + 1
+_FLIPPED_MAGICS = frozenset({fmt.MAGIC_V2 ^ 1 << bit for bit in range(8)} - {fmt.MAGIC_V0, _NEXT_MAGIC})
 
 HeaderTable = npt.NDArray[np.int64]
-
-
-def _believe() -> None:
-    """Believes every error: the file cannot change."""
-
-
-@dataclass(slots=True)
-class Damage:
-    """What to do with a damaged batch: end the query (FAILFAST), or say so and go on (DROPMALFORMED).
-
-    skipped: the first errors, for a program; the log names all. confirm: called before an error is believed; raises
-    FileChangedError where the file is another one by now (`split_file.py`).
-    """
-
-    drop: bool
-    skipped: list[DataError] = field(default_factory=list)
-    confirm: Callable[[], None] = _believe
-
-    def __call__(self, error: DataError) -> None:
-        self.allow(error)
-        self._keep(error)
-        logger.warning("skipped (mode=DROPMALFORMED): %s", error)
-
-    def allow(self, error: DataError) -> None:
-        """Raises `error` where damage ends the query."""
-        self.confirm()
-        if not self.drop:
-            raise error
-
-    def skip(self, error: DataError, end: int) -> None:
-        """Reports that nothing was read from where `error` is to the byte position `end`."""
-        self._keep(error)
-        logger.warning("skipped up to byte %d (mode=DROPMALFORMED): %s", end, error)
-
-    def _keep(self, error: DataError) -> None:
-        if len(self.skipped) < _KEPT:
-            self.skipped.append(error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +89,7 @@ class BatchReader:
         self._check_crcs = check_crcs
         self._max_batch_bytes = max_batch_bytes
         self._damage = damage
+        self._faults = Faults(split.path)
         self._chunk_bytes = chunk_bytes
         self.last: BatchPlace | None = None
         self.is_done = False
@@ -130,7 +103,7 @@ class BatchReader:
         self._table = np.empty(
             (h.FIELDS, min(_HEADERS, max(most, 1))), np.int64
         )  # a small one where segments are small
-        self._report = np.zeros(3, np.int64)
+        self._report = np.zeros(2, np.int64)
 
     def chunks(self) -> Iterator[Chunk]:
         """The chunks of the range, in order; ends where the range, its offsets or the log end."""
@@ -196,7 +169,7 @@ class BatchReader:
         """
         bad = self._bad_crcs(buffer, start, headers)
         while headers.shape[1]:
-            fault = self._first_fault(headers, bad)
+            fault = self._first_fault(headers, bad, buffer, start)
             good = headers if fault is None else headers[:, : fault[0]]
             wanted, more = self._wanted(good)
             if wanted:
@@ -251,8 +224,11 @@ class BatchReader:
 
     # ---- what may be believed ----
 
-    def _first_fault(self, headers: HeaderTable, bad: npt.NDArray[np.bool_]) -> tuple[int, DataError] | None:
-        """The first batch that may not be believed, by its column, and why; bad: which ones fail their CRC.
+    def _first_fault(
+        self, headers: HeaderTable, bad: npt.NDArray[np.bool_], data: Bytes, start: int
+    ) -> tuple[int, DataError] | None:
+        """The first batch that may not be believed, by its column, and why; bad: which ones fail their CRC; start: where
+        data[0] lies in the file.
 
         No checksum covers a batch's offset. Where one jumps ahead and the next steps back behind it, the first is
         wrong: believing it would cost everything up to its offset.
@@ -274,14 +250,15 @@ class BatchReader:
         if wrong.any():
             at = int(np.argmax(wrong))
             to = int(following[at]) if jumped[at] else limit
-            expected = f"offsets from {int(before[at]) + 1} to {to - 1}"
-            found = f"{base[at]} to {last[at]}"
-            return at, self._error("batch out of order", int(headers[h.POSITION, at]), int(base[at]), found, expected)
+            place, offsets = int(headers[h.POSITION, at]), (int(base[at]), int(last[at]))
+            return at, self._faults.out_of_order(place, offsets, (int(before[at]) + 1, to - 1))
         if count == headers.shape[1]:
             return None
-        what = "batch whose bytes do not have the CRC that its header states"
-        place = int(headers[h.POSITION, count]), int(headers[h.BASE_OFFSET, count])
-        return count, self._error(what, *place, "another CRC", f"0x{int(headers[h.CRC, count]):08x}")
+        size, magic, stated, position, offset = headers[
+            [h.SIZE, h.MAGIC, h.CRC, h.POSITION, h.BASE_OFFSET], count
+        ].tolist()
+        crc = crc_of(memoryview(data[position - start : position - start + size]), magic)  # type: ignore[arg-type]
+        return count, self._faults.bad_crc(position, offset, crc, stated)
 
     def _base_offset_at(self, position: int, otherwise: int) -> int:
         """The offset of the batch at `position`, if one is there that can be believed."""
@@ -319,38 +296,39 @@ class BatchReader:
             if needed <= self._max_batch_bytes:
                 self._limit = max(self._limit, position + needed)
                 return position
-            error = self._error(
-                "batch larger than maxBatchBytes", position, None, f"{needed} bytes", f"at most {self._max_batch_bytes}"
-            )
+            error = self._faults.too_large(position, needed, self._max_batch_bytes)
         elif stopped_by == h.INCOMPLETE:
-            error = self._error("batch cut short", position, None, f"{size - position} bytes", f"{needed} bytes")
+            error = self._faults.cut_short(position, size - position, needed)
             found = self._search(position + 1) if self._split.next_base_offset is None else None
             if self._split.next_base_offset is None and found is None and self._effort > 0:
                 return None  # a torn tail
             if found is not None:
                 return self._skipped(error, found)
-        elif stopped_by == h.ZEROS:
-            error = self._error(
-                "zeros where a batch should be", position, None, "zeros", "a batch or the end of the log"
-            )
+        elif stopped_by == h.BAD_MAGIC and self._holds(position):
+            return self._after_newer(position)
         else:
-            error = self._impossible(position, stopped_by)
+            error = self._faults.bad_header(position, stopped_by, int(self._report[h.FOUND]))
             if stopped_by in (h.BAD_COUNT, h.BAD_LAST_OFFSET):  # whole by its length, which may be right
-                length = self._file.read_at(position + fmt.LENGTH_AT, fmt.LOG_OVERHEAD - fmt.LENGTH_AT)
-                needed = int.from_bytes(length, "big") + fmt.LOG_OVERHEAD
+                needed = self._claimed_size(position)
         return self._after_damage(error, position, needed)
 
-    def _impossible(self, position: int, stopped_by: int) -> DataError:
-        what, expected = {
-            h.BAD_LENGTH: (
-                "batch of impossible length",
-                f"at least {fmt.MIN_LENGTH_V0} bytes, {fmt.MIN_BATCH_LENGTH} for magic 2",
-            ),
-            h.BAD_MAGIC: ("batch of unknown magic", "0, 1 or 2"),
-            h.BAD_COUNT: ("batch with a negative count", "0 records or more"),
-            h.BAD_LAST_OFFSET: ("batch that ends before it begins", "baseOffset ≥ 0 and lastOffsetDelta ≥ 0"),
-        }[stopped_by]
-        return self._error(what, position, None, int(self._report[h.FOUND]), expected)
+    def _after_newer(self, position: int) -> int | None:
+        """Where to go on from a whole batch of a newer magic. It ends the query, unless its offsets show that no wanted row
+        is in it: those of its first record, and of the next batch."""
+        wanted = self._split.bounds.offsets
+        first, after = self._base_offset_of(position), position + self._claimed_size(position)
+        if self._last_offset >= wanted.end - 1 or first >= wanted.end:
+            self.is_done = True
+            return None
+        if self._holds(after) and self._base_offset_of(after) <= wanted.start:
+            return after
+        magic = self._file.read_at(position + fmt.MAGIC_AT, 1)[0]
+        return self._skipped(self._faults.newer_magic(position, first, magic), after)
+
+    def _claimed_size(self, position: int) -> int:
+        """Bytes of the batch at `position`, as its length says."""
+        length = self._file.read_at(position + fmt.LENGTH_AT, fmt.LOG_OVERHEAD - fmt.LENGTH_AT)
+        return int.from_bytes(length, "big") + fmt.LOG_OVERHEAD
 
     def _look_at_tail(self, position: int, seen: Bytes) -> tuple[bool, int | None]:
         """Whether a log's last segment legally ends at `position`, where no whole batch was; and where to go on.
@@ -442,7 +420,8 @@ class BatchReader:
         return self._split.base_offset + _RELATIVE_OFFSETS if following is None else following
 
     def _holds(self, position: int) -> bool:
-        """Whether a whole batch with a good CRC that continues this log begins at `position`; costs effort."""
+        """Whether a whole batch with a good CRC that continues this log begins at `position`, of a newer magic too (see
+        `_FLIPPED_MAGICS`); costs effort."""
         self._effort -= _LOOK
         header = self._file.read_at(position, fmt.BATCH_OVERHEAD)
         if len(header) < fmt.MAGIC_END:
@@ -450,20 +429,19 @@ class BatchReader:
         magic = header[fmt.MAGIC_AT]
         base = int.from_bytes(header[: fmt.LENGTH_AT], "big", signed=True)
         length = int.from_bytes(header[fmt.LENGTH_AT : fmt.LOG_OVERHEAD], "big", signed=True)
-        smallest = {
-            fmt.MAGIC_V0: fmt.MIN_LENGTH_V0,
-            fmt.MAGIC_V1: fmt.MIN_LENGTH_V1,
-            fmt.MAGIC_V2: fmt.MIN_BATCH_LENGTH,
-        }
-        fits = smallest.get(magic, length + 1) <= length <= self._split.segment_size - position - fmt.LOG_OVERHEAD
+        fits = _smallest_length(magic) <= length <= self._split.segment_size - position - fmt.LOG_OVERHEAD
         if not fits or length > self._max_batch_bytes or base <= self._last_offset:
             return False
         self._effort -= length
-        crc_at = fmt.CRC_AT if magic == fmt.MAGIC_V2 else fmt.LEGACY_CRC_AT
+        crc_at = fmt.CRC_AT if magic >= fmt.MAGIC_V2 else fmt.LEGACY_CRC_AT
         stored = int.from_bytes(header[crc_at : crc_at + 4], "big")
         return crc_holds(self._file.read_at(position, length + fmt.LOG_OVERHEAD), magic, stored)
 
-    def _error(self, what: str, position: int, offset: int | None, found: object, expected: object) -> DataError:
-        return CorruptRecordError(
-            what, path=self._split.path, position=position, offset=offset, found=found, expected=expected
-        )
+
+def _smallest_length(magic: int) -> int:
+    """The least length that a batch of a magic can state; more than any where there cannot be such a batch."""
+    if magic > fmt.LARGEST_MAGIC or magic in _FLIPPED_MAGICS:
+        return 2**31
+    if magic < fmt.MAGIC_V2:
+        return fmt.MIN_LENGTH_V1 if magic == fmt.MAGIC_V1 else fmt.MIN_LENGTH_V0
+    return fmt.MIN_BATCH_LENGTH

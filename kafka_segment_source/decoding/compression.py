@@ -247,12 +247,10 @@ _LIBRARY_ERRORS: tuple[type[Exception], ...] = (  # type: ignore[assignment]  # 
 def decompress(codec: int, view: memoryview, out: Plain, limit: int) -> None:
     """Adds the plain bytes of `view`, at most `limit` of them, to `out`.
 
-    codec: a codec id other than none. Raises DecompressionError for an unknown codec, damaged or cut bytes, and
-    output past the limit (which is never built); then `out` has what it had.
+    codec: one of `format.CODECS` other than none. Raises DecompressionError for damaged or cut bytes, and for output past
+    the limit (which is never built); then `out` has what it had.
     """
-    function = _DECOMPRESSORS.get(codec)
-    if function is None:
-        raise DecompressionError(f"codec {codec}", f"a codec from 0 to {max(_DECOMPRESSORS)}")
+    function = _DECOMPRESSORS[codec]
     before = out.size
     out.begin(limit)
     try:

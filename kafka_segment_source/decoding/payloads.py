@@ -10,10 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from kafka_segment_source import format as fmt
-from kafka_segment_source.decoding.batches import Chunk, Damage, HeaderTable
+from kafka_segment_source.decoding.batches import Chunk, HeaderTable
 from kafka_segment_source.decoding.compression import DecompressionError, Plain, decompress, with_right_lz4_checksum
-from kafka_segment_source.errors import CorruptRecordError
+from kafka_segment_source.decoding.damage import Damage
+from kafka_segment_source.decoding.faults import Faults
 from kafka_segment_source.kernels import headers as h
+from kafka_segment_source.logdir.checksums import crc_holds
 from kafka_segment_source.storage.files import Bytes
 
 GROUP_BYTES = 4 * 1024 * 1024  # plain bytes after which a group of decompressed batches ends
@@ -50,7 +52,7 @@ class Unpacker:
     """Makes groups of one file's batches; keeps the buffer for plain bytes between them."""
 
     def __init__(self, path: str, max_batch_bytes: int, damage: Damage) -> None:
-        self._path = path
+        self._faults = Faults(path)
         self._max_batch_bytes = max_batch_bytes
         self._damage = damage
         self._plain = Plain(2 * GROUP_BYTES)
@@ -77,10 +79,14 @@ class Unpacker:
         places = [0]
         self._plain.clear()
         for column, (start, end, magic, codec) in enumerate(batches):
+            if codec not in fmt.CODECS[magic]:
+                is_proven = crc_holds(view[start:end], magic, int(headers[h.CRC, column]))
+                self._damage.report(self._faults.bad_codec(headers[:, column], is_proven))
+                continue
             try:
                 self._unpack(view[start:end], magic, codec)
             except DecompressionError as error:
-                self._damage(self._error(headers[:, column], error))
+                self._damage.report(self._faults.bad_block(headers[:, column], error.found, error.expected))
                 continue
             columns.append(column)
             places.append(self._plain.size)
@@ -101,8 +107,6 @@ class Unpacker:
             self._plain.begin(len(stored))
             self._plain.append(stored)
             return
-        if codec == fmt.CODEC_ZSTD and magic < fmt.MAGIC_V2:
-            raise DecompressionError("a message set in zstd", "gzip, snappy or lz4")
         if codec == fmt.CODEC_LZ4 and magic == fmt.MAGIC_V0:
             stored = memoryview(with_right_lz4_checksum(stored))
         decompress(codec, stored, self._plain, self._max_batch_bytes)
@@ -110,16 +114,6 @@ class Unpacker:
     def _group(self, headers: HeaderTable, places: list[int]) -> Group:
         ends = np.array(places, np.int64)
         return Group(self._plain.data, np.ascontiguousarray(headers), np.stack((ends[:-1], ends[1:])))
-
-    def _error(self, header: npt.NDArray[np.int64], error: DecompressionError) -> CorruptRecordError:
-        return CorruptRecordError(
-            "batch that cannot be decompressed",
-            path=self._path,
-            position=int(header[h.POSITION]),
-            offset=int(header[h.BASE_OFFSET]),
-            found=error.found,
-            expected=error.expected,
-        )
 
 
 def _wrapped_value(entry: memoryview, magic: int) -> memoryview:

@@ -1,4 +1,4 @@
-"""Chunks of batches → RecordColumns: which batches are wanted, decompression, the kernel, its codes made errors.
+"""Chunks of batches → RecordColumns: which batches are wanted, decompression, the kernel.
 
 Batches are skipped undecoded where their header proves that no row of theirs is wanted; rows are cut exactly in
 the kernel. Rows of one RecordColumns come in offset order, and so do RecordColumns.
@@ -14,10 +14,12 @@ import numpy.typing as npt
 
 from kafka_segment_source import format as fmt
 from kafka_segment_source.bounds import ScanBounds
-from kafka_segment_source.decoding.batches import Chunk, Damage, HeaderTable
+from kafka_segment_source.decoding.batches import Chunk, HeaderTable
+from kafka_segment_source.decoding.damage import Damage
+from kafka_segment_source.decoding.faults import Faults
 from kafka_segment_source.decoding.payloads import Group, Unpacker
 from kafka_segment_source.decoding.split import SegmentSplit
-from kafka_segment_source.errors import CorruptRecordError, DataError
+from kafka_segment_source.errors import DataError
 from kafka_segment_source.kernels import headers as h
 from kafka_segment_source.kernels import message_sets as m
 from kafka_segment_source.kernels import record_batches as k
@@ -27,27 +29,6 @@ MAX_ROWS = 65_536  # of one RecordColumns, and so of one Arrow batch
 STRIDE = MAX_ROWS + 64  # columns a power of two apart would push one another out of the processor's cache
 MAX_BYTES = 16 * 1024 * 1024  # of record bytes after which one RecordColumns ends
 MAX_MILLIS = (2**63 - 1) // 1000  # Arrow and Spark keep microseconds
-
-_FAULTS = {
-    k.BAD_VARINT: (
-        "record with an unreadable varint",
-        "a varint inside the record, of at most 32 (timestamps 64) bits",
-    ),
-    k.BAD_RECORD_LENGTH: ("record of impossible length", "a length inside the batch"),
-    k.BAD_FIELD_LENGTH: ("key, value or header of impossible length", "-1 (null) or a length inside the record"),
-    k.RECORD_NOT_USED_UP: ("record with bytes left over", "0 bytes left over"),
-    k.BATCH_NOT_USED_UP: ("batch with bytes left over after its last record", "0 bytes left over"),
-    k.BAD_HEADERS_COUNT: ("record with an impossible number of headers", "0 or as many as fit the record"),
-    m.TRUNCATED: ("message cut short", "a whole message"),
-    m.BAD_MESSAGE_LENGTH: ("message of impossible length", "at least 14 bytes, 22 for magic 1"),
-    m.BAD_MESSAGE_MAGIC: ("message of impossible magic inside a wrapper", "0 or 1"),
-    m.BAD_MESSAGE_CRC: ("message inside a wrapper whose bytes do not have the CRC that it states", "the CRC stated"),
-    m.EMPTY_WRAPPER: ("wrapper without a message inside", "at least one whole message"),
-    m.NESTED_WRAPPER: ("wrapper inside a wrapper", "plain messages"),
-    m.BAD_WRAPPER_OFFSET: ("wrapper that ends before its last message", "an inner offset up to the wrapper's own"),
-    m.BAD_MESSAGE_OFFSET: ("message out of order", "offsets that grow up to the wrapper's own"),
-    k.BAD_OFFSET_DELTA: ("record out of order", "offset deltas that grow from 0 to lastOffsetDelta"),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +62,7 @@ class Decoder:
         damage: Damage,
         microseconds: bool = False,
     ) -> None:
-        self._path = split.path
+        self._faults = Faults(split.path)
         self._bounds = split.bounds
         self._check_crcs = check_crcs
         self._unpacker = Unpacker(split.path, max_batch_bytes, damage)
@@ -107,7 +88,7 @@ class Decoder:
         while True:
             count, status, report = self._call(group, self._inclusive, cursor)
             if status not in (k.DONE, k.FULL):
-                raise self._fault(group.headers, int(cursor[k.AT_BATCH]), report)
+                raise self._fault(group, int(cursor[k.AT_BATCH]), report)
             if count:
                 records = RecordColumns(count, group.source, group.headers, self._longs, self._ints)
                 error = self._too_many_headers(records)
@@ -129,13 +110,13 @@ class Decoder:
             found = RecordColumns(count, group.source, group.headers, self._longs, self._ints)
             at, error = int(cursor[k.AT_BATCH]), self._too_many_headers(found)
             if error is None and self._microseconds:
-                error = beyond_microseconds(self._path, found)
+                error = beyond_microseconds(self._faults.path, found)
             if error is not None:
                 at = int(np.searchsorted(group.headers[h.POSITION], error.position))
             elif status not in (k.DONE, k.FULL):
-                error = self._fault(group.headers, at, report)
+                error = self._fault(group, at, report)
             if error is not None:
-                self._damage(error)
+                self._damage.report(error)
                 if group.headers.shape[1] == 1:
                     return None
                 group = group.without(at)
@@ -160,40 +141,22 @@ class Decoder:
         if not records.count or counts.max() <= self._most_headers:
             return None
         at = int(np.argmax(counts > self._most_headers))
-        expected = f"at most {self._most_headers} (maxBatchBytes)"
-        batch = int(records.ints[k.BATCH, at])
-        return self._error("record with too many headers", records.headers, batch, int(counts[at]), expected)
+        header = records.headers[:, records.ints[k.BATCH, at]]
+        return self._faults.too_many_headers(header, int(counts[at]), self._most_headers)
 
-    def _fault(self, headers: HeaderTable, column: int, report: npt.NDArray[np.int64]) -> DataError:
-        what, expected = _FAULTS[int(report[k.STATUS])]
-        return self._error(what, headers, column, int(report[k.FOUND]), expected)
-
-    def _error(self, what: str, headers: HeaderTable, column: int, found: object, expected: object) -> DataError:
-        return CorruptRecordError(
-            what,
-            path=self._path,
-            position=int(headers[h.POSITION, column]),
-            offset=int(headers[h.BASE_OFFSET, column]),
-            found=found,
-            expected=expected,
-        )
+    def _fault(self, group: Group, column: int, report: npt.NDArray[np.int64]) -> DataError:
+        return self._faults.bad_record(group.headers[:, column], report, group.source, group.payloads[:, column])
 
 
-def beyond_microseconds(path: str, records: RecordColumns) -> CorruptRecordError | None:
+def beyond_microseconds(path: str, records: RecordColumns) -> DataError | None:
     """What to say of the first record whose timestamp microseconds cannot hold; None if there is none."""
     millis = records.longs[k.TIMESTAMP, : records.count]
     wrong = (millis > MAX_MILLIS) | (millis < -MAX_MILLIS)
     if not wrong.any():
         return None
     at = int(np.argmax(wrong))
-    return CorruptRecordError(
-        "timestamp that Spark's microseconds cannot hold (leave the column timestamp out, or bound it by until)",
-        path=path,
-        position=int(records.headers[h.POSITION, records.ints[k.BATCH, at]]),
-        offset=int(records.longs[k.OFFSET, at]),
-        found=f"{millis[at]} ms",
-        expected=f"at most {MAX_MILLIS} ms",
-    )
+    header = records.headers[:, records.ints[k.BATCH, at]]
+    return Faults(path).beyond_microseconds(header, int(records.longs[k.OFFSET, at]), int(millis[at]), MAX_MILLIS)
 
 
 def _inclusive(bounds: ScanBounds) -> npt.NDArray[np.int64]:

@@ -23,7 +23,8 @@ from collections.abc import Iterator
 from types import TracebackType
 
 from kafka_segment_source import format as fmt
-from kafka_segment_source.decoding.batches import CHUNK_BYTES, BatchReader, Chunk, Damage, HeaderTable
+from kafka_segment_source.decoding.batches import CHUNK_BYTES, BatchReader, Chunk, HeaderTable
+from kafka_segment_source.decoding.damage import Damage
 from kafka_segment_source.decoding.gaps import GapWatch
 from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.errors import DataLossError, FileChangedError

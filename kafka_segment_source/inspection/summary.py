@@ -93,7 +93,7 @@ def total(summaries: Sequence[Summary]) -> Summary:
 
 
 def summarize(segment: Segment, advance: Advance = lambda _: None) -> Summary:
-    """What the headers of one segment tell; PathError if it cannot be opened."""
+    """What the headers of one segment tell; StorageError if it cannot be read."""
     tally = _Tally(segment)
     with InputFile(segment.path) as file:
         walk = HeaderWalk(file, segment.size, advance)

@@ -19,11 +19,12 @@ import numpy as np
 
 from kafka_segment_source import format as fmt
 from kafka_segment_source.bounds import ScanBounds
-from kafka_segment_source.decoding.batches import Chunk, Damage, HeaderTable
+from kafka_segment_source.decoding.batches import Chunk, HeaderTable
+from kafka_segment_source.decoding.damage import Damage
 from kafka_segment_source.decoding.records import Decoder, RecordColumns
 from kafka_segment_source.decoding.split import split_of
 from kafka_segment_source.decoding.split_file import SplitFile
-from kafka_segment_source.errors import DataError, DataLossError, FileChangedError, PathError
+from kafka_segment_source.errors import DataError, DataLossError, FileChangedError, StorageError
 from kafka_segment_source.inspection import Advance
 from kafka_segment_source.inspection.findings import Finding
 from kafka_segment_source.inspection.index_rules import (
@@ -45,6 +46,7 @@ from kafka_segment_source.storage.files import file_version
 from kafka_segment_source.times import format_millis
 
 _LOST = "records here cannot be read: a query ends with an error (mode=FAILFAST) or leaves them out (DROPMALFORMED); look for another replica of this partition"
+_NEWER = "a newer Kafka wrote this: a query of these records ends with an error in every mode; look for a newer kafka-segment-source"
 _HIDDEN = "a read with 'since' may pass over such a record, since it skips batches by their maxTimestamp"
 _GONE = "a segment file is missing here, or the segment before was cut: these records are in no file of this directory"
 _NOT_THERE = (
@@ -98,8 +100,8 @@ def verify(
     """Verifies every segment of one partition.
 
     max_batch_bytes: a larger batch is a problem. advance: told of bytes that are done. list_again: gives the log as it is
-    now, None if it is gone; what a broker has replaced meanwhile is verified as it is then. Raises PathError where a
-    `.log` cannot be opened.
+    now, None if it is gone; what a broker has replaced meanwhile is verified as it is then. A `.log` that the storage does
+    not give is a problem of that segment; the others are verified all the same.
     """
     done: dict[str, _SegmentCheck] = {}
     for tries in range(_LISTINGS):
@@ -131,11 +133,14 @@ def verify(
 
 @dataclass(slots=True)
 class _Noted(Damage):
-    """Skips damage and keeps where it ends; says nothing."""
+    """Skips damage, and a newer format too, and keeps where it ends; logs nothing."""
 
     ranges: list[tuple[DataError, int | None]] = field(default_factory=list)  # None: that batch alone
 
-    def __call__(self, error: DataError) -> None:
+    def allow(self, error: DataError) -> None:
+        self.confirm()
+
+    def report(self, error: DataError) -> None:
         self.confirm()
         self.ranges.append((error, None))
 
@@ -184,18 +189,17 @@ class _SegmentCheck:
         return not self.has_changed and same_place and same_file
 
     def run(self, advance: Advance) -> None:
-        """Reads the segment once, then its index files. PathError if the segment cannot be opened."""
+        """Reads the segment once, then its index files."""
         done = 0
         limit = self._max_batch_bytes
         try:
             with SplitFile(self._split, check_crcs=True, max_batch_bytes=limit, damage=self._damage) as source:
-                try:
-                    for end in self._read(source):
-                        advance(end - done)
-                        done = end
-                except PathError as error:  # it could be opened, so it is not about permission
-                    self.findings.append(Finding(True, self.segment.path, str(error), _BAD_DISK, self.end))
-                    return
+                for end in self._read(source):
+                    advance(end - done)
+                    done = end
+        except StorageError as error:
+            self.findings.append(Finding(True, self.segment.path, str(error), _BAD_DISK, self.end))
+            return
         except FileChangedError as error:
             self.has_changed = True
             self.findings = [Finding(False, self.segment.path, str(error), _CHANGED, self.end)]
@@ -257,9 +261,11 @@ class _SegmentCheck:
 
 
 def _damage_finding(error: DataError, end: int | None) -> Finding:
-    what = f"{error.what}: found {error.found}, expected {error.expected}"
+    inside = "" if error.inside is None else f" at {error.inside}"
+    what = f"{error.what}{inside}: found {error.found}, expected {error.expected}"
     skipped = "" if end is None else f" ({end - error.position:,} bytes, up to byte {end:,})"
-    return Finding(True, error.path, what, _LOST + skipped, error.position, error.offset)
+    meaning = _LOST if error.is_skippable else _NEWER
+    return Finding(True, error.path, what, meaning + skipped, error.position, error.offset)
 
 
 def _hidden(path: str, records: RecordColumns) -> Iterator[Finding]:

@@ -45,7 +45,7 @@ class HeaderWalk:
         """Headers of consecutive whole batches; each table is used again for the next."""
         buffer = np.empty(min(CHUNK_BYTES, self._size), np.uint8)
         table = np.empty((h.FIELDS, _HEADERS), np.int64)
-        report = np.zeros(3, np.int64)
+        report = np.zeros(2, np.int64)
         probe = HeaderProbe(self._file, self._size, check_crcs=False)
         while self.position < self._size and self.stop is Stop.END:
             before = self.position

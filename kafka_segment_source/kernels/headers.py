@@ -33,10 +33,9 @@ BAD_MAGIC = 4
 BAD_COUNT = 5
 BAD_LAST_OFFSET = 6
 
-# Rows of a walk's report, int64[3]
+# Rows of a walk's report, int64[2]. It stopped after the last batch that it filled in.
 STOPPED_BY = 0
-STOPPED_AT = 1  # position in the buffer
-FOUND = 2  # INCOMPLETE: bytes needed from there; errors: the impossible value
+FOUND = 1  # INCOMPLETE: bytes needed from there; errors: the impossible value
 
 
 @inline
@@ -72,7 +71,7 @@ def _fill_legacy(src, at, table, n):  # type: ignore[no-untyped-def]
 
 @inline
 def _smallest_length(magic):  # type: ignore[no-untyped-def]
-    if magic == fmt.MAGIC_V2:
+    if magic >= fmt.MAGIC_V2:
         return fmt.MIN_BATCH_LENGTH
     if magic == fmt.MAGIC_V1:
         return fmt.MIN_LENGTH_V1
@@ -91,7 +90,7 @@ def _all_zero(src, at, count):  # type: ignore[no-untyped-def]
 def walk_headers(src, length, position, table, report):  # type: ignore[no-untyped-def]
     """Fills one column of `table` (int64[FIELDS, n]) for each whole batch in src[:length]; answers how many.
 
-    position: where src[0] lies in the file. report (int64[3]) says why the walk stopped and where. A batch
+    position: where src[0] lies in the file. report (int64[2]) says why the walk stopped. A batch
     that is not wholly inside src[:length] is never filled in. Nothing but lengths is checked: CRCs are the
     caller's. Kafka: FileLogInputStream.nextBatch.
     """
@@ -99,7 +98,6 @@ def walk_headers(src, length, position, table, report):  # type: ignore[no-untyp
     n = 0
     report[STOPPED_BY] = USED_UP
     while at < length and n < table.shape[1]:
-        report[STOPPED_AT] = at
         if length - at < fmt.MAGIC_END:
             report[STOPPED_BY] = INCOMPLETE
             report[FOUND] = fmt.MAGIC_END
@@ -141,7 +139,6 @@ def walk_headers(src, length, position, table, report):  # type: ignore[no-untyp
             _fill_legacy(src, at, table, n)
         at += size + fmt.LOG_OVERHEAD
         n += 1
-    report[STOPPED_AT] = at
     return n
 
 
@@ -158,12 +155,12 @@ def _looks_like_v2(src, at, first_offset, end_offset):  # type: ignore[no-untype
 def find_batch(src, at, length, first_offset, end_offset):  # type: ignore[no-untyped-def]
     """The first position ≥ at in src[:length] that looks like a batch header, or -1.
 
-    It looks like one if magic, length and count are possible and its offsets lie in
-    [first_offset, end_offset). Only the CRC can tell whether it is one. Used to go on after damage.
+    It looks like one if magic, length and count are possible and its offsets lie in [first_offset, end_offset). A magic
+    newer than this package is possible: only its base offset is looked at. Only the CRC can tell whether it is one. Used to go on after damage.
     """
     for i in range(at, length - fmt.MIN_LENGTH_V0 - fmt.LOG_OVERHEAD + 1):
         magic = src[i + fmt.MAGIC_AT]
-        if magic > fmt.MAGIC_V2 or read_int32(src, i + fmt.LENGTH_AT) < _smallest_length(magic):
+        if magic > fmt.LARGEST_MAGIC or read_int32(src, i + fmt.LENGTH_AT) < _smallest_length(magic):
             continue
         if magic == fmt.MAGIC_V2:
             if length - i >= fmt.BATCH_OVERHEAD and _looks_like_v2(src, i, first_offset, end_offset):

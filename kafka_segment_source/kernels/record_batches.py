@@ -42,10 +42,10 @@ AT_DELTA = 3  # offset delta of the record before; its offset in a message set
 AT_SHIFT = 4  # message sets: what makes a wrapper's inner offsets absolute
 CURSOR = 5
 
-# The report, int64[3]: status, position in the source buffer, value found. On an error the cursor is at its batch.
+# The report, int64[3]. On an error the cursor is at its batch.
 STATUS = 0
-FAULT_AT = 1
-FOUND = 2
+FAULT_AT = 1  # position in the source buffer
+FOUND = 2  # the impossible value; BAD_VARINT: how many bytes there were for it
 
 # Limits, int64[2]; a header counts as some bytes more, as two bytes of a record can become one
 HEADER_COST = 32
@@ -72,7 +72,7 @@ def _field(src, at, end):  # type: ignore[no-untyped-def]
     """
     length, start = read_varint(src, at, end)
     if start == FAILED:
-        return at, length, at, BAD_VARINT
+        return at, end - at, at, BAD_VARINT
     if length > end - start:
         return at, length, at, BAD_FIELD_LENGTH
     return start, length, start + max(length, 0), DONE
@@ -101,17 +101,17 @@ def _record(src, start, end):  # type: ignore[no-untyped-def]
     none = (np.int64(0), np.int64(0), np.int64(0), np.int64(0), np.int64(0), np.int64(0), np.int64(0), np.int64(0))
     length, at = read_varint(src, start, end)
     if at == FAILED:
-        return BAD_VARINT, start, length, none
+        return BAD_VARINT, start, end - start, none
     if length < 1 or length > end - at:
         return BAD_RECORD_LENGTH, start, length, none
     stop = at + length
     timestamp_delta, after = read_varlong(src, at + 1, stop)  # past the attributes byte, which is unused
     if after == FAILED:
-        return BAD_VARINT, at + 1, timestamp_delta, none
+        return BAD_VARINT, at + 1, stop - at - 1, none
     at = after
     offset_delta, after = read_varint(src, at, stop)
     if after == FAILED:
-        return BAD_VARINT, at, offset_delta, none
+        return BAD_VARINT, at, stop - at, none
     key_at, key_length, at, status = _field(src, after, stop)
     if status != DONE:
         return status, at, key_length, none
@@ -120,7 +120,7 @@ def _record(src, start, end):  # type: ignore[no-untyped-def]
         return status, at, value_length, none
     headers_count, headers_at = read_varint(src, at, stop)
     if headers_at == FAILED:
-        return BAD_VARINT, at, headers_count, none
+        return BAD_VARINT, at, stop - at, none
     if headers_count < 0 or headers_count > (stop - headers_at) // fmt.MIN_HEADER_BYTES:
         return BAD_HEADERS_COUNT, at, headers_count, none
     at = headers_at

@@ -329,10 +329,7 @@ def _is_directory(entry: Entry | None) -> bool:
 def _list(path: str, given: str) -> list[Entry]:
     """What is in a directory, by its own names; nothing if it is gone. PathError for a segment that is no file, and for
     data behind a broken link."""
-    try:
-        found = list_directory(path)
-    except PathError as error:
-        raise PathError(str(error).replace(repr(path), repr(given), 1)) from error
+    found = list_directory(path, given)
     for entry in found:
         if entry.kind is Kind.FILE:
             continue

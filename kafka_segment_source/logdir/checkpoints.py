@@ -17,10 +17,10 @@ from dataclasses import dataclass, field
 from io import BytesIO
 
 from kafka_segment_source import format as fmt
-from kafka_segment_source.errors import FileChangedError, OptionError, PathError
+from kafka_segment_source.errors import FileChangedError, OptionError, StorageError
 from kafka_segment_source.logdir.catalog import MOST_METADATA, PartitionLog, named_partition
 from kafka_segment_source.options import TopicPartition
-from kafka_segment_source.storage.files import InputFile
+from kafka_segment_source.storage.files import UNUSABLE, InputFile
 
 _MOST_BYTES = 64 * 1024 * 1024  # of a checkpoint of 200,000 partitions with the longest names
 _MOST_ENTRIES = 200_000  # partitions; a broker has some thousands
@@ -79,18 +79,20 @@ def read_topic_id(directory: str) -> str | None:
     """The topic id of a partition directory; None where there is none (before Kafka 2.8), or none that can be read."""
     try:
         return parse_topic_id(_read(os.path.join(directory, fmt.PARTITION_METADATA), MOST_METADATA) or b"")
-    except PathError:
+    except UNUSABLE:
         return None
 
 
 @dataclass(frozen=True, slots=True)
 class _Checkpoint:
-    """One file: its entries; missing, if there is no such file; fault, if it cannot be believed."""
+    """One file: its entries; missing, if there is no such file; fault, if it cannot be believed; failed, if that is
+    because the storage fails."""
 
     path: str
     entries: Mapping[TopicPartition, int] = field(default_factory=dict)
     missing: bool = False
     fault: str | None = None
+    failed: StorageError | None = None
 
 
 class Checkpoints:
@@ -109,11 +111,14 @@ class Checkpoints:
         return self.entry(log, fmt.CLEANER_CHECKPOINT) is not None
 
     def high_watermark(self, log: PartitionLog) -> int:
-        """The offset below which every in-sync replica had each record. OptionError where that is not on record."""
+        """The offset below which every in-sync replica had each record. OptionError where that is not on record,
+        StorageError where the record cannot be read."""
         checkpoint = self._beside(log, fmt.HIGH_WATERMARK_CHECKPOINT)
         offset = checkpoint.entries.get(named_partition(log.directory) or ("", -1))
         if offset is not None:
             return offset
+        if checkpoint.failed is not None:
+            raise checkpoint.failed
         why = "does not exist" if checkpoint.missing else checkpoint.fault or "does not list that directory"
         raise OptionError(
             f"option 'endAt' is 'highWatermark', but of {log.directory!r} it is not known: {checkpoint.path!r} {why};"
@@ -144,14 +149,15 @@ def _read_checkpoint(path: str) -> _Checkpoint:
     try:
         data = _read(path, _MOST_BYTES)
         return _Checkpoint(path, missing=True) if data is None else _Checkpoint(path, parse_checkpoint(data))
-    except PathError as error:
-        return _Checkpoint(path, fault=f"cannot be read ({error})")
+    except UNUSABLE as error:
+        failed = error if isinstance(error, StorageError) else None
+        return _Checkpoint(path, fault=f"cannot be read ({error})", failed=failed)
     except ValueError as error:
         return _Checkpoint(path, fault=f"is damaged: {error}")
 
 
 def _read(path: str, most: int) -> bytes | None:
-    """The file's bytes; None if there is none. PathError if it cannot be read, or has more than `most`."""
+    """The file's bytes; None if there is none. One of UNUSABLE if it cannot be read, or has more than `most`."""
     try:
         with InputFile(path) as file:
             return file.read_all(most)

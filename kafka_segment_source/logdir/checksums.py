@@ -11,12 +11,17 @@ from crc32c import crc32c
 from kafka_segment_source import format as fmt
 
 
+def crc_of(batch: memoryview | bytes, magic: int) -> int:
+    """The CRC that the whole batch `batch` (header included) should state; of a newer magic as if it were 2."""
+    view = memoryview(batch)
+    if magic >= fmt.MAGIC_V2:
+        return int(crc32c(view[fmt.CRC_FROM :]))
+    return zlib.crc32(view[fmt.MAGIC_AT :])
+
+
 def crc_holds(batch: memoryview | bytes, magic: int, stored: int) -> bool:
     """Whether the whole batch `batch` (header included) has the CRC that its header states, `stored`."""
-    view = memoryview(batch)
-    if magic == fmt.MAGIC_V2:
-        return bool(crc32c(view[fmt.CRC_FROM :]) == stored)
-    return zlib.crc32(view[fmt.MAGIC_AT :]) == stored
+    return crc_of(batch, magic) == stored
 
 
 def crc32cs(

@@ -2,7 +2,7 @@
 
 An index is a hint. Whoever uses an entry proves it by the batch header it leads to (`ranges.py`); nothing here
 opens a `.log`. A file that is missing, empty, zero-padded, torn or garbled gives its valid prefix, perhaps empty:
-no error, a slower scan. `check` says instead what is wrong where, for whoever wants to know.
+no error, a slower scan. What is wrong with one, `inspection/index_rules.py` says.
 
 An index has at most one entry a batch. One with more than its `.log` has room for, or with more than 64 MiB of them, is
 nobody's: none of its entries is given, and its `fault` says so in words. Memory stays within a few times those bounds.
@@ -18,8 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from kafka_segment_source import format as fmt
-from kafka_segment_source.errors import CorruptIndexError, FileChangedError, PathError
-from kafka_segment_source.storage.files import InputFile
+from kafka_segment_source.errors import FileChangedError, PathError
+from kafka_segment_source.storage.files import UNUSABLE, InputFile
 
 Longs = npt.NDArray[np.int64]
 _BLOCK_ENTRIES = 8192  # entries read at a time: a padded file costs its valid part and at most one block more
@@ -100,7 +100,7 @@ def read_offset_index(path: str, size: int | None, base_offset: int, log_size: i
             if count < len(block):
                 break
             last_offset, last_position = offsets[-1], positions[-1]
-    except PathError as error:
+    except UNUSABLE as error:
         return OffsetIndex(path, _NONE, _NONE, str(error))
     offsets, positions = _columns(parts)
     return OffsetIndex(path, offsets + base_offset, positions)
@@ -127,7 +127,7 @@ def read_time_index(
             if count < len(block):
                 break
             last_timestamp, last_offset = timestamps[-1], offsets[-1]
-    except PathError as error:
+    except UNUSABLE as error:
         return TimeIndex(path, _NONE, _NONE, str(error))
     timestamps, offsets = _columns(parts)
     return TimeIndex(path, timestamps, offsets + base_offset)
@@ -173,29 +173,6 @@ def written_aborts(path: str, size: int | None) -> AbortedTransactions:
     return AbortedTransactions(versions, producer_ids, first_offsets, last_offsets, stable, fault)
 
 
-def check(path: str, size: int, entry_bytes: int, valid: int) -> None:
-    """Raises CorruptIndexError if, after `valid` entries, the file holds anything but zero padding.
-
-    Kafka: AbstractIndex.sanityCheck; the slot named is the first entry that cannot be right.
-    """
-    with InputFile(path) as file:
-        at = valid * entry_bytes
-        while at < size:
-            block = file.read_at(at, _BLOCK_ENTRIES * entry_bytes)
-            if not block:
-                return
-            if block.count(0) != len(block):
-                wrong = block[:entry_bytes].hex()
-                raise CorruptIndexError(
-                    f"entry in slot {valid} breaks the order of the index",
-                    path=path,
-                    position=valid * entry_bytes,
-                    found=wrong,
-                    expected=f"an entry above slot {valid - 1}, inside the segment, or zero padding",
-                )
-            at += len(block)
-
-
 def most_entries(log_size: int) -> int:
     """More entries than any index of a `.log` of so many bytes has: one a batch, and a last one of a time index.
 
@@ -207,7 +184,7 @@ def most_entries(log_size: int) -> int:
 def _blocks(path: str, size: int | None, entry: np.dtype[np.void], log_size: int):  # type: ignore[no-untyped-def]  # Iterator of arrays
     """The whole entries of the file, block by block; odd bytes at its end are no entry. Nothing if it is gone.
 
-    PathError if it cannot be read, and where there are more entries, none of them padding, than there can be: whoever
+    One of UNUSABLE if it cannot be read, and PathError where there are more entries, none of them padding, than there can be: whoever
     meets padding asks for no more.
     """
     left = (size or 0) // entry.itemsize
@@ -238,7 +215,7 @@ def _every(path: str, size: int | None, entry: np.dtype[np.void]) -> tuple[npt.N
     """Every whole entry, padding too, as far as this package looks; or none, and why the file cannot be read."""
     try:
         return _join(list(_blocks(path, min(size or 0, _MOST_BYTES), entry, _LARGEST_LOG)), entry), None
-    except PathError as error:
+    except UNUSABLE as error:
         return np.empty(0, entry), str(error)
 
 

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from crc32c import crc32c
 
 from kafka_segment_source import format as fmt
-from kafka_segment_source.errors import KafkaSegmentError, PathError
+from kafka_segment_source.errors import KafkaSegmentError
 from kafka_segment_source.logdir.catalog import MOST_SNAPSHOT
-from kafka_segment_source.storage.files import InputFile, list_directory, try_again
+from kafka_segment_source.storage.files import UNUSABLE, InputFile, list_directory, try_again
 from kafka_segment_source.storage.store import Kind
 
 
@@ -56,7 +56,7 @@ def _listed(directory: str) -> list[tuple[int, str, int]]:
     """The snapshots of a directory by their names: offset, path, bytes. Digits may be of any locale."""
     try:
         entries = list_directory(directory)
-    except PathError:
+    except UNUSABLE:
         return []
     found = []
     for entry in entries:
@@ -77,7 +77,7 @@ def _open_transactions(path: str, size: int, faults: list[str] | None = None) ->
             if version != fmt.SNAPSHOT_VERSION or size != fmt.SNAPSHOT_HEADER.size + count * fmt.SNAPSHOT_ENTRY.size:
                 return None  # before a byte more is read
             data = file.read_at(fmt.SNAPSHOT_CRC_FROM, size - fmt.SNAPSHOT_CRC_FROM)
-    except PathError as error:
+    except UNUSABLE as error:
         if faults is not None:
             faults.append(f"{error}; the last stable offset is looked for without it (isolationLevel=read_committed)")
         return None

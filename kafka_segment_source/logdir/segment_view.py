@@ -9,11 +9,10 @@ from types import TracebackType
 import numpy as np
 
 from kafka_segment_source import format as fmt
-from kafka_segment_source.errors import PathError
 from kafka_segment_source.logdir.catalog import Segment
 from kafka_segment_source.logdir.indexes import OffsetIndex, TimeIndex, read_offset_index, read_time_index
 from kafka_segment_source.logdir.probe import BatchHeader, HeaderProbe
-from kafka_segment_source.storage.files import InputFile
+from kafka_segment_source.storage.files import UNUSABLE, InputFile
 
 _ATTEMPTS = 8  # index entries tried on each side before reading more instead
 _HEAD_BATCHES = 1024  # batches looked at before a time index is given up: real files need 2 (median) to 65 (worst)
@@ -145,7 +144,7 @@ class SegmentView:
     def log_end(self) -> int | None:
         """The offset after the last whole batch, of the last segment of a log; None where damage or a failing disk hides
         it (reading it says so), or where finding it costs too much."""
-        with suppress(PathError):
+        with suppress(*UNUSABLE):
             return self._log_end()
         return None
 

@@ -2,7 +2,7 @@
 bytes it has up to an offset. Each thing is looked up when it is first asked for, with the help of the index.
 
 Comes in: a copy's log, as listed. Only a damaged end, or a question that a sound copy does not raise, costs reading a
-segment (`survey.py`). Raises PathError, and FileChangedError where a file changes meanwhile.
+segment (`survey.py`). Raises StorageError, and FileChangedError where a file changes meanwhile.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """One segment of a copy → what it holds whole, and what not: its sound batches, and where damage lies between them.
 
 Reads what is asked for from its first byte to its last, so it is done only where copies differ or one of them was found
-to be damaged. Nothing is reported: whoever asked knows what another copy has. Raises PathError, and FileChangedError where
+to be damaged. Nothing is reported: whoever asked knows what another copy has. Raises StorageError, and FileChangedError where
 the file is not the one that was listed.
 """
 
@@ -15,7 +15,8 @@ import numpy.typing as npt
 
 from kafka_segment_source import format as fmt
 from kafka_segment_source.bounds import OffsetRange, ScanBounds
-from kafka_segment_source.decoding.batches import Chunk, Damage, HeaderTable
+from kafka_segment_source.decoding.batches import Chunk, HeaderTable
+from kafka_segment_source.decoding.damage import Damage, UnloggedDamage
 from kafka_segment_source.decoding.records import Decoder
 from kafka_segment_source.decoding.split import anchored, place_of, split_of
 from kafka_segment_source.decoding.split_file import SplitFile
@@ -105,15 +106,11 @@ class Survey:
             yield Extent(rest, self.end_holding)
 
 
-class _Noted(Damage):
-    """Damage that is noted, and skipped without a word."""
+class _NotedDamage(UnloggedDamage):
+    """Damage that is noted, and a newer format too: another copy may hold what can be read."""
 
-    def __call__(self, error: DataError) -> None:
-        self.allow(error)
-        self.skipped.append(error)
-
-    def skip(self, error: DataError, end: int) -> None:
-        self.skipped.append(error)
+    def allow(self, error: DataError) -> None:
+        self.confirm()
 
 
 def survey(
@@ -133,7 +130,7 @@ def survey(
         start = view.start_position(offsets.start if start_offset is None else start_offset)
         split = anchored(split_of(log, segment, ScanBounds(offsets), start), view.probe)
     split = replace(split, gap_is_loss=not log.compacted)
-    damage = _Noted(drop=True)
+    damage = _NotedDamage(drop=True)
     limit = options.max_batch_bytes
     with SplitFile(split, check_crcs=options.check_crcs, max_batch_bytes=limit, damage=damage) as source:
         decoder = Decoder(

@@ -32,7 +32,7 @@ from kafka_segment_source.pruning.disorder import usable_disorder
 from kafka_segment_source.pruning.ranges import Dropped, narrow
 from kafka_segment_source.reading.mending import Lost, mend
 from kafka_segment_source.reporting import logger
-from kafka_segment_source.storage.files import pause
+from kafka_segment_source.storage.files import UNUSABLE, pause
 
 TRIES = 40  # in a row, without a batch read between them
 
@@ -58,8 +58,8 @@ class Follower:
         """What `read` gives for the split, or for those that hold its offsets now.
 
         `read` calls `passed` after each chunk, `took` after rows of it, and `ended` at the end of a file. Raises
-        DataLossError for offsets that are gone (failOnDataLoss), DataError for damage (mode) and PathError where a file
-        cannot be read; with several copies only if none of them helps. Raises FileChangedError where the log changes too
+        DataLossError for offsets that are gone (failOnDataLoss), DataError for damage (mode) and StorageError where a
+        file cannot be read; with several copies only if none of them helps. Raises FileChangedError where the log changes too
         fast to be read.
         """
         while self._pending:
@@ -74,7 +74,7 @@ class Follower:
                 yield from read(split)
             except FileChangedError as error:
                 self._find_again(error)
-            except (DataError, DataLossError, PathError) as error:
+            except (DataError, DataLossError, *UNUSABLE) as error:
                 if split.copies:
                     self._mend(error)
                 elif not isinstance(error, DataLossError):
@@ -141,7 +141,7 @@ class Follower:
         self._report(FileChangedError(f"{gone}; {self._why}"))
 
     def _report(self, error: KafkaSegmentError) -> None:
-        if isinstance(error, DataError) and self._options.drop_malformed:
+        if isinstance(error, DataError) and error.is_skippable and self._options.drop_malformed:
             logger.warning("skipped (mode=DROPMALFORMED): %s", error)
             return
         if self._options.fail_on_data_loss or not isinstance(error, DataLossError):
@@ -168,8 +168,6 @@ def find_again(planned: SegmentSplit, wanted: OffsetRange, options: ReadOptions)
     try:
         log = list_whole(planned.copies or (directory,), replace(options, end_at_high_watermark=False), near)
     except PathError as error:
-        if _is_of_system(error):
-            raise
         return Found(iter(()), ((str(error), wanted),))
     if not log.segments:
         return Found(iter(()), ((f"{directory!r} holds no segments any more", wanted),))
@@ -264,9 +262,3 @@ def _known_end(split: SegmentSplit) -> int | None:
     if end is None:
         return None if wanted == fmt.MAX_OFFSET else wanted
     return min(end, wanted)
-
-
-def _is_of_system(error: BaseException) -> bool:
-    """Whether the file system failed, rather than that nothing is there."""
-    cause = error.__cause__
-    return cause is not None and (isinstance(cause, OSError) or _is_of_system(cause))

@@ -14,9 +14,9 @@ from typing import NoReturn
 
 from kafka_segment_source import format as fmt
 from kafka_segment_source.bounds import OffsetRange, ScanBounds
-from kafka_segment_source.decoding.batches import Damage
+from kafka_segment_source.decoding.damage import Damage
 from kafka_segment_source.decoding.split import BatchPlace, SegmentSplit, split_of
-from kafka_segment_source.errors import DataError, DataLossError, KafkaSegmentError, PathError
+from kafka_segment_source.errors import DataError, DataLossError, KafkaSegmentError
 from kafka_segment_source.kernels import headers as h
 from kafka_segment_source.logdir.catalog import PartitionLog
 from kafka_segment_source.options import ReadOptions, TopicSelection
@@ -25,6 +25,7 @@ from kafka_segment_source.partition.choice import DAMAGED, VOID, choose
 from kafka_segment_source.partition.copy_view import CopyView
 from kafka_segment_source.partition.logs import available_copies
 from kafka_segment_source.partition.survey import Extent, Survey, survey
+from kafka_segment_source.storage.files import UNUSABLE
 
 
 class Suspicion(Damage):
@@ -34,7 +35,7 @@ class Suspicion(Damage):
     def __init__(self) -> None:
         super().__init__(drop=True)
 
-    def __call__(self, error: DataError) -> NoReturn:
+    def report(self, error: DataError) -> NoReturn:
         self.allow(error)
 
     def allow(self, error: DataError) -> NoReturn:
@@ -53,7 +54,7 @@ def damage_in(split: SegmentSplit, options: ReadOptions) -> Damage:
 @dataclass(frozen=True, slots=True)
 class Lost:
     """Offsets that no copy holds whole: `error` is a DataError where a copy has damage there, else a DataLossError; a
-    PathError where a copy cannot be read."""
+    StorageError where a copy cannot be read."""
 
     offsets: OffsetRange
     error: KafkaSegmentError
@@ -72,7 +73,7 @@ def mend(
 ) -> list[Piece]:
     """What follows in a split from the first wanted offset on, where `error` was met: splits, and what none of them holds.
 
-    Raises FileChangedError where a file changes while this looks at it, and PathError where the copies cannot be listed.
+    Raises FileChangedError where a file changes while this looks at it, and StorageError where the copies cannot be listed.
     """
     copies = available_copies(
         replace(options, paths=split.copies, topics=TopicSelection(), end_at_high_watermark=False)
@@ -80,7 +81,7 @@ def mend(
     if wanted.end == fmt.MAX_OFFSET:
         wanted = OffsetRange(wanted.start, _end_by_names(split, copies))
     found: list[tuple[Survey, Extent]] = []
-    failures: dict[str, PathError] = {}
+    failures: dict[str, KafkaSegmentError] = {}
     for copy in copies:
         for each in _surveys(copy.log, wanted, options, microseconds, failures):
             found += [(each, extent) for extent in each.extents() if _is_counted(copy, extent, copies)]
@@ -109,7 +110,11 @@ def _end_by_names(split: SegmentSplit, copies: Sequence[CopyView]) -> int:
 
 
 def _surveys(
-    log: PartitionLog, wanted: OffsetRange, options: ReadOptions, microseconds: bool, failures: dict[str, PathError]
+    log: PartitionLog,
+    wanted: OffsetRange,
+    options: ReadOptions,
+    microseconds: bool,
+    failures: dict[str, KafkaSegmentError],
 ) -> Iterator[Survey]:
     """What each of a copy's segments holds of the wanted offsets; `failures` gets those that cannot be read."""
     for segment in log.segments:
@@ -117,7 +122,7 @@ def _surveys(
         if segment.size and not segment.span.intersect(offsets).is_empty:
             try:
                 yield survey(log, segment, offsets, options, decodes=True, microseconds=microseconds)
-            except PathError as failure:
+            except UNUSABLE as failure:
                 failures[segment.path] = failure
 
 
@@ -170,7 +175,7 @@ class _Report:
         split: SegmentSplit,
         copies: Sequence[CopyView],
         met: KafkaSegmentError,
-        failures: dict[str, PathError],
+        failures: dict[str, KafkaSegmentError],
     ) -> None:
         self._partition = f"{split.topic}-{split.partition}"
         self._tried = ", ".join(dict.fromkeys(repr(copy.log.directory) for copy in copies))
@@ -185,15 +190,7 @@ class _Report:
             error = met
         end = "on" if offsets.end == fmt.MAX_OFFSET else f"to {offsets.end - 1}"
         what = f"{error.what} (no copy holds the offsets {offsets.start} {end} whole, of {self._tried})"
-        said = type(error)(
-            what,
-            path=error.path,
-            position=error.position,
-            offset=error.offset,
-            found=error.found,
-            expected=error.expected,
-        )
-        return Lost(offsets, self._failure or said)
+        return Lost(offsets, self._failure or error.with_what(what))
 
     def missing(self, offsets: OffsetRange) -> Lost:
         """Offsets of which no copy has anything."""

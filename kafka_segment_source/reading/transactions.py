@@ -33,18 +33,20 @@ import numpy.typing as npt
 
 from kafka_segment_source import format as fmt
 from kafka_segment_source.bounds import OffsetRange, ScanBounds
-from kafka_segment_source.decoding.batches import CHUNK_BYTES, Chunk, Damage, HeaderTable
+from kafka_segment_source.decoding.batches import CHUNK_BYTES, Chunk, HeaderTable
+from kafka_segment_source.decoding.damage import Damage, UnloggedDamage
+from kafka_segment_source.decoding.faults import Faults
 from kafka_segment_source.decoding.records import Decoder, RecordColumns
 from kafka_segment_source.decoding.split import BatchPlace, SegmentSplit
 from kafka_segment_source.decoding.split_file import SplitFile
-from kafka_segment_source.errors import CorruptRecordError, DataError, DataLossError, FileChangedError, PathError
+from kafka_segment_source.errors import DataError, DataLossError, FileChangedError
 from kafka_segment_source.kernels import headers as h
 from kafka_segment_source.kernels import record_batches as k
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.reading.following import TRIES, find_again
 from kafka_segment_source.reading.mending import Lost, Piece, Suspicion, mend
 from kafka_segment_source.reporting import logger
-from kafka_segment_source.storage.files import file_version
+from kafka_segment_source.storage.files import UNUSABLE, file_version
 
 _AHEAD_BYTES = 256 * 1024  # read at a time on the way to a marker: mostly it is near
 
@@ -86,17 +88,6 @@ class Stretch:
     void: int | None = None
 
 
-class _Unreported(Damage):
-    """Damage on the way to a marker: whoever reads that range for its rows reports it, here only what follows from it."""
-
-    def __call__(self, error: DataError) -> None:
-        self.allow(error)
-        self.skipped.append(error)
-
-    def skip(self, error: DataError, end: int) -> None:
-        self.skipped.append(error)
-
-
 def transactional_data(headers: HeaderTable) -> Mask:
     """Which batches hold data of a transaction."""
     transactional = headers[h.ATTRIBUTES] & (fmt.TRANSACTIONAL_MASK | fmt.CONTROL_MASK) == fmt.TRANSACTIONAL_MASK
@@ -120,7 +111,7 @@ def walk(
     if split.copies:
         yield from _walk_copies(split, options, after, before, chunk_bytes)
     else:
-        yield from _walk_file(split, options, after, before, chunk_bytes, _Unreported(options.drop_malformed))
+        yield from _walk_file(split, options, after, before, chunk_bytes, UnloggedDamage(options.drop_malformed))
 
 
 def _walk_file(
@@ -175,7 +166,7 @@ def _walk_copies(
                     reached = int(stretch.headers[h.LAST_OFFSET, -1]) + 1
         except FileChangedError:
             raise
-        except (DataError, DataLossError, PathError) as error:
+        except (DataError, DataLossError, *UNUSABLE) as error:
             if mended_at == reached:
                 raise
             mended_at, before = reached, _NO_HEADERS
@@ -187,7 +178,7 @@ def _lost(lost: Lost, options: ReadOptions) -> Stretch:
     """What follows for transactions from offsets that no copy holds. Raises what damage raises under FAILFAST."""
     if isinstance(lost.error, DataLossError):
         return Stretch(_NO_HEADERS, (), ends_in_loss=True)
-    if isinstance(lost.error, DataError) and options.drop_malformed:
+    if isinstance(lost.error, DataError) and lost.error.is_skippable and options.drop_malformed:
         return Stretch(_NO_HEADERS, (), (lost.offsets.start,), (lost.error,))
     raise lost.error
 
@@ -439,7 +430,7 @@ class _MarkerReader:
     def __init__(self, split: SegmentSplit, options: ReadOptions, damage: Damage | None = None) -> None:
         self._split = split
         self._options = options
-        self._damage = _Unreported(options.drop_malformed) if damage is None else damage
+        self._damage = UnloggedDamage(options.drop_malformed) if damage is None else damage
         self._made: Decoder | None = None
 
     @property
@@ -484,17 +475,8 @@ class _MarkerReader:
 
     def _check(self, records: RecordColumns, lengths: npt.NDArray[np.int32]) -> None:
         for at in np.flatnonzero(lengths < fmt.CONTROL_KEY_BYTES).tolist():
-            batch = records.ints[k.BATCH, at]
-            self._damage(
-                CorruptRecordError(
-                    "control record whose key is too short",
-                    path=self._split.path,
-                    position=int(records.headers[h.POSITION, batch]),
-                    offset=int(records.headers[h.BASE_OFFSET, batch]),
-                    found=f"{max(int(lengths[at]), 0)} bytes",
-                    expected=f"{fmt.CONTROL_KEY_BYTES} bytes, version and type",
-                )
-            )
+            header = records.headers[:, records.ints[k.BATCH, at]]
+            self._damage.report(Faults(self._split.path).short_control_key(header, int(lengths[at])))
 
 
 def _of_producers(headers: HeaderTable) -> Mask:

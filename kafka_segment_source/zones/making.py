@@ -16,7 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from kafka_segment_source.decoding.batches import Chunk, Damage, HeaderTable
+from kafka_segment_source.decoding.batches import Chunk, HeaderTable
+from kafka_segment_source.decoding.damage import Damage
 from kafka_segment_source.decoding.records import Decoder, RecordColumns
 from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.decoding.split_file import SplitFile
@@ -53,7 +54,7 @@ def map_segment(
     """The zones of a segment from the batch at `split.start` on.
 
     advance: told how many bytes more are done; cell: bytes of the file in which the batches of one zone begin. Raises
-    PathError, and FileChangedError where the file is not the one that was planned.
+    StorageError, and FileChangedError where the file is not the one that was planned.
     """
     damage = None
     tables = [no_zones()]

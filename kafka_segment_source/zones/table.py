@@ -26,8 +26,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import xxhash
 
-from kafka_segment_source.errors import FileChangedError, PathError
-from kafka_segment_source.storage.files import InputFile, write_atomically
+from kafka_segment_source.errors import FileChangedError
+from kafka_segment_source.storage.files import UNUSABLE, InputFile, write_atomically
 
 # Rows of a zone table
 SEGMENT = 0  # base offset
@@ -111,7 +111,7 @@ def read_zone_map(path: str) -> ZoneMap | None:
             data = _whole(file)
     except FileChangedError:
         return None
-    except PathError as error:
+    except UNUSABLE as error:
         raise ValueError(str(error)) from error
     return from_parquet(data)
 
@@ -128,7 +128,7 @@ def _whole(file: InputFile) -> bytes:
 
 
 def write_zone_map(path: str, zone_map: ZoneMap) -> None:
-    """Puts a zone map in the place of the one that is there; PathError where that cannot be done."""
+    """Puts a zone map in the place of the one that is there; PathError or StorageError where that cannot be done."""
     write_atomically(path, to_parquet(zone_map))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kafka_segment_source.errors import PathError
+from kafka_segment_source.errors import StorageError
 from kafka_segment_source.storage.files import InputFile
 from tests.cli.runner import LOGS, answer, copy_of, run
 from tests.support import writer
@@ -312,16 +312,17 @@ def test_many_problems_are_counted(tmp_path: Path) -> None:
     assert len(answer("verify", folder, "--json", exit_code=1)["problems"]) == 100
 
 
-def test_a_disk_that_does_not_give_its_bytes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An I/O error in the middle of a segment is a problem of that segment; the others are still verified."""
-    read_into = InputFile.read_into
+@pytest.mark.parametrize("failing", ["read_into", "version"])
+def test_a_disk_that_does_not_give_its_bytes(failing: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An I/O error, in the middle of a segment or at once, is a problem of that segment; the others are still verified."""
+    method = getattr(InputFile, failing)
 
-    def failing(self: InputFile, position: int, target: Any) -> None:
-        if SECOND in self.path:
-            raise PathError(f"file {self.path!r} cannot be read: Input/output error")
-        read_into(self, position, target)
+    def fail(self: InputFile, *arguments: Any) -> Any:
+        if SECOND in self.path and self.path.endswith(".log"):
+            raise StorageError(f"file {self.path!r} cannot be read: Input/output error")
+        return method(self, *arguments)
 
-    monkeypatch.setattr(InputFile, "read_into", failing)
+    monkeypatch.setattr(InputFile, failing, fail)
 
     problem = one_problem(folder)
 

@@ -14,7 +14,8 @@ import pyarrow as pa
 
 from kafka_segment_source import format as fmt
 from kafka_segment_source.bounds import ScanBounds
-from kafka_segment_source.decoding.batches import BatchReader, Damage
+from kafka_segment_source.decoding.batches import BatchReader
+from kafka_segment_source.decoding.damage import Damage
 from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.kernels import headers as h
 from kafka_segment_source.storage.files import InputFile

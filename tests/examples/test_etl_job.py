@@ -469,7 +469,7 @@ def test_damaged_data(spark: SparkSession, tmp_path: Path, capsys: pytest.Captur
     code, said = says(capsys, ["--config", str(config), START], spark)
     assert code == 1
     assert str(log) in said
-    assert said.endswith(", offset 8: found another CRC, expected 0x69762b67")
+    assert re.search(r", offset 8: found 0x[0-9a-f]{8}, expected 0x69762b67$", said)
     assert files(tmp_path / "out") == {}
 
 

@@ -8,6 +8,7 @@ The statements, for a `.log` of any bytes:
 2. Nothing is reported without need. Where a reported range begins stands something that the naive decoder refuses, or
    that breaks the order of offsets; and no readable batch that fits between its neighbours lies in the range.
 3. FAILFAST ends at damage that DROPMALFORMED reports, with rows before it that are right; without damage, neither does.
+   DROPMALFORMED ends only at a batch of a newer magic or codec, under a right CRC; 1 and 2 hold up to there.
 4. A CRC is not made right by accident: without such help every row has the key, value and headers of a real one.
 
 Offsets, sizes and leader epochs are outside the CRC. Where damage to them happens to leave offsets that grow, nothing can
@@ -20,10 +21,11 @@ import struct
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import crc32c
 
+from kafka_segment_source.errors import UnsupportedFormatError
 from tests.fuzz.corpus import PARTITION, TOPIC, RealSegment, Seed
 from tests.support import naive
 from tests.support.rows import OFFSET, Row, decoded
@@ -226,6 +228,8 @@ class _Walk:
 
 def check(damaged: Seed, dropping: Outcome, failing: Outcome) -> list[Row]:
     """Statements 1 to 3 of a whole log; answers the rows that DROPMALFORMED gave, which are right."""
+    if isinstance(dropping.error, UnsupportedFormatError):
+        return _check_refused(damaged, dropping, failing)
     if dropping.error is not None:
         raise ViolationError(f"DROPMALFORMED raised {dropping.error!r}") from dropping.error
     rows: list[Row] = []
@@ -250,6 +254,38 @@ def check(damaged: Seed, dropping: Outcome, failing: Outcome) -> list[Row]:
     if failing.rows != before[: len(failing.rows)]:
         raise ViolationError(f"FAILFAST, before its error: {_difference(failing.rows, before)}")
     return rows
+
+
+def _check_refused(damaged: Seed, dropping: Outcome, failing: Outcome) -> list[Row]:
+    """A log that DROPMALFORMED did not read to its end: the batch there is newer, and what came before it is right."""
+    at = max(dropping.reports)
+    *reports, refused = dropping.reports[at]
+    limits = [*[segment.base_offset for segment in damaged.segments[1:]], None]
+    if not _is_newer(damaged.segments[at].log, refused.position):
+        raise ViolationError(f"refused at {refused.position}: {refused.what}") from dropping.error
+    expected: list[Row] = []
+    for number, segment in enumerate(damaged.segments[:at]):
+        expected += check_dropped(segment, limits[number], dropping.reports.get(number, []))
+    cut = replace(damaged.segments[at], log=damaged.segments[at].log[: refused.position])
+    expected += check_dropped(cut, _MAX_OFFSET if limits[at] is None else limits[at], reports)
+    for outcome, mode in ((dropping, "DROPMALFORMED"), (failing, "FAILFAST")):
+        if outcome.error is None or outcome.rows != expected[: len(outcome.rows)]:
+            raise ViolationError(f"{mode}, before a newer format: {_difference(outcome.rows, expected)}")
+    return dropping.rows
+
+
+def _is_newer(data: bytes, position: int) -> bool:
+    """Whether a whole batch under a right CRC stands there, of a magic or codec that is not read."""
+    magic = data[position + 16]
+    (length,) = struct.unpack_from(">i", data, position + 8)
+    batch = data[position : position + 12 + length]
+    if len(batch) != 12 + length:
+        return False
+    if magic <= 2:
+        codec = batch[22 if magic == 2 else 17] & 7
+        return codec > (4 if magic == 2 else 3) and _crc_holds(batch)
+    is_flip = (magic ^ 2).bit_count() == 1 and magic != 3
+    return length >= 49 and magic < 128 and not is_flip and _crc_holds(batch[:16] + b"\2" + batch[17:])
 
 
 def check_contents(original: Seed, rows: Sequence[Row]) -> None:

@@ -121,13 +121,6 @@ def test_cut_zstd(part: float) -> None:
     assert PLAIN.startswith(plain("zstd", stored[: int(len(stored) * part)]))
 
 
-@pytest.mark.parametrize("codec", [5, 6, 7])
-def test_unknown_codecs(codec: int) -> None:
-    """Codec ids that Kafka does not have are an error that names the id and the known ones."""
-    with pytest.raises(DecompressionError, match=f"found codec {codec}, expected a codec from 0 to 4"):
-        plain_bytes(codec, b"abc", 100)
-
-
 @given(data=st.binary(max_size=100), codec=st.integers(1, 4))
 def test_garbage(data: bytes, codec: int) -> None:
     """Any bytes under any codec end in plain bytes within the limit or in DecompressionError."""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 import struct
+import zlib
 from pathlib import Path
 from typing import Any
 
+import crc32c
 import pytest
 
 import kafka_segment_source as kafkaseg
@@ -37,7 +39,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def said(error: DataError) -> dict[str, Any]:
-    return {name: getattr(error, name) for name in ("path", "position", "offset", "found", "expected")}
+    return {name: getattr(error, name) for name in ("path", "position", "offset", "inside", "found", "expected")}
 
 
 def put(data: bytes, at: int, form: str, *values: int, crc: bool = True) -> bytes:
@@ -75,13 +77,18 @@ def varied(at: int, value: bytes) -> bytes:
     return of_body(BODY[:at] + value + BODY[at + len(value) :], max_timestamp=1010)
 
 
+def inside(at: int) -> dict[str, str]:
+    """The place of a fault at a byte of the batch's records."""
+    return {"inside": f"byte {61 + at} of the batch"}
+
+
 RECORD = writer.record(Rec(0, 0, b"k", b"v"), 0)
 AT_SECOND = {"position": SIZE, "offset": 10}
 DAMAGE: dict[str, tuple[bytes, str, dict[str, Any]]] = {
     "a flipped bit": (
         FLIPPED,
         "batch whose bytes do not have the CRC that its header states",
-        {**AT_SECOND, "found": "another CRC", "expected": f"0x{STORED_CRC:08x}"},
+        {**AT_SECOND, "found": f"0x{crc32c.crc32c(FLIPPED[21:]):08x}", "expected": f"0x{STORED_CRC:08x}"},
     ),
     "a length below the least": (
         put(SECOND, 8, "i", 30),
@@ -104,9 +111,9 @@ DAMAGE: dict[str, tuple[bytes, str, dict[str, Any]]] = {
         {"position": SIZE, "found": "zeros", "expected": "a batch or the end of the log"},
     ),
     "an unknown magic": (
-        put(SECOND, 16, "b", 3),
+        put(SECOND, 16, "b", 6),
         "batch of unknown magic",
-        {"position": SIZE, "found": 3, "expected": "0, 1 or 2"},
+        {"position": SIZE, "found": 6, "expected": "0, 1 or 2"},
     ),
     "a negative count": (
         put(SECOND, 57, "i", -2),
@@ -117,11 +124,6 @@ DAMAGE: dict[str, tuple[bytes, str, dict[str, Any]]] = {
         put(SECOND, 23, "i", -1),
         "batch that ends before it begins",
         {"position": SIZE, "found": 9, "expected": "baseOffset ≥ 0 and lastOffsetDelta ≥ 0"},
-    ),
-    "an unknown codec": (
-        put(SECOND, 21, "h", 7),
-        "batch that cannot be decompressed",
-        {**AT_SECOND, "found": "codec 7", "expected": "a codec from 0 to 4"},
     ),
     "offsets that go back": (
         put(SECOND, 0, "q", 1),
@@ -136,67 +138,92 @@ DAMAGE: dict[str, tuple[bytes, str, dict[str, Any]]] = {
     "more records than the count": (
         put(SECOND, 57, "i", 2),
         "batch with bytes left over after its last record",
-        {**AT_SECOND, "found": len(BODY) // 3, "expected": "0 bytes left over"},
+        {**AT_SECOND, **inside(len(BODY) * 2 // 3), "found": len(BODY) // 3, "expected": "0 bytes left over"},
     ),
     "fewer records than the count": (
         put(SECOND, 57, "i", 4),
         "record with an unreadable varint",
-        {**AT_SECOND, "found": 0, "expected": "a varint inside the record, of at most 32 (timestamps 64) bits"},
+        {
+            **AT_SECOND,
+            **inside(len(BODY)),
+            "found": "no bytes",
+            "expected": "a varint inside the record, of at most 32 (timestamps 64) bits",
+        },
     ),
     "a record longer than the batch": (
         of_body(writer.varint(5000) + BODY[2:]),
         "record of impossible length",
-        {**AT_SECOND, "found": 5000, "expected": "a length inside the batch"},
+        {**AT_SECOND, **inside(0), "found": 5000, "expected": "a length inside the batch"},
     ),
     "a record of no bytes": (
         of_body(writer.varint(0) + BODY),
         "record of impossible length",
-        {**AT_SECOND, "found": 0, "expected": "a length inside the batch"},
+        {**AT_SECOND, **inside(0), "found": 0, "expected": "a length inside the batch"},
     ),
     "a key longer than the record": (
         of_body(b"\x10\0\0\0" + writer.varint(60) + b"abc\x01", count=1),
         "key, value or header of impossible length",
-        {**AT_SECOND, "found": 60, "expected": "-1 (null) or a length inside the record"},
+        {**AT_SECOND, **inside(4), "found": 60, "expected": "-1 (null) or a length inside the record"},
     ),
     "a value one byte longer than the record": (
         of_body(b"\x0e\0\0\0\x01\x06ab", count=1),
         "key, value or header of impossible length",
-        {**AT_SECOND, "found": 3, "expected": "-1 (null) or a length inside the record"},
+        {**AT_SECOND, **inside(5), "found": 3, "expected": "-1 (null) or a length inside the record"},
     ),
     "a null header key": (
         of_body(b"\x10\0\0\0\x01\x01\x02\x01\x01", count=1),
         "key, value or header of impossible length",
-        {**AT_SECOND, "found": -1, "expected": "-1 (null) or a length inside the record"},
+        {**AT_SECOND, **inside(7), "found": -1, "expected": "-1 (null) or a length inside the record"},
     ),
     "more headers than fit": (
         of_body(b"\x10\0\0\0\x01\x01\x06\0\0", count=1),
         "record with an impossible number of headers",
-        {**AT_SECOND, "found": 3, "expected": "0 or as many as fit the record"},
+        {**AT_SECOND, **inside(6), "found": 3, "expected": "0 or as many as fit the record"},
     ),
     "a negative number of headers": (
         of_body(b"\x0c\0\0\0\x01\x01\x01", count=1),
         "record with an impossible number of headers",
-        {**AT_SECOND, "found": -1, "expected": "0 or as many as fit the record"},
+        {**AT_SECOND, **inside(6), "found": -1, "expected": "0 or as many as fit the record"},
     ),
     "bytes after a record's last header": (
         of_body(b"\x10\0\0\0\x01\x01\0\x07\x07", count=1),
         "record with bytes left over",
-        {**AT_SECOND, "found": 2, "expected": "0 bytes left over"},
+        {**AT_SECOND, **inside(7), "found": 2, "expected": "0 bytes left over"},
+    ),
+    "a varint of more bits than its type": (
+        of_body(b"\x14\0\0\xff\xff\xff\xff\x1f\0\0\0", count=1),
+        "record with an unreadable varint",
+        {
+            **AT_SECOND,
+            **inside(3),
+            "found": "ff ff ff ff 1f",
+            "expected": "a varint inside the record, of at most 32 (timestamps 64) bits",
+        },
     ),
     "a varint too long": (
         of_body(b"\xff" * 20, count=1),
         "record with an unreadable varint",
-        {**AT_SECOND, "found": 0, "expected": "a varint inside the record, of at most 32 (timestamps 64) bits"},
+        {
+            **AT_SECOND,
+            **inside(0),
+            "found": " ".join(["ff"] * 10),
+            "expected": "a varint inside the record, of at most 32 (timestamps 64) bits",
+        },
     ),
     "records out of order": (
         of_body(RECORD + RECORD, count=2),
         "record out of order",
-        {**AT_SECOND, "found": 0, "expected": "offset deltas that grow from 0 to lastOffsetDelta"},
+        {
+            **AT_SECOND,
+            **inside(len(RECORD)),
+            "found": 0,
+            "expected": "offset deltas that grow from 0 to lastOffsetDelta",
+        },
     ),
     "a record past the batch's last offset": (
         of_body(writer.record(Rec(3, 0), 0), count=1),
         "record out of order",
-        {**AT_SECOND, "found": 3, "expected": "offset deltas that grow from 0 to lastOffsetDelta"},
+        {**AT_SECOND, **inside(0), "found": 3, "expected": "offset deltas that grow from 0 to lastOffsetDelta"},
     ),
 }
 
@@ -209,7 +236,7 @@ def test_failfast_says_what_and_where(name: str, folder: Path) -> None:
     error = error_of(folder)
 
     assert error.what == what
-    assert said(error) == {"path": path, "offset": None, **fields}
+    assert said(error) == {"path": path, "offset": None, "inside": None, **fields}
     assert type(error) is CorruptRecordError
 
 
@@ -226,6 +253,32 @@ def test_dropmalformed_skips_the_batch_and_says_so(name: str, folder: Path, capl
         f"skipped (mode=DROPMALFORMED): {error}",
         f"skipped up to byte {2 * SIZE} (mode=DROPMALFORMED): {error}",
     )
+
+
+@pytest.mark.parametrize("codec", ["gzip", "lz4", "zstd"])
+def test_a_fault_after_decompression(codec: Codec, folder: Path) -> None:
+    """The place of a record's fault is one in the decompressed bytes, and the error says so."""
+    body = RECORD + b"\x10\0\0\x02" + writer.varint(60) + b"abc\x01"
+    stored = writer.compress(codec, body)
+    damaged = writer.record_batch_of(
+        stored, base_offset=10, attributes=writer.CODEC_IDS[codec], last_offset_delta=2, count=2
+    )
+    write(folder, batch(0, codec), damaged)
+    error = error_of(folder)
+    assert error.inside == f"byte {len(RECORD) + 4} after decompression"
+    assert f"offset 10, byte {len(RECORD) + 4} after decompression: found " in str(error)
+
+
+def test_a_fault_inside_a_wrapper(folder: Path) -> None:
+    """A message whose CRC is wrong: its place after decompression, and both numbers."""
+    first, second = (writer.message(n, None, b"value", magic=1, timestamp=5) for n in range(2))
+    hurt = second[:-1] + b"?"
+    wrapper = writer.message(1, None, writer.compress("gzip", first + hurt), magic=1, timestamp=5, codec="gzip")
+    write(folder, wrapper)
+    error = error_of(folder)
+    assert error.what == "message inside a wrapper whose bytes do not have the CRC that it states"
+    assert error.inside == f"byte {len(first)} after decompression"
+    assert error.found == f"0x{zlib.crc32(hurt[16:]):08x}" and error.expected == f"0x{second[12:16].hex()}"
 
 
 @pytest.mark.parametrize("codec", TRUNCATED)

@@ -292,10 +292,10 @@ def test_a_name_that_is_not_utf8(folder: Path) -> None:
 
 def test_errors_kept_are_bounded(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A segment of nothing but damage does not fill memory with errors; each is logged all the same."""
-    from kafka_segment_source.decoding.batches import Damage  # noqa: PLC0415
+    from kafka_segment_source.decoding.damage import Damage  # noqa: PLC0415
 
-    monkeypatch.setattr("kafka_segment_source.decoding.batches._KEPT", 2)
+    monkeypatch.setattr("kafka_segment_source.decoding.damage._KEPT", 2)
     damage = Damage(drop=True)
     for n in range(5):
-        damage(CorruptRecordError("damage", path="x", position=n, found=1, expected=2))
+        damage.report(CorruptRecordError("damage", path="x", position=n, found=1, expected=2))
     assert [error.position for error in damage.skipped] == [0, 1]

@@ -7,14 +7,12 @@ import tempfile
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_segment_source.errors import CorruptIndexError
 from kafka_segment_source.logdir import indexes as index
 from kafka_segment_source.logdir.indexes import OffsetIndex, TimeIndex, read_offset_index, read_time_index
 from kafka_segment_source.storage.files import InputFile
@@ -226,34 +224,3 @@ def test_order_is_checked_across_blocks(at: int, tmp_path: Path) -> None:
     times = [(n, BASE + n) for n in range(1, 3 * BLOCK)]
     path.write_bytes(writer.time_index([*times[:at], times[at - 1], *times[at:]], BASE))
     assert times_of(path) == times[:at]
-
-
-# --- check -----------------------------------------------------------------------------------------------------------
-
-
-def checked(path: Path, valid: int, entry_bytes: int = 8) -> None:
-    index.check(str(path), path.stat().st_size, entry_bytes, valid)
-
-
-def test_check_takes_zeros_for_padding(tmp_path: Path) -> None:
-    """Zeros after the valid entries are padding, however many; nothing after them is fine too."""
-    (tmp_path / "x").write_bytes(writer.offset_index(OFFSETS, BASE, padded_to=200_001))
-    checked(tmp_path / "x", 4)
-    (tmp_path / "y").write_bytes(writer.offset_index(OFFSETS, BASE))
-    checked(tmp_path / "y", 4)
-
-
-@pytest.mark.parametrize("zeros", [0, 8 * BLOCK, 100_000])
-def test_check_names_the_first_wrong_entry(zeros: int, tmp_path: Path) -> None:
-    """Anything else is a CorruptIndexError with file, position and slot, and the entry's bytes."""
-    data = writer.offset_index(OFFSETS, BASE) + bytes(zeros)
-    (tmp_path / "x").write_bytes(data + b"\xff" * 8)
-    with pytest.raises(CorruptIndexError, match="entry in slot 4 breaks the order of the index") as caught:
-        checked(tmp_path / "x", 4)
-
-    error: Any = caught.value
-    assert (error.path, error.offset) == (str(tmp_path / "x"), None)
-    assert error.position == 32
-    assert error.expected == "an entry above slot 3, inside the segment, or zero padding"
-    if not zeros:
-        assert error.found == "ff" * 8

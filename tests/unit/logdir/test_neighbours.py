@@ -16,7 +16,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from kafka_segment_source.errors import StorageError
 from kafka_segment_source.logdir.indexes import read_time_index, written_offsets
+from kafka_segment_source.storage.files import InputFile
 from tests.cli.runner import run
 from tests.support.batches import data as batch
 from tests.support.logs import simple_log, simple_segment
@@ -103,6 +105,21 @@ def test_a_high_watermark_that_is_no_regular_file(kind: str, folder: Path) -> No
     put(folder.parent / "replication-offset-checkpoint", kind)
     done = run("plan", folder, "--end-at", "highWatermark")
     assert done.exit_code == 2 and "replication-offset-checkpoint' cannot be read" in done.stderr
+
+
+def test_a_high_watermark_that_the_disk_does_not_give(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The option is right and the disk fails: exit code 1, not 2."""
+    (folder.parent / "replication-offset-checkpoint").write_text("0\n1\norders 0 3\n")
+    opened = InputFile.__init__
+
+    def fail(self: InputFile, path: str) -> None:
+        if path.endswith("checkpoint"):
+            raise StorageError(f"file {path!r} cannot be read: Input/output error")
+        opened(self, path)
+
+    monkeypatch.setattr(InputFile, "__init__", fail)
+    done = run("plan", folder, "--end-at", "highWatermark")
+    assert done.exit_code == 1 and "Input/output error" in done.stderr
 
 
 @pytest.mark.parametrize("suffix", [".log", ".log.swap"])

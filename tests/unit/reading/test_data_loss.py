@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import kafka_segment_source as kafkaseg
-from kafka_segment_source.errors import DataLossError, FileChangedError, PathError
+from kafka_segment_source.errors import DataLossError, FileChangedError, PathError, StorageError
 from kafka_segment_source.logdir import catalog, segment_view
 from kafka_segment_source.partition import logs as available
 from kafka_segment_source.storage import store
@@ -400,9 +400,11 @@ def test_a_file_whose_bytes_cannot_be_read(folder: Path, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(files.InputFile, "__init__", failing)
     reader = kafkaseg.scan(folder, ["offset"])
-    with pytest.raises(PathError, match=rf"file '{log(folder, 0)}' cannot be read: (\[Errno 5\] )?Input/output error"):
+    with pytest.raises(
+        StorageError, match=rf"file '{log(folder, 0)}' cannot be read: (\[Errno 5\] )?Input/output error"
+    ):
         all_of(reader)
-    with pytest.raises(PathError, match=r"cannot be read: (\[Errno 13\] )?Permission denied"):
+    with pytest.raises(StorageError, match=r"cannot be read: (\[Errno 13\] )?Permission denied"):
         kafkaseg.plan(folder, maxRecordsPerPartition=3)
 
 
@@ -414,5 +416,5 @@ def test_a_directory_that_cannot_be_listed(folder: Path, monkeypatch: pytest.Mon
             raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(store, "STORAGE", Locked())
-    with pytest.raises(PathError, match=rf"path '{folder}' cannot be listed: .*Permission denied"):
+    with pytest.raises(StorageError, match=rf"path '{folder}' cannot be listed: .*Permission denied"):
         kafkaseg.plan(folder)

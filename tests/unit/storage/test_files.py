@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from kafka_segment_source.errors import FileChangedError, PathError
-from kafka_segment_source.storage.files import InputFile
+from kafka_segment_source.errors import FileChangedError, PathError, StorageError
+from kafka_segment_source.storage import store
+from kafka_segment_source.storage.files import InputFile, list_directory, look_at, write_atomically
 
 
 @pytest.fixture
@@ -47,10 +50,76 @@ def test_a_file_that_is_gone(tmp_path: Path) -> None:
         InputFile(str(tmp_path / "none.log"))
 
 
-def test_a_file_that_cannot_be_opened(tmp_path: Path) -> None:
-    """Whatever else keeps a file from being opened is a PathError with the system's reason."""
-    with pytest.raises(PathError, match=r"cannot be read: .+"):
+def test_what_is_no_regular_file(tmp_path: Path) -> None:
+    """A directory in the place of a file is a wrong path, and the error says what is there."""
+    with pytest.raises(PathError, match=r"cannot be read: it is a directory, not a regular file"):
         InputFile(str(tmp_path))
+
+
+FAILURES = [
+    errno.EIO,
+    errno.ESTALE,
+    errno.ENOSPC,
+    errno.EACCES,
+    errno.EPERM,
+    errno.EROFS,
+    errno.ETIMEDOUT,
+    errno.EMFILE,
+]
+
+
+def failing(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    """Every operation of the storage fails with an errno."""
+
+    def fail(*_: object) -> None:
+        raise OSError(number, os.strerror(number), "/some/other/name")
+
+    for name in ("open", "list", "look_at", "replace"):
+        monkeypatch.setattr(store.LocalStorage, name, fail)
+
+
+@pytest.mark.parametrize("number", FAILURES)
+def test_a_storage_that_fails(number: int, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A failing or full disk, a missing permission, a broken network: StorageError, with all that an OSError has."""
+    failing(monkeypatch, number)
+    operations = {
+        f"file {path!r} cannot be read": [lambda: InputFile(path), lambda: look_at(path)],
+        f"path {path!r} cannot be listed": [lambda: list_directory(path)],
+        "path 'as given' cannot be listed": [lambda: list_directory(path, "as given")],
+        f"file {path!r} cannot be written": [lambda: write_atomically(path, b"x")],
+    }
+    for what, calls in operations.items():
+        for call in calls:
+            with pytest.raises(StorageError) as caught:
+                call()
+            error = caught.value
+            assert str(error) == f"{what}: {os.strerror(number)}"
+            assert (error.errno, error.strerror) == (number, os.strerror(number))
+            assert error.filename == ("as given" if "given" in what else path)
+
+
+@pytest.mark.parametrize("number", [errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.EISDIR, errno.EEXIST])
+def test_a_path_that_leads_nowhere(number: int, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the system says that the name is wrong, it is the user's error: PathError with the system's reason."""
+    failing(monkeypatch, number)
+    with pytest.raises(PathError, match=f"cannot be read: {os.strerror(number)}"):
+        look_at(path)
+    with pytest.raises(PathError, match=f"cannot be written: {os.strerror(number)}"):
+        write_atomically(path, b"x")
+
+
+def test_bytes_that_the_disk_does_not_give(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk that fails after the file was opened."""
+    with InputFile(path) as file:
+        for name in ("read_at", "read_into", "version"):
+            monkeypatch.setattr(store._LocalFile, name, _fail)
+        for call in (lambda: file.read_at(0, 1), lambda: file.read_into(0, np.zeros(3, np.uint8)), file.version):
+            with pytest.raises(StorageError, match=r"cannot be read: Input/output error"):
+                call()
+
+
+def _fail(*_: object) -> None:
+    raise OSError(errno.EIO, "Input/output error")
 
 
 def test_closed_after_use(path: str) -> None:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from kafka_segment_source.decoding import split_file as split_files
-from kafka_segment_source.errors import OptionError, PathError
+from kafka_segment_source.errors import OptionError, StorageError
 from kafka_segment_source.storage import files, store
 from kafka_segment_source.zones import making as zone_making
 from kafka_segment_source.zones import table as z
@@ -141,7 +141,7 @@ def test_a_death_half_way_leaves_the_old_map(tmp_path: Path, monkeypatch: pytest
 
     monkeypatch.setattr(store.os, "replace", full)
     monkeypatch.setattr(store.os, "unlink", dead)
-    with pytest.raises(PathError, match=r"orders-0.parquet' cannot be written: No space left on device"):
+    with pytest.raises(StorageError, match=r"orders-0.parquet' cannot be written: No space left on device"):
         z.write_zone_map(path, new)
     monkeypatch.undo()
 

@@ -1,0 +1,172 @@
+"""What is wrong with a batch or a record: codes of the kernels and plain facts → errors. Every sentence stands here.
+
+An error names file, byte position, offset where it is known, what was found and what was expected. A fault inside a record
+also names its place in the batch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from kafka_segment_source import format as fmt
+from kafka_segment_source.errors import CorruptRecordError, DataError, UnsupportedFormatError
+from kafka_segment_source.kernels import headers as h
+from kafka_segment_source.kernels import message_sets as m
+from kafka_segment_source.kernels import record_batches as k
+
+_LONGEST_VARINT = 10  # bytes
+
+# Why a walk over headers stopped → what is wrong, what was expected
+_OF_HEADERS = {
+    h.BAD_LENGTH: (
+        "batch of impossible length",
+        f"at least {fmt.MIN_LENGTH_V0} bytes, {fmt.MIN_BATCH_LENGTH} for magic 2",
+    ),
+    h.BAD_MAGIC: ("batch of unknown magic", "0, 1 or 2"),
+    h.BAD_COUNT: ("batch with a negative count", "0 records or more"),
+    h.BAD_LAST_OFFSET: ("batch that ends before it begins", "baseOffset ≥ 0 and lastOffsetDelta ≥ 0"),
+    h.ZEROS: ("zeros where a batch should be", "a batch or the end of the log"),
+}
+
+# Status of a record kernel → what is wrong, what was expected
+_OF_RECORDS = {
+    k.BAD_VARINT: (
+        "record with an unreadable varint",
+        "a varint inside the record, of at most 32 (timestamps 64) bits",
+    ),
+    k.BAD_RECORD_LENGTH: ("record of impossible length", "a length inside the batch"),
+    k.BAD_FIELD_LENGTH: ("key, value or header of impossible length", "-1 (null) or a length inside the record"),
+    k.RECORD_NOT_USED_UP: ("record with bytes left over", "0 bytes left over"),
+    k.BATCH_NOT_USED_UP: ("batch with bytes left over after its last record", "0 bytes left over"),
+    k.BAD_HEADERS_COUNT: ("record with an impossible number of headers", "0 or as many as fit the record"),
+    k.BAD_OFFSET_DELTA: ("record out of order", "offset deltas that grow from 0 to lastOffsetDelta"),
+    m.TRUNCATED: ("message cut short", "a whole message"),
+    m.BAD_MESSAGE_LENGTH: ("message of impossible length", "at least 14 bytes, 22 for magic 1"),
+    m.BAD_MESSAGE_MAGIC: ("message of impossible magic inside a wrapper", "0 or 1"),
+    m.BAD_MESSAGE_CRC: ("message inside a wrapper whose bytes do not have the CRC that it states", "the CRC stated"),
+    m.EMPTY_WRAPPER: ("wrapper without a message inside", "at least one whole message"),
+    m.NESTED_WRAPPER: ("wrapper inside a wrapper", "plain messages"),
+    m.BAD_WRAPPER_OFFSET: ("wrapper that ends before its last message", "an inner offset up to the wrapper's own"),
+    m.BAD_MESSAGE_OFFSET: ("message out of order", "offsets that grow up to the wrapper's own"),
+}
+_OF_WHOLE_BATCHES = (m.EMPTY_WRAPPER, m.BAD_WRAPPER_OFFSET)  # at no place inside
+
+
+@dataclass(frozen=True, slots=True)
+class Faults:
+    """The errors of one file, at a byte position; `offset` is the batch's, None where it cannot be believed."""
+
+    path: str
+
+    # ---- batches ----
+
+    def bad_crc(self, position: int, offset: int, found: int, stated: int) -> DataError:
+        what = "batch whose bytes do not have the CRC that its header states"
+        return self._corrupt(what, position, offset, f"0x{found:08x}", f"0x{stated:08x}")
+
+    def out_of_order(self, position: int, offsets: tuple[int, int], allowed: tuple[int, int]) -> DataError:
+        """offsets, allowed: first and last ones."""
+        found, expected = f"{offsets[0]} to {offsets[1]}", f"offsets from {allowed[0]} to {allowed[1]}"
+        return self._corrupt("batch out of order", position, offsets[0], found, expected)
+
+    def too_large(self, position: int, size: int, most: int) -> DataError:
+        return self._corrupt("batch larger than maxBatchBytes", position, None, f"{size} bytes", f"at most {most}")
+
+    def cut_short(self, position: int, size: int, needed: int) -> DataError:
+        return self._corrupt("batch cut short", position, None, f"{size} bytes", f"{needed} bytes")
+
+    def bad_header(self, position: int, stopped_by: int, found: int) -> DataError:
+        """stopped_by, found: from the report of `walk_headers`."""
+        what, expected = _OF_HEADERS[stopped_by]
+        return self._corrupt(what, position, None, "zeros" if stopped_by == h.ZEROS else found, expected)
+
+    def newer_magic(self, position: int, offset: int, magic: int) -> DataError:
+        _, expected = _OF_HEADERS[h.BAD_MAGIC]
+        what = "batch of a magic that this version does not read"
+        return UnsupportedFormatError(
+            what, path=self.path, position=position, offset=offset, found=magic, expected=expected
+        )
+
+    # ---- what a batch holds ----
+
+    def bad_block(self, header: npt.NDArray[np.int64], found: object, expected: object) -> DataError:
+        """A compressed block that its codec refuses; header: the batch's column of a header table."""
+        return self._corrupt("batch that cannot be decompressed", *_place(header), found, expected)
+
+    def bad_codec(self, header: npt.NDArray[np.int64], is_proven: bool) -> DataError:
+        """A codec that no batch of its magic has; is_proven: the batch has its CRC, so somebody wrote it on purpose."""
+        codec = int(header[h.ATTRIBUTES] & fmt.CODEC_MASK)
+        found = f"codec {codec} ({fmt.CODEC_NAMES[codec]})" if codec < len(fmt.CODEC_NAMES) else f"codec {codec}"
+        *names, last = (fmt.CODEC_NAMES[each] for each in fmt.CODECS[int(header[h.MAGIC])])
+        expected = f"{', '.join(names)} or {last}"
+        position, offset = _place(header)
+        if not is_proven:
+            return self._corrupt("batch of unknown codec", position, offset, found, expected)
+        what = "batch of a codec that this version does not read"
+        return UnsupportedFormatError(
+            what, path=self.path, position=position, offset=offset, found=found, expected=expected
+        )
+
+    def bad_record(
+        self,
+        header: npt.NDArray[np.int64],
+        report: npt.NDArray[np.int64],
+        source: npt.NDArray[np.uint8],
+        payload: npt.NDArray[np.int64],
+    ) -> DataError:
+        """report: of a record kernel; source, payload: the bytes it read, and where those of the batch begin and end."""
+        status, at, found = report.tolist()
+        what, expected = _OF_RECORDS[status]
+        if status == k.BAD_VARINT:
+            found = _bytes_of_varint(source[at : at + min(found, _LONGEST_VARINT)])
+        elif status == m.BAD_MESSAGE_CRC:
+            stated = source[at + fmt.LEGACY_CRC_AT : at + fmt.MAGIC_AT].tobytes()
+            found, expected = f"0x{found:08x}", f"0x{stated.hex()}"
+        inside = None if status in _OF_WHOLE_BATCHES else _inside(header, int(at - payload[0]))
+        return self._corrupt(what, *_place(header), found, expected, inside)
+
+    def too_many_headers(self, header: npt.NDArray[np.int64], found: int, most: int) -> DataError:
+        return self._corrupt("record with too many headers", *_place(header), found, f"at most {most} (maxBatchBytes)")
+
+    def beyond_microseconds(self, header: npt.NDArray[np.int64], offset: int, millis: int, most: int) -> DataError:
+        what = "timestamp that Spark's microseconds cannot hold (leave the column timestamp out, or bound it by until)"
+        return self._corrupt(what, int(header[h.POSITION]), offset, f"{millis} ms", f"at most {most} ms")
+
+    def short_control_key(self, header: npt.NDArray[np.int64], length: int) -> DataError:
+        expected = f"{fmt.CONTROL_KEY_BYTES} bytes, version and type"
+        return self._corrupt(
+            "control record whose key is too short", *_place(header), f"{max(length, 0)} bytes", expected
+        )
+
+    def _corrupt(
+        self, what: str, position: int, offset: int | None, found: object, expected: object, inside: str | None = None
+    ) -> DataError:
+        return CorruptRecordError(
+            what,
+            path=self.path,
+            position=position,
+            offset=offset,
+            inside=inside,
+            found=found,
+            expected=expected,
+        )
+
+
+def _place(header: npt.NDArray[np.int64]) -> tuple[int, int]:
+    return int(header[h.POSITION]), int(header[h.BASE_OFFSET])
+
+
+def _inside(header: npt.NDArray[np.int64], at: int) -> str:
+    """Where byte `at` of a batch's plain records is, as an error says it."""
+    if header[h.ATTRIBUTES] & fmt.CODEC_MASK != fmt.CODEC_NONE:
+        return f"byte {at} after decompression"
+    return f"byte {at + (fmt.BATCH_OVERHEAD if header[h.MAGIC] == fmt.MAGIC_V2 else 0)} of the batch"
+
+
+def _bytes_of_varint(data: npt.NDArray[np.uint8]) -> str:
+    """The bytes that should have been a varint: up to the first that ends one, or all."""
+    ends = np.flatnonzero(data < 0x80)
+    return data[: ends[0] + 1 if len(ends) else len(data)].tobytes().hex(" ") or "no bytes"
