@@ -11,8 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kafka_segment_source.planning.planner import plan
-    from kafka_segment_source.scanning import scan
+    from kafka_segment_source.queries import plan, scan
     from kafka_segment_source.spark.datasource import KafkaSegmentDataSource, read, register
     from kafka_segment_source.spark.zone_maps import update_zone_maps
 
@@ -24,8 +23,8 @@ _HOMES = {
     "read": "kafka_segment_source.spark.datasource",
     "register": "kafka_segment_source.spark.datasource",
     "update_zone_maps": "kafka_segment_source.spark.zone_maps",
-    "plan": "kafka_segment_source.planning.planner",
-    "scan": "kafka_segment_source.scanning",
+    "plan": "kafka_segment_source.queries",
+    "scan": "kafka_segment_source.queries",
 }
 
 

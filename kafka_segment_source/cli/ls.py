@@ -28,7 +28,7 @@ from kafka_segment_source.cli.shared import (
 from kafka_segment_source.inspection.summary import Summary, summarize, total
 from kafka_segment_source.logdir.catalog import Evidence, PartitionLog, list_dead_directories, list_directories
 from kafka_segment_source.logdir.checkpoints import Checkpoints
-from kafka_segment_source.options import TopicSelection
+from kafka_segment_source.option_values import TopicSelection
 from kafka_segment_source.partition.missing import all_evidence, lost_partitions, notice
 from kafka_segment_source.reporting import few
 

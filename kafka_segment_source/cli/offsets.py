@@ -25,7 +25,8 @@ from kafka_segment_source.cli.shared import (
 )
 from kafka_segment_source.errors import OptionError
 from kafka_segment_source.logdir.catalog import PartitionLog
-from kafka_segment_source.options import EARLIEST, LATEST, ReadOptions
+from kafka_segment_source.option_values import EARLIEST, LATEST
+from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.partition.logs import examined_logs
 from kafka_segment_source.partition.missing import all_evidence
 from kafka_segment_source.planning.offsets import StableEnds, log_end_offset

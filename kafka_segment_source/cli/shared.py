@@ -19,7 +19,8 @@ from rich.text import Text
 
 from kafka_segment_source.errors import KafkaSegmentError, UsageError
 from kafka_segment_source.inspection import Advance
-from kafka_segment_source.options import OPTIONS, Option, ReadOptions, option_texts, parse_options
+from kafka_segment_source.keywords import option_texts
+from kafka_segment_source.options import OPTIONS, ReadOptions, parse_options
 from kafka_segment_source.reporting import logger
 
 DAMAGED = 1
@@ -30,25 +31,6 @@ _PIPE_WIDTH = 1000  # columns where the output is no terminal and COLUMNS does n
 
 _WORTH_A_BAR = 64 * 1024 * 1024  # bytes; less is done before a bar could be read
 COMMANDS = ("ls", "plan", "cat", "verify", "offsets", "zonemap", "demo")
-
-_TAKES = {
-    **dict.fromkeys(("since", "until", "startingTimestamp", "endingTimestamp"), "TIME"),
-    **dict.fromkeys(("assign", "startingOffsetsByTimestamp", "endingOffsetsByTimestamp"), "JSON"),
-    **dict.fromkeys(("partition", "minPartitions", "maxRecordsPerPartition"), "N"),
-    **dict.fromkeys(("maxBatchBytes", "packBytes"), "BYTES"),
-    "subscribe": "TOPICS",
-    "subscribePattern": "REGEX",
-    "topic": "NAME",
-    "timeZone": "ZONE",
-    "startingOffsets": "earliest|JSON",
-    "endingOffsets": "latest|JSON",
-    "startingOffsetsByTimestampStrategy": "error|latest",
-    "isolationLevel": "read_uncommitted|read_committed",
-    "timestampDisorder": "DURATION",
-    "mode": "FAILFAST|DROPMALFORMED",
-    "endAt": "end|highWatermark",
-    "zoneMaps": "DIRECTORY",
-}
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -106,17 +88,13 @@ def read_options(*names: str, but: Sequence[str] = ()) -> Callable[[F], F]:
         for option in reversed(OPTIONS):
             wanted = option.name in names if names else option.name not in ("path", *but)
             if wanted:
-                default = f" [default: {option.default}]" if option.default else ""
+                words = option.default_words
+                default = f" [default: {words}]" if words else ""
                 flag = "--" + re.sub(r"(?<!^)([A-Z])", r"-\1", option.name).lower()
-                command = click.option(flag, option.name, metavar=_metavar(option), help=option.help + default)(command)
+                command = click.option(flag, option.name, metavar=option.takes, help=option.help + default)(command)
         return command
 
     return add
-
-
-def _metavar(option: Option) -> str:
-    """What a flag takes, in its help."""
-    return "true|false" if option.default in ("true", "false") else _TAKES.get(option.name, "TEXT")
 
 
 def parse(paths: tuple[str, ...], options: dict[str, Any]) -> tuple[ReadOptions, list[str]]:

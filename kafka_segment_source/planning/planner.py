@@ -15,11 +15,12 @@ from kafka_segment_source.errors import FileChangedError
 from kafka_segment_source.logdir.catalog import Evidence, PartitionLog, Segment
 from kafka_segment_source.logdir.probe import BatchHeader
 from kafka_segment_source.logdir.segment_view import SegmentView
-from kafka_segment_source.options import PathsLike, ReadOptions, option_texts, parse_options
+from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.partition.logs import examined_logs
 from kafka_segment_source.partition.missing import beyond_end
+from kafka_segment_source.planning.batch_rules import check_limits, check_partitions
 from kafka_segment_source.planning.cuts import cut_by_bytes, cut_by_records
-from kafka_segment_source.planning.offsets import StableEnds, check_map, check_missing, offset_range
+from kafka_segment_source.planning.offsets import StableEnds, check_missing, offset_range
 from kafka_segment_source.planning.plan import DroppedSegment, ReadPlan
 from kafka_segment_source.pruning.disorder import find_witness, stop_timestamp
 from kafka_segment_source.pruning.ranges import ByteRange, Dropped, narrow
@@ -32,24 +33,16 @@ from kafka_segment_source.zones.table import ZoneMap
 PACK_MORE_THAN = 256  # tasks; fewer do not need to share
 
 
-def plan(path: PathsLike, **options: object) -> ReadPlan:
-    """What a read of `path` with these options would read, and why; no Spark needed, no data decoded.
-
-    path, options: as for `scan`. Raises UsageError for what is not there or cannot be meant.
-    """
-    parsed, warnings = parse_options(option_texts(path, options))
-    return make_plan(parsed, warnings)
-
-
 def make_plan(
     options: ReadOptions, warnings: list[str] | None = None, pushed: Sequence[RowFilter] = (RowFilter(),)
 ) -> ReadPlan:
-    """The plan of a read; `warnings` of parsing are carried into it.
+    """The plan of a batch read; `warnings` of parsing are carried into it.
 
     pushed: what the filters above the read leave possible, one for each scan that it serves: a row that none of them
     lets through may be left out. Raises PathError, OptionError and DataLossError for what is not there or cannot be
     meant.
     """
+    check_limits(options)
     try:
         return try_again(lambda: _plan_once(options, warnings, pushed))
     except FileChangedError:
@@ -62,8 +55,7 @@ def _plan_once(
     """One try. cuts_all: a segment that was replaced before it could be cut is a FileChangedError; False: it stays whole."""
     warnings = list(warnings or ())
     logs = examined_logs(options, warnings)
-    check_map(options.starting, logs)
-    check_map(options.ending, logs)
+    check_partitions(options, logs)
     stable = StableEnds(options)
     maps = ZoneMaps(options)
     planner, *others = [_Planner(options, each, stable, maps, list(warnings)) for each in pushed]
@@ -229,7 +221,7 @@ class _Planner:
         kept = {split.path for split in splits}  # a chain of copies may name a segment more than once
         dropped = {each.path: each for each in reversed(self._dropped) if each.path not in kept}
         return ReadPlan(
-            splits, tuple(tasks), tuple(reversed(dropped.values())), bytes_total, tuple(self._warnings), saved
+            options, splits, tuple(tasks), tuple(reversed(dropped.values())), bytes_total, tuple(self._warnings), saved
         )
 
     def _view(self, segment: Segment) -> SegmentView:

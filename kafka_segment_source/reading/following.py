@@ -26,7 +26,7 @@ from kafka_segment_source.decoding.split_file import SplitFile
 from kafka_segment_source.errors import DataError, DataLossError, FileChangedError, KafkaSegmentError, PathError
 from kafka_segment_source.logdir.catalog import PartitionLog, Segment
 from kafka_segment_source.logdir.segment_view import SegmentView
-from kafka_segment_source.options import ReadOptions, TopicSelection
+from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.partition.logs import available_logs
 from kafka_segment_source.pruning.ranges import Dropped, narrow
 from kafka_segment_source.reading.mending import Lost, mend
@@ -195,7 +195,7 @@ def find_again(planned: SegmentSplit, wanted: OffsetRange, options: ReadOptions)
 
 def list_whole(directories: tuple[str, ...], options: ReadOptions) -> PartitionLog:
     """The whole log in the directories of one partition, as it is now, without bounds; PathError if it is not there."""
-    [log] = available_logs(replace(options, paths=directories, topics=TopicSelection()), [])
+    [log] = available_logs(options.at_paths(directories), [])
     return log
 
 

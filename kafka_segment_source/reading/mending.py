@@ -19,7 +19,7 @@ from kafka_segment_source.decoding.split import BatchPlace, SegmentSplit, split_
 from kafka_segment_source.errors import DataError, DataLossError, KafkaSegmentError, PathError
 from kafka_segment_source.kernels import headers as h
 from kafka_segment_source.logdir.catalog import PartitionLog
-from kafka_segment_source.options import ReadOptions, TopicSelection
+from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.partition.chain import is_explained
 from kafka_segment_source.partition.choice import DAMAGED, VOID, choose
 from kafka_segment_source.partition.copy_view import CopyView
@@ -74,9 +74,7 @@ def mend(
 
     Raises FileChangedError where a file changes while this looks at it, and PathError where the copies cannot be listed.
     """
-    copies = available_copies(
-        replace(options, paths=split.copies, topics=TopicSelection(), end_at_high_watermark=False)
-    )
+    copies = available_copies(replace(options.at_paths(split.copies), end_at_high_watermark=False))
     found: list[tuple[Survey, Extent]] = []
     failures: dict[str, PathError] = {}
     for copy in copies:

@@ -32,10 +32,10 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.functions import col
 
 from kafka_segment_source.bounds import OffsetRange, RowFilter, TimeRange
+from kafka_segment_source.decoding.tables import RECORDS
 from kafka_segment_source.errors import OptionError, UsageError
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.reporting import logger
-from kafka_segment_source.schema import spark_ddl
 from kafka_segment_source.spark.reader import KafkaSegmentReader
 
 try:
@@ -95,13 +95,13 @@ def load(reader: DataFrameReader, columns: tuple[str, ...] | None) -> DataFrame:
         memory = _new_memory()
     except OSError as error:
         logger.warning("no private file can be made for pushed filters (%s), so .filter() prunes nothing here", error)
-        return reader.load() if columns is None else reader.schema(spark_ddl(columns)).load()
+        return reader.load() if columns is None else reader.schema(RECORDS.spark_ddl(columns)).load()
     reader = reader.option(MEMORY_OPTION, memory)
     if columns is None:
         return reader.load().where(col(_NEVER_NULL[0]).isNotNull())
     never_null = next((name for name in columns if name in _NEVER_NULL), _NEVER_NULL[0])
     loaded = dict.fromkeys((*columns, never_null))
-    return reader.schema(spark_ddl(loaded)).load().where(col(never_null).isNotNull()).select(*columns)
+    return reader.schema(RECORDS.spark_ddl(loaded)).load().where(col(never_null).isNotNull()).select(*columns)
 
 
 class RememberingReader(KafkaSegmentReader):

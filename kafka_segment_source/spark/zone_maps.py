@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812  # as everyone calls it
 
-from kafka_segment_source.options import PathsLike
+from kafka_segment_source.keywords import PathsLike
 from kafka_segment_source.storage.paths import local_path
 from kafka_segment_source.zones.updates import (
     ZoneMapSummary,

@@ -23,7 +23,8 @@ from kafka_segment_source.logdir.catalog import PartitionLog
 from kafka_segment_source.logdir.checkpoints import read_topic_id
 from kafka_segment_source.logdir.probe import HeaderProbe
 from kafka_segment_source.logdir.segment_view import SegmentView
-from kafka_segment_source.options import ReadOptions, TopicPartition
+from kafka_segment_source.option_values import TopicPartition
+from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.pruning.ranges import ByteRange
 from kafka_segment_source.zones import table as z
 from kafka_segment_source.zones.table import ZoneMap, ZoneTable, read_zone_map, zone_map_path

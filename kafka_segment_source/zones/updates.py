@@ -23,10 +23,11 @@ from kafka_segment_source import format as fmt
 from kafka_segment_source.bounds import ScanBounds
 from kafka_segment_source.decoding.split import BatchPlace, SegmentSplit, split_of
 from kafka_segment_source.errors import FileChangedError, OptionError, PathError
+from kafka_segment_source.keywords import PathsLike, option_texts
 from kafka_segment_source.logdir.catalog import PartitionLog, Segment
 from kafka_segment_source.logdir.checkpoints import read_topic_id
 from kafka_segment_source.logdir.segment_view import SegmentView
-from kafka_segment_source.options import PathsLike, ReadOptions, option_texts, parse_options
+from kafka_segment_source.options import ReadOptions, parse_options
 from kafka_segment_source.partition.logs import available_logs
 from kafka_segment_source.reporting import logger
 from kafka_segment_source.storage.files import exists, file_version, try_again

@@ -33,16 +33,17 @@ import pyarrow as pa
 import kafka_segment_source as kafkaseg
 from kafka_segment_source import format as fmt
 from kafka_segment_source.decoding import batches as reading
+from kafka_segment_source.decoding.tables import RECORDS
 from kafka_segment_source.errors import DataLossError, PathError
 from kafka_segment_source.inspection.verify import verify
+from kafka_segment_source.keywords import option_texts
 from kafka_segment_source.logdir import probe
 from kafka_segment_source.logdir.catalog import PartitionLog, list_directories
-from kafka_segment_source.options import option_texts, parse_options
+from kafka_segment_source.options import parse_options
 from kafka_segment_source.planning.planner import make_plan
 from kafka_segment_source.reading import transactions
 from kafka_segment_source.reporting import logger
 from kafka_segment_source.scanning import read_split
-from kafka_segment_source.schema import arrow_schema
 from kafka_segment_source.storage import files as package_files
 from kafka_segment_source.storage import store
 from kafka_segment_source.storage.files import try_again
@@ -375,7 +376,7 @@ class _Run:
             f"planned {[(split.path[-24:], split.start, split.end, split.start_offset, split.end_offset) for split in plan.splits]}"
         )
         self._gap()
-        schema = arrow_schema(_COLUMNS)
+        schema = RECORDS.arrow_schema(_COLUMNS)
         planned = list(plan.splits)
         if self.random.random() < 0.3:
             self.random.shuffle(planned)

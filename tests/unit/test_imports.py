@@ -21,9 +21,9 @@ PACKAGE = Path(kafka_segment_source.__file__).parent
 ROOMS = [
     *("errors", "format", "reporting"),
     "storage",
-    *("bounds", "times", "options", "schema"),
-    *("logdir", "pruning", "kernels", "decoding", "partition", "reading", "zones", "planning"),
-    "scanning",
+    *("bounds", "times", "option_values", "options", "keywords", "schema"),
+    *("logdir", "pruning", "kernels", "decoding", "partition", "reading", "scanning", "zones", "planning"),
+    "queries",
     *("spark", "inspection", "cli"),
 ]
 

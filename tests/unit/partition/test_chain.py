@@ -11,7 +11,8 @@ import pytest
 import kafka_segment_source as kafkaseg
 from kafka_segment_source.bounds import OffsetRange, RowFilter
 from kafka_segment_source.errors import CorruptRecordError, DataLossError, PathError
-from kafka_segment_source.options import option_texts, parse_options
+from kafka_segment_source.keywords import option_texts
+from kafka_segment_source.options import parse_options
 from kafka_segment_source.partition.choice import choose
 from kafka_segment_source.planning.planner import make_plan
 from tests.support.batches import data as batch

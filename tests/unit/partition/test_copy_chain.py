@@ -14,14 +14,15 @@ import pytest
 import kafka_segment_source as kafkaseg
 from kafka_segment_source.bounds import OffsetRange, RowFilter
 from kafka_segment_source.decoding import payloads
+from kafka_segment_source.decoding.tables import RECORDS
 from kafka_segment_source.errors import CorruptRecordError, DataLossError, PathError
+from kafka_segment_source.keywords import option_texts
 from kafka_segment_source.logdir.leader_epochs import epoch_at, parse_epochs
-from kafka_segment_source.options import option_texts, parse_options
+from kafka_segment_source.options import parse_options
 from kafka_segment_source.partition import survey
 from kafka_segment_source.partition.choice import THIN, VOID, WHOLE, choose
 from kafka_segment_source.planning.planner import make_plan
 from kafka_segment_source.scanning import read_split
-from kafka_segment_source.schema import arrow_schema
 from tests.cli.runner import run
 from tests.support import writer
 from tests.support.rows import FIXTURES, OFFSET, scanned
@@ -221,7 +222,7 @@ def test_one_segment_in_two_places_of_the_chain(a: Path, b: Path) -> None:
     parsed, _ = parse_options(option_texts([str(a), str(b)], {}))
     filters = [RowFilter(offsets=OffsetRange(2, 23)), RowFilter(offsets=OffsetRange(7, 24))]
     plan = make_plan(parsed, [], filters)
-    schema = arrow_schema(("offset",))
+    schema = RECORDS.arrow_schema(("offset",))
     found = [each for split in plan.splits for rows in read_split(split, parsed, schema) for each in rows["offset"]]
     assert [each.as_py() for each in found] == [offset for offset in wanted if 2 <= offset < 24]
     assert plan.segments_total == 3 and plan.segments_kept == 2
