@@ -25,10 +25,10 @@ from kafka_segment_source.cli.shared import (
     warn,
 )
 from kafka_segment_source.decoding.tables import RECORDS
-from kafka_segment_source.inspection import Advance
 from kafka_segment_source.options import CUTTING, OPTIONS
 from kafka_segment_source.planning.plan import ReadPlan
 from kafka_segment_source.planning.planner import make_plan
+from kafka_segment_source.reporting import Advance
 
 _SPARK_ONLY = tuple(option.name for option in OPTIONS if option.group == CUTTING)
 _FORMATS = ("text", "jsonl", "parquet")

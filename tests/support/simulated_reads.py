@@ -35,7 +35,7 @@ from kafka_segment_source import format as fmt
 from kafka_segment_source.decoding import batches as reading
 from kafka_segment_source.decoding.tables import RECORDS
 from kafka_segment_source.errors import DataLossError, PathError
-from kafka_segment_source.inspection.verify import verify
+from kafka_segment_source.inspection.verify import verify_log
 from kafka_segment_source.keywords import option_texts
 from kafka_segment_source.logdir import probe
 from kafka_segment_source.logdir.catalog import PartitionLog, list_directories
@@ -525,5 +525,5 @@ def verify_beside(seed: int, kind: str) -> list[str]:
         if each.broker.is_losing:
             return []
         for log in try_again(lambda: list_directories(options)):
-            said += [f"{found.what} in {found.path}" for found in verify(log, list_again=list_again).problems]
+            said += [f"{found.what} in {found.path}" for found in verify_log(log, list_again=list_again).problems]
     return said
