@@ -9,13 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.logs import Log
-from kafka_segment_source import schema
 from kafka_segment_source.decoding.arrow import to_record_batch
 from kafka_segment_source.decoding.batches import BatchReader, Chunk
 from kafka_segment_source.decoding.damage import Damage
 from kafka_segment_source.decoding.payloads import Group, Unpacker
 from kafka_segment_source.decoding.records import MAX_BYTES, MAX_ROWS, STRIDE, Decoder, RecordColumns
 from kafka_segment_source.decoding.split import SegmentSplit
+from kafka_segment_source.decoding.tables import RECORDS
 from kafka_segment_source.kernels import message_sets as m
 from kafka_segment_source.kernels import record_batches as k
 from kafka_segment_source.planning import planner as planning
@@ -91,9 +91,12 @@ class Records:
 def to_arrow(split: SegmentSplit, source: list[Chunk], columns: tuple[str, ...]) -> int:
     """Chunks to Arrow batches, as a task does it; answers how many rows."""
     decoder = Decoder(split, check_crcs=True, max_batch_bytes=LIMIT, include_control=False, damage=Damage(False))
-    arrow_schema = schema.arrow_schema(columns)
+    builders = RECORDS.load_builders()
+    arrow_schema = RECORDS.arrow_schema(columns)
     return sum(
-        to_record_batch(records, split, arrow_schema).num_rows for chunk in source for records in decoder.decode(chunk)
+        to_record_batch(records, split, arrow_schema, builders).num_rows
+        for chunk in source
+        for records in decoder.decode(chunk)
     )
 
 

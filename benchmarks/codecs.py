@@ -15,12 +15,11 @@ from functools import partial
 import pyarrow as pa
 
 from benchmarks import chunks
-from benchmarks.logs import CODECS, LogShape, log
+from benchmarks.logs import CODECS, LogShape, column_names, log
 from benchmarks.results import Goal, Row, Settings, row
 from kafka_segment_source import format as fmt
 from kafka_segment_source.decoding.compression import Plain, decompress
 from kafka_segment_source.kernels import headers as h
-from kafka_segment_source.schema import default_columns
 from tests.support import writer
 
 TITLE = "decompression, one core"
@@ -59,7 +58,7 @@ def _codec(codec: str, runs: int) -> Iterator[Row]:
     listed = ", ".join(f"{name} {speed:.0f}" for name, speed in sorted(speeds.items(), key=lambda each: -each[1]))
     yield row(f"{codec}: of the fastest library", ratios, "of its speed", FASTEST, f"MB/s: {listed}", headline=True)
 
-    columns = default_columns(False, False)
+    columns = column_names(headers=False)
     whole = _in_turn(
         {
             "alone": lambda *_: [ours(each, 0) for each in stored],

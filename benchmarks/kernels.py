@@ -11,7 +11,7 @@ import numpy as np
 from crc32c import crc32c
 
 from benchmarks import chunks, values
-from benchmarks.logs import ORIGIN, LogShape, log
+from benchmarks.logs import ORIGIN, LogShape, column_names, log
 from benchmarks.measure import repeat_cpu
 from benchmarks.results import Goal, Row, Settings, row
 from kafka_segment_source import format as fmt
@@ -20,7 +20,6 @@ from kafka_segment_source.kernels import columns as c
 from kafka_segment_source.kernels import crc32
 from kafka_segment_source.kernels import headers as h
 from kafka_segment_source.kernels import record_batches as k
-from kafka_segment_source.schema import default_columns
 from tests.support import writer
 
 TITLE = "kernels, one core"
@@ -63,7 +62,7 @@ def _records(shape: LogShape, runs: int) -> Iterator[Row]:
 
     found = _speeds(lambda: [records.find(group) for group in groups], count / 1e6, runs)
     yield row(f"decode_records, {kind}", found, "M rows/s", GOAL if promised else None, headline=promised)
-    names = default_columns(shape.headers, False)
+    names = column_names(shape.headers)
     whole = _speeds(lambda: chunks.to_arrow(split, source, names), count / 1e6, runs)
     share = statistics.median(whole) * 1e6 / count * size / _memcpy(size, runs)
     yield row(f"decode and Arrow, {kind}", whole, "M rows/s", note=f"{share:.2f} of memcpy")

@@ -26,6 +26,8 @@ from crc32c import crc32c
 
 from benchmarks import values
 from kafka_segment_source import format as fmt
+from kafka_segment_source.decoding.tables import RECORDS
+from kafka_segment_source.options import parse_options
 from tests.support import writer
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -117,6 +119,12 @@ class _Template:
     count: int
     span: int  # ms from the batch's first timestamp to its last
     plain_bytes: int
+
+
+def column_names(headers: bool) -> tuple[str, ...]:
+    """The columns of a read, with headers or without."""
+    options, _ = parse_options({"path": "/", "includeHeaders": str(headers)})
+    return RECORDS.default_names(options)
 
 
 def cache_directory() -> Path:

@@ -18,9 +18,9 @@ from pyspark.sql import functions as F  # noqa: N812  # as everyone calls it
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 import kafka_segment_source
-from benchmarks.logs import Log, cache_directory
+from benchmarks.logs import Log, cache_directory, column_names
 from benchmarks.measure import environment
-from kafka_segment_source.schema import default_columns, spark_ddl
+from kafka_segment_source.decoding.tables import RECORDS
 
 CEILING_ROWS = 50_000  # of one ready batch; more gains nothing (spark-python-datasource.md)
 CEILING_BYTES = 16 * 1024 * 1024
@@ -104,20 +104,20 @@ def touch(frame: DataFrame) -> tuple[object, ...]:
 
 def columns_of(log: Log) -> tuple[str, ...]:
     """The columns that a reader of this log wants."""
-    return default_columns(log.shape.headers, False)
+    return column_names(log.shape.headers)
 
 
 def segments(log: Log, columns: Sequence[str] | None = None) -> DataFrame:
     """The log through this package."""
     reader = spark().read.format("kafkaseg").option("includeHeaders", str(log.shape.headers).lower())
     if columns is not None:
-        reader = reader.schema(spark_ddl(columns))
+        reader = reader.schema(RECORDS.spark_ddl(columns))
     return reader.load(str(log.path))
 
 
 def ceiling(ready: Path, columns: Sequence[str]) -> DataFrame:
     """Ready batches (of `make_ready`) through the ceiling source."""
-    return spark().read.format("ceiling").schema(spark_ddl(columns)).load(str(ready))
+    return spark().read.format("ceiling").schema(RECORDS.spark_ddl(columns)).load(str(ready))
 
 
 def make_ready(log: Log, columns: Sequence[str]) -> Path:

@@ -13,7 +13,7 @@ import numpy as np
 
 import kafka_segment_source
 from benchmarks import chunks
-from benchmarks.logs import CODECS, LogShape, log
+from benchmarks.logs import CODECS, LogShape, column_names, log
 from benchmarks.results import Row, Settings, row
 from kafka_segment_source import format as fmt
 from kafka_segment_source.decoding.batches import CHUNK_BYTES, BatchReader
@@ -22,7 +22,6 @@ from kafka_segment_source.decoding.damage import Damage
 from kafka_segment_source.decoding.payloads import Unpacker
 from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.kernels import headers as h
-from kafka_segment_source.schema import default_columns
 from kafka_segment_source.storage.files import InputFile
 
 TITLE = "stages of a scan, CPU time of one thread"
@@ -51,7 +50,7 @@ def _stages(codec: str, size: int, headers: bool, runs: int) -> Iterator[Row]:
         )
     ]
     number = fmt.CODEC_NAMES.index(codec)
-    records, columns = chunks.Records.arrays(), default_columns(headers, False)
+    records, columns = chunks.Records.arrays(), column_names(headers)
     works: dict[str, Callable[[], object]] = {
         "read": lambda: _read(split),
         "walk": lambda: _walk(split, check_crcs=False),

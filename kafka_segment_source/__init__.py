@@ -10,28 +10,93 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+# A test holds the three lists below to one another: one for type checkers, one for `import *`, one for lazy loading.
+
 if TYPE_CHECKING:
-    from kafka_segment_source.planning.planner import plan
-    from kafka_segment_source.scanning import scan
+    from kafka_segment_source import errors
+    from kafka_segment_source.errors import (
+        CorruptRecordError,
+        DataError,
+        DataLossError,
+        FileChangedError,
+        KafkaSegmentError,
+        OptionError,
+        PathError,
+        SchemaError,
+        StorageError,
+        UnsupportedError,
+        UnsupportedFormatError,
+        UsageError,
+    )
+    from kafka_segment_source.inspection.contents import Listing, list_partitions
+    from kafka_segment_source.inspection.offsets import OffsetsForTime, offsets_for_time
+    from kafka_segment_source.inspection.verification import VerifyReport, verify
+    from kafka_segment_source.keywords import ScanOptions
+    from kafka_segment_source.planning.plan import ReadPlan
+    from kafka_segment_source.queries import plan, scan
     from kafka_segment_source.spark.datasource import KafkaSegmentDataSource, read, register
     from kafka_segment_source.spark.zone_maps import update_zone_maps
+    from kafka_segment_source.zones.updates import ZoneMapSummary, update_zone_maps_locally
 
 __version__ = "0.1.0"
-__all__ = ["KafkaSegmentDataSource", "__version__", "plan", "read", "register", "scan", "update_zone_maps"]
+__all__ = [
+    "CorruptRecordError",
+    "DataError",
+    "DataLossError",
+    "FileChangedError",
+    "KafkaSegmentDataSource",
+    "KafkaSegmentError",
+    "Listing",
+    "OffsetsForTime",
+    "OptionError",
+    "PathError",
+    "ReadPlan",
+    "ScanOptions",
+    "SchemaError",
+    "StorageError",
+    "UnsupportedError",
+    "UnsupportedFormatError",
+    "UsageError",
+    "VerifyReport",
+    "ZoneMapSummary",
+    "__version__",
+    "errors",
+    "list_partitions",
+    "offsets_for_time",
+    "plan",
+    "read",
+    "register",
+    "scan",
+    "update_zone_maps",
+    "update_zone_maps_locally",
+    "verify",
+]
 
 _HOMES = {
-    "KafkaSegmentDataSource": "kafka_segment_source.spark.datasource",
-    "read": "kafka_segment_source.spark.datasource",
-    "register": "kafka_segment_source.spark.datasource",
-    "update_zone_maps": "kafka_segment_source.spark.zone_maps",
-    "plan": "kafka_segment_source.planning.planner",
-    "scan": "kafka_segment_source.scanning",
+    "inspection.contents": ("Listing", "list_partitions"),
+    "inspection.offsets": ("OffsetsForTime", "offsets_for_time"),
+    "inspection.verification": ("VerifyReport", "verify"),
+    "keywords": ("ScanOptions",),
+    "planning.plan": ("ReadPlan",),
+    "queries": ("plan", "scan"),
+    "spark.datasource": ("KafkaSegmentDataSource", "read", "register"),
+    "spark.zone_maps": ("update_zone_maps",),
+    "zones.updates": ("ZoneMapSummary", "update_zone_maps_locally"),
 }
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
+if not TYPE_CHECKING:  # a type checker would believe that every name is there
 
-    return getattr(import_module(_HOMES[name]), name)
+    def __getattr__(name: str) -> Any:
+        from importlib import import_module
+
+        if name == "errors":
+            return import_module(f"{__name__}.errors")
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        home = next((module for module, names in _HOMES.items() if name in names), "errors")
+        return getattr(import_module(f"{__name__}.{home}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

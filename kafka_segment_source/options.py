@@ -1,361 +1,135 @@
-"""Options: every name, default and help once, in `OPTIONS`; `parse_options` turns them into `ReadOptions`.
+"""Options: one entry each in `OPTIONS`. `parse_options` turns their texts into `ReadOptions`.
 
-Text comes in (Spark hands over strings), a frozen value goes out; OptionError or UnsupportedError is raised
-before any file is touched. Keys are case-insensitive, as Spark's are.
+Text comes in, because Spark hands over strings. A frozen value goes out. OptionError or UnsupportedError is raised before
+any file is touched. Names are case-insensitive, as Spark's are. Everything else about options is made from the table:
+the defaults of a read, the flags of the command line, the documentation.
 
-Precedence, as in Spark's kafka source (`KafkaSourceProvider`), for where a scan starts and, alike, where it ends:
+Three options can say where a scan starts. As in Spark's kafka source (`KafkaSourceProvider`), the first that is given
+counts, and the same holds for where it ends:
 
 1. startingTimestamp
 2. startingOffsetsByTimestamp
 3. startingOffsets
 
-`since` and `until` are another thing: they keep rows, the options above cut at an offset. All of them hold together.
+`since` and `until` keep rows by their timestamp; the options above cut at an offset. All of them apply together.
+
+Rules of one kind of read are not here: those of a batch read are in `planning/batch_rules.py`.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import UTC, datetime, tzinfo
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any
 
+from kafka_segment_source import option_values as values
 from kafka_segment_source import times
 from kafka_segment_source.bounds import MIN_TIMESTAMP, TIMESTAMP_LIMIT, TimeRange
 from kafka_segment_source.errors import OptionError, UnsupportedError
-from kafka_segment_source.storage.paths import local_path
-
-EARLIEST = -2  # in offset maps, as in Kafka's ListOffsets
-LATEST = -1
-FAILFAST = "FAILFAST"
-DROPMALFORMED = "DROPMALFORMED"
-_LARGEST_BATCH = 2**30  # Arrow offsets are 32-bit: a batch's bytes must leave room beside others
-
-TopicPartition = tuple[str, int]
-
-
-@dataclass(frozen=True, slots=True)
-class TopicSelection:
-    """Which topics a scan wants: by name, by pattern, by partition, or (all None) every topic that is not internal."""
-
-    subscribe: tuple[str, ...] | None = None
-    pattern: str | None = None  # matches the whole name
-    assign: frozenset[TopicPartition] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class OffsetLimit:
-    """Where a scan begins or ends: EARLIEST, LATEST or an offset, for each partition named or for all.
-
-    option: which one said so. by_time: the numbers are epoch milliseconds, and stand for the first offset with a
-    timestamp ≥ that.
-    """
-
-    option: str
-    everywhere: int | None = None
-    by_partition: Mapping[TopicPartition, int] = field(default_factory=dict)
-    by_time: bool = False
-
-    def at(self, topic_partition: TopicPartition) -> int:
-        """What it says of one partition; KeyError where a map does not name it."""
-        return self.by_partition[topic_partition] if self.everywhere is None else self.everywhere
-
-
-@dataclass(frozen=True, slots=True)
-class ReadOptions:
-    """All options of one read, parsed; times are absolute epoch milliseconds."""
-
-    paths: tuple[str, ...]
-    topics: TopicSelection = TopicSelection()
-    topic: str | None = None
-    partition: int | None = None
-    times: TimeRange = TimeRange()
-    starting: OffsetLimit = OffsetLimit("startingOffsets", EARLIEST)
-    ending: OffsetLimit = OffsetLimit("endingOffsets", LATEST)
-    start_at_latest_if_no_match: bool = False  # startingOffsetsByTimestampStrategy
-    read_committed: bool = False  # isolationLevel
-    include_headers: bool = False
-    include_metadata: bool = False
-    include_control: bool = False
-    min_partitions: int | None = None
-    max_records_per_partition: int | None = None
-    pack_bytes: int = 64 * 1024 * 1024
-    timestamp_disorder: int | None = None  # ms
-    zone_maps: str | None = None  # absolute path of a directory
-    fail_on_data_loss: bool = True
-    end_at_high_watermark: bool = False  # endAt
-    check_crcs: bool = True
-    trust_indexes: bool = True
-    mode: str = FAILFAST
-    max_batch_bytes: int = 256 * 1024 * 1024
-
-    @property
-    def drop_malformed(self) -> bool:
-        return self.mode == DROPMALFORMED
-
-
-@dataclass(frozen=True, slots=True)
-class _Context:
-    """What parsing a value may need besides its text; fixed once a read."""
-
-    zone: tzinfo
-    now_ms: int
-
-
-# ---- values: each takes text and says by ValueError what it expected ----
-
-
-def _boolean(text: str, _: _Context) -> bool:
-    if text.strip().lower() not in ("true", "false"):
-        raise ValueError("expected true or false")
-    return text.strip().lower() == "true"
-
-
-def _moment(text: str, context: _Context) -> int:
-    return times.parse_moment(text, context.zone, context.now_ms)
-
-
-def _name(text: str, _: _Context) -> str:
-    if not text.strip():
-        raise ValueError("expected a name")
-    return text.strip()
-
-
-def _directory(text: str, _: _Context) -> str:
-    return local_path(_name(text, _))
-
-
-def _partition(text: str, _: _Context) -> int:
-    if not re.fullmatch(r"\d{1,10}", text.strip(), re.ASCII) or int(text) >= 2**31:
-        raise ValueError("expected a partition number, from 0 to 2147483647")
-    return int(text)
-
-
-def _names(text: str, _: _Context) -> tuple[str, ...]:
-    names = tuple(part.strip() for part in text.split(",") if part.strip())
-    if not names:
-        raise ValueError("expected one topic name or more, separated by commas")
-    return names
-
-
-def _pattern(text: str, _: _Context) -> str:
-    try:
-        re.compile(text)
-    except re.error as error:
-        raise ValueError(f"expected a regular expression ({error})") from error
-    return text
-
-
-def _json_object(text: str, example: str) -> dict[str, Any]:
-    try:
-        value = json.loads(text, object_pairs_hook=_without_repeats)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"expected JSON like {example} ({error})") from error
-    if not isinstance(value, dict):
-        raise ValueError(f"expected JSON like {example}")
-    return value
-
-
-def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object as a dict; ValueError for a key that it has twice, of which one would be lost."""
-    found: dict[str, Any] = {}
-    for key, value in pairs:
-        if key in found:
-            raise ValueError(f"{key!r} is there twice")
-        found[key] = value
-    return found
-
-
-def _assign(text: str, _: _Context) -> frozenset[TopicPartition]:
-    example = '{"topicA":[0,1],"topicB":[2]}'
-    found: set[TopicPartition] = set()
-    for topic, partitions in _json_object(text, example).items():
-        if not isinstance(partitions, list) or not all(type(p) is int and p >= 0 for p in partitions):
-            raise ValueError(f"expected JSON like {example}; topic {topic!r} has {partitions!r}")
-        found.update((topic, partition) for partition in partitions)
-    if not found:
-        raise ValueError(f"expected JSON like {example} with at least one partition")
-    return frozenset(found)
-
-
-def _partition_map(text: str, least: int, example: str) -> dict[TopicPartition, int]:
-    """{"topic": {"0": number}} with every number ≥ least."""
-    numbers: dict[TopicPartition, int] = {}
-    for topic, partitions in _json_object(text, example).items():
-        if not isinstance(partitions, dict):
-            raise ValueError(f"expected {example}; topic {topic!r} has {partitions!r}")
-        for partition, number in partitions.items():
-            if not partition.isdecimal() or type(number) is not int or not least <= number < 2**63:
-                raise ValueError(f"expected {example}; topic {topic!r} has {partition!r}: {number!r}")
-            if (topic, int(partition)) in numbers:
-                raise ValueError(f"expected {example}; topic {topic!r} has partition {int(partition)} twice")
-            numbers[topic, int(partition)] = number
-    return numbers
-
-
-def _offsets(text: str, _: _Context) -> dict[TopicPartition, int] | int:
-    word = text.strip().lower()
-    if word in ("earliest", "latest"):
-        return EARLIEST if word == "earliest" else LATEST
-    return _partition_map(
-        text, EARLIEST, 'earliest, latest, or JSON like {"topicA":{"0":23,"1":-2}} (-2 earliest, -1 latest)'
-    )
-
-
-def _offsets_by_timestamp(text: str, _: _Context) -> dict[TopicPartition, int]:
-    moments = _partition_map(text, 0, 'JSON like {"topicA":{"0":1773133200000}}, in epoch milliseconds')
-    for (topic, partition), moment in moments.items():
-        meant = times.other_meaning(str(moment))
-        if meant is not None:
-            raise ValueError(
-                f"partition {topic}-{partition} has {moment}, which as epoch milliseconds is"
-                f" {times.format_millis(moment)}; write {times.parse_moment(meant, UTC, 0)} if {meant} is meant"
-            )
-    return moments
-
-
-def _strategy(text: str, _: _Context) -> bool:
-    if text.strip().lower() not in ("error", "latest"):
-        raise ValueError("expected error or latest")
-    return text.strip().lower() == "latest"
-
-
-def _positive(text: str, _: _Context) -> int:
-    if not re.fullmatch(r"[0-9]+", text.strip()) or int(text) == 0:
-        raise ValueError("expected a number, 1 or more")
-    return int(text)
-
-
-def _duration(text: str, _: _Context) -> int:
-    return times.parse_duration(text)
-
-
-def _mode(text: str, _: _Context) -> str:
-    if text.strip().upper() not in (FAILFAST, DROPMALFORMED):
-        raise ValueError(f"expected {FAILFAST} or {DROPMALFORMED}")
-    return text.strip().upper()
-
-
-def _byte_size(text: str) -> int:
-    match = re.fullmatch(r"(\d+)\s*([kmg]?)(?:i?b)?", text.strip(), re.ASCII | re.IGNORECASE)
-    if match is None:
-        raise ValueError("expected bytes (268435456, 256m, 1g)")
-    return int(match[1]) * {"": 1, "k": 2**10, "m": 2**20, "g": 2**30}[match[2].lower()]
-
-
-def _batch_bytes(text: str, _: _Context) -> int:
-    size = _byte_size(text)
-    if not 0 < size <= _LARGEST_BATCH:
-        raise ValueError(f"expected bytes from 1 to {_LARGEST_BATCH} (1g)")
-    return size
-
-
-def _pack_bytes(text: str, _: _Context) -> int:
-    return _byte_size(text)
-
-
-def _end_at(text: str, _: _Context) -> bool:
-    if text.strip().lower() not in ("end", "highwatermark"):
-        raise ValueError("expected end or highWatermark")
-    return text.strip().lower() == "highwatermark"
-
-
-def _read_committed(text: str, _: _Context) -> bool:
-    if text.strip().lower() not in ("read_uncommitted", "read_committed"):
-        raise ValueError("expected read_uncommitted or read_committed")
-    return text.strip().lower() == "read_committed"
-
-
-# ---- the table ----
-
-_Parser = Callable[[str, _Context], Any]
+from kafka_segment_source.option_values import DROPMALFORMED, Context, OffsetLimit, TopicPartition, TopicSelection
+
+WHAT = "what is read"
+WHEN = "from when to when"
+TRUST = "what is trusted"
+CUTTING = "how Spark partitions are cut"
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option: its name in documents, its default in words, its help, and what makes a value of its text."""
+    """One option.
 
+    group: what it is about. name: its name for users. field: its field in ReadOptions. takes: what its value looks like,
+    in one word. parse: makes a value of a text. default: the text that counts where none is given; None for no value.
+    without: what holds without a text, in words, where the default does not say it.
+    """
+
+    group: str
     name: str
-    default: str
+    field: str
+    takes: str
+    parse: Callable[[str, Context], Any]
     help: str
-    parse: _Parser
+    default: str | None = None
+    without: str = ""
+
+    @property
+    def default_words(self) -> str:
+        """The default, as documents show it."""
+        return self.without or self.default or ""
 
 
+# fmt: off
 OPTIONS = (
-    Option(
-        "path",
-        "required",
-        "a partition directory, a log directory, a .log file, or a glob; load([…]) takes several",
-        _name,
-    ),
-    Option("subscribe", "every topic but internal ones", "topic names, separated by commas", _names),
-    Option(
-        "subscribePattern", "", "a regular expression that matches whole topic names (never internal ones)", _pattern
-    ),
-    Option("assign", "", 'partitions, as JSON: {"topicA":[0,1]}', _assign),
-    Option("topic", "from the directory's name", "topic of a directory whose own name does not say", _name),
-    Option(
-        "partition", "from the directory's name", "partition of a directory whose own name does not say", _partition
-    ),
-    Option(
-        "since",
-        "",
-        "keep rows with timestamp ≥ this: ISO-8601, epoch milliseconds (not seconds), or a time ago (-2h)",
-        _moment,
-    ),
-    Option("until", "", "keep rows with timestamp < this", _moment),
-    Option(
-        "timeZone", "UTC", "zone of times written without one, as Spark names it: Europe/Berlin, +01:00, UTC+1", _name
-    ),
-    Option("startingOffsets", "earliest", 'earliest, or JSON: {"topicA":{"0":23,"1":-2}}', _offsets),
-    Option("endingOffsets", "latest", "latest, or JSON; exclusive", _offsets),
-    Option("startingTimestamp", "", "start at the first offset with timestamp ≥ this", _moment),
-    Option("endingTimestamp", "", "end before the first offset with timestamp ≥ this", _moment),
-    Option("startingOffsetsByTimestamp", "", "the same, per partition, as JSON", _offsets_by_timestamp),
-    Option("endingOffsetsByTimestamp", "", "the same, per partition, as JSON", _offsets_by_timestamp),
-    Option(
-        "startingOffsetsByTimestampStrategy", "error", "what to do where no offset matches: error or latest", _strategy
-    ),
-    Option("isolationLevel", "read_uncommitted", "read_uncommitted or read_committed", _read_committed),
-    Option("includeHeaders", "false", "add the column headers", _boolean),
-    Option("includeMetadata", "false", "add the column metadata: batch, file and position of each row", _boolean),
-    Option("includeControl", "false", "keep control records", _boolean),
-    Option(
-        "minPartitions", "one a segment", "split large segments until there are so many Spark partitions", _positive
-    ),
-    Option("maxRecordsPerPartition", "unlimited", "split large segments so that none has more records", _positive),
-    Option("timestampDisorder", "", "no record is older than the newest before it by more than this", _duration),
-    Option(
-        "failOnDataLoss",
-        "true",
-        "true: offsets that the files do not hold, or no longer, are an error; false: a warning",
-        _boolean,
-    ),
-    Option(
-        "mode", FAILFAST, "FAILFAST: a damaged batch ends the query; DROPMALFORMED: it is skipped and reported", _mode
-    ),
-    Option("checkCrcs", "true", "verify each batch's CRC before believing its header", _boolean),
-    Option("trustIndexes", "true", "false: ignore index files and walk every segment", _boolean),
-    Option("maxBatchBytes", "256m", "the most that one batch may decompress to", _batch_bytes),
-    Option("packBytes", "64m", "neighbouring small segments share a Spark partition up to so many bytes", _pack_bytes),
-    Option(
-        "zoneMaps",
-        "",
-        "directory of the zone maps that `kafkaseg zonemap` makes: time bounds then read little more than what matches",
-        _directory,
-    ),
-    Option(
-        "endAt",
-        "end",
-        "end: read to the end of the files; highWatermark: to the offset that replication-offset-checkpoint, beside the"
-        " partition's directory, lists for it",
-        _end_at,
-    ),
+    Option(WHAT, "path", "paths", "PATH", values.parse_paths,
+           "a partition directory, a log directory, a .log file, or a glob; load([…]) takes several",
+           default="", without="required"),
+    Option(WHAT, "subscribe", "subscribe", "TOPICS", values.parse_names, "topic names, separated by commas",
+           without="every topic but internal ones"),
+    Option(WHAT, "subscribePattern", "subscribe_pattern", "REGEX", values.parse_pattern,
+           "a regular expression that matches whole topic names (never internal ones)"),
+    Option(WHAT, "assign", "assign", "JSON", values.parse_assignment, 'partitions, as JSON: {"topicA":[0,1]}'),
+    Option(WHAT, "topic", "topic", "NAME", values.parse_name, "topic of a directory whose own name does not say",
+           without="from the directory's name"),
+    Option(WHAT, "partition", "partition", "N", values.parse_partition,
+           "partition of a directory whose own name does not say", without="from the directory's name"),
+    Option(WHAT, "isolationLevel", "read_committed", "read_uncommitted|read_committed", values.parse_isolation_level,
+           "read_uncommitted or read_committed", default="read_uncommitted"),
+    Option(WHAT, "includeHeaders", "include_headers", "true|false", values.parse_boolean, "add the column headers",
+           default="false"),
+    Option(WHAT, "includeMetadata", "include_metadata", "true|false", values.parse_boolean,
+           "add the column metadata: batch, file and position of each row", default="false"),
+    Option(WHAT, "includeControl", "include_control", "true|false", values.parse_boolean, "keep control records",
+           default="false"),
+
+    Option(WHEN, "since", "since", "TIME", values.parse_moment,
+           "keep rows with timestamp ≥ this: ISO-8601, epoch milliseconds (not seconds), or a time ago (-2h)"),
+    Option(WHEN, "until", "until", "TIME", values.parse_moment, "keep rows with timestamp < this"),
+    Option(WHEN, "timeZone", "time_zone", "ZONE", values.parse_name,
+           "zone of times written without one, as Spark names it: Europe/Berlin, +01:00, UTC+1", default="UTC"),
+    Option(WHEN, "timestampDisorder", "timestamp_disorder", "DURATION", values.parse_duration,
+           "no record is older than the newest before it by more than this"),
+    Option(WHEN, "zoneMaps", "zone_maps", "DIRECTORY", values.parse_directory,
+           "directory of the zone maps that `kafkaseg zonemap` makes: time bounds then read little more than what matches"),
+    Option(WHEN, "startingOffsets", "starting_offsets", "earliest|JSON", values.parse_offsets,
+           'earliest, or JSON: {"topicA":{"0":23,"1":-2}}', default="earliest"),
+    Option(WHEN, "endingOffsets", "ending_offsets", "latest|JSON", values.parse_offsets, "latest, or JSON; exclusive",
+           default="latest"),
+    Option(WHEN, "startingTimestamp", "starting_timestamp", "TIME", values.parse_moment,
+           "start at the first offset with timestamp ≥ this"),
+    Option(WHEN, "endingTimestamp", "ending_timestamp", "TIME", values.parse_moment,
+           "end before the first offset with timestamp ≥ this"),
+    Option(WHEN, "startingOffsetsByTimestamp", "starting_offsets_by_timestamp", "JSON",
+           values.parse_offsets_by_timestamp, "the same, per partition, as JSON"),
+    Option(WHEN, "endingOffsetsByTimestamp", "ending_offsets_by_timestamp", "JSON", values.parse_offsets_by_timestamp,
+           "the same, per partition, as JSON"),
+    Option(WHEN, "startingOffsetsByTimestampStrategy", "start_at_latest_if_no_match", "error|latest",
+           values.parse_strategy, "what to do where no offset matches: error or latest", default="error"),
+    Option(WHEN, "endAt", "end_at_high_watermark", "end|highWatermark", values.parse_end_at,
+           "end: read to the end of the files; highWatermark: to the offset that replication-offset-checkpoint, beside the"
+           " partition's directory, lists for it", default="end"),
+
+    Option(TRUST, "failOnDataLoss", "fail_on_data_loss", "true|false", values.parse_boolean,
+           "true: offsets that the files do not hold, or no longer, are an error; false: a warning", default="true"),
+    Option(TRUST, "mode", "mode", "FAILFAST|DROPMALFORMED", values.parse_mode,
+           "FAILFAST: a damaged batch ends the query; DROPMALFORMED: it is skipped and reported", default="FAILFAST"),
+    Option(TRUST, "checkCrcs", "check_crcs", "true|false", values.parse_boolean,
+           "verify each batch's CRC before believing its header", default="true"),
+    Option(TRUST, "trustIndexes", "trust_indexes", "true|false", values.parse_boolean,
+           "false: ignore index files and walk every segment", default="true"),
+    Option(TRUST, "maxBatchBytes", "max_batch_bytes", "BYTES", values.parse_batch_bytes,
+           "the most that one batch may decompress to", default="256m"),
+
+    Option(CUTTING, "minPartitions", "min_partitions", "N", values.parse_positive,
+           "split large segments until there are so many Spark partitions", without="one a segment"),
+    Option(CUTTING, "maxRecordsPerPartition", "max_records_per_partition", "N", values.parse_positive,
+           "split large segments so that none has more records", without="unlimited"),
+    Option(CUTTING, "packBytes", "pack_bytes", "BYTES", values.parse_byte_size,
+           "neighbouring small segments share a Spark partition up to so many bytes", default="64m"),
 )
+# fmt: on
+
 _BY_KEY = {option.name.lower(): option for option in OPTIONS}
 _ALIASES = {
     "isolation.level": "isolationlevel",
@@ -364,58 +138,117 @@ _ALIASES = {
     "kafka.check.crcs": "checkcrcs",
     "paths": "path",
 }
-# options whose value goes into ReadOptions as it is parsed
-_FIELDS = {
-    "topic": "topic",
-    "partition": "partition",
-    "startingoffsetsbytimestampstrategy": "start_at_latest_if_no_match",
-    "isolationlevel": "read_committed",
-    "includeheaders": "include_headers",
-    "includemetadata": "include_metadata",
-    "includecontrol": "include_control",
-    "minpartitions": "min_partitions",
-    "maxrecordsperpartition": "max_records_per_partition",
-    "packbytes": "pack_bytes",
-    "timestampdisorder": "timestamp_disorder",
-    "zonemaps": "zone_maps",
-    "failondataloss": "fail_on_data_loss",
-    "endat": "end_at_high_watermark",
-    "checkcrcs": "check_crcs",
-    "trustindexes": "trust_indexes",
-    "mode": "mode",
-    "maxbatchbytes": "max_batch_bytes",
-}
 _MEANINGLESS = ("kafka.", "fetchoffset.", "kafkaconsumer.")
 _MEANINGLESS_KEYS = ("groupidprefix",)
 _STREAMING_KEYS = ("maxoffsetspertrigger", "minoffsetspertrigger", "maxtriggerdelay", "maxbytespertrigger")
 
 
-def parse_options(given: Mapping[str, str], now_ms: int | None = None) -> tuple[ReadOptions, list[str]]:
-    """ReadOptions and warnings (one sentence each) from option names and their text, as Spark gives them.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadOptions:
+    """All options of one read, parsed: a field for each entry of `OPTIONS`. Times are absolute epoch milliseconds.
 
-    now_ms: the moment that times ago are counted from; the present by default. Raises OptionError for what is
-    unknown, malformed or contradictory, UnsupportedError for what has a meaning, but is not built.
+    There are no defaults here: `parse_options` gives each field the value of the text in the table.
     """
-    texts, ignored = _sort_out(given)
+
+    paths: tuple[str, ...]
+    subscribe: tuple[str, ...] | None
+    subscribe_pattern: str | None
+    assign: frozenset[TopicPartition] | None
+    topic: str | None
+    partition: int | None
+    read_committed: bool  # isolationLevel
+    include_headers: bool
+    include_metadata: bool
+    include_control: bool
+    since: int | None
+    until: int | None
+    time_zone: str
+    timestamp_disorder: int | None  # ms
+    zone_maps: str | None  # absolute path of a directory
+    starting_offsets: dict[TopicPartition, int] | int
+    ending_offsets: dict[TopicPartition, int] | int
+    starting_timestamp: int | None
+    ending_timestamp: int | None
+    starting_offsets_by_timestamp: dict[TopicPartition, int] | None
+    ending_offsets_by_timestamp: dict[TopicPartition, int] | None
+    start_at_latest_if_no_match: bool  # startingOffsetsByTimestampStrategy
+    end_at_high_watermark: bool  # endAt
+    fail_on_data_loss: bool
+    mode: str
+    check_crcs: bool
+    trust_indexes: bool
+    max_batch_bytes: int
+    min_partitions: int | None
+    max_records_per_partition: int | None
+    pack_bytes: int
+
+    @property
+    def topics(self) -> TopicSelection:
+        return TopicSelection(self.subscribe, self.subscribe_pattern, self.assign)
+
+    @property
+    def times(self) -> TimeRange:
+        return TimeRange(
+            MIN_TIMESTAMP if self.since is None else self.since,
+            TIMESTAMP_LIMIT if self.until is None else self.until,
+        )
+
+    @property
+    def starting(self) -> OffsetLimit:
+        by_timestamp = self.starting_offsets_by_timestamp
+        return _limit("starting", self.starting_timestamp, by_timestamp, self.starting_offsets)
+
+    @property
+    def ending(self) -> OffsetLimit:
+        return _limit("ending", self.ending_timestamp, self.ending_offsets_by_timestamp, self.ending_offsets)
+
+    @property
+    def drop_malformed(self) -> bool:
+        return self.mode == DROPMALFORMED
+
+    def at_paths(self, paths: tuple[str, ...]) -> ReadOptions:
+        """The same read of every topic under other paths."""
+        return replace(self, paths=paths, subscribe=None, subscribe_pattern=None, assign=None)
+
+
+def _limit(
+    side: str,
+    timestamp: int | None,
+    by_timestamp: dict[TopicPartition, int] | None,
+    offsets: Mapping[TopicPartition, int] | int,
+) -> OffsetLimit:
+    """Where a scan starts or ends, by the precedence above; `side` is "starting" or "ending"."""
+    if timestamp is not None:
+        return OffsetLimit(f"{side}Timestamp", timestamp, by_time=True)
+    if by_timestamp is not None:
+        return OffsetLimit(f"{side}OffsetsByTimestamp", None, by_timestamp, by_time=True)
+    if isinstance(offsets, int):
+        return OffsetLimit(f"{side}Offsets", offsets)
+    return OffsetLimit(f"{side}Offsets", None, offsets)
+
+
+def parse_options(
+    given: Mapping[str, str], now_ms: int | None = None, parameters: Sequence[str] = ()
+) -> tuple[ReadOptions, list[str]]:
+    """Parses option names and their texts, as Spark gives them: ReadOptions, and warnings of one sentence each.
+
+    now_ms: the moment that times ago are counted from; the present by default. parameters: what the caller takes besides
+    options; the error about an unknown name may suggest one of them. Raises OptionError for what is unknown, malformed
+    or contradictory, UnsupportedError for what has a meaning, but is not built.
+    """
+    texts, ignored = _sort_out(given, parameters)
     try:
-        zone = times.zone(texts.get("timezone", "UTC"))
+        zone = times.zone(texts.get("timezone", _BY_KEY["timezone"].default or ""))
     except ValueError as error:
         raise OptionError(f"option 'timeZone': {error}") from error
-    context = _Context(zone, int(time.time() * 1000) if now_ms is None else now_ms)
-    values = {key: _parse_value(_BY_KEY[key], text, context) for key, text in texts.items() if key != "path"}
-    _check_together(values)
-    options = ReadOptions(
-        paths=_paths(texts.get("path")),
-        topics=TopicSelection(values.get("subscribe"), values.get("subscribepattern"), values.get("assign")),
-        times=TimeRange(values.get("since", MIN_TIMESTAMP), values.get("until", TIMESTAMP_LIMIT)),
-        starting=_limit("starting", values, EARLIEST),
-        ending=_limit("ending", values, LATEST),
-        **{field: values[key] for key, field in _FIELDS.items() if key in values},
-    )
+    context = Context(zone, int(time.time() * 1000) if now_ms is None else now_ms)
+    found = {option.field: _parse_value(option, texts.get(key), context) for key, option in _BY_KEY.items()}
+    options = ReadOptions(**found)
+    _check_together(options)
     return options, _warnings(ignored)
 
 
-def _sort_out(given: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+def _sort_out(given: Mapping[str, str], parameters: Sequence[str]) -> tuple[dict[str, str], list[str]]:
     """Texts by lower-case key for options of the table, and the names of those that mean nothing here."""
     texts: dict[str, str] = {}
     ignored: list[str] = []
@@ -428,77 +261,38 @@ def _sort_out(given: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
         elif key.startswith(_MEANINGLESS) or key in _MEANINGLESS_KEYS or key in _STREAMING_KEYS:
             ignored.append(name)
         else:
-            near = get_close_matches(key, _BY_KEY, n=1, cutoff=0.4)
-            hint = f"; did you mean {_BY_KEY[near[0]].name!r}?" if near else ""
+            known = {key: option.name for key, option in _BY_KEY.items()} | {name: name for name in parameters}
+            near = get_close_matches(key, known, n=1, cutoff=0.4)
+            hint = f"; did you mean {known[near[0]]!r}?" if near else ""
             raise OptionError(f"option {name!r} is unknown{hint}")
     return texts, ignored
 
 
-def _parse_value(option: Option, text: str, context: _Context) -> Any:
+def _parse_value(option: Option, text: str | None, context: Context) -> Any:
+    """The value of one option; of its default where there is no text; None where it has no default either."""
+    text = option.default if text is None else text
+    if text is None:
+        return None
     try:
         return option.parse(text, context)
     except UnsupportedError as error:
         raise UnsupportedError(f"option {option.name!r}: {error}") from error
+    except OptionError:
+        raise  # it names the option
     except ValueError as error:
         raise OptionError(f"option {option.name!r} is {text!r}: {error}") from error
 
 
-def _check_together(values: Mapping[str, Any]) -> None:
-    chosen = [name for name in ("subscribe", "subscribePattern", "assign") if name.lower() in values]
+def _check_together(options: ReadOptions) -> None:
+    choices = {"subscribe": options.subscribe, "subscribePattern": options.subscribe_pattern, "assign": options.assign}
+    chosen = [name for name, value in choices.items() if value is not None]
     if len(chosen) > 1:
         raise OptionError(f"options {' and '.join(map(repr, chosen))} exclude each other; give one")
-    _check_offsets("startingOffsets", values.get("startingoffsets"), LATEST, "latest", "earliest (-2) or an offset")
-    _check_offsets("endingOffsets", values.get("endingoffsets"), EARLIEST, "earliest", "latest (-1) or an offset")
-    since, until = values.get("since"), values.get("until")
+    since, until = options.since, options.until
     if since is not None and until is not None and since > until:
         raise OptionError(
             f"option 'since' ({times.format_millis(since)}) is after option 'until' ({times.format_millis(until)})"
         )
-
-
-def _check_offsets(option: str, given: Any, wrong: int, word: str, expected: str) -> None:
-    if given == wrong:
-        raise OptionError(f"option {option!r} is {word!r}: a batch query would read nothing; expected {expected}")
-    if isinstance(given, dict):
-        for (topic, partition), offset in given.items():
-            if offset == wrong:
-                raise OptionError(
-                    f"option {option!r} has {wrong} ({word}) for partition {topic}-{partition}:"
-                    f" a batch query would read nothing of it; expected {expected}"
-                )
-
-
-def _limit(side: str, values: Mapping[str, Any], default: int) -> OffsetLimit:
-    """Where the scan starts or ends, by the precedence above; `side` is "starting" or "ending"."""
-    if f"{side}timestamp" in values:
-        return OffsetLimit(f"{side}Timestamp", values[f"{side}timestamp"], by_time=True)
-    if f"{side}offsetsbytimestamp" in values:
-        name = f"{side}OffsetsByTimestamp"
-        return OffsetLimit(name, None, values[f"{side}offsetsbytimestamp"], by_time=True)
-    offsets = values.get(f"{side}offsets", default)
-    if isinstance(offsets, dict):
-        return OffsetLimit(f"{side}Offsets", None, offsets)
-    return OffsetLimit(f"{side}Offsets", offsets)
-
-
-def _paths(text: str | None) -> tuple[str, ...]:
-    if text is None or not text.strip():
-        raise OptionError(
-            "option 'path' is missing: give load(path) a partition directory, a log directory or a .log file"
-        )
-    if not text.lstrip().startswith("["):
-        return (text,)
-    try:
-        paths = json.loads(text)  # load([…]) arrives as a JSON list
-    except ValueError:
-        return (text,)
-    if not isinstance(paths, list) or not all(isinstance(path, str) for path in paths):
-        return (text,)
-    if not paths:
-        raise OptionError("option 'path' is an empty list: no path was given, so there is nothing to read")
-    if not all(path.strip() for path in paths):
-        raise OptionError(f"option 'path' is {text!r}: one of its paths is empty")
-    return tuple(paths)
 
 
 def _warnings(ignored: list[str]) -> list[str]:
@@ -507,34 +301,3 @@ def _warnings(ignored: list[str]) -> list[str]:
     return [
         f"these options mean nothing when segments are read without a broker, and were ignored: {', '.join(sorted(ignored))}"
     ]
-
-
-PathsLike = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
-
-
-def option_texts(path: PathsLike, keywords: Mapping[str, object]) -> dict[str, str]:
-    """Option texts from Python keywords: booleans, numbers, aware datetimes, dicts and lists become what Spark would send."""
-    if isinstance(path, (str, os.PathLike)):
-        texts = {"path": os.fspath(path)}
-    else:
-        texts = {"path": json.dumps([os.fspath(each) for each in path])}
-    for name, value in keywords.items():
-        if value is None:
-            continue
-        texts[name] = _text(name, value)
-    return texts
-
-
-def _text(name: str, value: object) -> str:
-    if isinstance(value, str):
-        return value
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, datetime):
-        try:
-            return times.millis_text(times.datetime_to_millis(value))
-        except ValueError as error:
-            raise OptionError(f"option {name!r} is {value!r}: {error}") from error
-    if isinstance(value, (dict, list, tuple)):
-        return json.dumps(value)
-    return str(value)

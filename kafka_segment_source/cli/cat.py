@@ -24,14 +24,13 @@ from kafka_segment_source.cli.shared import (
     skipped_data,
     warn,
 )
-from kafka_segment_source.inspection import Advance
-from kafka_segment_source.options import ReadOptions
+from kafka_segment_source.decoding.tables import RECORDS
+from kafka_segment_source.options import CUTTING, OPTIONS
 from kafka_segment_source.planning.plan import ReadPlan
 from kafka_segment_source.planning.planner import make_plan
-from kafka_segment_source.scanning import read_split
-from kafka_segment_source.schema import arrow_schema, check_column_names, default_columns
+from kafka_segment_source.reporting import Advance
 
-_SPARK_ONLY = ("minPartitions", "maxRecordsPerPartition", "packBytes")
+_SPARK_ONLY = tuple(option.name for option in OPTIONS if option.group == CUTTING)
 _FORMATS = ("text", "jsonl", "parquet")
 
 
@@ -86,21 +85,19 @@ def cat_command(
     plan = make_plan(parsed, warnings)
     for warning in plan.warnings:
         warn(warning)
-    chosen = None if columns is None else check_column_names(columns.replace(" ", "").split(","))
-    names = chosen or default_columns(parsed.include_headers, parsed.include_metadata)
+    chosen = None if columns is None else RECORDS.check_names(columns.replace(" ", "").split(","))
+    names = chosen or RECORDS.default_names(parsed)
     with skipped_data() as skipped:
         if output is not None:
-            schema = arrow_schema(names)
+            schema = RECORDS.arrow_schema(names)
             with progress("writing", plan.bytes_to_read) as advance:
-                records = _write(output, schema, _batches(plan, parsed, schema, limit, advance))
+                records = _write(output, schema, _batches(plan, schema, limit, advance))
             warn(f"{count(records, 'record')} written to {output!r}")
         elif kind == "jsonl":
-            records = _print(plan, parsed, limit, names, partial(json_lines, encoding=Encoding(encoding), fields=names))
+            records = _print(plan, limit, names, partial(json_lines, encoding=Encoding(encoding), fields=names))
         else:
             fields = chosen or text_fields(names)
-            records = _print(
-                plan, parsed, limit, names, partial(text_lines, encoding=Encoding(encoding), fields=fields)
-            )
+            records = _print(plan, limit, names, partial(text_lines, encoding=Encoding(encoding), fields=fields))
     if skipped:
         sys.exit(DAMAGED)
     if not records and limit != 0:
@@ -109,36 +106,34 @@ def cat_command(
 
 def _print(
     plan: ReadPlan,
-    options: ReadOptions,
     limit: int | None,
     names: Sequence[str],
     lines: Callable[..., Iterator[str]],
 ) -> int:
     """Prints records with these columns at least, as `lines` makes them of a batch; how many there were."""
-    needed = markers.NEEDED if options.include_control else ()
-    schema = arrow_schema(dict.fromkeys((*names, *needed)))
+    with_control = plan.options.include_control
+    needed = markers.NEEDED if with_control else ()
+    schema = RECORDS.arrow_schema(dict.fromkeys((*names, *needed)))
     records = 0
-    for batch in _batches(plan, options, schema, limit):
-        controls = markers.control_types(batch) if options.include_control else ()
+    for batch in _batches(plan, schema, limit):
+        controls = markers.control_types(batch) if with_control else ()
         sys.stdout.writelines(lines(batch, controls=controls))
         records += batch.num_rows
     return records
 
 
 def _batches(
-    plan: ReadPlan, options: ReadOptions, schema: pa.Schema, limit: int | None, advance: Advance = lambda _: None
+    plan: ReadPlan, schema: pa.Schema, limit: int | None, advance: Advance = lambda _: None
 ) -> Iterator[pa.RecordBatch]:
     """The first `limit` records of the plan (all: None). A split is read only once a record of it is wanted."""
-    left = limit
-    for split in plan.splits:
-        if left == 0:
+    left = sys.maxsize if limit is None else limit
+    if left == 0:
+        return
+    for batch in plan.batches(schema, advance):
+        yield batch.slice(0, left)
+        left -= batch.num_rows
+        if left <= 0:
             return
-        for batch in read_split(split, options, schema):
-            yield batch if left is None else batch.slice(0, left)
-            left = None if left is None else max(left - batch.num_rows, 0)
-            if left == 0:
-                return
-        advance(split.size)
 
 
 def _write(path: str, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -14,18 +13,13 @@ from rich.text import Text
 
 import kafka_segment_source
 from kafka_segment_source.cli.records import Encoding, text_fields, text_lines
-from kafka_segment_source.cli.shared import json_flag, parse, print_json, show, width
+from kafka_segment_source.cli.shared import json_flag, print_json, show, width
 from kafka_segment_source.errors import PathError
-from kafka_segment_source.options import ReadOptions
-from kafka_segment_source.planning.plan import ReadPlan
-from kafka_segment_source.planning.planner import make_plan
-from kafka_segment_source.scanning import read_split
-from kafka_segment_source.schema import arrow_schema, default_columns
 from kafka_segment_source.times import format_millis
 
 _SINCE, _UNTIL = "2026-03-10T09:30", "2026-03-10T09:35"
 _ROWS = 5
-_DISORDER_MS = 5000
+_DISORDER = "5s"
 _BUNDLED = Path(kafka_segment_source.__file__).parent / "demo_data"
 _IN_REPOSITORY = Path(kafka_segment_source.__file__).parents[1] / "examples" / "data" / "orders" / "data"
 
@@ -38,10 +32,11 @@ def demo_command(as_json: bool) -> None:
     Runs on segments that a Kafka 4.1 broker wrote and that come with this package. Needs neither Spark nor a broker.
     """
     path = os.path.relpath(_data())
-    options, _ = parse((path,), {"subscribe": "orders", "since": _SINCE, "until": _UNTIL})
-    plan = make_plan(options)
-    declared = make_plan(replace(options, timestamp_disorder=_DISORDER_MS))
-    table = _read(declared, options)
+    plan = kafka_segment_source.plan(path, subscribe="orders", since=_SINCE, until=_UNTIL)
+    declared = kafka_segment_source.plan(
+        path, subscribe="orders", since=_SINCE, until=_UNTIL, timestampDisorder=_DISORDER
+    )
+    table = declared.to_reader().read_all().sort_by([("timestamp", "ascending"), ("partition", "ascending")])
     minutes = _per_minute(table)
     if as_json:
         print_json({"path": path, "plan": plan.to_dict(), "ordersPerMinute": minutes})
@@ -65,12 +60,6 @@ def demo_command(as_json: bool) -> None:
 def _heading(question: str, command: str) -> Text:
     text = Text(f"\n── {question}\n", style="bold cyan")
     return text.append(f"   {command}\n", style="not bold dim")
-
-
-def _read(plan: ReadPlan, options: ReadOptions) -> pa.Table:
-    schema = arrow_schema(default_columns(include_headers=False, include_metadata=False))
-    batches = [batch for split in plan.splits for batch in read_split(split, options, schema)]
-    return pa.Table.from_batches(batches, schema).sort_by([("timestamp", "ascending"), ("partition", "ascending")])
 
 
 def _first_rows(table: pa.Table) -> list[Text]:

@@ -1,9 +1,8 @@
-"""Summaries as a table, for a terminal of any width, and as JSON."""
+"""Summaries as a table, for a terminal of any width."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from rich.console import Console, Group, RenderableType
 from rich.filesize import decimal
@@ -12,11 +11,7 @@ from rich.text import Text
 
 from kafka_segment_source.cli.shared import count
 from kafka_segment_source.inspection.summary import Summary
-from kafka_segment_source.logdir.catalog import Evidence, PartitionLog
 from kafka_segment_source.times import format_millis
-
-Listed = dict[PartitionLog, tuple[list[Summary], Summary]]
-"""Each partition with its segments, in order, and their sum."""
 
 _UNBOUNDED = 10_000  # columns; to measure how wide a table would like to be
 _NOTHING = "–"
@@ -43,63 +38,6 @@ def listing(rows: Rows, sums: Summary, notes: list[str], width: int) -> Renderab
         table if fits else _narrow(rows, width),
         *(Text(note, style="yellow") for note in notes),
     )
-
-
-def listing_json(
-    listed: Listed,
-    log_starts: dict[PartitionLog, int],
-    dead: list[tuple[str, int]],
-    evidence: dict[PartitionLog, tuple[Evidence, ...]],
-) -> dict[str, Any]:
-    """What `kafkaseg ls --json` prints: partitions, each with its segments; directories that are not read."""
-    return {
-        "partitions": [
-            {
-                "topic": log.topic,
-                "partition": log.partition,
-                "directory": log.directory,
-                "logStartOffset": max(log_starts[log], sums.start_offset),
-                **_json(sums),
-                "swaps": [swap.path for swap in log.swaps],
-                "missing": [
-                    {
-                        "startOffset": each.offsets.start,
-                        "endOffset": each.offsets.end,
-                        "why": each.why,
-                        "harmless": each.harmless,
-                    }
-                    for each in evidence[log]
-                ],
-                "segments": [
-                    {"path": segment.path, **_json(each)} for segment, each in zip(log.segments, segments, strict=True)
-                ],
-            }
-            for log, (segments, sums) in listed.items()
-        ],
-        "notRead": [{"directory": directory, "bytes": size} for directory, size in dead],
-    }
-
-
-def _json(sums: Summary) -> dict[str, Any]:
-    return {
-        "startOffset": sums.start_offset,
-        "endOffset": sums.end_offset,
-        "records": sums.records,
-        "recordsExact": sums.records_exact,
-        "controlRecords": sums.control_records,
-        "batches": sums.batches,
-        "bytes": sums.size,
-        "oldestTimestampAtMost": None if sums.oldest_at_most is None else format_millis(sums.oldest_at_most),
-        "newestTimestamp": None if sums.newest is None else format_millis(sums.newest),
-        "codecs": list(sums.codecs),
-        "magics": list(sums.magics),
-        "indexFiles": {
-            "missing": sums.indexes.missing,
-            "empty": sums.indexes.empty,
-            "damaged": sums.indexes.damaged,
-        },
-        "damage": list(sums.faults),
-    }
 
 
 def _wide(rows: Rows, well: bool) -> Table:

@@ -8,7 +8,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from typing import Any, TypeVar
 
@@ -18,37 +18,17 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 from rich.text import Text
 
 from kafka_segment_source.errors import KafkaSegmentError, UsageError
-from kafka_segment_source.inspection import Advance
-from kafka_segment_source.options import OPTIONS, Option, ReadOptions, option_texts, parse_options
-from kafka_segment_source.reporting import logger
+from kafka_segment_source.keywords import PathsLike, option_texts
+from kafka_segment_source.options import OPTIONS, ReadOptions, parse_options
+from kafka_segment_source.reporting import Advance, OnProgress, logger
 
 DAMAGED = 1
 WRONG_USE = 2
 INTERRUPTED = 130
-TOPIC_OPTIONS = ("subscribe", "subscribePattern", "assign", "topic", "partition")
 _PIPE_WIDTH = 1000  # columns where the output is no terminal and COLUMNS does not say: nothing is wrapped
 
 _WORTH_A_BAR = 64 * 1024 * 1024  # bytes; less is done before a bar could be read
 COMMANDS = ("ls", "plan", "cat", "verify", "offsets", "zonemap", "demo")
-
-_TAKES = {
-    **dict.fromkeys(("since", "until", "startingTimestamp", "endingTimestamp"), "TIME"),
-    **dict.fromkeys(("assign", "startingOffsetsByTimestamp", "endingOffsetsByTimestamp"), "JSON"),
-    **dict.fromkeys(("partition", "minPartitions", "maxRecordsPerPartition"), "N"),
-    **dict.fromkeys(("maxBatchBytes", "packBytes"), "BYTES"),
-    "subscribe": "TOPICS",
-    "subscribePattern": "REGEX",
-    "topic": "NAME",
-    "timeZone": "ZONE",
-    "startingOffsets": "earliest|JSON",
-    "endingOffsets": "latest|JSON",
-    "startingOffsetsByTimestampStrategy": "error|latest",
-    "isolationLevel": "read_uncommitted|read_committed",
-    "timestampDisorder": "DURATION",
-    "mode": "FAILFAST|DROPMALFORMED",
-    "endAt": "end|highWatermark",
-    "zoneMaps": "DIRECTORY",
-}
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -106,22 +86,23 @@ def read_options(*names: str, but: Sequence[str] = ()) -> Callable[[F], F]:
         for option in reversed(OPTIONS):
             wanted = option.name in names if names else option.name not in ("path", *but)
             if wanted:
-                default = f" [default: {option.default}]" if option.default else ""
+                words = option.default_words
+                default = f" [default: {words}]" if words else ""
                 flag = "--" + re.sub(r"(?<!^)([A-Z])", r"-\1", option.name).lower()
-                command = click.option(flag, option.name, metavar=_metavar(option), help=option.help + default)(command)
+                command = click.option(flag, option.name, metavar=option.takes, help=option.help + default)(command)
         return command
 
     return add
 
 
-def _metavar(option: Option) -> str:
-    """What a flag takes, in its help."""
-    return "true|false" if option.default in ("true", "false") else _TAKES.get(option.name, "TEXT")
-
-
 def parse(paths: tuple[str, ...], options: dict[str, Any]) -> tuple[ReadOptions, list[str]]:
     """Options as given on the command line, and warnings; raises what parse_options raises."""
-    return parse_options(option_texts(paths[0] if len(paths) == 1 else list(paths), options))
+    return parse_options(option_texts(paths_of(paths), options))
+
+
+def paths_of(arguments: tuple[str, ...]) -> PathsLike:
+    """The paths on the command line, as the functions of the package take them."""
+    return arguments[0] if len(arguments) == 1 else list(arguments)
 
 
 def show(*parts: RenderableType) -> None:
@@ -171,6 +152,23 @@ def progress(what: str, total: int) -> Iterator[Advance]:
     with bar:
         task = bar.add_task(what, total=total)
         yield lambda count: bar.advance(task, count)
+
+
+@contextmanager
+def follow(what: str) -> Iterator[OnProgress]:
+    """The same bar, for a function that tells how many bytes are done of how many."""
+    with ExitStack() as stack:
+        advance: Advance | None = None
+        before = 0
+
+        def on_progress(done: int, total: int) -> None:
+            nonlocal advance, before
+            if advance is None:
+                advance = stack.enter_context(progress(what, total))
+            advance(done - before)
+            before = done
+
+        yield on_progress
 
 
 @contextmanager

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-import time
-from functools import partial
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -16,24 +15,20 @@ from rich.text import Text
 
 from kafka_segment_source.cli.shared import (
     DAMAGED,
-    TOPIC_OPTIONS,
     count,
+    follow,
     json_flag,
-    parse,
     paths_argument,
+    paths_of,
     print_json,
-    progress,
     read_options,
     show,
     warn,
 )
-from kafka_segment_source.errors import StorageError, UsageError
 from kafka_segment_source.inspection.findings import Finding
-from kafka_segment_source.inspection.verify import Verified, verify
-from kafka_segment_source.logdir.catalog import PartitionLog, list_directories
-from kafka_segment_source.logdir.checkpoints import Checkpoints
-from kafka_segment_source.options import ReadOptions
-from kafka_segment_source.partition.missing import lost_partitions
+from kafka_segment_source.inspection.verification import VerifyReport, verify
+from kafka_segment_source.inspection.verify import Verified
+from kafka_segment_source.keywords import DecodeOptions, option_names
 
 _SHOWN = 50  # problems printed at most, and notes; --json has them all
 
@@ -42,7 +37,7 @@ _SHOWN = 50  # problems printed at most, and notes; --json has them all
 @paths_argument
 @click.option("--deep", is_flag=True, help="Decompress and decode every record as well.")
 @json_flag
-@read_options(*TOPIC_OPTIONS, "maxBatchBytes")
+@read_options(*option_names(DecodeOptions))
 def verify_command(paths: tuple[str, ...], deep: bool, as_json: bool, **options: Any) -> None:
     """Check every CRC, length, offset order and index entry, by the rules of every Kafka version.
 
@@ -58,53 +53,20 @@ def verify_command(paths: tuple[str, ...], deep: bool, as_json: bool, **options:
     kafkaseg verify /backup/orders-0 --deep
     kafkaseg verify /var/kafka-logs --json | jq '.problems[].path'
     """
-    parsed, _ = parse(paths, options)
-    logs = list_directories(parsed)
-    with progress("verifying", sum(segment.size for log in logs for segment in log.segments)) as advance:
-        done = [
-            verify(
-                log,
-                deep=deep,
-                max_batch_bytes=parsed.max_batch_bytes,
-                advance=advance,
-                list_again=partial(_list_again, parsed),
-            )
-            for log in logs
-        ]
-    for lost in lost_partitions(logs, Checkpoints([]), parsed, time.monotonic()):
-        warn(lost)
+    with follow("verifying") as on_progress:
+        report = verify(paths_of(paths), deep=deep, on_progress=on_progress, **options)
+    for warning in report.warnings:
+        warn(warning)
     if as_json:
-        print_json(_json(done))
+        print_json(report.to_dict())
     else:
-        show(_report(done))
-    if any(each.problems for each in done):
+        show(_render(report))
+    if not report.is_ok:
         sys.exit(DAMAGED)
 
 
-def _list_again(options: ReadOptions, log: PartitionLog) -> PartitionLog | None:
-    """The log of one directory as it is now; None if it is gone, or cannot be listed."""
-    try:
-        logs = list_directories(options)
-    except (UsageError, StorageError):
-        return None
-    return next((each for each in logs if each.directory == log.directory), None)
-
-
-def _json(done: list[Verified]) -> dict[str, Any]:
-    return {
-        "ok": not any(each.problems for each in done),
-        "partitions": len(done),
-        "segments": sum(each.segments for each in done),
-        "bytes": sum(each.size for each in done),
-        "batches": sum(each.batches for each in done),
-        "problems": [finding.to_dict() for each in done for finding in each.problems],
-        "notes": [finding.to_dict() for each in done for finding in each.notes],
-    }
-
-
-def _report(done: list[Verified]) -> RenderableType:
-    problems = [finding for each in done for finding in each.problems]
-    notes = [finding for each in done for finding in each.notes]
+def _render(report: VerifyReport) -> RenderableType:
+    problems, notes = report.problems, report.notes
     parts: list[RenderableType] = []
     for findings, style in ((notes, "yellow"), (problems, "bold red")):
         parts += [_shown(finding, style) for finding in findings[:_SHOWN]]
@@ -112,11 +74,13 @@ def _report(done: list[Verified]) -> RenderableType:
             parts.append(Text(f"… and {len(findings) - _SHOWN:,} more; --json lists them all\n", style="dim"))
     verdict = count(len(problems), "problem") if problems else "nothing wrong"
     said = f", {count(len(notes), 'note')}" if notes else ""
-    parts.append(Text(f"{verdict}{said}: {_looked_at(done)}", style="bold red" if problems else "bold green"))
+    parts.append(
+        Text(f"{verdict}{said}: {_looked_at(report.partitions)}", style="bold red" if problems else "bold green")
+    )
     return Group(*parts)
 
 
-def _looked_at(done: list[Verified]) -> str:
+def _looked_at(done: Sequence[Verified]) -> str:
     segments, size = sum(each.segments for each in done), decimal(sum(each.size for each in done))
     batches = sum(each.batches for each in done)
     return f"{count(len(done), 'partition')}, {count(segments, 'segment')}, {batches:,} batches, {size}"

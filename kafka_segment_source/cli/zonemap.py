@@ -12,25 +12,25 @@ from rich.text import Text
 from kafka_segment_source.cli.shared import (
     DAMAGED,
     count,
+    follow,
     json_flag,
-    parse,
     paths_argument,
+    paths_of,
     print_json,
-    progress,
     read_options,
     show,
     skipped_data,
     warn,
 )
-from kafka_segment_source.storage.paths import local_path
-from kafka_segment_source.zones.updates import UPDATE_OPTIONS, ZoneMapSummary, plan_updates, run_updates
+from kafka_segment_source.keywords import DecodeOptions, option_names
+from kafka_segment_source.zones.updates import ZoneMapSummary, update_zone_maps_locally
 
 
 @click.command("zonemap", short_help="Zone maps, so that a time range reads what it needs.")
 @paths_argument
 @click.option("--to", "to", required=True, metavar="DIR", help="Directory of the zone maps; made if need be.")
 @json_flag
-@read_options(*UPDATE_OPTIONS)
+@read_options(*option_names(DecodeOptions))
 def zonemap_command(paths: tuple[str, ...], to: str, as_json: bool, **options: Any) -> None:
     """Decode segments once and keep, for each 256 KiB, the lowest and highest timestamp.
 
@@ -44,12 +44,8 @@ def zonemap_command(paths: tuple[str, ...], to: str, as_json: bool, **options: A
     kafkaseg zonemap /var/kafka-logs --to /var/lib/kafkaseg
     kafkaseg plan orders-0 --since -2h --until -1h --zone-maps /var/lib/kafkaseg
     """
-    parsed, _ = parse(paths, options)
-    with skipped_data():
-        updates = plan_updates(parsed, local_path(to))
-        size = sum(split.size for update in updates for split in update.splits)
-        with progress("mapping", size) as advance:
-            done = run_updates(updates, parsed.max_batch_bytes, advance)
+    with skipped_data(), follow("mapping") as on_progress:
+        done = update_zone_maps_locally(paths_of(paths), to, on_progress=on_progress, **options)
     if as_json:
         print_json(done.to_dict())
     else:

@@ -7,7 +7,7 @@ are not UTF-8 (replaced as Java's decoder does), and timestamps that microsecond
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 
 import numpy as np
@@ -27,11 +27,17 @@ _MIN_SEQUENCE_WRAP = 2**31
 _KEYS_AT_ONCE = 65_536
 
 Ints = npt.NDArray[np.int32]
+Builder = Callable[[RecordColumns, SegmentSplit], pa.Array]
 
 
-def to_record_batch(records: RecordColumns, split: SegmentSplit, arrow_schema: pa.Schema) -> pa.RecordBatch:
-    """The records as one RecordBatch of exactly `arrow_schema` (from schema.arrow_schema), sharing nothing with `records`."""
-    arrays = [_BUILDERS[name](records, split) for name in arrow_schema.names]
+def to_record_batch(
+    records: RecordColumns, split: SegmentSplit, arrow_schema: pa.Schema, builders: Mapping[str, Builder]
+) -> pa.RecordBatch:
+    """The records as one RecordBatch of exactly `arrow_schema`, sharing nothing with `records`.
+
+    arrow_schema, builders: of one kind of table.
+    """
+    arrays = [builders[name](records, split) for name in arrow_schema.names]
     if not arrays:  # no column asked for: only the number of rows counts
         return pa.RecordBatch.from_struct_array(
             pa.array([{}], pa.struct([])).take(pa.array(np.zeros(records.count, np.int64)))
@@ -152,7 +158,7 @@ def _sequence(records: RecordColumns) -> pa.Array:
     return pa.array(sequence.astype(np.int32))
 
 
-_BUILDERS: dict[str, Callable[[RecordColumns, SegmentSplit], pa.Array]] = {
+RECORD_BUILDERS: Mapping[str, Builder] = {
     "key": _key,
     "value": _value,
     "topic": _topic,

@@ -12,19 +12,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from kafka_segment_source import format as fmt
 from kafka_segment_source.decoding.batches import HeaderTable
-from kafka_segment_source.inspection import Advance
 from kafka_segment_source.inspection.index_rules import bounded, sound_offsets, sound_times
 from kafka_segment_source.inspection.walk import HeaderWalk, Stop
 from kafka_segment_source.kernels import headers as h
 from kafka_segment_source.logdir.catalog import Segment
 from kafka_segment_source.logdir.indexes import most_entries, written_offsets, written_times
+from kafka_segment_source.reporting import Advance
 from kafka_segment_source.storage.files import InputFile
+from kafka_segment_source.times import format_millis
 
 WORTH_AN_INDEX = 64 * 1024  # bytes of `.log`; without entries for less, nobody waits for a walk
 _CODECS = fmt.CODEC_MASK + 1
@@ -85,6 +87,28 @@ class Summary:
             indexes=self.indexes + other.indexes,
             faults=self.faults + other.faults,
         )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The summary as `kafkaseg ls --json` prints it."""
+        return {
+            "startOffset": self.start_offset,
+            "endOffset": self.end_offset,
+            "records": self.records,
+            "recordsExact": self.records_exact,
+            "controlRecords": self.control_records,
+            "batches": self.batches,
+            "bytes": self.size,
+            "oldestTimestampAtMost": None if self.oldest_at_most is None else format_millis(self.oldest_at_most),
+            "newestTimestamp": None if self.newest is None else format_millis(self.newest),
+            "codecs": list(self.codecs),
+            "magics": list(self.magics),
+            "indexFiles": {
+                "missing": self.indexes.missing,
+                "empty": self.indexes.empty,
+                "damaged": self.indexes.damaged,
+            },
+            "damage": list(self.faults),
+        }
 
 
 def total(summaries: Sequence[Summary]) -> Summary:

@@ -25,7 +25,6 @@ from kafka_segment_source.decoding.records import Decoder, RecordColumns
 from kafka_segment_source.decoding.split import split_of
 from kafka_segment_source.decoding.split_file import SplitFile
 from kafka_segment_source.errors import DataError, DataLossError, FileChangedError, StorageError
-from kafka_segment_source.inspection import Advance
 from kafka_segment_source.inspection.findings import Finding
 from kafka_segment_source.inspection.index_rules import (
     Batches,
@@ -42,6 +41,7 @@ from kafka_segment_source.logdir.catalog import PartitionLog, Segment
 from kafka_segment_source.logdir.checkpoints import Checkpoints
 from kafka_segment_source.logdir.producer_snapshots import saved_states
 from kafka_segment_source.partition.missing import all_evidence, notice
+from kafka_segment_source.reporting import Advance
 from kafka_segment_source.storage.files import file_version
 from kafka_segment_source.times import format_millis
 
@@ -89,7 +89,7 @@ class Verified:
         return tuple(finding for finding in self.findings if not finding.problem)
 
 
-def verify(
+def verify_log(
     log: PartitionLog,
     *,
     deep: bool = False,

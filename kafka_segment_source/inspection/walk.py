@@ -13,9 +13,9 @@ import numpy as np
 
 from kafka_segment_source import format as fmt
 from kafka_segment_source.decoding.batches import HeaderTable
-from kafka_segment_source.inspection import Advance
 from kafka_segment_source.kernels import headers as h
 from kafka_segment_source.logdir.probe import BatchHeader, HeaderProbe
+from kafka_segment_source.reporting import Advance
 from kafka_segment_source.storage.files import InputFile
 
 CHUNK_BYTES = 1024 * 1024

@@ -17,7 +17,8 @@ from dataclasses import dataclass, replace
 from kafka_segment_source import format as fmt
 from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.errors import FileChangedError, OptionError, PathError
-from kafka_segment_source.options import ReadOptions, TopicPartition, TopicSelection
+from kafka_segment_source.option_values import TopicPartition, TopicSelection
+from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.storage import store
 from kafka_segment_source.storage.files import list_directory, look_at, try_again
 from kafka_segment_source.storage.paths import local_path

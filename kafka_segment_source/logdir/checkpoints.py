@@ -19,7 +19,7 @@ from io import BytesIO
 from kafka_segment_source import format as fmt
 from kafka_segment_source.errors import FileChangedError, OptionError, StorageError
 from kafka_segment_source.logdir.catalog import MOST_METADATA, PartitionLog, named_partition
-from kafka_segment_source.options import TopicPartition
+from kafka_segment_source.option_values import TopicPartition
 from kafka_segment_source.storage.files import UNUSABLE, InputFile
 
 _MOST_BYTES = 64 * 1024 * 1024  # of a checkpoint of 200,000 partitions with the longest names

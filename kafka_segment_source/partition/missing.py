@@ -40,7 +40,8 @@ from kafka_segment_source.logdir.catalog import Evidence, Orphan, PartitionLog, 
 from kafka_segment_source.logdir.checkpoints import Checkpoints
 from kafka_segment_source.logdir.indexes import read_offset_index, read_time_index, written_aborts
 from kafka_segment_source.logdir.segment_view import SegmentView
-from kafka_segment_source.options import ReadOptions, TopicPartition
+from kafka_segment_source.option_values import TopicPartition
+from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.storage import files
 from kafka_segment_source.storage.files import file_version, list_directory
 

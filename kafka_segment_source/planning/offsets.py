@@ -1,9 +1,8 @@
 """Where each partition's scan starts and ends, by offset: the starting… and ending… options against what is there.
 
-Spark's rules for a batch query (`KafkaOffsetReader`, `KafkaBatch`): a map names exactly the partitions selected; a
-timestamp stands for the first offset at or after it; an ending timestamp that no record reaches means the end; a
-starting one is an error unless startingOffsetsByTimestampStrategy is latest; offsets given by number must be there
-(failOnDataLoss).
+Spark's rules (`KafkaOffsetReader`): a timestamp stands for the first offset at or after it; an ending timestamp that no
+record reaches means the end; a starting one is an error unless startingOffsetsByTimestampStrategy is latest; offsets given
+by number must be there (failOnDataLoss). What holds for batch reads alone is in `batch_rules.py`.
 """
 
 from __future__ import annotations
@@ -16,20 +15,9 @@ from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.errors import DataLossError, OptionError
 from kafka_segment_source.logdir.catalog import Evidence, PartitionLog
 from kafka_segment_source.logdir.segment_view import SegmentView
-from kafka_segment_source.options import EARLIEST, LATEST, OffsetLimit, ReadOptions, TopicPartition
+from kafka_segment_source.option_values import EARLIEST, LATEST, TopicPartition
+from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.times import format_millis
-
-
-def check_map(limit: OffsetLimit, logs: list[PartitionLog]) -> None:
-    """Raises OptionError if a map does not name exactly the partitions selected."""
-    if limit.everywhere is not None:
-        return
-    there = {log.topic_partition for log in logs}
-    named = set(limit.by_partition)
-    for wrong, how in ((there - named, "it leaves out {}, which is selected"), (named - there, "{} is not selected")):
-        if wrong:
-            shown = ", ".join(f"{topic}-{partition}" for topic, partition in sorted(wrong)[:10])
-            raise OptionError(f"option {limit.option!r} must name exactly the partitions selected: {how.format(shown)}")
 
 
 def offset_range(log: PartitionLog, options: ReadOptions, warnings: list[str]) -> OffsetRange:

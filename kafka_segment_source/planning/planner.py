@@ -12,10 +12,11 @@ from kafka_segment_source.bounds import EVERY_ROW, RowFilter
 from kafka_segment_source.decoding.split import SegmentSplit, anchored
 from kafka_segment_source.errors import FileChangedError
 from kafka_segment_source.logdir.segment_view import SegmentView
-from kafka_segment_source.options import PathsLike, ReadOptions, option_texts, parse_options
+from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.partition.logs import examined_logs
+from kafka_segment_source.planning.batch_rules import check_limits, check_partitions
 from kafka_segment_source.planning.cuts import cut_by_bytes, cut_by_records, pack
-from kafka_segment_source.planning.offsets import StableEnds, check_map
+from kafka_segment_source.planning.offsets import StableEnds
 from kafka_segment_source.planning.plan import ReadPlan
 from kafka_segment_source.planning.selection import Selection, Selector, Sources, SplitOf
 from kafka_segment_source.reporting import few
@@ -25,17 +26,8 @@ from kafka_segment_source.zones.maps import ZoneMaps, update_command
 PACK_MORE_THAN = 256  # tasks; fewer do not need to share
 
 
-def plan(path: PathsLike, **options: object) -> ReadPlan:
-    """What a read of `path` with these options would read, and why; no Spark needed, no data decoded.
-
-    path, options: as for `scan`. Raises UsageError for what is not there or cannot be meant.
-    """
-    parsed, warnings = parse_options(option_texts(path, options))
-    return make_plan(parsed, warnings)
-
-
 def make_plan(options: ReadOptions, warnings: list[str] | None = None, pushed: RowFilter = EVERY_ROW) -> ReadPlan:
-    """The plan of a read; `warnings` of parsing are carried into it.
+    """The plan of a batch read; `warnings` of parsing are carried into it.
 
     pushed: what the filters above the read leave possible. Raises PathError, OptionError and DataLossError for what is not
     there or is an invalid request.
@@ -52,6 +44,7 @@ def make_plan(options: ReadOptions, warnings: list[str] | None = None, pushed: R
 
 def plan_selected(options: ReadOptions, warnings: list[str] | None, select: Callable[[Sources], Selection]) -> ReadPlan:
     """The plan of what `select` takes from the logs. They are listed again while files change under it."""
+    check_limits(options)
     try:
         return try_again(lambda: _plan_once(options, warnings, select))
     except FileChangedError:
@@ -67,8 +60,7 @@ def _plan_once(
     """One try. cuts_all: a segment that was replaced before it was cut is a FileChangedError; False: it stays whole."""
     warnings = list(warnings or ())
     sources = Sources(options, examined_logs(options, warnings), StableEnds(options), ZoneMaps(options))
-    check_map(options.starting, sources.logs)
-    check_map(options.ending, sources.logs)
+    check_partitions(options, sources.logs)
     selection = select(sources)
     warnings += selection.warnings
     kept, uncut = _cut(selection, options, cuts_all)
@@ -85,6 +77,7 @@ def _plan_once(
     paths = {split.path for split in splits}  # a chain of copies may name a segment more than once
     dropped = {each.path: each for each in reversed(selection.dropped) if each.path not in paths}
     return ReadPlan(
+        options=options,
         splits=splits,
         tasks=tuple(tasks),
         dropped=tuple(reversed(dropped.values())),

@@ -26,7 +26,7 @@ from kafka_segment_source.decoding.split_file import SplitFile
 from kafka_segment_source.errors import DataError, DataLossError, FileChangedError, KafkaSegmentError, PathError
 from kafka_segment_source.logdir.catalog import PartitionLog, Segment
 from kafka_segment_source.logdir.segment_view import SegmentView
-from kafka_segment_source.options import ReadOptions, TopicSelection
+from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.partition.logs import available_logs
 from kafka_segment_source.pruning.disorder import usable_disorder
 from kafka_segment_source.pruning.ranges import Dropped, narrow
@@ -190,7 +190,7 @@ def find_again(planned: SegmentSplit, wanted: OffsetRange, options: ReadOptions)
 def list_whole(directories: tuple[str, ...], options: ReadOptions, near: OffsetRange = ALL_OFFSETS) -> PartitionLog:
     """The whole log in the directories of one partition, as it is now, without bounds; PathError if it is not there. Of
     several copies only what is `near` some offsets is put together."""
-    [log] = available_logs(replace(options, paths=directories, topics=TopicSelection()), [], near)
+    [log] = available_logs(options.at_paths(directories), [], near)
     return log
 
 

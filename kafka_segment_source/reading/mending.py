@@ -19,7 +19,7 @@ from kafka_segment_source.decoding.split import BatchPlace, SegmentSplit, split_
 from kafka_segment_source.errors import DataError, DataLossError, KafkaSegmentError
 from kafka_segment_source.kernels import headers as h
 from kafka_segment_source.logdir.catalog import PartitionLog
-from kafka_segment_source.options import ReadOptions, TopicSelection
+from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.partition.chain import is_explained
 from kafka_segment_source.partition.choice import DAMAGED, VOID, choose
 from kafka_segment_source.partition.copy_view import CopyView
@@ -75,9 +75,7 @@ def mend(
 
     Raises FileChangedError where a file changes while this looks at it, and StorageError where the copies cannot be listed.
     """
-    copies = available_copies(
-        replace(options, paths=split.copies, topics=TopicSelection(), end_at_high_watermark=False)
-    )
+    copies = available_copies(replace(options.at_paths(split.copies), end_at_high_watermark=False))
     if wanted.end == fmt.MAX_OFFSET:
         wanted = OffsetRange(wanted.start, _end_by_names(split, copies))
     found: list[tuple[Survey, Extent]] = []

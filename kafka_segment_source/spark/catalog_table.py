@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
+from kafka_segment_source.decoding.tables import RECORDS
 from kafka_segment_source.errors import OptionError
-from kafka_segment_source.schema import arrow_schema
 
 _METADATA_KEY = "kafkaseg.options"
 _DOUBLE = "option."  # the catalog repeats each option under this prefix, among the table's properties and its own
@@ -36,7 +36,7 @@ def created_with(options: Mapping[str, str]) -> dict[str, str] | None:
 
 def schema(columns: Sequence[str], options: Mapping[str, str]) -> StructType:
     """The Spark schema of these columns, carrying `options`; made without a JVM, which this process has not."""
-    first, *others = from_arrow_schema(arrow_schema(columns)).fields
+    first, *others = from_arrow_schema(RECORDS.arrow_schema(columns)).fields
     carrier = StructField(first.name, first.dataType, True, {_METADATA_KEY: json.dumps(dict(options))})
     return StructType([carrier, *others])
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import MutableMapping, Sequence
+from typing import Unpack
 
 import pyspark
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader
 from pyspark.sql.types import StructType
 
+from kafka_segment_source.decoding.tables import RECORDS
 from kafka_segment_source.errors import SchemaError, UnsupportedError
-from kafka_segment_source.options import PathsLike, option_texts, parse_options
-from kafka_segment_source.schema import check_column_names, check_columns, default_columns, spark_ddl
+from kafka_segment_source.keywords import PathsLike, ScanOptions, option_texts
+from kafka_segment_source.options import parse_options
 from kafka_segment_source.spark import catalog_table, remembered
 from kafka_segment_source.spark.reader import PUSHDOWN_CONF
 
@@ -35,13 +37,13 @@ class KafkaSegmentDataSource(DataSource):
     def schema(self) -> StructType | str:
         table = catalog_table.created_with(self.options)
         options, _ = parse_options(remembered.without_memory(self.options) if table is None else table)
-        columns = default_columns(options.include_headers, options.include_metadata)
-        return spark_ddl(columns) if table is None else catalog_table.schema(columns, table)
+        columns = RECORDS.default_names(options)
+        return RECORDS.spark_ddl(columns) if table is None else catalog_table.schema(columns, table)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         given = catalog_table.options_of_query(self.options, schema)
         options, warnings = parse_options(remembered.without_memory(given))
-        names = check_columns([(field.name, field.dataType.simpleString()) for field in schema.fields])
+        names = RECORDS.check_columns([(field.name, field.dataType.simpleString()) for field in schema.fields])
         check_nullable(schema)
         return remembered.reader_of(given, options, warnings, names)
 
@@ -62,18 +64,46 @@ def check_nullable(schema: StructType) -> None:
 
 
 def register(spark: SparkSession) -> None:
-    """Makes `format("kafkaseg")` known to a session that did not find the package by itself (Spark Connect, zip files)."""
+    """Makes `format("kafkaseg")` known to a session that did not find the package by itself (Spark Connect, zip files).
+
+    Args:
+        spark: The session.
+
+    Example:
+        >>> kafka_segment_source.register(spark)
+        >>> spark.read.format("kafkaseg").load("examples/data/orders/data/orders-0").count()
+        1164
+    """
     spark.dataSource.register(KafkaSegmentDataSource)
 
 
-def read(spark: SparkSession, path: PathsLike, columns: Sequence[str] | None = None, **options: object) -> DataFrame:
-    """A DataFrame of the records under `path` that reads only what its `.filter()` leaves possible.
+def read(
+    spark: SparkSession, path: PathsLike, columns: Sequence[str] | None = None, **options: Unpack[ScanOptions]
+) -> DataFrame:
+    """Makes a DataFrame of the records under `path` that reads only what its `.filter()` leaves possible.
 
-    path, columns, options: as for `scan`. Filters on timestamp, offset, partition and topic prune; this turns on
-    `spark.sql.python.filterPushdown.enabled` in the session. Spark 4.1 to 4.3: use one such DataFrame for one question,
-    in one thread at a time. It goes on reading for every filter it ever had; each call of `read` begins anew.
+    Filters on timestamp, offset, partition and topic prune. This turns on `spark.sql.python.filterPushdown.enabled` in the
+    session. Spark 4.1 to 4.3: use one such DataFrame for one question, in one thread at a time. It goes on reading for
+    every filter it ever had; each call of `read` starts without any.
+
+    Args:
+        spark: The session.
+        path: A partition directory, a log directory, a `.log` file or a glob; or a list of these.
+        columns: Names of the columns wanted, in order. By default those that the options ask for.
+        options: The options of the README under their own names, with Python values.
+
+    Returns:
+        The DataFrame. It is read when an action asks for it, and then raises what `scan` raises.
+
+    Raises:
+        SchemaError: A column that is not there.
+
+    Example:
+        >>> frame = kafka_segment_source.read(spark, "examples/data/orders/data", subscribe="orders")
+        >>> frame.filter("timestamp >= '2026-03-10T09:50:00Z'").count()
+        712
     """
-    names = None if columns is None else check_column_names(columns)
+    names = None if columns is None else RECORDS.check_names(columns)
     spark.conf.set(PUSHDOWN_CONF, "true")
     reader = spark.read.format(KafkaSegmentDataSource.name()).options(**option_texts(path, options))
     return remembered.load(reader, names)

@@ -10,10 +10,10 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from kafka_segment_source.bounds import EVERY_ROW, RowFilter
 from kafka_segment_source.decoding.split import SegmentSplit
+from kafka_segment_source.decoding.tables import RECORDS
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.planning.plan import ReadPlan
 from kafka_segment_source.planning.planner import make_plan
-from kafka_segment_source.schema import arrow_schema
 from kafka_segment_source.spark.pushdown import row_filter
 
 if TYPE_CHECKING:
@@ -73,9 +73,7 @@ class KafkaSegmentReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         # planning runs in a process of its own, which has no use for the kernels
-        from kafka_segment_source.scanning import read_split
+        from kafka_segment_source.scanning import read_splits
 
         if isinstance(partition, SegmentPartition):  # Spark hands over InputPartition(None) where nothing is planned
-            schema = arrow_schema(self._columns)
-            for split in partition.splits:
-                yield from read_split(split, self._options, schema)
+            yield from read_splits(partition.splits, self._options, RECORDS.arrow_schema(self._columns))

@@ -34,13 +34,13 @@ from pyspark.sql.functions import col
 
 from kafka_segment_source.bounds import EVERY_ROW, OffsetRange, RowFilter, ScanBounds, TimeRange
 from kafka_segment_source.decoding.split import SegmentSplit
+from kafka_segment_source.decoding.tables import RECORDS
 from kafka_segment_source.errors import OptionError, UsageError
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.planning.plan import ReadPlan
 from kafka_segment_source.planning.planner import plan_selected
 from kafka_segment_source.planning.selection import Selection, Selector, Sources, SplitOf
 from kafka_segment_source.reporting import logger
-from kafka_segment_source.schema import spark_ddl
 from kafka_segment_source.spark.reader import PUSHDOWN_CONF, KafkaSegmentReader
 
 try:
@@ -108,18 +108,18 @@ def _advise() -> None:
 def load(reader: DataFrameReader, columns: tuple[str, ...] | None) -> DataFrame:
     """The DataFrame of `reader` (None: its default columns), whose every scan pushes filters to a RememberingReader."""
     if not needed():
-        return reader.load() if columns is None else reader.schema(spark_ddl(columns)).load()
+        return reader.load() if columns is None else reader.schema(RECORDS.spark_ddl(columns)).load()
     try:
         memory = _new_memory()
     except OSError as error:
         logger.warning("no private file can be made for pushed filters (%s), so .filter() prunes nothing here", error)
-        return reader.load() if columns is None else reader.schema(spark_ddl(columns)).load()
+        return reader.load() if columns is None else reader.schema(RECORDS.spark_ddl(columns)).load()
     reader = reader.option(MEMORY_OPTION, memory)
     if columns is None:
         return reader.load().where(col(_NEVER_NULL[0]).isNotNull())
     never_null = next((name for name in columns if name in _NEVER_NULL), _NEVER_NULL[0])
     loaded = dict.fromkeys((*columns, never_null))
-    return reader.schema(spark_ddl(loaded)).load().where(col(never_null).isNotNull()).select(*columns)
+    return reader.schema(RECORDS.spark_ddl(loaded)).load().where(col(never_null).isNotNull()).select(*columns)
 
 
 class RememberingReader(KafkaSegmentReader):

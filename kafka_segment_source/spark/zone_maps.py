@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import pickle
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from pyspark.sql import functions as F  # noqa: N812  # as everyone calls it
 
-from kafka_segment_source.options import PathsLike
+from kafka_segment_source.keywords import DecodeOptions, PathsLike
 from kafka_segment_source.storage.paths import local_path
 from kafka_segment_source.zones.updates import (
     ZoneMapSummary,
@@ -30,12 +30,29 @@ if TYPE_CHECKING:
     from kafka_segment_source.zones.making import MappedSegment
 
 
-def update_zone_maps(spark: SparkSession, path: PathsLike, to: str, **options: object) -> ZoneMapSummary:
-    """Makes the zone maps of the partitions under `path` in the directory `to`, or brings them up to date.
+def update_zone_maps(spark: SparkSession, path: PathsLike, to: str, **options: Unpack[DecodeOptions]) -> ZoneMapSummary:
+    """Makes zone maps by a Spark job, or brings them up to date. `update_zone_maps_locally` does the same without Spark.
 
-    path: as for `scan`; to: a local directory, made if need be; it is the driver that lists, and that writes there;
-    options: subscribe, subscribePattern, assign, topic, partition, maxBatchBytes. Only segments that are new or changed
-    are decoded, by a Spark task each. Raises UsageError for what cannot be meant; damage is in the summary.
+    Only segments that are new or changed are decoded, by a Spark task each.
+
+    Args:
+        spark: The session.
+        path: A partition directory, a log directory, a `.log` file or a glob; or a list of these.
+        to: The directory of the zone maps. It is made if it is not there. The driver lists, and writes there.
+        options: subscribe, subscribePattern, assign, topic, partition, maxBatchBytes.
+
+    Returns:
+        What was done, and what damage kept from being mapped.
+
+    Raises:
+        UsageError: An invalid request: an option, a path or a topic that cannot be served.
+
+    Example:
+        >>> import tempfile
+        >>> maps = tempfile.mkdtemp()
+        >>> done = kafka_segment_source.update_zone_maps(spark, "examples/data/orders/data", maps, subscribe="orders")
+        >>> done.partitions, done.segments_mapped
+        (3, 18)
     """
     parsed = parse_update(path, options)
     updates = plan_updates(parsed, local_path(to))

@@ -10,7 +10,7 @@ what mapping from the start of the file would.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,6 +24,7 @@ from kafka_segment_source.decoding.split_file import SplitFile
 from kafka_segment_source.errors import DataError
 from kafka_segment_source.kernels import headers as h
 from kafka_segment_source.kernels import record_batches as k
+from kafka_segment_source.reporting import Advance
 from kafka_segment_source.storage.files import lasting_version
 from kafka_segment_source.zones import table as z
 from kafka_segment_source.zones.pruning import is_there
@@ -49,7 +50,7 @@ class MappedSegment:
 
 
 def map_segment(
-    split: SegmentSplit, max_batch_bytes: int, advance: Callable[[int], None] = lambda _: None, cell: int = ZONE_BYTES
+    split: SegmentSplit, max_batch_bytes: int, advance: Advance = lambda _: None, cell: int = ZONE_BYTES
 ) -> MappedSegment:
     """The zones of a segment from the batch at `split.start` on.
 

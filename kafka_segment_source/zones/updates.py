@@ -12,24 +12,26 @@ answered by what the file system says of a file.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 from kafka_segment_source import format as fmt
 from kafka_segment_source.bounds import ScanBounds
 from kafka_segment_source.decoding.split import BatchPlace, SegmentSplit, split_of
-from kafka_segment_source.errors import FileChangedError, OptionError, PathError
+from kafka_segment_source.errors import FileChangedError, PathError
+from kafka_segment_source.keywords import DecodeOptions, PathsLike, check_names, option_texts
 from kafka_segment_source.logdir.catalog import PartitionLog, Segment
 from kafka_segment_source.logdir.checkpoints import read_topic_id
 from kafka_segment_source.logdir.segment_view import SegmentView
-from kafka_segment_source.options import PathsLike, ReadOptions, option_texts, parse_options
+from kafka_segment_source.options import ReadOptions, parse_options
 from kafka_segment_source.partition.logs import available_logs
-from kafka_segment_source.reporting import logger
+from kafka_segment_source.reporting import Advance, OnProgress, add_up, ignore_progress, logger
 from kafka_segment_source.storage.files import exists, file_version, try_again
+from kafka_segment_source.storage.paths import local_path
 from kafka_segment_source.storage.store import FileVersion
 from kafka_segment_source.zones import table as z
 from kafka_segment_source.zones.making import MappedSegment, map_segment
@@ -44,7 +46,6 @@ from kafka_segment_source.zones.table import (
 )
 
 _TRIES = 10  # to map a partition whose segments a broker replaces meanwhile
-UPDATE_OPTIONS = ("subscribe", "subscribePattern", "assign", "topic", "partition", "maxBatchBytes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +93,42 @@ class ZoneMapSummary:
         }
 
 
+def update_zone_maps_locally(
+    path: PathsLike,
+    to: str | os.PathLike[str],
+    *,
+    on_progress: OnProgress = ignore_progress,
+    **options: Unpack[DecodeOptions],
+) -> ZoneMapSummary:
+    """Makes zone maps in this process, or brings them up to date. `update_zone_maps` does the same by a Spark job.
+
+    Only segments that are new or changed are decoded.
+
+    Args:
+        path: A partition directory, a log directory, a `.log` file or a glob; or a list of these.
+        to: The directory of the zone maps. It is made if it is not there.
+        on_progress: Is told how many bytes are done, and how many there are.
+        options: subscribe, subscribePattern, assign, topic, partition, maxBatchBytes.
+
+    Returns:
+        What was done, and what damage kept from being mapped.
+
+    Raises:
+        UsageError: An invalid request: an option, a path or a topic that cannot be served.
+
+    Example:
+        >>> import kafka_segment_source, tempfile
+        >>> maps = tempfile.mkdtemp()
+        >>> done = kafka_segment_source.update_zone_maps_locally("examples/data/orders/data", maps, subscribe="orders")
+        >>> done.partitions, done.segments_mapped
+        (3, 18)
+    """
+    parsed = parse_update(path, options)
+    updates = plan_updates(parsed, local_path(os.fspath(to)))
+    size = sum(split.size for update in updates for split in update.splits)
+    return run_updates(updates, parsed.max_batch_bytes, add_up(size, on_progress))
+
+
 def plan_updates(options: ReadOptions, directory: str) -> list[PartitionUpdate]:
     """What the maps in `directory` need for the partitions that the options select; bounds of the options mean nothing.
 
@@ -134,7 +171,7 @@ def finish_update(update: PartitionUpdate, mapped: Sequence[MappedSegment | None
 
 
 def run_updates(
-    updates: Iterable[PartitionUpdate], max_batch_bytes: int, advance: Callable[[int], None] = lambda _: None
+    updates: Iterable[PartitionUpdate], max_batch_bytes: int, advance: Advance = lambda _: None
 ) -> ZoneMapSummary:
     """All of it in this process, a partition after the other; advance: told how many bytes more are done."""
     summary = ZoneMapSummary()
@@ -147,7 +184,7 @@ def run_update(
     update: PartitionUpdate,
     max_batch_bytes: int,
     summary: ZoneMapSummary,
-    advance: Callable[[int], None] = lambda _: None,
+    advance: Advance = lambda _: None,
 ) -> None:
     """One partition's map. Where a file is another one than was planned, the partition is planned and mapped again."""
     for tries in range(_TRIES):
@@ -158,9 +195,7 @@ def run_update(
     finish_update(update, mapped, summary)
 
 
-def map_or_none(
-    split: SegmentSplit, max_batch_bytes: int, advance: Callable[[int], None] = lambda _: None
-) -> MappedSegment | None:
+def map_or_none(split: SegmentSplit, max_batch_bytes: int, advance: Advance = lambda _: None) -> MappedSegment | None:
     """`map_segment`, and None for a file that retention or compaction has taken since it was listed."""
     try:
         return map_segment(split, max_batch_bytes, advance)
@@ -169,11 +204,8 @@ def map_or_none(
 
 
 def parse_update(path: PathsLike, options: Mapping[str, object]) -> ReadOptions:
-    """What `plan_updates` takes, from a path and Python keywords; OptionError for an option that is not UPDATE_OPTIONS."""
-    known = {name.lower() for name in UPDATE_OPTIONS}
-    for name in options:
-        if name.lower() not in known:
-            raise OptionError(f"option {name!r} is not for zone maps, which take {', '.join(UPDATE_OPTIONS)}")
+    """What `plan_updates` takes, from a path and Python keywords; OptionError for an option that is not for zone maps."""
+    check_names(options, DecodeOptions, "zone maps, which take")
     return parse_options(option_texts(path, options))[0]
 
 

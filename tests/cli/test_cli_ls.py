@@ -11,7 +11,7 @@ import pytest
 from kafka_segment_source.inspection.summary import summarize, total
 from kafka_segment_source.inspection.walk import CHUNK_BYTES
 from kafka_segment_source.logdir.catalog import list_directories
-from kafka_segment_source.options import ReadOptions
+from kafka_segment_source.options import parse_options
 from kafka_segment_source.times import format_millis
 from tests.cli.runner import LOGS, answer, copy_of, run
 from tests.support import writer
@@ -160,7 +160,7 @@ def large_log(tmp_path: Path, batches: int = 3, size: int = CHUNK_BYTES + 17) ->
 
 def test_batches_larger_than_a_chunk(tmp_path: Path) -> None:
     """A batch that does not fit is stepped over by its header, and every byte is accounted for."""
-    (log,) = list_directories(ReadOptions((str(large_log(tmp_path)),)))
+    (log,) = list_directories(parse_options({"path": str(large_log(tmp_path))})[0])
     done: list[int] = []
 
     summary = total([summarize(segment, done.append) for segment in log.segments])

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 import kafka_segment_source as kafkaseg
 from kafka_segment_source.decoding import batches as reading
 from kafka_segment_source.decoding import records as decode
+from kafka_segment_source.decoding.tables import RECORDS
 from kafka_segment_source.errors import DataError
-from kafka_segment_source.schema import COLUMNS, arrow_schema
 from tests.support import naive, writer
 from tests.support.batches import BatchSpec, control
 from tests.support.logs import GeneratedLog, Segment, expected_rows, simple_log, simple_segment
@@ -98,7 +98,7 @@ def test_portions_do_not_matter(data: bytes, rows: int, most_bytes: int, chunk: 
     with log_file(data) as folder, portions(rows, most_bytes, chunk):
         batches = list(kafkaseg.scan(folder, includeHeaders=True, includeMetadata=True, mode=mode))
 
-    schema = arrow_schema([column.name for column in COLUMNS])
+    schema = RECORDS.arrow_schema([column.name for column in RECORDS.columns])
     for batch in batches:
         assert 0 < batch.num_rows <= rows
         assert batch.schema.equals(schema, check_metadata=True)

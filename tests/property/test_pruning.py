@@ -15,13 +15,14 @@ from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
 
 import kafka_segment_source as kafkaseg
+from kafka_segment_source.decoding.tables import RECORDS
 from kafka_segment_source.errors import OptionError
 from kafka_segment_source.format import LENGTH_AT
-from kafka_segment_source.options import option_texts, parse_options
+from kafka_segment_source.keywords import option_texts
+from kafka_segment_source.options import parse_options
 from kafka_segment_source.planning.plan import ReadPlan
 from kafka_segment_source.planning.planner import make_plan
 from kafka_segment_source.scanning import read_split
-from kafka_segment_source.schema import arrow_schema
 from kafka_segment_source.storage.store import STORAGE, FileVersion
 from tests.support.logs import GeneratedLog, expected_rows
 from tests.support.strategies import Bounds, logs_and_bounds, partition_logs
@@ -113,7 +114,7 @@ def test_nothing_outside_the_plan_is_read(pair: tuple[GeneratedLog, Bounds], how
         options, _ = parse_options(option_texts(directory, {**options_of(asked), **how}))
         plan = make_plan(options)
         plan = poison(plan, Path(directory))
-        schema = arrow_schema(COLUMNS)
+        schema = RECORDS.arrow_schema(COLUMNS)
         found = [row for split in plan.splits for batch in read_split(split, options, schema) for row in rows(batch)]
         assert found == wanted(log, asked)
 
@@ -151,7 +152,7 @@ def test_pieces_are_as_small_as_asked(pair: tuple[GeneratedLog, Bounds], most: i
     with written(log) as directory:
         given_options = {**options_of(asked), "maxRecordsPerPartition": most}
         options, _ = parse_options(option_texts(directory, given_options))
-        schema = arrow_schema(COLUMNS)
+        schema = RECORDS.arrow_schema(COLUMNS)
         for split in make_plan(options).splits:
             assert sum(batch.num_rows for batch in read_split(split, options, schema)) <= most
 

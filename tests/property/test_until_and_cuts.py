@@ -12,10 +12,11 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import kafka_segment_source as kafkaseg
+from kafka_segment_source.decoding.tables import RECORDS
 from kafka_segment_source.errors import OptionError
-from kafka_segment_source.options import option_texts, parse_options
+from kafka_segment_source.keywords import option_texts
+from kafka_segment_source.options import parse_options
 from kafka_segment_source.scanning import read_split
-from kafka_segment_source.schema import arrow_schema
 from tests.support.batches import control, data
 from tests.support.logs import GeneratedLog, Segment, disorder, expected_rows, simple_log, simple_segment
 from tests.support.rows import COLUMNS, Row, decoded, in_scan_order, scanned
@@ -74,7 +75,7 @@ def test_bytes_outside_the_plan_are_never_needed(case: tuple[GeneratedLog, Bound
                     poisoned[split.start : split.end] = whole[split.start : split.end]
             path.write_bytes(poisoned)
         parsed, _ = parse_options(option_texts(directory, options))
-        schema = arrow_schema(COLUMNS)
+        schema = RECORDS.arrow_schema(COLUMNS)
         batches = [batch for split in splits for batch in read_split(split, parsed, schema)]
         rows = in_scan_order(pa.Table.from_batches(batches, schema))
         assert rows == wanted(log, options)
@@ -116,7 +117,7 @@ def test_cut_segments_neither_lose_nor_double_rows(case: tuple[GeneratedLog, Bou
         assert scanned(directory, **options) == wanted(log, options)
         if option == "maxRecordsPerPartition":
             parsed, _ = parse_options(option_texts(directory, options))
-            schema = arrow_schema(["offset"])
+            schema = RECORDS.arrow_schema(["offset"])
             for split in kafkaseg.plan(directory, **options).splits:
                 assert sum(batch.num_rows for batch in read_split(split, parsed, schema)) <= number
 

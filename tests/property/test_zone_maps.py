@@ -18,11 +18,12 @@ from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
 
 import kafka_segment_source as kafkaseg
-from kafka_segment_source.options import ReadOptions, option_texts, parse_options
+from kafka_segment_source.decoding.tables import RECORDS
+from kafka_segment_source.keywords import option_texts
+from kafka_segment_source.options import ReadOptions, parse_options
 from kafka_segment_source.planning.plan import ReadPlan
 from kafka_segment_source.planning.planner import make_plan
 from kafka_segment_source.scanning import read_split
-from kafka_segment_source.schema import arrow_schema
 from kafka_segment_source.zones import table as z
 from tests.property.test_pruning import (
     COLUMNS,
@@ -97,7 +98,7 @@ class Case:
 
 
 def read(plan: ReadPlan, options: ReadOptions) -> list[KeyedRow]:
-    schema = arrow_schema(COLUMNS)
+    schema = RECORDS.arrow_schema(COLUMNS)
     return [row for split in plan.splits for batch in read_split(split, options, schema) for row in rows(batch)]
 
 
@@ -288,7 +289,7 @@ def test_files_that_shrink_give_no_row_twice(log: GeneratedLog, data: st.DataObj
         found: list[KeyedRow] = []
         with suppress(kafkaseg.errors.CorruptRecordError):  # cut inside a batch before another segment
             for split in plan.splits:
-                for batch in read_split(split, options, arrow_schema(COLUMNS)):
+                for batch in read_split(split, options, RECORDS.arrow_schema(COLUMNS)):
                     found += rows(batch)
         assert len({offset for offset, _, _ in found}) == len(found)
         assert set(found) <= set(wanted(log, asked))

@@ -18,7 +18,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import LongType, StructField, StructType
 
 import kafka_segment_source as kafkaseg
-from kafka_segment_source import schema
+from kafka_segment_source.decoding.tables import RECORDS
 from kafka_segment_source.errors import (
     CorruptRecordError,
     KafkaSegmentError,
@@ -28,7 +28,6 @@ from kafka_segment_source.errors import (
     UnsupportedError,
     cause_of,
 )
-from kafka_segment_source.schema import COLUMNS
 from kafka_segment_source.spark.datasource import KafkaSegmentDataSource, check_spark_version
 from tests.support import writer
 from tests.support.rows import FIXTURES, LOG_DIRECTORIES, MESSAGE_SETS, OFFSET, TIMESTAMP, TOPIC, expected, keep
@@ -94,12 +93,12 @@ def test_the_kafka_sources_columns(spark: SparkSession) -> None:
 
 def test_arrow_types_are_sparks_own(spark: SparkSession) -> None:
     """The Arrow schema of every column is exactly Spark's own form of it with zone UTC: Spark checks one batch only."""
-    names = [column.name for column in COLUMNS]
-    given = StructType.fromDDL(schema.spark_ddl(names))
+    names = [column.name for column in RECORDS.columns]
+    given = StructType.fromDDL(RECORDS.spark_ddl(names))
     zone = {"timezone": "UTC"} if "timezone" in inspect.signature(to_arrow_schema).parameters else {}
 
-    assert schema.arrow_schema(names).equals(to_arrow_schema(given, **zone), check_metadata=True)
-    assert [field.dataType.simpleString() for field in given] == [column.spark_type for column in COLUMNS]
+    assert RECORDS.arrow_schema(names).equals(to_arrow_schema(given, **zone), check_metadata=True)
+    assert [field.dataType.simpleString() for field in given] == [column.spark_type for column in RECORDS.columns]
 
 
 def test_bounds(spark: SparkSession) -> None:

@@ -35,16 +35,17 @@ import pyarrow as pa
 import kafka_segment_source as kafkaseg
 from kafka_segment_source import format as fmt
 from kafka_segment_source.decoding import batches as reading
+from kafka_segment_source.decoding.tables import RECORDS
 from kafka_segment_source.errors import DataLossError, PathError
-from kafka_segment_source.inspection.verify import verify
+from kafka_segment_source.inspection.verify import verify_log
+from kafka_segment_source.keywords import option_texts
 from kafka_segment_source.logdir import probe
 from kafka_segment_source.logdir.catalog import PartitionLog, list_directories
-from kafka_segment_source.options import option_texts, parse_options
+from kafka_segment_source.options import parse_options
 from kafka_segment_source.planning.planner import make_plan
 from kafka_segment_source.reading import transactions
 from kafka_segment_source.reporting import logger
 from kafka_segment_source.scanning import read_split
-from kafka_segment_source.schema import arrow_schema
 from kafka_segment_source.storage import files as package_files
 from kafka_segment_source.storage import store
 from kafka_segment_source.storage.files import try_again
@@ -407,7 +408,7 @@ class _Run:
         )
         window.planned = dict(window.held)
         self._gap()
-        schema = arrow_schema(_COLUMNS)
+        schema = RECORDS.arrow_schema(_COLUMNS)
         planned = list(plan.splits)
         if self.random.random() < 0.3:
             self.random.shuffle(planned)
@@ -568,5 +569,5 @@ def verify_beside(seed: int, kind: str) -> list[str]:
         if each.broker.is_losing:
             return []
         for log in try_again(lambda: list_directories(options)):
-            said += [f"{found.what} in {found.path}" for found in verify(log, list_again=list_again).problems]
+            said += [f"{found.what} in {found.path}" for found in verify_log(log, list_again=list_again).problems]
     return said

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import groupby
 from pathlib import Path
 
 from kafka_segment_source.options import OPTIONS
@@ -13,19 +14,21 @@ TABLE = re.compile(r"(<!-- options:begin -->\n).*?(<!-- options:end -->)", re.DO
 
 
 def options_table() -> str:
-    """The options as a Markdown table, in the order of `OPTIONS`."""
-    lines = ["## Options", "", "| option | default | meaning |", "|---|---|---|"]
-    for option in OPTIONS:
-        lines.append(f"| `{option.name}` | {option.default} | {option.help.replace('|', chr(92) + '|')} |")
-    lines += [
-        "",
-        "`kafka.*`, `groupIdPrefix`, `fetchOffset.*` and `kafkaConsumer.*` are accepted and mean nothing here.",
-    ]
+    """The options as Markdown tables, one for each group, in the order of `OPTIONS`."""
+    lines = ["## Options", ""]
+    for group, options in groupby(OPTIONS, key=lambda option: option.group):
+        lines += [f"**{group[0].upper()}{group[1:]}**", "", "| option | default | meaning |", "|---|---|---|"]
+        for option in options:
+            lines.append(f"| `{option.name}` | {option.default_words} | {option.help.replace('|', chr(92) + '|')} |")
+        lines.append("")
+    lines.append(
+        "`kafka.*`, `groupIdPrefix`, `fetchOffset.*` and `kafkaConsumer.*` are accepted and mean nothing here."
+    )
     return "\n".join(lines) + "\n"
 
 
 def test_the_readme_lists_every_option_as_it_is() -> None:
-    """The table in the README is the one made from OPTIONS; write it anew with python -m tests.unit.test_docs."""
+    """The table in the README is the one made from OPTIONS; write it again with python -m tests.unit.test_docs."""
     found = TABLE.search(README.read_text(encoding="utf-8"))
     assert found is not None
     assert found[0] == f"<!-- options:begin -->\n{options_table()}<!-- options:end -->"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import inspect
 import re
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 
 import kafka_segment_source
+from kafka_segment_source import errors
 
 PACKAGE = Path(kafka_segment_source.__file__).parent
 
@@ -21,9 +23,9 @@ PACKAGE = Path(kafka_segment_source.__file__).parent
 ROOMS = [
     *("errors", "format", "reporting"),
     "storage",
-    *("bounds", "times", "options", "schema"),
-    *("logdir", "pruning", "kernels", "decoding", "partition", "reading", "zones", "planning"),
-    "scanning",
+    *("bounds", "times", "option_values", "options", "keywords", "schema"),
+    *("logdir", "pruning", "kernels", "decoding", "partition", "reading", "scanning", "zones", "planning"),
+    "queries",
     *("spark", "inspection", "cli"),
 ]
 
@@ -150,27 +152,45 @@ def test_format_is_all_that_kernels_share(monkeypatch: pytest.MonkeyPatch) -> No
             assert all(target == "format" or str(target).startswith("kernels.") for target in targets), module
 
 
-def test_public_names() -> None:
-    """The package offers these names, each loaded when first used, and no other."""
-    assert sorted(kafka_segment_source.__all__) == [
-        "KafkaSegmentDataSource",
-        "__version__",
-        "plan",
-        "read",
-        "register",
-        "scan",
-        "update_zone_maps",
-    ]
-    for name in kafka_segment_source.__all__:
-        assert getattr(kafka_segment_source, name) is not None
+def type_checkers_see() -> dict[str, str]:
+    """The public names that a type checker sees, each with the module that it comes from."""
+    tree = ast.parse((PACKAGE / "__init__.py").read_text())
+    block = next(node for node in tree.body if isinstance(node, ast.If))
+    imports = [node for node in block.body if isinstance(node, ast.ImportFrom)]
+    return {alias.name: str(node.module) for node in imports for alias in node.names}
+
+
+def test_public_names_are_the_same_everywhere() -> None:
+    """Type checkers, `dir()`, `import *` and lazy loading know the same names, from the same modules."""
+    seen = type_checkers_see()
+    assert sorted([*seen, "__version__"]) == kafka_segment_source.__all__ == dir(kafka_segment_source)
+    for name, module in seen.items():
+        value = getattr(kafka_segment_source, name)
+        assert value is (importlib.import_module(f"{module}.{name}") if name == "errors" else value)
+        assert name == "errors" or value.__module__ == module
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
         _ = kafka_segment_source.nothing
 
 
-@pytest.mark.parametrize("name", ["plan", "read", "register", "scan", "update_zone_maps"])
-def test_public_names_say_what_they_are(name: str) -> None:
-    """Each public function has a docstring of its own."""
-    assert len(getattr(kafka_segment_source, name).__doc__.strip()) > 40
+def test_every_error_is_public() -> None:
+    """Each error class that a user may catch is a public name."""
+    kinds = {name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, Exception)}
+    assert kinds <= set(kafka_segment_source.__all__)
+
+
+PUBLIC_FUNCTIONS = [name for name in kafka_segment_source.__all__ if name.islower() and not name.startswith("_")]
+PUBLIC_FUNCTIONS.remove("errors")
+
+
+@pytest.mark.parametrize("name", PUBLIC_FUNCTIONS)
+def test_public_functions_say_what_they_take_and_give(name: str) -> None:
+    """The docstring of each public function names every parameter, and has an example that is run (`test_docstrings`)."""
+    function = getattr(kafka_segment_source, name)
+    told = inspect.getdoc(function) or ""
+    arguments = re.findall(r"^    (\w+): ", told.partition("Args:")[2].partition("\n\n")[0], re.MULTILINE)
+    assert arguments == list(inspect.signature(function).parameters)
+    assert "Example:\n    >>> " in told
+    assert "Returns:" in told or function.__annotations__["return"] == "None"
 
 
 def test_the_shim_is_the_data_source() -> None:

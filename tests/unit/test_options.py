@@ -8,8 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta, timezone
-from pathlib import Path
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
@@ -17,14 +16,76 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_segment_source.errors import OptionError, UnsupportedError, UsageError
-from kafka_segment_source.options import OPTIONS, ReadOptions, option_texts, parse_options
+from kafka_segment_source.keywords import option_texts
+from kafka_segment_source.options import OPTIONS, Option, ReadOptions, parse_options
 
 NOW = 1_773_133_200_000  # 2026-03-10T09:00:00Z
 HOUR = 3_600_000
 
 
 def parse(**given: str) -> ReadOptions:
-    return parse_options({"path": "/x", **given}, NOW)[0]
+    return parse_options({"path": "/x"} | given, NOW)[0]
+
+
+# Each option, with a text that is not its default and the value of its field that the text stands for
+OTHER_VALUES: dict[str, tuple[str, object]] = {
+    "path": ("/y", ("/y",)),
+    "subscribe": ("a,b", ("a", "b")),
+    "subscribePattern": ("a.*", "a.*"),
+    "assign": ('{"a":[0]}', frozenset({("a", 0)})),
+    "topic": ("a", "a"),
+    "partition": ("3", 3),
+    "isolationLevel": ("read_committed", True),
+    "includeHeaders": ("true", True),
+    "includeMetadata": ("true", True),
+    "includeControl": ("true", True),
+    "since": ("+5", 5),
+    "until": ("+6", 6),
+    "timeZone": ("Europe/Berlin", "Europe/Berlin"),
+    "timestampDisorder": ("10s", 10_000),
+    "zoneMaps": ("/maps", "/maps"),
+    "startingOffsets": ('{"a":{"0":3}}', {("a", 0): 3}),
+    "endingOffsets": ('{"a":{"0":4}}', {("a", 0): 4}),
+    "startingTimestamp": ("+5", 5),
+    "endingTimestamp": ("+6", 6),
+    "startingOffsetsByTimestamp": ('{"a":{"0":1773133200000}}', {("a", 0): NOW}),
+    "endingOffsetsByTimestamp": ('{"a":{"0":1773133200000}}', {("a", 0): NOW}),
+    "startingOffsetsByTimestampStrategy": ("latest", True),
+    "endAt": ("highWatermark", True),
+    "failOnDataLoss": ("false", False),
+    "mode": ("DROPMALFORMED", "DROPMALFORMED"),
+    "checkCrcs": ("false", False),
+    "trustIndexes": ("false", False),
+    "maxBatchBytes": ("1k", 1024),
+    "minPartitions": ("7", 7),
+    "maxRecordsPerPartition": ("8", 8),
+    "packBytes": ("1m", 2**20),
+}
+
+
+def test_every_option_has_its_own_field() -> None:
+    """Each field of ReadOptions belongs to one option, and each option to one field."""
+    assert sorted(option.field for option in OPTIONS) == sorted(each.name for each in fields(ReadOptions))
+    assert {option.name for option in OPTIONS} == OTHER_VALUES.keys()
+    assert len({option.name.lower() for option in OPTIONS}) == len(OPTIONS)
+
+
+@pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
+def test_a_value_arrives_in_its_field(option: Option) -> None:
+    """A value that is not the default changes the field of its option, and no other."""
+    text, value = OTHER_VALUES[option.name]
+    usual, changed = parse(), parse(**{option.name: text})
+    assert getattr(changed, option.field) == value != getattr(usual, option.field)
+    assert replace(changed, **{option.field: getattr(usual, option.field)}) == usual
+
+
+@pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
+def test_a_default_is_a_text_like_any_other(option: Option) -> None:
+    """An option that is given its default is as good as not given; one without a default has no value."""
+    if option.default:
+        assert parse(**{option.name: option.default}) == parse()
+    elif option.name != "path":
+        assert option.default is None and getattr(parse(), option.field) is None
 
 
 # Each option of the conventions: texts that are taken, and texts that are not with what the message expects
@@ -246,6 +307,14 @@ def test_unknown_options_far_from_all() -> None:
         parse(qqqq="x")
 
 
+def test_an_unknown_name_may_be_near_a_parameter() -> None:
+    """A caller's own parameters are suggested as well."""
+    with pytest.raises(OptionError, match=r"^option 'column' is unknown; did you mean 'columns'\?$"):
+        parse_options({"path": "/x", "column": "[]"}, NOW, parameters=("columns",))
+    with pytest.raises(OptionError, match="did you mean 'includeHeaders'"):
+        parse_options({"path": "/x", "includeHeader": "true"}, NOW, parameters=("columns",))
+
+
 def test_one_option_under_two_spellings() -> None:
     """The same option given twice is an error if the values differ, and fine if they do not."""
     with pytest.raises(OptionError, match="option 'checkCrcs' is given twice, as 'true' and 'false'"):
@@ -286,10 +355,6 @@ TOGETHER: list[tuple[dict[str, str], str]] = [
     ({"subscribe": "a", "assign": '{"a":[0]}'}, "options 'subscribe' and 'assign' exclude each other; give one"),
     ({"subscribe": "a", "subscribePattern": "a"}, "options 'subscribe' and 'subscribePattern' exclude each other"),
     ({"assign": '{"a":[0]}', "subscribePattern": "a"}, "options 'subscribePattern' and 'assign' exclude each other"),
-    ({"startingOffsets": "latest"}, "option 'startingOffsets' is 'latest': a batch query would read nothing"),
-    ({"startingOffsets": '{"a":{"0":5,"1":-1}}'}, "option 'startingOffsets' has -1"),
-    ({"endingOffsets": "earliest"}, "option 'endingOffsets' is 'earliest': a batch query would read nothing"),
-    ({"endingOffsets": '{"a":{"0":-2}}'}, "option 'endingOffsets' has -2"),
     (
         {"since": "2026-03-10T09:00:00.001Z", "until": "2026-03-10T09:00:00Z"},
         "option 'since' (2026-03-10T09:00:00.001Z) is after option 'until' (2026-03-10T09:00:00.000Z)",
@@ -303,6 +368,12 @@ def test_options_that_contradict(texts: dict[str, str], said: str) -> None:
     with pytest.raises(OptionError) as caught:
         parse(**texts)
     assert str(caught.value).startswith(said)
+
+
+def test_rules_of_batch_reads_are_not_of_parsing() -> None:
+    """Other reads may start at the end: the texts mean what they say (see test_batch_rules)."""
+    assert parse(startingOffsets="latest").starting.everywhere == -1
+    assert parse(endingOffsets="earliest").ending.everywhere == -2
 
 
 def test_an_empty_window_is_no_error() -> None:
@@ -350,53 +421,3 @@ def test_any_text(texts: Mapping[str, str]) -> None:
     """Whatever text an option is given, it is taken or refused by an error of ours."""
     with contextlib.suppress(UsageError):
         parse_options(texts, NOW)
-
-
-# --- keywords --------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (True, "true"),
-        (False, "false"),
-        (5, "5"),
-        ("x", "x"),
-        (datetime(2026, 3, 10, 9, tzinfo=UTC), str(NOW)),
-        (datetime(2026, 3, 10, 11, tzinfo=timezone(timedelta(hours=2))), str(NOW)),
-        (datetime(2026, 3, 10, 9, microsecond=1, tzinfo=UTC), str(NOW + 1)),
-        (datetime(1970, 1, 21, 12, 32, 13, 200_000, tzinfo=UTC), "+1773133200"),
-        ({"a": {"0": 5}}, '{"a": {"0": 5}}'),
-        ({"a": [0, 1]}, '{"a": [0, 1]}'),
-    ],
-)
-def test_python_values(value: object, text: str) -> None:
-    """Python values become the text that Spark would send."""
-    assert option_texts("/x", {"any": value}) == {"path": "/x", "any": text}
-
-
-def test_none_is_not_given() -> None:
-    """A keyword of None counts as not given."""
-    assert option_texts("/x", {"since": None}) == {"path": "/x"}
-
-
-def test_a_naive_datetime_is_refused() -> None:
-    """A datetime without a zone is refused, by the option's name, never guessed at."""
-    with pytest.raises(OptionError, match=r"option 'since' is datetime.*without a zone"):
-        option_texts("/x", {"since": datetime(2026, 3, 10)})
-
-
-def test_datetimes_at_the_ends_of_the_calendar() -> None:
-    """The first and the last datetime there are, in any zone, are times like others."""
-    first = datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=14)))
-    last = datetime(9999, 12, 31, 23, 59, 59, tzinfo=timezone(timedelta(hours=-14)))
-    day = 86_400_000
-    assert int(option_texts("/x", {"since": first})["since"]) == -719_162 * day - 14 * HOUR
-    assert int(option_texts("/x", {"since": last})["since"]) == 2_932_897 * day - 1000 + 14 * HOUR
-
-
-def test_paths_of_every_kind() -> None:
-    """Paths may be strings, path objects and lists of either."""
-    assert option_texts(Path("/a"), {}) == {"path": "/a"}
-    assert json.loads(option_texts([Path("/a"), "/b"], {})["path"]) == ["/a", "/b"]
-    assert parse_options(option_texts(["/a"], {}), NOW)[0].paths == ("/a",)

@@ -35,6 +35,7 @@ def test_the_wheel_holds_both_packages(wheel: zipfile.ZipFile) -> None:
     assert {name for name in names if name.endswith(".py")} == there
     assert {name.split("/")[0] for name in names} == {"kafka_segment_source", "pyspark_kafkaseg"}
     assert not any(name.endswith((".pyc", ".nbi", ".nbc", ".parquet")) for name in names)
+    assert {name for name in names if name.endswith(".typed")} == {"kafka_segment_source/py.typed"}
     demo = {name for name in names if not name.endswith((".py", ".typed"))}
     assert all(name.startswith("kafka_segment_source/demo_data/") for name in demo)
 

@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import kafka_segment_source as kafkaseg
+from kafka_segment_source.decoding.tables import RECORDS
 from kafka_segment_source.errors import OptionError, SchemaError
-from kafka_segment_source.schema import arrow_schema
 from tests.support import naive
 from tests.support.rows import (
     FIXTURES,
@@ -287,7 +287,7 @@ def test_any_columns_in_any_order() -> None:
     names = ["offset", "headers", "metadata", "key"]
     table = kafkaseg.scan(ORDERS / "payments-0", names).read_all()
     whole = kafkaseg.scan(ORDERS / "payments-0", includeHeaders=True, includeMetadata=True).read_all()
-    assert table.schema.equals(arrow_schema(names))
+    assert table.schema.equals(RECORDS.arrow_schema(names))
     assert table.equals(whole.select(names))
 
 

@@ -25,10 +25,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from kafka_segment_source import errors
+from kafka_segment_source.decoding.tables import RECORDS
 from kafka_segment_source.options import parse_options
 from kafka_segment_source.planning.planner import make_plan
-from kafka_segment_source.scanning import read_split, scan
-from kafka_segment_source.schema import arrow_schema, default_columns
+from kafka_segment_source.queries import scan
+from kafka_segment_source.scanning import read_split
 from tests.conformance.soaking.topics import TopicPartition
 
 if TYPE_CHECKING:
@@ -213,7 +214,7 @@ def _by_spark(question: Question, session: SparkSession) -> pa.Table:
 
 
 def _schema() -> pa.Schema:
-    return arrow_schema(default_columns(False, False))
+    return RECORDS.arrow_schema(RECORDS.default_names(parse_options({"path": "/"})[0]))
 
 
 def _named(error: Exception) -> tuple[str, str]:

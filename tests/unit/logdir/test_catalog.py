@@ -10,8 +10,9 @@ import pytest
 
 import kafka_segment_source as kafkaseg
 from kafka_segment_source.errors import KafkaSegmentError, OptionError, PathError, UnsupportedError
+from kafka_segment_source.keywords import option_texts
 from kafka_segment_source.logdir.catalog import PartitionLog, list_logs
-from kafka_segment_source.options import option_texts, parse_options
+from kafka_segment_source.options import parse_options
 from tests.support import batches, writer
 from tests.support.logs import simple_log, simple_segment
 from tests.support.writer import Rec

@@ -16,8 +16,9 @@ from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.decoding import payloads
 from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.errors import CorruptRecordError, DataLossError, PathError
+from kafka_segment_source.keywords import option_texts
 from kafka_segment_source.logdir.leader_epochs import epoch_at, parse_epochs
-from kafka_segment_source.options import option_texts, parse_options
+from kafka_segment_source.options import parse_options
 from kafka_segment_source.partition import survey
 from kafka_segment_source.partition.choice import THIN, VOID, WHOLE, choose
 from kafka_segment_source.planning.planner import make_plan

@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 
 import kafka_segment_source as kafkaseg
-from kafka_segment_source.options import option_texts, parse_options
+from kafka_segment_source.decoding.tables import RECORDS
+from kafka_segment_source.keywords import option_texts
+from kafka_segment_source.options import parse_options
 from kafka_segment_source.planning.planner import make_plan
 from kafka_segment_source.scanning import read_split
-from kafka_segment_source.schema import arrow_schema
 from kafka_segment_source.storage import store
 from tests.support import writer
 from tests.support.batches import control, data
@@ -110,7 +111,7 @@ def test_the_place_that_is_found_again_costs_the_same_in_a_longer_log(
         whole = Path(split.path).read_bytes()
         Path(split.path).rename(f"{split.path}.deleted")
         Path(split.path).write_bytes(whole[: len(whole) // 2])  # of two batches
-        read = partial(read_split, split, options, arrow_schema(("offset",)))
+        read = partial(read_split, split, options, RECORDS.arrow_schema(("offset",)))
         found: list[int] = []
         asked = asked_for(
             monkeypatch,

@@ -13,11 +13,12 @@ from typing import Any
 
 import pytest
 
+from kafka_segment_source.decoding.tables import RECORDS
 from kafka_segment_source.errors import KafkaSegmentError
-from kafka_segment_source.options import option_texts, parse_options
+from kafka_segment_source.keywords import option_texts
+from kafka_segment_source.options import parse_options
 from kafka_segment_source.planning.planner import make_plan
 from kafka_segment_source.scanning import read_split
-from kafka_segment_source.schema import arrow_schema
 from kafka_segment_source.zones.updates import plan_updates, run_updates
 from tests.support import writer
 from tests.support.batches import BatchSpec, control
@@ -106,7 +107,9 @@ def read(**options: Any) -> list[tuple[int, bytes]]:
     """Plans, then reads: offsets and values."""
     parsed, warnings = parse_options(option_texts(PARTITION, options))
     plan = make_plan(parsed, warnings)
-    batches = [found for split in plan.splits for found in read_split(split, parsed, arrow_schema(("offset", "value")))]
+    batches = [
+        found for split in plan.splits for found in read_split(split, parsed, RECORDS.arrow_schema(("offset", "value")))
+    ]
     return [row for found in batches for row in zip(*(column.to_pylist() for column in found.columns), strict=True)]
 
 

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql.types import LongType, StructType
 
+from kafka_segment_source.decoding.tables import RECORDS
 from kafka_segment_source.errors import OptionError
-from kafka_segment_source.schema import COLUMNS, default_columns
+from kafka_segment_source.options import parse_options
 from kafka_segment_source.spark import catalog_table
 from kafka_segment_source.spark.datasource import KafkaSegmentDataSource
 from tests.support.pushed import (
@@ -57,8 +58,8 @@ def test_a_tables_schema_is_that_of_load_and_carries_its_options(log_directory: 
     schema = source.schema()
 
     assert isinstance(schema, StructType)
-    types = {column.name: column.spark_type for column in COLUMNS}
-    names = default_columns(True, False)
+    types = {column.name: column.spark_type for column in RECORDS.columns}
+    names = RECORDS.default_names(parse_options({"path": "/x", "includeHeaders": "true"})[0])
     assert [(name, types[name], True) for name in names] == [
         (field.name, field.dataType.simpleString(), field.nullable) for field in schema.fields
     ]

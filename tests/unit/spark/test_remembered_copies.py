@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from kafka_segment_source.bounds import EVERY_ROW, OffsetRange, RowFilter
-from kafka_segment_source.options import option_texts, parse_options
+from kafka_segment_source.decoding.tables import RECORDS
+from kafka_segment_source.keywords import option_texts
+from kafka_segment_source.options import parse_options
 from kafka_segment_source.scanning import read_split
-from kafka_segment_source.schema import arrow_schema
 from kafka_segment_source.spark.remembered import plan_for_any
 from tests.unit.partition.test_chain import copy
 from tests.unit.partition.test_copy_chain import pl, put
@@ -33,7 +34,7 @@ def test_one_segment_in_two_places_of_the_chain(tmp_path: Path) -> None:
     parsed, _ = parse_options(option_texts([str(a), str(b)], {}))
     filters = [RowFilter(offsets=OffsetRange(2, 23)), RowFilter(offsets=OffsetRange(7, 24))]
     plan = plan_for_any(parsed, [], filters)
-    schema = arrow_schema(("offset",))
+    schema = RECORDS.arrow_schema(("offset",))
     found = [each for split in plan.splits for rows in read_split(split, parsed, schema) for each in rows["offset"]]
     assert [each.as_py() for each in found] == [offset for offset in wanted if 2 <= offset < 24]
     assert plan.segments_total == 3 and plan.segments_kept == 2

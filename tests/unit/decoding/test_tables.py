@@ -1,19 +1,20 @@
-"""schema: the columns of Spark's kafka source, and which user schemas are served."""
+"""tables: the columns of Spark's kafka source, and which user schemas are served."""
 
 from __future__ import annotations
 
 import pyarrow as pa
 import pytest
 
-from kafka_segment_source import schema
+from kafka_segment_source.decoding.tables import RECORDS
 from kafka_segment_source.errors import SchemaError
+from kafka_segment_source.options import parse_options
 
 KAFKA = ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType"]
 
 
 def test_columns_are_those_of_the_kafka_source() -> None:
     """Names, order and types of the first seven columns are Spark's kafka source's."""
-    assert [(c.name, c.spark_type) for c in schema.COLUMNS[:7]] == [
+    assert [(c.name, c.spark_type) for c in RECORDS.columns[:7]] == [
         ("key", "binary"),
         ("value", "binary"),
         ("topic", "string"),
@@ -22,7 +23,7 @@ def test_columns_are_those_of_the_kafka_source() -> None:
         ("timestamp", "timestamp"),
         ("timestampType", "int"),
     ]
-    assert schema.COLUMNS[7].spark_type == "array<struct<key:string,value:binary>>"
+    assert RECORDS.columns[7].spark_type == "array<struct<key:string,value:binary>>"
 
 
 @pytest.mark.parametrize(
@@ -36,15 +37,21 @@ def test_columns_are_those_of_the_kafka_source() -> None:
 )
 def test_default_columns(headers: bool, metadata: bool, added: list[str]) -> None:
     """headers and metadata come last, and only when asked for."""
-    assert list(schema.default_columns(headers, metadata)) == KAFKA + added
+    texts = {"path": "/x", "includeHeaders": str(headers), "includeMetadata": str(metadata)}
+    assert list(RECORDS.default_names(parse_options(texts)[0])) == KAFKA + added
+
+
+def test_every_column_has_a_builder() -> None:
+    """A table's columns and its builders have the same names."""
+    assert {column.name for column in RECORDS.columns} == RECORDS.load_builders().keys()
 
 
 def test_any_subset_in_any_order_is_served() -> None:
     """A user's schema may leave columns out and order them freely; columns that an option adds are there without it."""
     fields = [("offset", "bigint"), ("headers", "array<struct<key:string,value:binary>>"), ("key", "binary")]
-    assert schema.check_columns(fields) == ("offset", "headers", "key")
-    assert schema.check_columns([]) == ()
-    assert schema.arrow_schema(("offset", "key")) == pa.schema([("offset", pa.int64()), ("key", pa.binary())])
+    assert RECORDS.check_columns(fields) == ("offset", "headers", "key")
+    assert RECORDS.check_columns([]) == ()
+    assert RECORDS.arrow_schema(("offset", "key")) == pa.schema([("offset", pa.int64()), ("key", pa.binary())])
 
 
 @pytest.mark.parametrize(
@@ -62,4 +69,4 @@ def test_any_subset_in_any_order_is_served() -> None:
 def test_what_is_not_served(fields: list[tuple[str, str]], said: str) -> None:
     """An unknown name (with the nearest known one), a name given twice or another type is a SchemaError that says so."""
     with pytest.raises(SchemaError, match=said):
-        schema.check_columns(fields)
+        RECORDS.check_columns(fields)

@@ -1,0 +1,132 @@
+"""`offsets_for_time`: a path, a time and keyword options → the first offset at or after it, of each partition."""
+
+from __future__ import annotations
+
+import time as clock
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Unpack
+
+from kafka_segment_source import times
+from kafka_segment_source.bounds import OffsetRange
+from kafka_segment_source.errors import OptionError
+from kafka_segment_source.keywords import OffsetOptions, PathsLike, check_names, option_texts, value_text
+from kafka_segment_source.logdir.catalog import PartitionLog
+from kafka_segment_source.option_values import EARLIEST, LATEST
+from kafka_segment_source.options import ReadOptions, parse_options
+from kafka_segment_source.partition.logs import examined_logs
+from kafka_segment_source.partition.missing import all_evidence
+from kafka_segment_source.planning.offsets import StableEnds, log_end_offset
+from kafka_segment_source.planning.time_lookup import first_offset_at
+
+_WORDS = {"earliest": EARLIEST, "-2": EARLIEST, "latest": LATEST, "-1": LATEST}
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionOffset:
+    """The answer for one partition.
+
+    offset: None where no record is at or after the time; log_end_offset: the offset of the next record; last_stable_offset:
+    under read_committed, where the log ends for a consumer of that level, else None.
+    """
+
+    topic: str
+    partition: int
+    offset: int | None
+    log_end_offset: int
+    last_stable_offset: int | None = None
+
+    @property
+    def end_offset(self) -> int:
+        """Where the log ends under the isolation level."""
+        return self.log_end_offset if self.last_stable_offset is None else self.last_stable_offset
+
+    def to_dict(self) -> dict[str, Any]:
+        """The answer as `kafkaseg offsets --json` prints it."""
+        answer = {
+            "topic": self.topic,
+            "partition": self.partition,
+            "offset": self.offset,
+            "logEndOffset": self.log_end_offset,
+        }
+        return answer if self.last_stable_offset is None else answer | {"lastStableOffset": self.last_stable_offset}
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetsForTime:
+    """The answers for all partitions. timestamp: epoch milliseconds, or -2 for earliest and -1 for latest; warnings: a
+    sentence each."""
+
+    timestamp: int
+    partitions: tuple[PartitionOffset, ...]
+    warnings: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The answers as `kafkaseg offsets --json` prints them."""
+        is_time = self.timestamp not in (EARLIEST, LATEST)
+        return {
+            "timestamp": times.format_millis(self.timestamp) if is_time else None,
+            "partitions": [each.to_dict() for each in self.partitions],
+        }
+
+
+def offsets_for_time(path: PathsLike, time: datetime | int | str, **options: Unpack[OffsetOptions]) -> OffsetsForTime:
+    """Finds, in each partition, the first offset with a timestamp at or after a time, as a broker's offsetsForTimes.
+
+    It looks in the order of offsets, and control records count.
+
+    Args:
+        path: A partition directory, a log directory, a `.log` file or a glob; or a list of these.
+        time: A datetime with a zone, ISO-8601, epoch milliseconds, a time ago ("-2h"), "earliest" or "latest".
+        options: subscribe, subscribePattern, assign, topic, partition, timeZone, checkCrcs, trustIndexes, mode, endAt,
+            isolationLevel.
+
+    Returns:
+        One answer for each partition. Its offset is None where no record is at or after the time.
+
+    Raises:
+        UsageError: An invalid request: a time, an option, a path or a topic that cannot be served.
+        DataError: Damaged data on the way to the offset.
+
+    Example:
+        >>> import kafka_segment_source
+        >>> found = kafka_segment_source.offsets_for_time("examples/data/orders/data/orders-0", "2026-03-10T09:30")
+        >>> found.partitions[0].offset
+        579
+    """
+    check_names(options, OffsetOptions, "offsets_for_time, which takes")
+    parsed, warnings = parse_options(option_texts(path, options))
+    timestamp = _parse_time(value_text("time", time), parsed.time_zone)
+    logs = examined_logs(parsed, warnings)
+    for log in logs:
+        for evidence in all_evidence(log, log_end_offset(log, parsed)):
+            warnings.append(evidence.text(f"partition {log.topic}-{log.partition}"))
+    stable = StableEnds(parsed)
+    answers = [_find_offset(log, timestamp, parsed, stable, warnings) for log in logs]
+    return OffsetsForTime(timestamp, tuple(answers), tuple(warnings))
+
+
+def _parse_time(text: str, zone: str) -> int:
+    """Epoch milliseconds, EARLIEST or LATEST; OptionError for what is none of them."""
+    word = text.strip().lower()
+    if word in _WORDS:
+        return _WORDS[word]
+    try:
+        return times.parse_moment(text, times.zone(zone), int(clock.time() * 1000))
+    except ValueError as error:
+        raise OptionError(f"option 'time' is {text!r}: {error}, earliest or latest") from error
+
+
+def _find_offset(
+    log: PartitionLog, timestamp: int, options: ReadOptions, stable: StableEnds, warnings: list[str]
+) -> PartitionOffset:
+    log_end = log_end_offset(log, options)
+    end = stable.intersect(log, OffsetRange(0, log_end), warnings).end
+    if timestamp == LATEST:
+        offset: int | None = end
+    elif timestamp == EARLIEST:
+        offset = max([log.offsets.start, *(segment.base_offset for segment in log.segments[:1])])
+    else:
+        found = first_offset_at(log, timestamp, options)
+        offset = found if found is not None and found < end else None
+    return PartitionOffset(log.topic, log.partition, offset, log_end, end if options.read_committed else None)

@@ -1,0 +1,110 @@
+"""`verify`: a path and keyword options → whether the logs there are whole."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Unpack
+
+from kafka_segment_source.errors import UsageError
+from kafka_segment_source.inspection.findings import Finding
+from kafka_segment_source.inspection.verify import Verified, verify_log
+from kafka_segment_source.keywords import DecodeOptions, PathsLike, check_names, option_texts
+from kafka_segment_source.logdir.catalog import PartitionLog, list_directories
+from kafka_segment_source.logdir.checkpoints import Checkpoints
+from kafka_segment_source.options import ReadOptions, parse_options
+from kafka_segment_source.partition.missing import lost_partitions
+from kafka_segment_source.reporting import OnProgress, add_up, ignore_progress
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyReport:
+    """What `verify` found out.
+
+    partitions: one for each partition directory. warnings: about partitions that have no directory, a sentence each.
+    """
+
+    partitions: tuple[Verified, ...]
+    warnings: tuple[str, ...]
+
+    @property
+    def is_ok(self) -> bool:
+        """Whether there is no problem; notes are none."""
+        return not self.problems
+
+    @property
+    def problems(self) -> tuple[Finding, ...]:
+        return tuple(finding for each in self.partitions for finding in each.problems)
+
+    @property
+    def notes(self) -> tuple[Finding, ...]:
+        return tuple(finding for each in self.partitions for finding in each.notes)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as `kafkaseg verify --json` prints it."""
+        return {
+            "ok": self.is_ok,
+            "partitions": len(self.partitions),
+            "segments": sum(each.segments for each in self.partitions),
+            "bytes": sum(each.size for each in self.partitions),
+            "batches": sum(each.batches for each in self.partitions),
+            "problems": [finding.to_dict() for finding in self.problems],
+            "notes": [finding.to_dict() for finding in self.notes],
+        }
+
+
+def verify(
+    path: PathsLike,
+    *,
+    deep: bool = False,
+    on_progress: OnProgress = ignore_progress,
+    **options: Unpack[DecodeOptions],
+) -> VerifyReport:
+    """Checks every CRC, length, offset order and index entry, by the rules of every Kafka version.
+
+    It goes on after damage. Internal topics are checked too.
+
+    Args:
+        path: A partition directory, a log directory, a `.log` file or a glob; or a list of these.
+        deep: Whether each record is decompressed and decoded as well.
+        on_progress: Is told how many bytes are done, and how many there are.
+        options: subscribe, subscribePattern, assign, topic, partition, maxBatchBytes.
+
+    Returns:
+        Problems, and notes about what is legal but worth knowing.
+
+    Raises:
+        UsageError: An invalid request: an option, a path or a topic that cannot be served.
+
+    Example:
+        >>> import kafka_segment_source
+        >>> report = kafka_segment_source.verify("examples/data/orders/data", subscribe="orders")
+        >>> report.is_ok, len(report.partitions)
+        (True, 3)
+    """
+    check_names(options, DecodeOptions, "verify, which takes")
+    parsed, _ = parse_options(option_texts(path, options))
+    logs = list_directories(parsed)
+    advance = add_up(sum(segment.size for log in logs for segment in log.segments), on_progress)
+    partitions = [
+        verify_log(
+            log,
+            deep=deep,
+            max_batch_bytes=parsed.max_batch_bytes,
+            advance=advance,
+            list_again=partial(_list_again, parsed),
+        )
+        for log in logs
+    ]
+    warnings = lost_partitions(logs, Checkpoints([]), parsed, time.monotonic())
+    return VerifyReport(tuple(partitions), tuple(warnings))
+
+
+def _list_again(options: ReadOptions, log: PartitionLog) -> PartitionLog | None:
+    """The log of one directory as it is now; None if it is gone."""
+    try:
+        logs = list_directories(options)
+    except UsageError:
+        return None
+    return next((each for each in logs if each.directory == log.directory), None)

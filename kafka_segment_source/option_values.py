@@ -1,0 +1,245 @@
+"""Values of options: what they are, and one parser for each kind of text.
+
+A parser takes the text of one option. It returns a value, or it raises ValueError with the words for what it expected.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, tzinfo
+from typing import Any
+
+from kafka_segment_source import times
+from kafka_segment_source.errors import OptionError
+from kafka_segment_source.storage.paths import local_path
+
+EARLIEST = -2  # in offset maps, as in Kafka's ListOffsets
+LATEST = -1
+FAILFAST = "FAILFAST"
+DROPMALFORMED = "DROPMALFORMED"
+_LARGEST_BATCH = 2**30  # Arrow offsets are 32-bit: a batch's bytes must leave room beside others
+
+TopicPartition = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSelection:
+    """Which topics a scan wants: by name, by pattern, by partition, or (all None) every topic that is not internal."""
+
+    subscribe: tuple[str, ...] | None = None
+    pattern: str | None = None  # matches the whole name
+    assign: frozenset[TopicPartition] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetLimit:
+    """Where a scan begins or ends: EARLIEST, LATEST or an offset, for each partition named or for all.
+
+    option: which one said so. by_time: the numbers are epoch milliseconds, and stand for the first offset with a
+    timestamp ≥ that.
+    """
+
+    option: str
+    everywhere: int | None = None
+    by_partition: Mapping[TopicPartition, int] = field(default_factory=dict)
+    by_time: bool = False
+
+    def at(self, topic_partition: TopicPartition) -> int:
+        """What it says of one partition; KeyError where a map does not name it."""
+        return self.by_partition[topic_partition] if self.everywhere is None else self.everywhere
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What a parser may need besides the text. It is the same for all options of one read."""
+
+    zone: tzinfo
+    now_ms: int
+
+
+def parse_boolean(text: str, _: Context) -> bool:
+    if text.strip().lower() not in ("true", "false"):
+        raise ValueError("expected true or false")
+    return text.strip().lower() == "true"
+
+
+def parse_moment(text: str, context: Context) -> int:
+    return times.parse_moment(text, context.zone, context.now_ms)
+
+
+def parse_name(text: str, _: Context) -> str:
+    if not text.strip():
+        raise ValueError("expected a name")
+    return text.strip()
+
+
+def parse_directory(text: str, _: Context) -> str:
+    return local_path(parse_name(text, _))
+
+
+def parse_partition(text: str, _: Context) -> int:
+    if not re.fullmatch(r"\d{1,10}", text.strip(), re.ASCII) or int(text) >= 2**31:
+        raise ValueError("expected a partition number, from 0 to 2147483647")
+    return int(text)
+
+
+def parse_names(text: str, _: Context) -> tuple[str, ...]:
+    names = tuple(part.strip() for part in text.split(",") if part.strip())
+    if not names:
+        raise ValueError("expected one topic name or more, separated by commas")
+    return names
+
+
+def parse_pattern(text: str, _: Context) -> str:
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise ValueError(f"expected a regular expression ({error})") from error
+    return text
+
+
+def _json_object(text: str, example: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text, object_pairs_hook=_without_repeats)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"expected JSON like {example} ({error})") from error
+    if not isinstance(value, dict):
+        raise ValueError(f"expected JSON like {example}")
+    return value
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object as a dict; ValueError for a key that it has twice, of which one would be lost."""
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise ValueError(f"{key!r} is there twice")
+        found[key] = value
+    return found
+
+
+def parse_assignment(text: str, _: Context) -> frozenset[TopicPartition]:
+    example = '{"topicA":[0,1],"topicB":[2]}'
+    found: set[TopicPartition] = set()
+    for topic, partitions in _json_object(text, example).items():
+        if not isinstance(partitions, list) or not all(type(p) is int and p >= 0 for p in partitions):
+            raise ValueError(f"expected JSON like {example}; topic {topic!r} has {partitions!r}")
+        found.update((topic, partition) for partition in partitions)
+    if not found:
+        raise ValueError(f"expected JSON like {example} with at least one partition")
+    return frozenset(found)
+
+
+def _partition_map(text: str, least: int, example: str) -> dict[TopicPartition, int]:
+    """{"topic": {"0": number}} with every number ≥ least."""
+    numbers: dict[TopicPartition, int] = {}
+    for topic, partitions in _json_object(text, example).items():
+        if not isinstance(partitions, dict):
+            raise ValueError(f"expected {example}; topic {topic!r} has {partitions!r}")
+        for partition, number in partitions.items():
+            if not partition.isdecimal() or type(number) is not int or not least <= number < 2**63:
+                raise ValueError(f"expected {example}; topic {topic!r} has {partition!r}: {number!r}")
+            if (topic, int(partition)) in numbers:
+                raise ValueError(f"expected {example}; topic {topic!r} has partition {int(partition)} twice")
+            numbers[topic, int(partition)] = number
+    return numbers
+
+
+def parse_offsets(text: str, _: Context) -> dict[TopicPartition, int] | int:
+    word = text.strip().lower()
+    if word in ("earliest", "latest"):
+        return EARLIEST if word == "earliest" else LATEST
+    return _partition_map(
+        text, EARLIEST, 'earliest, latest, or JSON like {"topicA":{"0":23,"1":-2}} (-2 earliest, -1 latest)'
+    )
+
+
+def parse_offsets_by_timestamp(text: str, _: Context) -> dict[TopicPartition, int]:
+    moments = _partition_map(text, 0, 'JSON like {"topicA":{"0":1773133200000}}, in epoch milliseconds')
+    for (topic, partition), moment in moments.items():
+        meant = times.other_meaning(str(moment))
+        if meant is not None:
+            raise ValueError(
+                f"partition {topic}-{partition} has {moment}, which as epoch milliseconds is"
+                f" {times.format_millis(moment)}; write {times.parse_moment(meant, UTC, 0)} if {meant} is meant"
+            )
+    return moments
+
+
+def parse_strategy(text: str, _: Context) -> bool:
+    """Whether a read starts at the end of a partition that has no offset for its timestamp."""
+    if text.strip().lower() not in ("error", "latest"):
+        raise ValueError("expected error or latest")
+    return text.strip().lower() == "latest"
+
+
+def parse_positive(text: str, _: Context) -> int:
+    if not re.fullmatch(r"[0-9]+", text.strip()) or int(text) == 0:
+        raise ValueError("expected a number, 1 or more")
+    return int(text)
+
+
+def parse_duration(text: str, _: Context) -> int:
+    return times.parse_duration(text)
+
+
+def parse_mode(text: str, _: Context) -> str:
+    if text.strip().upper() not in (FAILFAST, DROPMALFORMED):
+        raise ValueError(f"expected {FAILFAST} or {DROPMALFORMED}")
+    return text.strip().upper()
+
+
+def _count_bytes(text: str) -> int:
+    match = re.fullmatch(r"(\d+)\s*([kmg]?)(?:i?b)?", text.strip(), re.ASCII | re.IGNORECASE)
+    if match is None:
+        raise ValueError("expected bytes (268435456, 256m, 1g)")
+    return int(match[1]) * {"": 1, "k": 2**10, "m": 2**20, "g": 2**30}[match[2].lower()]
+
+
+def parse_batch_bytes(text: str, _: Context) -> int:
+    size = _count_bytes(text)
+    if not 0 < size <= _LARGEST_BATCH:
+        raise ValueError(f"expected bytes from 1 to {_LARGEST_BATCH} (1g)")
+    return size
+
+
+def parse_byte_size(text: str, _: Context) -> int:
+    return _count_bytes(text)
+
+
+def parse_end_at(text: str, _: Context) -> bool:
+    """Whether a read ends at the high watermark."""
+    if text.strip().lower() not in ("end", "highwatermark"):
+        raise ValueError("expected end or highWatermark")
+    return text.strip().lower() == "highwatermark"
+
+
+def parse_isolation_level(text: str, _: Context) -> bool:
+    """Whether a read returns committed rows only."""
+    if text.strip().lower() not in ("read_uncommitted", "read_committed"):
+        raise ValueError("expected read_uncommitted or read_committed")
+    return text.strip().lower() == "read_committed"
+
+
+def parse_paths(text: str, _: Context) -> tuple[str, ...]:
+    """One path, or several as a JSON list: that is how `load([…])` arrives."""
+    if not text.strip():
+        raise OptionError(
+            "option 'path' is missing: give load(path) a partition directory, a log directory or a .log file"
+        )
+    if not text.lstrip().startswith("["):
+        return (text,)
+    try:
+        several = json.loads(text)
+    except ValueError:
+        return (text,)
+    if not isinstance(several, list) or not all(isinstance(path, str) for path in several):
+        return (text,)
+    if not several:
+        raise OptionError("option 'path' is an empty list: no path was given, so there is nothing to read")
+    if not all(path.strip() for path in several):
+        raise OptionError(f"option 'path' is {text!r}: one of its paths is empty")
+    return tuple(several)

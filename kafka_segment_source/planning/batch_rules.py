@@ -1,0 +1,52 @@
+"""Rules that hold for batch reads only, as in Spark's kafka source (`KafkaSourceProvider`, `KafkaBatch`).
+
+A batch read ends: starting at the end or ending at the start would read nothing. It reads the partitions that are there
+when it is planned: a map of offsets names exactly these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kafka_segment_source.errors import OptionError
+from kafka_segment_source.logdir.catalog import PartitionLog
+from kafka_segment_source.option_values import EARLIEST, LATEST, OffsetLimit, TopicPartition
+from kafka_segment_source.options import ReadOptions
+
+
+def check_limits(options: ReadOptions) -> None:
+    """Raises OptionError for a start at the end or an end at the start, of all partitions or of one."""
+    _check_offsets("startingOffsets", options.starting_offsets, LATEST, "latest", "earliest (-2) or an offset")
+    _check_offsets("endingOffsets", options.ending_offsets, EARLIEST, "earliest", "latest (-1) or an offset")
+
+
+def _check_offsets(
+    option: str, given: Mapping[TopicPartition, int] | int, wrong: int, word: str, expected: str
+) -> None:
+    if isinstance(given, int):
+        if given == wrong:
+            raise OptionError(f"option {option!r} is {word!r}: a batch query would read nothing; expected {expected}")
+        return
+    for (topic, partition), offset in given.items():
+        if offset == wrong:
+            raise OptionError(
+                f"option {option!r} has {wrong} ({word}) for partition {topic}-{partition}:"
+                f" a batch query would read nothing of it; expected {expected}"
+            )
+
+
+def check_partitions(options: ReadOptions, logs: list[PartitionLog]) -> None:
+    """Raises OptionError if a map of offsets does not name exactly the partitions selected."""
+    _check_map(options.starting, logs)
+    _check_map(options.ending, logs)
+
+
+def _check_map(limit: OffsetLimit, logs: list[PartitionLog]) -> None:
+    if limit.everywhere is not None:
+        return
+    there = {log.topic_partition for log in logs}
+    named = set(limit.by_partition)
+    for wrong, how in ((there - named, "it leaves out {}, which is selected"), (named - there, "{} is not selected")):
+        if wrong:
+            shown = ", ".join(f"{topic}-{partition}" for topic, partition in sorted(wrong)[:10])
+            raise OptionError(f"option {limit.option!r} must name exactly the partitions selected: {how.format(shown)}")

@@ -1,0 +1,70 @@
+"""`plan` and `scan`: a path and keyword options → a plan, and its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Unpack
+
+import pyarrow as pa
+
+from kafka_segment_source.keywords import PathsLike, ScanOptions, option_texts
+from kafka_segment_source.options import parse_options
+from kafka_segment_source.planning.plan import ReadPlan
+from kafka_segment_source.planning.planner import make_plan
+
+
+def plan(path: PathsLike, **options: Unpack[ScanOptions]) -> ReadPlan:
+    """Plans a read: which byte ranges it reads, what it leaves out, and why. Needs no Spark; decodes no data, as a rule.
+
+    Args:
+        path: A partition directory, a log directory, a `.log` file or a glob; or a list of these.
+        options: The options of the README under their own names, with Python values.
+
+    Returns:
+        The plan. It prints as a table, and `to_reader()` reads it.
+
+    Raises:
+        UsageError: An invalid request: an option, a path or a topic that cannot be served.
+        DataLossError: Offsets are asked for that the files do not hold.
+
+    Example:
+        >>> import kafka_segment_source
+        >>> plan = kafka_segment_source.plan("examples/data/orders/data", subscribe="orders", since="2026-03-10T09:50")
+        >>> plan.segments_kept, plan.segments_total
+        (6, 18)
+    """
+    parsed, warnings = parse_options(option_texts(path, options))
+    return make_plan(parsed, warnings)
+
+
+def scan(path: PathsLike, columns: Sequence[str] | None = None, **options: Unpack[ScanOptions]) -> pa.RecordBatchReader:
+    """Reads records lazily as Arrow batches, with one batch in memory at a time. It is `plan(…).to_reader(columns)`.
+
+    Args:
+        path: A partition directory, a log directory, a `.log` file or a glob; or a list of these.
+        columns: Names of the columns wanted, in order. By default those that the options ask for.
+        options: The options of the README under their own names, with Python values
+            (since=datetime(…, tzinfo=UTC), includeHeaders=True).
+
+    Returns:
+        A reader that gives segments one after another, by topic, partition and offset.
+
+    Raises:
+        UsageError: An invalid request: an option, a column, a path or a topic that cannot be served.
+        DataLossError: Offsets are asked for that the files do not hold, or no longer; the latter by the reader.
+        DataError: Damaged data; raised by the reader.
+
+    Example:
+        >>> import kafka_segment_source
+        >>> reader = kafka_segment_source.scan(
+        ...     "examples/data/orders/data",
+        ...     columns=["partition", "offset", "key"],
+        ...     subscribe="orders",
+        ...     since="2026-03-10T09:30",
+        ...     until="2026-03-10T09:35",
+        ... )
+        >>> reader.read_all().num_rows
+        346
+    """
+    parsed, warnings = parse_options(option_texts(path, options), parameters=("columns",))
+    return make_plan(parsed, warnings).to_reader(columns)
