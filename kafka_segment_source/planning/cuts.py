@@ -7,8 +7,9 @@ pieces read it then.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from heapq import heapify, heapreplace
 
 import numpy as np
 
@@ -26,6 +27,18 @@ class _Cut:
     offset: int
     end_before: int
     start_after: int
+
+
+def count_pieces(sizes: Sequence[int], wanted: int) -> list[int]:
+    """Into how many pieces to cut each split, so that there are `wanted` in all: the largest piece is cut first."""
+    counts = [1] * len(sizes)
+    by_piece: list[tuple[float, int]] = [(-size, at) for at, size in enumerate(sizes)]  # the size of its pieces, the largest first
+    heapify(by_piece)
+    for _ in range(wanted - len(sizes) if sizes else 0):
+        at = by_piece[0][1]
+        counts[at] += 1
+        heapreplace(by_piece, (-sizes[at] / counts[at], at))
+    return counts
 
 
 def cut_by_bytes(view: SegmentView, split: SegmentSplit, pieces: int) -> list[SegmentSplit]:

@@ -14,7 +14,7 @@ from kafka_segment_source.errors import FileChangedError
 from kafka_segment_source.logdir.segment_view import SegmentView
 from kafka_segment_source.options import PathsLike, ReadOptions, option_texts, parse_options
 from kafka_segment_source.partition.logs import examined_logs
-from kafka_segment_source.planning.cuts import cut_by_bytes, cut_by_records, pack
+from kafka_segment_source.planning.cuts import count_pieces, cut_by_bytes, cut_by_records, pack
 from kafka_segment_source.planning.offsets import StableEnds, check_map
 from kafka_segment_source.planning.plan import ReadPlan
 from kafka_segment_source.planning.selection import Selection, Selector, Sources, SplitOf
@@ -106,10 +106,9 @@ def _cut(selection: Selection, options: ReadOptions, cuts_all: bool) -> tuple[li
         kept, uncut = _cut_each(kept, options, cuts_all, lambda view, split: cut_by_records(view, split, most))
         warnings += uncut
     if options.min_partitions is not None and len(kept) < options.min_partitions:
-        pieces = options.min_partitions / (_bytes_of(kept) or 1)
-        kept, uncut = _cut_each(
-            kept, options, cuts_all, lambda view, split: cut_by_bytes(view, split, max(1, round(pieces * split.size)))
-        )
+        whole = [split for _, split in kept]
+        counts = dict(zip(whole, count_pieces([split.size for split in whole], options.min_partitions), strict=True))
+        kept, uncut = _cut_each(kept, options, cuts_all, lambda view, split: cut_by_bytes(view, split, counts[split]))
         warnings += uncut
     return kept, warnings
 
