@@ -40,7 +40,7 @@ FOUND = 2  # INCOMPLETE: bytes needed from there; errors: the impossible value
 
 
 @inline
-def _fill_v2(src, at, table, n):  # type: ignore[no-untyped-def]
+def _fill_v2(src, at, table, n):
     table[CRC, n] = read_int32(src, at + fmt.CRC_AT) & 0xFFFFFFFF
     table[ATTRIBUTES, n] = read_int16(src, at + fmt.ATTRIBUTES_AT)
     table[LAST_OFFSET, n] = table[BASE_OFFSET, n] + read_int32(src, at + fmt.LAST_OFFSET_DELTA_AT)
@@ -54,7 +54,7 @@ def _fill_v2(src, at, table, n):  # type: ignore[no-untyped-def]
 
 
 @inline
-def _fill_legacy(src, at, table, n):  # type: ignore[no-untyped-def]
+def _fill_legacy(src, at, table, n):
     timestamp = fmt.NO_TIMESTAMP
     if table[MAGIC, n] == fmt.MAGIC_V1:
         timestamp = read_int64(src, at + fmt.LEGACY_TIMESTAMP_AT)
@@ -71,7 +71,7 @@ def _fill_legacy(src, at, table, n):  # type: ignore[no-untyped-def]
 
 
 @inline
-def _smallest_length(magic):  # type: ignore[no-untyped-def]
+def _smallest_length(magic):
     if magic == fmt.MAGIC_V2:
         return fmt.MIN_BATCH_LENGTH
     if magic == fmt.MAGIC_V1:
@@ -80,7 +80,7 @@ def _smallest_length(magic):  # type: ignore[no-untyped-def]
 
 
 @inline
-def _all_zero(src, at, count):  # type: ignore[no-untyped-def]
+def _all_zero(src, at, count):
     for i in range(at, at + count):
         if src[i] != 0:
             return False
@@ -88,7 +88,7 @@ def _all_zero(src, at, count):  # type: ignore[no-untyped-def]
 
 
 @kernel("int64(uint8[::1], int64, int64, int64[:,::1], int64[::1])")
-def walk_headers(src, length, position, table, report):  # type: ignore[no-untyped-def]
+def walk_headers(src, length, position, table, report):
     """Fills one column of `table` (int64[FIELDS, n]) for each whole batch in src[:length]; answers how many.
 
     position: where src[0] lies in the file. report (int64[3]) says why the walk stopped and where. A batch
@@ -146,7 +146,7 @@ def walk_headers(src, length, position, table, report):  # type: ignore[no-untyp
 
 
 @inline
-def _looks_like_v2(src, at, first_offset, end_offset):  # type: ignore[no-untyped-def]
+def _looks_like_v2(src, at, first_offset, end_offset):
     base = read_int64(src, at)
     delta = read_int32(src, at + fmt.LAST_OFFSET_DELTA_AT)
     if base < first_offset or base >= end_offset or delta < 0 or delta >= end_offset - base:
@@ -155,7 +155,7 @@ def _looks_like_v2(src, at, first_offset, end_offset):  # type: ignore[no-untype
 
 
 @kernel("int64(uint8[::1], int64, int64, int64, int64)")
-def find_batch(src, at, length, first_offset, end_offset):  # type: ignore[no-untyped-def]
+def find_batch(src, at, length, first_offset, end_offset):
     """The first position ≥ at in src[:length] that looks like a batch header, or -1.
 
     It looks like one if magic, length and count are possible and its offsets lie in

@@ -26,6 +26,7 @@ from kafka_segment_source.storage.store import NO_VERSION, Entry, FileVersion, K
 _PARTITION_DIRECTORY = re.compile(r"(?P<topic>[A-Za-z0-9._-]{1,255})-(?P<partition>\d+)")
 _DEAD_DIRECTORY = re.compile(r"\S+-\S+\.\S+(" + "|".join(fmt.DEAD_DIRECTORY_SUFFIXES) + ")")
 _GLOB = re.compile(r"[*?\[]")
+_MOST_NAMED = 10  # partitions or topics in one sentence
 _LISTINGS = 10  # of a directory that a broker is changing
 MOST_SNAPSHOT = 64 * 1024 * 1024  # bytes of a `.snapshot`; a producer takes 46
 MOST_METADATA = 64 * 1024  # bytes of a `partition.metadata`; brokers write 43
@@ -451,8 +452,8 @@ def _is_wanted(topic_partition: TopicPartition, found: _Found, selection: TopicS
 
 def _shown(names: Iterable[str]) -> str:
     listed = list(names)
-    more = f" and {len(listed) - 10} more" if len(listed) > 10 else ""
-    return (", ".join(repr(name) for name in listed[:10]) or "nothing") + more
+    more = f" and {len(listed) - _MOST_NAMED} more" if len(listed) > _MOST_NAMED else ""
+    return (", ".join(repr(name) for name in listed[:_MOST_NAMED]) or "nothing") + more
 
 
 def _listing(directory: str) -> dict[str, Entry]:

@@ -32,7 +32,9 @@ class _Cut:
 def count_pieces(sizes: Sequence[int], wanted: int) -> list[int]:
     """Into how many pieces to cut each split, so that there are `wanted` in all: the largest piece is cut first."""
     counts = [1] * len(sizes)
-    by_piece: list[tuple[float, int]] = [(-size, at) for at, size in enumerate(sizes)]  # the size of its pieces, the largest first
+    by_piece: list[tuple[float, int]] = [
+        (-size, at) for at, size in enumerate(sizes)
+    ]  # the size of its pieces, the largest first
     heapify(by_piece)
     for _ in range(wanted - len(sizes) if sizes else 0):
         at = by_piece[0][1]

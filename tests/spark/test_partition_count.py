@@ -14,7 +14,6 @@ from tests.support.batches import data
 from tests.support.logs import simple_log, simple_segment
 
 
-
 def write(folder: Path, segments: int) -> Path:
     """A partition of segments of four batches, each of one record."""
     bases = range(0, 4 * segments, 4)
