@@ -24,7 +24,7 @@ def write(folder: Path, segments: int) -> Path:
     ("options", "wanted"),
     [
         ({}, [4, 4, 4]),
-        ({"minPartitions": 6}, [2, 2, 2, 2, 2, 2]),
+        ({"minPartitions": 6}, [2, 2, 2, 2, 3, 1]),
         ({"maxRecordsPerPartition": 3}, [3, 1, 3, 1, 3, 1]),
     ],
     ids=["one a segment", "minPartitions", "maxRecordsPerPartition"],

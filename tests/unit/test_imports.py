@@ -7,7 +7,7 @@ import importlib
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -31,6 +31,7 @@ ROOMS = [
 PLANNER = "planning.planner"
 
 
+@cache
 def modules() -> dict[str, Path]:
     """Every module with code of the package, by its name without the package's."""
     found = {}
@@ -46,8 +47,13 @@ def room(module: str) -> str:
     return module.split(".", maxsplit=1)[0]
 
 
-def imported(path: Path) -> Iterator[tuple[str, bool]]:
-    """Absolute names of what a module imports, and whether it does when it is loaded; not what only a type checker sees."""
+@cache
+def imported(path: Path) -> list[tuple[str, bool]]:
+    """Absolute names of what a module imports, and whether it does so when it is loaded.
+
+    What only a type checker sees is left out.
+    """
+    found = []
     tree = ast.parse(path.read_text())
     unseen: set[ast.AST] = set()
     for node in ast.walk(tree):
@@ -59,11 +65,11 @@ def imported(path: Path) -> Iterator[tuple[str, bool]]:
         if node in unseen:
             continue
         if isinstance(node, ast.Import):
-            yield from ((alias.name, node in at_once) for alias in node.names)
+            found += [(alias.name, node in at_once) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: imports are absolute"
-            for alias in node.names:
-                yield f"{node.module}.{alias.name}", node in at_once
+            found += [(f"{node.module}.{alias.name}", node in at_once) for alias in node.names]
+    return found
 
 
 def own(name: str) -> str | None:

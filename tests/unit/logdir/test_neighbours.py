@@ -6,10 +6,7 @@ with a limit on time, and tells how much memory it took more than the same read 
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,25 +15,13 @@ import pytest
 
 from kafka_segment_source.logdir.indexes import read_time_index, written_offsets
 from tests.cli.runner import run
+from tests.support.apart import plan_and_scan, run_apart
 from tests.support.batches import data as batch
 from tests.support.logs import simple_log, simple_segment
 
 SECONDS = 120
 MIB = 2**20
 GIB = 2**30
-
-READ = """
-import json, logging, resource, sys
-import kafka_segment_source as kafkaseg
-
-options = json.loads(sys.argv[2])
-kafkaseg.plan(sys.argv[3])  # what any plan takes
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-plan = kafkaseg.plan(sys.argv[1], **options)
-grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-offsets = kafkaseg.scan(sys.argv[1], ["offset"], **options).read_all()["offset"].to_pylist()
-print(json.dumps([offsets, list(plan.warnings), grown // 1024]))
-"""
 
 CHECKPOINTS = ("log-start-offset-checkpoint", "cleaner-offset-checkpoint")
 
@@ -54,9 +39,7 @@ def folder(tmp_path: Path) -> Path:
 def read(path: Path, **options: Any) -> tuple[list[int], list[str], int]:
     """Offsets, warnings of the plan, and how much memory planning took, in MiB."""
     sound = path.parent / "sound" if (path.parent / "sound").exists() else path.parent.parent / "sound"
-    command = [sys.executable, "-c", READ, str(path), json.dumps(options), str(sound)]
-    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=SECONDS)
-    offsets, warnings, grown = json.loads(done.stdout)
+    offsets, warnings, grown = run_apart(plan_and_scan, str(path), options, str(sound), seconds=SECONDS)
     return offsets, warnings, grown
 
 
