@@ -133,7 +133,8 @@ def parse_moment(text: str, default_zone: tzinfo, now_ms: int) -> int:
 
 
 def other_meaning(number: str) -> str | None:
-    """ISO-8601 of the moment that a bare number names if it is read as a date or as epoch seconds; None if neither fits.
+    """ISO-8601 of the moment that a bare number names if it is read as a date or as epoch seconds; None if neither
+    fits.
 
     A number with a sign fits neither: it is milliseconds.
     """

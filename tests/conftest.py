@@ -1,7 +1,7 @@
 """What every test gets: one way to start Spark, late; hypothesis with the same examples every time.
 
-`KAFKASEG_LONG=1` draws new examples, and many more of them. Under `pytest -n`, as `make test` runs it, one process has all
-tests that ask for Spark, so that there is one session; the longest tests begin first.
+`KAFKASEG_LONG=1` draws new examples, and many more of them. Under `pytest -n`, as `make test` runs it, one process has
+all tests that ask for Spark, so that there is one session; the longest tests begin first.
 """
 
 from __future__ import annotations

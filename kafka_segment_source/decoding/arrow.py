@@ -30,7 +30,8 @@ Ints = npt.NDArray[np.int32]
 
 
 def to_record_batch(records: RecordColumns, split: SegmentSplit, arrow_schema: pa.Schema) -> pa.RecordBatch:
-    """The records as one RecordBatch of exactly `arrow_schema` (from schema.arrow_schema), sharing nothing with `records`."""
+    """The records as one RecordBatch of exactly `arrow_schema` (from schema.arrow_schema), sharing
+    nothing with `records`."""
     arrays = [_BUILDERS[name](records, split) for name in arrow_schema.names]
     if not arrays:  # no column asked for: only the number of rows counts
         return pa.RecordBatch.from_struct_array(

@@ -351,9 +351,9 @@ class BatchReader:
     def _look_at_tail(self, position: int, seen: Bytes) -> tuple[bool, int | None]:
         """Whether a log's last segment legally ends at `position`, where no whole batch was; and where to go on.
 
-        It does if zeros follow (space that the broker took in advance), or if a broker is writing there: the bytes are not
-        those that were `seen`. If a whole batch is there by now, this is where to go on, said once. Where zeros reach into
-        a batch, a broker may be about to write its end: some time is given to it. After that it is damage.
+        It does if zeros follow (space that the broker took in advance), or if a broker is writing there: the bytes are
+        not those that were `seen`. If a whole batch is there by now, this is where to go on, said once. Where zeros
+        reach into a batch, a broker may be about to write its end: some time is given to it. After that it is damage.
         """
         if self._split.next_base_offset is not None:
             return False, None

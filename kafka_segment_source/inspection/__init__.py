@@ -1,4 +1,5 @@
-"""Looking at a log instead of reading it: what is there (`summary`), and whether it is whole (`verify`). Values; no printing."""
+"""Looking at a log instead of reading it: what is there (`summary`), and whether it is whole (`verify`).
+Values; no printing."""
 
 from collections.abc import Callable
 

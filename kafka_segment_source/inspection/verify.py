@@ -97,8 +97,8 @@ def verify(
 ) -> Verified:
     """Verifies every segment of one partition.
 
-    max_batch_bytes: a larger batch is a problem. advance: told of bytes that are done. list_again: gives the log as it is
-    now, None if it is gone; what a broker has replaced meanwhile is verified as it is then. Raises PathError where a
+    max_batch_bytes: a larger batch is a problem. advance: told of bytes that are done. list_again: gives the log as it
+    is now, None if it is gone; what a broker has replaced meanwhile is verified as it is then. Raises PathError where a
     `.log` cannot be opened.
     """
     done: dict[str, _SegmentCheck] = {}
@@ -321,7 +321,8 @@ def _states(log: PartitionLog) -> Iterator[Finding]:
 
 
 def _missing(log: PartitionLog, checks: list[_SegmentCheck]) -> Iterator[Finding]:
-    """Offsets that no file holds, as other files tell. Where the log ends is known if its last segment is not damaged."""
+    """Offsets that no file holds, as other files tell. Where the log ends is known if its last segment is
+    not damaged."""
     try:
         [noticed] = notice([log], [log], Checkpoints([]), time.monotonic())
     except FileChangedError as error:

@@ -71,7 +71,8 @@ else:
 
     @intrinsic
     def copy_bytes(typingctx, dst, dst_at, src, src_at, count):
-        """dst[dst_at:][:count] = src[src_at:][:count] as one memcpy: six times a loop's speed. Bounds are the caller's."""
+        """dst[dst_at:][:count] = src[src_at:][:count] as one memcpy: six times a loop's speed. Bounds are
+        the caller's."""
         signature = types.void(dst, types.int64, src, types.int64, types.int64)
 
         def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:

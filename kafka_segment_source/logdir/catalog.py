@@ -77,7 +77,8 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Orphan:
-    """An index file that was listed without the `.log` of its segment, or one that stands for it (.deleted, .cleaned, .swap)."""
+    """An index file that was listed without the `.log` of its segment, or one that stands for it
+    (.deleted, .cleaned, .swap)."""
 
     path: str
     base_offset: int
@@ -88,9 +89,9 @@ class Orphan:
 class Beside:
     """What a partition directory was listed with beside its segments, by names, kinds and sizes alone.
 
-    faults: a sentence for each file that cannot be what it is named. orphans: by base offset. snapshot: the highest offset
-    in the name of a `.snapshot`; last_base: the highest base offset of a segment; -1: none. has_deleted: whether segments
-    are there that a broker has deleted within the last minute, or in its last minute.
+    faults: a sentence for each file that cannot be what it is named. orphans: by base offset. snapshot: the highest
+    offset in the name of a `.snapshot`; last_base: the highest base offset of a segment; -1: none. has_deleted: whether
+    segments are there that a broker has deleted within the last minute, or in its last minute.
     """
 
     faults: tuple[str, ...] = ()
@@ -142,8 +143,8 @@ class Evidence:
 class Reach:
     """The offset up to which a log once reached (exclusive), by a file that says so.
 
-    what: that file and what it says; directory: of the partition; seen: when it was listed (time.monotonic); is_snapshot:
-    whether a `.snapshot` says so.
+    what: that file and what it says; directory: of the partition; seen: when it was listed (time.monotonic);
+    is_snapshot: whether a `.snapshot` says so.
     """
 
     offset: int
@@ -158,14 +159,15 @@ class PartitionLog:
     """One topic-partition's log: its directory and its segments in offset order.
 
     As listed, it has `swaps`: files of an interrupted compaction that may replace some of the segments. The rest is
-    found out by `available.py`. is_whole: every segment of its directories was listed, not only files that the path names.
+    found out by `available.py`. is_whole: every segment of its directories was listed, not only files that the path
+    names.
     directory: where several have the partition, that of the lowest offsets. offsets: from
-    the log start on, to the high watermark if only that is wanted. compacted: gaps between offsets mean nothing. beside:
-    of its own directory, as listed. log_directory: if the path names that, and not the partition's. evidence, reach: what
-    `missing.py` has found out.
+    the log start on, to the high watermark if only that is wanted. compacted: gaps between offsets mean nothing.
+    beside: of its own directory, as listed. log_directory: if the path names that, and not the partition's. evidence,
+    reach: what `missing.py` has found out.
     copies: paths of the directories and single files that the partition was put together from, empty for one directory.
-    Then `segments` are a chain: each is read for its `offsets` only, and may come more than once; end: the offset after the
-    last whole batch of all copies; is_end_damaged: damage follows that no copy explains.
+    Then `segments` are a chain: each is read for its `offsets` only, and may come more than once; end: the offset after
+    the last whole batch of all copies; is_end_damaged: damage follows that no copy explains.
     """
 
     topic: str
@@ -223,7 +225,8 @@ class _Found:
 
 
 def list_logs(options: ReadOptions) -> list[PartitionLog]:
-    """The partition logs that the options select, by topic and partition; one a directory, in the order of the paths."""
+    """The partition logs that the options select, by topic and partition; one a directory, in the order
+    of the paths."""
     found = [each for path in options.paths for each in _look(path)]
     named = _name(found, options)
     return sorted(_select(named, options.topics), key=lambda log: log.topic_partition)
@@ -244,8 +247,8 @@ def _list_directories(options: ReadOptions) -> list[PartitionLog]:
 
 
 def list_dead_directories(options: ReadOptions) -> list[tuple[str, int]]:
-    """Partition directories that a broker has given up (-delete, -stray) or not finished (-future), in the log directories
-    that the paths name: path and bytes. None of them is read."""
+    """Partition directories that a broker has given up (-delete, -stray) or not finished (-future), in the log
+    directories that the paths name: path and bytes. None of them is read."""
     dead = []
     for path in options.paths:
         local = local_path(path)
@@ -534,7 +537,8 @@ def _fault(name: str, file: Entry) -> str | None:
 
 
 def _swaps(directory: str, files: Mapping[str, Entry]) -> tuple[Segment, ...]:
-    """The `.log.swap` files in offset order, but for those that an unfinished compaction would make anew (LogLoader)."""
+    """The `.log.swap` files in offset order, but for those that an unfinished compaction would make anew
+    (LogLoader)."""
     cleaned = [
         base
         for name in files
@@ -580,7 +584,8 @@ def _size(file: Entry | None) -> int | None:
 
 
 def _was_compacted(files: Mapping[str, Entry], segments: Iterable[Segment]) -> bool:
-    """Whether files lie about that only compaction makes: `.cleaned`, `.swap`, or `.deleted` at or between live segments.
+    """Whether files lie about that only compaction makes: `.cleaned`, `.swap`, or `.deleted` at or between live
+    segments.
 
     Retention deletes below the first segment, a truncation above the last one. The broker's own note, the
     cleaner-offset-checkpoint, comes at the end of a compaction only.

@@ -1,7 +1,7 @@
 """Leader epochs of a copy, as a broker wrote them down: which leader's history the offsets are of.
 
-Comes in: a partition directory. Goes out: (epoch, start offset) in order, both growing. The epoch of an offset is that of
-the last entry at or below it; below the first entry nothing is known. A file that is missing or cannot be right says
+Comes in: a partition directory. Goes out: (epoch, start offset) in order, both growing. The epoch of an offset is that
+of the last entry at or below it; below the first entry nothing is known. A file that is missing or cannot be right says
 nothing: the batches carry their epochs too. Kafka: LeaderEpochFileCache, LeaderEpochCheckpointFile, KIP-101.
 """
 

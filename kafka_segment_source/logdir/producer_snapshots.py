@@ -32,7 +32,8 @@ class ProducerState:
 
 
 def newest_state(directory: str, usable: Callable[[int], bool]) -> ProducerState | None:
-    """The state of the newest valid `.snapshot` of a partition directory whose offset is `usable`; None if there is none."""
+    """The state of the newest valid `.snapshot` of a partition directory whose offset is `usable`; None
+    if there is none."""
     for offset, path, size in sorted(_listed(directory), reverse=True):
         if usable(offset):
             transactions = _open_transactions(path, size)

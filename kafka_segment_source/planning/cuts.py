@@ -162,8 +162,8 @@ def _pieces(split: SegmentSplit, cuts: list[_Cut]) -> list[SegmentSplit]:
 def pack(splits: tuple[SegmentSplit, ...], more_than: int, pack_bytes: int) -> list[tuple[SegmentSplit, ...]]:
     """Splits grouped for tasks, each group of at most `pack_bytes` bytes, unless it is one split.
 
-    Pieces of one segment come together: a split costs about as much as reading 256 KiB, a task far more. Where there are
-    more than `more_than`, neighbours of one topic-partition do as well.
+    Pieces of one segment come together: a split costs about as much as reading 256 KiB, a task far more. Where there
+    are more than `more_than`, neighbours of one topic-partition do as well.
     """
     groups: list[list[SegmentSplit]] = []
     size = 0

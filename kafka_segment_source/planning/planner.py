@@ -37,8 +37,8 @@ def plan(path: PathsLike, **options: object) -> ReadPlan:
 def make_plan(options: ReadOptions, warnings: list[str] | None = None, pushed: RowFilter = EVERY_ROW) -> ReadPlan:
     """The plan of a read; `warnings` of parsing are carried into it.
 
-    pushed: what the filters above the read leave possible. Raises PathError, OptionError and DataLossError for what is not
-    there or is an invalid request.
+    pushed: what the filters above the read leave possible. Raises PathError, OptionError and DataLossError for what is
+    not there or is an invalid request.
     """
 
     def select(sources: Sources) -> Selection:

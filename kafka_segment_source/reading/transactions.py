@@ -74,8 +74,8 @@ class Stretch:
     """Batches that follow one another, and what they say of transactions.
 
     headers: until the next stretch; gaps: offsets before which damage was skipped, so that no batch below can rely on a
-    marker at or after; errors: that damage; ends_in_loss: a segment is missing after it. void: in a copy that the reading
-    has come to from another one, the first offset from which on batches are gone; None for none.
+    marker at or after; errors: that damage; ends_in_loss: a segment is missing after it. void: in a copy that the
+    reading has come to from another one, the first offset from which on batches are gone; None for none.
     """
 
     headers: HeaderTable
@@ -87,7 +87,8 @@ class Stretch:
 
 
 class _Unreported(Damage):
-    """Damage on the way to a marker: whoever reads that range for its rows reports it, here only what follows from it."""
+    """Damage on the way to a marker: whoever reads that range for its rows reports it, here only what
+    follows from it."""
 
     def __call__(self, error: DataError) -> None:
         self.allow(error)
@@ -114,8 +115,8 @@ def walk(
     """The batches of one split inside its offsets; `after`: the offset after the batch before them; before: the batches
     just before the split in its file, if they are known.
 
-    Raises CorruptRecordError for damage under FAILFAST, FileChangedError where the file is not the one that was planned.
-    Damage and gaps in one of several copies are looked for in the others first.
+    Raises CorruptRecordError for damage under FAILFAST, FileChangedError where the file is not the one that was
+    planned. Damage and gaps in one of several copies are looked for in the others first.
     """
     if split.copies:
         yield from _walk_copies(split, options, after, before, chunk_bytes)
@@ -193,7 +194,8 @@ def _lost(lost: Lost, options: ReadOptions) -> Stretch:
 
 
 def first_void(stretch: Stretch, reached: int) -> int | None:
-    """The first offset of a stretch after `reached` where batches are gone, or one without its marker; None if there is none."""
+    """The first offset of a stretch after `reached` where batches are gone, or one without its marker;
+    None if there is none."""
     headers = stretch.headers
     if not headers.shape[1]:
         return None
@@ -244,8 +246,8 @@ class _SplitTransactions:
             fates[undecided] = self._known.fates(batches[:, undecided])
             undecided = fates == OPEN
         if looks_ahead:
-            # A cleaner takes a marker out only after the records of its transaction. So the markers read ahead are those
-            # of the batches at hand, if these are still in the log now.
+            # A cleaner takes a marker out only after the records of its transaction. So the markers read ahead are
+            # those of the batches at hand, if these are still in the log now.
             self._source.confirm()
         for fate in (OPEN, UNKNOWN):
             self._report(batches[:, fates == fate], fate)

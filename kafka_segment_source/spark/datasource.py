@@ -54,7 +54,8 @@ def check_spark_version(version: str) -> None:
 
 
 def check_nullable(schema: StructType) -> None:
-    """Raises SchemaError for a column, or a part of one, declared NOT NULL: all are nullable, as in Spark's kafka source."""
+    """Raises SchemaError for a column, or a part of one, declared NOT NULL: all are nullable, as in
+    Spark's kafka source."""
     for field in schema.fields:
         declared = field.json()
         if '"nullable":false' in declared or '"containsNull":false' in declared:
@@ -62,7 +63,8 @@ def check_nullable(schema: StructType) -> None:
 
 
 def register(spark: SparkSession) -> None:
-    """Makes `format("kafkaseg")` known to a session that did not find the package by itself (Spark Connect, zip files)."""
+    """Makes `format("kafkaseg")` known to a session that did not find the package by itself (Spark
+    Connect, zip files)."""
     spark.dataSource.register(KafkaSegmentDataSource)
 
 

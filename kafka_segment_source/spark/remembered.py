@@ -277,7 +277,8 @@ def _from_json(line: str) -> RowFilter:
 
 
 def plan_for_any(options: ReadOptions, warnings: list[str], filters: Sequence[RowFilter]) -> ReadPlan:
-    """A plan that leaves out only rows which none of `filters` lets through; it reads each byte and each offset once."""
+    """A plan that leaves out only rows which none of `filters` lets through; it reads each byte and each
+    offset once."""
 
     def select(sources: Sources) -> Selection:
         selectors = [Selector(sources, each) for each in filters]

@@ -161,7 +161,8 @@ def system_reason(error: OSError) -> str:
 
 
 def try_again(action: Callable[[], T], tries: int = _TRIES) -> T:
-    """What `action` gives. It is repeated, with pauses, while files change under it; the last FileChangedError is raised."""
+    """What `action` gives. It is repeated, with pauses, while files change under it; the last
+    FileChangedError is raised."""
     for at in range(1, tries):
         with suppress(FileChangedError):
             return action()

@@ -1,4 +1,5 @@
-"""The kernels under another numba: interpreted, so that Python itself checks every index, and compiled with bounds checks."""
+"""The kernels under another numba: interpreted, so that Python itself checks every index, and compiled
+with bounds checks."""
 
 from __future__ import annotations
 

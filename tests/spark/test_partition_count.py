@@ -1,4 +1,5 @@
-"""Spark itself has the partitions that `tests/unit/planning/test_spark_partitions.py` finds in plans, with their rows."""
+"""Spark itself has the partitions that `tests/unit/planning/test_spark_partitions.py` finds in plans,
+with their rows."""
 
 from __future__ import annotations
 

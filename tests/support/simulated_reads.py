@@ -2,18 +2,21 @@
 
 In: a seed. A partition with some history is made, of a kind and with settings that follow from the seed; zone maps are
 made and brought up to date, sometimes; then it is planned and read, with options that follow from the seed, while the
-broker takes steps between any two file operations of the reader, and many between planning and reading. Out: a `Result`.
+broker takes steps between any two file operations of the reader, and many between planning and reading. Out: a
+`Result`.
 
 What the judge demands:
 
-- Every row that the log held all the time from before planning to after reading, and that the bounds let through, is there
-  once. Under read_committed: if its transaction was committed, and it lay below the last stable offset when planning began
-  (where an end of the log was cut off meanwhile, below the lowest of that time).
-- No row that the log did not hold at some time between; none outside the bounds; no offset twice; offsets ascend in a split.
+- Every row that the log held all the time from before planning to after reading, and that the bounds let through, is
+  there once. Under read_committed: if its transaction was committed, and it lay below the last stable offset when
+  planning began (where an end of the log was cut off meanwhile, below the lowest of that time).
+- No row that the log did not hold at some time between; none outside the bounds; no offset twice; offsets ascend in a
+  split.
 - Under read_committed no row of a transaction that was aborted or has no outcome.
-- An error is a DataLossError, and only where retention, truncation or a replica made anew took something away meanwhile;
-  a PathError too where its directory was gone. Never a CorruptRecordError, nothing skipped as damaged, no damage in what a
-  zone map's update says. With failOnDataLoss=false there is no DataLossError, and a warning of loss only in the same case.
+- An error is a DataLossError, and only where retention, truncation or a replica made anew took something away
+  meanwhile; a PathError too where its directory was gone. Never a CorruptRecordError, nothing skipped as damaged, no
+  damage in what a zone map's update says. With failOnDataLoss=false there is no DataLossError, and a warning of loss
+  only in the same case.
 """
 
 from __future__ import annotations
@@ -228,7 +231,8 @@ class _Run:
             self._steps(self.random.randint(1, max(self._most, 1)))
 
     def sleep(self, seconds: float) -> None:
-        """The reader waits: the broker goes on, finishes what it writes, and comes to rest for a while sooner or later."""
+        """The reader waits: the broker goes on, finishes what it writes, and comes to rest for a while
+        sooner or later."""
         self.trace(f"sleep {seconds:.3f}")
         for _ in range(100):
             if not any(replica.is_writing for replica in self.broker.replicas):

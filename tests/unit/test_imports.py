@@ -149,7 +149,8 @@ def test_scanning_loads_no_spark() -> None:
 
 
 def test_format_is_all_that_kernels_share(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Kernels import nothing of the package but `format`, one another, and what makes the directory of compiled code."""
+    """Kernels import nothing of the package but `format`, one another, and what makes the directory of
+    compiled code."""
     for module, path in modules().items():
         if module.startswith("kernels."):
             targets = {own(name) for name, _ in imported(path)} - {None}

@@ -1,7 +1,7 @@
 """Hostile neighbours: pipes, devices, directories and absurd sizes in the place of every file that planning reads.
 
-Each is named in a warning or an error, nothing hangs, and memory stays in bounds. Every read runs in a process of its own
-with a limit on time, and tells how much memory it took more than the same read of a sound directory.
+Each is named in a warning or an error, nothing hangs, and memory stays in bounds. Every read runs in a process of its
+own with a limit on time, and tells how much memory it took more than the same read of a sound directory.
 """
 
 from __future__ import annotations
@@ -167,7 +167,8 @@ def monotone(path: Path, dtype: list[tuple[str, str]], count: int) -> None:
 
 @pytest.mark.parametrize("base", [0, 10])
 def test_a_time_index_that_grows_for_ever(base: int, folder: Path) -> None:
-    """More entries than the log has batches: a warning names the file, memory stays small, and the rows are all there."""
+    """More entries than the log has batches: a warning names the file, memory stays small, and the rows
+    are all there."""
     path = folder / f"{base:020d}.timeindex"
     monotone(path, [("timestamp", ">i8"), ("offset", ">i4")], 8 * 2**20)
     if base == 0:

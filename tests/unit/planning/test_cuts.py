@@ -1,4 +1,5 @@
-"""cuts: maxRecordsPerPartition takes one walk over a segment, however many pieces it makes, with an index or without."""
+"""cuts: maxRecordsPerPartition takes one walk over a segment, however many pieces it makes, with an index
+or without."""
 
 from __future__ import annotations
 
@@ -61,7 +62,8 @@ def offsets_of_pieces(path: Path, most: int, **options: Any) -> list[tuple[int, 
 @pytest.mark.parametrize("count", [200, 400])
 @pytest.mark.parametrize("most", [1, 7])
 def test_small_batches_without_an_index(count: int, most: int, work: Work, tmp_path: Path) -> None:
-    """Each batch is proven once for the cuts and once for the end of the log: twice as many batches cost twice as much."""
+    """Each batch is proven once for the cuts and once for the end of the log: twice as many batches cost
+    twice as much."""
     segment = simple_segment(batches_of(1, count, payload=1000))
     path = simple_log(segment).write(tmp_path)
 

@@ -102,7 +102,8 @@ def test_min_partitions_without_an_index(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("most", "wanted"), [(1, 240), (7, 35), (10, 24), (100, 3), (120, 2), (239, 2), (240, 1)])
 @pytest.mark.parametrize("records", [1, 6])
 def test_no_spark_partition_has_more_records(most: int, wanted: int, records: int, tmp_path: Path) -> None:
-    """240 records in batches of one or of six. A cut inside a batch is made by offset; those between cost up to a batch."""
+    """240 records in batches of one or of six. A cut inside a batch is made by offset; those between cost
+    up to a batch."""
     path = simple_log(*segments_of(240 // records, records=records)).write(tmp_path)
     plan = kafkaseg.plan(path, maxRecordsPerPartition=most)
 

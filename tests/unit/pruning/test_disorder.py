@@ -109,7 +109,8 @@ def test_no_row_is_lost_to_a_tempting_rule(case: Case, tmp_path: Path) -> None:
 
 
 def test_a_flipped_bit_is_no_witness(tmp_path: Path) -> None:
-    """A maxTimestamp that one bit made late drops no segment: the planner checks the CRC, even under checkCrcs=false."""
+    """A maxTimestamp that one bit made late drops no segment: the planner checks the CRC, even under
+    checkCrcs=false."""
     log = simple_log(
         simple_segment([data(0, 8)], timeindex=[(1_000_000, 0)], index=()), simple_segment([data(1, 9)], index=())
     )

@@ -1,4 +1,5 @@
-"""transactions, stable and snapshots: read_committed over real brokers' logs, and over small ones made to be awkward."""
+"""transactions, stable and snapshots: read_committed over real brokers' logs, and over small ones made to
+be awkward."""
 
 from __future__ import annotations
 
@@ -134,7 +135,8 @@ def test_whatever_is_beside_the_log(ledger: Path) -> None:
 
 
 def test_random_bounds(ledger: Path) -> None:
-    """Offset and time bounds through transactions, in one task a segment or in many, give the consumer's rows in them."""
+    """Offset and time bounds through transactions, in one task a segment or in many, give the consumer's
+    rows in them."""
     chance = random.Random(ledger.parent.name)
     rows = expected(LEDGER)
     for _ in range(12):
@@ -256,7 +258,8 @@ def test_several_directories_of_one_partition(tmp_path: Path) -> None:
 
 
 def test_log_start_inside_a_transaction(tmp_path: Path) -> None:
-    """Where the first data of a transaction are deleted, the rest follows its marker; a marker without data ends nothing."""
+    """Where the first data of a transaction are deleted, the rest follows its marker; a marker without
+    data ends nothing."""
     folder = write(tmp_path, {5: [marker("abort", 5, 9), data(6, 7), marker("abort", 7, 7), data(8, 9)]})
     assert offsets(folder) == []
     write(tmp_path, {9: [marker("commit", 9, 9)]})

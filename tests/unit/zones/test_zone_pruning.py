@@ -1,4 +1,5 @@
-"""zone_pruning: what zones leave out, what has to be proven first, and what a plan says about maps that cannot be used."""
+"""zone_pruning: what zones leave out, what has to be proven first, and what a plan says about maps that
+cannot be used."""
 
 from __future__ import annotations
 
