@@ -21,7 +21,7 @@ import kafka_segment_source as kafkaseg
 from kafka_segment_source.decoding.batches import BatchReader
 from kafka_segment_source.errors import CorruptRecordError, DataLossError
 from kafka_segment_source.logdir.producer_snapshots import newest_state
-from kafka_segment_source.reading import following
+from kafka_segment_source.reading import following, transactions
 from tests.support import writer
 from tests.support.rows import COLUMNS, FIXTURES, OFFSET, PARTITION, TIMESTAMP, TOPIC, Row, expected, keep, scanned
 from tests.support.writer import Marker, Rec
@@ -237,6 +237,28 @@ def test_markers_in_later_segments(tmp_path: Path) -> None:
     assert offsets(folder, endingOffsets={"ledger": {"0": 3}}) == [1, 2]
     assert offsets(folder, endingOffsets={"ledger": {"0": 1}}) == []
     assert offsets(folder, startingOffsets={"ledger": {"0": 4}}, endingOffsets={"ledger": {"0": 5}}) == [4]
+
+
+def test_a_marker_that_a_cleaner_takes_out_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An aborted row and its marker go while its file is read: the next marker there is another one."""
+    folder = write(
+        tmp_path,
+        {0: [data(0, 7), data(1)], 2: [marker("abort", 2, 7), data(3, 7)], 4: [marker("commit", 4, 7)]},
+    )
+    read_on = transactions._read_on
+    cleaned = {0: [data(1)], 2: [data(3, 7)]}
+
+    def clean_and_read_on(*arguments: Any) -> Any:
+        for base, batches in cleaned.items():
+            new = tmp_path / "new"
+            new.write_bytes(b"".join(batches))
+            new.replace(folder / writer.segment_name(base))
+        cleaned.clear()
+        return read_on(*arguments)
+
+    monkeypatch.setattr(transactions, "_read_on", clean_and_read_on)
+    assert [row[OFFSET] for row in read(folder)] == [1, 3]
+    assert not cleaned
 
 
 def test_one_file_of_a_log(tmp_path: Path) -> None:
