@@ -13,7 +13,6 @@ import pytest
 
 import kafka_segment_source as kafkaseg
 from kafka_segment_source.planning.plan import ReadPlan
-from kafka_segment_source.planning.planner import PACK_MORE_THAN
 from tests.support.batches import BatchSpec, data
 from tests.support.logs import Segment, simple_log, simple_segment
 
@@ -154,7 +153,6 @@ def same_size(path: Path, size: int) -> None:
 
 def test_256_spark_partitions_are_not_put_together(tmp_path: Path) -> None:
     """docs/operating.md: small neighbours share one only when there would be more than 256."""
-    assert PACK_MORE_THAN == 256
     assert len(kafkaseg.plan(many(tmp_path / "at", 256)).tasks) == 256
     assert len(kafkaseg.plan(many(tmp_path / "above", 257)).tasks) == 1
 
