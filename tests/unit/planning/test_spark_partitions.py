@@ -95,6 +95,17 @@ def test_min_partitions_without_an_index(tmp_path: Path) -> None:
     assert len(kafkaseg.plan(path, minPartitions=10).tasks) == 10
 
 
+@pytest.mark.parametrize("magic", [0, 1])
+def test_min_partitions_cuts_compressed_message_sets(magic: Any, tmp_path: Path) -> None:
+    """A wrapper tells its last offset only, so it is cut after it, and each of its rows is in one piece."""
+    sets = [data(base, 5, 5, 5, 5, magic=magic, codec="gzip", payload=100) for base in range(0, 80, 4)]
+    path = simple_log(simple_segment(sets)).write(tmp_path)
+
+    for wanted in (2, 5, 10):
+        assert len(kafkaseg.plan(path, minPartitions=wanted).tasks) == wanted
+        assert offsets(path, minPartitions=wanted) == list(range(80))
+
+
 # ---- maxRecordsPerPartition ----
 
 
