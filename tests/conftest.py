@@ -40,6 +40,7 @@ settings.register_profile(
 settings.load_profile("long" if os.environ.get("KAFKASEG_LONG") else "short")
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Puts the tests that share a Spark session in one group of pytest-xdist, and long tests first where it is used."""
     if os.environ.get("PYTEST_XDIST_WORKER") is None:
