@@ -1,4 +1,4 @@
-# Two commands: `make demo` and `make test`. Both set up what they need in .venv (or .venv-4.1 for SPARK=4.1).
+# Two commands: `make demo` and `make test`. All set up what they need in .venv (or .venv-4.1 for SPARK=4.1).
 PYTHON ?= python3
 SPARK ?= 4.3
 SPARK_NEWEST = 4.3
@@ -6,13 +6,22 @@ VENV = .venv$(if $(filter $(SPARK),$(SPARK_NEWEST)),,-$(SPARK))
 PY = $(VENV)/bin/python
 READY = $(VENV)/.ready
 
-.PHONY: demo test bench machine lint clean
+# What can be run while a line is being written: no Spark, no compiler, no waiting for a broker.
+QUICK = tests/unit tests/cli $(addprefix --ignore=tests/unit/,logdir/test_neighbours.py kernels/test_jit.py reading/test_live_log.py)
+
+.PHONY: demo test check bench machine lint clean
 
 demo: machine $(READY)
 	@$(PY) examples/demo.py
 
+# All tests, in two processes; PROCESSES=0 is one, as `python -m pytest` is.
+PROCESSES ?= 2
 test: machine $(READY)
-	@$(PY) -m pytest
+	@$(PY) -m pytest -n $(PROCESSES) --dist loadgroup
+
+# For the loop while developing, in less than a minute: the linters, and the tests that need no Spark.
+check: lint
+	@$(PY) -m pytest -n $(PROCESSES) --dist loadgroup --hypothesis-profile=few $(QUICK)
 
 # Each goal of speed with its figure, in about twenty minutes; BENCH="--quick", "spark windows", "--kafka" ...
 bench: machine $(READY)

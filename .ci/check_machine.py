@@ -1,5 +1,6 @@
-"""Says in one sentence what is missing before anything is set up: Python 3.11, Java 17, Spark 4.1. Runs on any Python 3.
+"""Says in one sentence what is missing before anything is set up: Python 3.11, Java 17, Spark 4.1.
 
+It runs on any Python 3.
 The argument is the Spark asked for, as in `make test SPARK=4.1`.
 """
 

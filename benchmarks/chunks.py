@@ -1,4 +1,5 @@
-"""The stages of a scan by themselves: a chunk of a log, its group of plain batches, a table of records. For one core's work."""
+"""The stages of a scan by themselves: a chunk of a log, its group of plain batches, a table of records.
+For one core's work."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Decompression of Kafka's batches on one core: this package's against every library at hand, and its share of a scan.
 
-Libraries that are not installed are left out; to compare more of them: pip install deflate zlib-ng python-snappy pyzstd zstd
-backports.zstd.
+Libraries that are not installed are left out; to compare more of them: pip install deflate zlib-ng python-snappy pyzstd
+zstd backports.zstd.
 """
 
 from __future__ import annotations
@@ -99,7 +99,8 @@ def _ours(codec: int, stored: memoryview, _: int) -> memoryview:
     return memoryview(_OUT.data[: _OUT.size])
 
 
-# --- every library that may be installed; each gets the stored bytes and, as an advantage, their plain size ------------
+# --- every library that may be installed; each gets the stored bytes and, as an advantage, their plain size
+# ------------
 
 
 def _rivals(codec: str) -> dict[str, Decompress]:

@@ -1,4 +1,5 @@
-"""What a first query waits for: compiling, loading what was compiled, importing; and many workers that start at once."""
+"""What a first query waits for: compiling, loading what was compiled, importing; and many workers that
+start at once."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ _COLUMNS = ("offset", "value")
 
 
 def rows(settings: Settings) -> Iterator[Row]:
-    """Fresh sessions with a cold and a warm cache of the compiler; sixteen processes with a cold one, then a warm one."""
+    """Fresh sessions with a cold and a warm cache of the compiler; sixteen processes with a cold one,
+    then a warm one."""
     events = log(LogShape(100_000))
     yield from _first_row(events, 1 if settings.quick else 3)
     yield from _many(events)

@@ -1,4 +1,5 @@
-"""A probe in a process of its own: a session with some settings, its first query, full scans, many small tasks. Prints JSON."""
+"""A probe in a process of its own: a session with some settings, its first query, full scans, many small
+tasks. Prints JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Full scans in Spark, each codec, value size, with and without headers, against the ceiling source in the same session.
+"""Full scans in Spark, each codec, value size, with and without headers, against the ceiling source in the same
+session.
 
 Each is compared by wall time, which is what the goals are about, and by the CPU time of Spark and its workers together,
 which can be believed on a busy machine: where the cores are the limit, the two agree.

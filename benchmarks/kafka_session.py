@@ -1,4 +1,5 @@
-"""A probe in the environment that has Spark's Kafka source: the same topic through the broker and from its files. Prints JSON.
+"""A probe in the environment that has Spark's Kafka source: the same topic through the broker and from its files.
+Prints JSON.
 
 It imports neither broker code nor client: that environment has this package and pyspark, nothing else.
 """

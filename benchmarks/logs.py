@@ -1,8 +1,8 @@
 """Large valid log directories, written at the speed of the disk and kept between runs.
 
-In: a `LogShape`. Out: a `Log`: the partition directory, and one row of numbers for each batch in it. A few batches are built
-record by record; all others are copies of them with their own base offset, timestamps and CRC stamped in. Index files hold
-the entries that Kafka 4.1 writes, for a segment that was closed.
+In: a `LogShape`. Out: a `Log`: the partition directory, and one row of numbers for each batch in it. A few batches are
+built record by record; all others are copies of them with their own base offset, timestamps and CRC stamped in. Index
+files hold the entries that Kafka 4.1 writes, for a segment that was closed.
 
 Logs lie in the directory that KAFKASEG_BENCH_DIR names, by default under the system's temporary directory.
 """
@@ -207,7 +207,8 @@ class _Stamped:
 
 
 def index_files(rows: npt.NDArray[np.int64], base: int) -> tuple[bytes, bytes]:
-    """`.index` and `.timeindex` of one segment, as Kafka 4.1 writes them: an entry a batch, once an interval has passed.
+    """`.index` and `.timeindex` of one segment, as Kafka 4.1 writes them: an entry a batch, once an interval has
+    passed.
 
     rows: of the segment, as in `Log.batches`. Kafka: LogSegment.append; the last time entry is that of closing.
     """

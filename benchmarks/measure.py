@@ -39,7 +39,8 @@ def repeat_cpu(work: Callable[[], object], runs: int) -> list[float]:
 
 
 def alternate(one: Callable[[], object], other: Callable[[], object], runs: int) -> list[tuple[float, float]]:
-    """Wall times of both, a pair a run, after one of each that does not count; which goes first changes with each run."""
+    """Wall times of both, a pair a run, after one of each that does not count; which goes first changes
+    with each run."""
     one()
     other()
     pairs = []

@@ -17,7 +17,8 @@ def main() -> None:
 
 
 def _compiled() -> list[str]:
-    """The functions that numba did not find in its cache, each with the types it was compiled for: helpers have several."""
+    """The functions that numba did not find in its cache, each with the types it was compiled for:
+    helpers have several."""
     from numba.core.dispatcher import Dispatcher  # noqa: PLC0415
 
     modules = [module for name, module in sys.modules.items() if name.startswith("kafka_segment_source.kernels")]

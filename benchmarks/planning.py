@@ -1,4 +1,5 @@
-"""Planning at 1,000, 10,000 and (with --long) 100,000 segments, in microseconds a segment, from a local disk's cache."""
+"""Planning at 1,000, 10,000 and (with --long) 100,000 segments, in microseconds a segment, from a local
+disk's cache."""
 
 from __future__ import annotations
 

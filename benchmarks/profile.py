@@ -1,8 +1,8 @@
 """Where a scan's time goes, by function: `python -m benchmarks.profile [CODEC …] [--value-bytes 119] [--headers]`.
 
-One thread, no Spark, in wall time: for a quiet machine (`stages.py` bears a busy one). A kernel's time is that of the Python
-function which calls it: numba's dispatchers are invisible to the profiler. It adds to each call: what is called for each
-batch looks a little dearer than it is.
+One thread, no Spark, in wall time: for a quiet machine (`stages.py` bears a busy one). A kernel's time is that of the
+Python function which calls it: numba's dispatchers are invisible to the profiler. It adds to each call: what is called
+for each batch looks a little dearer than it is.
 """
 
 from __future__ import annotations

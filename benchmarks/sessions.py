@@ -1,7 +1,8 @@
 """Spark as a user of this package starts it, the query that touches every row, and the ceiling source.
 
-The *ceiling* is a data source that yields ready Arrow batches of the same rows and schema: what Spark's own way of taking
-rows from Python allows. The batches lie in Arrow files in the page cache, mapped, one file for each Spark partition.
+The *ceiling* is a data source that yields ready Arrow batches of the same rows and schema: what Spark's own way of
+taking rows from Python allows. The batches lie in Arrow files in the page cache, mapped, one file for each Spark
+partition.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""What single settings of Spark gain or cost, each against conf/spark-defaults.conf in sessions of their own, taken in turn."""
+"""What single settings of Spark gain or cost, each against conf/spark-defaults.conf in sessions of their
+own, taken in turn."""
 
 from __future__ import annotations
 

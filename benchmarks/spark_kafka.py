@@ -1,7 +1,8 @@
-"""The same topics through Spark's Kafka source from a broker on the loopback address, and through this package from its files.
+"""The same topics through Spark's Kafka source from a broker on the loopback address, and through this package from its
+files.
 
-Opt-in: it downloads jars, makes an environment with a Spark whose Kafka source can be had (tests/conformance), and starts a
-broker, which shares the cores with Spark as it would on any one machine.
+Opt-in: it downloads jars, makes an environment with a Spark whose Kafka source can be had (tests/conformance), and
+starts a broker, which shares the cores with Spark as it would on any one machine.
 """
 
 from __future__ import annotations

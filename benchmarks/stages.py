@@ -1,4 +1,5 @@
-"""Where a scan's CPU time goes, stage by stage, in nanoseconds a row: each stage by itself over the same chunks of a log.
+"""Where a scan's CPU time goes, stage by stage, in nanoseconds a row: each stage by itself over the same chunks of a
+log.
 
 CPU time of one thread, so that it can be believed on a busy machine. `profile.py` tells the same by function.
 """

@@ -1,4 +1,5 @@
-"""Records as they are in real topics: JSON values of an exact size that codecs shrink three- to fivefold, keys, headers.
+"""Records as they are in real topics: JSON values of an exact size that codecs shrink three- to fivefold, keys,
+headers.
 
 In: a random number generator and a size. Out: bytes. The same seed gives the same records.
 """

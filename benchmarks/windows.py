@@ -1,8 +1,8 @@
 """Windows of a fixed size in logs of 1, 10 and 100 times a size: bytes to read against the window's own, and wall time.
 
-The window is 0.5 % of the largest log. Its own bytes are those of the batches that hold its rows, with a declared disorder
-those of the window widened by it. From the bytes to read, an index interval a segment is taken off: 4 KiB, and the batch
-that it ends in.
+The window is 0.5 % of the largest log. Its own bytes are those of the batches that hold its rows, with a declared
+disorder those of the window widened by it. From the bytes to read, an index interval a segment is taken off: 4 KiB, and
+the batch that it ends in.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Zone maps: a window of 0.5 % of a CreateTime log with late records, and what making the maps costs.
 
-One batch of five hundred comes late, by up to 2 % of the log's span, as from clients that were offline. The bytes to read
-are compared with those of the zones that hold a batch of the window, which is the least that zones of that size allow.
+One batch of five hundred comes late, by up to 2 % of the log's span, as from clients that were offline. The bytes to
+read are compared with those of the zones that hold a batch of the window, which is the least that zones of that size
+allow.
 """
 
 from __future__ import annotations

@@ -466,7 +466,8 @@ def _moment(text: str) -> datetime:
 
 
 def _fail(error: Exception) -> int:
-    """Says in one sentence what happened; returns the exit code. Spark wraps an error of this package in pages of traceback."""
+    """Says in one sentence what happened; returns the exit code. Spark wraps an error of this package in pages of
+    traceback."""
     cause = cause_of(error) or error
     sentence = next(iter(str(cause).strip().splitlines()), type(cause).__name__)
     print(f"etl_job: {sentence}", file=sys.stderr, flush=True)

@@ -61,8 +61,8 @@ class PathError(UsageError):
 
 
 class StorageError(KafkaSegmentError, OSError):
-    """A file or directory cannot be read, listed or written: a disk fails or is full, a permission is missing, a network
-    breaks. The same request may be answered later, so it is worth a retry.
+    """A file or directory cannot be read, listed or written: a disk fails or is full, a permission is missing, a
+    network breaks. The same request may be answered later, so it is worth a retry.
 
     errno, strerror, filename: as of any OSError.
     """
@@ -95,9 +95,9 @@ class FileChangedError(DataLossError):
 class DataError(KafkaSegmentError):
     """The files hold something that cannot be returned as rows.
 
-    path: the file; position: bytes from its start; offset: Kafka offset, or None where unknown; inside: where in the batch
-    the fault is, as the message says it, or None; found, expected: what the message says of both.
-    is_skippable: whether mode=DROPMALFORMED may leave the batch out.
+    path: the file; position: bytes from its start; offset: Kafka offset, or None where unknown; inside: where in the
+    batch the fault is, as the message says it, or None; found, expected: what the message says of both. is_skippable:
+    whether mode=DROPMALFORMED may leave the batch out.
     """
 
     is_skippable = True
@@ -153,9 +153,9 @@ def _rebuild(kind: type[DataError] | type[StorageError], what: str, fields: dict
 def cause_of(exception: BaseException) -> KafkaSegmentError | None:
     """The error of this package that made Spark raise `exception`, or None if it was none.
 
-    Spark hands over the text of a Python traceback, not the exception. So the error is made again from its class and its
-    message, and its fields are read from the message: `found` and `expected` are text then. Where the text was cut, the
-    class is KafkaSegmentError.
+    Spark hands over the text of a Python traceback, not the exception. So the error is made again from its class and
+    its message, and its fields are read from the message: `found` and `expected` are text then. Where the text was
+    cut, the class is KafkaSegmentError.
 
     Args:
         exception: anything; an error of this package, or one that was raised from one, gives that error itself.

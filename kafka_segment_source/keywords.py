@@ -86,7 +86,8 @@ def check_names(given: Collection[str], keywords: type, who_takes: str) -> None:
 
 
 def option_texts(path: PathsLike, keywords: Mapping[str, object]) -> dict[str, str]:
-    """Option texts from Python keywords: booleans, numbers, aware datetimes, dicts and lists become what Spark would send."""
+    """Option texts from Python keywords: booleans, numbers, aware datetimes, dicts and lists become what Spark would
+    send."""
     if isinstance(path, (str, os.PathLike)):
         texts = {"path": os.fspath(path)}
     else:

@@ -1,8 +1,8 @@
 """Options: one entry each in `OPTIONS`. `parse_options` turns their texts into `ReadOptions`.
 
-Text comes in, because Spark hands over strings. A frozen value goes out. OptionError or UnsupportedError is raised before
-any file is touched. Names are case-insensitive, as Spark's are. Everything else about options is made from the table:
-the defaults of a read, the flags of the command line, the documentation.
+Text comes in, because Spark hands over strings. A frozen value goes out. OptionError or UnsupportedError is raised
+before any file is touched. Names are case-insensitive, as Spark's are. Everything else about options is made from the
+table: the defaults of a read, the flags of the command line, the documentation.
 
 Three options can say where a scan starts. As in Spark's kafka source (`KafkaSourceProvider`), the first that is given
 counts, and the same holds for where it ends:
@@ -40,9 +40,9 @@ CUTTING = "how Spark partitions are cut"
 class Option:
     """One option.
 
-    group: what it is about. name: its name for users. field: its field in ReadOptions. takes: what its value looks like,
-    in one word. parse: makes a value of a text. default: the text that counts where none is given; None for no value.
-    without: what holds without a text, in words, where the default does not say it.
+    group: what it is about. name: its name for users. field: its field in ReadOptions. takes: what its value looks
+    like, in one word. parse: makes a value of a text. default: the text that counts where none is given; None for no
+    value. without: what holds without a text, in words, where the default does not say it.
     """
 
     group: str
@@ -232,9 +232,9 @@ def parse_options(
 ) -> tuple[ReadOptions, list[str]]:
     """Parses option names and their texts, as Spark gives them: ReadOptions, and warnings of one sentence each.
 
-    now_ms: the moment that times ago are counted from; the present by default. parameters: what the caller takes besides
-    options; the error about an unknown name may suggest one of them. Raises OptionError for what is unknown, malformed
-    or contradictory, UnsupportedError for what has a meaning, but is not built.
+    now_ms: the moment that times ago are counted from; the present by default. parameters: what the caller takes
+    besides options; the error about an unknown name may suggest one of them. Raises OptionError for what is unknown,
+    malformed or contradictory, UnsupportedError for what has a meaning, but is not built.
     """
     texts, ignored = _sort_out(given, parameters)
     try:

@@ -14,7 +14,8 @@ from kafka_segment_source.planning.planner import make_plan
 
 
 def plan(path: PathsLike, **options: Unpack[ScanOptions]) -> ReadPlan:
-    """Plans a read: which byte ranges it reads, what it leaves out, and why. Needs no Spark; decodes no data, as a rule.
+    """Plans a read: which byte ranges it reads, what it leaves out, and why. Needs no Spark; decodes no data, as a
+    rule.
 
     Args:
         path: A partition directory, a log directory, a `.log` file or a glob; or a list of these.

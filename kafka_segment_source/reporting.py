@@ -1,4 +1,5 @@
-"""Where this package says what a user should know and no return value carries: one logger, to standard error by default.
+"""Where this package says what a user should know and no return value carries: one logger, to standard error by
+default.
 
 And how it says the same of many things, and how far long work is.
 """

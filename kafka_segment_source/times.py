@@ -43,6 +43,7 @@ _COMPACT_DATE = re.compile(r"((?:19[7-9]|20\d)\d)" + r"(\d\d)?" * 5, re.ASCII)
 _OFFSET_ZONE = re.compile(
     r"(?:UTC|GMT|UT)?([+-])(?:(\d\d?)(?::(\d\d?)(?::(\d\d))?)?|(\d\d)(\d\d)(\d\d)?)", re.ASCII | re.IGNORECASE
 )
+_LARGEST_MINUTE = 59  # of an hour; and second of a minute
 _LARGEST_ZONE_SECONDS = 18 * 3600  # Java's limit
 EXPECTED_MOMENT = "ISO-8601 (2026-03-10T09:30:00Z), epoch milliseconds, or a time ago (-2h, -10 minutes)"
 EXPECTED_DURATION = "a number with a unit (500ms, 2s, 10 minutes, 1h) or milliseconds"
@@ -71,7 +72,7 @@ def _offset_zone(name: str, offset: re.Match[str]) -> tzinfo:
     sign, *parts = offset.groups(default="0")
     hours, minutes, seconds = (max(int(part), int(other)) for part, other in zip(parts[:3], parts[3:], strict=True))
     total = hours * 3600 + minutes * 60 + seconds
-    if minutes > 59 or seconds > 59 or total > _LARGEST_ZONE_SECONDS:
+    if minutes > _LARGEST_MINUTE or seconds > _LARGEST_MINUTE or total > _LARGEST_ZONE_SECONDS:
         raise _no_zone(name)
     return timezone(timedelta(seconds=-total if sign == "-" else total))
 
@@ -132,7 +133,8 @@ def parse_moment(text: str, default_zone: tzinfo, now_ms: int) -> int:
 
 
 def other_meaning(number: str) -> str | None:
-    """ISO-8601 of the moment that a bare number names if it is read as a date or as epoch seconds; None if neither fits.
+    """ISO-8601 of the moment that a bare number names if it is read as a date or as epoch seconds; None if neither
+    fits.
 
     A number with a sign fits neither: it is milliseconds.
     """

@@ -1,6 +1,7 @@
 """What every test gets: one way to start Spark, late; hypothesis with the same examples every time.
 
-`KAFKASEG_LONG=1` draws new examples, and many more of them.
+`KAFKASEG_LONG=1` draws new examples, and many more of them. Under `pytest -n`, as `make test` runs it, one process has
+all tests that ask for Spark, so that there is one session; the longest tests begin first.
 """
 
 from __future__ import annotations
@@ -16,8 +17,20 @@ from hypothesis import HealthCheck, settings
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+# Minutes of work in few tests: begun late, they would leave one process to wait for the other
+_LONG = (
+    "tests/examples/",
+    "tests/fuzz/",
+    "tests/property/test_modes.py",
+    "tests/property/test_hurt_copies.py",
+    "tests/simulation/",
+)
+
 # Spark's workers and its planning process must be this interpreter, activated environment or not
 os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+
+# a JVM that lives for minutes gains nothing from the second compiler, and its collector needs no threads of its own
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData")
 
 settings.register_profile("short", derandomize=True, deadline=None, max_examples=50)
 settings.register_profile("few", derandomize=True, deadline=None, max_examples=10)  # --hypothesis-profile=few
@@ -25,6 +38,17 @@ settings.register_profile(
     "long", deadline=None, max_examples=1000, suppress_health_check=[HealthCheck.too_slow], print_blob=True
 )
 settings.load_profile("long" if os.environ.get("KAFKASEG_LONG") else "short")
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Puts the tests that share a Spark session in one group of pytest-xdist, and long tests first where it is used."""
+    if os.environ.get("PYTEST_XDIST_WORKER") is None:
+        return
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("spark"))
+    items.sort(key=lambda item: not item.nodeid.startswith(_LONG))  # stable: the order is the same otherwise
 
 
 @pytest.fixture(scope="session")

@@ -41,8 +41,8 @@ def ls_command(paths: tuple[str, ...], by_segment: bool, by_topic: bool, as_json
     Everything is told by batch headers: nothing is decompressed, and no CRC is checked (`kafkaseg verify` does that).
     "newest" is the newest timestamp of a record; "oldest ≤" is a bound, since no header tells a batch's oldest record.
     Internal topics are listed too. Index files that are missing or empty only make reads slower. Below the table: log
-    starts inside the files, compactions under way, directories that a broker has given up (-delete, -stray) or is moving
-    (-future).
+    starts inside the files, compactions under way, directories that a broker has given up (-delete, -stray) or is
+    moving (-future).
 
     \b
     kafkaseg ls /var/kafka-logs

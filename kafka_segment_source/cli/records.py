@@ -37,6 +37,7 @@ _ENCODERS: dict[Encoding, Callable[[bytes], str]] = {
 
 # One record is one line, whatever it holds, and no byte of it reaches the terminal as a command
 _UNPRINTABLE = re.compile("[\\\\\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_LAST_OF_LATIN_1 = 0xFF
 _NAMED = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"}
 
 
@@ -125,4 +126,4 @@ def _text(value: Any) -> str:
 
 def _escape(found: re.Match[str]) -> str:
     code = ord(found[0])
-    return _NAMED.get(found[0]) or (f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}")
+    return _NAMED.get(found[0]) or (f"\\x{code:02x}" if code <= _LAST_OF_LATIN_1 else f"\\u{code:04x}")

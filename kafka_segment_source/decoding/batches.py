@@ -2,8 +2,8 @@
 
 Comes in: a split, as planned. Goes out: `Chunk`s, at most a chunk's bytes in memory at a time (a larger batch is
 read whole, up to maxBatchBytes). Every batch that goes out has held its CRC and continues the order of offsets
-inside its segment. Raised, or reported and skipped, by the `Damage` given: CorruptRecordError. Always raised for a wanted
-batch of a newer magic: UnsupportedFormatError.
+inside its segment. Raised, or reported and skipped, by the `Damage` given: CorruptRecordError. Always raised for a
+wanted batch of a newer magic: UnsupportedFormatError.
 
 Where a log ends. The last segment may end in a torn batch (a broker is writing, or died) or in zeros (preallocated
 space): that ends the log quietly, if nothing but that follows. The same in the middle of a log, or before another
@@ -41,11 +41,11 @@ _UNWRITTEN = 8  # zeros at the end of a batch that show that it was only begun: 
 _FIRST_WINDOW = 4096  # bytes searched at first: the next batch is mostly near
 _LOOK = 1024  # what looking at one place costs at least, in bytes checksummed
 
-# A batch of a magic above 2 is taken for one of a newer format if its bytes have the CRC that stands where magic 2 has it:
-# that proves where it ends, and that it is what was written, all but its magic. The CRC does not cover the magic byte. So
-# a batch of magic 2 with one flipped bit in that byte looks the same. Such values are damage, but for 3: that is the
-# number of the next format, and to skip good records would be worse than to refuse a damaged batch. A newer format with its
-# CRC elsewhere cannot be told from damage.
+# A batch of a magic above 2 is taken for one of a newer format if its bytes have the CRC that stands where magic 2 has
+# it: that proves where it ends, and that it is what was written, all but its magic. The CRC does not cover the magic
+# byte. So a batch of magic 2 with one flipped bit in that byte looks the same. Such values are damage, but for 3: that
+# is the number of the next format, and to skip good records would be worse than to refuse a damaged batch. A newer
+# format with its CRC elsewhere cannot be told from damage.
 _NEXT_MAGIC = fmt.MAGIC_V2 + 1
 _FLIPPED_MAGICS = frozenset({fmt.MAGIC_V2 ^ 1 << bit for bit in range(8)} - {fmt.MAGIC_V0, _NEXT_MAGIC})
 
@@ -227,8 +227,8 @@ class BatchReader:
     def _first_fault(
         self, headers: HeaderTable, bad: npt.NDArray[np.bool_], data: Bytes, start: int
     ) -> tuple[int, DataError] | None:
-        """The first batch that may not be believed, by its column, and why; bad: which ones fail their CRC; start: where
-        data[0] lies in the file.
+        """The first batch that may not be believed, by its column, and why; bad: which ones fail their CRC; start:
+        where data[0] lies in the file.
 
         No checksum covers a batch's offset. Where one jumps ahead and the next steps back behind it, the first is
         wrong: believing it would cost everything up to its offset.
@@ -313,8 +313,8 @@ class BatchReader:
         return self._after_damage(error, position, needed)
 
     def _after_newer(self, position: int) -> int | None:
-        """Where to go on from a whole batch of a newer magic. It ends the query, unless its offsets show that no wanted row
-        is in it: those of its first record, and of the next batch."""
+        """Where to go on from a whole batch of a newer magic. It ends the query, unless its offsets show that no
+        wanted row is in it: those of its first record, and of the next batch."""
         wanted = self._split.bounds.offsets
         first, after = self._base_offset_of(position), position + self._claimed_size(position)
         if self._last_offset >= wanted.end - 1 or first >= wanted.end:
@@ -333,9 +333,9 @@ class BatchReader:
     def _look_at_tail(self, position: int, seen: Bytes) -> tuple[bool, int | None]:
         """Whether a log's last segment legally ends at `position`, where no whole batch was; and where to go on.
 
-        It does if zeros follow (space that the broker took in advance), or if a broker is writing there: the bytes are not
-        those that were `seen`. If a whole batch is there by now, this is where to go on, said once. Where zeros reach into
-        a batch, a broker may be about to write its end: some time is given to it. After that it is damage.
+        It does if zeros follow (space that the broker took in advance), or if a broker is writing there: the bytes are
+        not those that were `seen`. If a whole batch is there by now, this is where to go on, said once. Where zeros
+        reach into a batch, a broker may be about to write its end: some time is given to it. After that it is damage.
         """
         if self._split.next_base_offset is not None:
             return False, None

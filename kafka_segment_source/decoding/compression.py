@@ -1,8 +1,10 @@
-"""Codec id and compressed bytes in, plain bytes into a buffer, never more than a limit; `DecompressionError` for anything else.
+"""Codec id and compressed bytes in, plain bytes into a buffer, never more than a limit; `DecompressionError` for
+anything else.
 
-One function a codec, in the table at the end; where its library can, it writes into place. Libraries were chosen by measurement (fastest on PyPI for
-64 KiB batches). Which stream forms are legal is Kafka's rule (`org.apache.kafka.common.compress`): gzip and zstd
-may be several frames in a row, lz4 is one frame, snappy is raw or in xerial framing.
+One function a codec, in the table at the end; where its library can, it writes into place. Libraries were chosen by
+measurement (fastest on PyPI for 64 KiB batches). Which stream forms are legal is Kafka's rule
+(`org.apache.kafka.common.compress`): gzip and zstd may be several frames in a row, lz4 is one frame, snappy is raw or
+in xerial framing.
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ _NEXT_MEMBER = 512  # bytes given to a gzip member after the first, to begin wit
 _ROOM_PER_BYTE = 16  # plain bytes made room for at once, per compressed byte: what is not used is not touched
 _LEAST_ROOM = 64 * 1024
 _XERIAL = memoryview(fmt.XERIAL_MAGIC)
-# All that Kafka's Java clients write: blocks of 64 KiB that stand alone, no checksum but the header's (Lz4BlockOutputStream)
+# All that Kafka's Java clients write: blocks of 64 KiB that stand alone, no checksum but the header's
+# (Lz4BlockOutputStream)
 _LZ4_OF_JAVA = bytes.fromhex("04224d18604082")
 _LZ4_BLOCK = 64 * 1024
 _LZ4_STORED = 1 << 31  # in a block's size: it is not compressed
@@ -159,7 +162,8 @@ def _lz4(view: memoryview, out: Plain) -> None:
 
 
 def _lz4_blocks(view: memoryview, out: Plain) -> None:
-    """What follows the header of a Java client's frame: blocks that stand alone, each written into place, and an end mark."""
+    """What follows the header of a Java client's frame: blocks that stand alone, each written into place,
+    and an end mark."""
     at = 0
     while True:
         word = int.from_bytes(view[at : at + 4], "little")
@@ -247,8 +251,8 @@ _LIBRARY_ERRORS: tuple[type[Exception], ...] = (  # type: ignore[assignment]  # 
 def decompress(codec: int, view: memoryview, out: Plain, limit: int) -> None:
     """Adds the plain bytes of `view`, at most `limit` of them, to `out`.
 
-    codec: one of `format.CODECS` other than none. Raises DecompressionError for damaged or cut bytes, and for output past
-    the limit (which is never built); then `out` has what it had.
+    codec: one of `format.CODECS` other than none. Raises DecompressionError for damaged or cut bytes, and for output
+    past the limit (which is never built); then `out` has what it had.
     """
     function = _DECOMPRESSORS[codec]
     before = out.size

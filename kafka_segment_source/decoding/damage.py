@@ -17,8 +17,8 @@ def _believe() -> None:
 
 @dataclass(slots=True)
 class Damage:
-    """Ends the query at a damaged batch, or names the batch and goes on (`drop`). A batch of a newer format is not damaged,
-    and always ends the query.
+    """Ends the query at a damaged batch, or names the batch and goes on (`drop`). A batch of a newer format is not
+    damaged, and always ends the query.
 
     skipped: the first errors, for a program; the log names all. confirm: called before an error is believed; raises
     FileChangedError where the file is another one by now (`split_file.py`).

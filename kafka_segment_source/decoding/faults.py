@@ -1,7 +1,7 @@
 """What is wrong with a batch or a record: codes of the kernels and plain facts → errors. Every sentence stands here.
 
-An error names file, byte position, offset where it is known, what was found and what was expected. A fault inside a record
-also names its place in the batch.
+An error names file, byte position, offset where it is known, what was found and what was expected. A fault inside a
+record also names its place in the batch.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from kafka_segment_source.kernels import message_sets as m
 from kafka_segment_source.kernels import record_batches as k
 
 _LONGEST_VARINT = 10  # bytes
+_CONTINUES = 0x80  # the bit of a byte of a varint that says that another follows
 
 # Why a walk over headers stopped → what is wrong, what was expected
 _OF_HEADERS = {
@@ -117,7 +118,8 @@ class Faults:
         source: npt.NDArray[np.uint8],
         payload: npt.NDArray[np.int64],
     ) -> DataError:
-        """report: of a record kernel; source, payload: the bytes it read, and where those of the batch begin and end."""
+        """report: of a record kernel; source, payload: the bytes it read, and where those of the batch begin and
+        end."""
         status, at, found = report.tolist()
         what, expected = _OF_RECORDS[status]
         if status == k.BAD_VARINT:
@@ -168,5 +170,5 @@ def _inside(header: npt.NDArray[np.int64], at: int) -> str:
 
 def _bytes_of_varint(data: npt.NDArray[np.uint8]) -> str:
     """The bytes that should have been a varint: up to the first that ends one, or all."""
-    ends = np.flatnonzero(data < 0x80)
+    ends = np.flatnonzero(data < _CONTINUES)
     return data[: ends[0] + 1 if len(ends) else len(data)].tobytes().hex(" ") or "no bytes"

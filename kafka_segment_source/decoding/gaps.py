@@ -1,8 +1,8 @@
 """Whether a segment file is missing after one that was read to its end: its offsets stop short of the next segment's.
 
 Kafka leaves out offsets only where it compacts. So the gap is a loss, unless something shows that this partition was
-compacted: a broker's checkpoint (planning knows), or gaps among the batches of the segment. Message sets (magic 0 and 1)
-tell too little, and of a segment that was not read to its end nothing is said. A batch that was skipped as damaged
+compacted: a broker's checkpoint (planning knows), or gaps among the batches of the segment. Message sets (magic 0 and
+1) tell too little, and of a segment that was not read to its end nothing is said. A batch that was skipped as damaged
 leaves a gap too, or the end unread.
 """
 

@@ -1,4 +1,5 @@
-"""Wanted batches of a chunk → groups whose plain records lie in one buffer: the chunk itself, or decompressed beside it."""
+"""Wanted batches of a chunk → groups whose plain records lie in one buffer: the chunk itself, or
+decompressed beside it."""
 
 from __future__ import annotations
 

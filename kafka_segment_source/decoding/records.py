@@ -136,7 +136,8 @@ class Decoder:
         return int(count), int(report[k.STATUS]), report
 
     def _too_many_headers(self, records: RecordColumns) -> DataError | None:
-        """Headers of no bytes cost two bytes each here, and sixteen times that as columns: maxBatchBytes counts them so."""
+        """Headers of no bytes cost two bytes each here, and sixteen times that as columns: maxBatchBytes
+        counts them so."""
         counts = records.ints[k.HEADERS_COUNT, : records.count]
         if not records.count or counts.max() <= self._most_headers:
             return None

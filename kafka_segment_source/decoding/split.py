@@ -34,17 +34,17 @@ def place_of(header: BatchHeader) -> BatchPlace:
 class SegmentSplit:
     """A range of one segment for one task: the rows inside `bounds` whose offsets the segment holds.
 
-    start, end: byte positions between which whole batches hold these rows. They are hints: `anchor` proves the start when
-    it is used, and the reader goes on past an end that the batch there does not prove (`split_file.py`).
+    start, end: byte positions between which whole batches hold these rows. They are hints: `anchor` proves the start
+    when it is used, and the reader goes on past an end that the batch there does not prove (`split_file.py`).
     segment_size: bytes of the `.log` when it was planned; nothing after is read, so a live broker may append.
     base_offset, next_base_offset: every offset of the segment lies in [base, next); next is None for the last one.
     stop_timestamp: ms; once a data batch reaches it no later row is wanted (`disorder.py`); None: never stop.
-    gap_is_loss: the next segment is read as well, and nothing known while planning explains a gap before it (`gaps.py`).
-    copies: paths of all copies of the partition, where there are several (`mending.py`); empty: the segment's directory.
-    served_to: of several copies, the offset from which on another one is read.
-    version: of the file, and before: of the file of the segment before it, when they were listed. anchor: a batch at or
-    before `start`, None where `start` is 0. log_end: of the last segment, the offset after its last whole batch, None
-    where it is not known.
+    gap_is_loss: the next segment is read as well, and nothing known while planning explains a gap before it
+    (`gaps.py`). copies: paths of all copies of the partition, where there are several (`mending.py`); empty: the
+    segment's directory. served_to: of several copies, the offset from which on another one is read. version: of the
+    file, and before: of the file of the segment before it, when they were listed. anchor: a batch at or before
+    `start`, None where `start` is 0. log_end: of the last segment, the offset after its last whole batch, None where
+    it is not known.
     """
 
     path: str

@@ -5,8 +5,8 @@ A split names rows by their offsets; positions are hints. What is proven, and wh
 - At the start: the system says the same of the file as when it was listed (inode, size, time of change), or the file is
   the last one and only grew, or it has the size that was listed. A split that begins inside its file has an `anchor`, a
   batch at its start, or just before: the file must have it there (one small read).
-- At the end of a byte range inside the file: the batch there begins after the wanted offsets (one small read). If it does
-  not, reading goes on to the end of the file.
+- At the end of a byte range inside the file: the batch there begins after the wanted offsets (one small read). If it
+  does not, reading goes on to the end of the file.
 - At the end of the file: every offset up to the next segment has come, if the file is not known to be the listed one.
 - Before damage is reported: the path still leads to this file, and the last batch that was believed is still in it.
 
@@ -69,7 +69,8 @@ class SplitFile:
 
     @property
     def next_offset(self) -> int | None:
-        """The offset after the last batch of the chunks so far; None before the first chunk of a split that starts late."""
+        """The offset after the last batch of the chunks so far; None before the first chunk of a split
+        that starts late."""
         return self._gaps.next_offset
 
     @property
@@ -105,8 +106,8 @@ class SplitFile:
             yield chunk
 
     def finish(self) -> None:
-        """To be called after the last chunk. FileChangedError if wanted rows may be elsewhere by now, DataLossError for a
-        gap before the next segment."""
+        """To be called after the last chunk. FileChangedError if wanted rows may be elsewhere by now, DataLossError for
+        a gap before the next segment."""
         split = self.split
         if self._reader.is_done:
             return

@@ -1,6 +1,8 @@
-"""Kinds of tables: which columns a table has, and what makes them. `RECORDS` is the one there is: a row for each record.
+"""Kinds of tables: which columns a table has, and what makes them. `RECORDS` is the one there is: a row for each
+record.
 
-Planning asks for columns and types alone. So the builders, which need the kernels, are loaded when a task asks for them.
+Planning asks for columns and types alone. So the builders, which need the kernels, are loaded when a task asks for
+them.
 """
 
 from __future__ import annotations
@@ -60,7 +62,8 @@ class Table:
     def check_columns(self, fields: Sequence[tuple[str, str]]) -> tuple[str, ...]:
         """Names of a user's schema, given as (name, type as Spark's simpleString prints it), once they can be served.
 
-        Any subset in any order is served. Raises SchemaError for a name that is unknown or given twice, or another type.
+        Any subset in any order is served. Raises SchemaError for a name that is unknown or given twice, or another
+        type.
         """
         names = self.check_names([name for name, _ in fields])
         known = self._by_name

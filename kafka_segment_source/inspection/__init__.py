@@ -1,1 +1,2 @@
-"""Looking at a log instead of reading it: what is there, whether it is whole, which offset a time has. Values; no printing."""
+"""Looking at a log instead of reading it: what is there, whether it is whole, which offset a time has. Values; no
+printing."""

@@ -73,7 +73,8 @@ class ListedPartition:
 class Listing:
     """What is under some paths.
 
-    not_read: directories that a broker has given up or is moving, each with its size in bytes. warnings: a sentence each.
+    not_read: directories that a broker has given up or is moving, each with its size in bytes. warnings: a sentence
+    each.
     """
 
     partitions: tuple[ListedPartition, ...]
@@ -93,8 +94,8 @@ def list_partitions(
 ) -> Listing:
     """Lists partitions and their segments: offsets, records, bytes, time span, codecs, health of the indexes.
 
-    Batch headers tell everything. Nothing is decompressed, and no CRC is checked (`verify` does that). Internal topics are
-    listed too.
+    Batch headers tell everything. Nothing is decompressed, and no CRC is checked (`verify` does that). Internal topics
+    are listed too.
 
     Args:
         path: A partition directory, a log directory, a `.log` file or a glob; or a list of these.

@@ -26,8 +26,8 @@ _WORDS = {"earliest": EARLIEST, "-2": EARLIEST, "latest": LATEST, "-1": LATEST}
 class PartitionOffset:
     """The answer for one partition.
 
-    offset: None where no record is at or after the time; log_end_offset: the offset of the next record; last_stable_offset:
-    under read_committed, where the log ends for a consumer of that level, else None.
+    offset: None where no record is at or after the time; log_end_offset: the offset of the next record;
+    last_stable_offset: under read_committed, where the log ends for a consumer of that level, else None.
     """
 
     topic: str

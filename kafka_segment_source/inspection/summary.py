@@ -34,8 +34,8 @@ _CODECS = fmt.CODEC_MASK + 1
 
 @dataclass(frozen=True, slots=True)
 class IndexHealth:
-    """How many index files (`.index` and `.timeindex`) are missing, without entries in spite of a log worth an index, or
-    out of order."""
+    """How many index files (`.index` and `.timeindex`) are missing, without entries in spite of a log worth an index,
+    or out of order."""
 
     missing: int = 0
     empty: int = 0

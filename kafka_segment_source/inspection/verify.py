@@ -99,9 +99,9 @@ def verify_log(
 ) -> Verified:
     """Verifies every segment of one partition.
 
-    max_batch_bytes: a larger batch is a problem. advance: told of bytes that are done. list_again: gives the log as it is
-    now, None if it is gone; what a broker has replaced meanwhile is verified as it is then. A `.log` that the storage does
-    not give is a problem of that segment; the others are verified all the same.
+    max_batch_bytes: a larger batch is a problem. advance: told of bytes that are done. list_again: gives the log as it
+    is now, None if it is gone; what a broker has replaced meanwhile is verified as it is then. A `.log` that the
+    storage does not give is a problem of that segment; the others are verified all the same.
     """
     done: dict[str, _SegmentCheck] = {}
     for tries in range(_LISTINGS):
@@ -327,7 +327,8 @@ def _states(log: PartitionLog) -> Iterator[Finding]:
 
 
 def _missing(log: PartitionLog, checks: list[_SegmentCheck]) -> Iterator[Finding]:
-    """Offsets that no file holds, as other files tell. Where the log ends is known if its last segment is not damaged."""
+    """Offsets that no file holds, as other files tell. Where the log ends is known if its last segment is
+    not damaged."""
     try:
         [noticed] = notice([log], [log], Checkpoints([]), time.monotonic())
     except FileChangedError as error:

@@ -10,7 +10,7 @@ from kafka_segment_source.kernels.primitives import copy_bytes, read_varint
 
 
 @kernel("int64(int32[::1], int64, int64, int32[::1], uint8[::1])")
-def offsets_and_validity(lengths, n, null_below, offsets, validity):  # type: ignore[no-untyped-def]
+def offsets_and_validity(lengths, n, null_below, offsets, validity):
     """Arrow offsets (int32[n + 1]) and validity bitmap (zeroed, ≥ (n + 7) // 8 bytes); answers the number of nulls.
 
     A length below `null_below` is a null: 0 for binary (Kafka writes -1), 1 for a list of headers (none is null).
@@ -30,7 +30,7 @@ def offsets_and_validity(lengths, n, null_below, offsets, validity):  # type: ig
 
 
 @kernel("void(uint8[::1], int32[::1], int32[::1], int64, uint8[::1])")
-def copy_slices(src, starts, offsets, n, data):  # type: ignore[no-untyped-def]
+def copy_slices(src, starts, offsets, n, data):
     """data[offsets[i]:offsets[i + 1]] = src[starts[i]:...], for i < n."""
     for i in range(n):
         length = offsets[i + 1] - offsets[i]
@@ -39,7 +39,7 @@ def copy_slices(src, starts, offsets, n, data):  # type: ignore[no-untyped-def]
 
 
 @kernel("void(uint8[::1], int32[::1], int32[::1], int64, int32[:,::1])")
-def locate_headers(src, headers_at, headers_count, n, parts):  # type: ignore[no-untyped-def]
+def locate_headers(src, headers_at, headers_count, n, parts):
     """Where each record header's key and value lie: rows key start, key length, value start, value length (-1 null)."""
     at_part = 0
     end = src.shape[0]

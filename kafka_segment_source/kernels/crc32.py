@@ -31,7 +31,7 @@ _TABLES = _tables()
 
 
 @inline
-def crc32(src, at, end):  # type: ignore[no-untyped-def]
+def crc32(src, at, end):
     """CRC-32 of src[at:end] as a number from 0 to 2**32 - 1."""
     crc = np.int64(0xFFFFFFFF)
     while end - at >= _SLICES:
@@ -55,7 +55,7 @@ def crc32(src, at, end):  # type: ignore[no-untyped-def]
 
 
 @kernel("void(uint8[::1], int64, int64[:,:], boolean[::1])")
-def bad_crc32s(src, position, headers, bad):  # type: ignore[no-untyped-def]
+def bad_crc32s(src, position, headers, bad):
     """Sets bad[i] where column i of a header table is a message of magic 0 or 1 that does not hold its CRC.
 
     position: where src[0] lies in the file. Batches of magic 2 are passed over: their CRC is another.

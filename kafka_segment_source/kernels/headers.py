@@ -39,7 +39,7 @@ FOUND = 1  # INCOMPLETE: bytes needed from there; errors: the impossible value
 
 
 @inline
-def _fill_v2(src, at, table, n):  # type: ignore[no-untyped-def]
+def _fill_v2(src, at, table, n):
     table[CRC, n] = read_int32(src, at + fmt.CRC_AT) & 0xFFFFFFFF
     table[ATTRIBUTES, n] = read_int16(src, at + fmt.ATTRIBUTES_AT)
     table[LAST_OFFSET, n] = table[BASE_OFFSET, n] + read_int32(src, at + fmt.LAST_OFFSET_DELTA_AT)
@@ -53,7 +53,7 @@ def _fill_v2(src, at, table, n):  # type: ignore[no-untyped-def]
 
 
 @inline
-def _fill_legacy(src, at, table, n):  # type: ignore[no-untyped-def]
+def _fill_legacy(src, at, table, n):
     timestamp = fmt.NO_TIMESTAMP
     if table[MAGIC, n] == fmt.MAGIC_V1:
         timestamp = read_int64(src, at + fmt.LEGACY_TIMESTAMP_AT)
@@ -70,7 +70,7 @@ def _fill_legacy(src, at, table, n):  # type: ignore[no-untyped-def]
 
 
 @inline
-def _smallest_length(magic):  # type: ignore[no-untyped-def]
+def _smallest_length(magic):
     if magic >= fmt.MAGIC_V2:
         return fmt.MIN_BATCH_LENGTH
     if magic == fmt.MAGIC_V1:
@@ -79,7 +79,7 @@ def _smallest_length(magic):  # type: ignore[no-untyped-def]
 
 
 @inline
-def _all_zero(src, at, count):  # type: ignore[no-untyped-def]
+def _all_zero(src, at, count):
     for i in range(at, at + count):
         if src[i] != 0:
             return False
@@ -87,7 +87,7 @@ def _all_zero(src, at, count):  # type: ignore[no-untyped-def]
 
 
 @kernel("int64(uint8[::1], int64, int64, int64[:,::1], int64[::1])")
-def walk_headers(src, length, position, table, report):  # type: ignore[no-untyped-def]
+def walk_headers(src, length, position, table, report):
     """Fills one column of `table` (int64[FIELDS, n]) for each whole batch in src[:length]; answers how many.
 
     position: where src[0] lies in the file. report (int64[2]) says why the walk stopped. A batch
@@ -143,7 +143,7 @@ def walk_headers(src, length, position, table, report):  # type: ignore[no-untyp
 
 
 @inline
-def _looks_like_v2(src, at, first_offset, end_offset):  # type: ignore[no-untyped-def]
+def _looks_like_v2(src, at, first_offset, end_offset):
     base = read_int64(src, at)
     delta = read_int32(src, at + fmt.LAST_OFFSET_DELTA_AT)
     if base < first_offset or base >= end_offset or delta < 0 or delta >= end_offset - base:
@@ -152,11 +152,12 @@ def _looks_like_v2(src, at, first_offset, end_offset):  # type: ignore[no-untype
 
 
 @kernel("int64(uint8[::1], int64, int64, int64, int64)")
-def find_batch(src, at, length, first_offset, end_offset):  # type: ignore[no-untyped-def]
+def find_batch(src, at, length, first_offset, end_offset):
     """The first position ≥ at in src[:length] that looks like a batch header, or -1.
 
     It looks like one if magic, length and count are possible and its offsets lie in [first_offset, end_offset). A magic
-    newer than this package is possible: only its base offset is looked at. Only the CRC can tell whether it is one. Used to go on after damage.
+    newer than this package is possible: only its base offset is looked at. Only the CRC can tell whether it is one.
+    Used to go on after damage.
     """
     for i in range(at, length - fmt.MIN_LENGTH_V0 - fmt.LOG_OVERHEAD + 1):
         magic = src[i + fmt.MAGIC_AT]

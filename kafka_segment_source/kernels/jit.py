@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import stat
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,22 +18,9 @@ from typing import Any, TypeVar
 import numba
 from numba import njit
 
+from kafka_segment_source.storage.private import make_private_directory
+
 F = TypeVar("F", bound=Callable[..., Any])
-
-
-def _private_directory() -> str | None:
-    """A directory only this user can write: compiled code is loaded from it, so nobody else's may be believed.
-
-    None where there can be none, or somebody else has taken its name.
-    """
-    path = Path(tempfile.gettempdir()) / f"kafkaseg-kernels-{os.getuid()}"
-    try:
-        path.mkdir(mode=0o700, exist_ok=True)
-        found = path.lstat()
-    except OSError:
-        return None
-    is_ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o022
-    return str(path) if is_ours else None
 
 
 def _writable(directory: Path) -> bool:
@@ -43,10 +29,10 @@ def _writable(directory: Path) -> bool:
     return os.access(directory, os.W_OK | os.X_OK)
 
 
-_PRIVATE = _private_directory()
+_PRIVATE = make_private_directory("kafkaseg-kernels")
 _BESIDE = Path(__file__).parent / "__pycache__"
 if not numba.config.CACHE_DIR and not _writable(_BESIDE) and not _writable(Path.home() / ".cache"):
-    numba.config.CACHE_DIR = _PRIVATE or tempfile.mkdtemp(prefix="kafkaseg-kernels-")
+    numba.config.CACHE_DIR = str(_PRIVATE or tempfile.mkdtemp(prefix="kafkaseg-kernels-"))
 
 
 @contextmanager
@@ -55,7 +41,7 @@ def _in_turn() -> Iterator[None]:
     if _PRIVATE is None:
         yield
         return
-    with open(Path(_PRIVATE) / "lock", "w", encoding="ascii") as lock:
+    with open(_PRIVATE / "lock", "w", encoding="ascii") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 

@@ -28,7 +28,7 @@ BAD_MESSAGE_OFFSET = 27
 
 
 @inline
-def _frame(src, at, end):  # type: ignore[no-untyped-def]
+def _frame(src, at, end):
     """The entry at src[at:end]: (status, position after it or of the fault, value found, magic)."""
     if end - at < fmt.LOG_OVERHEAD:
         return TRUNCATED, at, end - at, np.int64(0)
@@ -46,7 +46,7 @@ def _frame(src, at, end):  # type: ignore[no-untyped-def]
 
 
 @inline
-def _sized(src, at, end):  # type: ignore[no-untyped-def]
+def _sized(src, at, end):
     """An i32 length, negative for null, and that many bytes: (status, start, length, position after)."""
     if end - at < 4:
         return r.BAD_FIELD_LENGTH, at, end - at, at
@@ -58,7 +58,7 @@ def _sized(src, at, end):  # type: ignore[no-untyped-def]
 
 
 @inline
-def _inner_offsets(src, at, end):  # type: ignore[no-untyped-def]
+def _inner_offsets(src, at, end):
     """A wrapper's plain set: (status, position of a fault, value found, first and last offset as stored)."""
     first = np.int64(-1)
     last = np.int64(-1)
@@ -82,7 +82,7 @@ def _inner_offsets(src, at, end):  # type: ignore[no-untyped-def]
     "int64(uint8[::1], int64[:,::1], int64[:,::1], int64[::1], int64[::1],"
     " int64[::1], int64[:,::1], int32[:,::1], int64[::1], boolean)"
 )
-def decode_messages(src, batches, payloads, bounds, limits, cursor, longs, ints, report, check_crcs):  # type: ignore[no-untyped-def]
+def decode_messages(src, batches, payloads, bounds, limits, cursor, longs, ints, report, check_crcs):
     """As record_batches.decode_records, for shallow entries of magic 0 and 1.
 
     payloads: for a plain message the whole entry, for a wrapper its decompressed value. batches: a wrapper's

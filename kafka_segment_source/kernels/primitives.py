@@ -16,23 +16,23 @@ FAILED = -1  # as the next position: the varint ran past its end, or past its ty
 
 
 @inline
-def read_int16(src, at):  # type: ignore[no-untyped-def]
+def read_int16(src, at):
     return np.int64(np.int8(src[at])) << 8 | np.int64(src[at + 1])
 
 
 @inline
-def read_int32(src, at):  # type: ignore[no-untyped-def]
+def read_int32(src, at):
     high = np.int64(np.int8(src[at])) << 24
     return high | np.int64(src[at + 1]) << 16 | np.int64(src[at + 2]) << 8 | np.int64(src[at + 3])
 
 
 @inline
-def read_int64(src, at):  # type: ignore[no-untyped-def]
+def read_int64(src, at):
     return read_int32(src, at) << 32 | (read_int32(src, at + 4) & 0xFFFFFFFF)
 
 
 @inline
-def read_varlong(src, at, end):  # type: ignore[no-untyped-def]
+def read_varlong(src, at, end):
     """A zig-zag varlong of at most 10 bytes at src[at:end]: (value, position after it), or (_, FAILED)."""
     raw = np.int64(0)
     shift = 0
@@ -47,7 +47,7 @@ def read_varlong(src, at, end):  # type: ignore[no-untyped-def]
 
 
 @inline
-def read_varint(src, at, end):  # type: ignore[no-untyped-def]
+def read_varint(src, at, end):
     """A zig-zag varint of at most 5 bytes and 32 bits at src[at:end]: (value, position after it), or (_, FAILED)."""
     if at < end and src[at] < 0x80:  # lengths and deltas are mostly one byte, or two
         byte = np.int64(src[at])
@@ -70,8 +70,9 @@ if numba.config.DISABLE_JIT:
 else:
 
     @intrinsic
-    def copy_bytes(typingctx, dst, dst_at, src, src_at, count):  # type: ignore[no-untyped-def]
-        """dst[dst_at:][:count] = src[src_at:][:count] as one memcpy: six times a loop's speed. Bounds are the caller's."""
+    def copy_bytes(typingctx, dst, dst_at, src, src_at, count):
+        """dst[dst_at:][:count] = src[src_at:][:count] as one memcpy: six times a loop's speed. Bounds are
+        the caller's."""
         signature = types.void(dst, types.int64, src, types.int64, types.int64)
 
         def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:

@@ -65,7 +65,7 @@ BAD_OFFSET_DELTA = 8
 
 
 @inline
-def _field(src, at, end):  # type: ignore[no-untyped-def]
+def _field(src, at, end):
     """A length and that many bytes: (start, length, position after, status); on an error length is what was found.
 
     Kafka writes -1 for null and reads any negative length as null.
@@ -79,7 +79,7 @@ def _field(src, at, end):  # type: ignore[no-untyped-def]
 
 
 @inline
-def _headers(src, at, end, count):  # type: ignore[no-untyped-def]
+def _headers(src, at, end, count):
     """`count` headers, whose keys are never null: (position after, value found, status)."""
     for _ in range(count):
         _, length, after, status = _field(src, at, end)
@@ -96,7 +96,7 @@ def _headers(src, at, end, count):  # type: ignore[no-untyped-def]
 
 
 @inline
-def _record(src, start, end):  # type: ignore[no-untyped-def]
+def _record(src, start, end):
     """One record, checked to its last byte: (status, position after or of the fault, value found, its parts)."""
     none = (np.int64(0), np.int64(0), np.int64(0), np.int64(0), np.int64(0), np.int64(0), np.int64(0), np.int64(0))
     length, at = read_varint(src, start, end)
@@ -138,7 +138,7 @@ def _record(src, start, end):  # type: ignore[no-untyped-def]
     "int64(uint8[::1], int64[:,::1], int64[:,::1], int64[::1], int64[::1],"
     " int64[::1], int64[:,::1], int32[:,::1], int64[::1])"
 )
-def decode_records(src, batches, payloads, bounds, limits, cursor, longs, ints, report):  # type: ignore[no-untyped-def]
+def decode_records(src, batches, payloads, bounds, limits, cursor, longs, ints, report):
     """Fills one column of `longs` and `ints` for each record inside `bounds`; answers how many.
 
     batches: header table, int64[headers.FIELDS, n]; payloads: int64[2, n], start and end of each batch's plain

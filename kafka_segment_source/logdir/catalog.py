@@ -27,6 +27,7 @@ from kafka_segment_source.storage.store import NO_VERSION, Entry, FileVersion, K
 _PARTITION_DIRECTORY = re.compile(r"(?P<topic>[A-Za-z0-9._-]{1,255})-(?P<partition>\d+)")
 _DEAD_DIRECTORY = re.compile(r"\S+-\S+\.\S+(" + "|".join(fmt.DEAD_DIRECTORY_SUFFIXES) + ")")
 _GLOB = re.compile(r"[*?\[]")
+_MOST_NAMED = 10  # partitions or topics in one sentence
 _LISTINGS = 10  # of a directory that a broker is changing
 MOST_SNAPSHOT = 64 * 1024 * 1024  # bytes of a `.snapshot`; a producer takes 46
 MOST_METADATA = 64 * 1024  # bytes of a `partition.metadata`; brokers write 43
@@ -43,8 +44,8 @@ class Segment:
 
     path: absolute path of the `.log`; base_offset: its name; next_base_offset: the next segment's, None for the
     last; sizes in bytes, None for an index file that is not there. offsets: those that it is read for, where another
-    directory is read for the others (`partition/chain.py`). version: what the file system said of the `.log`; before: the same
-    of the segment before it in its directory, None for the first.
+    directory is read for the others (`partition/chain.py`). version: what the file system said of the `.log`; before:
+    the same of the segment before it in its directory, None for the first.
     """
 
     path: str
@@ -78,7 +79,8 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Orphan:
-    """An index file that was listed without the `.log` of its segment, or one that stands for it (.deleted, .cleaned, .swap)."""
+    """An index file that was listed without the `.log` of its segment, or one that stands for it
+    (.deleted, .cleaned, .swap)."""
 
     path: str
     base_offset: int
@@ -89,9 +91,9 @@ class Orphan:
 class Beside:
     """What a partition directory was listed with beside its segments, by names, kinds and sizes alone.
 
-    faults: a sentence for each file that cannot be what it is named. orphans: by base offset. snapshot: the highest offset
-    in the name of a `.snapshot`; last_base: the highest base offset of a segment; -1: none. has_deleted: whether segments
-    are there that a broker has deleted within the last minute, or in its last minute.
+    faults: a sentence for each file that cannot be what it is named. orphans: by base offset. snapshot: the highest
+    offset in the name of a `.snapshot`; last_base: the highest base offset of a segment; -1: none. has_deleted: whether
+    segments are there that a broker has deleted within the last minute, or in its last minute.
     """
 
     faults: tuple[str, ...] = ()
@@ -143,8 +145,8 @@ class Evidence:
 class Reach:
     """The offset up to which a log once reached (exclusive), by a file that says so.
 
-    what: that file and what it says; directory: of the partition; seen: when it was listed (time.monotonic); is_snapshot:
-    whether a `.snapshot` says so.
+    what: that file and what it says; directory: of the partition; seen: when it was listed (time.monotonic);
+    is_snapshot: whether a `.snapshot` says so.
     """
 
     offset: int
@@ -159,14 +161,14 @@ class PartitionLog:
     """One topic-partition's log: its directory and its segments in offset order.
 
     As listed, it has `swaps`: files of an interrupted compaction that may replace some of the segments. The rest is
-    found out by `partition/logs.py`. is_whole: every segment of its directories was listed, not only files that the path names.
-    directory: where several have the partition, that of the lowest offsets. offsets: from
-    the log start on, to the high watermark if only that is wanted. compacted: gaps between offsets mean nothing. beside:
-    of its own directory, as listed. log_directory: if the path names that, and not the partition's. evidence, reach: what
-    `partition/missing.py` has found out.
-    copies: paths of the directories and single files that the partition was put together from, empty for one directory.
-    Then `segments` are a chain: each is read for its `offsets` only, and may come more than once; end: the offset after the
-    last whole batch of all copies; is_end_damaged: damage follows that no copy explains.
+    found out by `partition/logs.py`. is_whole: every segment of its directories was listed, not only files that the
+    path names. directory: where several have the partition, that of the lowest offsets. offsets: from the log start
+    on, to the high watermark if only that is wanted. compacted: gaps between offsets mean nothing. beside: of its own
+    directory, as listed. log_directory: if the path names that, and not the partition's. evidence, reach: what
+    `partition/missing.py` has found out. copies: paths of the directories and single files that the partition was put
+    together from, empty for one directory. Then `segments` are a chain: each is read for its `offsets` only, and may
+    come more than once; end: the offset after the last whole batch of all copies; is_end_damaged: damage follows that
+    no copy explains.
     """
 
     topic: str
@@ -225,7 +227,8 @@ class _Found:
 
 
 def list_logs(options: ReadOptions) -> list[PartitionLog]:
-    """The partition logs that the options select, by topic and partition; one a directory, in the order of the paths."""
+    """The partition logs that the options select, by topic and partition; one a directory, in the order
+    of the paths."""
     found = [each for path in options.paths for each in _look(path)]
     named = _name(found, options)
     return sorted(_select(named, options.topics), key=lambda log: log.topic_partition)
@@ -246,8 +249,8 @@ def _list_directories(options: ReadOptions) -> list[PartitionLog]:
 
 
 def list_dead_directories(options: ReadOptions) -> list[tuple[str, int]]:
-    """Partition directories that a broker has given up (-delete, -stray) or not finished (-future), in the log directories
-    that the paths name: path and bytes. None of them is read."""
+    """Partition directories that a broker has given up (-delete, -stray) or not finished (-future), in the log
+    directories that the paths name: path and bytes. None of them is read."""
     dead = []
     for path in options.paths:
         local = local_path(path)
@@ -455,8 +458,8 @@ def _is_wanted(topic_partition: TopicPartition, found: _Found, selection: TopicS
 
 def _shown(names: Iterable[str]) -> str:
     listed = list(names)
-    more = f" and {len(listed) - 10} more" if len(listed) > 10 else ""
-    return (", ".join(repr(name) for name in listed[:10]) or "nothing") + more
+    more = f" and {len(listed) - _MOST_NAMED} more" if len(listed) > _MOST_NAMED else ""
+    return (", ".join(repr(name) for name in listed[:_MOST_NAMED]) or "nothing") + more
 
 
 def _listing(directory: str, listed: Iterable[Entry] | None = None) -> dict[str, Entry]:
@@ -464,7 +467,8 @@ def _listing(directory: str, listed: Iterable[Entry] | None = None) -> dict[str,
 
     A listing is no snapshot: while a broker swaps compacted segments in, it may show neither the old nor the new one.
     So where files of a compaction lie about, only a listing that agrees with the one before it is taken. A segment that
-    is empty, with others after it, may be what a compaction left since its name was read: the next listing has those files.
+    is empty, with others after it, may be what a compaction left since its name was read: the next listing has those
+    files.
     """
     files = _files(directory) if listed is None else _useful(listed)
     for _ in range(_LISTINGS - 1):
@@ -550,7 +554,8 @@ def _fault(name: str, file: Entry) -> str | None:
 
 
 def _swaps(directory: str, files: Mapping[str, Entry]) -> tuple[Segment, ...]:
-    """The `.log.swap` files in offset order, but for those that an unfinished compaction would make anew (LogLoader)."""
+    """The `.log.swap` files in offset order, but for those that an unfinished compaction would make anew
+    (LogLoader)."""
     cleaned = [
         base
         for name in files
@@ -596,7 +601,8 @@ def _size(file: Entry | None) -> int | None:
 
 
 def _was_compacted(files: Mapping[str, Entry], segments: Iterable[Segment]) -> bool:
-    """Whether files lie about that only compaction makes: `.cleaned`, `.swap`, or `.deleted` at or between live segments.
+    """Whether files lie about that only compaction makes: `.cleaned`, `.swap`, or `.deleted` at or between live
+    segments.
 
     Retention deletes below the first segment, a truncation above the last one. The broker's own note, the
     cleaner-offset-checkpoint, comes at the end of a compaction only.

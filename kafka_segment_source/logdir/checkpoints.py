@@ -25,6 +25,8 @@ from kafka_segment_source.storage.files import UNUSABLE, InputFile
 _MOST_BYTES = 64 * 1024 * 1024  # of a checkpoint of 200,000 partitions with the longest names
 _MOST_ENTRIES = 200_000  # partitions; a broker has some thousands
 _MOST_LINE = 512  # bytes; a topic's name has up to 255
+_ENTRY_WORDS = 3  # topic, partition, offset
+_MOST_DIGITS = 19  # of a number of 63 bits
 _TOPIC_ID_LENGTH = 22  # characters of a UUID in base64
 
 
@@ -52,7 +54,7 @@ def parse_checkpoint(data: bytes) -> dict[TopicPartition, int]:
 
 def _entry(line: bytes) -> tuple[TopicPartition, int]:
     entry = line[:_MOST_LINE].decode("ascii", "replace").split()
-    if len(entry) != 3 or len(line) > _MOST_LINE or not (_is_number(entry[1]) and _is_number(entry[2])):
+    if len(entry) != _ENTRY_WORDS or len(line) > _MOST_LINE or not (_is_number(entry[1]) and _is_number(entry[2])):
         raise ValueError(f"found {' '.join(entry)[:60]!r}, expected topic, partition and offset")
     return (entry[0], int(entry[1])), int(entry[2])
 
@@ -63,7 +65,7 @@ def _line(lines: BytesIO) -> str:
 
 
 def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) < 20 and int(text) <= fmt.MAX_OFFSET
+    return text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS and int(text) <= fmt.MAX_OFFSET
 
 
 def parse_topic_id(data: bytes) -> str | None:

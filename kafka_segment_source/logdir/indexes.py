@@ -41,7 +41,8 @@ class OffsetIndex:
     """Valid entries of a `.index` file: offsets (absolute, int64[n]) and positions (bytes in the `.log`, int64[n]).
 
     Both grow strictly. An entry's offset is not always that of the batch at its position: it may be the last one
-    of a whole append, so of a batch much further on (Kafka 2.0 to 4.0). fault: why it is not used, although it is there.
+    of a whole append, so of a batch much further on (Kafka 2.0 to 4.0). fault: why it is not used, although it is
+    there.
     """
 
     path: str
@@ -57,7 +58,8 @@ class OffsetIndex:
         return int(np.searchsorted(self.offsets, offset, side="right")) - 1
 
     def ceiling(self, offset: int) -> int:
-        """The slot of the least entry with offset ≥ the target; len(self) if there is none (Kafka: fetchUpperBoundOffset)."""
+        """The slot of the least entry with offset ≥ the target; len(self) if there is none (Kafka:
+        fetchUpperBoundOffset)."""
         return int(np.searchsorted(self.offsets, offset, side="left"))
 
 
@@ -150,8 +152,8 @@ def written_times(path: str, size: int | None, base_offset: int) -> TimeIndex:
 
 @dataclass(frozen=True, slots=True)
 class AbortedTransactions:
-    """Entries of a `.txnindex`, as they stand (int64[n] each): producer id, offset of the transaction's first record, of
-    its ABORT marker, and the last stable offset after it. fault: why none could be read. Kafka: TransactionIndex,
+    """Entries of a `.txnindex`, as they stand (int64[n] each): producer id, offset of the transaction's first record,
+    of its ABORT marker, and the last stable offset after it. fault: why none could be read. Kafka: TransactionIndex,
     AbortedTxn."""
 
     versions: Longs
@@ -184,8 +186,8 @@ def most_entries(log_size: int) -> int:
 def _blocks(path: str, size: int | None, entry: np.dtype[np.void], log_size: int):  # type: ignore[no-untyped-def]  # Iterator of arrays
     """The whole entries of the file, block by block; odd bytes at its end are no entry. Nothing if it is gone.
 
-    One of UNUSABLE if it cannot be read, and PathError where there are more entries, none of them padding, than there can be: whoever
-    meets padding asks for no more.
+    One of UNUSABLE if it cannot be read, and PathError where there are more entries, none of them padding, than there
+    can be: whoever meets padding asks for no more.
     """
     left = (size or 0) // entry.itemsize
     if left == 0:

@@ -1,7 +1,7 @@
 """Leader epochs of a copy, as a broker wrote them down: which leader's history the offsets are of.
 
-Comes in: a partition directory. Goes out: (epoch, start offset) in order, both growing. The epoch of an offset is that of
-the last entry at or below it; below the first entry nothing is known. A file that is missing or cannot be right says
+Comes in: a partition directory. Goes out: (epoch, start offset) in order, both growing. The epoch of an offset is that
+of the last entry at or below it; below the first entry nothing is known. A file that is missing or cannot be right says
 nothing: the batches carry their epochs too. Kafka: LeaderEpochFileCache, LeaderEpochCheckpointFile, KIP-101.
 """
 
@@ -17,19 +17,27 @@ from kafka_segment_source.storage.files import InputFile
 
 Epochs = tuple[tuple[int, int], ...]
 UNKNOWN = -1
+_HEAD_LINES = 2  # version, number of entries
+_ENTRY_WORDS = 2  # epoch, first offset
+_MOST_DIGITS = 19  # of a number of 63 bits
 _MOST_BYTES = 16 * 1024 * 1024
 
 
 def parse_epochs(data: bytes) -> Epochs:
     """The entries of a `leader-epoch-checkpoint`; none where it is empty or cannot be right."""
     lines = [line.split() for line in data.decode("ascii", "replace").splitlines() if line.strip()]
-    numbers = [[int(word) for word in line if word.isdigit() and len(word) < 20] for line in lines]
+    numbers = [[int(word) for word in line if word.isdigit() and len(word) <= _MOST_DIGITS] for line in lines]
     whole = all(len(words) == len(line) for words, line in zip(numbers, lines, strict=True))
-    if len(lines) < 2 or not whole or numbers[0] != [fmt.CHECKPOINT_VERSION] or numbers[1] != [len(lines) - 2]:
+    if (
+        len(lines) < _HEAD_LINES
+        or not whole
+        or numbers[0] != [fmt.CHECKPOINT_VERSION]
+        or numbers[1] != [len(lines) - _HEAD_LINES]
+    ):
         return ()
-    if any(len(entry) != 2 for entry in numbers[2:]):
+    if any(len(entry) != _ENTRY_WORDS for entry in numbers[_HEAD_LINES:]):
         return ()
-    entries = tuple((epoch, start) for epoch, start in numbers[2:])
+    entries = tuple((epoch, start) for epoch, start in numbers[_HEAD_LINES:])
     grows = all(one[0] < other[0] and one[1] <= other[1] for one, other in pairwise(entries))
     return entries if grows else ()
 

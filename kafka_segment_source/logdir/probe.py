@@ -88,8 +88,8 @@ class HeaderProbe:
             position = header.end
 
     def is_legal_tail(self, position: int) -> bool:
-        """Whether what stands from `position` to the end may end a log: a batch cut short, or preallocated zeros (of which
-        only the first are looked at)."""
+        """Whether what stands from `position` to the end may end a log: a batch cut short, or preallocated zeros (of
+        which only the first are looked at)."""
         data = self._bytes(position, fmt.MAGIC_END)
         if len(data) < fmt.MAGIC_END or not any(data):
             return True

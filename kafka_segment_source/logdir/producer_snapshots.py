@@ -34,7 +34,8 @@ class ProducerState:
 def newest_state(
     directory: str, usable: Callable[[int], bool], faults: list[str] | None = None
 ) -> ProducerState | None:
-    """The state of the newest valid `.snapshot` of a partition directory whose offset is `usable`; None if there is none.
+    """The state of the newest valid `.snapshot` of a partition directory whose offset is `usable`; None if there is
+    none.
 
     faults: takes a sentence for each that the system does not let us read.
     """

@@ -24,8 +24,8 @@ _NO_LONGS = np.empty(0, np.int64)
 class SegmentView:
     """A context manager over one segment.
 
-    trust_indexes=False: both indexes are empty, as if the files were missing. faults: takes a sentence for each index file
-    that was asked for and cannot be used.
+    trust_indexes=False: both indexes are empty, as if the files were missing. faults: takes a sentence for each index
+    file that was asked for and cannot be used.
     """
 
     def __init__(
@@ -142,8 +142,8 @@ class SegmentView:
         return end
 
     def log_end(self) -> int | None:
-        """The offset after the last whole batch, of the last segment of a log; None where damage or a failing disk hides
-        it (reading it says so), or where finding it costs too much."""
+        """The offset after the last whole batch, of the last segment of a log; None where damage or a failing disk
+        hides it (reading it says so), or where finding it costs too much."""
         with suppress(*UNUSABLE):
             return self._log_end()
         return None
@@ -163,7 +163,8 @@ class SegmentView:
             self._faults.append(f"{fault}; reads do without it")
 
     def _head_holds(self, times: TimeIndex) -> bool:
-        """The head proof: whether the head of the `.log` proves the first entry, and with it the running maximum of the rest.
+        """The head proof: whether the head of the `.log` proves the first entry, and with it the running maximum of the
+        rest.
 
         The first batch is magic 2 (older writers left wrong maxima), and no batch up to the first entry's offset
         is later than that entry (an index created empty over data would say too little).

@@ -1,4 +1,5 @@
-"""The same partition in several copies (replicas, backups, disks of one broker): one chain of segments, every offset once.
+"""The same partition in several copies (replicas, backups, disks of one broker): one chain of segments, every offset
+once.
 
 Comes in: one partition's logs, one a directory. Goes out: one log, whose segments each have the offsets that they are
 read for; segments that add nothing are `unused`. Names and sizes are believed where copies agree on them. Where they do
@@ -6,9 +7,9 @@ not, the ends of the segments in question are looked at; records are read only b
 contradict one another (`copy_view.py`, `histories.py`).
 
 The choice, from the lowest offset on: the copy that holds the offset best (`choice.py`), and of these the one that
-reaches furthest, up to its end or to where a better one begins. What a copy that was not compacted holds is so not lost to
-one that was. The last one is read to wherever its log ends. Where no copy goes on, offsets are missing: a hole. Damage
-inside a segment cannot be known before it is read: then the other copies are asked (`mending.py`).
+reaches furthest, up to its end or to where a better one begins. What a copy that was not compacted holds is so not
+lost to one that was. The last one is read to wherever its log ends. Where no copy goes on, offsets are missing: a
+hole. Damage inside a segment cannot be known before it is read: then the other copies are asked (`mending.py`).
 
 Raises PathError where copies are of different topics of one name, or contradict one another and no epoch decides.
 """
@@ -38,7 +39,8 @@ def merge_replicas(
 ) -> list[PartitionLog]:
     """`logs`, sorted by partition, with one log a partition; a warning says which directory is read for what.
 
-    near: the offsets that the chain is needed for. It holds them, and a segment more on either side where copies have one.
+    near: the offsets that the chain is needed for. It holds them, and a segment more on either side where copies have
+    one.
     """
     merged = []
     for _, group in groupby(logs, key=lambda log: log.topic_partition):
@@ -187,7 +189,8 @@ def _key(segment: Segment) -> _Key:
 
 
 def _density(copy: CopyView, segment: Segment, end: int, differing: list[_Listed]) -> int:
-    """WHOLE, or THIN where compaction has taken something: brokers copy batches byte for byte, so fewer bytes say so."""
+    """WHOLE, or THIN where compaction has taken something: brokers copy batches byte for byte, so fewer bytes say
+    so."""
     if copy.log.compacted:
         return THIN
     for other in differing:

@@ -16,9 +16,9 @@ DAMAGED, VOID, THIN, WHOLE = range(4)
 def choose(spans: Sequence[OffsetRange], holdings: Sequence[int] | None = None) -> list[tuple[int, OffsetRange]]:
     """Which span is read for which offsets, in their order: (index into spans, range), ranges disjoint.
 
-    holdings: how well each span holds its offsets, all alike if it is not given. Together the ranges cover what the spans
-    cover. From the lowest offset on, each time the span that holds it best; of these the one that reaches furthest, the
-    first of equals; up to its end, or to where a better one begins.
+    holdings: how well each span holds its offsets, all alike if it is not given. Together the ranges cover what the
+    spans cover. From the lowest offset on, each time the span that holds it best; of these the one that reaches
+    furthest, the first of equals; up to its end, or to where a better one begins.
     """
     held = holdings if holdings is not None else [WHOLE] * len(spans)
     coming = sorted((at for at, span in enumerate(spans) if not span.is_empty), key=lambda at: (spans[at].start, at))

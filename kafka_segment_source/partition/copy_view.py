@@ -1,5 +1,5 @@
-"""What the files of one copy prove about it, for the choice between copies: where it ends, what a batch of it is, how many
-bytes it has up to an offset. Each thing is looked up when it is first asked for, with the help of the index.
+"""What the files of one copy prove about it, for the choice between copies: where it ends, what a batch of it is, how
+many bytes it has up to an offset. Each thing is looked up when it is first asked for, with the help of the index.
 
 Comes in: a copy's log, as listed. Only a damaged end, or a question that a sound copy does not raise, costs reading a
 segment (`survey.py`). Raises StorageError, and FileChangedError where a file changes meanwhile.
@@ -112,7 +112,8 @@ class CopyView:
             return next(view.headers_from(offset), None)
 
     def end_of(self, segment: Segment) -> int | None:
-        """The offset after the last batch of a segment that others follow; None where damage hides it, or no index helps."""
+        """The offset after the last batch of a segment that others follow; None where damage hides it, or
+        no index helps."""
         if segment.path not in self._ends:
             self._ends[segment.path] = self._find_end(segment)
         return self._ends[segment.path]
@@ -129,7 +130,8 @@ class CopyView:
         return reached
 
     def bytes_between(self, offsets: OffsetRange) -> tuple[int, int]:
-        """How many bytes its batches of these offsets take, at least and at most: damage at either end leaves that open."""
+        """How many bytes its batches of these offsets take, at least and at most: damage at either end
+        leaves that open."""
         starts, ends = self._bytes_below(offsets.start), self._bytes_below(offsets.end)
         return max(ends[0] - starts[1], 0), ends[1] - starts[0]
 

@@ -1,10 +1,11 @@
 """Copies that contradict one another: which of them a broker would have truncated, and from which offset on.
 
-Two logs of one partition with a batch of the same leader epoch at the same offset are alike up to there (KIP-101). So the
-last batch that two copies share in offsets decides, as a rule: where it is the same, nothing below differs. Where it is
-not, the copies are read backward from there to where they agree. From the first difference on the history with the
-higher leader epoch counts, as a follower truncates its log to the leader's (Kafka: AbstractFetcherThread,
-LeaderEpochFileCache.endOffsetFor; KIP-279). `leader-epoch-checkpoint`s say it without reading where both copies have one.
+Two logs of one partition with a batch of the same leader epoch at the same offset are alike up to there (KIP-101). So
+the last batch that two copies share in offsets decides, as a rule: where it is the same, nothing below differs. Where
+it is not, the copies are read backward from there to where they agree. From the first difference on the history with
+the higher leader epoch counts, as a follower truncates its log to the leader's (Kafka: AbstractFetcherThread,
+LeaderEpochFileCache.endOffsetFor; KIP-279). `leader-epoch-checkpoint`s say it without reading where both copies have
+one.
 
 Compaction takes records and batches, and writes batches anew: then the epochs count, and the records that are left.
 Different records under one epoch, or in formats without epochs, are of two clusters, or of two topics of one name:
@@ -104,8 +105,8 @@ def _by_checkpoints(one: CopyView, other: CopyView) -> _Divergence | None:
 
 
 def _by_checkpoint(one: CopyView, other: CopyView) -> _Divergence | None:
-    """As `_divergence`, by what one broker wrote down: a later epoch that begins before the other copy, of an earlier one,
-    ends. The copies need not share an offset."""
+    """As `_divergence`, by what one broker wrote down: a later epoch that begins before the other copy, of an earlier
+    one, ends. The copies need not share an offset."""
     told, bare = (one, other) if one.epochs else (other, one)
     last = bare.tail.last
     if not told.epochs or last is None or last.leader_epoch < 0:
@@ -161,7 +162,8 @@ def _first_above(epochs: Epochs, epoch: int) -> int | None:
 
 
 def _backward(copy: CopyView, start: int, end: int) -> Iterator[BatchHeader]:
-    """The sound batches of a copy between two offsets, from the last to the first; each segment is read when it is due."""
+    """The sound batches of a copy between two offsets, from the last to the first; each segment is read
+    when it is due."""
     for segment in reversed(copy.log.segments):
         if segment.base_offset < end and segment.span.end > start and segment.size:
             survey = copy.survey(segment)
@@ -196,7 +198,8 @@ def _compared(rows: Rows | None, others: Rows | None) -> str:
 
 
 def _settles(relation: str, batch: BatchHeader, found: BatchHeader) -> bool:
-    """Whether nothing below can differ: not where only the epochs do, as a producer may send a batch again to a new leader."""
+    """Whether nothing below can differ: not where only the epochs do, as a producer may send a batch
+    again to a new leader."""
     return relation == SAME or (relation == SILENT and min(batch.leader_epoch, found.leader_epoch) < 0)
 
 

@@ -46,7 +46,8 @@ def examined_logs(options: ReadOptions, warnings: list[str]) -> list[PartitionLo
 
 
 def available_copies(options: ReadOptions) -> list[CopyView]:
-    """The copies of the one partition that the options select, each up to where its history counts, not put together."""
+    """The copies of the one partition that the options select, each up to where its history counts, not
+    put together."""
     return settle(_copies(options, [], Checkpoints([])), options, [])
 
 

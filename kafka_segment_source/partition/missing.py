@@ -1,23 +1,24 @@
 """What should be there and is not: files that tell of offsets which no `.log` holds.
 
-Comes in: partitions as listed, and the checkpoints beside them. Goes out: `Evidence`, hard where records are missing for
-certain, else with the words for when it is harmless; and for each log its `Reach`, to be held against the end of the files by
-whoever knows that (`beyond_end`). Nothing is opened but checkpoints, unless something looks wrong.
+Comes in: partitions as listed, and the checkpoints beside them. Goes out: `Evidence`, hard where records are missing
+for certain, else with the words for when it is harmless; and for each log its `Reach`, to be held against the end of
+the files by whoever knows that (`beyond_end`). Nothing is opened but checkpoints, unless something looks wrong.
 
-Hard: an index file with entries, without its `.log`, after the end of the log, between two segments of a log that is not
-compacted, or where no segment is left. A broker removes the `.log` first and the index files at once after it, by renaming
-them to `.deleted`; when it starts, it removes what a crash has left between the two (LocalLog.deleteSegmentFiles,
-LogLoader.loadSegmentFiles). So the same file in two listings some time apart is no deletion under way.
+Hard: an index file with entries, without its `.log`, after the end of the log, between two segments of a log that is
+not compacted, or where no segment is left. A broker removes the `.log` first and the index files at once after it, by
+renaming them to `.deleted`; when it starts, it removes what a crash has left between the two
+(LocalLog.deleteSegmentFiles, LogLoader.loadSegmentFiles). So the same file in two listings some time apart is no
+deletion under way.
 
 Perhaps harmless, so never an error:
 
 - the same below the first segment: retention took the `.log` while the directory was copied;
 - the same between segments of a compacted log: its records may be in the segment before, or be gone by rule;
 - an index file without entries after the end of the log: its segment may have been empty;
-- a high watermark, a recovery point or a `.snapshot` beyond the end of the files: a copy of a running broker's log, or a
-  machine that lost its power. Kafka writes a `.snapshot` when it rolls and when it stops, at the end of the log then;
-- a log start below the first segment: a checkpoint is a minute old at most when its broker runs, or the rest is in tiered
-  storage (LogManager.checkpointLogStartOffsetsInDir);
+- a high watermark, a recovery point or a `.snapshot` beyond the end of the files: a copy of a running broker's log, or
+  a machine that lost its power. Kafka writes a `.snapshot` when it rolls and when it stops, at the end of the log then;
+- a log start below the first segment: a checkpoint is a minute old at most when its broker runs, or the rest is in
+  tiered storage (LogManager.checkpointLogStartOffsetsInDir);
 - a partition in the high watermarks of a log directory without a directory there: copied without it. Brokers leave none
   out but those they delete, or move to another disk, and these have a directory of another name for a minute.
 
@@ -60,8 +61,8 @@ def notice(
 ) -> list[PartitionLog]:
     """`logs`, one a partition, with their evidence and their reach.
 
-    copies: the same as listed, one a directory; seen: when (time.monotonic). Waits once, shortly, where index files have
-    no `.log`. Raises FileChangedError where segments appear in a directory that was listed without any.
+    copies: the same as listed, one a directory; seen: when (time.monotonic). Waits once, shortly, where index files
+    have no `.log`. Raises FileChangedError where segments appear in a directory that was listed without any.
     """
     by_partition: dict[TopicPartition, list[PartitionLog]] = {}
     for copy in copies:
@@ -72,8 +73,8 @@ def notice(
 
 
 def beyond_end(log: PartitionLog, end: int) -> Evidence | None:
-    """What lies between the end of the files and the offset that the log once reached; None where nothing does, or where
-    the log is being written to."""
+    """What lies between the end of the files and the offset that the log once reached; None where nothing does, or
+    where the log is being written to."""
     reach = log.reach
     if reach is None or reach.offset <= end:
         return None
@@ -136,7 +137,8 @@ def _lost_text(parent: str, lost: list[str]) -> str:
 
 
 def _without_directory(parent: str, candidates: list[TopicPartition], seen: float) -> list[str]:
-    """Those that still have no directory of any kind when they are looked for again, and still are in the checkpoint."""
+    """Those that still have no directory of any kind when they are looked for again, and still are in the
+    checkpoint."""
     _wait(seen)
     names = {entry.name for entry in list_directory(parent)}
     dead = {name.rpartition(".")[0] for name in names if name.endswith(fmt.DEAD_DIRECTORY_SUFFIXES)}

@@ -1,8 +1,8 @@
 """One segment of a copy → what it holds whole, and what not: its sound batches, and where damage lies between them.
 
 Reads what is asked for from its first byte to its last, so it is done only where copies differ or one of them was found
-to be damaged. Nothing is reported: whoever asked knows what another copy has. Raises StorageError, and FileChangedError where
-the file is not the one that was listed.
+to be damaged. Nothing is reported: whoever asked knows what another copy has. Raises StorageError, and
+FileChangedError where the file is not the one that was listed.
 """
 
 from __future__ import annotations
@@ -49,9 +49,10 @@ class Extent:
 class Survey:
     """The sound batches of a segment that reach into the offsets asked for, int64[FIELDS, n], in order.
 
-    faults: for each batch the damage right before it, and after the last one the damage there, None for none; end_holding:
-    how the offsets after the last batch are held, if there is no damage; None: nothing is known of them. firsts: int64[n],
-    the first offset of each batch as far as it is known: the header of a wrapper of magic 0 or 1 tells the last one only.
+    faults: for each batch the damage right before it, and after the last one the damage there, None for none;
+    end_holding: how the offsets after the last batch are held, if there is no damage; None: nothing is known of them.
+    firsts: int64[n], the first offset of each batch as far as it is known: the header of a wrapper of magic 0 or 1
+    tells the last one only.
     """
 
     log: PartitionLog
@@ -123,8 +124,9 @@ def survey(
     microseconds: bool = False,
     start_offset: int | None = None,
 ) -> Survey:
-    """What a segment of `log` holds of `offsets`. decodes: only batches that can be decoded are sound, with timestamps that
-    fit `microseconds` if these are asked for. start_offset: reading begins near it instead of at the first offset."""
+    """What a segment of `log` holds of `offsets`. decodes: only batches that can be decoded are sound, with timestamps
+    that fit `microseconds` if these are asked for. start_offset: reading begins near it instead of at the first offset.
+    """
     found = _Collector(segment, offsets)
     with SegmentView(segment, check_crcs=options.check_crcs, trust_indexes=options.trust_indexes) as view:
         start = view.start_position(offsets.start if start_offset is None else start_offset)
@@ -152,8 +154,8 @@ def survey(
 
 
 def _with_firsts(found: Survey, options: ReadOptions) -> Survey:
-    """The survey with the first offset of each wrapper of magic 0 or 1: that after the batch before it, unless damage lies
-    between them: then the wrapper is unpacked."""
+    """The survey with the first offset of each wrapper of magic 0 or 1: that after the batch before it, unless damage
+    lies between them: then the wrapper is unpacked."""
     batches = found.batches
     hides_first = (batches[h.MAGIC] != fmt.MAGIC_V2) & (batches[h.ATTRIBUTES] & fmt.CODEC_MASK != fmt.CODEC_NONE)
     start = max(found.offsets.start, found.segment.base_offset)
@@ -170,8 +172,8 @@ Rows = dict[int, tuple[int, bytes | None, bytes | None]]
 
 
 def rows_of(log: PartitionLog, segment: Segment, header: BatchHeader, options: ReadOptions) -> Rows:
-    """The records of one batch, control records too: timestamp, key and value by offset. Raises DataError for a batch that
-    cannot be decoded."""
+    """The records of one batch, control records too: timestamp, key and value by offset. Raises DataError for a batch
+    that cannot be decoded."""
     bounds = ScanBounds(OffsetRange(0, header.last_offset + 1))
     split = split_of(log, segment, bounds, header.position, header.end)
     split = replace(split, anchor=place_of(header) if header.position else None)

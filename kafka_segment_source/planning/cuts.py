@@ -7,8 +7,9 @@ pieces read it then. It is cut no more often than it could hold records.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from heapq import heapify, heapreplace
 
 import numpy as np
 
@@ -19,8 +20,8 @@ from kafka_segment_source.logdir.probe import BatchHeader
 from kafka_segment_source.logdir.segment_view import SegmentView
 
 # Offsets say how often a batch is cut inside, and nothing vouches for them: no checksum covers the offset of a v0 or v1
-# wrapper, and compaction leaves one record of a wide batch, or a wrapper far behind the batch before it. So its bytes bound
-# it: gzip makes at most 1,032 of one, and a record takes 7.
+# wrapper, and compaction leaves one record of a wide batch, or a wrapper far behind the batch before it. So its bytes
+# bound it: gzip makes at most 1,032 of one, and a record takes 7.
 _MOST_RECORDS_A_BYTE = 150
 
 
@@ -31,6 +32,20 @@ class _Cut:
     offset: int
     end_before: int
     start_after: int
+
+
+def count_pieces(sizes: Sequence[int], wanted: int) -> list[int]:
+    """Into how many pieces to cut each split, so that there are `wanted` in all: the largest piece is cut first."""
+    counts = [1] * len(sizes)
+    by_piece: list[tuple[float, int]] = [
+        (-size, at) for at, size in enumerate(sizes)
+    ]  # the size of its pieces, the largest first
+    heapify(by_piece)
+    for _ in range(wanted - len(sizes) if sizes else 0):
+        at = by_piece[0][1]
+        counts[at] += 1
+        heapreplace(by_piece, (-sizes[at] / counts[at], at))
+    return counts
 
 
 def cut_by_bytes(view: SegmentView, split: SegmentSplit, pieces: int) -> list[SegmentSplit]:
@@ -74,8 +89,8 @@ def _record_cuts(view: SegmentView, split: SegmentSplit, most: int) -> Iterator[
 
 
 def _step_inside(header: BatchHeader, offset: int, most: int) -> int:
-    """How many offsets from `offset` on come between two cuts inside a batch: `most`, or more where it spans more than it
-    can hold."""
+    """How many offsets from `offset` on come between two cuts inside a batch: `most`, or more where it spans more than
+    it can hold."""
     spans = header.last_offset + 1 - offset
     return max(most, -(-spans // (header.size * _MOST_RECORDS_A_BYTE)))
 
@@ -159,8 +174,8 @@ def _pieces(split: SegmentSplit, cuts: list[_Cut]) -> list[SegmentSplit]:
 def pack(splits: tuple[SegmentSplit, ...], more_than: int, pack_bytes: int) -> list[tuple[SegmentSplit, ...]]:
     """Splits grouped for tasks, each group of at most `pack_bytes` bytes, unless it is one split.
 
-    Pieces of one segment come together: a split costs about as much as reading 256 KiB, a task far more. Where there are
-    more than `more_than`, neighbours of one topic-partition do as well.
+    Pieces of one segment come together: a split costs about as much as reading 256 KiB, a task far more. Where there
+    are more than `more_than`, neighbours of one topic-partition do as well.
     """
     groups: list[list[SegmentSplit]] = []
     size = 0

@@ -1,4 +1,5 @@
-"""What a plan reads, as a table for a terminal of any width and for a notebook. It knows rows and sentences, no plan."""
+"""What a plan reads, as a table for a terminal of any width and for a notebook. It knows rows and
+sentences, no plan."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Where each partition's scan starts and ends, by offset: the starting… and ending… options against what is there.
 
 Spark's rules (`KafkaOffsetReader`): a timestamp stands for the first offset at or after it; an ending timestamp that no
-record reaches means the end; a starting one is an error unless startingOffsetsByTimestampStrategy is latest; offsets given
-by number must be there (failOnDataLoss). What holds for batch reads alone is in `batch_rules.py`.
+record reaches means the end; a starting one is an error unless startingOffsetsByTimestampStrategy is latest; offsets
+given by number must be there (failOnDataLoss). What holds for batch reads alone is in `batch_rules.py`.
 """
 
 from __future__ import annotations

@@ -30,9 +30,9 @@ class DroppedSegment:
 class ReadPlan:
     """What a scan reads. Byte counts are of `.log` files.
 
-    options: what was asked, with times ago as moments; splits: in order of topic, partition and offset; tasks: the same,
-    grouped as Spark partitions; bytes_total: of all segments of the selected partitions; warnings: one sentence each;
-    bytes_saved_by_zone_maps: what would be read without them, and is not.
+    options: what was asked, with times ago as moments; splits: in order of topic, partition and offset; tasks: the
+    same, grouped as Spark partitions; bytes_total: of all segments of the selected partitions; warnings: one sentence
+    each; bytes_saved_by_zone_maps: what would be read without them, and is not.
     """
 
     options: ReadOptions
@@ -97,7 +97,8 @@ class ReadPlan:
 
         Example:
             >>> import kafka_segment_source
-            >>> plan = kafka_segment_source.plan("examples/data/orders/data", subscribe="orders", since="2026-03-10T09:50")
+            >>> plan = kafka_segment_source.plan("examples/data/orders/data", subscribe="orders",
+            since="2026-03-10T09:50")
             >>> plan.segments_kept
             6
             >>> plan.to_reader(columns=["partition", "offset"]).read_all().num_rows

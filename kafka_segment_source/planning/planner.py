@@ -15,7 +15,7 @@ from kafka_segment_source.logdir.segment_view import SegmentView
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.partition.logs import examined_logs
 from kafka_segment_source.planning.batch_rules import check_limits, check_partitions
-from kafka_segment_source.planning.cuts import cut_by_bytes, cut_by_records, pack
+from kafka_segment_source.planning.cuts import count_pieces, cut_by_bytes, cut_by_records, pack
 from kafka_segment_source.planning.offsets import StableEnds
 from kafka_segment_source.planning.plan import ReadPlan
 from kafka_segment_source.planning.selection import Selection, Selector, Sources, SplitOf
@@ -29,8 +29,8 @@ PACK_MORE_THAN = 256  # tasks; fewer do not need to share
 def make_plan(options: ReadOptions, warnings: list[str] | None = None, pushed: RowFilter = EVERY_ROW) -> ReadPlan:
     """The plan of a batch read; `warnings` of parsing are carried into it.
 
-    pushed: what the filters above the read leave possible. Raises PathError, OptionError and DataLossError for what is not
-    there or is an invalid request.
+    pushed: what the filters above the read leave possible. Raises PathError, OptionError and DataLossError for what is
+    not there or is an invalid request.
     """
 
     def select(sources: Sources) -> Selection:
@@ -99,10 +99,9 @@ def _cut(selection: Selection, options: ReadOptions, cuts_all: bool) -> tuple[li
         kept, uncut = _cut_each(kept, options, cuts_all, lambda view, split: cut_by_records(view, split, most))
         warnings += uncut
     if options.min_partitions is not None and len(kept) < options.min_partitions:
-        pieces = options.min_partitions / (_bytes_of(kept) or 1)
-        kept, uncut = _cut_each(
-            kept, options, cuts_all, lambda view, split: cut_by_bytes(view, split, max(1, round(pieces * split.size)))
-        )
+        whole = [split for _, split in kept]
+        counts = dict(zip(whole, count_pieces([split.size for split in whole], options.min_partitions), strict=True))
+        kept, uncut = _cut_each(kept, options, cuts_all, lambda view, split: cut_by_bytes(view, split, counts[split]))
         warnings += uncut
     return kept, warnings
 

@@ -4,9 +4,9 @@ Comes in: a segment as it was listed. Goes out: `Told`; or None where anything a
 then `transactions.walk` has to read it, which knows all cases. To open the chunk reader for a segment of a few batches
 costs ten times as much, and a log may have thousands of them.
 
-Ordinary is: the file is the one that was listed, byte for byte by its version; whole batches of magic 2 fill it, each under
-its CRC, with offsets that ascend and end before the next segment; and each control batch of a producer is a marker as
-brokers write it.
+Ordinary is: the file is the one that was listed, byte for byte by its version; whole batches of magic 2 fill it, each
+under its CRC, with offsets that ascend and end before the next segment; and each control batch of a producer is a
+marker as brokers write it.
 """
 
 from __future__ import annotations

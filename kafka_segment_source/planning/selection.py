@@ -1,7 +1,7 @@
 """The logs of a plan and one filter → what is read of each segment: the `Selection` that a plan is made of.
 
-Here the rules meet, segment by segment: the bounds by offset and time, what the index files prove (`pruning/`), what zone
-maps leave (`zones/pruning.py`), and what the files say about offsets that are missing.
+Here the rules meet, segment by segment: the bounds by offset and time, what the index files prove (`pruning/`), what
+zone maps leave (`zones/pruning.py`), and what the files say about offsets that are missing.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ class Selection:
     """What is read and what is not, before it is cut and packed.
 
     kept: a split for each piece to read, by partition and offset; without_maps: what would be kept without zone maps;
-    faults: of index files; missing: sentences by when they are harmless; late_bytes: to read, but after the first timestamp
-    that reached `until`, and in no zone.
+    faults: of index files; missing: sentences by when they are harmless; late_bytes: to read, but after the first
+    timestamp that reached `until`, and in no zone.
     """
 
     kept: list[SplitOf] = field(default_factory=list)
@@ -189,7 +189,8 @@ class Selector:
     def _count_late(self, view: SegmentView, pruned: Pruned, late: bool) -> bool:
         """Counts the bytes after the first time index entry ≥ until: what `until` alone cannot leave out.
 
-        late: whether that entry was in an earlier segment; answers the same for the next. Bytes in zones are not counted.
+        late: whether that entry was in an earlier segment; answers the same for the next. Bytes in zones are not
+        counted.
         """
         position = 0
         if not late:

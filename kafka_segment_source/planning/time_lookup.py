@@ -37,8 +37,8 @@ def first_offset_at(log: PartitionLog, timestamp: int, options: ReadOptions) -> 
 
 
 def _first_offset(split: SegmentSplit, options: ReadOptions) -> int | None:
-    """The first offset of a split's rows; None if there is none. What one of several copies has damaged is looked for in
-    the others."""
+    """The first offset of a split's rows; None if there is none. What one of several copies has damaged is looked for
+    in the others."""
     if not split.copies:
         return next(_first_of_file(split, options), None)
     return next(Follower(split, options).run(lambda part: _first_of_file(part, options)), None)

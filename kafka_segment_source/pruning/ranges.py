@@ -1,10 +1,10 @@
 """One segment and bounds → the byte range to read, or the reason to drop it.
 
 Batch headers prove what a range rests on (`segment_view.py`). What is missing or odd means "might match": more is read,
-never less. `since` uses a time index only under the head proof. It drops a segment only if the tail proof holds too: from
-the batch of the last entry's offset to the end of the file nothing reaches `since`. Only entries with timestamps strictly
-below `since` say where to start: an earlier record of the same batch can have the timestamp of the entry. `until` is not
-used here: no entry says that what follows is later (`disorder.py`).
+never less. `since` uses a time index only under the head proof. It drops a segment only if the tail proof holds too:
+from the batch of the last entry's offset to the end of the file nothing reaches `since`. Only entries with timestamps
+strictly below `since` say where to start: an earlier record of the same batch can have the timestamp of the entry.
+`until` is not used here: no entry says that what follows is later (`disorder.py`).
 
 docs/pruning-rules.md has the proofs, and the logs that break simpler rules.
 """
@@ -25,7 +25,8 @@ _ATTEMPTS = 8  # time index entries tried before reading more instead
 
 @dataclass(frozen=True, slots=True)
 class ByteRange:
-    """Whole batches to read: positions start ≤ p < end; every wanted row in them has first_offset ≤ offset < end_offset."""
+    """Whole batches to read: positions start ≤ p < end; every wanted row in them has first_offset ≤
+    offset < end_offset."""
 
     start: int
     end: int

@@ -6,8 +6,8 @@ it is now, and the segments that hold what is left are read from the offset afte
 row comes twice, and none is left out that the log still holds.
 
 What retention or a truncation has removed is loss: DataLossError, or a warning under failOnDataLoss=false, after which
-reading goes on with what is there. What compaction has removed is none. After so many changes in a row that no batch could
-be read between them, the last FileChangedError ends the query.
+reading goes on with what is there. What compaction has removed is none. After so many changes in a row that no batch
+could be read between them, the last FileChangedError ends the query.
 
 Where a partition has several copies, damage and gaps are looked for in the others first (`mending.py`).
 """
@@ -59,8 +59,8 @@ class Follower:
 
         `read` calls `passed` after each chunk, `took` after rows of it, and `ended` at the end of a file. Raises
         DataLossError for offsets that are gone (failOnDataLoss), DataError for damage (mode) and StorageError where a
-        file cannot be read; with several copies only if none of them helps. Raises FileChangedError where the log changes too
-        fast to be read.
+        file cannot be read; with several copies only if none of them helps. Raises FileChangedError where the log
+        changes too fast to be read.
         """
         while self._pending:
             split = self._pending.pop(0)
@@ -151,8 +151,8 @@ class Follower:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Where offsets are now: splits, in order, each looked up when it is asked for; lost: which offsets no file holds any
-    more, each with the reason."""
+    """Where offsets are now: splits, in order, each looked up when it is asked for; lost: which offsets no file holds
+    any more, each with the reason."""
 
     splits: Iterator[SegmentSplit]
     lost: tuple[tuple[str, OffsetRange], ...]
@@ -236,8 +236,8 @@ def _part_of(
 def _without_trace(planned: SegmentSplit, wanted: OffsetRange, log: PartitionLog) -> OffsetRange | None:
     """The wanted offsets that are gone with the planned file, if nothing but its deletion explains that.
 
-    Compaction puts a segment's records into the one before it, which is another file then. In a log that is not compacted
-    the gap itself shows, when it is read.
+    Compaction puts a segment's records into the one before it, which is another file then. In a log that is not
+    compacted the gap itself shows, when it is read.
     """
     if not log.compacted or planned.before is None or any(each.path == planned.path for each in log.segments):
         return None

@@ -1,9 +1,9 @@
 """Damage or a gap met while a partition of several copies is read: what of the offsets another copy holds whole.
 
-Only reading finds damage inside a segment. Where it is found, and there is more than one copy, every copy's segments of the
-offsets that are left are read through once (`survey.py`). Goes out: the pieces that follow, in order, each from a copy
-that holds it, and the offsets that none does: those are damage (`mode`), or loss (`failOnDataLoss`), and the error names
-the copies that were tried. With one copy nothing of this is used.
+Only reading finds damage inside a segment. Where it is found, and there is more than one copy, every copy's segments of
+the offsets that are left are read through once (`survey.py`). Goes out: the pieces that follow, in order, each from a
+copy that holds it, and the offsets that none does: those are damage (`mode`), or loss (`failOnDataLoss`), and the error
+names the copies that were tried. With one copy nothing of this is used.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from kafka_segment_source.storage.files import UNUSABLE
 
 
 class Suspicion(Damage):
-    """Damage in one of several copies: reading stops before the batch, and the others are asked. `drop` makes the decoder
-    look at all batches of a group before a row of it goes out."""
+    """Damage in one of several copies: reading stops before the batch, and the others are asked. `drop` makes the
+    decoder look at all batches of a group before a row of it goes out."""
 
     def __init__(self) -> None:
         super().__init__(drop=True)
@@ -71,9 +71,11 @@ def mend(
     *,
     microseconds: bool = False,
 ) -> list[Piece]:
-    """What follows in a split from the first wanted offset on, where `error` was met: splits, and what none of them holds.
+    """What follows in a split from the first wanted offset on, where `error` was met: splits, and what none of them
+    holds.
 
-    Raises FileChangedError where a file changes while this looks at it, and StorageError where the copies cannot be listed.
+    Raises FileChangedError where a file changes while this looks at it, and StorageError where the copies cannot be
+    listed.
     """
     copies = available_copies(replace(options.at_paths(split.copies), end_at_high_watermark=False))
     if wanted.end == fmt.MAX_OFFSET:

@@ -76,8 +76,8 @@ class Stretch:
     """Batches that follow one another, and what they say of transactions.
 
     headers: until the next stretch; gaps: offsets before which damage was skipped, so that no batch below can rely on a
-    marker at or after; errors: that damage; ends_in_loss: a segment is missing after it. void: in a copy that the reading
-    has come to from another one, the first offset from which on batches are gone; None for none.
+    marker at or after; errors: that damage; ends_in_loss: a segment is missing after it. void: in a copy that the
+    reading has come to from another one, the first offset from which on batches are gone; None for none.
     """
 
     headers: HeaderTable
@@ -105,8 +105,8 @@ def walk(
     """The batches of one split inside its offsets; `after`: the offset after the batch before them; before: the batches
     just before the split in its file, if they are known.
 
-    Raises CorruptRecordError for damage under FAILFAST, FileChangedError where the file is not the one that was planned.
-    Damage and gaps in one of several copies are looked for in the others first.
+    Raises CorruptRecordError for damage under FAILFAST, FileChangedError where the file is not the one that was
+    planned. Damage and gaps in one of several copies are looked for in the others first.
     """
     if split.copies:
         yield from _walk_copies(split, options, after, before, chunk_bytes)
@@ -184,7 +184,8 @@ def _lost(lost: Lost, options: ReadOptions) -> Stretch:
 
 
 def first_void(stretch: Stretch, reached: int) -> int | None:
-    """The first offset of a stretch after `reached` where batches are gone, or one without its marker; None if there is none."""
+    """The first offset of a stretch after `reached` where batches are gone, or one without its marker;
+    None if there is none."""
     headers = stretch.headers
     if not headers.shape[1]:
         return None
@@ -235,8 +236,8 @@ class _SplitTransactions:
             fates[undecided] = self._known.fates(batches[:, undecided])
             undecided = fates == OPEN
         if looks_ahead:
-            # A cleaner takes a marker out only after the records of its transaction. So the markers read ahead are those
-            # of the batches at hand, if these are still in the log now.
+            # A cleaner takes a marker out only after the records of its transaction. So the markers read ahead are
+            # those of the batches at hand, if these are still in the log now.
             self._source.confirm()
         for fate in (OPEN, UNKNOWN):
             self._report(batches[:, fates == fate], fate)
@@ -345,11 +346,11 @@ def _parts_below(parts: Iterator[SegmentSplit], end: int) -> Iterator[SegmentSpl
 
 
 def _by_name(split: SegmentSplit, base_offset: int | None, offset: int) -> list[SegmentSplit]:
-    """The segment of that base offset after a split's, from an offset on: its name says all. Most markers are there, and
-    listing a large directory for each of its segments would take the square.
+    """The segment of that base offset after a split's, from an offset on: its name says all. Most markers are there,
+    and listing a large directory for each of its segments would take the square.
 
-    Empty where it is not there now or not known, and of several copies where another one is read from there on, or where
-    the paths given do not have it.
+    Empty where it is not there now or not known, and of several copies where another one is read from there on, or
+    where the paths given do not have it.
     """
     if base_offset is None or base_offset >= split.served_to:
         return []

@@ -56,7 +56,8 @@ def check_spark_version(version: str) -> None:
 
 
 def check_nullable(schema: StructType) -> None:
-    """Raises SchemaError for a column, or a part of one, declared NOT NULL: all are nullable, as in Spark's kafka source."""
+    """Raises SchemaError for a column, or a part of one, declared NOT NULL: all are nullable, as in
+    Spark's kafka source."""
     for field in schema.fields:
         declared = field.json()
         if '"nullable":false' in declared or '"containsNull":false' in declared:
@@ -82,9 +83,9 @@ def read(
 ) -> DataFrame:
     """Makes a DataFrame of the records under `path` that reads only what its `.filter()` leaves possible.
 
-    Filters on timestamp, offset, partition and topic prune. This turns on `spark.sql.python.filterPushdown.enabled` in the
-    session. Spark 4.1 to 4.3: use one such DataFrame for one question, in one thread at a time. It goes on reading for
-    every filter it ever had; each call of `read` starts without any.
+    Filters on timestamp, offset, partition and topic prune. This turns on `spark.sql.python.filterPushdown.enabled` in
+    the session. Spark 4.1 to 4.3: use one such DataFrame for one question, in one thread at a time. It goes on reading
+    for every filter it ever had; each call of `read` starts without any.
 
     Args:
         spark: The session.

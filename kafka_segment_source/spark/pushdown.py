@@ -98,7 +98,8 @@ def _range(each: Filter, value: int) -> OffsetRange:
 
 
 def _timestamp(each: Filter, value: Any) -> RowFilter:
-    """Bounds in ms. A row shows as its milliseconds times 1000, a literal has microseconds: both roundings are exact."""
+    """Bounds in ms. A row shows as its milliseconds times 1000, a literal has microseconds: both
+    roundings are exact."""
     if not isinstance(value, datetime) or value.tzinfo is None:
         return RowFilter()
     micros = (value - _EPOCH) // _MICROSECOND

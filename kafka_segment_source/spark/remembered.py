@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import json
 import os
-import stat
 import tempfile
 import time
 import weakref
@@ -42,6 +41,7 @@ from kafka_segment_source.planning.planner import plan_selected
 from kafka_segment_source.planning.selection import Selection, Selector, Sources, SplitOf
 from kafka_segment_source.reporting import logger
 from kafka_segment_source.spark.reader import PUSHDOWN_CONF, KafkaSegmentReader
+from kafka_segment_source.storage.private import make_private_directory
 
 try:
     import fcntl
@@ -54,8 +54,9 @@ if TYPE_CHECKING:
 
 MEMORY_OPTION = "pushedfiltersfile"  # set by read() only
 SETTLE_SECONDS = 0.1  # what a new filter waits after the last answer; another thread may still be storing it
+_SETTLED_LONG_AGO = 10  # s after the last answer: the DataFrame is used again, and not just by another thread
 _MOST_FILTERS = 8  # remembered one by one; past it, as the least range that holds all
-_DIRECTORY = "kafkaseg-pushed-"
+_DIRECTORY = "kafkaseg-pushed"
 _HEADER = "kafkaseg, filters pushed for one read(), 1"
 _KEPT_SECONDS = 7 * 24 * 3600
 _NEVER_NULL = ("offset", "partition", "topic", "timestamp", "timestampType")
@@ -127,7 +128,9 @@ class RememberingReader(KafkaSegmentReader):
 
     def __init__(self, options: ReadOptions, warnings: list[str], columns: tuple[str, ...], memory: str) -> None:
         super().__init__(options, warnings, columns)
-        if not Path(memory).parent.name.startswith(_DIRECTORY):  # a file that is not ours may not be written or deleted
+        if not Path(memory).parent.name.startswith(
+            f"{_DIRECTORY}-"
+        ):  # a file that is not ours may not be written or deleted
             raise OptionError(f"option {MEMORY_OPTION!r} is for kafka_segment_source.read() alone")
         self._memory = memory
         self._planned_by_push = False
@@ -206,7 +209,7 @@ class _Turn:
             return before
         if before:
             age = time.time() - found.st_mtime
-            if age > 10:
+            if age > _SETTLED_LONG_AGO:
                 _advise_anew()
             time.sleep(min(max(SETTLE_SECONDS - age, 0), SETTLE_SECONDS))
         both = (*(each for each in before if not _covers(new, each)), new)
@@ -274,7 +277,8 @@ def _from_json(line: str) -> RowFilter:
 
 
 def plan_for_any(options: ReadOptions, warnings: list[str], filters: Sequence[RowFilter]) -> ReadPlan:
-    """A plan that leaves out only rows which none of `filters` lets through; it reads each byte and each offset once."""
+    """A plan that leaves out only rows which none of `filters` lets through; it reads each byte and each
+    offset once."""
 
     def select(sources: Sources) -> Selection:
         selectors = [Selector(sources, each) for each in filters]
@@ -350,7 +354,7 @@ def _new_memory() -> str:
     """A new file of pushed filters, readable by this user only; those of a week ago are removed."""
     if fcntl is None:
         raise OSError("this system has no file locks")
-    directory = _private_directory()
+    directory = make_private_directory(_DIRECTORY) or Path(tempfile.mkdtemp(prefix=f"{_DIRECTORY}-"))
     for old in directory.iterdir():
         with suppress(FileNotFoundError):  # another process may be at it too
             if time.time() - old.lstat().st_mtime > _KEPT_SECONDS:
@@ -358,13 +362,4 @@ def _new_memory() -> str:
     handle, path = tempfile.mkstemp(dir=directory)
     with os.fdopen(handle, "w") as file:
         file.write(f"{_HEADER}\n")
-    return path
-
-
-def _private_directory() -> Path:
-    path = Path(tempfile.gettempdir()) / f"{_DIRECTORY}{os.getuid()}"
-    path.mkdir(mode=0o700, exist_ok=True)
-    found = path.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) != 0o700:
-        return Path(tempfile.mkdtemp(prefix=_DIRECTORY))
     return path

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 
 
 def update_zone_maps(spark: SparkSession, path: PathsLike, to: str, **options: Unpack[DecodeOptions]) -> ZoneMapSummary:
-    """Makes zone maps by a Spark job, or brings them up to date. `update_zone_maps_locally` does the same without Spark.
+    """Makes zone maps by a Spark job, or brings them up to date. `update_zone_maps_locally` does the same without
+    Spark.
 
     Only segments that are new or changed are decoded, by a Spark task each.
 

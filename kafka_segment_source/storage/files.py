@@ -28,8 +28,8 @@ Bytes = npt.NDArray[np.uint8]
 UNUSABLE = (PathError, StorageError)
 """Why a file cannot be used, although something is there."""
 
-# What the system says where a path leads elsewhere than its user thinks. An OSError without a number is `store.py`'s own:
-# what is there is no regular file.
+# What the system says where a path leads elsewhere than its user thinks. An OSError without a number is `store.py`'s
+# own: what is there is no regular file.
 _WRONG_NAMES = frozenset(
     {
         None,
@@ -54,8 +54,8 @@ _RACY_NANOS = 2_000_000_000  # the coarsest clock of a file system (FAT); git gu
 class InputFile:
     """A file open for reading at absolute byte positions; a context manager.
 
-    FileChangedError if it is not there; PathError if it is no regular file; StorageError if it cannot be opened or read,
-    with the system's reason.
+    FileChangedError if it is not there; PathError if it is no regular file; StorageError if it cannot be opened or
+    read, with the system's reason.
     """
 
     def __init__(self, path: str) -> None:
@@ -186,7 +186,8 @@ def failure(done: str, path: str, error: OSError) -> PathError | StorageError:
 
 
 def try_again(action: Callable[[], T], tries: int = _TRIES) -> T:
-    """What `action` gives. It is repeated, with pauses, while files change under it; the last FileChangedError is raised."""
+    """What `action` gives. It is repeated, with pauses, while files change under it; the last
+    FileChangedError is raised."""
     for at in range(1, tries):
         with suppress(FileChangedError):
             return action()

@@ -88,8 +88,8 @@ class Storage(Protocol):
     def list(self, directory: str) -> Entries:
         """What is in a directory, by names that are text; all names are read before any size is. Empty if it is gone.
 
-        A file that is renamed meanwhile may be missing under both names: where a name was gone before its size was read,
-        the answer is VanishedError.
+        A file that is renamed meanwhile may be missing under both names: where a name was gone before its size was
+        read, the answer is VanishedError.
         """
 
     def glob(self, pattern: str) -> Paths:
@@ -102,7 +102,8 @@ class Storage(Protocol):
         """Opens a regular file. FileNotFoundError if nothing is there; OSError for anything that is no regular file."""
 
     def replace(self, path: str, data: bytes) -> None:
-        """Replaces a file atomically, or makes it, with its directory. Readers see the old file or the new one, never a part."""
+        """Replaces a file atomically, or makes it, with its directory. Readers see the old file or the
+        new one, never a part."""
 
 
 class LocalStorage:

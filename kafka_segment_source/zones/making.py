@@ -4,8 +4,8 @@ Comes in: a split that begins at a batch. Goes out: `MappedSegment`: the zones o
 log or the first damage, which is said. Every batch that goes into a zone has held its CRC and was decoded; keys and
 values are not copied. At most a chunk is in memory at a time.
 
-A zone is the batches that begin in one cell of ZONE_BYTES of the file, so that mapping on from the start of a zone gives
-what mapping from the start of the file would.
+A zone is the batches that begin in one cell of ZONE_BYTES of the file, so that mapping on from the start of a zone
+gives what mapping from the start of the file would.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ BatchTimes = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class MappedSegment:
-    """zones: of what was read; damage: what kept the rest from being mapped, None if nothing did; bytes_read: of the file."""
+    """zones: of what was read; damage: what kept the rest from being mapped, None if nothing did;
+    bytes_read: of the file."""
 
     zones: ZoneTable
     damage: str | None
@@ -82,16 +83,16 @@ def map_segment(
 
 
 def _without_truncated(source: SplitFile, zones: ZoneTable) -> ZoneTable:
-    """The zones up to the first that is not in the file any more: a log may be truncated, and refilled, while it is read,
-    and the zones of what came after would prove those of what was before."""
+    """The zones up to the first that is not in the file any more: a log may be truncated, and refilled, while it is
+    read, and the zones of what came after would prove those of what was before."""
     probe = source.probe()
     gone = (at for at in range(zones.shape[1]) if not is_there(probe, zones, at, at))
     return zones[:, : next(gone, zones.shape[1])]
 
 
 def _sound_batches(source: SplitFile, max_batch_bytes: int, damage: Damage) -> Iterator[tuple[HeaderTable, BatchTimes]]:
-    """Headers of consecutive batches that were decoded, at least one a time, and the times of each; then raises DataError
-    if it was damage that ended them. Both are used again for the next."""
+    """Headers of consecutive batches that were decoded, at least one a time, and the times of each; then raises
+    DataError if it was damage that ended them. Both are used again for the next."""
     decoder = Decoder(
         source.split, check_crcs=True, max_batch_bytes=max_batch_bytes, include_control=False, damage=damage
     )

@@ -32,7 +32,8 @@ class ZoneMaps:
         self._says_nothing = False
 
     def of(self, log: PartitionLog) -> ZoneMap | None:
-        """The zone map of a partition, to be asked for one partition after the other; None where there is none to use."""
+        """The zone map of a partition, to be asked for one partition after the other; None where there is none to
+        use."""
         if self._options.zone_maps is None:
             return None
         if self._options.include_control:

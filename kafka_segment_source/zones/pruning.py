@@ -5,7 +5,8 @@ table has them: same offset and CRC, of the last one leader epoch and end as wel
 
 - the bytes between are the offsets of the run, since offsets grow along a file;
 - nothing at or below the last batch was ever truncated, since truncation removes what comes after a point, and what is
-  written in its place has another epoch or another CRC. So every offset has the timestamp that it had, unless it is gone.
+  written in its place has another epoch or another CRC. So every offset has the timestamp that it had, unless it is
+  gone.
 
 That costs two headers a run. No size, time or name is believed, nor any part of a run that is not proven: it is read.
 """

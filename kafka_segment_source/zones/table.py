@@ -1,7 +1,7 @@
 """Zone maps: what one decoding pass over a partition's segments proves for good, and the Parquet file that keeps it.
 
-A zone is some consecutive whole batches of one segment. A zone table is int64[FIELDS, n], one column a zone, in order of
-segment and position. Two facts make it worth keeping (Kafka: Cleaner, UnifiedLog.truncateTo):
+A zone is some consecutive whole batches of one segment. A zone table is int64[FIELDS, n], one column a zone, in order
+of segment and position. Two facts make it worth keeping (Kafka: Cleaner, UnifiedLog.truncateTo):
 
 - Timestamps belong to offsets: compaction removes records and never changes those that stay. So the bounds of a zone
   hold for its offsets until the log is truncated below them, or the topic made anew.

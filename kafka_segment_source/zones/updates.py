@@ -1,9 +1,9 @@
 """Zone maps kept up with their logs: what is to be mapped, and the new files.
 
-`plan_updates` lists the partitions that options select and compares each one's map with its segments: `PartitionUpdate`,
-with the zones that stay and a split for each segment that has to be decoded, from its first byte or from its last zone
-on. Whoever called runs `map_segment` over those splits, here or elsewhere, and `finish_update` writes the partition's map
-if it is not the one that is there.
+`plan_updates` lists the partitions that options select and compares each one's map with its segments:
+`PartitionUpdate`, with the zones that stay and a split for each segment that has to be decoded, from its first byte or
+from its last zone on. Whoever called runs `map_segment` over those splits, here or elsewhere, and `finish_update`
+writes the partition's map if it is not the one that is there.
 
 Which segments are decoded again is a question of time, not of truth: the maps are proven when they are used. So it is
 answered by what the file system says of a file.
@@ -52,9 +52,9 @@ _TRIES = 10  # to map a partition whose segments a broker replaces meanwhile
 class PartitionUpdate:
     """What one partition's map needs.
 
-    before: the map that is there, if it can be used; kept: zones that stay, by the base offset of their segment; splits:
-    what is to be decoded, each from where the kept zones of its segment end; options, directory: what it was planned
-    with.
+    before: the map that is there, if it can be used; kept: zones that stay, by the base offset of their segment;
+    splits: what is to be decoded, each from where the kept zones of its segment end; options, directory: what it was
+    planned with.
     """
 
     options: ReadOptions
@@ -204,7 +204,8 @@ def map_or_none(split: SegmentSplit, max_batch_bytes: int, advance: Advance = la
 
 
 def parse_update(path: PathsLike, options: Mapping[str, object]) -> ReadOptions:
-    """What `plan_updates` takes, from a path and Python keywords; OptionError for an option that is not for zone maps."""
+    """What `plan_updates` takes, from a path and Python keywords; OptionError for an option that is not for zone
+    maps."""
     check_names(options, DecodeOptions, "zone maps, which take")
     return parse_options(option_texts(path, options))[0]
 

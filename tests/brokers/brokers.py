@@ -2,8 +2,8 @@
 
 In: a working directory and overrides of the server properties. Out: a running broker with `bootstrap` and `log_dir`.
 Raises `BrokerError`, with the end of the server's own log, when a server does not come up. Every server listens on
-127.0.0.1 only and is stopped through the process that was started here, by SIGTERM first: a clean shutdown is what trims
-the index files. `kill` is there for whoever wants the other kind.
+127.0.0.1 only and is stopped through the process that was started here, by SIGTERM first: a clean shutdown is what
+trims the index files. `kill` is there for whoever wants the other kind.
 """
 
 from __future__ import annotations
@@ -245,7 +245,8 @@ class ZooKeeper:
 
 
 class ZooKeeperBroker(Broker):
-    """Kafka 2.8, which can write message sets v0 and v1 (topic config `message.format.version`), or the older 0.10.2."""
+    """Kafka 2.8, which can write message sets v0 and v1 (topic config `message.format.version`), or the
+    older 0.10.2."""
 
     def __init__(
         self,

@@ -30,7 +30,8 @@ def moments(timestamps: list[int]) -> list[int]:
 
 @pytest.mark.parametrize("name", LOG_DIRECTORIES)
 def test_naive_answer(name: str) -> None:
-    """The answer is the naive one for moments on, beside and between timestamps; null and the log end after the last."""
+    """The answer is the naive one for moments on, beside and between timestamps; null and the log end
+    after the last."""
     for directory in sorted(LOG_DIRECTORIES[name].glob("*-*/")):
         held = records(directory)
         for moment in moments([timestamp for _, timestamp in held])[:8] if held else [0]:
@@ -101,7 +102,8 @@ def committed(moment: object) -> dict[str, Any]:
 
 
 def test_read_committed_ends_at_the_last_stable_offset() -> None:
-    """As a broker answers a consumer of that level: latest is the last stable offset, and what lies beyond is not found."""
+    """As a broker answers a consumer of that level: latest is the last stable offset, and what lies
+    beyond is not found."""
     held = records(LOG_DIRECTORIES["transactions"] / "ledger-0")
     newest = max(timestamp for _, timestamp in held)
 

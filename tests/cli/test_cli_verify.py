@@ -314,7 +314,8 @@ def test_many_problems_are_counted(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("failing", ["read_into", "version"])
 def test_a_disk_that_does_not_give_its_bytes(failing: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An I/O error, in the middle of a segment or at once, is a problem of that segment; the others are still verified."""
+    """An I/O error, in the middle of a segment or at once, is a problem of that segment; the others are still
+    verified."""
     method = getattr(InputFile, failing)
 
     def fail(self: InputFile, *arguments: Any) -> Any:

@@ -1,14 +1,14 @@
 """Kafka's own inspector against kafkaseg, over every fixture: `python -m tests.conformance.dump_log [directory …]`.
 
-In: directories that hold `.log` files. Out: a summary for each directory, every batch that `DumpLogSegments` and kafkaseg
-see differently, and one line with the result; exit status 1 if they differ. `--out FILE` keeps what the inspector said as
-Parquet. Raises `DumpError` when a line of it cannot be understood: a batch must not get lost in parsing. The default
-directories are the fixtures and the demonstration data.
+In: directories that hold `.log` files. Out: a summary for each directory, every batch that `DumpLogSegments` and
+kafkaseg see differently, and one line with the result; exit status 1 if they differ. `--out FILE` keeps what the
+inspector said as Parquet. Raises `DumpError` when a line of it cannot be understood: a batch must not get lost in
+parsing. The default directories are the fixtures and the demonstration data.
 
 Of a record batch (magic 2) every field that the inspector prints is compared. Of a message set it prints one line for
 each shallow entry, without a base offset and a count, which the format does not have: those are not compared here, but
-by the rows that a real consumer saw (`tests/support/rows.py`). It gives up at zeros behind the last batch (`preallocate=true`);
-what it printed of that file until then counts.
+by the rows that a real consumer saw (`tests/support/rows.py`). It gives up at zeros behind the last batch
+(`preallocate=true`); what it printed of that file until then counts.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ class DumpError(ValueError):
 def dump(logs: Sequence[Path], kafka: Distribution = KAFKA_4) -> tuple[pa.Table, dict[str, str]]:
     """Run the inspector over all the files; returns the batches, and for each file it gave up on what it said.
 
-    It ends at the first file it dislikes: zeros after the last batch (`preallocate=true`) are such a thing to it, although
-    they are legal. What it printed of that file until then is kept, and it is started again with the next one.
+    It ends at the first file it dislikes: zeros after the last batch (`preallocate=true`) are such a thing to it,
+    although they are legal. What it printed of that file until then is kept, and it is started again with the next one.
     """
     rows: list[dict[str, object]] = []
     given_up: dict[str, str] = {}

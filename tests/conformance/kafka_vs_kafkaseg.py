@@ -1,9 +1,9 @@
 """Spark's own Kafka source against `kafkaseg`, over the same records: `python -m tests.conformance.kafka_vs_kafkaseg`.
 
 Opt-in: it starts a broker, and the first time it downloads jars and makes a Python environment in the cache directory.
-A broker is filled, `notebook.question` runs with `format("kafka")` while it is up, then with `format("kafkaseg")` over the
-directory that it left behind; schemas and all rows have to be equal. Prints one line for each case; exit status 1 if any
-differs.
+A broker is filled, `notebook.question` runs with `format("kafka")` while it is up, then with `format("kafkaseg")` over
+the directory that it left behind; schemas and all rows have to be equal. Prints one line for each case; exit status 1
+if any differs.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ from tests.fixtures.scenario import ORIGIN, SECOND
 
 ROOT = Path(__file__).parents[2]
 
-#: The oldest Spark that `kafkaseg` takes, and the newest whose Kafka source could be resolved. The token provider of that
-#: version could not; the one before serves, for it only matters where delegation tokens are used.
+#: The oldest Spark that `kafkaseg` takes, and the newest whose Kafka source could be resolved. The token provider of
+#: that version could not; the one before serves, for it only matters where delegation tokens are used.
 SPARK = "4.1.1"
 SPARK_KAFKA = Distribution(
     f"spark-kafka-{SPARK}",

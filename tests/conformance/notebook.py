@@ -1,7 +1,8 @@
 """One side of the comparison, run in a process of its own: `notebook.py FORMAT FOLDER CASES [JAR …]`.
 
-It imports nothing of this repository: it is what a user's notebook would be. CASES is JSON, the options by case; the rows of
-a case go to FOLDER/<case> as Parquet, their schema to FOLDER/<case>/schema.json, or an error to FOLDER/<case>/error.txt.
+It imports nothing of this repository: it is what a user's notebook would be. CASES is JSON, the options by case; the
+rows of a case go to FOLDER/<case> as Parquet, their schema to FOLDER/<case>/schema.json, or an error to
+FOLDER/<case>/error.txt.
 """
 
 from __future__ import annotations

@@ -134,7 +134,8 @@ def staging_without_spark(finished: tuple[Any, Any], monkeypatch: pytest.MonkeyP
 
 
 def without_last_rows(destination: Path) -> None:
-    """Makes of what a run wrote what an earlier one would have: late records missing, one partition not there at all."""
+    """Makes of what a run wrote what an earlier one would have: late records missing, one partition not
+    there at all."""
     for number, path in enumerate(sorted(destination.glob("topic=*/hour=*/*.parquet"))):
         table = pq.ParquetFile(path).read()
         pq.write_table(table.slice(0, table.num_rows - 50), path)
@@ -174,7 +175,8 @@ def test_the_window_holds_what_a_consumer_saw_by_topic_and_hour(spark: SparkSess
 def test_zone_maps_are_made_once_and_spare_the_rest_of_the_log(
     spark: SparkSession, finished: tuple[Any, Any], tmp_path: Path
 ) -> None:
-    """The run made a map of each partition; a window that needs part of the log reads that part, late records included."""
+    """The run made a map of each partition; a window that needs part of the log reads that part, late
+    records included."""
     config = replace(finished[0], destination=tmp_path / "out")
     assert sorted(path.name for path in config.zone_maps.iterdir()) == [
         *(f"orders-{n}.parquet" for n in range(3)),

@@ -1,4 +1,5 @@
-"""The notebook runs, and what is saved in it is what it says. `python -m tests.examples.test_notebook` runs and saves it."""
+"""The notebook runs, and what is saved in it is what it says. `python -m tests.examples.test_notebook`
+runs and saves it."""
 
 from __future__ import annotations
 
@@ -78,7 +79,8 @@ def _words(output: Any) -> str:
 
 
 def test_what_is_saved_is_whole_and_names_no_machine(saved: Any) -> None:
-    """Every cell ran in order and without an error; tables, a picture and an answer are there; no path of a machine is."""
+    """Every cell ran in order and without an error; tables, a picture and an answer are there; no path of
+    a machine is."""
     nbformat.validate(saved)
     cells = [cell for cell in saved.cells if cell.cell_type == "code"]
     assert [cell.execution_count for cell in cells] == list(range(1, len(cells) + 1))
@@ -95,7 +97,8 @@ def test_what_is_saved_is_whole_and_names_no_machine(saved: Any) -> None:
 # jupyter_client and zmq warn of their own ways
 @pytest.mark.filterwarnings("ignore:::jupyter_client", "ignore:::zmq", "ignore:::tornado")
 def test_a_run_says_what_is_saved(saved: Any, tmp_path: Path) -> None:
-    """Run from a directory like the repository's root, each cell gives the text and the tables that are saved with it."""
+    """Run from a directory like the repository's root, each cell gives the text and the tables that are
+    saved with it."""
     shutil.copytree(NOTEBOOK.parent, tmp_path / "examples", ignore=shutil.ignore_patterns("*.parquet"))
     shutil.copytree(ROOT / "conf", tmp_path / "conf")
     ran = run(saved, tmp_path)

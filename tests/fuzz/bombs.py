@@ -1,18 +1,12 @@
-"""Small batches that ask for gigabytes, and what reading them costs: `python -m tests.fuzz.bombs MAX_BATCH_BYTES DIRECTORY`.
+"""Small batches that ask for gigabytes, and what reading them costs.
 
-In: a partition directory. Out: one line of JSON: the offsets or the error of a scan under both modes, and by how much
-the process grew over what it took to scan an ordinary log before (`ru_maxrss`). It runs in a process of its own, which
-has not compressed anything.
+`cost` is for a process of its own, which has not compressed anything: `run_apart(cost, directory, max_batch_bytes)`.
 """
 
 from __future__ import annotations
 
 import gzip
-import json
-import logging
-import resource
 import struct
-import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -25,6 +19,7 @@ import zstandard
 import kafka_segment_source as kafkaseg
 from kafka_segment_source.errors import DataError
 from tests.support import writer
+from tests.support.apart import peak
 from tests.support.writer import Rec
 
 MIB = 1024 * 1024
@@ -104,13 +99,13 @@ BOMBS: dict[str, Callable[[], bytes]] = {
 
 
 def cost(folder: Path, max_batch_bytes: int) -> dict[str, Any]:
-    """What a scan of a log with a bomb gives, and what it takes."""
+    """What a scan of a log with a bomb gives under both modes, and by how much the process grew beyond a usual scan."""
     with tempfile.TemporaryDirectory() as directory:
         _scan(write([GOOD, LAST], Path(directory)), {})
-    before = _peak()
+    before = peak()
     failing = _scan(folder, {"mode": "FAILFAST", "maxBatchBytes": max_batch_bytes})
     dropping = _scan(folder, {"mode": "DROPMALFORMED", "maxBatchBytes": max_batch_bytes})
-    return {"failfast": failing, "dropmalformed": dropping, "grewMiB": (_peak() - before) // MIB}
+    return {"failfast": failing, "dropmalformed": dropping, "grewMiB": (peak() - before) // MIB}
 
 
 def write(batches: list[bytes], directory: Path) -> Path:
@@ -129,17 +124,3 @@ def _scan(folder: Path, options: dict[str, Any]) -> list[int] | str:
     except DataError as error:
         return f"{error.what}: found {error.found}, expected {error.expected}"
     return offsets
-
-
-def _peak() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-
-
-def main() -> None:
-    """Measures one directory."""
-    logging.getLogger("kafka_segment_source").addHandler(logging.NullHandler())
-    print(json.dumps(cost(Path(sys.argv[2]), int(sys.argv[1]))))
-
-
-if __name__ == "__main__":
-    main()

@@ -1,8 +1,10 @@
-"""What a scan of damaged bytes may answer, said by the naive decoder: `check` raises `ViolationError` for anything else.
+"""What a scan of damaged bytes may answer, said by the naive decoder: `check` raises `ViolationError` for anything
+else.
 
 The statements, for a `.log` of any bytes:
 
-1. What is not reported is returned. Under DROPMALFORMED the bytes outside the reported ranges are whole batches, one after
+1. What is not reported is returned. Under DROPMALFORMED the bytes outside the reported ranges are whole batches, one
+after
    the other, that the naive decoder reads and whose offsets grow; the rows are exactly theirs. What may follow them
    unreported, in the last segment alone, is a torn batch or zeros.
 2. Nothing is reported without need. Where a reported range begins stands something that the naive decoder refuses, or
@@ -11,8 +13,8 @@ The statements, for a `.log` of any bytes:
    DROPMALFORMED ends only at a batch of a newer magic or codec, under a right CRC; 1 and 2 hold up to there.
 4. A CRC is not made right by accident: without such help every row has the key, value and headers of a real one.
 
-Offsets, sizes and leader epochs are outside the CRC. Where damage to them happens to leave offsets that grow, nothing can
-tell it from what a broker wrote, and 1 is all that can be said: the rows are those that the bytes spell.
+Offsets, sizes and leader epochs are outside the CRC. Where damage to them happens to leave offsets that grow, nothing
+can tell it from what a broker wrote, and 1 is all that can be said: the rows are those that the bytes spell.
 """
 
 from __future__ import annotations
@@ -82,7 +84,8 @@ def claimed_end(data: bytes, position: int) -> int | None:
 
 
 def sound(data: bytes, position: int, after: int, limit: int) -> Sound | None:
-    """The batch at `position`, if it is whole, held by its CRC, readable, and its offsets lie between `after` and `limit`."""
+    """The batch at `position`, if it is whole, held by its CRC, readable, and its offsets lie between
+    `after` and `limit`."""
     end = claimed_end(data, position)
     if end is None or not _crc_holds(data[position:end]):
         return None
@@ -105,7 +108,8 @@ def sound(data: bytes, position: int, after: int, limit: int) -> Sound | None:
 
 
 def _claims(batch: bytes) -> tuple[int, int, int, bool]:
-    """Base offset, last offset, number of records (1 where the format does not say) and whether it is a control batch."""
+    """Base offset, last offset, number of records (1 where the format does not say) and whether it is a
+    control batch."""
     base: int = struct.unpack_from(">q", batch)[0]
     if batch[16] != 2:
         return base, base, 1, False

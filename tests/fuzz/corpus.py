@@ -1,4 +1,5 @@
-"""What is mutated: small real logs of every magic and codec, each two segments with their index files, from the fixtures.
+"""What is mutated: small real logs of every magic and codec, each two segments with their index files, from the
+fixtures.
 
 In: nothing but the fixtures. Out: `SEEDS`, values that write themselves as a partition directory.
 """

@@ -1,8 +1,8 @@
 """Tries mutations: `python -m tests.fuzz.run --count 2000 [--first 0] [--seconds 600]`, in a process of its own.
 
-In: the number of the first case and how many. Out: one line of JSON with what was found, and for each violation two lines
-that name its case; exit status 1 if there was one. A case that takes too long ends the process with a traceback, as a
-crash would; the last line of standard error then names the case. `--case N` runs one and says what it does.
+In: the number of the first case and how many. Out: one line of JSON with what was found, and for each violation two
+lines that name its case; exit status 1 if there was one. A case that takes too long ends the process with a traceback,
+as a crash would; the last line of standard error then names the case. `--case N` runs one and says what it does.
 """
 
 from __future__ import annotations
@@ -107,7 +107,8 @@ def _check_error(error: Exception, folder: Path) -> None:
 
 
 def _check_bounds(damage: Case, folder: Path, rows: list[Row]) -> int:
-    """Part of a damaged log, through its indexes: rows of readable batches in order, all of them where the log is whole.
+    """Part of a damaged log, through its indexes: rows of readable batches in order, all of them where the log is
+    whole.
 
     Answers whether rows were lost: a time index can lie about what it alone knows (docs/damage.md).
     """

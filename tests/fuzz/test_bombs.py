@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.fuzz import bombs
+from tests.support.apart import run_apart
 
 LIMIT = 32 * bombs.MIB
 BOUND = 4 * LIMIT + 64 * bombs.MIB
@@ -23,9 +21,7 @@ READ_WHOLE = ("records up to the limit", "headers up to the limit")
 def test_a_bomb_costs_no_more_than_max_batch_bytes_allows(name: str, tmp_path: Path) -> None:
     """FAILFAST names it, DROPMALFORMED goes on behind it, what is within the limit is read; all in bounded memory."""
     folder = bombs.write([bombs.GOOD, bombs.BOMBS[name](), bombs.LAST], tmp_path)
-    command = [sys.executable, "-m", "tests.fuzz.bombs", str(LIMIT), str(folder)]
-    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=SECONDS)
-    found = json.loads(done.stdout)
+    found = run_apart(bombs.cost, folder, LIMIT, seconds=SECONDS)
     if name in READ_WHOLE:
         assert found["failfast"] == found["dropmalformed"] == [0, 5, 10]
     else:

@@ -1,8 +1,8 @@
 """read_committed against a naive consumer: random transactions of several producers, interleaved and over several
 segments, with and without the files that say the same (`.snapshot`, `.txnindex`), whole and through any bounds.
 
-The naive side is kafka-log-format.md 5.1 to 5.4, written plainly: a broker that keeps a list of aborted transactions, and
-a client that filters batches with it.
+The naive side is kafka-log-format.md 5.1 to 5.4, written plainly: a broker that keeps a list of aborted transactions,
+and a client that filters batches with it.
 """
 
 from __future__ import annotations
@@ -101,7 +101,8 @@ class Aborted:
 
 
 def broker(batches: Sequence[Batch]) -> tuple[dict[int, int], list[Aborted]]:
-    """Open transactions at the end (producer → first offset), and those that were aborted, in order of their markers."""
+    """Open transactions at the end (producer → first offset), and those that were aborted, in order of
+    their markers."""
     is_open: dict[int, int] = {}
     aborted: list[Aborted] = []
     for batch in batches:
@@ -117,7 +118,8 @@ def broker(batches: Sequence[Batch]) -> tuple[dict[int, int], list[Aborted]]:
 def client(
     batches: Sequence[Batch], aborted: Sequence[Aborted], stable: int, start: int, end: int, control: bool
 ) -> list[tuple[int, int]]:
-    """(offset, timestamp) of what a consumer is given of start ≤ offset < end (CompletedFetch); `control`: markers too."""
+    """(offset, timestamp) of what a consumer is given of start ≤ offset < end (CompletedFetch);
+    `control`: markers too."""
     queue = sorted((each for each in aborted if each.last >= start), key=lambda each: each.first)
     ongoing: set[int] = set()
     rows = []
@@ -144,7 +146,8 @@ KINDS: tuple[Kind, ...] = (
 
 
 def build(choices: Sequence[tuple[Kind, int, int, int]], rolls: Sequence[int], gone: int) -> Log:
-    """The log that the choices (kind, producer, size and codec, timestamp) make; `rolls`: batches that begin a segment."""
+    """The log that the choices (kind, producer, size and codec, timestamp) make; `rolls`: batches that
+    begin a segment."""
     segments: list[list[Batch]] = [[]]
     offset = 0
     for number, (kind, producer, shape, timestamp) in enumerate(choices):
@@ -344,7 +347,8 @@ def test_damage_never_shows_what_was_not_committed(
     chunk: int,
     spoil: list[int],
 ) -> None:
-    """With a bit flipped in some batch, DROPMALFORMED gives only rows that were committed, and FAILFAST all or an error."""
+    """With a bit flipped in some batch, DROPMALFORMED gives only rows that were committed, and FAILFAST
+    all or an error."""
     damaged = log.there[number % len(log.there)]
     flipped = bytearray(damaged.data)
     flipped[21 + (byte - 21) % (len(flipped) - 21)] ^= 1

@@ -1,4 +1,5 @@
-"""`scan` beside the naive decoder: generated batches of every kind, in any portions; any bytes end in rows or in our errors."""
+"""`scan` beside the naive decoder: generated batches of every kind, in any portions; any bytes end in
+rows or in our errors."""
 
 from __future__ import annotations
 
@@ -136,7 +137,8 @@ def test_metadata_agrees_with_the_naive_decoder(data: bytes) -> None:
 
 @given(log=partition_logs(log_damage=True), chunk=st.sampled_from([100, 10**6]))
 def test_generated_logs(log: GeneratedLog, chunk: int) -> None:
-    """Partitions of several segments, compacted, with markers, torn or zero-filled at the end, are read whole and in order."""
+    """Partitions of several segments, compacted, with markers, torn or zero-filled at the end, are read
+    whole and in order."""
     with tempfile.TemporaryDirectory() as directory, portions(100, 10**6, chunk):
         folder = log.write(Path(directory))
         assert scanned(folder) == decoded(expected_rows(log))
@@ -242,7 +244,8 @@ def _batch_positions(data: bytes) -> list[int]:
 
 @given(body=st.binary(max_size=120), codec=st.integers(0, 7), count=st.integers(1, 5), mode=modes)
 def test_any_body_under_a_good_crc(body: bytes, codec: int, count: int, mode: str) -> None:
-    """A batch whose header and CRC are right but whose body is noise is an error of ours, or what the naive decoder reads."""
+    """A batch whose header and CRC are right but whose body is noise is an error of ours, or what the
+    naive decoder reads."""
     data = writer.record_batch_of(body, attributes=codec, count=count, last_offset_delta=4)
     found = outcome(data, mode, True)
     if isinstance(found, list) and mode == "FAILFAST":

@@ -1,5 +1,5 @@
-"""Copies of one history, hurt independently: what at least one copy of the history that counts holds whole comes out, once,
-in order; an error comes only where no copy has the offsets.
+"""Copies of one history, hurt independently: what at least one copy of the history that counts holds whole comes out,
+once, in order; an error comes only where no copy has the offsets.
 
 A case is a number: `python -m tests.property.test_hurt_copies 4711` runs one and says what it does, `… 0 20000` many.
 The suite tries the same cases every time; `KAFKASEG_LONG=1` tries twenty times as many.
@@ -130,8 +130,8 @@ def _check_strict(paths: list[str], expected: Expected) -> str:
 
 
 def _check_error(error: Exception, expected: Expected) -> None:
-    """An error is right only where no copy has some offset; what compaction left out of one may be missed, and what only
-    index files tell of."""
+    """An error is right only where no copy has some offset; what compaction left out of one may be missed, and what
+    only index files tell of."""
     assert expected.may_be_said, f"an error, although all is held: {error!r}"
 
 

@@ -193,7 +193,8 @@ def records(draw: st.DrawFn) -> list[Rec]:
 
 
 def decode(batches: list[bytes], rows: int, most_bytes: int) -> tuple[list[tuple[object, ...]], int]:
-    """(offset, timestamp, key, value, headers) of every record, by calls of at most `rows` rows; and the last status."""
+    """(offset, timestamp, key, value, headers) of every record, by calls of at most `rows` rows; and the
+    last status."""
     source = array(b"".join(batches))
     table, count, _ = walk(source.tobytes(), max(len(batches), 1))
     table = np.ascontiguousarray(table[:, :count])
@@ -234,7 +235,8 @@ def _parts(source: np.ndarray, longs: np.ndarray, ints: np.ndarray) -> tuple[obj
 def test_records_in_any_portions(
     groups: list[list[Rec]], append_time: bool, base_timestamp: int | None, rows: int, most_bytes: int
 ) -> None:
-    """However small the portions, the kernel gives the naive decoder's records, and nothing beyond its arrays is written."""
+    """However small the portions, the kernel gives the naive decoder's records, and nothing beyond its
+    arrays is written."""
     batches = [
         writer.record_batch(
             group, base_offset=1000 * n, timestamp_type=int(append_time), base_timestamp=base_timestamp, max_timestamp=9

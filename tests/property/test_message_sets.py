@@ -1,4 +1,5 @@
-"""Message sets of magic 0 and 1, and all magics mixed, as generated logs: against the naive truth, whole and in part."""
+"""Message sets of magic 0 and 1, and all magics mixed, as generated logs: against the naive truth, whole
+and in part."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ EXAMPLES = settings(max_examples=settings().max_examples * 6)
 def test_mixed_magics_give_the_rows_of_the_whole_log_filtered(
     case: tuple[GeneratedLog, Bounds], declared: bool, check_crcs: bool
 ) -> None:
-    """For any bounds, over any mixture of magics, wrappers with wrong timestamps included, no row is lost or invented."""
+    """For any bounds, over any mixture of magics, wrappers with wrong timestamps included, no row is lost
+    or invented."""
     log, bounds = case
     options: dict[str, Any] = {"checkCrcs": check_crcs}
     if bounds.since is not None:

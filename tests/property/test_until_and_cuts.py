@@ -125,7 +125,8 @@ def test_cut_segments_neither_lose_nor_double_rows(case: tuple[GeneratedLog, Bou
 @EXAMPLES
 @given(partition_logs(magics=(0, 1, 2), max_batches=20, index_damage=True), st.integers(1, 12), st.booleans())
 def test_where_a_segment_is_cut(log: GeneratedLog, most: int, trust_indexes: bool) -> None:
-    """Each cut is at the first batch that reaches `most` offsets further, or inside it; no index, however wrong, moves it."""
+    """Each cut is at the first batch that reaches `most` offsets further, or inside it; no index, however
+    wrong, moves it."""
     keeper, directory = in_directory(log)
     with keeper:
         plan = kafkaseg.plan(directory, maxRecordsPerPartition=most, trustIndexes=trust_indexes)

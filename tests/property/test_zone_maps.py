@@ -197,8 +197,8 @@ def test_rows_are_the_naive_ones(
     same_topic: bool,
     update: bool,
 ) -> None:
-    """Whatever a map was made of and has gone through, the rows are those of filtering every record; once planned, every
-    byte outside the planned ranges may turn into noise."""
+    """Whatever a map was made of and has gone through, the rows are those of filtering every record; once planned,
+    every byte outside the planned ranges may turn into noise."""
     what, before, now, asked = story
     other_topic = what == "another log" and not same_topic
     # by chance another log may have the very batch in the very place; only the topic's id tells that it is another
@@ -297,7 +297,8 @@ def test_files_that_shrink_give_no_row_twice(log: GeneratedLog, data: st.DataObj
 
 @given(story=histories(), cell=CELLS)
 def test_maps_brought_up_to_date_are_as_if_made_anew(story: tuple[str, GeneratedLog, GeneratedLog], cell: int) -> None:
-    """A log that grew, was cut or was refilled: what an update decodes and what it keeps make the table of the whole log."""
+    """A log that grew, was cut or was refilled: what an update decodes and what it keeps make the table
+    of the whole log."""
     what, before, now = story
     assume(what in ("nothing", "grown", "shrunk", "refilled"))
     with Case() as case:

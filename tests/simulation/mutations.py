@@ -1,8 +1,8 @@
 """Breaks the package on purpose, one proof after the other, and has the simulation find it:
 `python -m tests.simulation.mutations ["PART OF A NAME" ...] [--runs 10000] [--from 5000000]`.
 
-In: the mutations below. Each is made in a temporary copy of the package and its tests, never here. Out: for each its name,
-the first seed that failed with what was wrong, and how many runs that took; exit status 1 if one was not found.
+In: the mutations below. Each is made in a temporary copy of the package and its tests, never here. Out: for each its
+name, the first seed that failed with what was wrong, and how many runs that took; exit status 1 if one was not found.
 
 Proofs overlap: where another one always covers a single one, the mutation takes out both, and its `why` says so.
 """
@@ -33,7 +33,8 @@ class Change:
 
 @dataclass(frozen=True)
 class Mutation:
-    """A defect. kind, aim: what the runs are of, and exercise; why: it takes more than one change, or runs of their own."""
+    """A defect. kind, aim: what the runs are of, and exercise; why: it takes more than one change, or runs of their
+    own."""
 
     name: str
     changes: tuple[Change, ...]

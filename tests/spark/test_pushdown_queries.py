@@ -45,7 +45,8 @@ def write_log(directory: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def sessions(spark: SparkSession) -> dict[str, SparkSession]:
-    """Confs are a session's own: one with the conf as Spark has it, one with it on, one for read(), which turns it on."""
+    """Confs are a session's own: one with the conf as Spark has it, one with it on, one for read(), which
+    turns it on."""
     sessions = {name: spark.newSession() for name in ("off", "on", "read")}
     sessions["off"].conf.set(CONF, "false")
     sessions["on"].conf.set(CONF, "true")

@@ -1,4 +1,5 @@
-"""`format("kafkaseg")`: rows, schemas, paths and errors as a user of Spark sees them, over real brokers' directories."""
+"""`format("kafkaseg")`: rows, schemas, paths and errors as a user of Spark sees them, over real brokers'
+directories."""
 
 from __future__ import annotations
 
@@ -73,7 +74,8 @@ def said(action: Any) -> str:
 
 @pytest.mark.parametrize("name", ALL)
 def test_every_fixture(name: str, spark: SparkSession) -> None:
-    """The frame of a real broker's log directory is what a real consumer saw, headers, types and nullability included."""
+    """The frame of a real broker's log directory is what a real consumer saw, headers, types and
+    nullability included."""
     frame = load(spark, ALL[name], includeHeaders="true")
     wanted = saved(spark, ALL[name], frame)
     if name == "compacted":  # its log start is for `scan` to prove
@@ -123,7 +125,8 @@ def test_one_partition_a_segment(spark: SparkSession) -> None:
 
 
 def test_the_session_zone_changes_no_instant(spark: SparkSession) -> None:
-    """A session in another zone sees the same instants, and bounds without a zone stay UTC: the session's is not asked."""
+    """A session in another zone sees the same instants, and bounds without a zone stay UTC: the session's
+    is not asked."""
     session = spark.newSession()
     session.conf.set("spark.sql.session.timeZone", "America/New_York")
     query = "cast(timestamp as double)"

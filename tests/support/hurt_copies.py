@@ -1,11 +1,11 @@
 """Copies of one generated history, each hurt on its own, and what a reader must make of them.
 
-In: a number. Out: `Case`, which writes two to four copies of a partition, and knows what was done to each. What must come
-out follows from the history and the damage alone; nothing here uses the package.
+In: a number. Out: `Case`, which writes two to four copies of a partition, and knows what was done to each. What must
+come out follows from the history and the damage alone; nothing here uses the package.
 
-A history is a list of batches under growing leader epochs, some of transactions. A copy has a stretch of it in segments of
-its own rolls. It may be stale: then it has, from a change of leaders on, what the old leader went on to write. One copy
-may be compacted. Then files are lost, cut, or damaged, single files picked, or a copy is given twice.
+A history is a list of batches under growing leader epochs, some of transactions. A copy has a stretch of it in segments
+of its own rolls. It may be stale: then it has, from a change of leaders on, what the old leader went on to write. One
+copy may be compacted. Then files are lost, cut, or damaged, single files picked, or a copy is given twice.
 """
 
 from __future__ import annotations
@@ -66,8 +66,9 @@ class File:
 
 @dataclass
 class Copy:
-    """One copy: its files; is_stale: whether it has another leader's tail, from offset `diverged` on; is_compacted; marked:
-    whether the broker's cleaner-offset-checkpoint is beside it; epochs: its leader-epoch-checkpoint, if it is there."""
+    """One copy: its files; is_stale: whether it has another leader's tail, from offset `diverged` on; is_compacted;
+    marked: whether the broker's cleaner-offset-checkpoint is beside it; epochs: its leader-epoch-checkpoint, if it is
+    there."""
 
     files: list[File]
     diverged: int | None = None
@@ -279,8 +280,8 @@ def file_of(random: Random, base: int, batches: list[Batch], indexed: bool) -> F
 
 
 def compacted(random: Random, files: list[File], history: list[Batch]) -> None:
-    """Cleans some of the first segments, never the last one, below the first open transaction, as a cleaner does: rows of
-    aborted transactions go, others may; a marker goes only after the rows of its transaction."""
+    """Cleans some of the first segments, never the last one, below the first open transaction, as a cleaner does: rows
+    of aborted transactions go, others may; a marker goes only after the rows of its transaction."""
     until = min([*open_producers(history).values(), files[-1].base])
     cleaned = [file for file in files[:-1] if file.batches and file.batches[-1].batch.after <= until]
     cleaned = cleaned[: random.randint(1, len(cleaned))] if cleaned else []
@@ -320,7 +321,8 @@ def is_gone(history: list[Batch], files: list[File], marker: Batch) -> bool:
 
 
 def flip(random: Random, file: File, at: int) -> None:
-    """Flips a bit of batch number `at`, of those that its CRC covers or that say what it is: not of its offset and epoch."""
+    """Flips a bit of batch number `at`, of those that its CRC covers or that say what it is: not of its
+    offset and epoch."""
     position = sum(len(held.batch.data) for held in file.batches[:at])
     data = file.batches[at].batch.data
     records = 61 if file.batches[at].batch.magic == 2 else 26

@@ -171,7 +171,8 @@ def expected_rows(
 
 
 def disorder(records: Sequence[Record]) -> int:
-    """The least D for which the declaration of docs/pruning-rules.md, section 3, holds of the data records with a timestamp."""
+    """The least D for which the declaration of docs/pruning-rules.md, section 3, holds of the data
+    records with a timestamp."""
     least, newest = 0, -1
     for record in records:
         if not record.is_control and record.timestamp >= 0:

@@ -14,8 +14,8 @@ Kafka: UnifiedLog, LocalLog, LogSegment, Cleaner, LogLoader, LogManager, Produce
   positions in one file are positions in another.
 - The high watermark follows the log's end at random, but is never below the data of a transaction that has its marker.
 - A partition has one directory or two. With two, the second is a follower until they change places.
-- The delete horizon of a marker passes while time does (`pass_time`), hours in real life; or at once, where the settings
-  say so (delete.retention.ms=0).
+- The delete horizon of a marker passes while time does (`pass_time`), hours in real life; or at once, where the
+  settings say so (delete.retention.ms=0).
 - Batches are magic 2, of no codec, under CreateTime. There is no tiered storage and no `.txnindex`.
 """
 
@@ -199,7 +199,8 @@ class Replica:
     # ---- appending ----
 
     def cut_inside(self, batch: Batch) -> int:
-        """How much of a batch is written at first. In preallocated space eight bytes are left: fewer zeros could be its own."""
+        """How much of a batch is written at first. In preallocated space eight bytes are left: fewer
+        zeros could be its own."""
         return self.broker.random.randrange(1, len(batch.data) - (7 if self.settings.preallocated else 0))
 
     def append(self, batch: Batch, torn: bool) -> Activity:
@@ -400,7 +401,8 @@ class Replica:
         """A broker dies, in the middle of a write perhaps, and starts again: the tail is cut, index files made anew."""
         segment = self.active
         if batch is not None:
-            # a batch that a dead broker only began, in preallocated space, cannot be told from damage, and is reported so
+            # a batch that a dead broker only began, in preallocated space, cannot be told from damage, and is reported
+            # so
             cut = 0 if self.settings.preallocated else self.cut_inside(batch)
             self.files.write(segment.log, segment.size, batch.data[:cut])
             yield f"dies after {cut} of {len(batch.data)} bytes at {segment.size}"

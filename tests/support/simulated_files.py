@@ -1,11 +1,11 @@
 """A file system in memory that implements `kafka_segment_source.storage.store.Storage`.
 
-Inodes hold bytes; a directory maps names to inodes; an open file keeps its inode, whatever becomes of its name. The ctime
-of an inode ticks with every change, its name's included. The number of an inode that is gone for good (no name, not open)
-is given to the next one made, as file systems like to do.
+Inodes hold bytes; a directory maps names to inodes; an open file keeps its inode, whatever becomes of its name. The
+ctime of an inode ticks with every change, its name's included. The number of an inode that is gone for good (no name,
+not open) is given to the next one made, as file systems like to do.
 
-Before each operation of a reader `before(operation, path)` is called, so that somebody else can change files between any
-two of them. A listing calls it before it reads the names, and again before the size of each file.
+Before each operation of a reader `before(operation, path)` is called, so that somebody else can change files between
+any two of them. A listing calls it before it reads the names, and again before the size of each file.
 
 The other half of the methods is for whoever plays the broker; those call nothing.
 """

@@ -2,20 +2,23 @@
 
 In: a seed. A partition with some history is made, of a kind and with settings that follow from the seed; zone maps are
 made and brought up to date, sometimes; then it is planned and read, with options that follow from the seed, while the
-broker takes steps between any two file operations of the reader, and many between planning and reading. Out: a `Result`.
+broker takes steps between any two file operations of the reader, and many between planning and reading. Out: a
+`Result`.
 
 What the judge demands:
 
-- Every row that the log held all the time from before planning to after reading, and that the bounds let through, is there
-  once. Under read_committed: if its transaction was committed, and it lay below the last stable offset when planning began
-  (where an end of the log was cut off meanwhile, below the lowest of that time).
-- Every offset that was there when planning ended is given, or its loss is said, where no row but by retention, truncation or
-  a replica made anew can be gone (no compaction, no transactions, no bounds of time).
-- No row that the log did not hold at some time between; none outside the bounds; no offset twice; offsets ascend in a split.
+- Every row that the log held all the time from before planning to after reading, and that the bounds let through, is
+  there once. Under read_committed: if its transaction was committed, and it lay below the last stable offset when
+  planning began (where an end of the log was cut off meanwhile, below the lowest of that time).
+- Every offset that was there when planning ended is given, or its loss is said, where no row but by retention,
+  truncation or a replica made anew can be gone (no compaction, no transactions, no bounds of time).
+- No row that the log did not hold at some time between; none outside the bounds; no offset twice; offsets ascend in a
+  split.
 - Under read_committed no row of a transaction that was aborted or has no outcome.
-- An error is a DataLossError, and only where retention, truncation or a replica made anew took something away meanwhile;
-  a PathError too where its directory was gone. Never a CorruptRecordError, nothing skipped as damaged, no damage in what a
-  zone map's update says. With failOnDataLoss=false there is no DataLossError, and a warning of loss only in the same case.
+- An error is a DataLossError, and only where retention, truncation or a replica made anew took something away
+  meanwhile; a PathError too where its directory was gone. Never a CorruptRecordError, nothing skipped as damaged, no
+  damage in what a zone map's update says. With failOnDataLoss=false there is no DataLossError, and a warning of loss
+  only in the same case.
 """
 
 from __future__ import annotations
@@ -131,8 +134,8 @@ def _set(stack: ExitStack, owner: Any, name: str, value: Any) -> None:
 
 @dataclass(slots=True)
 class _Window:
-    """What is true of the log while somebody reads. held: rows there all the time; possible: there at some time; planned:
-    those there all the time until the plan was made."""
+    """What is true of the log while somebody reads. held: rows there all the time; possible: there at some time;
+    planned: those there all the time until the plan was made."""
 
     broker: SimulatedBroker
     held: dict[Row, None]
@@ -187,10 +190,10 @@ class _Said(logging.Handler):
 class _Run:
     """A broker, how fast it works, and a read.
 
-    aim: None, or what is made likely. "maps": zone maps, made and used around narrow bounds of time; "cuts": splits that
-    begin inside files, of few batches of one size; both with few keys, and much time between planning and use, so that compaction moves much. "stalls":
-    a reader that is stopped for long in the middle of its work, beside a cleaner that takes markers out soon. "young": a log
-    that is cleaned for the first time while it is read.
+    aim: None, or what is made likely. "maps": zone maps, made and used around narrow bounds of time; "cuts": splits
+    that begin inside files, of few batches of one size; both with few keys, and much time between planning and use, so
+    that compaction moves much. "stalls": a reader that is stopped for long in the middle of its work, beside a cleaner
+    that takes markers out soon. "young": a log that is cleaned for the first time while it is read.
     """
 
     def __init__(
@@ -255,7 +258,8 @@ class _Run:
             self._steps(self.random.randint(1, max(self._most, 1)))
 
     def sleep(self, seconds: float) -> None:
-        """The reader waits: the broker goes on, finishes what it writes, and comes to rest for a while sooner or later."""
+        """The reader waits: the broker goes on, finishes what it writes, and comes to rest for a while
+        sooner or later."""
         self.trace(f"sleep {seconds:.3f}")
         for _ in range(100):
             if not any(replica.is_writing for replica in self.broker.replicas):

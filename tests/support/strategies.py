@@ -242,9 +242,9 @@ def partition_logs(
 ) -> st.SearchStrategy[GeneratedLog]:
     """Partitions of up to `max_segments` segments with up to `max_batches` batches each.
 
-    magics: formats that may be mixed. disorder: the declaration of docs/pruning-rules.md, section 3, holds with this D (None: no
-    bound). append_time: LogAppendTime batches too. missing_timestamps: rows at -1 too. far_future: rows up to 2^63-1
-    (else to 10^15). wrong_wrappers: v1 wrappers of 0.10.0 with timestamps that are not the largest (breaks G).
+    magics: formats that may be mixed. disorder: the declaration of docs/pruning-rules.md, section 3, holds with this D
+    (None: no bound). append_time: LogAppendTime batches too. missing_timestamps: rows at -1 too. far_future: rows up to
+    2^63-1 (else to 10^15). wrong_wrappers: v1 wrappers of 0.10.0 with timestamps that are not the largest (breaks G).
     wrong_maximum: running maxima that started wrong (docs/pruning-rules.md, section 2). crashes: segments without a
     final time entry. index_damage: see `damage.py`. log_damage: the last segment torn or zero-filled.
     """

@@ -1,4 +1,5 @@
-"""What the documentation says of options is what the package does. `python -m tests.unit.test_docs` writes the table."""
+"""What the documentation says of options is what the package does. `python -m tests.unit.test_docs`
+writes the table."""
 
 from __future__ import annotations
 

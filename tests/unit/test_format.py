@@ -46,7 +46,8 @@ def test_header_of_a_written_batch() -> None:
 
 
 def test_smallest_sizes_are_those_of_the_smallest_records() -> None:
-    """A record of nothing takes MIN_RECORD_BYTES, a header of nothing MIN_HEADER_BYTES, an entry of nothing MIN_LENGTH."""
+    """A record of nothing takes MIN_RECORD_BYTES, a header of nothing MIN_HEADER_BYTES, an entry of
+    nothing MIN_LENGTH."""
     empty = writer.record(Rec(0, 0), base_timestamp=0)
     assert len(empty) == fmt.MIN_RECORD_BYTES
     assert len(writer.record(Rec(0, 0, None, None, ((b"", None),)), 0)) == len(empty) + fmt.MIN_HEADER_BYTES

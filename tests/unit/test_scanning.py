@@ -1,4 +1,5 @@
-"""scanning: `scan` over real brokers' directories gives what a real consumer saw, through every form of path and any bounds."""
+"""scanning: `scan` over real brokers' directories gives what a real consumer saw, through every form of
+path and any bounds."""
 
 from __future__ import annotations
 

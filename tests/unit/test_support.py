@@ -319,7 +319,8 @@ def test_write(tmp_path: Path) -> None:
     assert log.next_offset == 12
 
 
-# --- the rules of docs/pruning-rules.md, naively, so that no visible damage is in truth an invisible lie ------------------
+# --- the rules of docs/pruning-rules.md, naively, so that no visible damage is in truth an invisible lie
+# ------------------
 
 
 def naive_time_entries(segment: Segment, batches: list[naive.Batch]) -> list[tuple[int, int]]:
@@ -363,7 +364,8 @@ def naive_since_start(segment: Segment, since: int) -> int | None:
     )
 )
 def test_no_generated_time_index_fools_the_rules(pair: tuple[GeneratedLog, Bounds]) -> None:
-    """With the head and tail proofs checked, damage and wrong maxima never lose a row: the generator keeps to visible damage."""
+    """With the head and tail proofs checked, damage and wrong maxima never lose a row: the generator
+    keeps to visible damage."""
     log, asked = pair
     since = 0 if asked.since is None else asked.since
     for segment in log.segments:

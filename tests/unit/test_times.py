@@ -46,7 +46,8 @@ def test_without_a_zone_the_default_holds(moment: datetime) -> None:
 
 @given(millis=st.integers(-(2**63), 2**63 - 1))
 def test_epoch_milliseconds_are_themselves(millis: int) -> None:
-    """An integer with a sign is epoch milliseconds, to the ends of 64 bits: never a time ago. A bare one is, or is refused."""
+    """An integer with a sign is epoch milliseconds, to the ends of 64 bits: never a time ago. A bare one
+    is, or is refused."""
     assert times.parse_moment(f"{millis:+d}", BERLIN, NOW) == millis
     assert times.parse_moment(times.millis_text(millis), BERLIN, NOW) == millis
     try:

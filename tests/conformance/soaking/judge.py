@@ -4,8 +4,8 @@ In: a question, its answer, what the broker said of the log before planning and 
 afterwards. Out: a `Verdict`: what is wrong with rows that came out, and which rows are missing. Raises nothing for an
 answer, whatever it holds.
 
-Wrong is a row that was never sent, or was acknowledged at another offset, or is not what was acknowledged at its own; an
-offset twice; a row outside the bounds, or of a partition not asked for; under read_committed, a row of a transaction
+Wrong is a row that was never sent, or was acknowledged at another offset, or is not what was acknowledged at its own;
+an offset twice; a row outside the bounds, or of a partition not asked for; under read_committed, a row of a transaction
 that was aborted, or was not asked to commit until the read was over, or at or after the last stable offset of that
 moment. A record without an acknowledgement may be there: after a crash nobody knows.
 
@@ -14,8 +14,8 @@ offset that the broker named before), lies within the bounds, and that the log h
 
 - It is at or after the log start that the broker names after the read.
 - Where compaction is at work, it has a value, was not aborted, and no record of its key is between it and the active
-  segment as it is after the read. Compaction looks at no more than that. A key of which a record is on its way counts as
-  overwritten.
+  segment as it is after the read. Compaction looks at no more than that. A key of which a record is on its way counts
+  as overwritten.
 """
 
 from __future__ import annotations

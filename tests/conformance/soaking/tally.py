@@ -186,7 +186,8 @@ def _has_lost(where: TopicPartition, question: Question, before: Moment, after: 
 
 
 def _is_said(question: Question, answer: Answer) -> bool:
-    """Whether missing rows were spoken of. What Spark's workers log is not heard here: they may have warned if allowed to."""
+    """Whether missing rows were spoken of. What Spark's workers log is not heard here: they may have
+    warned if allowed to."""
     if question.way == SPARK:
         return not question.strict or "mode" in question.options
     return answer.said_loss

@@ -24,8 +24,8 @@ COMPACT = SMALL_SEGMENTS | {
     "delete.retention.ms": "3000",
 }
 
-#: Of the broker: cleaning and deletion look for work all the time, and begin soon after a start. One that was killed need
-#: not wait long until its former life counts as over.
+#: Of the broker: cleaning and deletion look for work all the time, and begin soon after a start. One that was killed
+#: need not wait long until its former life counts as over.
 AGGRESSIVE = {
     "log.cleaner.backoff.ms": "200",
     "log.retention.check.interval.ms": "500",

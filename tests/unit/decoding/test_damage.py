@@ -1,4 +1,5 @@
-"""reading and decode: each kind of damage is one clear error, or one reported gap; where a log may end, it ends quietly."""
+"""reading and decode: each kind of damage is one clear error, or one reported gap; where a log may end,
+it ends quietly."""
 
 from __future__ import annotations
 
@@ -310,7 +311,8 @@ def test_damage_late_in_a_batch_drops_its_early_rows_too(codec: Codec, folder: P
 
 
 def test_damage_in_several_batches(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Damaged batches are skipped one by one or in runs, at the very start and the very end, and each run is reported."""
+    """Damaged batches are skipped one by one or in runs, at the very start and the very end, and each run
+    is reported."""
     data = [bytearray(batch(10 * n)) for n in range(8)]
     for n in (0, 2, 3, 7):
         data[n][90] ^= 1
@@ -458,7 +460,8 @@ def test_gaps_are_no_damage(folder: Path) -> None:
 
 
 def test_max_batch_bytes_of_stored_bytes(folder: Path) -> None:
-    """A batch larger than maxBatchBytes as stored is not read into memory, but named, once chunks are smaller than it."""
+    """A batch larger than maxBatchBytes as stored is not read into memory, but named, once chunks are
+    smaller than it."""
     large = writer.record_batch([Rec(0, 5, b"k", bytes(9 * 1024 * 1024))], base_offset=10)
     path = write(folder, FIRST, large, THIRD)
     error = error_of(folder, maxBatchBytes=1_000_000)
@@ -505,7 +508,8 @@ LAST_MICROS = (2**63 - 1) // 1000
 
 @pytest.mark.parametrize("far", [LAST_MICROS + 1, 2**63 - 1, -(2**63), -LAST_MICROS - 1])
 def test_a_timestamp_that_microseconds_cannot_hold(far: int, folder: Path) -> None:
-    """It is an error only where the column timestamp is asked for, and names the record; by milliseconds it can be cut off."""
+    """It is an error only where the column timestamp is asked for, and names the record; by milliseconds
+    it can be cut off."""
     recs = [Rec(0, 1000), Rec(1, far), Rec(2, 3000)]
     path = write(folder, FIRST, writer.record_batch(recs, base_offset=10))
     with pytest.raises(CorruptRecordError, match="leave the column timestamp out") as caught:

@@ -1,4 +1,5 @@
-"""What somebody could write on purpose, or what fuzzing found: one bad batch costs one batch, in bounded work and memory."""
+"""What somebody could write on purpose, or what fuzzing found: one bad batch costs one batch, in bounded
+work and memory."""
 
 from __future__ import annotations
 
@@ -166,7 +167,8 @@ def test_damage_everywhere_is_read_about_once(how: str, folder: Path, monkeypatc
 def test_lengths_that_claim_the_rest_of_the_segment(
     folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Where every batch claims all that follows, checksums would take the square: the rest is given up, and reported."""
+    """Where every batch claims all that follows, checksums would take the square: the rest is given up,
+    and reported."""
     count, size = 3000, len(batch(0))
     monkeypatch.setattr("kafka_segment_source.decoding.batches._LEAST_EFFORT", 0)
     claims = [
@@ -204,7 +206,8 @@ def test_bytes_after_a_wrappers_value(folder: Path) -> None:
 def test_dropmalformed_drops_a_timestamp_beyond_microseconds(
     far: int, codec: writer.Codec, folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A batch whose timestamp Spark cannot hold is dropped like any other that cannot be rows, if timestamps are wanted."""
+    """A batch whose timestamp Spark cannot hold is dropped like any other that cannot be rows, if
+    timestamps are wanted."""
     odd = writer.record_batch([Rec(0, 1), Rec(1, far), Rec(2, 1)], base_offset=3, codec=codec)
     write(folder, batch(0), odd, batch(6))
     with caplog.at_level(logging.WARNING, "kafka_segment_source"):
@@ -217,7 +220,8 @@ def test_dropmalformed_drops_a_timestamp_beyond_microseconds(
 
 @pytest.mark.parametrize("mode", ["FAILFAST", "DROPMALFORMED"])
 def test_headers_count_against_max_batch_bytes(mode: str, folder: Path) -> None:
-    """A header of no bytes takes two in the log and sixteen times as much in a column: the limit is on what it takes."""
+    """A header of no bytes takes two in the log and sixteen times as much in a column: the limit is on
+    what it takes."""
     headers = ((b"", None),) * 2000
     write(folder, batch(0), writer.record_batch([Rec(0, 5, headers=headers)], base_offset=3, codec="zstd"), batch(6))
     assert offsets(folder, mode=mode, maxBatchBytes=64_000) == [0, 1, 2, 3, 6, 7, 8]

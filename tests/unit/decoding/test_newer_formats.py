@@ -93,7 +93,8 @@ def test_no_mode_skips_a_newer_format(name: str, mode: str, check_crcs: bool, fo
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("newer", [of_magic(SECOND, 3), of_codec(SECOND, 5)], ids=["magic", "codec"])
 def test_a_newer_format_behind_damage(newer: bytes, mode: str, folder: Path) -> None:
-    """What skips damage does not pass over a newer format behind it, whether the damaged length can be believed or not."""
+    """What skips damage does not pass over a newer format behind it, whether the damaged length can be believed or
+    not."""
     for damaged in (flip(FIRST, 100, 1), flip(FIRST, 11, 1), flip(FIRST, 9, 1), FIRST[:-9]):
         write(folder, damaged, newer, THIRD)
         kind = UnsupportedFormatError if mode == "DROPMALFORMED" else CorruptRecordError
@@ -135,8 +136,8 @@ DAMAGED = {
 
 @pytest.mark.parametrize("name", DAMAGED)
 def test_a_flipped_bit_is_damage(name: str, folder: Path) -> None:
-    """A flipped bit of the attributes breaks the CRC. One of the magic byte does not, so the values that it makes of 2 are
-    damage, but for 3, the next format."""
+    """A flipped bit of the attributes breaks the CRC. One of the magic byte does not, so the values that it makes of 2
+    are damage, but for 3, the next format."""
     write(folder, FIRST, DAMAGED[name], THIRD)
     assert type(error_of(folder)) is CorruptRecordError
     assert offsets(folder, mode="DROPMALFORMED") == [0, 1, 2, 20, 21, 22]

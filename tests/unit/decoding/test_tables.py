@@ -67,6 +67,7 @@ def test_any_subset_in_any_order_is_served() -> None:
     ],
 )
 def test_what_is_not_served(fields: list[tuple[str, str]], said: str) -> None:
-    """An unknown name (with the nearest known one), a name given twice or another type is a SchemaError that says so."""
+    """An unknown name (with the nearest known one), a name given twice or another type is a SchemaError
+    that says so."""
     with pytest.raises(SchemaError, match=said):
         RECORDS.check_columns(fields)

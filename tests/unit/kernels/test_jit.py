@@ -7,8 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 LOAD = "import kafka_segment_source.kernels.columns"
 
 
@@ -42,18 +40,3 @@ def test_an_install_that_cannot_be_written_to_keeps_its_kernels_elsewhere(tmp_pa
     assert process.returncode == 0, told
     assert "data saved" in told
     assert list(tmp_path.glob("kafkaseg-kernels-*/**/*.nbc"))
-
-
-def test_a_temporary_directory_of_another_user_is_not_believed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Compiled code is loaded from disk, so a directory that others may write is passed over."""
-    from kafka_segment_source.kernels import jit  # noqa: PLC0415
-
-    monkeypatch.setattr(jit.tempfile, "gettempdir", lambda: str(tmp_path))
-    taken = tmp_path / f"kafkaseg-kernels-{os.getuid()}"
-    taken.mkdir(mode=0o700)
-    assert jit._private_directory() == str(taken)
-    taken.chmod(0o777)
-    assert jit._private_directory() is None
-    taken.rmdir()
-    taken.symlink_to(tmp_path)
-    assert jit._private_directory() is None

@@ -176,7 +176,8 @@ NAMES = {
 
 @pytest.mark.parametrize("name", NAMES)
 def test_topic_names_that_look_like_other_things(name: str, tmp_path: Path) -> None:
-    """A directory's name is split at its last dash; topics may look like dead directories, hidden files or partitions."""
+    """A directory's name is split at its last dash; topics may look like dead directories, hidden files
+    or partitions."""
     segment(tmp_path / name)
     segment(tmp_path / "z-0")
     assert partitions(tmp_path) == sorted([NAMES[name], ("z", 0)])
@@ -204,7 +205,8 @@ def test_a_dead_directory_by_name(tmp_path: Path) -> None:
 
 
 def test_internal_topics_only_when_named(data: Path) -> None:
-    """Kafka's own topics come only by name: in subscribe, in assign, or as the path itself; a pattern does not name them."""
+    """Kafka's own topics come only by name: in subscribe, in assign, or as the path itself; a pattern
+    does not name them."""
     offsets = ("__consumer_offsets", 3)
     assert offsets not in partitions(data)
     assert offsets not in partitions(data, subscribePattern=".*")
@@ -363,7 +365,8 @@ def test_selection_of_what_is_not_there(options: dict[str, Any], said: str, data
 
 
 def test_replicas_are_listed_one_by_one(data: Path, tmp_path: Path) -> None:
-    """The same partition in two directories is two logs here, in the order of the paths; `partition/chain.py` makes them one."""
+    """The same partition in two directories is two logs here, in the order of the paths; `partition/chain.py` makes
+    them one."""
     segment(tmp_path / "replica" / "orders-1")
     for paths in ([data, tmp_path / "replica"], [tmp_path / "replica", data]):
         found = [log.directory for log in logs_of(paths) if log.topic_partition == ("orders", 1)]
@@ -413,7 +416,8 @@ def test_errors_come_before_work(tmp_path: Path) -> None:
 
 
 def test_the_input_is_left_as_it_was(data: Path) -> None:
-    """Reading changes neither names, nor bytes, nor times of anything in the input, and works where nothing may be written."""
+    """Reading changes neither names, nor bytes, nor times of anything in the input, and works where
+    nothing may be written."""
     for path in [*data.rglob("*"), data]:
         path.chmod(0o555 if path.is_dir() else 0o444)
     before = {path: (path.stat().st_mtime_ns, path.stat().st_ctime_ns, path.stat().st_size) for path in data.rglob("*")}

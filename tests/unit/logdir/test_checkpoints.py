@@ -104,7 +104,8 @@ def offsets(path: Any, **options: Any) -> list[int]:
 
 @pytest.mark.parametrize("start", [0, 1, 3, 4, 5, 9, 10, 11, 19, 20, 29, 30, 1000])
 def test_log_start_anywhere(start: int, data: Path) -> None:
-    """Wherever the log start lies, in a batch, between batches or segments, or past the end, rows begin there exactly."""
+    """Wherever the log start lies, in a batch, between batches or segments, or past the end, rows begin
+    there exactly."""
     checkpoint(data, LOG_START, f"orders 0 {start}", "orders 1 7", "order 0 8")
     wanted = list(range(min(start, 30), 30))
     assert offsets(data) == offsets(data / "orders-0") == offsets(data, trustIndexes=False) == wanted
@@ -287,7 +288,8 @@ def swap(folder: Path, base: int, *specs: Any, suffix: str = ".swap") -> Path:
 
 
 def test_a_swap_replaces_what_it_was_made_from(data: Path) -> None:
-    """A crash between the two renames: the .swap stands for every segment up to its own last offset, and the plan says so."""
+    """A crash between the two renames: the .swap stands for every segment up to its own last offset, and
+    the plan says so."""
     folder = data / "orders-0"
     swap(folder, 0, batch(3, 30), batch(8, 80), batch(19, 190))
     plan = kafkaseg.plan(data)

@@ -30,7 +30,8 @@ def test_what_a_writer_stored_holds(batch: bytes, magic: int, crc_at: int) -> No
 
 @pytest.mark.parametrize(("batch", "magic", "crc_at"), STORED)
 def test_every_byte_covered_counts(batch: bytes, magic: int, crc_at: int) -> None:
-    """A flipped bit breaks the CRC exactly if its byte is covered: in v2 from attributes on, before that from magic on."""
+    """A flipped bit breaks the CRC exactly if its byte is covered: in v2 from attributes on, before that
+    from magic on."""
     covered = range(21 if magic == 2 else 16, len(batch))
     for at in range(len(batch)):
         flipped = batch[:at] + bytes([batch[at] ^ 1]) + batch[at + 1 :]

@@ -1,15 +1,12 @@
 """Hostile neighbours: pipes, devices, directories and absurd sizes in the place of every file that planning reads.
 
-Each is named in a warning or an error, nothing hangs, and memory stays in bounds. Every read runs in a process of its own
-with a limit on time, and tells how much memory it took more than the same read of a sound directory.
+Each is named in a warning or an error, nothing hangs, and memory stays in bounds. Every read runs in a process of its
+own with a limit on time, and tells how much memory it took more than the same read of a sound directory.
 """
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,25 +17,13 @@ from kafka_segment_source.errors import StorageError
 from kafka_segment_source.logdir.indexes import read_time_index, written_offsets
 from kafka_segment_source.storage.files import InputFile
 from tests.cli.runner import run
+from tests.support.apart import plan_and_scan, run_apart
 from tests.support.batches import data as batch
 from tests.support.logs import simple_log, simple_segment
 
 SECONDS = 120
 MIB = 2**20
 GIB = 2**30
-
-READ = """
-import json, logging, resource, sys
-import kafka_segment_source as kafkaseg
-
-options = json.loads(sys.argv[2])
-kafkaseg.plan(sys.argv[3])  # what any plan takes
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-plan = kafkaseg.plan(sys.argv[1], **options)
-grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-offsets = kafkaseg.scan(sys.argv[1], ["offset"], **options).read_all()["offset"].to_pylist()
-print(json.dumps([offsets, list(plan.warnings), grown // 1024]))
-"""
 
 CHECKPOINTS = ("log-start-offset-checkpoint", "cleaner-offset-checkpoint")
 
@@ -56,9 +41,7 @@ def folder(tmp_path: Path) -> Path:
 def read(path: Path, **options: Any) -> tuple[list[int], list[str], int]:
     """Offsets, warnings of the plan, and how much memory planning took, in MiB."""
     sound = path.parent / "sound" if (path.parent / "sound").exists() else path.parent.parent / "sound"
-    command = [sys.executable, "-c", READ, str(path), json.dumps(options), str(sound)]
-    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=SECONDS)
-    offsets, warnings, grown = json.loads(done.stdout)
+    offsets, warnings, grown = run_apart(plan_and_scan, str(path), options, str(sound), seconds=SECONDS)
     return offsets, warnings, grown
 
 
@@ -201,7 +184,8 @@ def monotone(path: Path, dtype: list[tuple[str, str]], count: int) -> None:
 
 @pytest.mark.parametrize("base", [0, 10])
 def test_a_time_index_that_grows_for_ever(base: int, folder: Path) -> None:
-    """More entries than the log has batches: a warning names the file, memory stays small, and the rows are all there."""
+    """More entries than the log has batches: a warning names the file, memory stays small, and the rows
+    are all there."""
     path = folder / f"{base:020d}.timeindex"
     monotone(path, [("timestamp", ">i8"), ("offset", ">i4")], 8 * 2**20)
     if base == 0:

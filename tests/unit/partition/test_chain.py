@@ -135,7 +135,8 @@ def test_segments_that_overlap(options: dict[str, Any], overlapping: list[Path])
 
 
 def test_the_plan_of_overlapping_copies(overlapping: list[Path]) -> None:
-    """Each directory is read for one range; segments wholly outside it are dropped, with the directory that has them."""
+    """Each directory is read for one range; segments wholly outside it are dropped, with the directory
+    that has them."""
     plan = kafkaseg.plan(overlapping)
     a, b, _ = (f"{path}/orders-0" for path in overlapping)
     (warning,) = plan.warnings

@@ -227,7 +227,8 @@ def test_one_segment_in_two_places_of_the_chain(a: Path, b: Path) -> None:
 @pytest.mark.parametrize("turn", [1, -1])
 @pytest.mark.parametrize("written", ["", "A", "B", "AB"])
 def test_the_stale_tail_of_a_leader_that_was_replaced(turn: int, written: str, a: Path, b: Path) -> None:
-    """Where copies diverge, the higher leader epoch counts, also against a longer copy, and the plan says who loses what."""
+    """Where copies diverge, the higher leader epoch counts, also against a longer copy, and the plan says
+    who loses what."""
     put(a, 0, pl(0, 5), pl(5, 5), pl(10, 10, word="old"), pl(20, 10, word="old"))
     put(b, 5, pl(5, 5), pl(10, 5, leader=1, word="new"), pl(15, 5, leader=1, word="new"))
     for name, text in (("A", "0\n1\n0 0\n"), ("B", "0\n2\n0 0\n1 10\n")):

@@ -1,4 +1,5 @@
-"""What should be there and is not: hard evidence is an error, soft evidence a warning with the number, the rest silence."""
+"""What should be there and is not: hard evidence is an error, soft evidence a warning with the number,
+the rest silence."""
 
 from __future__ import annotations
 
@@ -63,7 +64,8 @@ def between(start: int, end: int) -> dict[str, Any]:
     return {"startingOffsets": {"orders": {"0": start}}, "endingOffsets": {"orders": {"0": end}}}
 
 
-# --- hard: an index with entries ---------------------------------------------------------------------------------------
+# --- hard: an index with entries
+# ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kept", [(".index", ".timeindex"), (".index",), (".timeindex",)])
@@ -119,7 +121,8 @@ def test_a_segment_between_others_is_missing(folder: Path) -> None:
     assert offsets(folder, **between(20, 40)) == list(range(20, 40))
 
 
-# --- soft --------------------------------------------------------------------------------------------------------------
+# --- soft
+# --------------------------------------------------------------------------------------------------------------
 
 
 def test_the_first_segment_is_missing(folder: Path) -> None:
@@ -180,7 +183,8 @@ def test_a_checkpoint_beyond_the_end(name: str, what: str, folder: Path) -> None
 
 
 def test_a_snapshot_beyond_the_end(folder: Path) -> None:
-    """A clean stop writes one exactly at the end, and a roll at each base; one beyond says that the log went further."""
+    """A clean stop writes one exactly at the end, and a roll at each base; one beyond says that the log
+    went further."""
     for offset in (0, 1, 10, 20, 30, 35, 40):
         file(folder, offset, ".snapshot").write_bytes(b"")
     assert warnings(folder) == ()
@@ -201,7 +205,8 @@ def test_an_empty_last_segment(folder: Path) -> None:
 
 
 def test_a_log_start_below_the_first_segment(folder: Path) -> None:
-    """Retention moves the log start; its checkpoint follows within a minute, as long as the files lie about as .deleted."""
+    """Retention moves the log start; its checkpoint follows within a minute, as long as the files lie
+    about as .deleted."""
     for suffix in (".log", ".index", ".timeindex"):
         file(folder, 0, suffix).unlink()
     checkpoint(folder.parent, LOG_START, "orders 0 4")
@@ -213,7 +218,8 @@ def test_a_log_start_below_the_first_segment(folder: Path) -> None:
 
 
 def test_partitions_without_a_directory(folder: Path) -> None:
-    """Those that a log directory's high watermarks list; not those that were never written, are internal, or not asked for."""
+    """Those that a log directory's high watermarks list; not those that were never written, are internal,
+    or not asked for."""
     entries = (
         "orders 0 40",
         "orders 1 5",
@@ -248,7 +254,8 @@ def test_many_partitions_are_said_together(folder: Path) -> None:
     assert len(said) == 5 and said[-1].endswith("(and 15 more like it)")
 
 
-# --- explained ---------------------------------------------------------------------------------------------------------
+# --- explained
+# ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("suffix", [".deleted", ".cleaned", ".swap"])
@@ -341,7 +348,8 @@ def test_a_replica_that_has_it(folder: Path) -> None:
         kafkaseg.plan(both)
 
 
-# --- no false alarm ----------------------------------------------------------------------------------------------------
+# --- no false alarm
+# ----------------------------------------------------------------------------------------------------
 
 REAL = sorted({path.parent for path in [*FIXTURES.glob("*/*/*-checkpoint"), *ORDERS.glob("*/*-checkpoint")]})
 
@@ -362,7 +370,8 @@ def test_no_fixture_gives_evidence(path: Path) -> None:
 
 
 def test_no_hard_evidence_beside_a_broker(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between any two operations of planning a broker takes a step: appends, rolls, retention, compaction, truncation."""
+    """Between any two operations of planning a broker takes a step: appends, rolls, retention,
+    compaction, truncation."""
     found: list[str] = []
     check = selection.check_missing
 
@@ -375,7 +384,8 @@ def test_no_hard_evidence_beside_a_broker(monkeypatch: pytest.MonkeyPatch) -> No
     assert found == []
 
 
-# --- commands ----------------------------------------------------------------------------------------------------------
+# --- commands
+# ----------------------------------------------------------------------------------------------------------
 
 
 def test_commands_say_hard_evidence(folder: Path) -> None:

@@ -1,4 +1,5 @@
-"""cuts: maxRecordsPerPartition takes one walk over a segment, however many pieces it makes, with an index or without."""
+"""cuts: maxRecordsPerPartition takes one walk over a segment, however many pieces it makes, with an index
+or without."""
 
 from __future__ import annotations
 
@@ -61,7 +62,8 @@ def offsets_of_pieces(path: Path, most: int, **options: Any) -> list[tuple[int, 
 @pytest.mark.parametrize("count", [200, 400])
 @pytest.mark.parametrize("most", [1, 7])
 def test_small_batches_without_an_index(count: int, most: int, work: Work, tmp_path: Path) -> None:
-    """Each batch is proven once for the cuts and once for the end of the log: twice as many batches cost twice as much."""
+    """Each batch is proven once for the cuts and once for the end of the log: twice as many batches cost
+    twice as much."""
     segment = simple_segment(batches_of(1, count, payload=1000))
     path = simple_log(segment).write(tmp_path)
 
@@ -128,7 +130,8 @@ def test_a_piece_is_walked_from_its_start(work: Work, tmp_path: Path) -> None:
 
 
 def test_an_absurd_offset_of_a_wrapper_makes_few_pieces(tmp_path: Path) -> None:
-    """No checksum covers it. How many pieces it makes depends on bytes, not on offsets, and the rows are those of one split."""
+    """No checksum covers it. How many pieces it makes depends on bytes, not on offsets, and the rows are those of one
+    split."""
     wrappers = [data(first, 5, 5, 5, magic=1, codec="gzip") for first in (0, 3)]
     folder = simple_log(simple_segment(wrappers)).write(tmp_path)
     [path] = folder.glob("*.log")

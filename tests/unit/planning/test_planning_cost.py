@@ -65,8 +65,8 @@ def asked_for(monkeypatch: pytest.MonkeyPatch, action: Any) -> Counter[str]:
 
 @pytest.mark.parametrize("level", ["read_uncommitted", "read_committed"])
 def test_planning_and_reading_are_linear(level: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Twice the segments are at most twice the work, under both isolation levels, also where every marker is in the next
-    segment."""
+    """Twice the segments are at most twice the work, under both isolation levels, also where every marker is in the
+    next segment."""
     logs = {count: transactional_log(tmp_path / str(count), count) for count in (40, 80)}
     for action in (
         lambda path: kafkaseg.plan(path, isolationLevel=level),

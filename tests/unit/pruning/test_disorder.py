@@ -109,7 +109,8 @@ def test_no_row_is_lost_to_a_tempting_rule(case: Case, tmp_path: Path) -> None:
 
 
 def test_a_flipped_bit_is_no_witness(tmp_path: Path) -> None:
-    """A maxTimestamp that one bit made late drops no segment: the planner checks the CRC, even under checkCrcs=false."""
+    """A maxTimestamp that one bit made late drops no segment: the planner checks the CRC, even under
+    checkCrcs=false."""
     log = simple_log(
         simple_segment([data(0, 8)], timeindex=[(1_000_000, 0)], index=()), simple_segment([data(1, 9)], index=())
     )
@@ -150,7 +151,8 @@ def test_stop_timestamp(times: TimeRange, disorder: int | None, include_control:
 
 
 def test_control_records_are_outside_the_declaration(tmp_path: Path) -> None:
-    """A marker carries its own clock: with includeControl=true a declared disorder says nothing about where `since` starts."""
+    """A marker carries its own clock: with includeControl=true a declared disorder says nothing about where `since`
+    starts."""
     specs = [data(0, 100), control(1, 1000), data(2, 110), data(3, 950)]
     path = simple_log(simple_segment(specs, index=[(2, 2), (3, 3)])).write(tmp_path)
     assert [row[OFFSET] for row in scanned(path, since=900, timestampDisorder=10)] == [3]

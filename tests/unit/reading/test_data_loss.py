@@ -138,7 +138,8 @@ def test_gaps_of_compaction(name: str, tmp_path: Path) -> None:
 
 
 def test_gaps_before_a_split_that_starts_late(tmp_path: Path) -> None:
-    """A read that starts late in its segment looks at the batches before, too, before it says that a file is missing."""
+    """A read that starts late in its segment looks at the batches before, too, before it says that a file
+    is missing."""
     gapped = simple_segment([batch(0, 0), batch(3, 30), batch(4, 40)], index=[(3, 1), (4, 2)], base=0)
     folder = written(tmp_path, gapped, segment(100, 110))
     assert offsets(folder, startingOffsets={"orders": {"0": 4}}) == [4, *range(100, 110)]
@@ -154,7 +155,8 @@ def test_control_batches_are_no_gaps(tmp_path: Path) -> None:
 
 
 def test_what_the_brokers_checkpoint_explains(folder: Path) -> None:
-    """A partition that the broker's cleaner-offset-checkpoint lists may have any gap; another's entry explains nothing."""
+    """A partition that the broker's cleaner-offset-checkpoint lists may have any gap; another's entry
+    explains nothing."""
     log(folder, 10).unlink()
     checkpoint = folder.parent / "cleaner-offset-checkpoint"
     checkpoint.write_text("0\n1\norders 1 30\n")
@@ -249,7 +251,8 @@ def test_a_file_that_a_compaction_replaced(folder: Path, warned: pytest.LogCaptu
 
 
 def test_a_preallocated_file_that_was_trimmed(tmp_path: Path, warned: pytest.LogCaptureFixture) -> None:
-    """A broker that rolls a segment cuts off its preallocated zeros: nothing is lost, and the next segment is not read."""
+    """A broker that rolls a segment cuts off its preallocated zeros: nothing is lost, and the next
+    segment is not read."""
     folder = written(tmp_path, segment(0, 10))
     whole = log(folder, 0).read_bytes()
     log(folder, 0).write_bytes(whole + bytes(100_000))
@@ -364,7 +367,8 @@ def test_a_listing_of_a_directory_that_goes(folder: Path, monkeypatch: pytest.Mo
 
 
 def test_a_file_that_cannot_be_opened(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What keeps a `.log` from being opened is one error with the system's reason, whatever failOnDataLoss and mode say."""
+    """What keeps a `.log` from being opened is one error with the system's reason, whatever
+    failOnDataLoss and mode say."""
     reader = kafkaseg.scan(folder, ["offset"], failOnDataLoss=False, mode="DROPMALFORMED")
     log(folder, 10).unlink()
     log(folder, 10).mkdir()

@@ -257,7 +257,8 @@ def test_a_marker_that_comes_while_planning(size: int | None, options: dict[str,
 
 
 def test_a_zone_map_continued_over_another_file() -> None:
-    """A segment that grew since it was mapped is compacted while its map is brought up to date: no later read suffers."""
+    """A segment that grew since it was mapped is compacted while its map is brought up to date: no later
+    read suffers."""
     young, grown = (segment(range(100, end), _alike) for end in (120, 140))
     following, active = segment(range(140, 180), _alike), segment(range(180, 200), _alike)
     merged = segment(range(110, 180), _alike, base=100)

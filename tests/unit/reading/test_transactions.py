@@ -1,4 +1,5 @@
-"""transactions, stable and snapshots: read_committed over real brokers' logs, and over small ones made to be awkward."""
+"""transactions, stable and snapshots: read_committed over real brokers' logs, and over small ones made to
+be awkward."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ import kafka_segment_source as kafkaseg
 from kafka_segment_source.decoding.batches import BatchReader
 from kafka_segment_source.errors import CorruptRecordError, DataLossError
 from kafka_segment_source.logdir.producer_snapshots import newest_state
-from kafka_segment_source.reading import following
+from kafka_segment_source.reading import following, transactions
 from kafka_segment_source.storage import store
 from tests.support import writer
 from tests.support.rows import COLUMNS, FIXTURES, OFFSET, PARTITION, TIMESTAMP, TOPIC, Row, expected, keep, scanned
@@ -136,7 +137,8 @@ def test_whatever_is_beside_the_log(ledger: Path) -> None:
 
 
 def test_random_bounds(ledger: Path) -> None:
-    """Offset and time bounds through transactions, in one task a segment or in many, give the consumer's rows in them."""
+    """Offset and time bounds through transactions, in one task a segment or in many, give the consumer's
+    rows in them."""
     chance = random.Random(ledger.parent.name)
     rows = expected(LEDGER)
     for _ in range(12):
@@ -239,6 +241,28 @@ def test_markers_in_later_segments(tmp_path: Path) -> None:
     assert offsets(folder, startingOffsets={"ledger": {"0": 4}}, endingOffsets={"ledger": {"0": 5}}) == [4]
 
 
+def test_a_marker_that_a_cleaner_takes_out_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An aborted row and its marker go while its file is read: the next marker there is another one."""
+    folder = write(
+        tmp_path,
+        {0: [data(0, 7), data(1)], 2: [marker("abort", 2, 7), data(3, 7)], 4: [marker("commit", 4, 7)]},
+    )
+    read_on = transactions._read_on
+    cleaned = {0: [data(1)], 2: [data(3, 7)]}
+
+    def clean_and_read_on(*arguments: Any) -> Any:
+        for base, batches in cleaned.items():
+            new = tmp_path / "new"
+            new.write_bytes(b"".join(batches))
+            new.replace(folder / writer.segment_name(base))
+        cleaned.clear()
+        return read_on(*arguments)
+
+    monkeypatch.setattr(transactions, "_read_on", clean_and_read_on)
+    assert [row[OFFSET] for row in read(folder)] == [1, 3]
+    assert not cleaned
+
+
 def test_one_file_of_a_log(tmp_path: Path) -> None:
     """A path that names one .log file: its neighbours tell about its transactions; alone, it says they are open."""
     folder = write(tmp_path, CROSSING)
@@ -258,7 +282,8 @@ def test_several_directories_of_one_partition(tmp_path: Path) -> None:
 
 
 def test_log_start_inside_a_transaction(tmp_path: Path) -> None:
-    """Where the first data of a transaction are deleted, the rest follows its marker; a marker without data ends nothing."""
+    """Where the first data of a transaction are deleted, the rest follows its marker; a marker without
+    data ends nothing."""
     folder = write(tmp_path, {5: [marker("abort", 5, 9), data(6, 7), marker("abort", 7, 7), data(8, 9)]})
     assert offsets(folder) == []
     write(tmp_path, {9: [marker("commit", 9, 9)]})

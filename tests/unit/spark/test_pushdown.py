@@ -74,6 +74,31 @@ def test_comparisons_bound_exactly(each: Filter, row: Row) -> None:
     assert possible(row_filter([each]), row) == holds(each, row)
 
 
+def row(column: str, value: Any) -> Row:
+    """A row with this value in one column."""
+    return {"topic": "a", "partition": 0, "offset": 0, "timestamp": at(0)} | {column: value}
+
+
+@pytest.mark.parametrize("column", ["partition", "offset", "timestamp"])
+@pytest.mark.parametrize("kind", COMPARISONS)
+def test_every_comparison_with_the_values_around_it(kind: Any, column: str) -> None:
+    """Rows just below, at and just above a literal, as it is and under NOT; random values seldom meet."""
+    values = [at(1000 * n) for n in range(5)] if column == "timestamp" else list(range(5))
+    for literal in values:
+        each = kind((column,), literal)
+        for found in (row(column, value) for value in values):
+            assert possible(row_filter([each]), found) == holds(each, found)
+            assert possible(row_filter([Not(each)]), found) or not holds(Not(each), found)
+
+
+@pytest.mark.parametrize("column", ["partition", "offset", "timestamp", "topic"])
+def test_in_keeps_each_of_its_values(column: str) -> None:
+    """The first as well as the last, with a null among them."""
+    values = {"topic": ["a", "b", "c"], "timestamp": [at(0), at(2000), at(5000)]}.get(column, [0, 2, 5])
+    for value in values:
+        assert possible(row_filter([In((column,), (*values, None))]), row(column, value))
+
+
 @pytest.mark.parametrize(
     ("kind", "micros", "since", "until"),
     [

@@ -1,4 +1,5 @@
-"""zone_pruning: what zones leave out, what has to be proven first, and what a plan says about maps that cannot be used."""
+"""zone_pruning: what zones leave out, what has to be proven first, and what a plan says about maps that
+cannot be used."""
 
 from __future__ import annotations
 
@@ -136,6 +137,15 @@ def test_the_first_batch_of_a_run_is_looked_at(logs: Path, maps: Path) -> None:
     said = lost(now, logs, before, maps, since=0, until=200)
 
     assert "the zone map of partition orders-0 is stale for 1 of its segments" in said[0]
+
+
+def test_another_batch_where_the_run_began(logs: Path, maps: Path) -> None:
+    """A whole batch may stand at the very place, and be an earlier one: its offset and CRC decide."""
+    before = segment(data(3, 100), data(4, 100), data(5, 900, payload=77), data(6, 900))
+    now = segment(data(3, 100, payload=77), data(4, 100), data(5, 900), data(6, 900))
+    assert now.batches[-1] == before.batches[-1] and now.batches[1].position == before.batches[2].position
+
+    assert "stale" in lost(now, logs, before, maps, since=0, until=200)[0]
 
 
 def test_the_last_batch_of_a_run_is_looked_at(logs: Path, maps: Path) -> None:

@@ -1,0 +1,23 @@
+"""A directory that belongs to one user alone, for files that nobody else may read or put there."""
+
+from __future__ import annotations
+
+import os
+import stat
+import tempfile
+from pathlib import Path
+
+
+def make_private_directory(name: str) -> Path | None:
+    """Makes or finds the temporary directory of that name for this user, which no other user can open.
+
+    None where there can be none, or where somebody else has taken the name.
+    """
+    path = Path(tempfile.gettempdir()) / f"{name}-{os.getuid()}"
+    try:
+        path.mkdir(mode=0o700, exist_ok=True)
+        found = path.lstat()
+    except OSError:
+        return None
+    is_ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o077
+    return path if is_ours else None

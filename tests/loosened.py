@@ -1,0 +1,349 @@
+"""Rules loosened on purpose, one at a time: a test must fail for each. `python -m tests.loosened [words of a rule]`.
+
+Each entry of `LOOSENED` is a change to one line of the package, and the tests that should notice it. The change is made
+in a copy of the repository, so nothing is changed here. The program prints a table: the rule, the change, and the test
+that caught it. The exit status is 1 if a change was not caught, or if its line is no longer there.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+SECONDS = 900
+_TOGETHER = 2  # processes
+_FAILED = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Loosened:
+    """A rule, a line of a file that states it, the line without it, and the tests to run."""
+
+    rule: str
+    file: str
+    old: str
+    new: str
+    tests: str
+
+
+def _of(file: str, tests: str, *changes: tuple[str, str, str]) -> list[Loosened]:
+    return [Loosened(rule, f"kafka_segment_source/{file}", old, new, tests) for rule, old, new in changes]
+
+
+LOOSENED = [
+    *_of(
+        "pruning/ranges.py",
+        "tests/unit/pruning tests/property/test_pruning.py",
+        (
+            "ranges: a segment is dropped only if the head of its time index is proven",
+            "or len(view.trusted_times) == 0:",
+            "or False:",
+        ),
+        (
+            "ranges: a segment is dropped only if no batch of its tail reaches since",
+            "header.magic != fmt.MAGIC_V2 or header.max_timestamp >= since:",
+            "header.magic != fmt.MAGIC_V2:",
+        ),
+        (
+            "ranges: a last entry beyond the log says nothing of the tail",
+            "return int(times.timestamps[-1]) if seen else None",
+            "return int(times.timestamps[-1])",
+        ),
+        (
+            "ranges: a message set in the tail proves nothing",
+            "if header is None or header.magic != fmt.MAGIC_V2 or header.max_timestamp >= since:",
+            "if header is None or header.max_timestamp >= since:",
+        ),
+        (
+            "ranges: only an entry strictly below since says where to start",
+            "slot = view.times.before(since)",
+            "slot = view.times.before(since + 1)",
+        ),
+        (
+            "ranges: an entry beyond the log is no place to start",
+            "if next(view.headers_from(offset), None) is not None:",
+            "if True:",
+        ),
+    ),
+    *_of(
+        "logdir/segment_view.py",
+        "tests/unit/pruning tests/property/test_pruning.py",
+        (
+            "ranges: a start position counts only if its batch begins at or before the offset",
+            "if header is not None and header.base_offset <= first_offset:",
+            "if header is not None:",
+        ),
+        (
+            "ranges: an end position counts only if its batch begins at or after the offset",
+            "told and header.base_offset >= end_offset:",
+            "told:",
+        ),
+        (
+            "ranges: no batch before the first entry is later than it",
+            "if header.max_timestamp > times.timestamps[0]:",
+            "if False:",
+        ),
+    ),
+    *_of(
+        "pruning/disorder.py",
+        "tests/unit/pruning tests/property/test_until_and_cuts.py",
+        ("disorder: a control batch is no witness", " and not header.is_control", ""),
+        ("disorder: an empty batch is no witness", " and header.count > 0", ""),
+        ("disorder: the scan ends D after until, not at until", "stop = times.until + disorder", "stop = times.until"),
+        ("disorder: rows without a timestamp keep until from ending a scan", "times.since < 0 or ", ""),
+        (
+            "disorder: only a batch older than since - D settles what is before it",
+            "<= header.max_timestamp < before:",
+            "<= header.max_timestamp < before + 1:",
+        ),
+        ("disorder: a witness is proven by its CRC under checkCrcs=false too", ", strict=True)", ", strict=False)"),
+    ),
+    *_of(
+        "zones/pruning.py",
+        "tests/unit/zones tests/property/test_zone_maps.py",
+        (
+            "zones: the first batch of a run must be where the map has it",
+            "tuple(zones[[z.FIRST_OFFSET, z.FIRST_CRC], first].tolist()):",
+            "(head.base_offset, head.crc):",
+        ),
+        (
+            "zones: the last batch of a run must have its leader epoch",
+            "tail.crc, tail.leader_epoch, tail.end] ==",
+            "tail.crc, int(zones[z.LAST_EPOCH, last]), tail.end] ==",
+        ),
+        (
+            "zones: the last batch of a run must have its CRC",
+            "[tail.last_offset, tail.crc,",
+            "[tail.last_offset, int(zones[z.LAST_CRC, last]),",
+        ),
+        (
+            "zones: a row at since is wanted",
+            "zones[z.MAX_TIMESTAMP] >= times.since",
+            "zones[z.MAX_TIMESTAMP] > times.since",
+        ),
+    ),
+    *_of(
+        "reading/transactions.py",
+        "tests/unit/reading/test_transactions.py tests/property/test_committed_rows.py"
+        " tests/unit/partition/test_copy_chain.py tests/unit/reading/test_live_log.py",
+        (
+            "transactions: a marker behind damage decides nothing",
+            "found[(next_gap < fmt.MAX_OFFSET) & (next_gap <= next_marker)] = UNKNOWN",
+            "",
+        ),
+        (
+            "transactions: an undecided batch is withheld",
+            "keep[data] = fates == COMMITTED",
+            "keep[data] = fates != ABORTED",
+        ),
+        (
+            "transactions: without a marker a segment is missing",
+            "if fate == OPEN and self._options.fail_on_data_loss:",
+            "if False:",
+        ),
+        (
+            "transactions: markers read ahead count only if the batches are still in the log",
+            "            self._source.confirm()\n",
+            "            pass\n",
+        ),
+        (
+            "transactions: other control records end nothing",
+            "if kind in (fmt.CONTROL_ABORT, fmt.CONTROL_COMMIT):",
+            "if True:",
+        ),
+        (
+            "transactions: where a copy goes on after another, a gap may have held the marker",
+            "yield stretch if void is None else replace(stretch, gaps=(*stretch.gaps, void))",
+            "yield stretch",
+        ),
+    ),
+    *_of(
+        "partition/chain.py",
+        "tests/unit/partition",
+        ("chain: directories of two topics of one name are not one log", "if one != other:", "if False:"),
+        (
+            "chain: a copy with fewer bytes than another holds the same offsets less well",
+            "if copy.bytes_between(common)[1] < other.copy.bytes_between(common)[0]:",
+            "if False:",
+        ),
+        (
+            "chain: damage at the end of a copy is not hidden by the choice",
+            "            yield OffsetRange(tail.end), DAMAGED\n",
+            "            pass\n",
+        ),
+        (
+            "chain: a hole between copies is said",
+            "holes=tuple(hole for hole in holes if not (compacted or hole.offsets.is_empty)),",
+            "holes=(),",
+        ),
+    ),
+    *_of(
+        "decoding/gaps.py",
+        "tests/unit/reading/test_data_loss.py tests/unit/partition/test_copy_chain.py",
+        (
+            "loss: offsets missing before the next segment are an error",
+            "return None if gap.is_empty or",
+            "return None if True or",
+        ),
+        (
+            "loss: a gap counts after a split that starts late in its segment too",
+            "(split.start > 0 and",
+            "(split.start > 0 or",
+        ),
+    ),
+    *_of(
+        "partition/missing.py",
+        "tests/unit/partition/test_missing.py",
+        (
+            "loss: an index without its .log between two segments is hard evidence",
+            "_BY_COMPACTION if compacted else None",
+            "_BY_COMPACTION",
+        ),
+        (
+            "loss: an index without its .log after the end is hard evidence",
+            "harmless = None if is_after else",
+            "harmless = _IF_EMPTY if is_after else",
+        ),
+        (
+            "loss: a checkpoint beyond the end of the files is said",
+            "if reach is None or reach.offset <= end:",
+            "if True:",
+        ),
+    ),
+    *_of(
+        "planning/cuts.py",
+        "tests/unit/planning tests/property/test_until_and_cuts.py",
+        (
+            "cuts: a piece keeps to its own offsets",
+            "pieces.append(replace(rest, end=cut.end_before, bounds=replace(rest.bounds, offsets=left)))",
+            "pieces.append(replace(rest, end=cut.end_before))",
+        ),
+        (
+            "cuts: both pieces read a batch that is cut inside",
+            "yield _Cut(offset, header.end if inside else header.position, header.position)",
+            "yield _Cut(offset, header.position, header.position)",
+        ),
+        (
+            "cuts: a compressed message set is cut after it, since it tells only its last offset",
+            "cut = _Cut(header.last_offset + 1, header.end, header.end)",
+            "pass",
+        ),
+        ("cuts: the largest piece is cut first", "counts[at] += 1", "counts[0] += 1"),
+    ),
+    *_of(
+        "planning/planner.py",
+        "tests/unit/planning tests/unit/zones/test_zone_pruning.py",
+        (
+            "cuts: minPartitions cuts",
+            "if options.min_partitions is not None and len(kept) < options.min_partitions:",
+            "if False:",
+        ),
+        ("cuts: maxRecordsPerPartition cuts", "if most is not None:", "if False:"),
+        ("pack: up to 256 Spark partitions none is shared", "PACK_MORE_THAN = 256", "PACK_MORE_THAN = 8"),
+        ("pack: more than 256 are shared", "PACK_MORE_THAN = 256", "PACK_MORE_THAN = 2**31"),
+        ("pack: what was cut is not put together", "0 if asked else options.pack_bytes", "options.pack_bytes"),
+    ),
+    *_of(
+        "planning/cuts.py",
+        "tests/unit/planning",
+        ("pack: no more than packBytes together", "if together and size + split.size <= pack_bytes:", "if together:"),
+        (
+            "pack: partitions of a topic do not share",
+            "(before.topic, before.partition) == (split.topic, split.partition)",
+            "before.topic == split.topic",
+        ),
+    ),
+    *_of(
+        "options.py",
+        "tests/unit/planning",
+        ("pack: packBytes is 64 MiB", "pack_bytes: int = 64 * 1024 * 1024", "pack_bytes: int = 1024 * 1024"),
+    ),
+    *_of(
+        "spark/pushdown.py",
+        "tests/unit/spark/test_pushdown.py",
+        (
+            "pushdown: a row of the same millisecond as a literal in microseconds is kept",
+            "LessThan: at_or_after, LessThanOrEqual: after, EqualTo: after",
+            "LessThan: micros // 1000, LessThanOrEqual: after, EqualTo: after",
+        ),
+        ("pushdown: NOT turns a comparison round", "GreaterThan: LessThanOrEqual,", "GreaterThan: LessThan,"),
+        (
+            "pushdown: IN keeps every value",
+            "possible = possible.hull(bound(EqualTo((), value), value))",
+            "possible = bound(EqualTo((), value), value)",
+        ),
+        ("pushdown: a literal of another type bounds nothing", "if type(value) is not int:", "if False:"),
+        (
+            "pushdown: <= keeps the value itself",
+            "LessThan: value, LessThanOrEqual: value + 1",
+            "LessThan: value, LessThanOrEqual: value",
+        ),
+    ),
+]
+
+
+def caught_by(loosened: Loosened) -> str | None:
+    """The test that fails for the change, or None if all pass. Raises ValueError if its line is not there once."""
+    text = (ROOT / loosened.file).read_text(encoding="utf-8")
+    if text.count(loosened.old) != 1:
+        raise ValueError(f"{loosened.file} has this {text.count(loosened.old)} times: {loosened.old}")
+    with tempfile.TemporaryDirectory(prefix="kafkaseg-loosened-") as directory:
+        copy = _copy_to(Path(directory))
+        (copy / loosened.file).write_text(text.replace(loosened.old, loosened.new), encoding="utf-8")
+        command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *loosened.tests.split()]
+        environment = os.environ | {"PYTHONPATH": str(copy)}
+        done = subprocess.run(
+            command, cwd=copy, env=environment, capture_output=True, text=True, timeout=SECONDS, check=False
+        )
+    if done.returncode == 0:
+        return None
+    found = _FAILED.search(done.stdout)
+    if found is None:
+        raise ValueError(f"the tests did not run for {loosened.rule}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+    return found[1]
+
+
+def _copy_to(directory: Path) -> Path:
+    """The repository, its large files as links; with compiled kernels, which keep their file's time."""
+    for name in ("kafka_segment_source", "pyspark_kafkaseg", "tests"):
+        shutil.copytree(ROOT / name, directory / name, ignore=lambda path, _: _left_out(Path(path)))
+    for path in (*(ROOT / "tests" / "fixtures").iterdir(), ROOT / "examples", ROOT / "docs", ROOT / "benchmarks"):
+        if path.is_dir() and path.name != "__pycache__":
+            (directory / path.relative_to(ROOT)).symlink_to(path)
+    for name in ("pyproject.toml", "README.md"):
+        shutil.copy2(ROOT / name, directory)
+    return directory
+
+
+def _left_out(path: Path) -> list[str]:
+    return [each.name for each in path.iterdir() if each.is_dir()] if path == ROOT / "tests" / "fixtures" else []
+
+
+def main(words: list[str]) -> int:
+    chosen = [each for each in LOOSENED if not words or any(word in each.rule for word in words)]
+    missed = 0
+    with ThreadPoolExecutor(_TOGETHER) as pool:
+        for loosened, result in zip(chosen, pool.map(_result, chosen), strict=True):
+            missed += result.startswith("NOT")
+            print(f"| {loosened.rule} | `{loosened.old.strip()}` → `{loosened.new.strip()}` | {result} |", flush=True)
+    print(f"{len(chosen)} rules loosened, {missed} of them not caught")
+    return int(missed > 0)
+
+
+def _result(loosened: Loosened) -> str:
+    try:
+        return caught_by(loosened) or "NOT CAUGHT"
+    except ValueError as error:
+        return f"NOT TRIED: {error}"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
