@@ -21,6 +21,7 @@ from kafka_segment_source.kernels import message_sets as m
 from kafka_segment_source.kernels import record_batches as k
 from kafka_segment_source.planning import planner as planning
 from kafka_segment_source.storage.files import InputFile
+from kafka_segment_source.trust import Trust
 
 LIMIT = 2**28
 
@@ -34,7 +35,7 @@ def chunks(split: SegmentSplit, count: int) -> list[Chunk]:
     """The first chunks of a segment, each in arrays of its own."""
     damage = Damage(False)
     with InputFile(split.path) as file:
-        reader = BatchReader(file, split, check_crcs=True, max_batch_bytes=LIMIT, damage=damage)
+        reader = BatchReader(file, split, Trust(max_batch_bytes=LIMIT), damage)
         return [
             Chunk(each.data.copy(), np.ascontiguousarray(each.headers), each.position)
             for each in islice(reader.chunks(), count)
@@ -91,7 +92,7 @@ class Records:
 
 def to_arrow(split: SegmentSplit, source: list[Chunk], columns: tuple[str, ...]) -> int:
     """Chunks to Arrow batches, as a task does it; answers how many rows."""
-    decoder = Decoder(split, check_crcs=True, max_batch_bytes=LIMIT, include_control=False, damage=Damage(False))
+    decoder = Decoder(split, Trust(max_batch_bytes=LIMIT), Damage(False), include_control=False)
     builders = RECORDS.load_builders()
     arrow_schema = RECORDS.arrow_schema(columns)
     return sum(

@@ -24,6 +24,7 @@ from kafka_segment_source.decoding.payloads import Unpacker
 from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.kernels import headers as h
 from kafka_segment_source.storage.files import InputFile
+from kafka_segment_source.trust import Trust
 
 TITLE = "stages of a scan, CPU time of one thread"
 
@@ -101,7 +102,7 @@ def _read(split: SegmentSplit) -> None:
 
 def _walk(split: SegmentSplit, check_crcs: bool) -> None:
     with InputFile(split.path) as file:
-        reader = BatchReader(file, split, check_crcs=check_crcs, max_batch_bytes=chunks.LIMIT, damage=Damage(False))
+        reader = BatchReader(file, split, Trust(check_crcs, max_batch_bytes=chunks.LIMIT), Damage(False))
         for _ in reader.chunks():
             pass
 

@@ -29,6 +29,7 @@ from kafka_segment_source import times
 from kafka_segment_source.bounds import MIN_TIMESTAMP, TIMESTAMP_LIMIT, TimeRange
 from kafka_segment_source.errors import OptionError, UnsupportedError
 from kafka_segment_source.option_values import DROPMALFORMED, Context, OffsetLimit, TopicPartition, TopicSelection
+from kafka_segment_source.trust import Trust
 
 WHAT = "what is read"
 WHEN = "from when to when"
@@ -181,6 +182,10 @@ class ReadOptions:
     min_partitions: int | None
     max_records_per_partition: int | None
     pack_bytes: int
+
+    @property
+    def trust(self) -> Trust:
+        return Trust(self.check_crcs, self.trust_indexes, self.max_batch_bytes)
 
     @property
     def topics(self) -> TopicSelection:

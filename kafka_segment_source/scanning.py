@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator
 import pyarrow as pa
 
 from kafka_segment_source.decoding.arrow import to_record_batch
-from kafka_segment_source.decoding.records import Decoder
 from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.decoding.split_file import SplitFile
 from kafka_segment_source.decoding.tables import RECORDS
@@ -52,16 +51,8 @@ def read_split(split: SegmentSplit, options: ReadOptions, schema: pa.Schema) -> 
 def _read(split: SegmentSplit, options: ReadOptions, schema: pa.Schema, follower: Follower) -> Iterator[pa.RecordBatch]:
     damage = damage_in(split, options)
     builders = RECORDS.load_builders()
-    limit = options.max_batch_bytes
-    with SplitFile(split, check_crcs=options.check_crcs, max_batch_bytes=limit, damage=damage) as source:
-        decoder = Decoder(
-            split,
-            check_crcs=options.check_crcs,
-            max_batch_bytes=limit,
-            include_control=options.include_control,
-            damage=damage,
-            microseconds="timestamp" in schema.names,
-        )
+    with SplitFile(split, options.trust, damage) as source:
+        decoder = source.decoder(options.include_control, microseconds="timestamp" in schema.names)
         chunks = source.chunks()
         if options.read_committed:
             chunks = committed_chunks(chunks, source, options)

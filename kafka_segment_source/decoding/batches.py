@@ -28,6 +28,7 @@ from kafka_segment_source.kernels import headers as h
 from kafka_segment_source.logdir.checksums import crc32cs, crc_holds, crc_of
 from kafka_segment_source.pruning.disorder import is_witness
 from kafka_segment_source.storage.files import Bytes, InputFile, pause
+from kafka_segment_source.trust import Trust
 
 CHUNK_BYTES = 2 * 1024 * 1024  # it, and what is made of it, stays in the processor's caches
 _HEADERS = 16384  # batches in a chunk at most
@@ -78,16 +79,14 @@ class BatchReader:
         self,
         file: InputFile,
         split: SegmentSplit,
-        *,
-        check_crcs: bool,
-        max_batch_bytes: int,
+        trust: Trust,
         damage: Damage,
         chunk_bytes: int = CHUNK_BYTES,
     ) -> None:
         self._file = file
         self._split = split
-        self._check_crcs = check_crcs
-        self._max_batch_bytes = max_batch_bytes
+        self._check_crcs = trust.check_crcs
+        self._max_batch_bytes = trust.max_batch_bytes
         self._damage = damage
         self._faults = Faults(split.path)
         self._chunk_bytes = chunk_bytes

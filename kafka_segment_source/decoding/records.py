@@ -24,6 +24,7 @@ from kafka_segment_source.kernels import headers as h
 from kafka_segment_source.kernels import message_sets as m
 from kafka_segment_source.kernels import record_batches as k
 from kafka_segment_source.storage.files import Bytes
+from kafka_segment_source.trust import Trust
 
 MAX_ROWS = 65_536  # of one RecordColumns, and so of one Arrow batch
 STRIDE = MAX_ROWS + 64  # columns a power of two apart would push one another out of the processor's cache
@@ -55,17 +56,15 @@ class Decoder:
     def __init__(
         self,
         split: SegmentSplit,
-        *,
-        check_crcs: bool,
-        max_batch_bytes: int,
-        include_control: bool,
+        trust: Trust,
         damage: Damage,
+        include_control: bool,
         microseconds: bool = False,
     ) -> None:
         self._faults = Faults(split.path)
         self._bounds = split.bounds
-        self._check_crcs = check_crcs
-        self._unpacker = Unpacker(split.path, max_batch_bytes, damage)
+        self._check_crcs = trust.check_crcs
+        self._unpacker = Unpacker(split.path, trust.max_batch_bytes, damage)
         self._include_control = include_control
         self._damage = damage
         self._longs = np.empty((k.LONGS, STRIDE), np.int64)
@@ -73,7 +72,7 @@ class Decoder:
         self._limits = np.array([MAX_ROWS, MAX_BYTES], np.int64)
         self._inclusive = _inclusive(split.bounds)
         self._microseconds = microseconds
-        self._most_headers = max_batch_bytes // k.HEADER_COST
+        self._most_headers = trust.max_batch_bytes // k.HEADER_COST
 
     def decode(self, chunk: Chunk) -> Iterator[RecordColumns]:
         """The wanted records of a chunk. Raises, or reports and skips, what Damage says of a damaged batch."""

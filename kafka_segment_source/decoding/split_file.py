@@ -26,11 +26,13 @@ from kafka_segment_source import format as fmt
 from kafka_segment_source.decoding.batches import CHUNK_BYTES, BatchReader, Chunk, HeaderTable
 from kafka_segment_source.decoding.damage import Damage
 from kafka_segment_source.decoding.gaps import GapWatch
+from kafka_segment_source.decoding.records import Decoder
 from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.errors import DataLossError, FileChangedError
 from kafka_segment_source.logdir.probe import HeaderProbe
 from kafka_segment_source.storage.files import InputFile, file_version
 from kafka_segment_source.storage.store import NO_VERSION, FileVersion
+from kafka_segment_source.trust import Trust
 
 
 class SplitFile:
@@ -39,13 +41,13 @@ class SplitFile:
     def __init__(
         self,
         split: SegmentSplit,
-        *,
-        check_crcs: bool,
-        max_batch_bytes: int,
+        trust: Trust,
         damage: Damage,
+        *,
         chunk_bytes: int = CHUNK_BYTES,
     ) -> None:
         self.split = split
+        self._trust = trust
         self._damage = damage
         self._file = InputFile(split.path)
         try:
@@ -57,14 +59,7 @@ class SplitFile:
             self._file.close()
             raise
         damage.confirm = self.confirm
-        self._reader = BatchReader(
-            self._file,
-            split,
-            check_crcs=check_crcs,
-            max_batch_bytes=max_batch_bytes,
-            damage=damage,
-            chunk_bytes=chunk_bytes,
-        )
+        self._reader = BatchReader(self._file, split, trust, damage, chunk_bytes)
         self._gaps = GapWatch(split)
 
     @property
@@ -98,6 +93,11 @@ class SplitFile:
     def note_before(self, headers: HeaderTable) -> None:
         """Takes note of the batches just before the split, which somebody else has read: int64[FIELDS, n], n ≥ 1."""
         self._gaps.see(headers)
+
+    def decoder(self, include_control: bool, microseconds: bool = False) -> Decoder:
+        """What decodes the chunks of this file. include_control: control records too; microseconds: a timestamp that
+        microseconds cannot hold is damage."""
+        return Decoder(self.split, self._trust, self._damage, include_control, microseconds)
 
     def chunks(self) -> Iterator[Chunk]:
         """The chunks of the split, in order. Raises FileChangedError, and CorruptRecordError under FAILFAST."""

@@ -44,6 +44,7 @@ from kafka_segment_source.partition.missing import all_evidence, notice
 from kafka_segment_source.reporting import Advance
 from kafka_segment_source.storage.files import file_version
 from kafka_segment_source.times import format_millis
+from kafka_segment_source.trust import Trust
 
 _LOST = "records here cannot be read: a query ends with an error (mode=FAILFAST) or leaves them out (DROPMALFORMED); look for another replica of this partition"
 _NEWER = "a newer Kafka wrote this: a query of these records ends with an error in every mode; look for a newer kafka-segment-source"
@@ -161,17 +162,11 @@ class _SegmentCheck:
         self.was_read = False  # to its end, damaged or not
         self.has_changed = False  # it is another file than was listed, or is gone
         self._split = split_of(log, segment, ScanBounds())
-        self._max_batch_bytes = max_batch_bytes
+        self._trust = Trust(max_batch_bytes=max_batch_bytes)
         self._damage = _Noted(drop=True)
         self._decoder: Decoder | None = None
         if deep:
-            self._decoder = Decoder(
-                self._split,
-                check_crcs=True,
-                max_batch_bytes=max_batch_bytes,
-                include_control=True,
-                damage=self._damage,
-            )
+            self._decoder = Decoder(self._split, self._trust, self._damage, include_control=True)
 
     @property
     def damaged(self) -> tuple[tuple[int, int], ...]:
@@ -191,9 +186,8 @@ class _SegmentCheck:
     def run(self, advance: Advance) -> None:
         """Reads the segment once, then its index files."""
         done = 0
-        limit = self._max_batch_bytes
         try:
-            with SplitFile(self._split, check_crcs=True, max_batch_bytes=limit, damage=self._damage) as source:
+            with SplitFile(self._split, self._trust, self._damage) as source:
                 for end in self._read(source):
                     advance(end - done)
                     done = end

@@ -13,6 +13,7 @@ from kafka_segment_source.logdir.catalog import Segment
 from kafka_segment_source.logdir.indexes import OffsetIndex, TimeIndex, read_offset_index, read_time_index
 from kafka_segment_source.logdir.probe import BatchHeader, HeaderProbe
 from kafka_segment_source.storage.files import UNUSABLE, InputFile
+from kafka_segment_source.trust import Trust
 
 _ATTEMPTS = 8  # index entries tried on each side before reading more instead
 _HEAD_BATCHES = 1024  # batches looked at before a time index is given up: real files need 2 (median) to 65 (worst)
@@ -24,17 +25,14 @@ _NO_LONGS = np.empty(0, np.int64)
 class SegmentView:
     """A context manager over one segment.
 
-    trust_indexes=False: both indexes are empty, as if the files were missing. faults: takes a sentence for each index
-    file that was asked for and cannot be used.
+    trust.trust_indexes=False: both indexes are empty, as if the files were missing. faults: takes a sentence for each
+    index file that was asked for and cannot be used.
     """
 
-    def __init__(
-        self, segment: Segment, *, check_crcs: bool, trust_indexes: bool, faults: list[str] | None = None
-    ) -> None:
+    def __init__(self, segment: Segment, trust: Trust, faults: list[str] | None = None) -> None:
         self.segment = segment
         self._faults = [] if faults is None else faults
-        self._check_crcs = check_crcs
-        self._trust_indexes = trust_indexes
+        self._trust = trust
         self._file: InputFile | None = None
         self._probe: HeaderProbe | None = None
         self._strict_probe: HeaderProbe | None = None
@@ -47,7 +45,7 @@ class SegmentView:
         """Looks at headers in the `.log`."""
         if self._probe is None:
             self._file = InputFile(self.segment.path)
-            self._probe = HeaderProbe(self._file, self.segment.size, self._check_crcs)
+            self._probe = HeaderProbe(self._file, self.segment.size, self._trust.check_crcs)
         return self._probe
 
     @property
@@ -56,7 +54,7 @@ class SegmentView:
         probe = self.probe
         if self._strict_probe is None:
             assert self._file is not None
-            self._strict_probe = probe if self._check_crcs else HeaderProbe(self._file, self.segment.size, True)
+            self._strict_probe = probe if self._trust.check_crcs else HeaderProbe(self._file, self.segment.size, True)
         return self._strict_probe
 
     @property
@@ -64,7 +62,7 @@ class SegmentView:
         """Valid entries of the `.index`: hints, each to be proven by the header it leads to."""
         if self._offsets is None:
             segment = self.segment
-            size = segment.index_size if self._trust_indexes else None
+            size = segment.index_size if self._trust.trust_indexes else None
             self._offsets = read_offset_index(segment.index_path, size, segment.base_offset, segment.size)
             self._note(self._offsets.fault)
         return self._offsets
@@ -74,7 +72,7 @@ class SegmentView:
         """Valid entries of the `.timeindex`, trusted or not."""
         if self._times is None:
             segment = self.segment
-            size = segment.time_index_size if self._trust_indexes else None
+            size = segment.time_index_size if self._trust.trust_indexes else None
             self._times = read_time_index(
                 segment.time_index_path, size, segment.base_offset, segment.next_base_offset, segment.size
             )

@@ -217,4 +217,4 @@ class CopyView:
 
     def _view(self, segment: Segment) -> SegmentView:
         options = self._options
-        return SegmentView(segment, check_crcs=options.check_crcs, trust_indexes=options.trust_indexes)
+        return SegmentView(segment, options.trust)

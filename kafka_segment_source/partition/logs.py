@@ -24,6 +24,7 @@ from kafka_segment_source.partition.chain import merge_replicas, settle
 from kafka_segment_source.partition.copy_view import CopyView
 from kafka_segment_source.partition.missing import lost_partitions, notice
 from kafka_segment_source.reporting import few
+from kafka_segment_source.trust import Trust
 
 
 def available_logs(options: ReadOptions, warnings: list[str], near: OffsetRange = ALL_OFFSETS) -> list[PartitionLog]:
@@ -83,7 +84,7 @@ def swap_in(log: PartitionLog, warnings: list[str]) -> PartitionLog:
 
 
 def _end_offset(swap: Segment) -> int:
-    with SegmentView(swap, check_crcs=True, trust_indexes=False) as view:
+    with SegmentView(swap, Trust(trust_indexes=False)) as view:
         return view.end_offset()
 
 

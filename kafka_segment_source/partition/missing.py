@@ -45,6 +45,7 @@ from kafka_segment_source.option_values import TopicPartition
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.storage import files
 from kafka_segment_source.storage.files import file_version, list_directory
+from kafka_segment_source.trust import Trust
 
 PAUSE = 0.075  # s between two listings; a broker renames the files of one segment within a few ms
 _MOST_NAMED = 5  # partitions in one sentence
@@ -269,7 +270,7 @@ def _end_offset(log: PartitionLog, at: int) -> int:
     segment = log.segments[at]
     if log.end is not None and at + 1 == len(log.segments):
         return log.end
-    with SegmentView(segment, check_crcs=True, trust_indexes=True) as view:
+    with SegmentView(segment, Trust()) as view:
         end = segment.base_offset
         for header in view.headers_from(fmt.MAX_OFFSET):
             if header is None and log.copies:

@@ -128,21 +128,13 @@ def survey(
     that fit `microseconds` if these are asked for. start_offset: reading begins near it instead of at the first offset.
     """
     found = _Collector(segment, offsets)
-    with SegmentView(segment, check_crcs=options.check_crcs, trust_indexes=options.trust_indexes) as view:
+    with SegmentView(segment, options.trust) as view:
         start = view.start_position(offsets.start if start_offset is None else start_offset)
         split = anchored(split_of(log, segment, ScanBounds(offsets), start), view.probe)
     split = replace(split, gap_is_loss=not log.compacted)
     damage = _NotedDamage(drop=True)
-    limit = options.max_batch_bytes
-    with SplitFile(split, check_crcs=options.check_crcs, max_batch_bytes=limit, damage=damage) as source:
-        decoder = Decoder(
-            split,
-            check_crcs=options.check_crcs,
-            max_batch_bytes=limit,
-            include_control=options.include_control or options.read_committed,
-            damage=damage,
-            microseconds=microseconds,
-        )
+    with SplitFile(split, options.trust, damage) as source:
+        decoder = source.decoder(options.include_control or options.read_committed, microseconds)
         for chunk in source.chunks():
             found.skip(damage)
             unreadable = _unreadable(decoder, chunk, damage) if decodes else {}
@@ -178,12 +170,9 @@ def rows_of(log: PartitionLog, segment: Segment, header: BatchHeader, options: R
     split = split_of(log, segment, bounds, header.position, header.end)
     split = replace(split, anchor=place_of(header) if header.position else None)
     damage = Damage(drop=False)
-    limit = options.max_batch_bytes
     rows: Rows = {}
-    with SplitFile(split, check_crcs=options.check_crcs, max_batch_bytes=limit, damage=damage) as source:
-        decoder = Decoder(
-            split, check_crcs=options.check_crcs, max_batch_bytes=limit, include_control=True, damage=damage
-        )
+    with SplitFile(split, options.trust, damage) as source:
+        decoder = source.decoder(include_control=True)
         for chunk in source.chunks():
             for records in decoder.decode(chunk):
                 ints, data = records.ints[:, : records.count], memoryview(records.source)  # type: ignore[arg-type]

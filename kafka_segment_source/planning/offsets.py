@@ -96,7 +96,7 @@ def log_end_offset(log: PartitionLog, options: ReadOptions) -> int:
     last = log.segments[-1]
     if last.base_offset >= log.offsets.end:
         return log.offsets.end
-    with SegmentView(last, check_crcs=options.check_crcs, trust_indexes=options.trust_indexes) as view:
+    with SegmentView(last, options.trust) as view:
         return min(view.end_offset(), log.offsets.end)
 
 

@@ -116,7 +116,7 @@ def _cut_each(
     replaced = 0
     for segment, split in kept:
         try:
-            with SegmentView(segment, check_crcs=options.check_crcs, trust_indexes=options.trust_indexes) as view:
+            with SegmentView(segment, options.trust) as view:
                 for piece in cut(view, split):
                     pieces.append((segment, piece if piece.start == split.start else anchored(piece, view.probe)))
         except FileChangedError:

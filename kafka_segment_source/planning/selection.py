@@ -179,9 +179,7 @@ class Selector:
 
     def _view(self, segment: Segment) -> SegmentView:
         options = self._options
-        return SegmentView(
-            segment, check_crcs=options.check_crcs, trust_indexes=options.trust_indexes, faults=self.selection.faults
-        )
+        return SegmentView(segment, options.trust, self.selection.faults)
 
     def _drop_all(self, segments: tuple[Segment, ...], reason: str) -> None:
         self.selection.dropped += [DroppedSegment(segment.path, segment.size, reason) for segment in segments]

@@ -230,7 +230,7 @@ def _bytes_from(log: PartitionLog, stable: int, end: int, options: ReadOptions) 
 
 
 def _view(segment: Segment, options: ReadOptions) -> SegmentView:
-    return SegmentView(segment, check_crcs=options.check_crcs, trust_indexes=options.trust_indexes)
+    return SegmentView(segment, options.trust)
 
 
 def _headers(segment: Segment, offset: int, options: ReadOptions) -> Iterator[BatchHeader]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kafka_segment_source.bounds import ScanBounds, TimeRange
-from kafka_segment_source.decoding.records import Decoder
 from kafka_segment_source.decoding.split import SegmentSplit, anchored, split_of
 from kafka_segment_source.decoding.split_file import SplitFile
 from kafka_segment_source.kernels.record_batches import OFFSET
@@ -25,7 +24,7 @@ def first_offset_at(log: PartitionLog, timestamp: int, options: ReadOptions) -> 
     """The lowest offset with a timestamp ≥ `timestamp` (ms); None if there is none. Decodes one batch, as a rule."""
     for segment in log.segments:
         bounds = ScanBounds(log.offsets.intersect(segment.offsets), TimeRange(timestamp))
-        with SegmentView(segment, check_crcs=options.check_crcs, trust_indexes=options.trust_indexes) as view:
+        with SegmentView(segment, options.trust) as view:
             found = narrow(view, bounds)
             if isinstance(found, Dropped):
                 continue
@@ -46,11 +45,8 @@ def _first_offset(split: SegmentSplit, options: ReadOptions) -> int | None:
 
 def _first_of_file(split: SegmentSplit, options: ReadOptions) -> Iterator[int]:
     damage = damage_in(split, options)
-    limit = options.max_batch_bytes
-    with SplitFile(split, check_crcs=options.check_crcs, max_batch_bytes=limit, damage=damage) as source:
-        decoder = Decoder(
-            split, check_crcs=options.check_crcs, max_batch_bytes=limit, include_control=True, damage=damage
-        )
+    with SplitFile(split, options.trust, damage) as source:
+        decoder = source.decoder(include_control=True)
         for chunk in source.chunks():
             for records in decoder.decode(chunk):
                 yield int(records.longs[OFFSET, 0])

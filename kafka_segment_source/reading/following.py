@@ -218,7 +218,7 @@ def _part_of(
     """What is to be read of segment number `at`; None if nothing is."""
     segment = log.segments[at]
     within = ScanBounds(wanted.intersect(segment.offsets), planned.bounds.times)
-    with SegmentView(segment, check_crcs=options.check_crcs, trust_indexes=options.trust_indexes) as view:
+    with SegmentView(segment, options.trust) as view:
         found = narrow(view, within, usable_disorder(options.timestamp_disorder, options.include_control))
         if isinstance(found, Dropped):
             return None

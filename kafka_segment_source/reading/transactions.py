@@ -118,10 +118,7 @@ def _walk_file(
     split: SegmentSplit, options: ReadOptions, after: int, before: HeaderTable, chunk_bytes: int, damage: Damage
 ) -> Generator[Stretch, None, None]:
     end = after
-    limit = options.max_batch_bytes
-    with SplitFile(
-        split, check_crcs=options.check_crcs, max_batch_bytes=limit, damage=damage, chunk_bytes=chunk_bytes
-    ) as source:
+    with SplitFile(split, options.trust, damage, chunk_bytes=chunk_bytes) as source:
         if before.shape[1]:
             source.note_before(before)
         reader = _MarkerReader(split, options, damage if split.copies else None)
@@ -438,13 +435,8 @@ class _MarkerReader:
     def _decoder(self) -> Decoder:
         """Made for the first marker: most segments have none."""
         if self._made is None:
-            self._made = Decoder(
-                replace(self._split, bounds=ScanBounds()),
-                check_crcs=self._options.check_crcs,
-                max_batch_bytes=self._options.max_batch_bytes,
-                include_control=True,
-                damage=self._damage,
-            )
+            everything = replace(self._split, bounds=ScanBounds())
+            self._made = Decoder(everything, self._options.trust, self._damage, include_control=True)
         return self._made
 
     def read(self, chunk: Chunk) -> Stretch:

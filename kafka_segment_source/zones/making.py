@@ -26,6 +26,7 @@ from kafka_segment_source.kernels import headers as h
 from kafka_segment_source.kernels import record_batches as k
 from kafka_segment_source.reporting import Advance
 from kafka_segment_source.storage.files import lasting_version
+from kafka_segment_source.trust import Trust
 from kafka_segment_source.zones import table as z
 from kafka_segment_source.zones.pruning import is_there
 from kafka_segment_source.zones.table import ZoneTable, no_zones
@@ -62,10 +63,10 @@ def map_segment(
     tables = [no_zones()]
     done = split.start
     noted = Damage(drop=False)
-    with SplitFile(split, check_crcs=True, max_batch_bytes=max_batch_bytes, damage=noted) as source:
+    with SplitFile(split, Trust(max_batch_bytes=max_batch_bytes), noted) as source:
         version = lasting_version(source.version)
         try:
-            for headers, times in _sound_batches(source, max_batch_bytes, noted):
+            for headers, times in _sound_batches(source):
                 tables.append(_by_cell(_batches(headers, times), cell))
                 end = int(tables[-1][z.END, -1])
                 advance(end - done)
@@ -90,12 +91,10 @@ def _without_truncated(source: SplitFile, zones: ZoneTable) -> ZoneTable:
     return zones[:, : next(gone, zones.shape[1])]
 
 
-def _sound_batches(source: SplitFile, max_batch_bytes: int, damage: Damage) -> Iterator[tuple[HeaderTable, BatchTimes]]:
+def _sound_batches(source: SplitFile) -> Iterator[tuple[HeaderTable, BatchTimes]]:
     """Headers of consecutive batches that were decoded, at least one a time, and the times of each; then raises
     DataError if it was damage that ended them. Both are used again for the next."""
-    decoder = Decoder(
-        source.split, check_crcs=True, max_batch_bytes=max_batch_bytes, include_control=False, damage=damage
-    )
+    decoder = source.decoder(include_control=False)
     for chunk in source.chunks():
         headers, times, error = _decoded(decoder, chunk)
         if headers.shape[1]:

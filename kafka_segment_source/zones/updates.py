@@ -33,6 +33,7 @@ from kafka_segment_source.reporting import Advance, OnProgress, add_up, ignore_p
 from kafka_segment_source.storage.files import exists, file_version, try_again
 from kafka_segment_source.storage.paths import local_path
 from kafka_segment_source.storage.store import FileVersion
+from kafka_segment_source.trust import Trust
 from kafka_segment_source.zones import table as z
 from kafka_segment_source.zones.making import MappedSegment, map_segment
 from kafka_segment_source.zones.pruning import is_there
@@ -270,7 +271,7 @@ def _still_good(segment: Segment, zones: ZoneTable) -> tuple[ZoneTable, int | No
     if stored == version and end == segment.size:
         return zones, None
     if stored.inode == version.inode and end <= segment.size:  # grown, or only touched
-        with suppress(FileChangedError), SegmentView(segment, check_crcs=True, trust_indexes=False) as view:
+        with suppress(FileChangedError), SegmentView(segment, Trust(trust_indexes=False)) as view:
             if is_there(view.probe, zones, 0, zones.shape[1] - 1):
                 return zones[:, :-1], int(zones[z.START, -1])
     return no_zones(), 0

@@ -19,6 +19,7 @@ from kafka_segment_source.decoding.damage import Damage
 from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.kernels import headers as h
 from kafka_segment_source.storage.files import InputFile
+from kafka_segment_source.trust import Trust
 from tests.support.rows import TESTS
 
 _LARGEST = 1 << 30
@@ -46,7 +47,7 @@ def _batches(path: Path) -> Iterator[dict[str, object]]:
         bounds=ScanBounds(),
     )
     with InputFile(str(path)) as file:
-        reader = BatchReader(file, split, check_crcs=True, max_batch_bytes=_LARGEST, damage=Damage(drop=False))
+        reader = BatchReader(file, split, Trust(max_batch_bytes=_LARGEST), Damage(drop=False))
         for chunk in reader.chunks():
             for column in range(chunk.headers.shape[1]):
                 yield {"file": str(path), **_row(chunk.headers[:, column])}

@@ -37,7 +37,7 @@ import pyarrow as pa
 
 import kafka_segment_source as kafkaseg
 from kafka_segment_source import format as fmt
-from kafka_segment_source.decoding import batches as reading
+from kafka_segment_source.decoding import split_file
 from kafka_segment_source.decoding.tables import RECORDS
 from kafka_segment_source.errors import DataLossError, PathError
 from kafka_segment_source.inspection.verify import verify_log
@@ -120,7 +120,7 @@ def simulated(files: store.Storage, sleep: Callable[[float], None], small: bool 
         if small:
             _set(stack, transactions, "_AHEAD_BYTES", _SMALL_READS)
             _set(stack, probe, "_BLOCK", 100)
-            for function in (reading.BatchReader.__init__, transactions.walk):
+            for function in (split_file.SplitFile.__init__, transactions.walk):
                 defaults = {**(function.__kwdefaults__ or {}), "chunk_bytes": _SMALL_READS}
                 _set(stack, function, "__kwdefaults__", defaults)
         yield

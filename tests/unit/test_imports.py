@@ -23,7 +23,7 @@ PACKAGE = Path(kafka_segment_source.__file__).parent
 ROOMS = [
     *("errors", "format", "reporting"),
     "storage",
-    *("bounds", "times", "option_values", "options", "keywords", "schema"),
+    *("bounds", "times", "trust", "option_values", "options", "keywords", "schema"),
     *("logdir", "pruning", "kernels", "decoding", "partition", "reading", "scanning", "zones", "planning"),
     "queries",
     *("spark", "inspection", "cli"),

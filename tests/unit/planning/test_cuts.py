@@ -17,6 +17,7 @@ from kafka_segment_source.logdir.segment_view import SegmentView
 from kafka_segment_source.options import parse_options
 from kafka_segment_source.planning.cuts import cut_by_records
 from kafka_segment_source.storage.files import InputFile
+from kafka_segment_source.trust import Trust
 from tests.support.batches import BatchSpec, data
 from tests.support.logs import Segment, simple_log, simple_segment
 
@@ -122,7 +123,7 @@ def test_a_piece_is_walked_from_its_start(work: Work, tmp_path: Path) -> None:
     split = replace(whole, start=segment.batches[250].position, bounds=bounds)
     work.proofs = 0
 
-    with SegmentView(listed, check_crcs=True, trust_indexes=True) as view:
+    with SegmentView(listed, Trust()) as view:
         pieces = cut_by_records(view, split, 10)
 
     assert [piece.start_offset for piece in pieces] == [250, 260, 270, 280, 290]
