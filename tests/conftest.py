@@ -40,15 +40,16 @@ settings.register_profile(
 settings.load_profile("long" if os.environ.get("KAFKASEG_LONG") else "short")
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Puts the tests that share a Spark session in one group, before pytest-xdist reads the groups."""
+    if "PYTEST_XDIST_WORKER" in os.environ and "spark" in getattr(item, "fixturenames", ()):
+        item.add_marker(pytest.mark.xdist_group("spark"))
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Puts the tests that share a Spark session in one group of pytest-xdist, and long tests first where it is used."""
-    if os.environ.get("PYTEST_XDIST_WORKER") is None:
-        return
-    for item in items:
-        if "spark" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.xdist_group("spark"))
-    items.sort(key=lambda item: not item.nodeid.startswith(_LONG))  # stable: the order is the same otherwise
+    """Puts long tests first where several processes share the tests."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        items.sort(key=lambda item: not item.nodeid.startswith(_LONG))  # stable: the order is the same otherwise
 
 
 @pytest.fixture(scope="session")
