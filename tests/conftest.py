@@ -47,7 +47,7 @@ settings.load_profile("long" if os.environ.get("KAFKASEG_LONG") else "short")
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Gives one process all tests of `_WITH_SPARK`, and every process the next of the others whenever it is free.
 
-    The groups of pytest-xdist 3.8 (`--dist loadgroup`) would do, but pytest 9.2 ignores the names that it gives to tests.
+    The groups of pytest-xdist 3.8 (`--dist loadgroup`) would do, but pytest 9.2 ignores the names it gives.
     """
     from xdist.scheduler import LoadScopeScheduling  # noqa: PLC0415  # only where it is installed
 
