@@ -17,11 +17,11 @@ demo: machine $(READY)
 # All tests, in two processes; PROCESSES=0 is one, as `python -m pytest` is.
 PROCESSES ?= 2
 test: machine $(READY)
-	@$(PY) -m pytest -n $(PROCESSES) --dist loadgroup
+	@$(PY) -m pytest -n $(PROCESSES)
 
 # For the loop while developing, in less than a minute: the linters, and the tests that need no Spark.
 check: lint
-	@$(PY) -m pytest -n $(PROCESSES) --dist loadgroup --hypothesis-profile=few $(QUICK)
+	@$(PY) -m pytest -n $(PROCESSES) --hypothesis-profile=few $(QUICK)
 
 # Each goal of speed with its figure, in about twenty minutes; BENCH="--quick", "spark windows", "--kafka" ...
 bench: machine $(READY)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -26,6 +26,9 @@ _LONG = (
     "tests/simulation/",
 )
 
+# Tests that share a Spark session
+_WITH_SPARK = ("tests/spark/", "tests/examples/test_etl_job.py")
+
 # Spark's workers and its planning process must be this interpreter, activated environment or not
 os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
 
@@ -40,15 +43,25 @@ settings.register_profile(
 settings.load_profile("long" if os.environ.get("KAFKASEG_LONG") else "short")
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Gives one process all tests of `_WITH_SPARK`, and every process the next of the others whenever it is free.
+
+    The groups of pytest-xdist 3.8 (`--dist loadgroup`) would do, but pytest 9.2 ignores the names it gives.
+    """
+    from xdist.scheduler import LoadScopeScheduling  # noqa: PLC0415  # only where it is installed
+
+    class OneSession(LoadScopeScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            return "spark" if nodeid.startswith(_WITH_SPARK) else nodeid
+
+    return OneSession(config, log)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Puts the tests that share a Spark session in one group of pytest-xdist, and long tests first where it is used."""
-    if os.environ.get("PYTEST_XDIST_WORKER") is None:
-        return
-    for item in items:
-        if "spark" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.xdist_group("spark"))
-    items.sort(key=lambda item: not item.nodeid.startswith(_LONG))  # stable: the order is the same otherwise
+    """Puts long tests first where several processes share the tests."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        items.sort(key=lambda item: not item.nodeid.startswith(_LONG))  # stable: the order is the same otherwise
 
 
 @pytest.fixture(scope="session")
