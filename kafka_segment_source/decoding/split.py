@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 
 from kafka_segment_source import format as fmt
 from kafka_segment_source.bounds import ScanBounds
-from kafka_segment_source.logdir.catalog import PartitionLog, Segment
 from kafka_segment_source.logdir.probe import BatchHeader, HeaderProbe
+from kafka_segment_source.logdir.segments import PartitionLog, Segment
 from kafka_segment_source.storage.store import NO_VERSION, FileVersion
 
 

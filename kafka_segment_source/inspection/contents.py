@@ -8,8 +8,9 @@ from typing import Any, Unpack
 
 from kafka_segment_source.inspection.summary import Summary, summarize, total
 from kafka_segment_source.keywords import PathsLike, TopicOptions, check_names, option_texts
-from kafka_segment_source.logdir.catalog import Evidence, PartitionLog, list_dead_directories, list_directories
+from kafka_segment_source.logdir.catalog import list_dead_directories, list_directories
 from kafka_segment_source.logdir.checkpoints import Checkpoints
+from kafka_segment_source.logdir.segments import Evidence, ListedLog, PartitionLog
 from kafka_segment_source.option_values import TopicSelection
 from kafka_segment_source.options import parse_options
 from kafka_segment_source.partition.missing import all_evidence, lost_partitions, notice
@@ -129,11 +130,9 @@ def list_partitions(
     return Listing(tuple(partitions), tuple(not_read), tuple(warnings))
 
 
-def _list_partition(
-    log: PartitionLog, summaries: list[Summary], checkpoints: Checkpoints, seen: float
-) -> ListedPartition:
+def _list_partition(log: ListedLog, summaries: list[Summary], checkpoints: Checkpoints, seen: float) -> ListedPartition:
     summary = total(summaries)
-    [noticed] = notice([log], [log], checkpoints, seen)
+    [noticed] = notice([PartitionLog.of(log)], [log], checkpoints, seen)
     # of a damaged log, where it ends is not known
     missing = all_evidence(noticed, None if summary.faults else summary.end_offset)
     return ListedPartition(

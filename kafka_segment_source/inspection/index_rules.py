@@ -34,7 +34,6 @@ from kafka_segment_source import format as fmt
 from kafka_segment_source.decoding.batches import HeaderTable
 from kafka_segment_source.inspection.findings import Finding
 from kafka_segment_source.kernels import headers as h
-from kafka_segment_source.logdir.catalog import Segment
 from kafka_segment_source.logdir.indexes import (
     OffsetIndex,
     TimeIndex,
@@ -43,6 +42,7 @@ from kafka_segment_source.logdir.indexes import (
     written_offsets,
     written_times,
 )
+from kafka_segment_source.logdir.segments import Segment
 from kafka_segment_source.storage.files import file_version
 from kafka_segment_source.times import format_millis
 

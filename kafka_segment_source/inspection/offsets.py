@@ -11,7 +11,7 @@ from kafka_segment_source import times
 from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.errors import OptionError
 from kafka_segment_source.keywords import OffsetOptions, PathsLike, check_names, option_texts, value_text
-from kafka_segment_source.logdir.catalog import PartitionLog
+from kafka_segment_source.logdir.segments import PartitionLog
 from kafka_segment_source.option_values import EARLIEST, LATEST
 from kafka_segment_source.options import ReadOptions, parse_options
 from kafka_segment_source.partition.logs import examined_logs

@@ -22,8 +22,8 @@ from kafka_segment_source.decoding.batches import HeaderTable
 from kafka_segment_source.inspection.index_rules import bounded, sound_offsets, sound_times
 from kafka_segment_source.inspection.walk import HeaderWalk, Stop
 from kafka_segment_source.kernels import headers as h
-from kafka_segment_source.logdir.catalog import Segment
 from kafka_segment_source.logdir.indexes import most_entries, written_offsets, written_times
+from kafka_segment_source.logdir.segments import Segment
 from kafka_segment_source.reporting import Advance
 from kafka_segment_source.storage.files import InputFile
 from kafka_segment_source.times import format_millis

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Unpack
 
-from kafka_segment_source.errors import UsageError
+from kafka_segment_source.errors import StorageError, UsageError
 from kafka_segment_source.inspection.findings import Finding
 from kafka_segment_source.inspection.verify import Verified, verify_log
 from kafka_segment_source.keywords import DecodeOptions, PathsLike, check_names, option_texts
-from kafka_segment_source.logdir.catalog import PartitionLog, list_directories
+from kafka_segment_source.logdir.catalog import list_directories
 from kafka_segment_source.logdir.checkpoints import Checkpoints
+from kafka_segment_source.logdir.segments import ListedLog
 from kafka_segment_source.options import ReadOptions, parse_options
 from kafka_segment_source.partition.missing import lost_partitions
 from kafka_segment_source.reporting import OnProgress, add_up, ignore_progress
@@ -101,10 +102,10 @@ def verify(
     return VerifyReport(tuple(partitions), tuple(warnings))
 
 
-def _list_again(options: ReadOptions, log: PartitionLog) -> PartitionLog | None:
-    """The log of one directory as it is now; None if it is gone."""
+def _list_again(options: ReadOptions, log: ListedLog) -> ListedLog | None:
+    """The log of one directory as it is now; None if it is gone, or cannot be listed."""
     try:
         logs = list_directories(options)
-    except UsageError:
+    except (UsageError, StorageError):
         return None
     return next((each for each in logs if each.directory == log.directory), None)

@@ -1,6 +1,6 @@
 """One partition's log → whether it is whole: every CRC, length, offset order and index entry, by every version's rules.
 
-Comes in: a PartitionLog. Goes out: `Verified`, with a `Finding` for each thing that is wrong or worth a note. Goes on
+Comes in: a ListedLog. Goes out: `Verified`, with a `Finding` for each thing that is wrong or worth a note. Goes on
 after damage, at the next batch that can be believed. What a healthy broker leaves behind is no problem: a torn or
 zero-filled tail of the last segment, index files that are missing, empty or padded, offsets that compaction took out.
 
@@ -37,9 +37,9 @@ from kafka_segment_source.inspection.index_rules import (
 from kafka_segment_source.inspection.summary import WORTH_AN_INDEX
 from kafka_segment_source.kernels import headers as h
 from kafka_segment_source.kernels import record_batches as k
-from kafka_segment_source.logdir.catalog import PartitionLog, Segment
 from kafka_segment_source.logdir.checkpoints import Checkpoints
 from kafka_segment_source.logdir.producer_snapshots import saved_states
+from kafka_segment_source.logdir.segments import ListedLog, PartitionLog, Segment
 from kafka_segment_source.partition.missing import all_evidence, notice
 from kafka_segment_source.reporting import Advance
 from kafka_segment_source.storage.files import file_version
@@ -91,12 +91,12 @@ class Verified:
 
 
 def verify_log(
-    log: PartitionLog,
+    log: ListedLog,
     *,
     deep: bool = False,
     max_batch_bytes: int = 2**30,
     advance: Advance = lambda _: None,
-    list_again: Callable[[PartitionLog], PartitionLog | None] = lambda _: None,
+    list_again: Callable[[ListedLog], ListedLog | None] = lambda _: None,
 ) -> Verified:
     """Verifies every segment of one partition.
 
@@ -152,7 +152,7 @@ class _Noted(Damage):
 class _SegmentCheck:
     """Verifies one segment; afterwards holds what was found."""
 
-    def __init__(self, log: PartitionLog, segment: Segment, deep: bool, max_batch_bytes: int) -> None:
+    def __init__(self, log: ListedLog, segment: Segment, deep: bool, max_batch_bytes: int) -> None:
         self.segment = segment
         self.findings: list[Finding] = []
         self.batches: Batches = batches_of([])
@@ -161,7 +161,7 @@ class _SegmentCheck:
         self.end = 0  # where the good batches end
         self.was_read = False  # to its end, damaged or not
         self.has_changed = False  # it is another file than was listed, or is gone
-        self._split = split_of(log, segment, ScanBounds())
+        self._split = split_of(PartitionLog.of(log), segment, ScanBounds())
         self._trust = Trust(max_batch_bytes=max_batch_bytes)
         self._damage = _Noted(drop=True)
         self._decoder: Decoder | None = None
@@ -278,7 +278,7 @@ def _hidden(path: str, records: RecordColumns) -> Iterator[Finding]:
 # ---- the partition ----
 
 
-def _gaps(log: PartitionLog, checks: list[_SegmentCheck]) -> Iterator[Finding]:
+def _gaps(log: ListedLog, checks: list[_SegmentCheck]) -> Iterator[Finding]:
     """Offsets between segments that no file holds."""
     faults: list[str] = []
     cleaned = Checkpoints(faults).is_cleaned(log)
@@ -309,7 +309,7 @@ def _has_gaps(check: _SegmentCheck) -> bool:
     return bool((~batches.is_wrapper & (batches.base_offsets > before + 1)).any())
 
 
-def _states(log: PartitionLog) -> Iterator[Finding]:
+def _states(log: ListedLog) -> Iterator[Finding]:
     """`.snapshot` files that their CRC gives away; an empty one is what an upgrade or a crash leaves."""
     for path, size, valid in saved_states(log.directory):
         now = None if valid else file_version(path)
@@ -320,11 +320,11 @@ def _states(log: PartitionLog) -> Iterator[Finding]:
             yield Finding(size > 0, path, what, _STATE)
 
 
-def _missing(log: PartitionLog, checks: list[_SegmentCheck]) -> Iterator[Finding]:
+def _missing(log: ListedLog, checks: list[_SegmentCheck]) -> Iterator[Finding]:
     """Offsets that no file holds, as other files tell. Where the log ends is known if its last segment is
     not damaged."""
     try:
-        [noticed] = notice([log], [log], Checkpoints([]), time.monotonic())
+        [noticed] = notice([PartitionLog.of(log)], [log], Checkpoints([]), time.monotonic())
     except FileChangedError as error:
         yield Finding(False, log.directory, str(error), _CHANGED)
         return
@@ -337,13 +337,13 @@ def _missing(log: PartitionLog, checks: list[_SegmentCheck]) -> Iterator[Finding
         yield Finding(each.is_hard, log.directory, what, meaning, None, each.offsets.start)
 
 
-def _odd_files(log: PartitionLog) -> Iterator[Finding]:
+def _odd_files(log: ListedLog) -> Iterator[Finding]:
     """Files that cannot be what they are named: no regular files, or of an absurd size."""
     for fault in log.beside.faults:
         yield Finding(False, log.directory, fault, _NO_INDEX)
 
 
-def _without_index(log: PartitionLog) -> Iterator[Finding]:
+def _without_index(log: ListedLog) -> Iterator[Finding]:
     """One note for all index files of a kind that are missing or empty beside a log worth an index."""
     for suffix, sizes in (
         (fmt.INDEX_SUFFIX, [segment.index_size for segment in log.segments]),

@@ -18,7 +18,9 @@ from io import BytesIO
 
 from kafka_segment_source import format as fmt
 from kafka_segment_source.errors import FileChangedError, OptionError, StorageError
-from kafka_segment_source.logdir.catalog import MOST_METADATA, PartitionLog, named_partition
+from kafka_segment_source.logdir.listing import MOST_METADATA
+from kafka_segment_source.logdir.names import named_partition
+from kafka_segment_source.logdir.segments import ListedLog
 from kafka_segment_source.option_values import TopicPartition
 from kafka_segment_source.storage.files import UNUSABLE, InputFile
 
@@ -104,15 +106,15 @@ class Checkpoints:
         self._warnings = warnings
         self._read: dict[str, _Checkpoint] = {}
 
-    def log_start(self, log: PartitionLog) -> int:
+    def log_start(self, log: ListedLog) -> int:
         """The offset below which this directory's records are deleted, though perhaps still in its files; 0: none."""
         return self.entry(log, fmt.LOG_START_CHECKPOINT) or 0
 
-    def is_cleaned(self, log: PartitionLog) -> bool:
+    def is_cleaned(self, log: ListedLog) -> bool:
         """Whether the broker has compacted this partition, so that gaps between its offsets mean nothing."""
         return self.entry(log, fmt.CLEANER_CHECKPOINT) is not None
 
-    def high_watermark(self, log: PartitionLog) -> int:
+    def high_watermark(self, log: ListedLog) -> int:
         """The offset below which every in-sync replica had each record. OptionError where that is not on record,
         StorageError where the record cannot be read."""
         checkpoint = self._beside(log, fmt.HIGH_WATERMARK_CHECKPOINT)
@@ -127,7 +129,7 @@ class Checkpoints:
             " leave the option out to read to the end"
         )
 
-    def entry(self, log: PartitionLog, name: str) -> int | None:
+    def entry(self, log: ListedLog, name: str) -> int | None:
         """What the checkpoint says of this directory: by its own name, whatever the options call it."""
         named = named_partition(log.directory)
         return None if named is None else self._beside(log, name).entries.get(named)
@@ -136,7 +138,7 @@ class Checkpoints:
         """All that a checkpoint of a log directory says."""
         return self._at(os.path.join(log_directory, name)).entries
 
-    def _beside(self, log: PartitionLog, name: str) -> _Checkpoint:
+    def _beside(self, log: ListedLog, name: str) -> _Checkpoint:
         return self._at(os.path.join(os.path.dirname(log.directory), name))
 
     def _at(self, path: str) -> _Checkpoint:

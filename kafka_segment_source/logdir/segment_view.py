@@ -9,9 +9,9 @@ from types import TracebackType
 import numpy as np
 
 from kafka_segment_source import format as fmt
-from kafka_segment_source.logdir.catalog import Segment
 from kafka_segment_source.logdir.indexes import OffsetIndex, TimeIndex, read_offset_index, read_time_index
 from kafka_segment_source.logdir.probe import BatchHeader, HeaderProbe
+from kafka_segment_source.logdir.segments import Segment
 from kafka_segment_source.storage.files import UNUSABLE, InputFile
 from kafka_segment_source.trust import Trust
 

@@ -24,8 +24,8 @@ from itertools import groupby, pairwise
 from kafka_segment_source.bounds import ALL_OFFSETS, OffsetRange
 from kafka_segment_source.errors import PathError
 from kafka_segment_source.format import MAX_OFFSET
-from kafka_segment_source.logdir.catalog import Hole, PartitionLog, Segment, Unused
 from kafka_segment_source.logdir.checkpoints import read_topic_id
+from kafka_segment_source.logdir.segments import Hole, PartitionLog, Segment, Unused
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.partition.choice import DAMAGED, THIN, VOID, WHOLE, choose
 from kafka_segment_source.partition.copy_view import CopyView

@@ -16,9 +16,10 @@ from dataclasses import replace
 
 from kafka_segment_source.bounds import ALL_OFFSETS, OffsetRange
 from kafka_segment_source.format import MAX_OFFSET
-from kafka_segment_source.logdir.catalog import Hole, PartitionLog, Segment, Unused, list_logs
+from kafka_segment_source.logdir.catalog import list_logs
 from kafka_segment_source.logdir.checkpoints import Checkpoints
 from kafka_segment_source.logdir.segment_view import SegmentView
+from kafka_segment_source.logdir.segments import Hole, ListedLog, PartitionLog, Segment, Unused
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.partition.chain import merge_replicas, settle
 from kafka_segment_source.partition.copy_view import CopyView
@@ -60,14 +61,14 @@ def _copies(options: ReadOptions, warnings: list[str], checkpoints: Checkpoints)
     return [_note_empty_files(_within_checkpoints(log, checkpoints, options)) for log in logs]
 
 
-def swap_in(log: PartitionLog, warnings: list[str]) -> PartitionLog:
+def swap_in(log: ListedLog, warnings: list[str]) -> PartitionLog:
     """The log after the step that a broker takes when it starts: `.swap` files replace what they were made from.
 
     They replace every segment whose base lies from the lowest base of a `.swap` up to the end of the furthest; their
     index files are not used. Kafka: LogLoader.
     """
     if not log.swaps:
-        return log
+        return PartitionLog.of(log)
     start = min(swap.base_offset for swap in log.swaps)
     end = max(_end_offset(swap) for swap in log.swaps)
     names = ", ".join(os.path.basename(swap.path) for swap in log.swaps)
@@ -80,7 +81,8 @@ def swap_in(log: PartitionLog, warnings: list[str]) -> PartitionLog:
         f"a compaction of {log.directory!r} was interrupted, or is under way: {names} {'is' if len(log.swaps) == 1 else 'are'}"
         f" read for the offsets {start} to {max(start, end - 1)}, as a broker would on its next start"
     )
-    return replace(log, segments=segments, swaps=(), unused=(*log.unused, *unused), compacted=True)
+    swapped = replace(log, segments=segments, swaps=(), compacted=True)
+    return replace(PartitionLog.of(swapped), unused=tuple(unused))
 
 
 def _end_offset(swap: Segment) -> int:

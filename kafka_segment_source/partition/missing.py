@@ -37,10 +37,12 @@ from itertools import groupby
 from kafka_segment_source import format as fmt
 from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.errors import FileChangedError
-from kafka_segment_source.logdir.catalog import Evidence, Orphan, PartitionLog, Reach, is_selected, list_beside
+from kafka_segment_source.logdir.catalog import is_selected
 from kafka_segment_source.logdir.checkpoints import Checkpoints
 from kafka_segment_source.logdir.indexes import read_offset_index, read_time_index, written_aborts
+from kafka_segment_source.logdir.listing import list_beside
 from kafka_segment_source.logdir.segment_view import SegmentView
+from kafka_segment_source.logdir.segments import Evidence, ListedLog, Orphan, PartitionLog, Reach
 from kafka_segment_source.option_values import TopicPartition
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.storage import files
@@ -58,14 +60,14 @@ _STALE_START = "where retention deleted them within the last minute of the broke
 
 
 def notice(
-    logs: Sequence[PartitionLog], copies: Sequence[PartitionLog], checkpoints: Checkpoints, seen: float
+    logs: Sequence[PartitionLog], copies: Sequence[ListedLog], checkpoints: Checkpoints, seen: float
 ) -> list[PartitionLog]:
     """`logs`, one a partition, with their evidence and their reach.
 
     copies: the same as listed, one a directory; seen: when (time.monotonic). Waits once, shortly, where index files
     have no `.log`. Raises FileChangedError where segments appear in a directory that was listed without any.
     """
-    by_partition: dict[TopicPartition, list[PartitionLog]] = {}
+    by_partition: dict[TopicPartition, list[ListedLog]] = {}
     for copy in copies:
         if copy.is_whole:
             by_partition.setdefault(copy.topic_partition, []).append(copy)
@@ -105,7 +107,7 @@ def all_evidence(log: PartitionLog, end: int | None) -> tuple[Evidence, ...]:
 
 
 def lost_partitions(
-    copies: Sequence[PartitionLog], checkpoints: Checkpoints, options: ReadOptions, seen: float
+    copies: Sequence[ListedLog], checkpoints: Checkpoints, options: ReadOptions, seen: float
 ) -> list[str]:
     """A sentence for each log directory that the paths name, about partitions of which it has a high watermark, but no
     directory. Internal topics are left out: backups often do without them."""
@@ -155,7 +157,7 @@ def _without_directory(parent: str, candidates: list[TopicPartition], seen: floa
 
 
 def _noticed(
-    log: PartitionLog, copies: list[PartitionLog], checkpoints: Checkpoints, again: Checkpoints, seen: float
+    log: PartitionLog, copies: list[ListedLog], checkpoints: Checkpoints, again: Checkpoints, seen: float
 ) -> PartitionLog:
     reaches = [reach for copy in copies for reach in _reaches(copy, checkpoints, seen)]
     reach = max(reaches, key=lambda each: each.offset, default=None)
@@ -168,7 +170,7 @@ def _noticed(
     return replace(log, evidence=tuple(evidence), reach=reach) if evidence or reach is not None else log
 
 
-def _reaches(copy: PartitionLog, checkpoints: Checkpoints, seen: float) -> Iterable[Reach]:
+def _reaches(copy: ListedLog, checkpoints: Checkpoints, seen: float) -> Iterable[Reach]:
     """Where the log of one directory once ended, or further on."""
     parent = os.path.dirname(copy.directory)
     for name, what in (
@@ -185,7 +187,7 @@ def _reaches(copy: PartitionLog, checkpoints: Checkpoints, seen: float) -> Itera
 
 
 def _log_starts(
-    log: PartitionLog, copies: list[PartitionLog], checkpoints: Checkpoints, again: Checkpoints, seen: float
+    log: PartitionLog, copies: list[ListedLog], checkpoints: Checkpoints, again: Checkpoints, seen: float
 ) -> Iterable[Evidence]:
     """A log start below the first segment, now as before, without segments that were just deleted."""
     if not log.segments:
@@ -201,7 +203,7 @@ def _log_starts(
             yield Evidence(OffsetRange(start, first), f"the log start is {start} by {path!r}", _STALE_START)
 
 
-def _still_there(copy: PartitionLog, seen: float) -> list[Orphan]:
+def _still_there(copy: ListedLog, seen: float) -> list[Orphan]:
     """The index files without a `.log` that a second listing shows too."""
     _wait(seen)
     now = list_beside(copy.directory)

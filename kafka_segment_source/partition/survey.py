@@ -23,9 +23,9 @@ from kafka_segment_source.decoding.split_file import SplitFile
 from kafka_segment_source.errors import DataError, DataLossError, FileChangedError
 from kafka_segment_source.kernels import headers as h
 from kafka_segment_source.kernels import record_batches as k
-from kafka_segment_source.logdir.catalog import PartitionLog, Segment
 from kafka_segment_source.logdir.probe import BatchHeader
 from kafka_segment_source.logdir.segment_view import SegmentView
+from kafka_segment_source.logdir.segments import PartitionLog, Segment
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.partition.choice import DAMAGED, THIN, VOID, WHOLE
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kafka_segment_source.errors import OptionError
-from kafka_segment_source.logdir.catalog import PartitionLog
+from kafka_segment_source.logdir.segments import PartitionLog
 from kafka_segment_source.option_values import EARLIEST, LATEST, OffsetLimit, TopicPartition
 from kafka_segment_source.options import ReadOptions
 

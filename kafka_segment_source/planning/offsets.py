@@ -13,8 +13,8 @@ from dataclasses import replace
 from kafka_segment_source import format as fmt
 from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.errors import DataLossError, OptionError
-from kafka_segment_source.logdir.catalog import Evidence, PartitionLog
 from kafka_segment_source.logdir.segment_view import SegmentView
+from kafka_segment_source.logdir.segments import Evidence, PartitionLog
 from kafka_segment_source.option_values import EARLIEST, LATEST, TopicPartition
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.times import format_millis

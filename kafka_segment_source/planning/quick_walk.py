@@ -18,7 +18,7 @@ from crc32c import crc32c
 
 from kafka_segment_source import format as fmt
 from kafka_segment_source.bounds import OffsetRange
-from kafka_segment_source.logdir.catalog import Segment
+from kafka_segment_source.logdir.segments import Segment
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.storage.files import InputFile
 

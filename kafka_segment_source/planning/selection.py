@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 
 from kafka_segment_source.bounds import OffsetRange, RowFilter, ScanBounds
 from kafka_segment_source.decoding.split import SegmentSplit, anchored, split_of
-from kafka_segment_source.logdir.catalog import Evidence, PartitionLog, Segment
 from kafka_segment_source.logdir.probe import BatchHeader
 from kafka_segment_source.logdir.segment_view import SegmentView
+from kafka_segment_source.logdir.segments import Evidence, PartitionLog, Segment
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.partition.missing import beyond_end
 from kafka_segment_source.planning.offsets import StableEnds, check_missing, offset_range

@@ -20,10 +20,10 @@ from kafka_segment_source import format as fmt
 from kafka_segment_source.decoding.split import SegmentSplit, anchored
 from kafka_segment_source.errors import FileChangedError
 from kafka_segment_source.kernels import headers as h
-from kafka_segment_source.logdir.catalog import PartitionLog, Segment
 from kafka_segment_source.logdir.probe import BatchHeader
 from kafka_segment_source.logdir.producer_snapshots import ProducerState, newest_state
 from kafka_segment_source.logdir.segment_view import SegmentView
+from kafka_segment_source.logdir.segments import PartitionLog, Segment
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.planning.quick_walk import Event, Told, quick_walk
 from kafka_segment_source.reading.following import list_whole, whole_split

@@ -12,8 +12,8 @@ from kafka_segment_source.bounds import ScanBounds, TimeRange
 from kafka_segment_source.decoding.split import SegmentSplit, anchored, split_of
 from kafka_segment_source.decoding.split_file import SplitFile
 from kafka_segment_source.kernels.record_batches import OFFSET
-from kafka_segment_source.logdir.catalog import PartitionLog
 from kafka_segment_source.logdir.segment_view import SegmentView
+from kafka_segment_source.logdir.segments import PartitionLog
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.pruning.ranges import Dropped, narrow
 from kafka_segment_source.reading.following import Follower

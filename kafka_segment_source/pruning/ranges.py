@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 from kafka_segment_source import format as fmt
 from kafka_segment_source.bounds import ScanBounds
-from kafka_segment_source.logdir.catalog import Segment
 from kafka_segment_source.logdir.segment_view import SegmentView
+from kafka_segment_source.logdir.segments import Segment
 from kafka_segment_source.pruning.disorder import settled_offset
 from kafka_segment_source.times import format_millis
 

@@ -24,8 +24,8 @@ from kafka_segment_source.bounds import ALL_OFFSETS, OffsetRange, ScanBounds
 from kafka_segment_source.decoding.split import SegmentSplit, anchored, split_of
 from kafka_segment_source.decoding.split_file import SplitFile
 from kafka_segment_source.errors import DataError, DataLossError, FileChangedError, KafkaSegmentError, PathError
-from kafka_segment_source.logdir.catalog import PartitionLog, Segment
 from kafka_segment_source.logdir.segment_view import SegmentView
+from kafka_segment_source.logdir.segments import PartitionLog, Segment
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.partition.logs import available_logs
 from kafka_segment_source.pruning.disorder import usable_disorder

@@ -18,7 +18,7 @@ from kafka_segment_source.decoding.damage import Damage
 from kafka_segment_source.decoding.split import BatchPlace, SegmentSplit, split_of
 from kafka_segment_source.errors import DataError, DataLossError, KafkaSegmentError
 from kafka_segment_source.kernels import headers as h
-from kafka_segment_source.logdir.catalog import PartitionLog
+from kafka_segment_source.logdir.segments import PartitionLog
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.partition.chain import is_explained
 from kafka_segment_source.partition.choice import DAMAGED, VOID, choose

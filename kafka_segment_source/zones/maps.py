@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import shlex
 
-from kafka_segment_source.logdir.catalog import PartitionLog
 from kafka_segment_source.logdir.checkpoints import read_topic_id
+from kafka_segment_source.logdir.segments import PartitionLog
 from kafka_segment_source.option_values import TopicPartition
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.zones.table import ZoneMap, read_zone_map, zone_map_path

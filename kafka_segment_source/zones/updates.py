@@ -24,9 +24,9 @@ from kafka_segment_source.bounds import ScanBounds
 from kafka_segment_source.decoding.split import BatchPlace, SegmentSplit, split_of
 from kafka_segment_source.errors import FileChangedError, PathError
 from kafka_segment_source.keywords import DecodeOptions, PathsLike, check_names, option_texts
-from kafka_segment_source.logdir.catalog import PartitionLog, Segment
 from kafka_segment_source.logdir.checkpoints import read_topic_id
 from kafka_segment_source.logdir.segment_view import SegmentView
+from kafka_segment_source.logdir.segments import PartitionLog, Segment
 from kafka_segment_source.options import ReadOptions, parse_options
 from kafka_segment_source.partition.logs import available_logs
 from kafka_segment_source.reporting import Advance, OnProgress, add_up, ignore_progress, logger

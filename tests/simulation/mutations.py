@@ -74,7 +74,7 @@ _LEFT_OUT = Change(
     '                raise VanishedError(f"{path!r} vanished while its directory was listed")\n',
     "                continue\n",
 )
-_ONE_LISTING = _in_package("logdir/catalog", "        if not _may_be_of_compaction(files):\n", "        if True:\n")
+_ONE_LISTING = _in_package("logdir/listing", "        if not _may_be_of_compaction(files):\n", "        if True:\n")
 
 MUTATIONS = (
     Mutation("no proof of identity at all", (_VERSION, _ANCHOR, _RANGE_END, _CONFIRM, _FINISH)),
@@ -115,7 +115,7 @@ MUTATIONS = (
         "compaction is seen by its checkpoint only",
         (
             _in_package(
-                "logdir/catalog",
+                "logdir/listing",
                 "    bases = [segment.base_offset for segment in segments]\n    for name in files:",
                 "    return False\n    for name in files:",
             ),

@@ -43,7 +43,8 @@ from kafka_segment_source.errors import DataLossError, PathError
 from kafka_segment_source.inspection.verify import verify_log
 from kafka_segment_source.keywords import option_texts
 from kafka_segment_source.logdir import probe
-from kafka_segment_source.logdir.catalog import PartitionLog, list_directories
+from kafka_segment_source.logdir.catalog import list_directories
+from kafka_segment_source.logdir.segments import PartitionLog
 from kafka_segment_source.options import parse_options
 from kafka_segment_source.planning.planner import make_plan
 from kafka_segment_source.reading import transactions

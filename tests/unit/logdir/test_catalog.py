@@ -11,7 +11,8 @@ import pytest
 import kafka_segment_source as kafkaseg
 from kafka_segment_source.errors import KafkaSegmentError, OptionError, PathError, UnsupportedError
 from kafka_segment_source.keywords import option_texts
-from kafka_segment_source.logdir.catalog import PartitionLog, list_logs
+from kafka_segment_source.logdir.catalog import list_logs
+from kafka_segment_source.logdir.segments import PartitionLog
 from kafka_segment_source.options import parse_options
 from tests.support import batches, writer
 from tests.support.logs import simple_log, simple_segment

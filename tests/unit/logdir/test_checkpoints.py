@@ -363,9 +363,9 @@ def test_a_listing_while_a_broker_swaps(data: Path, monkeypatch: pytest.MonkeyPa
     """A listing that shows neither the old segment nor the new one is not taken: the next one shows where it went."""
     folder = data / "orders-0"
     swap(folder, 10, batch(19, 190))
-    from kafka_segment_source.logdir import catalog  # noqa: PLC0415
+    from kafka_segment_source.logdir import listing as listings  # noqa: PLC0415
 
-    truth, seen = catalog._files, []
+    truth, seen = listings.list_files, []
 
     def racing(directory: str) -> dict[str, int]:
         found = truth(directory)
@@ -377,6 +377,6 @@ def test_a_listing_while_a_broker_swaps(data: Path, monkeypatch: pytest.MonkeyPa
             }
         return found
 
-    monkeypatch.setattr(catalog, "_files", racing)
+    monkeypatch.setattr(listings, "list_files", racing)
     assert offsets(data) == [*range(10), 19, *range(20, 30)]
     assert len(seen) == 1

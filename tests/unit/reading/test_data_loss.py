@@ -13,6 +13,7 @@ import pytest
 import kafka_segment_source as kafkaseg
 from kafka_segment_source.errors import DataLossError, FileChangedError, PathError, StorageError
 from kafka_segment_source.logdir import catalog, segment_view
+from kafka_segment_source.logdir import listing as listings
 from kafka_segment_source.partition import logs as available
 from kafka_segment_source.storage import store
 from tests.support import writer
@@ -326,19 +327,19 @@ def test_index_files_that_vanish(suffix: str, tmp_path: Path, monkeypatch: pytes
     entries: dict[str, Any] = {"index": [(3, 1), (7, 3)], "timeindex": [(30, 3), (70, 7)]}
     folder = written(tmp_path, segment(0, 10, **entries), segment(10, 20))
     index = log(folder, 0).with_suffix(suffix)
-    listed = catalog.list_directory
+    listed = listings.list_directory
 
     def listing(directory: str) -> list[store.Entry]:
         found = listed(directory)
         index.unlink(missing_ok=True)
         return found
 
-    monkeypatch.setattr(catalog, "list_directory", listing)
+    monkeypatch.setattr(listings, "list_directory", listing)
     assert offsets(folder, since=60) == list(range(6, 20))
     index.mkdir()
     stale = store.Entry(index.name, store.Kind.FILE, store.FileVersion(96, 1, 1))
     monkeypatch.setattr(
-        catalog,
+        listings,
         "list_directory",
         lambda directory: [*(each for each in listed(directory) if each.name != index.name), stale],
     )
@@ -350,7 +351,7 @@ def test_a_listing_of_a_directory_that_goes(folder: Path, monkeypatch: pytest.Mo
     other = folder.parent / "orders-1"
     folder.rename(other)
     written(folder.parent, segment(0, 4))
-    listed = catalog._files
+    listed = listings.list_files
 
     def listing(directory: str) -> dict[str, store.Entry]:
         if directory == str(other) and other.exists():
@@ -359,7 +360,7 @@ def test_a_listing_of_a_directory_that_goes(folder: Path, monkeypatch: pytest.Mo
             other.rmdir()
         return listed(directory)
 
-    monkeypatch.setattr(catalog, "_files", listing)
+    monkeypatch.setattr(listings, "list_files", listing)
     assert offsets(folder.parent) == [0, 1, 2, 3]
 
 

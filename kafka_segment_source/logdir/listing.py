@@ -1,0 +1,189 @@
+"""One directory → its files by name, and the segments that they are. A listing is no snapshot: see `list_settled`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+
+from kafka_segment_source import format as fmt
+from kafka_segment_source.errors import FileChangedError, PathError
+from kafka_segment_source.logdir.names import DEAD_DIRECTORY, INDEX_SUFFIXES, base_offset_of, is_hint, is_partition
+from kafka_segment_source.logdir.segments import Beside, Orphan, Segment
+from kafka_segment_source.storage import store
+from kafka_segment_source.storage.files import list_directory
+from kafka_segment_source.storage.store import Entry, FileVersion, Kind
+
+_LISTINGS = 10  # of a directory that a broker is changing
+MOST_SNAPSHOT = 64 * 1024 * 1024  # bytes of a `.snapshot`; a producer takes 46
+MOST_METADATA = 64 * 1024  # bytes of a `partition.metadata`; brokers write 43
+_STANDS_FOR_LOG = (fmt.DELETED_SUFFIX, fmt.CLEANED_SUFFIX, fmt.SWAP_SUFFIX)
+_DELETED_LOG = fmt.LOG_SUFFIX + fmt.DELETED_SUFFIX
+_OF_CHANGE = (fmt.CLEANED_SUFFIX, fmt.SWAP_SUFFIX, fmt.DELETED_SUFFIX)
+
+
+def list_settled(directory: str, listed: Iterable[Entry] | None = None) -> dict[str, Entry]:
+    """The files in a directory by name; listed: all that is in it, where that is known.
+
+    A listing is no snapshot: while a broker swaps compacted segments in, it may show neither the old nor the new one.
+    So where files of a compaction lie about, only a listing that agrees with the one before it is taken. A segment that
+    is empty, with others after it, may be what a compaction left since its name was read: the next listing has those
+    files.
+    """
+    files = list_files(directory) if listed is None else _useful(listed)
+    for _ in range(_LISTINGS - 1):
+        if not _may_be_of_compaction(files):
+            break
+        again = list_files(directory)
+        if files.keys() == again.keys():
+            break
+        files = again
+    else:
+        raise FileChangedError(f"directory {directory!r} changes faster than it is listed; plan the read anew")
+    return files
+
+
+def _may_be_of_compaction(files: Mapping[str, Entry]) -> bool:
+    """Whether a compaction may have been under way while these files were listed."""
+    if any(name.endswith(_OF_CHANGE) for name in files):
+        return True
+    logs = [name for name in files if name.endswith(fmt.LOG_SUFFIX)]
+    last = max(logs, default="")
+    return any(files[name].size == 0 for name in logs if name != last)
+
+
+def list_files(directory: str) -> dict[str, Entry]:
+    return _useful(list_checked(directory, directory))
+
+
+def list_checked(path: str, given: str) -> list[Entry]:
+    """What is in a directory, by its own names; nothing if it is gone. PathError for a segment that is no file, and for
+    data behind a broken link."""
+    found = list_directory(path, given)
+    for entry in found:
+        if entry.kind is Kind.FILE:
+            continue
+        where = os.path.join(path, entry.name)
+        is_segment = base_offset_of(entry.name.removesuffix(fmt.SWAP_SUFFIX)) is not None
+        if entry.kind is Kind.BROKEN_LINK and (is_segment or is_partition(entry.name)):
+            target = store.STORAGE.read_link(where)
+            raise PathError(f"{where!r} is a link to {target!r}, which is not there: its records are missing")
+        if is_segment:
+            raise PathError(f"{where!r} is named like a segment, but is {entry.kind.value}: its records are missing")
+    return found
+
+
+def _useful(listed: Iterable[Entry]) -> dict[str, Entry]:
+    """The files among these by name, and what else is named like a file that reads make use of."""
+    return {entry.name: entry for entry in listed if entry.kind is Kind.FILE or is_hint(entry.name)}
+
+
+def list_beside(directory: str) -> Beside:
+    """What a partition directory holds beside its segments, as it is now; nothing if it is gone."""
+    return beside_of(directory, list_files(directory))
+
+
+def beside_of(directory: str, files: Mapping[str, Entry]) -> Beside:
+    width = fmt.BASE_OFFSET_DIGITS
+    bases = {name[:width] for name in files if name[width:] == fmt.LOG_SUFFIX}
+    faults, orphans, snapshot, has_deleted = [], [], -1, False
+    for name, file in files.items():
+        suffix = name[width:]
+        if suffix == fmt.LOG_SUFFIX or (suffix in INDEX_SUFFIXES and name[:width] in bases and file.kind is Kind.FILE):
+            continue  # nearly all
+        has_deleted = has_deleted or suffix == _DELETED_LOG
+        if not is_hint(name):
+            continue
+        fault = _fault(name, file)
+        if fault is not None:
+            faults.append(f"{os.path.join(directory, name)!r} {fault}, so it is not used")
+        elif suffix == fmt.SNAPSHOT_SUFFIX:
+            snapshot = max(snapshot, int(name[:width]))
+        elif suffix in INDEX_SUFFIXES:
+            stem = name[:width] + fmt.LOG_SUFFIX
+            if not any(stem + other in files for other in _STANDS_FOR_LOG):
+                orphans.append(Orphan(os.path.join(directory, name), int(name[:width]), file.size))
+    if DEAD_DIRECTORY.fullmatch(os.path.basename(directory)):
+        orphans, snapshot = [], -1  # a broker removes it, a file at a time, the `.log` first
+    return Beside(
+        tuple(faults),
+        tuple(sorted(orphans, key=lambda orphan: (orphan.base_offset, orphan.path))),
+        snapshot,
+        max((int(digits) for digits in bases if digits.isdecimal()), default=-1),
+        has_deleted,
+    )
+
+
+def _fault(name: str, file: Entry) -> str | None:
+    """Why a file that reads make use of cannot be what it is named."""
+    if file.kind is not Kind.FILE:
+        return f"is {file.kind.value}"
+    if name[fmt.BASE_OFFSET_DIGITS :] in INDEX_SUFFIXES:
+        return None
+    most = MOST_METADATA if name == fmt.PARTITION_METADATA else MOST_SNAPSHOT
+    return f"has {file.size:,} bytes, where at most {most:,} were expected" if file.size > most else None
+
+
+def swaps_of(directory: str, files: Mapping[str, Entry]) -> tuple[Segment, ...]:
+    """The `.log.swap` files in offset order, but for those that an unfinished compaction would make anew
+    (LogLoader)."""
+    cleaned = [
+        base
+        for name in files
+        if name.endswith(fmt.CLEANED_SUFFIX)
+        and (base := base_offset_of(name.split(".")[0] + fmt.LOG_SUFFIX)) is not None
+    ]
+    swaps = [
+        Segment(os.path.join(directory, name), base, file.size, version=file.version)
+        for name, file in files.items()
+        if name.endswith(fmt.SWAP_SUFFIX)
+        and (base := base_offset_of(name.removesuffix(fmt.SWAP_SUFFIX))) is not None
+        and base < min(cleaned, default=fmt.MAX_OFFSET)
+    ]
+    return tuple(sorted(swaps, key=lambda swap: swap.base_offset))
+
+
+def segments_of(directory: str, files: Mapping[str, Entry]) -> dict[str, Segment]:
+    """The segments of one directory by the names of their files, in offset order."""
+    bases = {base: name for name in files if (base := base_offset_of(name)) is not None}
+    ordered = sorted(bases)
+    followers: list[int | None] = [*ordered[1:], None]
+    segments = {}
+    before: FileVersion | None = None
+    for base, following in zip(ordered, followers, strict=False):  # no segment: no follower either
+        name = bases[base]
+        stem = name.removesuffix(fmt.LOG_SUFFIX)
+        version = files[name].version
+        segments[name] = Segment(
+            path=os.path.join(directory, name),
+            base_offset=base,
+            size=version.size,
+            index_size=_size(files.get(stem + fmt.INDEX_SUFFIX)),
+            time_index_size=_size(files.get(stem + fmt.TIME_INDEX_SUFFIX)),
+            next_base_offset=following,
+            version=version,
+            before=before,
+        )
+        before = version
+    return segments
+
+
+def _size(file: Entry | None) -> int | None:
+    return None if file is None or file.kind is not Kind.FILE else file.size
+
+
+def was_compacted(files: Mapping[str, Entry], segments: Iterable[Segment]) -> bool:
+    """Whether files lie about that only compaction makes: `.cleaned`, `.swap`, or `.deleted` at or between live
+    segments.
+
+    Retention deletes below the first segment, a truncation above the last one. The broker's own note, the
+    cleaner-offset-checkpoint, comes at the end of a compaction only.
+    """
+    bases = [segment.base_offset for segment in segments]
+    for name in files:
+        if name.endswith((fmt.CLEANED_SUFFIX, fmt.SWAP_SUFFIX)):
+            return True
+        if name.endswith(fmt.LOG_SUFFIX + fmt.DELETED_SUFFIX) and bases:
+            base = base_offset_of(name.removesuffix(fmt.DELETED_SUFFIX))
+            if base is not None and min(bases) <= base <= max(bases):
+                return True
+    return False

@@ -1,0 +1,46 @@
+"""Names of files and directories → what they are. Kafka: LocalLog.parseTopicPartitionName, LogFileUtils."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from kafka_segment_source import format as fmt
+from kafka_segment_source.option_values import TopicPartition
+
+_PARTITION_DIRECTORY = re.compile(r"(?P<topic>[A-Za-z0-9._-]{1,255})-(?P<partition>\d+)")
+DEAD_DIRECTORY = re.compile(r"\S+-\S+\.\S+(" + "|".join(fmt.DEAD_DIRECTORY_SUFFIXES) + ")")
+INDEX_SUFFIXES = frozenset((fmt.INDEX_SUFFIX, fmt.TIME_INDEX_SUFFIX, fmt.TRANSACTION_INDEX_SUFFIX))
+_HINT_SUFFIXES = INDEX_SUFFIXES | {fmt.SNAPSHOT_SUFFIX}
+
+
+def named_partition(directory: str) -> TopicPartition | None:
+    """The topic and partition that a directory's own name says, None for any other name."""
+    match = _PARTITION_DIRECTORY.fullmatch(os.path.basename(directory))
+    return (match["topic"], int(match["partition"])) if match and int(match["partition"]) < 2**31 else None
+
+
+def is_partition(name: str) -> bool:
+    """A live partition's directory: dead and unfinished ones carry a suffix after their last dot."""
+    return DEAD_DIRECTORY.fullmatch(name) is None and named_partition(name) is not None
+
+
+def base_offset_of(name: str) -> int | None:
+    """The base offset that a `.log` file's name says, None for any other name. Digits may be of any locale."""
+    digits = name.removesuffix(fmt.LOG_SUFFIX)
+    if name.endswith(fmt.LOG_SUFFIX) and len(digits) == fmt.BASE_OFFSET_DIGITS and digits.isdecimal():
+        return int(digits) if int(digits) <= fmt.MAX_OFFSET else None
+    return None
+
+
+def is_of_segment(name: str) -> bool:
+    """Whether a file of that name is in partition directories only: a segment, or what a missing one has left."""
+    if base_offset_of(name.removesuffix(fmt.SWAP_SUFFIX)) is not None:
+        return True
+    return is_hint(name) and name != fmt.PARTITION_METADATA
+
+
+def is_hint(name: str) -> bool:
+    """Whether a read may use the file, but does without it if need be."""
+    digits, suffix = name[: fmt.BASE_OFFSET_DIGITS], name[fmt.BASE_OFFSET_DIGITS :]
+    return (suffix in _HINT_SUFFIXES and digits.isdecimal()) or name == fmt.PARTITION_METADATA
