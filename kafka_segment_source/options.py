@@ -90,7 +90,7 @@ OPTIONS = (
     Option(WHEN, "timeZone", "time_zone", "ZONE", values.parse_name,
            "zone of times written without one, as Spark names it: Europe/Berlin, +01:00, UTC+1", default="UTC"),
     Option(WHEN, "timestampDisorder", "timestamp_disorder", "DURATION", values.parse_duration,
-           "no record is older than the newest before it by more than this"),
+           "largest lateness: no record is older, by more than this, than the newest record before it in its partition"),
     Option(WHEN, "zoneMaps", "zone_maps", "DIRECTORY", values.parse_directory,
            "directory of the zone maps that `kafkaseg zonemap` makes: time bounds then read little more than what matches"),
     Option(WHEN, "startingOffsets", "starting_offsets", "earliest|JSON", values.parse_offsets,
@@ -123,11 +123,11 @@ OPTIONS = (
            "the most that one batch may decompress to", default="256m"),
 
     Option(CUTTING, "minPartitions", "min_partitions", "N", values.parse_positive,
-           "split large segments until there are so many Spark partitions", without="one a segment"),
+           "split large segments into at least this many Spark partitions", without="one a segment"),
     Option(CUTTING, "maxRecordsPerPartition", "max_records_per_partition", "N", values.parse_positive,
            "split large segments so that none has more records", without="unlimited"),
     Option(CUTTING, "packBytes", "pack_bytes", "BYTES", values.parse_byte_size,
-           "neighbouring small segments share a Spark partition up to so many bytes", default="64m"),
+           "neighbouring small segments share a Spark partition up to this size", default="64m"),
 )
 # fmt: on
 

@@ -95,10 +95,10 @@ LOOSENED = [
     *_of(
         "pruning/disorder.py",
         "tests/unit/pruning tests/property/test_until_and_cuts.py",
-        ("disorder: a control batch is no witness", " and not header.is_control", ""),
-        ("disorder: an empty batch is no witness", " and header.count > 0", ""),
+        ("disorder: a control batch is no witness", " & (attributes & fmt.CONTROL_MASK == 0)", ""),
+        ("disorder: an empty batch is no witness", " & (count > 0)", ""),
         ("disorder: the scan ends D after until, not at until", "stop = times.until + disorder", "stop = times.until"),
-        ("disorder: rows without a timestamp keep until from ending a scan", "times.since < 0 or ", ""),
+        ("disorder: rows without a timestamp keep until from ending a scan", " or times.since < 0", ""),
         (
             "disorder: only a batch older than since - D settles what is before it",
             "<= header.max_timestamp < before:",
@@ -264,7 +264,7 @@ LOOSENED = [
     *_of(
         "options.py",
         "tests/unit/planning",
-        ("pack: packBytes is 64 MiB", "pack_bytes: int = 64 * 1024 * 1024", "pack_bytes: int = 1024 * 1024"),
+        ("pack: packBytes is 64 MiB", 'default="64m"', 'default="1m"'),
     ),
     *_of(
         "spark/pushdown.py",
