@@ -81,6 +81,7 @@ class BatchReader:
         split: SegmentSplit,
         trust: Trust,
         damage: Damage,
+        *,
         chunk_bytes: int = CHUNK_BYTES,
     ) -> None:
         self._file = file

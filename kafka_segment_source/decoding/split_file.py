@@ -59,7 +59,7 @@ class SplitFile:
             self._file.close()
             raise
         damage.confirm = self.confirm
-        self._reader = BatchReader(self._file, split, trust, damage, chunk_bytes)
+        self._reader = BatchReader(self._file, split, trust, damage, chunk_bytes=chunk_bytes)
         self._gaps = GapWatch(split)
 
     @property

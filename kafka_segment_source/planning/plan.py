@@ -97,8 +97,8 @@ class ReadPlan:
 
         Example:
             >>> import kafka_segment_source
-            >>> plan = kafka_segment_source.plan("examples/data/orders/data", subscribe="orders",
-            since="2026-03-10T09:50")
+            >>> path = "examples/data/orders/data"
+            >>> plan = kafka_segment_source.plan(path, subscribe="orders", since="2026-03-10T09:50")
             >>> plan.segments_kept
             6
             >>> plan.to_reader(columns=["partition", "offset"]).read_all().num_rows

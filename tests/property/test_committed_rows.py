@@ -21,7 +21,7 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 import kafka_segment_source as kafkaseg
-from kafka_segment_source.decoding import batches as reading
+from kafka_segment_source.decoding import split_file
 from kafka_segment_source.errors import CorruptRecordError
 from kafka_segment_source.reading import transactions
 from tests.support import writer
@@ -257,7 +257,7 @@ def spoiled(path: Path, data: bytes, how: int) -> bool:
 def small_chunks(size: int) -> Iterator[None]:
     """Reads in chunks of `size` bytes, so that small logs have many."""
     with (
-        mock.patch.dict(reading.BatchReader.__init__.__kwdefaults__, chunk_bytes=size),
+        mock.patch.dict(split_file.SplitFile.__init__.__kwdefaults__, chunk_bytes=size),
         mock.patch.dict(transactions.walk.__kwdefaults__, chunk_bytes=size),
         mock.patch.object(transactions, "_AHEAD_BYTES", size),
     ):

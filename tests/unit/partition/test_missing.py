@@ -15,6 +15,7 @@ import kafka_segment_source as kafkaseg
 from kafka_segment_source.errors import DataLossError, PathError
 from kafka_segment_source.logdir.catalog import list_directories
 from kafka_segment_source.logdir.checkpoints import Checkpoints
+from kafka_segment_source.logdir.segments import PartitionLog
 from kafka_segment_source.options import parse_options
 from kafka_segment_source.partition import missing
 from kafka_segment_source.partition.logs import examined_logs
@@ -365,7 +366,10 @@ def test_no_fixture_gives_evidence(path: Path) -> None:
     listed = answer("ls", path, "--json")["partitions"]
     assert [each["missing"] for each in listed if each["missing"]] == []
     copies = list_directories(options)
-    assert any(log.reach is not None for log in missing.notice(copies, copies, Checkpoints([]), 0.0))
+    assert any(
+        log.reach is not None
+        for log in missing.notice([PartitionLog.of(each) for each in copies], copies, Checkpoints([]), 0.0)
+    )
     assert len(REAL) >= 9
 
 

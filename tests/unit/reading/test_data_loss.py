@@ -329,8 +329,8 @@ def test_index_files_that_vanish(suffix: str, tmp_path: Path, monkeypatch: pytes
     index = log(folder, 0).with_suffix(suffix)
     listed = listings.list_directory
 
-    def listing(directory: str) -> list[store.Entry]:
-        found = listed(directory)
+    def listing(*where: str) -> list[store.Entry]:
+        found = listed(*where)
         index.unlink(missing_ok=True)
         return found
 
@@ -341,7 +341,7 @@ def test_index_files_that_vanish(suffix: str, tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(
         listings,
         "list_directory",
-        lambda directory: [*(each for each in listed(directory) if each.name != index.name), stale],
+        lambda *where: [*(each for each in listed(*where) if each.name != index.name), stale],
     )
     assert offsets(folder, since=60, startingOffsets={"orders": {"0": 5}}) == list(range(6, 20))
 

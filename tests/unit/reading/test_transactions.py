@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import kafka_segment_source as kafkaseg
-from kafka_segment_source.decoding.batches import BatchReader
+from kafka_segment_source.decoding.split_file import SplitFile
 from kafka_segment_source.errors import CorruptRecordError, DataLossError
 from kafka_segment_source.logdir.producer_snapshots import newest_state
 from kafka_segment_source.reading import following, transactions
@@ -537,7 +537,7 @@ def test_what_was_known_before_the_damage(tmp_path: Path, monkeypatch: pytest.Mo
     later = [marker("commit", 2, 7), flipped(data(3)), marker("commit", 4, 7), marker("commit", 5, 8)]
     folder = write(tmp_path, {0: [data(0, 8), data(1, 7)], 2: later, 6: [data(6)]})
     (folder / writer.segment_name(6, ".snapshot")).write_bytes(snapshot({}))
-    monkeypatch.setitem(BatchReader.__init__.__kwdefaults__, "chunk_bytes", len(data(0, 8)))
+    monkeypatch.setitem(SplitFile.__init__.__kwdefaults__, "chunk_bytes", len(data(0, 8)))
     assert offsets(folder, mode="DROPMALFORMED") == [1, 6]
 
 
@@ -553,7 +553,7 @@ def test_what_begins_after_the_damage(tmp_path: Path, monkeypatch: pytest.Monkey
     batches = [data(0, 8), b"\x07" * 90, data(1, 7), marker("commit", 2, 8), marker("commit", 3, 7)]
     folder = write(tmp_path, {0: batches, 4: [data(4)]})
     (folder / writer.segment_name(4, ".snapshot")).write_bytes(snapshot({}))
-    monkeypatch.setitem(BatchReader.__init__.__kwdefaults__, "chunk_bytes", len(data(0, 8)))
+    monkeypatch.setitem(SplitFile.__init__.__kwdefaults__, "chunk_bytes", len(data(0, 8)))
     assert offsets(folder, mode="DROPMALFORMED") == [1, 4]
 
 
