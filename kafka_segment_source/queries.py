@@ -28,6 +28,7 @@ def plan(path: PathsLike, **options: Unpack[ScanOptions]) -> ReadPlan:
     Raises:
         UsageError: An invalid request: an option, a path or a topic that cannot be served.
         DataLossError: The query asks for offsets that the files do not hold.
+
     Example:
         >>> import kafka_segment_source
         >>> plan = kafka_segment_source.plan("examples/data/orders/data", subscribe="orders", since="2026-03-10T09:50")

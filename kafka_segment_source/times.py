@@ -63,11 +63,8 @@ def zone(name: str) -> tzinfo:
         return _parse_offset_zone(name, offset)
     try:
         return ZoneInfo(text)
-    except (
-        KeyError,
-        ValueError,
-        OSError,
-    ) as error:  # ZoneInfoNotFoundError is a KeyError; an invalid key raises one of the others
+    # ZoneInfoNotFoundError is a KeyError; an invalid key raises one of the others
+    except (KeyError, ValueError, OSError) as error:
         raise _make_zone_error(name) from error
 
 

@@ -99,14 +99,14 @@ class SegmentView:
         """
         offsets = self.offsets
         slot = offsets.floor(first_offset)
-        for candidate in range(
-            slot + 1, min(slot + 1 + _ATTEMPTS, len(offsets))
-        ):  # try later entries while they are usable
+        # try later entries while they are usable
+        for candidate in range(slot + 1, min(slot + 1 + _ATTEMPTS, len(offsets))):
             header = self.probe.at(int(offsets.positions[candidate]))
             if header is None or header.base_offset > first_offset:
                 break
             slot = candidate
-        for candidate in range(slot, max(slot - 2 * _ATTEMPTS, -1), -1):  # take the first proven entry
+        # take the first proven entry
+        for candidate in range(slot, max(slot - 2 * _ATTEMPTS, -1), -1):
             header = self.probe.proven(int(offsets.positions[candidate]))
             if header is not None and header.base_offset <= first_offset:
                 return header.position

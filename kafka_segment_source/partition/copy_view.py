@@ -51,10 +51,8 @@ class CopyView:
         self.log = log
         self._options = options
         self._bases = [segment.base_offset for segment in log.segments]
-        self._sizes = [
-            0,
-            *accumulate(segment.size for segment in log.segments),
-        ]  # bytes of all segments before each one
+        # bytes of all segments before each one
+        self._sizes = [0, *accumulate(segment.size for segment in log.segments)]
         self._tail: Tail | None = None
         self._epochs: Epochs | None = None
         self._ends: dict[str, int | None] = {}
@@ -191,9 +189,8 @@ class CopyView:
 
     def survey(self, segment: Segment) -> Survey:
         """Reads all of a segment, from its first byte to its last."""
-        from kafka_segment_source.partition.survey import (
-            survey,  # reads whole segments: only then are the kernels loaded
-        )
+        # imported here, so that the kernels are loaded only for reading whole segments
+        from kafka_segment_source.partition.survey import survey
 
         if segment.path not in self._surveys:
             self._surveys[segment.path] = survey(self.log, segment, OffsetRange(segment.base_offset), self._options)

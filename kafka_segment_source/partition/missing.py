@@ -242,9 +242,8 @@ def _check_orphans(log: PartitionLog, orphans: list[Orphan], start: int, compact
     for slot, group in groupby(in_order, key=lambda orphan: bisect_right(starts, orphan.base_offset)):
         is_after = slot == len(starts)
         reached = _find_end_offset(log, slot - 1) if slot else 0
-        together = [
-            orphan for orphan in group if orphan.base_offset >= reached
-        ]  # the others are from before a truncation or merge
+        # orphans below `reached` are from before a truncation or merge
+        together = [orphan for orphan in group if orphan.base_offset >= reached]
         if not together:
             continue
         latest = next(

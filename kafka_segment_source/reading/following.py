@@ -45,9 +45,8 @@ class Follower:
     def __init__(self, split: SegmentSplit, options: ReadOptions, *, microseconds: bool = False) -> None:
         self._split = split
         self._options = options
-        self._microseconds = (
-            microseconds  # whether timestamps are read; a timestamp too large for microseconds is then damage
-        )
+        # whether timestamps are read; a timestamp too large for microseconds is then damage
+        self._microseconds = microseconds
         self._pending: list[SegmentSplit | Lost] = [split]
         self._mended_at = -1  # the offset where the other copies were searched last
         self._next = split.start_offset
@@ -238,9 +237,8 @@ def _plan_part(
         )
         was_cut = segment.version.inode == planned.version.inode and segment.size < planned.segment_size
         if was_cut and segment.path == planned.path and not log.compacted:
-            split = replace(
-                split, next_base_offset=None
-            )  # the file was cut in place, perhaps inside a batch: the rest is read
+            # the file was cut in place, perhaps inside a batch: the rest is read
+            split = replace(split, next_base_offset=None)
         return anchored(split, view.probe)
 
 
