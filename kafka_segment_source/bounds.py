@@ -1,6 +1,6 @@
-"""What a scan is asked for: half-open ranges of offsets and timestamps that intersect. No Spark, no files.
+"""Half-open ranges of offsets and timestamps that a scan can ask for. This module needs neither Spark nor files.
 
-Python integers throughout, so that arithmetic near 2**63 cannot wrap.
+All values are Python integers, so that arithmetic near 2**63 cannot overflow.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ TIMESTAMP_LIMIT = 2**63  # exclusive: every 64-bit timestamp lies below
 
 @dataclass(frozen=True, slots=True)
 class OffsetRange:
-    """Offsets with start ≤ offset < end; absolute."""
+    """Offsets with start ≤ offset < end. They are absolute."""
 
     start: int = 0
     end: int = MAX_OFFSET
@@ -39,7 +39,7 @@ ALL_OFFSETS = OffsetRange()
 
 @dataclass(frozen=True, slots=True)
 class TimeRange:
-    """Timestamps with since ≤ timestamp < until; milliseconds since 1970, UTC. A missing timestamp counts as -1."""
+    """Timestamps with since ≤ timestamp < until, in milliseconds since 1970, UTC. A missing timestamp counts as -1."""
 
     since: int = MIN_TIMESTAMP
     until: int = TIMESTAMP_LIMIT
@@ -65,7 +65,7 @@ class TimeRange:
 
 @dataclass(frozen=True, slots=True)
 class ScanBounds:
-    """The rows of one segment that are wanted: those inside both ranges."""
+    """The wanted rows of one segment: those inside both ranges."""
 
     offsets: OffsetRange = OffsetRange()
     times: TimeRange = TimeRange()
@@ -73,9 +73,10 @@ class ScanBounds:
 
 @dataclass(frozen=True, slots=True)
 class RowFilter:
-    """What filters above a read leave possible. Rows outside cannot match; rows inside still may not.
+    """The rows that filters above a read may keep. Rows outside cannot match. Rows inside may or may not match.
 
-    topics, partitions: the only ones, None for any; topic_prefixes: all of which a topic must begin with;
+    topics, partitions: the only ones that match, or None for all.
+    topic_prefixes: a topic must begin with all of these.
     partition_range: half-open.
     """
 
@@ -88,7 +89,7 @@ class RowFilter:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it is plain that no row can match."""
+        """Whether it is certain that no row can match."""
         ranges = self.partition_range.is_empty or self.offsets.is_empty or self.times.is_empty
         return ranges or self.topics == frozenset() or self.partitions == frozenset()
 
@@ -99,24 +100,24 @@ class RowFilter:
         return named and numbered and self.partition_range.start <= partition < self.partition_range.end
 
     def intersect(self, other: RowFilter) -> RowFilter:
-        """The rows that both leave possible."""
+        """Returns the filter of rows that may match both."""
         return RowFilter(
-            topics=_both(self.topics, other.topics),
+            topics=_intersect_sets(self.topics, other.topics),
             topic_prefixes=self.topic_prefixes | other.topic_prefixes,
-            partitions=_both(self.partitions, other.partitions),
+            partitions=_intersect_sets(self.partitions, other.partitions),
             partition_range=self.partition_range.intersect(other.partition_range),
             offsets=self.offsets.intersect(other.offsets),
             times=self.times.intersect(other.times),
         )
 
     def hull(self, other: RowFilter) -> RowFilter:
-        """The rows that either leaves possible, and those between."""
+        """Returns the filter of rows that may match either one, and of the rows between."""
         if self.is_empty or other.is_empty:
             return other if self.is_empty else self
         return RowFilter(
-            topics=_either(self.topics, other.topics),
+            topics=_unite_sets(self.topics, other.topics),
             topic_prefixes=self.topic_prefixes & other.topic_prefixes,
-            partitions=_either(self.partitions, other.partitions),
+            partitions=_unite_sets(self.partitions, other.partitions),
             partition_range=self.partition_range.hull(other.partition_range),
             offsets=self.offsets.hull(other.offsets),
             times=self.times.hull(other.times),
@@ -124,12 +125,12 @@ class RowFilter:
 
 
 EVERY_ROW = RowFilter()
-"""The filter that lets every row through."""
+"""The filter that keeps every row."""
 
 
-def _both(one: frozenset[T] | None, other: frozenset[T] | None) -> frozenset[T] | None:
+def _intersect_sets(one: frozenset[T] | None, other: frozenset[T] | None) -> frozenset[T] | None:
     return other if one is None else one if other is None else one & other
 
 
-def _either(one: frozenset[T] | None, other: frozenset[T] | None) -> frozenset[T] | None:
+def _unite_sets(one: frozenset[T] | None, other: frozenset[T] | None) -> frozenset[T] | None:
     return None if one is None or other is None else one | other

@@ -1,4 +1,4 @@
-"""`plan` and `scan`: a path and keyword options → a plan, and its rows."""
+"""The public functions `plan` and `scan`. They take a path and keyword options, and return a plan or its rows."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from kafka_segment_source.planning.planner import make_plan
 
 
 def plan(path: PathsLike, **options: Unpack[ScanOptions]) -> ReadPlan:
-    """Plans a read: which byte ranges it reads, what it leaves out, and why. Needs no Spark; decodes no data, as a
-    rule.
+    """Plans a read: which byte ranges it reads, what it leaves out, and why.
+
+    It needs no Spark, and normally decodes no data.
 
     Args:
         path: A partition directory, a log directory, a `.log` file or a glob; or a list of these.
@@ -26,7 +27,7 @@ def plan(path: PathsLike, **options: Unpack[ScanOptions]) -> ReadPlan:
 
     Raises:
         UsageError: An invalid request: an option, a path or a topic that cannot be served.
-        DataLossError: Offsets are asked for that the files do not hold.
+        DataLossError: The query asks for offsets that the files do not hold.
 
     Example:
         >>> import kafka_segment_source
@@ -43,7 +44,7 @@ def scan(path: PathsLike, columns: Sequence[str] | None = None, **options: Unpac
 
     Args:
         path: A partition directory, a log directory, a `.log` file or a glob; or a list of these.
-        columns: Names of the columns wanted, in order. By default those that the options ask for.
+        columns: The names of the wanted columns, in order. By default, the columns that the options ask for.
         options: The options of the README under their own names, with Python values
             (since=datetime(…, tzinfo=UTC), includeHeaders=True).
 
@@ -52,8 +53,9 @@ def scan(path: PathsLike, columns: Sequence[str] | None = None, **options: Unpac
 
     Raises:
         UsageError: An invalid request: an option, a column, a path or a topic that cannot be served.
-        DataLossError: Offsets are asked for that the files do not hold, or no longer; the latter by the reader.
-        DataError: Damaged data; raised by the reader.
+        DataLossError: The query asks for offsets that the files do not hold. For offsets that disappear after planning,
+            the reader raises it.
+        DataError: The data is damaged. The reader raises it.
 
     Example:
         >>> import kafka_segment_source

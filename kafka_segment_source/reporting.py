@@ -1,7 +1,6 @@
-"""Where this package says what a user should know and no return value carries: one logger, to standard error by
-default.
+"""Reports to the user what no return value carries. It has one logger, which writes to standard error by default.
 
-And how it says the same of many things, and how far long work is.
+It also shortens lists of similar sentences, and reports the progress of long work.
 """
 
 from __future__ import annotations
@@ -11,20 +10,20 @@ from collections.abc import Callable, Iterable
 
 logger = logging.getLogger("kafka_segment_source")
 
-_MOST_SAID = 5
+_MOST_SENTENCES = 5
 
 OnProgress = Callable[[int, int], None]
-"""Is told how many bytes are done, and how many there are to do."""
+"""Is called with the number of bytes that are done, and the number of all bytes."""
 Advance = Callable[[int], None]
-"""Is told how many bytes more are done."""
+"""Is called with the number of further bytes that are done."""
 
 
 def ignore_progress(done: int, total: int) -> None:
-    """The OnProgress that does nothing."""
+    """An OnProgress that does nothing."""
 
 
 def add_up(total: int, on_progress: OnProgress) -> Advance:
-    """Makes an Advance that tells `on_progress` the sum of what it was told."""
+    """Returns an Advance that calls `on_progress` with the sum of all its calls."""
     done = 0
 
     def advance(count: int) -> None:
@@ -36,7 +35,9 @@ def add_up(total: int, on_progress: OnProgress) -> Advance:
 
 
 def few(sentences: Iterable[str]) -> list[str]:
-    """The first of many sentences, the last of them with how many more there are like it."""
-    said = list(sentences)
-    more = len(said) - _MOST_SAID
-    return said if more <= 0 else [*said[: _MOST_SAID - 1], f"{said[_MOST_SAID - 1]} (and {more:,} more like it)"]
+    """Returns the first few of many sentences. The last one states how many similar ones are left out."""
+    listed = list(sentences)
+    more = len(listed) - _MOST_SENTENCES
+    if more <= 0:
+        return listed
+    return [*listed[: _MOST_SENTENCES - 1], f"{listed[_MOST_SENTENCES - 1]} (and {more:,} more like it)"]

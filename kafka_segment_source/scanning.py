@@ -1,4 +1,5 @@
-"""Splits → record batches: all that a task does, on one page. Spark's tasks and `ReadPlan.to_reader` go this way."""
+"""Reads splits as record batches. This one page has all steps of a task. Spark's tasks and `ReadPlan.to_reader` use
+it."""
 
 from __future__ import annotations
 
@@ -25,9 +26,9 @@ def read_splits(
     schema: pa.Schema,
     advance: Callable[[int], None] = lambda _: None,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of splits, one split after the other. A split is opened only when a row of it is wanted.
+    """Yields the rows of splits, one split after another. It opens a split only when a row of it is needed.
 
-    advance: is told the size of each split that is done.
+    advance: is called with the size of each split that is done.
     """
     for split in splits:
         yield from read_split(split, options, schema)
@@ -35,20 +36,23 @@ def read_splits(
 
 
 def read_split(split: SegmentSplit, options: ReadOptions, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The rows of one split as batches of exactly `schema`, in offset order, none of them empty.
+    """Yields the rows of one split as batches of exactly `schema`, in offset order. No batch is empty.
 
-    Raises DataError for damage, and DataLossError for what is no longer there; failOnDataLoss=false logs the latter.
+    Raises DataError for damage, and DataLossError for records that no longer exist. failOnDataLoss=false logs the
+    latter.
     """
     follower = Follower(split, options, microseconds="timestamp" in schema.names)
     try:
-        yield from follower.run(lambda part: _read(part, options, schema, follower))
+        yield from follower.run(lambda part: _read_part(part, options, schema, follower))
     except DataLossError as error:
         if options.fail_on_data_loss:
             raise
         logger.warning("%s; going on without it (failOnDataLoss=false)", error)
 
 
-def _read(split: SegmentSplit, options: ReadOptions, schema: pa.Schema, follower: Follower) -> Iterator[pa.RecordBatch]:
+def _read_part(
+    split: SegmentSplit, options: ReadOptions, schema: pa.Schema, follower: Follower
+) -> Iterator[pa.RecordBatch]:
     damage = damage_in(split, options)
     builders = RECORDS.load_builders()
     with SplitFile(split, options.trust, damage) as source:

@@ -1,8 +1,8 @@
 """The columns of records: name, Spark type, Arrow type. Names, order and types are those of Spark's `kafka` source.
 
-Arrow types are exactly what Spark makes of the Spark types with zone UTC (`pyspark.sql.pandas.types`): Spark
-checks only the first batch of a partition, and a later one that differs corrupts its memory. pyspark is not
-imported: Spark types are written as DDL, which is also what `simpleString()` prints.
+The Arrow types are exactly those that Spark makes of the Spark types with zone UTC (`pyspark.sql.pandas.types`). Spark
+checks only the first batch of a partition. A later batch of another type corrupts its memory. pyspark is not imported.
+Spark types are written as DDL, which `simpleString()` also prints.
 """
 
 from __future__ import annotations
@@ -36,10 +36,9 @@ METADATA_TYPE = pa.struct(
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column: its name, and its type in Spark's words and in Arrow's.
+    """One column: its name, its Spark type and its Arrow type.
 
-    is_added: whether these options add it to the columns that a read has by default; None for a column that is always
-    one of them.
+    is_added: whether some options add the column to the default columns. None for a column that is always one of them.
     """
 
     name: str

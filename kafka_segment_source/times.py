@@ -1,12 +1,12 @@
-"""Text, numbers and datetimes that name a moment or a duration → integer milliseconds. No I/O.
+"""Converts text, numbers and datetimes of a moment or a duration to integer milliseconds. It does no I/O.
 
-A moment is ISO-8601, epoch milliseconds, or a time ago (`-2h`, `-10 minutes`). Fractions of a millisecond are
-rounded up: timestamps are whole milliseconds, so `t >= 12:00:00.0005` and `t >= 12:00:00.001` keep the same rows.
+A moment is ISO-8601, epoch milliseconds, or a time ago (`-2h`, `-10 minutes`). Fractions of a millisecond are rounded
+up. Timestamps are whole milliseconds, so `t >= 12:00:00.0005` and `t >= 12:00:00.001` keep the same rows.
 
-A bare number is epoch milliseconds, unless it reads as something else: a year (`2026`), a month, day, hour, minute or
-second without dashes (`202603`, `20260310`, … `20260310093000`) of the years 1970 to 2099, or epoch seconds (any ten
-digits). As milliseconds, all but the longest are of 1970 or 1976, so these are refused. A sign makes any number
-milliseconds: `+2026` is 2026 ms after 1970 began.
+A bare number is epoch milliseconds, unless it can also mean something else. It can be a year (`2026`). It can be a
+month, day, hour, minute or second without dashes (`202603`, `20260310`, … `20260310093000`) of the years 1970 to 2099.
+It can be epoch seconds (any ten digits). As milliseconds, all but the longest are of 1970 or 1976. So these numbers are
+refused. A number with a sign is always milliseconds: `+2026` is 2026 ms after the start of 1970.
 """
 
 from __future__ import annotations
@@ -37,59 +37,62 @@ _UNITS = {
 }
 _DURATION = re.compile(r"(\d+)\s*([a-z]+)", re.IGNORECASE)
 _EPOCH_MILLIS = re.compile(r"[+-]?\d+", re.ASCII)
-_BELOW_MICROS = re.compile(r"[.,]\d{6}\d*[1-9]", re.ASCII)  # what datetime cuts off
+_BELOW_MICROS = re.compile(r"[.,]\d{6}\d*[1-9]", re.ASCII)  # digits that datetime ignores
 _EPOCH_SECONDS = re.compile(r"[1-9]\d{9}", re.ASCII)
 _COMPACT_DATE = re.compile(r"((?:19[7-9]|20\d)\d)" + r"(\d\d)?" * 5, re.ASCII)
 _OFFSET_ZONE = re.compile(
     r"(?:UTC|GMT|UT)?([+-])(?:(\d\d?)(?::(\d\d?)(?::(\d\d))?)?|(\d\d)(\d\d)(\d\d)?)", re.ASCII | re.IGNORECASE
 )
-_LARGEST_MINUTE = 59  # of an hour; and second of a minute
+_LARGEST_MINUTE = 59  # also the largest second
 _LARGEST_ZONE_SECONDS = 18 * 3600  # Java's limit
 EXPECTED_MOMENT = "ISO-8601 (2026-03-10T09:30:00Z), epoch milliseconds, or a time ago (-2h, -10 minutes)"
 EXPECTED_DURATION = "a number with a unit (500ms, 2s, 10 minutes, 1h) or milliseconds"
 
 
 def zone(name: str) -> tzinfo:
-    """The time zone of that name, as Spark's session time zone takes it; ValueError where there is none.
+    """Returns the time zone of that name, as Spark's session time zone takes it. Raises ValueError if there is none.
 
-    A region (`Europe/Berlin`), `UTC`, `GMT` or `Z`, or an offset: `+1`, `-08`, `+01:00`, `+01:00:30`, with or without
-    `UTC`, `GMT` or `UT` before it. Blanks around it do not count.
+    The name is a region (`Europe/Berlin`), `UTC`, `GMT` or `Z`, or an offset: `+1`, `-08`, `+01:00`, `+01:00:30`. An
+    offset may have `UTC`, `GMT` or `UT` before it. Blanks around the name are ignored.
     """
     text = name.strip()
     if text.upper() in ("UTC", "Z", "GMT", "UT"):
         return UTC
     offset = _OFFSET_ZONE.fullmatch(text)
     if offset is not None:
-        return _offset_zone(name, offset)
+        return _parse_offset_zone(name, offset)
     try:
         return ZoneInfo(text)
-    except (KeyError, ValueError, OSError) as error:  # ZoneInfoNotFoundError is a KeyError; a bad key, the others
-        raise _no_zone(name) from error
+    # ZoneInfoNotFoundError is a KeyError; an invalid key raises one of the others
+    except (KeyError, ValueError, OSError) as error:
+        raise _make_zone_error(name) from error
 
 
-def _offset_zone(name: str, offset: re.Match[str]) -> tzinfo:
-    """The zone of a match of `_OFFSET_ZONE` in `name`; ValueError if it is further from UTC than 18 hours."""
+def _parse_offset_zone(name: str, offset: re.Match[str]) -> tzinfo:
+    """Returns the zone of a match of `_OFFSET_ZONE` in `name`. Raises ValueError if it is more than 18 hours from
+    UTC."""
     sign, *parts = offset.groups(default="0")
     hours, minutes, seconds = (max(int(part), int(other)) for part, other in zip(parts[:3], parts[3:], strict=True))
     total = hours * 3600 + minutes * 60 + seconds
     if minutes > _LARGEST_MINUTE or seconds > _LARGEST_MINUTE or total > _LARGEST_ZONE_SECONDS:
-        raise _no_zone(name)
+        raise _make_zone_error(name)
     return timezone(timedelta(seconds=-total if sign == "-" else total))
 
 
-def _no_zone(name: str) -> ValueError:
+def _make_zone_error(name: str) -> ValueError:
     return ValueError(f"no time zone is called {name!r}; expected a region (Europe/Berlin), an offset (+01:00) or UTC")
 
 
 def datetime_to_millis(moment: datetime) -> int:
-    """Epoch milliseconds of an aware datetime, rounded up; ValueError for a naive one."""
+    """Returns the epoch milliseconds of an aware datetime, rounded up. Raises ValueError for a naive one."""
     if moment.tzinfo is None:
         raise ValueError("a datetime without a zone could mean any; give it one (tzinfo=timezone.utc)")
     return -((_EPOCH - moment) // timedelta(milliseconds=1))
 
 
 def parse_duration(text: str) -> int:
-    """Milliseconds of `10 minutes`, `2h`, `1h 30m` or a plain number of milliseconds; never negative."""
+    """Returns the milliseconds of `10 minutes`, `2h`, `1h 30m` or a plain number of milliseconds. It is never
+    negative."""
     if text.strip().isascii() and text.strip().isdigit():
         return int(text)
     total = end = 0
@@ -108,9 +111,9 @@ def parse_duration(text: str) -> int:
 
 
 def parse_moment(text: str, default_zone: tzinfo, now_ms: int) -> int:
-    """Epoch milliseconds of a moment in one of the three forms; `now_ms` is what times ago are counted from.
+    """Returns the epoch milliseconds of a moment in one of the three forms. Times ago are counted from `now_ms`.
 
-    Beyond 64 bits: as early, or as late, as no timestamp can be.
+    A number beyond 64 bits gives the lowest bound or the highest one.
     """
     text = text.strip()
     if _EPOCH_MILLIS.fullmatch(text):
@@ -133,10 +136,9 @@ def parse_moment(text: str, default_zone: tzinfo, now_ms: int) -> int:
 
 
 def other_meaning(number: str) -> str | None:
-    """ISO-8601 of the moment that a bare number names if it is read as a date or as epoch seconds; None if neither
-    fits.
+    """Returns the ISO-8601 text of a bare number that can be read as a date or as epoch seconds, or None.
 
-    A number with a sign fits neither: it is milliseconds.
+    A number with a sign gives None, as it is milliseconds.
     """
     compact = _COMPACT_DATE.fullmatch(number)
     if compact is not None:
@@ -152,12 +154,12 @@ def other_meaning(number: str) -> str | None:
 
 
 def millis_text(millis: int) -> str:
-    """The text that `parse_moment` takes for exactly these epoch milliseconds."""
+    """Returns the text that `parse_moment` reads as exactly these epoch milliseconds."""
     return str(millis) if other_meaning(str(millis)) is None else f"+{millis}"
 
 
 def format_millis(timestamp: int) -> str:
-    """A timestamp as ISO-8601 in UTC with milliseconds, or the bare number where no calendar reaches it."""
+    """Returns a timestamp as ISO-8601 in UTC with milliseconds, or the bare number if a calendar cannot express it."""
     try:
         return (_EPOCH + timedelta(milliseconds=timestamp)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     except OverflowError:

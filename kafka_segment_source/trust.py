@@ -1,4 +1,5 @@
-"""What is believed of the files without proof: made once from the options, needed wherever a file is opened."""
+"""What a reader may believe of the files without proof. The value is made once from the options, for every open
+file."""
 
 from __future__ import annotations
 
@@ -7,10 +8,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """What a reader believes.
+    """The settings for trust in the files.
 
-    check_crcs: every batch's CRC is checked before its header is believed. trust_indexes: index files serve as hints.
-    max_batch_bytes: a batch that is larger, stored or decompressed, is damage.
+    check_crcs: whether every batch's CRC is checked before its header is used.
+    trust_indexes: whether index files serve as hints.
+    max_batch_bytes: a larger batch, stored or decompressed, is damage.
     """
 
     check_crcs: bool = True

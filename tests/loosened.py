@@ -83,8 +83,8 @@ LOOSENED = [
         ),
         (
             "ranges: an end position counts only if its batch begins at or after the offset",
-            "told and header.base_offset >= end_offset:",
-            "told:",
+            "is_first_known and header.base_offset >= end_offset:",
+            "is_first_known:",
         ),
         (
             "ranges: no batch before the first entry is later than it",

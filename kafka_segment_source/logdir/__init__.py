@@ -1,1 +1,1 @@
-"""What lies in a log directory: names, checkpoints, index files, batch headers. No record is decoded here."""
+"""Reads the files of a log directory: file names, checkpoints, index files and batch headers. It decodes no record."""

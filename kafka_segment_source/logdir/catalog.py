@@ -1,10 +1,16 @@
-"""Paths → which partitions are there, and the segments of each. Names and sizes only: no file is opened.
+"""Finds the partitions at the given paths, and the segments of each partition.
 
-Comes in: paths (partition directories, log directories, `.log` files, globs of these) and a topic selection.
-Goes out: `ListedLog` values, sorted by topic and partition, each with its `Segment`s by base offset. Raises
-PathError where nothing is, or nothing that is Kafka's, or a segment is a link to nothing; OptionError where a selection
-names what is not there.
-Naming rules: Kafka's LocalLog.parseTopicPartitionName and LogFileUtils.
+It uses names and sizes only and opens no file.
+
+Comes in: paths and a topic selection. A path is a partition directory, a log directory, a `.log` file, or a glob of
+these.
+
+Goes out: `ListedLog` values, sorted by topic and partition. Each one has its `Segment`s, sorted by base offset.
+
+Raises PathError if a path does not exist or holds nothing of Kafka, and if a segment is a broken link. Raises
+OptionError if a selection names a topic or partition that the paths do not hold.
+
+Kafka defines the names in LocalLog.parseTopicPartitionName and LogFileUtils.
 """
 
 from __future__ import annotations
@@ -41,46 +47,60 @@ from kafka_segment_source.storage.paths import local_path
 from kafka_segment_source.storage.store import Entry, Kind
 
 _GLOB = re.compile(r"[*?\[]")
-_MOST_NAMED = 10  # partitions or topics in one sentence
+_MOST_NAMED = 10  # most partitions or topics that one sentence names
 
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """A directory with segments; its name's topic and partition, if the name says; one file of it, or all."""
+    """A directory that holds segments.
+
+    named: the topic and partition that the directory's name states. None if the name states none.
+    only_file: the one file that the path names. None if the path names the whole directory.
+    explicit: whether the path names this partition itself. An internal topic then counts as named.
+    log_directory: the log directory that the path names. None if the path names the partition.
+    listed: the entries of the directory, if it was listed already.
+    """
 
     directory: str
     named: TopicPartition | None
     only_file: str | None = None
-    explicit: bool = False  # the path names this partition itself, so that an internal topic counts as named
-    log_directory: str | None = None  # which the path names, if it does not name the partition
-    listed: tuple[Entry, ...] | None = None  # what is in the directory, where that was looked at
+    explicit: bool = False
+    log_directory: str | None = None
+    listed: tuple[Entry, ...] | None = None
 
 
 def list_logs(options: ReadOptions) -> list[ListedLog]:
-    """The partition logs that the options select, by topic and partition; one a directory, in the order
-    of the paths."""
-    found = [each for path in options.paths for each in _look(path)]
-    named = _name(found, options)
-    return sorted(_select(named, options.topics), key=lambda log: log.topic_partition)
+    """Returns the partition logs that the options select, sorted by topic and partition.
+
+    Each directory gives one log. Logs of the same partition keep the order of the paths.
+    """
+    found = [each for path in options.paths for each in _find_directories(path)]
+    named = _name_partitions(found, options)
+    return sorted(_select_logs(named, options.topics), key=lambda log: log.topic_partition)
 
 
 def list_directories(options: ReadOptions) -> list[ListedLog]:
-    """Every partition directory that the options select, internal topics and copies of one partition included.
+    """Returns every partition directory that the options select, with internal topics and all copies of a partition.
 
-    For looking at what is on a disk; what is read is `list_logs`.
+    This shows what is on a disk. `list_logs` returns what a query reads.
     """
     return try_again(lambda: _list_directories(options))
 
 
 def _list_directories(options: ReadOptions) -> list[ListedLog]:
-    found = [each for path in options.paths for each in _look(path)]
-    logs = _select([(name, replace(each, explicit=True)) for name, each in _name(found, options)], options.topics)
+    found = [each for path in options.paths for each in _find_directories(path)]
+    logs = _select_logs(
+        [(name, replace(each, explicit=True)) for name, each in _name_partitions(found, options)], options.topics
+    )
     return sorted(logs, key=lambda log: (log.topic_partition, log.directory))
 
 
 def list_dead_directories(options: ReadOptions) -> list[tuple[str, int]]:
-    """Partition directories that a broker has given up (-delete, -stray) or not finished (-future), in the log
-    directories that the paths name: path and bytes. None of them is read."""
+    """Returns the path and the size in bytes of each dead or unfinished partition directory.
+
+    A broker has given up a dead directory (-delete, -stray). It has not finished a directory that ends in -future. Only
+    the log directories that the paths name are searched. No query reads these directories.
+    """
     dead = []
     for path in options.paths:
         local = local_path(path)
@@ -91,7 +111,7 @@ def list_dead_directories(options: ReadOptions) -> list[tuple[str, int]]:
     return [(directory, sum(file.size for file in list_files(directory).values())) for directory in sorted(dead)]
 
 
-def _look(path: str) -> Iterator[_Found]:
+def _find_directories(path: str) -> Iterator[_Found]:
     local = local_path(path)
     matches = [local]
     if not _is_there(local) and _GLOB.search(local):
@@ -100,18 +120,18 @@ def _look(path: str) -> Iterator[_Found]:
             raise PathError(f"nothing matches the path {path!r}")
     by_glob = len(matches) > 1 or matches[0] != local
     for match in matches:
-        yield from _look_at(match, given=path, pattern=local if by_glob else None)
+        yield from _find_directories_at(match, given=path, pattern=local if by_glob else None)
 
 
-def _look_at(path: str, given: str, pattern: str | None) -> Iterator[_Found]:
-    """What is at a path; `pattern` is the glob that matched it, if one did."""
+def _find_directories_at(path: str, given: str, pattern: str | None) -> Iterator[_Found]:
+    """Yields the partition directories at a path. `pattern` is the glob that matched the path, or None."""
     entry = look_at(path)
     if entry is None or entry.kind is Kind.BROKEN_LINK:
         raise PathError(f"path {given!r} does not exist")
     if entry.kind is not Kind.DIRECTORY:
         if base_offset_of(os.path.basename(path)) is None:
             if pattern is not None:
-                return  # a log directory's checkpoints match a glob of its partitions
+                return  # a glob of partitions also matches the checkpoints of the log directory
             raise PathError(f"path {given!r} is a file, but not a segment: expected 20 digits and {fmt.LOG_SUFFIX}")
         directory = os.path.dirname(path)
         named = pattern is None or _names_directory(os.path.dirname(pattern))
@@ -136,13 +156,13 @@ def _look_at(path: str, given: str, pattern: str | None) -> Iterator[_Found]:
 
 
 def _names_directory(pattern: str) -> bool:
-    """Whether a glob spells the directory it ends in, or at least that its topic is internal: `*` names nothing."""
+    """Whether a glob names its last directory, or at least names an internal topic. `*` names nothing."""
     name = os.path.basename(pattern)
     return _GLOB.search(name) is None or name.startswith(fmt.INTERNAL_TOPIC_PREFIX)
 
 
 def _is_there(path: str) -> bool:
-    """Whether anything is at a path, be it a link to nothing."""
+    """Whether the path exists. A broken link counts."""
     return look_at(path) is not None
 
 
@@ -150,8 +170,11 @@ def _is_directory(entry: Entry | None) -> bool:
     return entry is not None and entry.kind is Kind.DIRECTORY
 
 
-def _name(found: list[_Found], options: ReadOptions) -> list[tuple[TopicPartition, _Found]]:
-    """Each directory with its topic and partition, by its own name or by the options `topic` and `partition`."""
+def _name_partitions(found: list[_Found], options: ReadOptions) -> list[tuple[TopicPartition, _Found]]:
+    """Returns each directory with its topic and partition.
+
+    These come from the directory's name, or from the options `topic` and `partition`.
+    """
     renamed = options.topic is not None or options.partition is not None
     if renamed and len({each.directory for each in found}) > 1:
         raise OptionError(
@@ -171,20 +194,21 @@ def _name(found: list[_Found], options: ReadOptions) -> list[tuple[TopicPartitio
     return named
 
 
-def _select(named: list[tuple[TopicPartition, _Found]], selection: TopicSelection) -> list[ListedLog]:
-    """The partitions wanted, with their segments; what is asked for by name must be there."""
+def _select_logs(named: list[tuple[TopicPartition, _Found]], selection: TopicSelection) -> list[ListedLog]:
+    """Returns the selected partitions with their segments. Raises OptionError if a partition selected by name is
+    missing."""
     there = {topic_partition for topic_partition, _ in named}
     topics = sorted({topic for topic, _ in there})
     for topic in selection.subscribe or ():
         if topic not in topics:
-            raise OptionError(f"option 'subscribe' names topic {topic!r}, but the path holds {_shown(topics)}")
+            raise OptionError(f"option 'subscribe' names topic {topic!r}, but the path holds {_join_names(topics)}")
     for topic, partition in sorted((selection.assign or frozenset()) - there):
-        held = _shown(f"{t}-{p}" for t, p in sorted(there))
+        held = _join_names(f"{t}-{p}" for t, p in sorted(there))
         raise OptionError(f"option 'assign' names partition {topic}-{partition}, but the path holds {held}")
     wanted = [each for each in named if _is_wanted(*each, selection)]
     if not wanted and selection.pattern is not None:
-        raise OptionError(f"option 'subscribePattern' ({selection.pattern}) matches none of {_shown(topics)}")
-    logs: dict[tuple[TopicPartition, str], dict[int, Segment]] = {}  # several files of one directory make one log
+        raise OptionError(f"option 'subscribePattern' ({selection.pattern}) matches none of {_join_names(topics)}")
+    logs: dict[tuple[TopicPartition, str], dict[int, Segment]] = {}  # the paths may name several files of one log
     swaps: dict[str, tuple[Segment, ...]] = {}
     found: dict[str, _Found] = {}
     for _, each in wanted:
@@ -204,7 +228,7 @@ def _select(named: list[tuple[TopicPartition, _Found]], selection: TopicSelectio
     beside = {directory: beside_of(directory, files) for directory, files in listings.items()}
     has_traces = any(each.orphans or each.snapshot > 0 for each in beside.values())
     if not any(logs.values()) and not any(swaps.values()) and not has_traces:
-        raise PathError(f"no log segments are in {_shown(sorted({each.directory for _, each in named}))}")
+        raise PathError(f"no log segments are in {_join_names(sorted({each.directory for _, each in named}))}")
     return [
         ListedLog(
             *topic_partition,
@@ -221,7 +245,7 @@ def _select(named: list[tuple[TopicPartition, _Found]], selection: TopicSelectio
 
 
 def is_selected(topic_partition: TopicPartition, selection: TopicSelection) -> bool:
-    """Whether a selection takes a partition that no path names itself."""
+    """Whether a selection includes a partition that no path names itself."""
     return _is_wanted(topic_partition, _Found("", topic_partition), selection)
 
 
@@ -237,7 +261,7 @@ def _is_wanted(topic_partition: TopicPartition, found: _Found, selection: TopicS
     return not internal
 
 
-def _shown(names: Iterable[str]) -> str:
+def _join_names(names: Iterable[str]) -> str:
     listed = list(names)
     more = f" and {len(listed) - _MOST_NAMED} more" if len(listed) > _MOST_NAMED else ""
     return (", ".join(repr(name) for name in listed[:_MOST_NAMED]) or "nothing") + more

@@ -1,12 +1,17 @@
-"""What a broker wrote beside its partitions: log start, high watermark, what was compacted, and the topic's id.
+"""Reads the checkpoints of a log directory, and the topic id of a partition directory.
 
-Comes in: the bytes of a checkpoint (`CheckpointFile`: version, number of entries, `topic partition offset` a line), of
-a `partition.metadata`; or a partition's log. Goes out: offsets by topic and partition. A file that is missing or empty
-says nothing; of one that cannot be right a warning says so, and nothing else of it is believed.
+The checkpoints record the log start, the high watermark, the recovery point, and which logs were compacted.
 
-They are in the log directory, so beside the partition's own, and each holds for its own directory only. A log start is
-listed where records below it are deleted, although a segment that holds others still holds them too; it may lie inside
-a batch. The high watermark is written every few seconds: it lags behind, never ahead. Kafka: LogManager.
+Comes in: the bytes of a checkpoint or of a `partition.metadata`, or a partition's log. A checkpoint has the format of
+Kafka's `CheckpointFile`: a version, the number of entries, then one `topic partition offset` on each line. Goes out:
+offsets by topic and partition. A missing or empty file has no entries. An invalid file gives a warning, and none of its
+entries is used.
+
+A checkpoint lies in the log directory, beside the partition directories. It is valid for its own log directory only.
+
+The log start is the offset below which records are deleted. A segment may still hold records below it, and it may lie
+inside a batch. A broker writes the high watermark every few seconds. So the file may show a lower value than the broker
+has, but never a higher one. Kafka: LogManager.
 """
 
 from __future__ import annotations
@@ -24,45 +29,45 @@ from kafka_segment_source.logdir.segments import ListedLog
 from kafka_segment_source.option_values import TopicPartition
 from kafka_segment_source.storage.files import UNUSABLE, InputFile
 
-_MOST_BYTES = 64 * 1024 * 1024  # of a checkpoint of 200,000 partitions with the longest names
+_MOST_BYTES = 64 * 1024 * 1024  # enough for 200,000 partitions with the longest names
 _MOST_ENTRIES = 200_000  # partitions; a broker has some thousands
-_MOST_LINE = 512  # bytes; a topic's name has up to 255
+_MOST_LINE = 512  # bytes; a topic's name has at most 255
 _ENTRY_WORDS = 3  # topic, partition, offset
-_MOST_DIGITS = 19  # of a number of 63 bits
+_MOST_DIGITS = 19  # a number of 63 bits has no more
 _TOPIC_ID_LENGTH = 22  # characters of a UUID in base64
 
 
 def parse_checkpoint(data: bytes) -> dict[TopicPartition, int]:
-    """Offsets by topic and partition; empty bytes are no entries. ValueError says what cannot be right.
+    """Returns offsets by topic and partition. Empty bytes give no entries. Raises ValueError for an invalid checkpoint.
 
-    Takes little more memory than the entries, whatever the bytes are: nothing is split before it is counted.
+    It counts lines before it splits them. So it takes little more memory than the entries need, whatever the bytes are.
     """
     if not data:
         return {}
     lines = BytesIO(data)
-    version = _line(lines)
+    version = _read_line(lines)
     if version != str(fmt.CHECKPOINT_VERSION):
         raise ValueError(f"found version {version[:20]!r}, expected {fmt.CHECKPOINT_VERSION}")
     if (line_ends := data.count(b"\n")) > _MOST_ENTRIES + 2:
         raise ValueError(f"found {line_ends:,} lines, expected at most {_MOST_ENTRIES:,} entries")
-    count = _line(lines) or "none"
+    count = _read_line(lines) or "none"
     first = lines.tell()
     found = sum(1 for line in lines if line.strip())
     if count != str(found):
         raise ValueError(f"found {found} entries, expected {count[:20]}, as its second line says")
     lines.seek(first)
-    return dict(_entry(line) for line in lines if line.strip())
+    return dict(_parse_entry(line) for line in lines if line.strip())
 
 
-def _entry(line: bytes) -> tuple[TopicPartition, int]:
+def _parse_entry(line: bytes) -> tuple[TopicPartition, int]:
     entry = line[:_MOST_LINE].decode("ascii", "replace").split()
     if len(entry) != _ENTRY_WORDS or len(line) > _MOST_LINE or not (_is_number(entry[1]) and _is_number(entry[2])):
         raise ValueError(f"found {' '.join(entry)[:60]!r}, expected topic, partition and offset")
     return (entry[0], int(entry[1])), int(entry[2])
 
 
-def _line(lines: BytesIO) -> str:
-    """The next line without its end; the beginning of one that is too long."""
+def _read_line(lines: BytesIO) -> str:
+    """Returns the next line without its line end. Of a line that is too long it returns the beginning."""
     return lines.readline(_MOST_LINE).decode("ascii", "replace").strip()
 
 
@@ -71,7 +76,7 @@ def _is_number(text: str) -> bool:
 
 
 def parse_topic_id(data: bytes) -> str | None:
-    """The topic's id, or None where a `partition.metadata` does not say one."""
+    """Returns the topic id in the bytes of a `partition.metadata`, or None if they have none."""
     for line in data.decode("ascii", "replace").splitlines():
         key, _, value = line.partition(":")
         if key.strip() == fmt.TOPIC_ID_KEY and len(value.strip()) == _TOPIC_ID_LENGTH:
@@ -80,17 +85,24 @@ def parse_topic_id(data: bytes) -> str | None:
 
 
 def read_topic_id(directory: str) -> str | None:
-    """The topic id of a partition directory; None where there is none (before Kafka 2.8), or none that can be read."""
+    """Returns the topic id of a partition directory.
+
+    None if the directory has no id (before Kafka 2.8), or none that can be read.
+    """
     try:
-        return parse_topic_id(_read(os.path.join(directory, fmt.PARTITION_METADATA), MOST_METADATA) or b"")
+        return parse_topic_id(_read_file(os.path.join(directory, fmt.PARTITION_METADATA), MOST_METADATA) or b"")
     except UNUSABLE:
         return None
 
 
 @dataclass(frozen=True, slots=True)
 class _Checkpoint:
-    """One file: its entries; missing, if there is no such file; fault, if it cannot be believed; failed, if that is
-    because the storage fails."""
+    """One checkpoint file and its entries.
+
+    missing: whether the file does not exist.
+    fault: why the file is not used, or None.
+    failed: the error of the storage, if that is the reason.
+    """
 
     path: str
     entries: Mapping[TopicPartition, int] = field(default_factory=dict)
@@ -100,24 +112,28 @@ class _Checkpoint:
 
 
 class Checkpoints:
-    """The checkpoints beside partition directories, each read once; what is wrong with one goes into `warnings`."""
+    """The checkpoints beside partition directories. Each file is read once. `warnings` gets a sentence for each invalid
+    file."""
 
     def __init__(self, warnings: list[str]) -> None:
         self._warnings = warnings
         self._read: dict[str, _Checkpoint] = {}
 
     def log_start(self, log: ListedLog) -> int:
-        """The offset below which this directory's records are deleted, though perhaps still in its files; 0: none."""
+        """Returns the offset below which this directory's records are deleted, or 0. Its files may still hold such
+        records."""
         return self.entry(log, fmt.LOG_START_CHECKPOINT) or 0
 
     def is_cleaned(self, log: ListedLog) -> bool:
-        """Whether the broker has compacted this partition, so that gaps between its offsets mean nothing."""
+        """Whether the broker has compacted this partition. Gaps between its offsets are then no sign of loss."""
         return self.entry(log, fmt.CLEANER_CHECKPOINT) is not None
 
     def high_watermark(self, log: ListedLog) -> int:
-        """The offset below which every in-sync replica had each record. OptionError where that is not on record,
-        StorageError where the record cannot be read."""
-        checkpoint = self._beside(log, fmt.HIGH_WATERMARK_CHECKPOINT)
+        """Returns the offset below which every in-sync replica has each record.
+
+        Raises OptionError if the checkpoint does not record it, and StorageError if the checkpoint cannot be read.
+        """
+        checkpoint = self._read_beside(log, fmt.HIGH_WATERMARK_CHECKPOINT)
         offset = checkpoint.entries.get(named_partition(log.directory) or ("", -1))
         if offset is not None:
             return offset
@@ -130,18 +146,21 @@ class Checkpoints:
         )
 
     def entry(self, log: ListedLog, name: str) -> int | None:
-        """What the checkpoint says of this directory: by its own name, whatever the options call it."""
+        """Returns the checkpoint's entry for this directory, or None.
+
+        The entry is found by the directory's own name. The options `topic` and `partition` do not change it.
+        """
         named = named_partition(log.directory)
-        return None if named is None else self._beside(log, name).entries.get(named)
+        return None if named is None else self._read_beside(log, name).entries.get(named)
 
     def entries(self, log_directory: str, name: str) -> Mapping[TopicPartition, int]:
-        """All that a checkpoint of a log directory says."""
-        return self._at(os.path.join(log_directory, name)).entries
+        """Returns all entries of a checkpoint of a log directory."""
+        return self._read_once(os.path.join(log_directory, name)).entries
 
-    def _beside(self, log: ListedLog, name: str) -> _Checkpoint:
-        return self._at(os.path.join(os.path.dirname(log.directory), name))
+    def _read_beside(self, log: ListedLog, name: str) -> _Checkpoint:
+        return self._read_once(os.path.join(os.path.dirname(log.directory), name))
 
-    def _at(self, path: str) -> _Checkpoint:
+    def _read_once(self, path: str) -> _Checkpoint:
         if path not in self._read:
             self._read[path] = _read_checkpoint(path)
             if self._read[path].fault is not None:
@@ -151,7 +170,7 @@ class Checkpoints:
 
 def _read_checkpoint(path: str) -> _Checkpoint:
     try:
-        data = _read(path, _MOST_BYTES)
+        data = _read_file(path, _MOST_BYTES)
         return _Checkpoint(path, missing=True) if data is None else _Checkpoint(path, parse_checkpoint(data))
     except UNUSABLE as error:
         failed = error if isinstance(error, StorageError) else None
@@ -160,8 +179,11 @@ def _read_checkpoint(path: str) -> _Checkpoint:
         return _Checkpoint(path, fault=f"is damaged: {error}")
 
 
-def _read(path: str, most: int) -> bytes | None:
-    """The file's bytes; None if there is none. One of UNUSABLE if it cannot be read, or has more than `most`."""
+def _read_file(path: str, most: int) -> bytes | None:
+    """Returns the file's bytes, or None if the file does not exist.
+
+    Raises an error of UNUSABLE if the file cannot be read or has more than `most` bytes.
+    """
     try:
         with InputFile(path) as file:
             return file.read_all(most)

@@ -1,4 +1,4 @@
-"""The CRC of a batch as it is stored: CRC-32C for magic 2, CRC-32 for message sets."""
+"""Computes the CRC of a stored batch: CRC-32C for magic 2, CRC-32 for message sets."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from kafka_segment_source import format as fmt
 
 
 def crc_of(batch: memoryview | bytes, magic: int) -> int:
-    """The CRC that the whole batch `batch` (header included) should state; of a newer magic as if it were 2."""
+    """Returns the CRC that the batch should have. `batch` is the whole batch with its header.
+
+    A newer magic is treated as magic 2.
+    """
     view = memoryview(batch)
     if magic >= fmt.MAGIC_V2:
         return int(crc32c(view[fmt.CRC_FROM :]))
@@ -20,14 +23,15 @@ def crc_of(batch: memoryview | bytes, magic: int) -> int:
 
 
 def crc_holds(batch: memoryview | bytes, magic: int, stored: int) -> bool:
-    """Whether the whole batch `batch` (header included) has the CRC that its header states, `stored`."""
+    """Whether the batch has the CRC `stored` that its header states. `batch` is the whole batch with its header."""
     return crc_of(batch, magic) == stored
 
 
 def crc32cs(
     data: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int64]:
-    """The CRC-32C that each batch of magic 2 should state, int64[n]: batches lie in `data` at starts[i]:ends[i]."""
+    """Returns the CRC-32C that each batch of magic 2 should have, int64[n]. Batch i lies in `data` at
+    starts[i]:ends[i]."""
     view = memoryview(data)  # type: ignore[arg-type]  # arrays are buffers
     froms, tos = (starts + fmt.CRC_FROM).tolist(), ends.tolist()
     return np.array([crc32c(view[start:end]) for start, end in zip(froms, tos, strict=True)], np.int64)

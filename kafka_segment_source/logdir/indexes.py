@@ -1,11 +1,12 @@
-"""Kafka's index files as read-only arrays: what they say, absolute, up to where they stop making sense.
+"""Reads Kafka's index files as read-only arrays, with absolute offsets, up to the first invalid entry.
 
-An index is a hint. Whoever uses an entry proves it by the batch header it leads to (`ranges.py`); nothing here
-opens a `.log`. A file that is missing, empty, zero-padded, torn or garbled gives its valid prefix, perhaps empty:
-no error, a slower scan. What is wrong with one, `inspection/index_rules.py` says.
+An index is only a hint. Its user must prove each entry by the batch header that it points to (`ranges.py`). Nothing
+here opens a `.log`. A file that is missing, empty, zero-padded, torn or damaged gives its valid prefix, which may be
+empty. It raises no error and makes the scan slower. `inspection/index_rules.py` reports what is wrong with a file.
 
-An index has at most one entry a batch. One with more than its `.log` has room for, or with more than 64 MiB of them, is
-nobody's: none of its entries is given, and its `fault` says so in words. Memory stays within a few times those bounds.
+An index has at most one entry per batch. An index is not used if its `.log` has no room for that many batches, or if it
+has more than 64 MiB of entries. It then gives no entry, and its `fault` states the reason. Memory stays within a few
+times those bounds.
 
 Kafka: OffsetIndex, TimeIndex, AbstractIndex (`org.apache.kafka.storage.internals.log`).
 """
@@ -22,11 +23,11 @@ from kafka_segment_source.errors import FileChangedError, PathError
 from kafka_segment_source.storage.files import UNUSABLE, InputFile
 
 Longs = npt.NDArray[np.int64]
-_BLOCK_ENTRIES = 8192  # entries read at a time: a padded file costs its valid part and at most one block more
+_BLOCK_ENTRIES = 8192  # entries per read: of a padded file the valid part is read, and at most one block more
 _LARGEST_LOG = 2**31 - 1  # bytes: positions in a segment are 32-bit
-_LEAST_BATCH = fmt.LOG_OVERHEAD + fmt.MIN_LENGTH_V0  # bytes: a message of magic 0 without key and value
+_LEAST_BATCH = fmt.LOG_OVERHEAD + fmt.MIN_LENGTH_V0  # bytes of a message of magic 0 without key and value
 _NONE = np.empty(0, np.int64)
-_MOST_BYTES = 64 * 1024 * 1024  # of entries; brokers roll a segment whose index reaches 10 MiB (segment.index.bytes)
+_MOST_BYTES = 64 * 1024 * 1024  # of entries; brokers roll a segment when its index has 10 MiB (segment.index.bytes)
 
 _OFFSET_ENTRY = np.dtype([("offset", ">i4"), ("position", ">i4")])
 _TIME_ENTRY = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])
@@ -40,9 +41,10 @@ assert _TIME_ENTRY.itemsize == fmt.TIME_INDEX_ENTRY
 class OffsetIndex:
     """Valid entries of a `.index` file: offsets (absolute, int64[n]) and positions (bytes in the `.log`, int64[n]).
 
-    Both grow strictly. An entry's offset is not always that of the batch at its position: it may be the last one
-    of a whole append, so of a batch much further on (Kafka 2.0 to 4.0). fault: why it is not used, although it is
-    there.
+    Both grow strictly. The offset of an entry may differ from that of the batch at its position. Kafka 2.0 to 4.0 may
+    write the last offset of a whole append, which belongs to a batch much further on.
+
+    fault: why an existing file is not used, or None.
     """
 
     path: str
@@ -54,12 +56,11 @@ class OffsetIndex:
         return len(self.offsets)
 
     def floor(self, offset: int) -> int:
-        """The slot of the largest entry with offset ≤ the target; -1 if there is none (Kafka: lookup)."""
+        """Returns the slot of the largest entry with offset ≤ `offset`, or -1 (Kafka: lookup)."""
         return int(np.searchsorted(self.offsets, offset, side="right")) - 1
 
     def ceiling(self, offset: int) -> int:
-        """The slot of the least entry with offset ≥ the target; len(self) if there is none (Kafka:
-        fetchUpperBoundOffset)."""
+        """Returns the slot of the least entry with offset ≥ `offset`, or len(self) (Kafka: fetchUpperBoundOffset)."""
         return int(np.searchsorted(self.offsets, offset, side="left"))
 
 
@@ -67,8 +68,10 @@ class OffsetIndex:
 class TimeIndex:
     """Valid entries of a `.timeindex` file: timestamps (ms, int64[n]) and offsets (absolute, int64[n]).
 
-    Timestamps grow strictly, offsets never shrink. An entry says that no record up to its offset is later than
-    its timestamp; it says nothing of records after it. fault: why it is not used, although it is there.
+    Timestamps grow strictly, and offsets never shrink. An entry states that no record up to its offset is later than
+    its timestamp. It states nothing about the records after it.
+
+    fault: why an existing file is not used, or None.
     """
 
     path: str
@@ -80,81 +83,97 @@ class TimeIndex:
         return len(self.timestamps)
 
     def before(self, timestamp: int) -> int:
-        """The slot of the largest entry with timestamp < the target (strictly); -1 if there is none."""
+        """Returns the slot of the largest entry with a timestamp strictly below `timestamp`, or -1."""
         return int(np.searchsorted(self.timestamps, timestamp, side="left")) - 1
 
 
 def read_offset_index(path: str, size: int | None, base_offset: int, log_size: int) -> OffsetIndex:
-    """The valid prefix of the `.index` at `path`, listed with `size` bytes (None: not there).
+    """Returns the valid prefix of the `.index` at `path`.
 
-    base_offset: of the segment; log_size: bytes of its `.log`, which every position lies below. Valid entries have
-    growing offsets and growing positions above 0: the first append of a segment is never indexed.
+    Valid entries have growing offsets, and growing positions above 0. Kafka never indexes the first append of a
+    segment.
+
+    size: bytes of the file as it was listed. None if there is no such file.
+    base_offset: of the segment.
+    log_size: bytes of its `.log`. Every valid position is below this.
     """
     parts: list[tuple[Longs, Longs]] = []
     last_offset, last_position = -1, 0
     try:
-        for block in _blocks(path, size, _OFFSET_ENTRY, log_size):
-            offsets, positions = _native(block["offset"]), _native(block["position"])
-            good = _follows(np.greater, last_offset, offsets) & _follows(np.greater, last_position, positions)
+        for block in _read_blocks(path, size, _OFFSET_ENTRY, log_size):
+            offsets, positions = _to_int64(block["offset"]), _to_int64(block["position"])
+            good = _compare_with_previous(np.greater, last_offset, offsets) & _compare_with_previous(
+                np.greater, last_position, positions
+            )
             good &= positions < log_size
-            count = _leading(good)
+            count = _count_leading(good)
             parts.append((offsets[:count], positions[:count]))
             if count < len(block):
                 break
             last_offset, last_position = offsets[-1], positions[-1]
     except UNUSABLE as error:
         return OffsetIndex(path, _NONE, _NONE, str(error))
-    offsets, positions = _columns(parts)
+    offsets, positions = _concatenate_columns(parts)
     return OffsetIndex(path, offsets + base_offset, positions)
 
 
 def read_time_index(
     path: str, size: int | None, base_offset: int, next_base_offset: int | None, log_size: int = _LARGEST_LOG
 ) -> TimeIndex:
-    """The valid prefix of the `.timeindex` at `path`, listed with `size` bytes (None: not there).
+    """Returns the valid prefix of the `.timeindex` at `path`.
 
-    next_base_offset: of the next segment, above every offset of this one; None for the last. (0, 0) is always
-    padding: as an entry it would claim that the first record is no later than 1970.
+    (0, 0) is always padding. As an entry it would state that the first record is no later than 1970.
+
+    size: bytes of the file as it was listed. None if there is no such file.
+    next_base_offset: of the next segment, above every offset of this one. None for the last segment.
     """
     limit = (next_base_offset if next_base_offset is not None else fmt.MAX_OFFSET) - base_offset
     parts: list[tuple[Longs, Longs]] = []
     last_timestamp, last_offset = -1, 0
     try:
-        for block in _blocks(path, size, _TIME_ENTRY, log_size):
-            timestamps, offsets = _native(block["timestamp"]), _native(block["offset"])
-            good = _follows(np.greater, last_timestamp, timestamps) & _follows(np.greater_equal, last_offset, offsets)
+        for block in _read_blocks(path, size, _TIME_ENTRY, log_size):
+            timestamps, offsets = _to_int64(block["timestamp"]), _to_int64(block["offset"])
+            good = _compare_with_previous(np.greater, last_timestamp, timestamps) & _compare_with_previous(
+                np.greater_equal, last_offset, offsets
+            )
             good &= (offsets < limit) & ((timestamps != 0) | (offsets != 0))
-            count = _leading(good)
+            count = _count_leading(good)
             parts.append((timestamps[:count], offsets[:count]))
             if count < len(block):
                 break
             last_timestamp, last_offset = timestamps[-1], offsets[-1]
     except UNUSABLE as error:
         return TimeIndex(path, _NONE, _NONE, str(error))
-    timestamps, offsets = _columns(parts)
+    timestamps, offsets = _concatenate_columns(parts)
     return TimeIndex(path, timestamps, offsets + base_offset)
 
 
 def written_offsets(path: str, size: int | None, base_offset: int) -> OffsetIndex:
-    """Every whole entry of a `.index` up to its zero padding, in order or not: for whoever wants to know what is wrong.
+    """Returns every whole entry of a `.index` up to its zero padding, in order or not. The checks of index files use
+    it.
 
-    Of this and of the two below at most the first 64 MiB are looked at; `size` limits that to fewer bytes.
+    This function and the next two read at most the first 64 MiB. `size` may limit that to fewer bytes.
     """
-    entries, fault = _unpadded(path, size, _OFFSET_ENTRY)
-    return OffsetIndex(path, _native(entries["offset"]) + base_offset, _native(entries["position"]), fault)
+    entries, fault = _read_unpadded(path, size, _OFFSET_ENTRY)
+    return OffsetIndex(path, _to_int64(entries["offset"]) + base_offset, _to_int64(entries["position"]), fault)
 
 
 def written_times(path: str, size: int | None, base_offset: int) -> TimeIndex:
-    """As `written_offsets`, of a `.timeindex`; a (0, 0) in front stays: some record may be of 1970."""
-    entries, fault = _unpadded(path, size, _TIME_ENTRY)
-    return TimeIndex(path, _native(entries["timestamp"]), _native(entries["offset"]) + base_offset, fault)
+    """Does the same as `written_offsets` for a `.timeindex`. A (0, 0) at the start stays, as a record may be of
+    1970."""
+    entries, fault = _read_unpadded(path, size, _TIME_ENTRY)
+    return TimeIndex(path, _to_int64(entries["timestamp"]), _to_int64(entries["offset"]) + base_offset, fault)
 
 
 @dataclass(frozen=True, slots=True)
 class AbortedTransactions:
-    """Entries of a `.txnindex`, as they stand (int64[n] each): producer id, offset of the transaction's first record,
-    of its ABORT marker, and the last stable offset after it. fault: why none could be read. Kafka: TransactionIndex,
-    AbortedTxn."""
+    """Entries of a `.txnindex` as they are stored, int64[n] each.
+
+    They are the producer id, the offset of the transaction's first record, the offset of its ABORT marker, and the last
+    stable offset after it. Kafka: TransactionIndex, AbortedTxn.
+
+    fault: why no entry could be read, or None.
+    """
 
     versions: Longs
     producer_ids: Longs
@@ -168,26 +187,28 @@ class AbortedTransactions:
 
 
 def written_aborts(path: str, size: int | None) -> AbortedTransactions:
-    """Every whole entry of a `.txnindex`; none if there is no such file."""
-    entries, fault = _every(path, size, _ABORTED_TXN)
+    """Returns every whole entry of a `.txnindex`. It returns no entry if the file does not exist."""
+    entries, fault = _read_every_entry(path, size, _ABORTED_TXN)
     names = ("version", "producer", "first", "last", "stable")
-    versions, producer_ids, first_offsets, last_offsets, stable = (_native(entries[name]) for name in names)
+    versions, producer_ids, first_offsets, last_offsets, stable = (_to_int64(entries[name]) for name in names)
     return AbortedTransactions(versions, producer_ids, first_offsets, last_offsets, stable, fault)
 
 
 def most_entries(log_size: int) -> int:
-    """More entries than any index of a `.log` of so many bytes has: one a batch, and a last one of a time index.
+    """Returns an upper bound for the entries of any index of a `.log` of `log_size` bytes.
 
-    An index may be some entries ahead of a log that was cut; a block of them costs nothing.
+    The bound is one entry per batch, and a last one of a time index. An index may have some entries more than a log
+    that was cut. So the bound is at least one block, which costs nothing.
     """
     return max(log_size // _LEAST_BATCH + 2, _BLOCK_ENTRIES)
 
 
-def _blocks(path: str, size: int | None, entry: np.dtype[np.void], log_size: int):  # type: ignore[no-untyped-def]  # Iterator of arrays
-    """The whole entries of the file, block by block; odd bytes at its end are no entry. Nothing if it is gone.
+def _read_blocks(path: str, size: int | None, entry: np.dtype[np.void], log_size: int):  # type: ignore[no-untyped-def]  # Iterator of arrays
+    """Yields the whole entries of the file, block by block. It ignores odd bytes at the end, and yields nothing if the
+    file is gone.
 
-    One of UNUSABLE if it cannot be read, and PathError where there are more entries, none of them padding, than there
-    can be: whoever meets padding asks for no more.
+    Raises an error of UNUSABLE if the file cannot be read. Raises PathError if it has more entries than there can be. A
+    caller that finds padding asks for no further block, so padding does not count.
     """
     left = (size or 0) // entry.itemsize
     if left == 0:
@@ -213,34 +234,37 @@ def _blocks(path: str, size: int | None, entry: np.dtype[np.void], log_size: int
         return  # a broker has deleted it with its segment
 
 
-def _every(path: str, size: int | None, entry: np.dtype[np.void]) -> tuple[npt.NDArray[np.void], str | None]:
-    """Every whole entry, padding too, as far as this package looks; or none, and why the file cannot be read."""
+def _read_every_entry(path: str, size: int | None, entry: np.dtype[np.void]) -> tuple[npt.NDArray[np.void], str | None]:
+    """Returns every whole entry with the padding, within the limit of 64 MiB. If the file cannot be read, it returns no
+    entry and the reason."""
     try:
-        return _join(list(_blocks(path, min(size or 0, _MOST_BYTES), entry, _LARGEST_LOG)), entry), None
+        return _concatenate_blocks(
+            list(_read_blocks(path, min(size or 0, _MOST_BYTES), entry, _LARGEST_LOG)), entry
+        ), None
     except UNUSABLE as error:
         return np.empty(0, entry), str(error)
 
 
-def _unpadded(path: str, size: int | None, entry: np.dtype[np.void]) -> tuple[npt.NDArray[np.void], str | None]:
-    entries, fault = _every(path, size, entry)
+def _read_unpadded(path: str, size: int | None, entry: np.dtype[np.void]) -> tuple[npt.NDArray[np.void], str | None]:
+    entries, fault = _read_every_entry(path, size, entry)
     written = np.flatnonzero(entries != np.zeros(1, entry))
     return (entries[: written[-1] + 1] if len(written) else entries[:0]), fault
 
 
-def _leading(good: npt.NDArray[np.bool_]) -> int:
-    """How many are true before the first that is not."""
+def _count_leading(good: npt.NDArray[np.bool_]) -> int:
+    """Returns the number of true values before the first false one."""
     return len(good) if good.all() else int(np.argmin(good))
 
 
-def _follows(compare: np.ufunc, last: int, column: Longs) -> npt.NDArray[np.bool_]:
-    """Whether each value compares so with the one before it; `last` is before the first."""
+def _compare_with_previous(compare: np.ufunc, last: int, column: Longs) -> npt.NDArray[np.bool_]:
+    """Compares column[i] with column[i-1], and column[0] with `last`."""
     result = np.empty(len(column), np.bool_)
     result[0] = compare(column[0], last)
     compare(column[1:], column[:-1], out=result[1:])
     return result
 
 
-def _columns(parts: list[tuple[Longs, Longs]]) -> tuple[Longs, Longs]:
+def _concatenate_columns(parts: list[tuple[Longs, Longs]]) -> tuple[Longs, Longs]:
     if len(parts) == 1:
         return parts[0]
     if not parts:
@@ -249,11 +273,11 @@ def _columns(parts: list[tuple[Longs, Longs]]) -> tuple[Longs, Longs]:
     return np.concatenate(first), np.concatenate(second)
 
 
-def _join(parts: list[npt.NDArray[np.void]], entry: np.dtype[np.void]) -> npt.NDArray[np.void]:
+def _concatenate_blocks(parts: list[npt.NDArray[np.void]], entry: np.dtype[np.void]) -> npt.NDArray[np.void]:
     if len(parts) == 1:
         return parts[0]
     return np.concatenate(parts) if parts else np.empty(0, entry)
 
 
-def _native(column: npt.NDArray[np.signedinteger[npt.NBitBase]]) -> Longs:
+def _to_int64(column: npt.NDArray[np.signedinteger[npt.NBitBase]]) -> Longs:
     return column.astype(np.int64)

@@ -1,8 +1,10 @@
-"""Leader epochs of a copy, as a broker wrote them down: which leader's history the offsets are of.
+"""Reads a partition's `leader-epoch-checkpoint`: the leader epochs that a broker recorded, and their start offsets.
 
-Comes in: a partition directory. Goes out: (epoch, start offset) in order, both growing. The epoch of an offset is that
-of the last entry at or below it; below the first entry nothing is known. A file that is missing or cannot be right says
-nothing: the batches carry their epochs too. Kafka: LeaderEpochFileCache, LeaderEpochCheckpointFile, KIP-101.
+Comes in: a partition directory. Goes out: pairs (epoch, start offset) in order, with both values growing. The epoch of
+an offset is that of the last entry at or below it. Below the first entry the epoch is unknown. A missing or invalid
+file has no entries, as the batches carry their epochs too.
+
+Kafka: LeaderEpochFileCache, LeaderEpochCheckpointFile, KIP-101.
 """
 
 from __future__ import annotations
@@ -19,12 +21,12 @@ Epochs = tuple[tuple[int, int], ...]
 UNKNOWN = -1
 _HEAD_LINES = 2  # version, number of entries
 _ENTRY_WORDS = 2  # epoch, first offset
-_MOST_DIGITS = 19  # of a number of 63 bits
+_MOST_DIGITS = 19  # a number of 63 bits has no more
 _MOST_BYTES = 16 * 1024 * 1024
 
 
 def parse_epochs(data: bytes) -> Epochs:
-    """The entries of a `leader-epoch-checkpoint`; none where it is empty or cannot be right."""
+    """Returns the entries of a `leader-epoch-checkpoint`. It returns none if the file is empty or invalid."""
     lines = [line.split() for line in data.decode("ascii", "replace").splitlines() if line.strip()]
     numbers = [[int(word) for word in line if word.isdigit() and len(word) <= _MOST_DIGITS] for line in lines]
     whole = all(len(words) == len(line) for words, line in zip(numbers, lines, strict=True))
@@ -43,7 +45,8 @@ def parse_epochs(data: bytes) -> Epochs:
 
 
 def read_epochs(directory: str) -> Epochs:
-    """The entries of a partition directory's `leader-epoch-checkpoint`; none where there is none to believe."""
+    """Returns the entries of a partition directory's `leader-epoch-checkpoint`. It returns none for a missing or
+    invalid file."""
     try:
         with InputFile(os.path.join(directory, fmt.LEADER_EPOCH_CHECKPOINT)) as file:
             return parse_epochs(file.read_all(_MOST_BYTES))
@@ -52,6 +55,6 @@ def read_epochs(directory: str) -> Epochs:
 
 
 def epoch_at(epochs: Epochs, offset: int) -> int:
-    """The leader epoch of an offset; UNKNOWN below the first entry."""
+    """Returns the leader epoch of an offset, or UNKNOWN below the first entry."""
     at = bisect_right([start for _, start in epochs], offset) - 1
     return UNKNOWN if at < 0 else epochs[at][0]

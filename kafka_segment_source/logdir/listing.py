@@ -1,4 +1,4 @@
-"""One directory → its files by name, and the segments that they are. A listing is no snapshot: see `list_settled`."""
+"""Lists one directory: its files by name, and its segments. A listing is not a snapshot (see `list_settled`)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kafka_segment_source.storage import store
 from kafka_segment_source.storage.files import list_directory
 from kafka_segment_source.storage.store import Entry, FileVersion, Kind
 
-_LISTINGS = 10  # of a directory that a broker is changing
+_LISTINGS = 10  # at most, while a broker changes the directory
 MOST_SNAPSHOT = 64 * 1024 * 1024  # bytes of a `.snapshot`; a producer takes 46
 MOST_METADATA = 64 * 1024  # bytes of a `partition.metadata`; brokers write 43
 _STANDS_FOR_LOG = (fmt.DELETED_SUFFIX, fmt.CLEANED_SUFFIX, fmt.SWAP_SUFFIX)
@@ -22,14 +22,17 @@ _OF_CHANGE = (fmt.CLEANED_SUFFIX, fmt.SWAP_SUFFIX, fmt.DELETED_SUFFIX)
 
 
 def list_settled(directory: str, listed: Iterable[Entry] | None = None) -> dict[str, Entry]:
-    """The files in a directory by name; listed: all that is in it, where that is known.
+    """Returns the files in a directory by name.
 
-    A listing is no snapshot: while a broker swaps compacted segments in, it may show neither the old nor the new one.
-    So where files of a compaction lie about, only a listing that agrees with the one before it is taken. A segment that
-    is empty, with others after it, may be what a compaction left since its name was read: the next listing has those
-    files.
+    A listing is not a snapshot. While a broker puts compacted segments in place, it may show neither the old file nor
+    the new one. So where the listing has files of a compaction, it must agree with the listing before it.
+
+    An empty segment with others after it may come from a compaction that began after its name was read. The next
+    listing then shows the files of that compaction.
+
+    listed: the entries of the directory, if they are known.
     """
-    files = list_files(directory) if listed is None else _useful(listed)
+    files = list_files(directory) if listed is None else _select_files(listed)
     for _ in range(_LISTINGS - 1):
         if not _may_be_of_compaction(files):
             break
@@ -52,12 +55,14 @@ def _may_be_of_compaction(files: Mapping[str, Entry]) -> bool:
 
 
 def list_files(directory: str) -> dict[str, Entry]:
-    return _useful(list_checked(directory, directory))
+    return _select_files(list_checked(directory, directory))
 
 
 def list_checked(path: str, given: str) -> list[Entry]:
-    """What is in a directory, by its own names; nothing if it is gone. PathError for a segment that is no file, and for
-    data behind a broken link."""
+    """Returns the entries of a directory. It returns nothing if the directory is gone.
+
+    Raises PathError if a segment is not a regular file, and if a segment or a partition is a broken link.
+    """
     found = list_directory(path, given)
     for entry in found:
         if entry.kind is Kind.FILE:
@@ -72,13 +77,15 @@ def list_checked(path: str, given: str) -> list[Entry]:
     return found
 
 
-def _useful(listed: Iterable[Entry]) -> dict[str, Entry]:
-    """The files among these by name, and what else is named like a file that reads make use of."""
+def _select_files(listed: Iterable[Entry]) -> dict[str, Entry]:
+    """Returns the regular files by name. It also returns other entries that are named like a file that a read may
+    use."""
     return {entry.name: entry for entry in listed if entry.kind is Kind.FILE or is_hint(entry.name)}
 
 
 def list_beside(directory: str) -> Beside:
-    """What a partition directory holds beside its segments, as it is now; nothing if it is gone."""
+    """Returns what a partition directory holds beside its segments now. It returns an empty value if the directory is
+    gone."""
     return beside_of(directory, list_files(directory))
 
 
@@ -89,11 +96,11 @@ def beside_of(directory: str, files: Mapping[str, Entry]) -> Beside:
     for name, file in files.items():
         suffix = name[width:]
         if suffix == fmt.LOG_SUFFIX or (suffix in INDEX_SUFFIXES and name[:width] in bases and file.kind is Kind.FILE):
-            continue  # nearly all
+            continue  # nearly every file ends here
         has_deleted = has_deleted or suffix == _DELETED_LOG
         if not is_hint(name):
             continue
-        fault = _fault(name, file)
+        fault = _find_fault(name, file)
         if fault is not None:
             faults.append(f"{os.path.join(directory, name)!r} {fault}, so it is not used")
         elif suffix == fmt.SNAPSHOT_SUFFIX:
@@ -103,7 +110,7 @@ def beside_of(directory: str, files: Mapping[str, Entry]) -> Beside:
             if not any(stem + other in files for other in _STANDS_FOR_LOG):
                 orphans.append(Orphan(os.path.join(directory, name), int(name[:width]), file.size))
     if DEAD_DIRECTORY.fullmatch(os.path.basename(directory)):
-        orphans, snapshot = [], -1  # a broker removes it, a file at a time, the `.log` first
+        orphans, snapshot = [], -1  # a broker removes its files one by one, the `.log` first
     return Beside(
         tuple(faults),
         tuple(sorted(orphans, key=lambda orphan: (orphan.base_offset, orphan.path))),
@@ -113,8 +120,8 @@ def beside_of(directory: str, files: Mapping[str, Entry]) -> Beside:
     )
 
 
-def _fault(name: str, file: Entry) -> str | None:
-    """Why a file that reads make use of cannot be what it is named."""
+def _find_fault(name: str, file: Entry) -> str | None:
+    """Returns why a file cannot be what its name states, or None. The file is one that a read may use."""
     if file.kind is not Kind.FILE:
         return f"is {file.kind.value}"
     if name[fmt.BASE_OFFSET_DIGITS :] in INDEX_SUFFIXES:
@@ -124,7 +131,7 @@ def _fault(name: str, file: Entry) -> str | None:
 
 
 def swaps_of(directory: str, files: Mapping[str, Entry]) -> tuple[Segment, ...]:
-    """The `.log.swap` files in offset order, but for those that an unfinished compaction would make anew
+    """Returns the `.log.swap` files in offset order, without those that an unfinished compaction would write again
     (LogLoader)."""
     cleaned = [
         base
@@ -143,13 +150,13 @@ def swaps_of(directory: str, files: Mapping[str, Entry]) -> tuple[Segment, ...]:
 
 
 def segments_of(directory: str, files: Mapping[str, Entry]) -> dict[str, Segment]:
-    """The segments of one directory by the names of their files, in offset order."""
+    """Returns the segments of one directory by the names of their files, in offset order."""
     bases = {base: name for name in files if (base := base_offset_of(name)) is not None}
     ordered = sorted(bases)
     followers: list[int | None] = [*ordered[1:], None]
     segments = {}
     before: FileVersion | None = None
-    for base, following in zip(ordered, followers, strict=False):  # no segment: no follower either
+    for base, following in zip(ordered, followers, strict=False):  # without segments `followers` is longer
         name = bases[base]
         stem = name.removesuffix(fmt.LOG_SUFFIX)
         version = files[name].version
@@ -157,8 +164,8 @@ def segments_of(directory: str, files: Mapping[str, Entry]) -> dict[str, Segment
             path=os.path.join(directory, name),
             base_offset=base,
             size=version.size,
-            index_size=_size(files.get(stem + fmt.INDEX_SUFFIX)),
-            time_index_size=_size(files.get(stem + fmt.TIME_INDEX_SUFFIX)),
+            index_size=_size_of(files.get(stem + fmt.INDEX_SUFFIX)),
+            time_index_size=_size_of(files.get(stem + fmt.TIME_INDEX_SUFFIX)),
             next_base_offset=following,
             version=version,
             before=before,
@@ -167,16 +174,16 @@ def segments_of(directory: str, files: Mapping[str, Entry]) -> dict[str, Segment
     return segments
 
 
-def _size(file: Entry | None) -> int | None:
+def _size_of(file: Entry | None) -> int | None:
     return None if file is None or file.kind is not Kind.FILE else file.size
 
 
 def was_compacted(files: Mapping[str, Entry], segments: Iterable[Segment]) -> bool:
-    """Whether files lie about that only compaction makes: `.cleaned`, `.swap`, or `.deleted` at or between live
-    segments.
+    """Whether the directory holds files that only compaction makes.
 
-    Retention deletes below the first segment, a truncation above the last one. The broker's own note, the
-    cleaner-offset-checkpoint, comes at the end of a compaction only.
+    These are `.cleaned` and `.swap` files, and `.deleted` files at or between live segments. Retention deletes below
+    the first segment. A truncation deletes above the last one. The broker records a compaction in the
+    cleaner-offset-checkpoint, but only at its end.
     """
     bases = [segment.base_offset for segment in segments]
     for name in files:

@@ -1,4 +1,4 @@
-"""Names of files and directories → what they are. Kafka: LocalLog.parseTopicPartitionName, LogFileUtils."""
+"""Recognizes names of files and directories. Kafka: LocalLog.parseTopicPartitionName, LogFileUtils."""
 
 from __future__ import annotations
 
@@ -15,18 +15,22 @@ _HINT_SUFFIXES = INDEX_SUFFIXES | {fmt.SNAPSHOT_SUFFIX}
 
 
 def named_partition(directory: str) -> TopicPartition | None:
-    """The topic and partition that a directory's own name says, None for any other name."""
+    """Returns the topic and partition that a directory's name states, or None for any other name."""
     match = _PARTITION_DIRECTORY.fullmatch(os.path.basename(directory))
     return (match["topic"], int(match["partition"])) if match and int(match["partition"]) < 2**31 else None
 
 
 def is_partition(name: str) -> bool:
-    """A live partition's directory: dead and unfinished ones carry a suffix after their last dot."""
+    """Whether the name is that of a live partition directory. Dead and unfinished ones have a suffix after their last
+    dot."""
     return DEAD_DIRECTORY.fullmatch(name) is None and named_partition(name) is not None
 
 
 def base_offset_of(name: str) -> int | None:
-    """The base offset that a `.log` file's name says, None for any other name. Digits may be of any locale."""
+    """Returns the base offset that the name of a `.log` file states, or None for any other name.
+
+    The digits may be of any locale.
+    """
     digits = name.removesuffix(fmt.LOG_SUFFIX)
     if name.endswith(fmt.LOG_SUFFIX) and len(digits) == fmt.BASE_OFFSET_DIGITS and digits.isdecimal():
         return int(digits) if int(digits) <= fmt.MAX_OFFSET else None
@@ -34,13 +38,13 @@ def base_offset_of(name: str) -> int | None:
 
 
 def is_of_segment(name: str) -> bool:
-    """Whether a file of that name is in partition directories only: a segment, or what a missing one has left."""
+    """Whether only partition directories hold a file of that name: a segment, or a file that belonged to one."""
     if base_offset_of(name.removesuffix(fmt.SWAP_SUFFIX)) is not None:
         return True
     return is_hint(name) and name != fmt.PARTITION_METADATA
 
 
 def is_hint(name: str) -> bool:
-    """Whether a read may use the file, but does without it if need be."""
+    """Whether the file is one that a read may use, but does not need."""
     digits, suffix = name[: fmt.BASE_OFFSET_DIGITS], name[fmt.BASE_OFFSET_DIGITS :]
     return (suffix in _HINT_SUFFIXES and digits.isdecimal()) or name == fmt.PARTITION_METADATA

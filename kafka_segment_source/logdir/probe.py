@@ -1,7 +1,8 @@
-"""Single batch headers for planning: a position in, what stands there out, or None where no batch can be.
+"""Reads single batch headers for planning. A position comes in, and the header there goes out, or None.
 
-Planning looks at a few headers a segment, in a fresh process, so this is plain `struct` and does not load the
-kernels. A header is evidence only once its batch's CRC holds (`proven`), unless the user has turned CRCs off.
+Planning reads a few headers per segment in a new process. So this module uses plain `struct` and does not load the
+kernels. A header counts as evidence only if the CRC of its batch matches (`proven`), or if the user has turned CRCs
+off.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from kafka_segment_source import format as fmt
 from kafka_segment_source.logdir.checksums import crc_holds
 from kafka_segment_source.storage.files import InputFile
 
-_BLOCK = 4096  # a probe reads this much: the next header is often in it
+_BLOCK = 4096  # bytes per read: they often include the next header
 _LARGEST_PROOF = 64 * 1024 * 1024  # a batch larger than this is not read for a proof
 _LEGACY = struct.Struct(">qiIbb")
 _TIMESTAMP = struct.Struct(">q")
@@ -22,9 +23,10 @@ _TIMESTAMP = struct.Struct(">q")
 
 @dataclass(frozen=True, slots=True)
 class BatchHeader:
-    """What planning needs of a batch: position and size in bytes, absolute offsets, maxTimestamp in ms.
+    """The fields of a batch that planning needs: position and size in bytes, absolute offsets, maxTimestamp in ms.
 
-    Magic 0 and 1: both offsets are the entry's own (a wrapper's last), count and leader_epoch are -1.
+    Magic 0 and 1: both offsets are the entry's own offset, which for a wrapper is its last one. The count and the
+    leader_epoch are -1.
     """
 
     position: int
@@ -53,7 +55,7 @@ class BatchHeader:
 
 
 class HeaderProbe:
-    """Looks at headers of one `.log` of `size` bytes."""
+    """Reads headers of one `.log` of `size` bytes."""
 
     def __init__(self, file: InputFile, size: int, check_crcs: bool) -> None:
         self._file = file
@@ -63,23 +65,24 @@ class HeaderProbe:
         self._block_at = 0
 
     def at(self, position: int) -> BatchHeader | None:
-        """The header of the whole batch at `position`, or None if there cannot be one."""
+        """Returns the header of the whole batch at `position`, or None if no batch can start there."""
         if position < 0 or position >= self._size:
             return None
-        return _parse(self._bytes(position, fmt.BATCH_OVERHEAD), position, self._size)
+        return _parse_header(self._read_bytes(position, fmt.BATCH_OVERHEAD), position, self._size)
 
     def proven(self, position: int) -> BatchHeader | None:
-        """As `at`, and the batch's CRC holds (unless CRCs are off)."""
+        """Does the same as `at`, and also checks the batch's CRC unless CRCs are off."""
         header = self.at(position)
         if header is None or not self._check_crcs:
             return header
         if header.size > _LARGEST_PROOF:
             return None
-        batch = self._bytes(position, header.size)
+        batch = self._read_bytes(position, header.size)
         return header if crc_holds(batch, header.magic, header.crc) else None
 
     def walk(self, position: int) -> Iterator[BatchHeader | None]:
-        """Proven headers from `position` on; ends at the end of the file, after one None where proof fails."""
+        """Yields proven headers from `position` to the end of the file. After the first failed proof it yields None and
+        ends."""
         while position < self._size:
             header = self.proven(position)
             yield header
@@ -88,15 +91,17 @@ class HeaderProbe:
             position = header.end
 
     def is_legal_tail(self, position: int) -> bool:
-        """Whether what stands from `position` to the end may end a log: a batch cut short, or preallocated zeros (of
-        which only the first are looked at)."""
-        data = self._bytes(position, fmt.MAGIC_END)
+        """Whether the bytes from `position` to the end may end a log.
+
+        A batch that is cut short may, and so may preallocated zeros. Of the zeros only the first are checked.
+        """
+        data = self._read_bytes(position, fmt.MAGIC_END)
         if len(data) < fmt.MAGIC_END or not any(data):
             return True
         length = int.from_bytes(data[fmt.LENGTH_AT : fmt.LOG_OVERHEAD], "big", signed=True)
         return position + fmt.LOG_OVERHEAD + length > self._size
 
-    def _bytes(self, position: int, count: int) -> bytes:
+    def _read_bytes(self, position: int, count: int) -> bytes:
         start = position - self._block_at
         if start < 0 or start + count > len(self._block):
             self._block_at = position
@@ -105,7 +110,7 @@ class HeaderProbe:
         return self._block[start : start + count]
 
 
-def _parse(data: bytes, position: int, size: int) -> BatchHeader | None:
+def _parse_header(data: bytes, position: int, size: int) -> BatchHeader | None:
     if len(data) < fmt.MAGIC_END:
         return None
     magic = data[fmt.MAGIC_AT]

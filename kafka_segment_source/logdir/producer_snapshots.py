@@ -1,10 +1,12 @@
-"""Producer state as brokers save it: which transactions were open at an offset, so that a log need not be read from
-its start to know.
+"""Reads the producer state that brokers save: which transactions were open at an offset.
 
-A directory and an offset come in, the newest state at or before it goes out. A `.snapshot` carries a CRC, so what is
-believed of it is what a broker wrote; one that is torn, garbled or of another version is passed over for an older one,
-as a broker does (`ProducerStateManager.loadFromSnapshot`). No error is raised for any of it: without a snapshot the
-log itself tells, from further back. One that the system does not let us read is said: a broker would not go on.
+With this state, a read need not start at the beginning of the log. A directory and a condition on offsets come in, and
+the newest state with such an offset goes out.
+
+A `.snapshot` has a CRC, so a valid one is exactly what a broker wrote. A snapshot that is torn, damaged or of another
+version is skipped, and an older one is used. A broker does the same (`ProducerStateManager.loadFromSnapshot`). This
+raises no error, as the log itself has the same facts. Without a snapshot, a longer part of the log must be read. If the
+system denies the read of a snapshot, `faults` gets a sentence, because a broker would stop there.
 """
 
 from __future__ import annotations
@@ -25,7 +27,8 @@ from kafka_segment_source.storage.store import Kind
 
 @dataclass(frozen=True, slots=True)
 class ProducerState:
-    """What a `.snapshot` says of the log up to `offset` (exclusive): open transactions, producer id → first offset."""
+    """The content of a `.snapshot` for the log up to `offset` (exclusive): producer id → first offset of its open
+    transaction."""
 
     offset: int
     open_transactions: dict[int, int]
@@ -34,27 +37,27 @@ class ProducerState:
 def newest_state(
     directory: str, usable: Callable[[int], bool], faults: list[str] | None = None
 ) -> ProducerState | None:
-    """The state of the newest valid `.snapshot` of a partition directory whose offset is `usable`; None if there is
-    none.
+    """Returns the state of the newest valid `.snapshot` whose offset is `usable`, or None if there is none.
 
-    faults: takes a sentence for each that the system does not let us read.
+    faults: gets a sentence for each snapshot that the system does not allow to be read.
     """
-    for offset, path, size in sorted(_listed(directory), reverse=True):
+    for offset, path, size in sorted(_list_snapshots(directory), reverse=True):
         if usable(offset):
-            transactions = _open_transactions(path, size, faults)
+            transactions = _read_open_transactions(path, size, faults)
             if transactions is not None:
                 return ProducerState(offset, transactions)
     return None
 
 
 def saved_states(directory: str) -> list[tuple[str, int, bool]]:
-    """Every `.snapshot` of a partition directory: path, bytes, and whether it can be believed."""
-    found = sorted(try_again(lambda: _listed(directory)))
-    return [(path, size, _open_transactions(path, size) is not None) for _, path, size in found]
+    """Returns every `.snapshot` of a partition directory: its path, its bytes, and whether it is valid."""
+    found = sorted(try_again(lambda: _list_snapshots(directory)))
+    return [(path, size, _read_open_transactions(path, size) is not None) for _, path, size in found]
 
 
-def _listed(directory: str) -> list[tuple[int, str, int]]:
-    """The snapshots of a directory by their names: offset, path, bytes. Digits may be of any locale."""
+def _list_snapshots(directory: str) -> list[tuple[int, str, int]]:
+    """Returns the snapshots of a directory: offset, path, bytes. The offset is in the name. Its digits may be of any
+    locale."""
     try:
         entries = list_directory(directory)
     except UNUSABLE:
@@ -68,21 +71,21 @@ def _listed(directory: str) -> list[tuple[int, str, int]]:
     return found
 
 
-def _open_transactions(path: str, size: int, faults: list[str] | None = None) -> dict[int, int] | None:
-    """Producer id → first offset of its open transaction; None if the file cannot be believed."""
+def _read_open_transactions(path: str, size: int, faults: list[str] | None = None) -> dict[int, int] | None:
+    """Returns producer id → first offset of its open transaction, or None if the file is not valid."""
     if not fmt.SNAPSHOT_HEADER.size <= size <= MOST_SNAPSHOT:
         return None
     try:
         with InputFile(path) as file:
             version, crc, count = fmt.SNAPSHOT_HEADER.unpack(file.read_at(0, fmt.SNAPSHOT_HEADER.size))
             if version != fmt.SNAPSHOT_VERSION or size != fmt.SNAPSHOT_HEADER.size + count * fmt.SNAPSHOT_ENTRY.size:
-                return None  # before a byte more is read
+                return None  # no further byte is read
             data = file.read_at(fmt.SNAPSHOT_CRC_FROM, size - fmt.SNAPSHOT_CRC_FROM)
     except UNUSABLE as error:
         if faults is not None:
             faults.append(f"{error}; the last stable offset is looked for without it (isolationLevel=read_committed)")
         return None
-    except (KafkaSegmentError, struct.error):  # it is gone, or cut by now
+    except (KafkaSegmentError, struct.error):  # the file is gone or was cut
         return None
     if len(data) != size - fmt.SNAPSHOT_CRC_FROM or crc32c(data) != crc:
         return None

@@ -1,4 +1,7 @@
-"""One segment under planning: its `.log` and its index files, each opened when first asked for, closed together."""
+"""Gives planning access to one segment: its `.log` and its index files.
+
+Each file is opened when it is first needed. All are closed together.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +18,9 @@ from kafka_segment_source.logdir.segments import Segment
 from kafka_segment_source.storage.files import UNUSABLE, InputFile
 from kafka_segment_source.trust import Trust
 
-_ATTEMPTS = 8  # index entries tried on each side before reading more instead
-_HEAD_BATCHES = 1024  # batches looked at before a time index is given up: real files need 2 (median) to 65 (worst)
-_MOST_WALKED = 4 * 1024 * 1024  # bytes, to find the end of a log; a broker's index leaves 4 KiB and a batch
+_ATTEMPTS = 8  # index entries to try on each side; after that more bytes are read
+_HEAD_BATCHES = 1024  # batches to check before a time index is rejected; real files need 2 (median) to 65 (worst)
+_MOST_WALKED = 4 * 1024 * 1024  # bytes to walk for the end of a log; a broker's index leaves 4 KiB and a batch
 _MOST_WITHOUT_INDEX = 1024 * 1024
 _NO_LONGS = np.empty(0, np.int64)
 
@@ -25,8 +28,9 @@ _NO_LONGS = np.empty(0, np.int64)
 class SegmentView:
     """A context manager over one segment.
 
-    trust.trust_indexes=False: both indexes are empty, as if the files were missing. faults: takes a sentence for each
-    index file that was asked for and cannot be used.
+    If trust.trust_indexes is False, both indexes are empty, as if the files did not exist.
+
+    faults: gets a sentence for each index file that was needed and cannot be used.
     """
 
     def __init__(self, segment: Segment, trust: Trust, faults: list[str] | None = None) -> None:
@@ -42,7 +46,7 @@ class SegmentView:
 
     @property
     def probe(self) -> HeaderProbe:
-        """Looks at headers in the `.log`."""
+        """Reads headers in the `.log`."""
         if self._probe is None:
             self._file = InputFile(self.segment.path)
             self._probe = HeaderProbe(self._file, self.segment.size, self._trust.check_crcs)
@@ -50,7 +54,7 @@ class SegmentView:
 
     @property
     def strict_probe(self) -> HeaderProbe:
-        """As `probe`, with CRCs checked whatever the option: for evidence about batches that nobody will read."""
+        """Does the same as `probe`, but always checks CRCs. It gives evidence about batches that no task will read."""
         probe = self.probe
         if self._strict_probe is None:
             assert self._file is not None
@@ -59,12 +63,12 @@ class SegmentView:
 
     @property
     def offsets(self) -> OffsetIndex:
-        """Valid entries of the `.index`: hints, each to be proven by the header it leads to."""
+        """Valid entries of the `.index`. They are hints: the header that an entry points to must prove it."""
         if self._offsets is None:
             segment = self.segment
             size = segment.index_size if self._trust.trust_indexes else None
             self._offsets = read_offset_index(segment.index_path, size, segment.base_offset, segment.size)
-            self._note(self._offsets.fault)
+            self._note_fault(self._offsets.fault)
         return self._offsets
 
     @property
@@ -76,55 +80,58 @@ class SegmentView:
             self._times = read_time_index(
                 segment.time_index_path, size, segment.base_offset, segment.next_base_offset, segment.size
             )
-            self._note(self._times.fault)
+            self._note_fault(self._times.fault)
         return self._times
 
     @property
     def trusted_times(self) -> TimeIndex:
-        """The time index if the head proof holds, otherwise none of its entries (docs/pruning-rules.md, 2)."""
+        """The time index if the head proof holds, otherwise an empty one (docs/pruning-rules.md, 2)."""
         if self._trusted_times is None:
             times = self.times
-            trusted = len(times) > 0 and self._head_holds(times)
+            trusted = len(times) > 0 and self._is_head_proven(times)
             self._trusted_times = times if trusted else TimeIndex(times.path, _NO_LONGS, _NO_LONGS)
         return self._trusted_times
 
     def start_position(self, first_offset: int) -> int:
-        """The largest position, among index entries near `first_offset`, before which every offset is lower.
+        """Returns the largest position, among index entries near `first_offset`, before which every offset is lower.
 
-        Nothing but a proven header at that position is believed, so no property of the index matters.
+        Only a proven header at that position counts. So the result does not depend on any property of the index.
         """
         offsets = self.offsets
         slot = offsets.floor(first_offset)
-        for candidate in range(slot + 1, min(slot + 1 + _ATTEMPTS, len(offsets))):  # later ones while they hold
+        # try later entries while they are usable
+        for candidate in range(slot + 1, min(slot + 1 + _ATTEMPTS, len(offsets))):
             header = self.probe.at(int(offsets.positions[candidate]))
             if header is None or header.base_offset > first_offset:
                 break
             slot = candidate
-        for candidate in range(slot, max(slot - 2 * _ATTEMPTS, -1), -1):  # the first that is proven
+        # take the first proven entry
+        for candidate in range(slot, max(slot - 2 * _ATTEMPTS, -1), -1):
             header = self.probe.proven(int(offsets.positions[candidate]))
             if header is not None and header.base_offset <= first_offset:
                 return header.position
         return 0
 
     def end_position(self, end_offset: int) -> int | None:
-        """The least position, among index entries near `end_offset`, from which on every offset is ≥ it.
+        """Returns the least position, among index entries near `end_offset`, from which on every offset is ≥
+        `end_offset`.
 
-        None if no header proves one: then the reader goes by headers alone.
+        None if no header proves one. The reader then uses headers alone.
         """
         offsets = self.offsets
         slot = offsets.ceiling(end_offset)
         for candidate in range(slot, min(slot + _ATTEMPTS, len(offsets))):
             header = self.probe.proven(int(offsets.positions[candidate]))
-            # a compressed v0 or v1 wrapper tells only its last offset: it may begin before
-            told = header is not None and (header.magic == fmt.MAGIC_V2 or not header.is_compressed)
-            if header is not None and told and header.base_offset >= end_offset:
+            # a compressed v0 or v1 wrapper states only its last offset, so it may begin earlier
+            is_first_known = header is not None and (header.magic == fmt.MAGIC_V2 or not header.is_compressed)
+            if header is not None and is_first_known and header.base_offset >= end_offset:
                 return header.position
         return None
 
     def headers_from(self, offset: int, strict: bool = False) -> Iterator[BatchHeader | None]:
-        """Proven headers from the batch that holds `offset`, or the first after it, to the end of the file.
+        """Yields proven headers, from the batch that holds `offset` or the first after it, to the end of the file.
 
-        One None, and no more, where something stands that cannot be proven. strict: as `strict_probe`.
+        At the first batch that cannot be proven it yields one None and ends. strict: uses `strict_probe`.
         """
         probe = self.strict_probe if strict else self.probe
         for header in probe.walk(self.start_position(offset)):
@@ -132,7 +139,7 @@ class SegmentView:
                 yield header
 
     def end_offset(self) -> int:
-        """The offset after the last batch that can be proven; the base offset if there is none."""
+        """Returns the offset after the last proven batch, or the base offset if there is none."""
         end = self.segment.base_offset
         for header in self.probe.walk(self.start_position(fmt.MAX_OFFSET)):
             if header is not None:
@@ -140,13 +147,16 @@ class SegmentView:
         return end
 
     def log_end(self) -> int | None:
-        """The offset after the last whole batch, of the last segment of a log; None where damage or a failing disk
-        hides it (reading it says so), or where finding it costs too much."""
+        """Returns the offset after the last whole batch. The segment is the last one of a log.
+
+        None if damage or a failing disk hides the offset, as reading will report that. None also if the search costs
+        too much.
+        """
         with suppress(*UNUSABLE):
-            return self._log_end()
+            return self._find_log_end()
         return None
 
-    def _log_end(self) -> int | None:
+    def _find_log_end(self) -> int | None:
         reached, position = self.segment.base_offset, self.start_position(fmt.MAX_OFFSET)
         if self.segment.size - position > (_MOST_WALKED if len(self.offsets) else _MOST_WITHOUT_INDEX):
             return None
@@ -156,16 +166,16 @@ class SegmentView:
             reached, position = header.last_offset + 1, header.end
         return reached
 
-    def _note(self, fault: str | None) -> None:
+    def _note_fault(self, fault: str | None) -> None:
         if fault is not None:
             self._faults.append(f"{fault}; reads do without it")
 
-    def _head_holds(self, times: TimeIndex) -> bool:
-        """The head proof: whether the head of the `.log` proves the first entry, and with it the running maximum of the
-        rest.
+    def _is_head_proven(self, times: TimeIndex) -> bool:
+        """Whether the head proof holds: the head of the `.log` proves the first entry of the time index.
 
-        The first batch is magic 2 (older writers left wrong maxima), and no batch up to the first entry's offset
-        is later than that entry (an index created empty over data would say too little).
+        The first entry then proves the running maximum of the others. The first batch must be magic 2, because older
+        writers left wrong maxima. No batch up to the first entry's offset may be later than that entry. Otherwise the
+        index was created empty over existing data, and its entries are too low.
         """
         seen = 0
         for header in self.probe.walk(0):

@@ -1,4 +1,4 @@
-"""What was found of a partition: segments, logs, and what is missing of them. Values, without a look at any file."""
+"""Data types for a partition's segments and logs, and for records that are missing from them. They open no file."""
 
 from __future__ import annotations
 
@@ -15,10 +15,13 @@ from kafka_segment_source.storage.store import NO_VERSION, FileVersion
 class Segment:
     """One `.log` file and the index files beside it, as listed.
 
-    path: absolute path of the `.log`; base_offset: its name; next_base_offset: the next segment's, None for the
-    last; sizes in bytes, None for an index file that is not there. offsets: those that it is read for, where another
-    directory is read for the others (`partition/chain.py`). version: what the file system said of the `.log`; before:
-    the same of the segment before it in its directory, None for the first.
+    path: absolute path of the `.log`.
+    base_offset: the offset in its name.
+    size, index_size, time_index_size: in bytes. None for an index file that does not exist.
+    next_base_offset: of the next segment. None for the last segment.
+    offsets: the offsets that this file is read for. Another directory may serve the others (`partition/chain.py`).
+    version: the file system's data about the `.log`.
+    before: the version of the segment before it in its directory. None for the first segment.
     """
 
     path: str
@@ -41,19 +44,21 @@ class Segment:
 
     @property
     def span(self) -> OffsetRange:
-        """The offsets that it can hold, by names."""
+        """The offsets that the segment can hold, according to the names."""
         return OffsetRange(self.base_offset, fmt.MAX_OFFSET if self.next_base_offset is None else self.next_base_offset)
 
     @property
     def is_last(self) -> bool:
-        """Whether no later segment was listed: only then may it end in a torn or zero-filled tail."""
+        """Whether no later segment was listed. Only then may the segment end in a torn or zero-filled tail."""
         return self.next_base_offset is None
 
 
 @dataclass(frozen=True, slots=True)
 class Orphan:
-    """An index file that was listed without the `.log` of its segment, or one that stands for it
-    (.deleted, .cleaned, .swap)."""
+    """An index file that was listed without the `.log` of its segment.
+
+    No file that stands for the `.log` was listed either (.deleted, .cleaned, .swap).
+    """
 
     path: str
     base_offset: int
@@ -62,11 +67,14 @@ class Orphan:
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """What a partition directory was listed with beside its segments, by names, kinds and sizes alone.
+    """The other files of a partition directory, beside its segments, by names, kinds and sizes alone.
 
-    faults: a sentence for each file that cannot be what it is named. orphans: by base offset. snapshot: the highest
-    offset in the name of a `.snapshot`; last_base: the highest base offset of a segment; -1: none. has_deleted: whether
-    segments are there that a broker has deleted within the last minute, or in its last minute.
+    faults: a sentence for each file that cannot be what its name states.
+    orphans: sorted by base offset.
+    snapshot: the highest offset in the name of a `.snapshot`, or -1.
+    last_base: the highest base offset of a segment, or -1.
+    has_deleted: whether the directory holds segments that a broker has marked as `.deleted`. A broker removes such
+        files after a minute. If it stops within that minute, they stay.
     """
 
     faults: tuple[str, ...] = ()
@@ -78,7 +86,7 @@ class Beside:
 
 @dataclass(frozen=True, slots=True)
 class Unused:
-    """A segment that is not read, whatever the bounds, and why."""
+    """A segment that no query reads, whatever its bounds, and the reason."""
 
     segment: Segment
     reason: str
@@ -86,7 +94,7 @@ class Unused:
 
 @dataclass(frozen=True, slots=True)
 class Hole:
-    """Offsets that no file holds, although they lie between others that are there; and how that is known."""
+    """Offsets that no file holds, although files hold offsets before and after them. `why` states the evidence."""
 
     offsets: OffsetRange
     why: str
@@ -94,10 +102,11 @@ class Hole:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Offsets that a log once held and no file holds now, as far as other files tell.
+    """Offsets that a log once held and no file holds now, according to other files.
 
-    why: which file says so; harmless: when that means no loss, in words that follow "harmless"; None where nothing
-    explains it, so that records are missing.
+    why: names the file that is the evidence.
+    harmless: when this means no loss, in words that follow "harmless". None if nothing explains it, so records are
+        missing.
     """
 
     offsets: OffsetRange
@@ -109,17 +118,19 @@ class Evidence:
         return self.harmless is None
 
     def text(self, where: str) -> str:
-        """One sentence, about the partition that `where` names."""
+        """Returns one sentence about the partition that `where` names."""
         held = f"{self.why}: no file holds the offsets {self.offsets.start} to {self.offsets.end - 1} of {where}"
         return held if self.harmless is None else f"{held}; harmless {self.harmless}"
 
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """The offset up to which a log once reached (exclusive), by a file that says so.
+    """The offset up to which a log once reached (exclusive), according to a file.
 
-    what: that file and what it says; directory: of the partition; seen: when it was listed (time.monotonic);
-    is_snapshot: whether a `.snapshot` says so.
+    what: names the file and its statement.
+    directory: of the partition.
+    seen: when it was listed (time.monotonic).
+    is_snapshot: whether the file is a `.snapshot`.
     """
 
     offset: int
@@ -131,12 +142,13 @@ class Reach:
 
 @dataclass(frozen=True, slots=True)
 class ListedLog:
-    """One topic-partition's log in one directory, by names and sizes: its segments in offset order.
+    """One topic-partition's log in one directory, by names and sizes, with its segments in offset order.
 
-    swaps: files of an interrupted compaction, which can replace some of the segments. compacted: gaps between offsets
-    mean nothing; here as far as names say so. is_whole: every segment of the directory was listed, not only files that
-    the path names. beside: what else is in the directory. log_directory: if the path names that, and not the
-    partition's.
+    swaps: files of an interrupted compaction, which can replace some of the segments.
+    compacted: whether names show a compaction. Gaps between offsets are then no sign of loss.
+    is_whole: whether every segment of the directory was listed. Otherwise only the files that the path names were.
+    beside: the other files of the directory.
+    log_directory: the log directory that the path names. None if the path names the partition.
     """
 
     topic: str
@@ -156,14 +168,18 @@ class ListedLog:
 
 @dataclass(frozen=True, slots=True)
 class PartitionLog(ListedLog):
-    """One topic-partition's log as it is read: listed, and completed by `partition/logs.py`.
+    """One topic-partition's log as it is read. `partition/logs.py` makes it from a listed log.
 
-    directory: where several have the partition, that of the lowest offsets. swaps: none, they are among the segments.
-    offsets: from the log start on, to the high watermark if only that is wanted. unused: segments that are not read.
-    holes: offsets that no file holds. evidence, reach: what `partition/missing.py` has found out. copies: paths of the
-    directories and single files that the partition was put together from, empty for one directory. Then `segments` are
-    a chain: each is read for its `offsets` only, and can come more than once. end: the offset after the last whole
-    batch of all copies. is_end_damaged: damage follows that no copy explains.
+    directory: if several directories hold the partition, the one with the lowest offsets.
+    swaps: empty, as these files are among the segments.
+    offsets: from the log start on, up to the high watermark if the options ask for that.
+    unused: segments that are not read.
+    holes: offsets that no file holds.
+    evidence, reach: the results of `partition/missing.py`.
+    copies: paths of the directories and single files that were combined. Empty for one directory. With several,
+        `segments` are a chain: each is read for its `offsets` only, and may appear more than once.
+    end: the offset after the last whole batch of all copies.
+    is_end_damaged: whether damage follows that end, and no copy explains it.
     """
 
     offsets: OffsetRange = OffsetRange()
@@ -177,12 +193,12 @@ class PartitionLog(ListedLog):
 
     @classmethod
     def of(cls, listed: ListedLog) -> PartitionLog:
-        """What was listed, as the log that is read."""
+        """Makes a log that is read from a listed log."""
         return cls(**{each.name: getattr(listed, each.name) for each in fields(ListedLog)})
 
     @property
     def first_offset(self) -> int:
-        """Where the files begin; 0 if there are none. Compaction may leave the first ones empty: they count."""
+        """The first offset of the files, or 0 if there are none. Empty first files of a compacted log count."""
         starts = [max(segment.base_offset, segment.offsets.start) for segment in self.segments[:1]]
         if self.compacted:
             starts += [each.segment.base_offset for each in self.unused if each.segment.size == 0]
@@ -194,7 +210,7 @@ class PartitionLog(ListedLog):
         return tuple(dict.fromkeys(os.path.dirname(segment.path) for segment in self.segments))
 
     def is_followed(self, at: int) -> bool:
-        """Whether what follows the offsets of segment `at` is read too: a path of single files may leave it out."""
+        """Whether the offsets right after segment `at` are read too. A path of single files may leave them out."""
         if at + 1 == len(self.segments) or self.segments[at].is_last:
             return False
         following = self.segments[at + 1]

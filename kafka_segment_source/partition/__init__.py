@@ -1,1 +1,1 @@
-"""The directories of one partition → one log to read: what is there, what is missing, what each copy holds."""
+"""Makes one log per partition: finds missing records, and merges several copies."""

@@ -1,17 +1,20 @@
-"""The same partition in several copies (replicas, backups, disks of one broker): one chain of segments, every offset
-once.
+"""Makes one chain of segments from several copies of a partition (replicas, backups, disks of one broker).
 
-Comes in: one partition's logs, one a directory. Goes out: one log, whose segments each have the offsets that they are
-read for; segments that add nothing are `unused`. Names and sizes are believed where copies agree on them. Where they do
-not, the ends of the segments in question are looked at; records are read only behind a damaged end, and where copies
-contradict one another (`copy_view.py`, `histories.py`).
+The chain has every offset once. Comes in: one partition's logs, one per directory. Goes out: one log. Each of its
+segments has the offsets that it is read for. Segments that add nothing are `unused`.
 
-The choice, from the lowest offset on: the copy that holds the offset best (`choice.py`), and of these the one that
-reaches furthest, up to its end or to where a better one begins. What a copy that was not compacted holds is so not
-lost to one that was. The last one is read to wherever its log ends. Where no copy goes on, offsets are missing: a
-hole. Damage inside a segment cannot be known before it is read: then the other copies are asked (`mending.py`).
+Where copies agree on names and sizes, these are trusted. Where they differ, the ends of the differing segments are
+read. Records are read only behind a damaged end, and where copies contradict each other (`copy_view.py`,
+`histories.py`).
 
-Raises PathError where copies are of different topics of one name, or contradict one another and no epoch decides.
+The choice goes from the lowest offset on. It takes the copy that holds the offset best (`choice.py`). Of equal copies
+it takes the one that reaches furthest. That copy is read up to its end, or up to where a better copy begins. So records
+of a copy that was not compacted are not lost to a compacted copy. The last copy is read to the end of its log. Where no
+copy continues, offsets are missing, which is a hole. Damage inside a segment is not known before the segment is read.
+Then the other copies are searched (`mending.py`).
+
+Raises PathError if the copies are of different topics of one name. Raises PathError too if copies contradict each other
+and no epoch decides.
 """
 
 from __future__ import annotations
@@ -37,22 +40,24 @@ _Key = tuple[int, int | None, int]
 def merge_replicas(
     logs: list[PartitionLog], options: ReadOptions, warnings: list[str], near: OffsetRange = ALL_OFFSETS
 ) -> list[PartitionLog]:
-    """`logs`, sorted by partition, with one log a partition; a warning says which directory is read for what.
+    """Returns `logs`, sorted by partition, with one log per partition. A warning states which directory serves which
+    offsets.
 
-    near: the offsets that the chain is needed for. It holds them, and a segment more on either side where copies have
-    one.
+    near: the offsets that the chain is needed for. The chain holds them, and one more segment on either side if a copy
+        has one.
     """
     merged = []
     for _, group in groupby(logs, key=lambda log: log.topic_partition):
         copies = list(group)
-        merged.append(copies[0] if len(copies) == 1 else _merge(copies, options, warnings, near))
+        merged.append(copies[0] if len(copies) == 1 else _merge_copies(copies, options, warnings, near))
     return merged
 
 
 def settle(copies: list[PartitionLog], options: ReadOptions, warnings: list[str]) -> list[CopyView]:
-    """The copies of one partition, each up to where its history counts; a warning says which of them loses what.
+    """Returns the copies of one partition, each cut to the offsets where its history is valid.
 
-    Raises PathError for copies of different topics, and for contradictions that no epoch decides.
+    A warning states which copy loses which offsets. Raises PathError for copies of different topics, and for
+    contradictions that no epoch decides.
     """
     _refuse_different_topics(copies)
     found = [CopyView(log, options) for log in copies]
@@ -68,35 +73,41 @@ def settle(copies: list[PartitionLog], options: ReadOptions, warnings: list[str]
 
 @dataclass(frozen=True, slots=True)
 class _Span:
-    """Offsets that one copy holds alike."""
+    """Offsets that one copy holds equally well."""
 
     copy: int
     offsets: OffsetRange
     holding: int
 
 
-def _merge(logs: list[PartitionLog], options: ReadOptions, warnings: list[str], near: OffsetRange) -> PartitionLog:
+def _merge_copies(
+    logs: list[PartitionLog], options: ReadOptions, warnings: list[str], near: OffsetRange
+) -> PartitionLog:
     copies = settle(logs, options, warnings)
     logs = [copy.log for copy in copies]
-    spans = [span for at in range(len(copies)) for span in _spans(at, copies, near)]
+    spans = [span for at in range(len(copies)) for span in _find_spans(at, copies, near)]
     picked = choose([span.offsets for span in spans], [span.holding for span in spans])
-    chosen = _joined([(spans[at].copy, offsets) for at, offsets in picked])
+    chosen = _join_ranges([(spans[at].copy, offsets) for at, offsets in picked])
     compacted = any(log.compacted for log in logs)
-    paths = tuple(dict.fromkeys(path for log in logs for path in _paths(log)))
+    paths = tuple(dict.fromkeys(path for log in logs for path in _list_paths(log)))
     unused = [each for log in logs for each in log.unused]
     if not chosen:
-        unused += [Unused(each, _reason(each, copy, _Chain([]))) for copy in copies[1:] for each in copy.log.segments]
+        unused += [
+            Unused(each, _explain_unused(each, copy, _Chain([]))) for copy in copies[1:] for each in copy.log.segments
+        ]
         return replace(logs[0], unused=tuple(unused), compacted=compacted, copies=paths)
-    holes = [_hole(logs[a], one.end, logs[b], other.start) for (a, one), (b, other) in pairwise(chosen)]
-    parts = _without_gaps([(copies[at], offsets) for at, offsets in chosen])
-    segments = [_narrowed(segment, part) for copy, part in parts for segment in copy.segments_in(part)]
+    holes = [_make_hole(logs[a], one.end, logs[b], other.start) for (a, one), (b, other) in pairwise(chosen)]
+    parts = _close_gaps([(copies[at], offsets) for at, offsets in chosen])
+    segments = [_narrow_segment(segment, part) for copy, part in parts for segment in copy.segments_in(part)]
     read = {segment.path for segment in segments}
     read_for = [(copy.log, part) for copy, part in parts]
     chain = _Chain(read_for)
     for copy in copies:
-        unused += [Unused(each, _reason(each, copy, chain)) for each in copy.log.segments if each.path not in read]
-    warnings.append(_explained(logs, read_for))
-    warnings += [_cut_short(copy) for copy in copies if not copy.tail.is_clean and copy.log is not read_for[-1][0]]
+        unused += [
+            Unused(each, _explain_unused(each, copy, chain)) for each in copy.log.segments if each.path not in read
+        ]
+    warnings.append(_explain_choice(logs, read_for))
+    warnings += [_explain_cut(copy) for copy in copies if not copy.tail.is_clean and copy.log is not read_for[-1][0]]
     return replace(
         read_for[0][0],
         segments=tuple(segments),
@@ -111,22 +122,22 @@ def _merge(logs: list[PartitionLog], options: ReadOptions, warnings: list[str], 
     )
 
 
-def _paths(log: PartitionLog) -> list[str]:
-    """What to list to find the copy again: its directory, or the files that the path names."""
+def _list_paths(log: PartitionLog) -> list[str]:
+    """Returns the paths to list to find the copy again: its directory, or the files that the path names."""
     return [log.directory] if log.is_whole else [segment.path for segment in log.segments]
 
 
 # ---- how well a copy holds its offsets ----
 
 
-def _spans(at: int, copies: list[CopyView], near: OffsetRange) -> list[_Span]:
-    """What copy number `at` holds around some offsets, in order."""
+def _find_spans(at: int, copies: list[CopyView], near: OffsetRange) -> list[_Span]:
+    """Returns the spans of copy number `at` around `near`, in order."""
     copy = copies[at]
     others = [other for other in copies if other is not copy and other.log.segments]
-    listed = [_Listed(other) for other in others]
+    listed = [_OtherCopy(other) for other in others]
     spans: list[_Span] = []
     for segment in copy.segments_around(near):
-        for offsets, holding in _held(copy, segment, listed):
+        for offsets, holding in _rate_segment(copy, segment, listed):
             inside = offsets.intersect(copy.log.offsets)
             if inside.is_empty:
                 continue
@@ -136,14 +147,17 @@ def _spans(at: int, copies: list[CopyView], near: OffsetRange) -> list[_Span]:
     return spans
 
 
-def _held(copy: CopyView, segment: Segment, others: list[_Listed]) -> Iterator[tuple[OffsetRange, int]]:
-    """The offsets of a segment, and how they are held: by names where the other copies agree, else by its end."""
+def _rate_segment(copy: CopyView, segment: Segment, others: list[_OtherCopy]) -> Iterator[tuple[OffsetRange, int]]:
+    """Yields the offsets of a segment, and how well the copy holds them.
+
+    Where the other copies agree, names decide. Otherwise the end of the segment is read.
+    """
     if not segment.size:
         return
     differing = [other for other in others if other.differs(segment)]
     if segment.is_last:
         tail = copy.tail
-        yield OffsetRange(segment.base_offset, tail.end), _density(copy, segment, tail.end, differing)
+        yield OffsetRange(segment.base_offset, tail.end), _rate_density(copy, segment, tail.end, differing)
         if tail.damage is not None and not is_explained(copy, [other.copy for other in others]):
             yield OffsetRange(tail.end), DAMAGED
         return
@@ -153,28 +167,28 @@ def _held(copy: CopyView, segment: Segment, others: list[_Listed]) -> Iterator[t
         return
     end = copy.end_of(segment)
     end = following if end is None else min(max(end, segment.base_offset), following)
-    yield OffsetRange(segment.base_offset, end), _density(copy, segment, end, differing)
+    yield OffsetRange(segment.base_offset, end), _rate_density(copy, segment, end, differing)
     yield OffsetRange(end, following), VOID
 
 
-class _Listed:
-    """Another copy's segments, for the question whether it says the same of some offsets."""
+class _OtherCopy:
+    """The segments of another copy, to compare a segment with."""
 
     def __init__(self, copy: CopyView) -> None:
         self.copy = copy
-        self._keys = {_key(segment) for segment in copy.log.segments}
+        self._keys = {_make_key(segment) for segment in copy.log.segments}
 
     def differs(self, segment: Segment) -> bool:
-        """Whether this copy has something else than just such a segment where that one is."""
-        return _key(segment) not in self._keys and not self.common(segment, segment.span.end).is_empty
+        """Whether this copy lacks an equal segment, but holds some offsets of that segment."""
+        return _make_key(segment) not in self._keys and not self.common(segment, segment.span.end).is_empty
 
     def common(self, segment: Segment, end: int) -> OffsetRange:
-        """The offsets up to `end` that both hold, by their starts and ends."""
+        """Returns the offsets up to `end` that both hold, by their starts and ends."""
         bases = self.copy.log.segments
         return OffsetRange(segment.base_offset, end).intersect(OffsetRange(bases[0].base_offset, self.copy.end))
 
     def shared(self, segment: Segment, end: int) -> Iterator[OffsetRange]:
-        """The same, a range for each segment of this copy, without the gaps after them."""
+        """Yields the common offsets, one range for each segment of this copy, without the gaps after the segments."""
         common = self.common(segment, end)
         for each in self.copy.segments_in(common):
             if not each.size:
@@ -184,13 +198,15 @@ class _Listed:
             yield held if reached is None else held.intersect(OffsetRange(end=reached))
 
 
-def _key(segment: Segment) -> _Key:
+def _make_key(segment: Segment) -> _Key:
     return segment.base_offset, segment.next_base_offset, segment.size
 
 
-def _density(copy: CopyView, segment: Segment, end: int, differing: list[_Listed]) -> int:
-    """WHOLE, or THIN where compaction has taken something: brokers copy batches byte for byte, so fewer bytes say
-    so."""
+def _rate_density(copy: CopyView, segment: Segment, end: int, differing: list[_OtherCopy]) -> int:
+    """Returns WHOLE, or THIN where compaction has removed records.
+
+    Brokers copy batches byte for byte. So a copy with fewer bytes was compacted.
+    """
     if copy.log.compacted:
         return THIN
     for other in differing:
@@ -201,8 +217,11 @@ def _density(copy: CopyView, segment: Segment, end: int, differing: list[_Listed
 
 
 def is_explained(copy: CopyView, others: Sequence[CopyView]) -> bool:
-    """Whether other copies hold all that the damage at the end of one can have been: as many bytes from its last whole
-    batch on, or so many that what is left of it may end a log."""
+    """Whether other copies hold everything that the damage at the end of this copy can have been.
+
+    That is so if they have at least as many bytes after its last whole batch. It is also so if the damage that remains
+    after their bytes may end a log.
+    """
     damaged = copy.log.segments[-1].size - copy.tail.position
     reached, size = copy.tail.end, 0
     while size < damaged:
@@ -215,8 +234,8 @@ def is_explained(copy: CopyView, others: Sequence[CopyView]) -> bool:
     return size >= damaged or (size > 0 and copy.may_end_at(copy.tail.position + size))
 
 
-def _joined(chosen: Sequence[tuple[int, OffsetRange]]) -> list[tuple[int, OffsetRange]]:
-    """Ranges of one copy that follow one another made one."""
+def _join_ranges(chosen: Sequence[tuple[int, OffsetRange]]) -> list[tuple[int, OffsetRange]]:
+    """Joins neighbouring ranges of one copy."""
     joined: list[tuple[int, OffsetRange]] = []
     for copy, offsets in chosen:
         start = offsets.start
@@ -230,7 +249,10 @@ def _joined(chosen: Sequence[tuple[int, OffsetRange]]) -> list[tuple[int, Offset
 
 
 def _refuse_different_topics(copies: list[PartitionLog]) -> None:
-    """Replicas share their topic's id. A topic that was deleted and made again has another: its offsets are others."""
+    """Raises PathError if the copies have different topic ids.
+
+    Replicas share their topic's id. A topic that was deleted and created again has another id and other offsets.
+    """
     ids = [(topic_id, log) for log in copies if (topic_id := read_topic_id(log.directory)) is not None]
     for (one, log), (other, another) in pairwise(ids):
         if one != other:
@@ -240,9 +262,11 @@ def _refuse_different_topics(copies: list[PartitionLog]) -> None:
             )
 
 
-def _without_gaps(chosen: list[tuple[CopyView, OffsetRange]]) -> list[tuple[CopyView, OffsetRange]]:
-    """Each range up to the next one's start, the last without an end: what follows an end that could be proven, a
-    damaged batch perhaps, is not left out in silence."""
+def _close_gaps(chosen: list[tuple[CopyView, OffsetRange]]) -> list[tuple[CopyView, OffsetRange]]:
+    """Extends each range to the start of the next one, and the last one without an end.
+
+    Bytes after a proven end, perhaps a damaged batch, are so not skipped without a report.
+    """
     ends = [*(offsets.start for _, offsets in chosen[1:]), MAX_OFFSET]
     return [
         (copy, OffsetRange(offsets.start, end).intersect(copy.log.offsets))
@@ -250,26 +274,26 @@ def _without_gaps(chosen: list[tuple[CopyView, OffsetRange]]) -> list[tuple[Copy
     ]
 
 
-def _narrowed(segment: Segment, offsets: OffsetRange) -> Segment:
+def _narrow_segment(segment: Segment, offsets: OffsetRange) -> Segment:
     return replace(segment, offsets=segment.offsets.intersect(offsets))
 
 
 class _Chain:
-    """Which directory is read for which offsets."""
+    """Knows which directory is read for which offsets."""
 
     def __init__(self, read_for: list[tuple[PartitionLog, OffsetRange]]) -> None:
         self._read_for = read_for
         self._starts = [offsets.start for _, offsets in read_for]
 
     def directories(self, wanted: OffsetRange) -> list[str]:
-        """The directories that some of the offsets are read from."""
+        """Returns the directories that some of the offsets are read from."""
         first = max(bisect_right(self._starts, wanted.start) - 1, 0)
         parts = self._read_for[first : bisect_left(self._starts, wanted.end)]
         return [log.directory for log, offsets in parts if not wanted.intersect(offsets).is_empty]
 
 
-def _reason(segment: Segment, copy: CopyView, chain: _Chain) -> str:
-    """Why a segment is not read."""
+def _explain_unused(segment: Segment, copy: CopyView, chain: _Chain) -> str:
+    """Returns why a segment is not read."""
     log = copy.log
     own = segment.span.intersect(OffsetRange(end=copy.tail.end)).intersect(log.offsets)
     others = chain.directories(own)
@@ -283,13 +307,13 @@ def _reason(segment: Segment, copy: CopyView, chain: _Chain) -> str:
     )
 
 
-def _hole(before: PartitionLog, end: int, after: PartitionLog, start: int) -> Hole:
+def _make_hole(before: PartitionLog, end: int, after: PartitionLog, start: int) -> Hole:
     why = f"{before.directory!r} ends before, {after.directory!r} begins after"
     return Hole(OffsetRange(end, start), why)
 
 
-def _explained(copies: list[PartitionLog], read_for: list[tuple[PartitionLog, OffsetRange]]) -> str:
-    """Which directory is read for which offsets, in one sentence."""
+def _explain_choice(copies: list[PartitionLog], read_for: list[tuple[PartitionLog, OffsetRange]]) -> str:
+    """Returns one sentence about which directory is read for which offsets."""
     log = copies[0]
     found = f"partition {log.topic}-{log.partition} is found in {len(copies)} directories"
     if len({log.directory for log, _ in read_for}) == 1:
@@ -299,7 +323,7 @@ def _explained(copies: list[PartitionLog], read_for: list[tuple[PartitionLog, Of
     return f"{found}: offsets {', '.join(parts)}, those from {offsets.start} on from {last.directory!r}"
 
 
-def _cut_short(copy: CopyView) -> str:
+def _explain_cut(copy: CopyView) -> str:
     return (
         f"{copy.log.segments[-1].path!r} ends in bytes after offset {copy.tail.end - 1} that are no whole batch, torn or"
         " damaged; other directories are read for the offsets that follow"

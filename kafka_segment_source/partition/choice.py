@@ -1,7 +1,12 @@
-"""Which of several copies is read for which offsets: ranges and how well each is held come in, disjoint ranges go out.
+"""Decides which of several copies is read for which offsets.
 
-How well a copy holds offsets, the worst first: DAMAGED; VOID, no batch at all and no damage, so compaction took it, or
-nothing ever was; THIN, batches that compaction has taken records from; WHOLE, every offset has its record.
+Comes in: ranges of offsets, and how well each is held. Goes out: disjoint ranges. How well a copy holds offsets, from
+worst to best:
+
+- DAMAGED: damaged bytes are where the batches should be.
+- VOID: no batch and no damage. Compaction removed the batches, or there never were any.
+- THIN: batches from which compaction has removed records.
+- WHOLE: every offset has its record.
 """
 
 from __future__ import annotations
@@ -14,11 +19,13 @@ DAMAGED, VOID, THIN, WHOLE = range(4)
 
 
 def choose(spans: Sequence[OffsetRange], holdings: Sequence[int] | None = None) -> list[tuple[int, OffsetRange]]:
-    """Which span is read for which offsets, in their order: (index into spans, range), ranges disjoint.
+    """Returns which span is read for which offsets, in order: (index into spans, range). The ranges are disjoint.
 
-    holdings: how well each span holds its offsets, all alike if it is not given. Together the ranges cover what the
-    spans cover. From the lowest offset on, each time the span that holds it best; of these the one that reaches
-    furthest, the first of equals; up to its end, or to where a better one begins.
+    Together the ranges cover what the spans cover. From the lowest offset on, each step takes the span that holds the
+    offset best. Of equal spans it takes the one that reaches furthest, and of these the first. The range goes up to the
+    end of that span, or up to where a better one begins.
+
+    holdings: how well each span holds its offsets. By default all are equal.
     """
     held = holdings if holdings is not None else [WHOLE] * len(spans)
     coming = sorted((at for at, span in enumerate(spans) if not span.is_empty), key=lambda at: (spans[at].start, at))

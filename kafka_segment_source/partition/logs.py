@@ -1,11 +1,15 @@
-"""What of the logs that were listed is there to be read, before any bounds that the query itself has.
+"""Finds what can be read of the listed logs, before the query's own bounds apply.
 
-Comes in: options. Goes out: one `PartitionLog` a partition, with the segments that are its log and the offsets that
-each is read for. Opens checkpoints; and the last segment of each directory only where `.swap` files or several
-directories of one partition ask for it. In this order: what an interrupted compaction left, the log start and the high
-watermark of each directory, directories of one partition made one, files without a byte between others.
+Comes in: options. Goes out: one `PartitionLog` per partition. It has the segments of its log, and the offsets that each
+is read for. This opens checkpoints. It opens the last segment of a directory only for `.swap` files, or if several
+directories hold one partition. The steps, in this order:
 
-Raises what `list_logs` and `merge_replicas` raise; OptionError where endAt=highWatermark cannot be had.
+- Apply the files that an interrupted compaction left.
+- Apply the log start and the high watermark of each directory.
+- Note the empty files between others as holes.
+- Merge the directories of one partition into one log.
+
+Raises the errors of `list_logs` and `merge_replicas`. Raises OptionError if endAt=highWatermark cannot be found.
 """
 
 from __future__ import annotations
@@ -29,52 +33,57 @@ from kafka_segment_source.trust import Trust
 
 
 def available_logs(options: ReadOptions, warnings: list[str], near: OffsetRange = ALL_OFFSETS) -> list[PartitionLog]:
-    """The partition logs that the options select, each with what is there to be read of it; of several copies only what
-    is `near` some offsets (`merge_replicas`)."""
-    return merge_replicas(_copies(options, warnings, Checkpoints(warnings)), options, warnings, near)
+    """Returns the partition logs that the options select, each with the segments that can be read.
+
+    Of several copies it returns only the segments `near` some offsets (`merge_replicas`).
+    """
+    return merge_replicas(_list_copies(options, warnings, Checkpoints(warnings)), options, warnings, near)
 
 
 def examined_logs(options: ReadOptions, warnings: list[str]) -> list[PartitionLog]:
-    """The same, each with the evidence of what should be there and is not (`missing.py`).
+    """Does the same as `available_logs`, and adds the evidence of records that are missing (`missing.py`).
 
-    Warns of partitions without a directory. Raises FileChangedError where a directory changes while it is listed.
+    Warns of partitions without a directory. Raises FileChangedError if a directory changes while it is listed.
     """
     seen = time.monotonic()
     checkpoints = Checkpoints(warnings)
-    copies = _copies(options, warnings, checkpoints)
+    copies = _list_copies(options, warnings, checkpoints)
     logs = notice(merge_replicas(copies, options, warnings), copies, checkpoints, seen)
     warnings += lost_partitions(copies, checkpoints, options, seen)
     return logs
 
 
 def available_copies(options: ReadOptions) -> list[CopyView]:
-    """The copies of the one partition that the options select, each up to where its history counts, not
-    put together."""
-    return settle(_copies(options, [], Checkpoints([])), options, [])
+    """Returns the copies of the one partition that the options select, not merged.
+
+    Each copy is cut to the offsets where its history is valid.
+    """
+    return settle(_list_copies(options, [], Checkpoints([])), options, [])
 
 
-def _copies(options: ReadOptions, warnings: list[str], checkpoints: Checkpoints) -> list[PartitionLog]:
-    """One log a directory, without what is not read of it."""
+def _list_copies(options: ReadOptions, warnings: list[str], checkpoints: Checkpoints) -> list[PartitionLog]:
+    """Returns one log per directory, without the segments that are not read."""
     listed = list_logs(options)
     warnings += few([fault for log in listed for fault in log.beside.faults])
     logs = [swap_in(log, warnings) for log in listed]
-    return [_note_empty_files(_within_checkpoints(log, checkpoints, options)) for log in logs]
+    return [_note_empty_files(_apply_checkpoints(log, checkpoints, options)) for log in logs]
 
 
 def swap_in(log: ListedLog, warnings: list[str]) -> PartitionLog:
-    """The log after the step that a broker takes when it starts: `.swap` files replace what they were made from.
+    """Returns the log after the step that a broker takes at its start: `.swap` files replace the files they were made
+    from.
 
-    They replace every segment whose base lies from the lowest base of a `.swap` up to the end of the furthest; their
-    index files are not used. Kafka: LogLoader.
+    They replace every segment whose base offset is at or above the lowest base of a `.swap` and below the end of the
+    furthest. Their index files are not used. Kafka: LogLoader.
     """
     if not log.swaps:
         return PartitionLog.of(log)
     start = min(swap.base_offset for swap in log.swaps)
-    end = max(_end_offset(swap) for swap in log.swaps)
+    end = max(_find_end_offset(swap) for swap in log.swaps)
     names = ", ".join(os.path.basename(swap.path) for swap in log.swaps)
     by_base = {segment.base_offset: segment for segment in log.segments if not start <= segment.base_offset < end}
     by_base.update({swap.base_offset: swap for swap in log.swaps})
-    segments = _chained([by_base[base] for base in sorted(by_base)])
+    segments = _chain_segments([by_base[base] for base in sorted(by_base)])
     read = {segment.path for segment in segments}
     unused = [Unused(each, f"replaced by {names}") for each in log.segments if each.path not in read]
     warnings.append(
@@ -85,27 +94,30 @@ def swap_in(log: ListedLog, warnings: list[str]) -> PartitionLog:
     return replace(PartitionLog.of(swapped), unused=tuple(unused))
 
 
-def _end_offset(swap: Segment) -> int:
+def _find_end_offset(swap: Segment) -> int:
     with SegmentView(swap, Trust(trust_indexes=False)) as view:
         return view.end_offset()
 
 
-def _chained(segments: list[Segment]) -> tuple[Segment, ...]:
-    """Segments in offset order, each knowing where the next one begins."""
+def _chain_segments(segments: list[Segment]) -> tuple[Segment, ...]:
+    """Returns the segments in offset order, each with the base offset of the next one."""
     followers = [*(segment.base_offset for segment in segments[1:]), None]
     return tuple(
         replace(segment, next_base_offset=following) for segment, following in zip(segments, followers, strict=True)
     )
 
 
-def _within_checkpoints(log: PartitionLog, checkpoints: Checkpoints, options: ReadOptions) -> PartitionLog:
+def _apply_checkpoints(log: PartitionLog, checkpoints: Checkpoints, options: ReadOptions) -> PartitionLog:
     end = checkpoints.high_watermark(log) if options.end_at_high_watermark else MAX_OFFSET
     compacted = log.compacted or checkpoints.is_cleaned(log)
     return replace(log, offsets=OffsetRange(checkpoints.log_start(log), end), compacted=compacted)
 
 
 def _note_empty_files(log: PartitionLog) -> PartitionLog:
-    """A file without a byte before another is a segment whose records are gone; compaction leaves such files too."""
+    """Notes a hole for each empty file before another file, as its records are gone.
+
+    Compaction leaves empty files too, so a compacted log gets no hole.
+    """
     if log.compacted:
         return log
     holes = [

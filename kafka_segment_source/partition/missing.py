@@ -1,28 +1,32 @@
-"""What should be there and is not: files that tell of offsets which no `.log` holds.
+"""Finds evidence of missing records: files that mention offsets which no `.log` holds.
 
-Comes in: partitions as listed, and the checkpoints beside them. Goes out: `Evidence`, hard where records are missing
-for certain, else with the words for when it is harmless; and for each log its `Reach`, to be held against the end of
-the files by whoever knows that (`beyond_end`). Nothing is opened but checkpoints, unless something looks wrong.
+Comes in: partitions as listed, and the checkpoints beside them. Goes out: `Evidence`. It is hard if records are missing
+for certain. Otherwise it has words that state when it is harmless. Each log also gets its `Reach`. A caller that knows
+the end of the files compares the two (`beyond_end`). Only checkpoints are opened, unless something looks wrong.
 
-Hard: an index file with entries, without its `.log`, after the end of the log, between two segments of a log that is
-not compacted, or where no segment is left. A broker removes the `.log` first and the index files at once after it, by
-renaming them to `.deleted`; when it starts, it removes what a crash has left between the two
-(LocalLog.deleteSegmentFiles, LogLoader.loadSegmentFiles). So the same file in two listings some time apart is no
-deletion under way.
+Hard evidence is an index file with entries, without its `.log`, in one of three places. These are after the end of the
+log, between two segments of a log that is not compacted, and where no segment is left.
 
-Perhaps harmless, so never an error:
+A broker renames the `.log` to `.deleted` first and the index files right after it. When it starts, it removes what a
+crash left between these two steps (LocalLog.deleteSegmentFiles, LogLoader.loadSegmentFiles). So if two listings some
+time apart show the same file, no deletion is under way.
 
-- the same below the first segment: retention took the `.log` while the directory was copied;
-- the same between segments of a compacted log: its records may be in the segment before, or be gone by rule;
-- an index file without entries after the end of the log: its segment may have been empty;
-- a high watermark, a recovery point or a `.snapshot` beyond the end of the files: a copy of a running broker's log, or
-  a machine that lost its power. Kafka writes a `.snapshot` when it rolls and when it stops, at the end of the log then;
-- a log start below the first segment: a checkpoint is a minute old at most when its broker runs, or the rest is in
-  tiered storage (LogManager.checkpointLogStartOffsetsInDir);
-- a partition in the high watermarks of a log directory without a directory there: copied without it. Brokers leave none
-  out but those they delete, or move to another disk, and these have a directory of another name for a minute.
+The following may be harmless, and so is never an error:
 
-What a broker is writing to is left out: its last segment has grown, or another one follows by now.
+- Such an index file below the first segment. Retention removed the `.log` while the directory was copied.
+- Such an index file between segments of a compacted log. Its records may be in the segment before, or compaction may
+  have removed them.
+- An index file without entries after the end of the log. Its segment may have been empty.
+- A high watermark, a recovery point or a `.snapshot` beyond the end of the files. The log is a copy from a running
+  broker, or of a machine that lost its power. Kafka writes a `.snapshot` when it rolls and when it stops, at the end of
+  the log at that time.
+- A log start below the first segment. While its broker runs, a checkpoint is at most a minute old. Or the missing
+  records are in tiered storage (LogManager.checkpointLogStartOffsetsInDir).
+- A partition in the high watermarks of a log directory that has no directory there. The copy does not include it.
+  Brokers omit only directories that they delete, or move to another disk. For a minute these have a directory of
+  another name.
+
+A log that a broker is writing to gives no evidence about its end. Its last segment has grown, or another one follows.
 """
 
 from __future__ import annotations
@@ -50,7 +54,7 @@ from kafka_segment_source.storage.files import file_version, list_directory
 from kafka_segment_source.trust import Trust
 
 PAUSE = 0.075  # s between two listings; a broker renames the files of one segment within a few ms
-_MOST_NAMED = 5  # partitions in one sentence
+_MOST_NAMED = 5  # most partitions that one sentence names
 _LARGEST_LOG = 2**31 - 1
 _IN_A_COPY = "in a copy that was taken while the broker ran, or of a machine that lost its power"
 _BY_RETENTION = "where retention has deleted them"
@@ -62,35 +66,40 @@ _STALE_START = "where retention deleted them within the last minute of the broke
 def notice(
     logs: Sequence[PartitionLog], copies: Sequence[ListedLog], checkpoints: Checkpoints, seen: float
 ) -> list[PartitionLog]:
-    """`logs`, one a partition, with their evidence and their reach.
+    """Returns `logs`, one per partition, with their evidence and their reach.
 
-    copies: the same as listed, one a directory; seen: when (time.monotonic). Waits once, shortly, where index files
-    have no `.log`. Raises FileChangedError where segments appear in a directory that was listed without any.
+    It waits once for a short time if index files have no `.log`. Raises FileChangedError if segments appear in a
+    directory that was listed without any.
+
+    copies: the same logs as listed, one per directory.
+    seen: when they were listed (time.monotonic).
     """
     by_partition: dict[TopicPartition, list[ListedLog]] = {}
     for copy in copies:
         if copy.is_whole:
             by_partition.setdefault(copy.topic_partition, []).append(copy)
-    again = Checkpoints([])  # read anew, where a second look is wanted
-    return [_noticed(log, by_partition.get(log.topic_partition, []), checkpoints, again, seen) for log in logs]
+    again = Checkpoints([])  # reads the files again for a second look
+    return [_add_evidence(log, by_partition.get(log.topic_partition, []), checkpoints, again, seen) for log in logs]
 
 
 def beyond_end(log: PartitionLog, end: int) -> Evidence | None:
-    """What lies between the end of the files and the offset that the log once reached; None where nothing does, or
-    where the log is being written to."""
+    """Returns evidence of offsets between the end of the files and the offset that the log once reached.
+
+    None if there are none, or if a broker is writing to the log.
+    """
     reach = log.reach
     if reach is None or reach.offset <= end:
         return None
-    _wait(reach.seen)
+    _wait_after(reach.seen)
     if _has_gone_on(log):
         return None
     if reach.is_snapshot and list_beside(reach.directory).snapshot < reach.offset:
-        return None  # it was of an end that a leader change has cut off
+        return None  # its offsets were truncated after a change of leader
     return Evidence(OffsetRange(end, reach.offset), reach.what, _IN_A_COPY)
 
 
 def _has_gone_on(log: PartitionLog) -> bool:
-    """Whether the end of the log is another one than was listed."""
+    """Whether the end of the log has changed since it was listed."""
     if not log.segments:
         return list_beside(log.directory).last_base >= 0
     last = log.segments[-1]
@@ -101,7 +110,8 @@ def _has_gone_on(log: PartitionLog) -> bool:
 
 
 def all_evidence(log: PartitionLog, end: int | None) -> tuple[Evidence, ...]:
-    """All evidence about one log, whatever is wanted of it. end: of its files; None where that is not known."""
+    """Returns all evidence about one log, for all its offsets. end: the end of its files, or None if it is not
+    known."""
     beyond = None if end is None or end >= log.offsets.end else beyond_end(log, end)
     return log.evidence if beyond is None else (*log.evidence, beyond)
 
@@ -109,12 +119,15 @@ def all_evidence(log: PartitionLog, end: int | None) -> tuple[Evidence, ...]:
 def lost_partitions(
     copies: Sequence[ListedLog], checkpoints: Checkpoints, options: ReadOptions, seen: float
 ) -> list[str]:
-    """A sentence for each log directory that the paths name, about partitions of which it has a high watermark, but no
-    directory. Internal topics are left out: backups often do without them."""
+    """Returns one sentence for each log directory in the paths that has high watermarks of partitions without a
+    directory.
+
+    Internal topics are left out, as backups often omit them.
+    """
     if options.topic is not None or options.partition is not None:
         return []
     there = {copy.topic_partition for copy in copies}
-    said = []
+    sentences = []
     for parent in dict.fromkeys(copy.log_directory for copy in copies if copy.log_directory is not None):
         candidates = [
             (topic, partition)
@@ -124,13 +137,13 @@ def lost_partitions(
             and offset > checkpoints.entries(parent, fmt.LOG_START_CHECKPOINT).get((topic, partition), 0)
             and is_selected((topic, partition), options.topics)
         ]
-        lost = _without_directory(parent, candidates, seen) if candidates else []
+        lost = _find_lost(parent, candidates, seen) if candidates else []
         if lost:
-            said.append(_lost_text(parent, lost))
-    return said
+            sentences.append(_explain_lost(parent, lost))
+    return sentences
 
 
-def _lost_text(parent: str, lost: list[str]) -> str:
+def _explain_lost(parent: str, lost: list[str]) -> str:
     more = f" and {len(lost) - _MOST_NAMED:,} more" if len(lost) > _MOST_NAMED else ""
     path = os.path.join(parent, fmt.HIGH_WATERMARK_CHECKPOINT)
     return (
@@ -139,10 +152,12 @@ def _lost_text(parent: str, lost: list[str]) -> str:
     )
 
 
-def _without_directory(parent: str, candidates: list[TopicPartition], seen: float) -> list[str]:
-    """Those that still have no directory of any kind when they are looked for again, and still are in the
-    checkpoint."""
-    _wait(seen)
+def _find_lost(parent: str, candidates: list[TopicPartition], seen: float) -> list[str]:
+    """Returns the candidates that a second look confirms.
+
+    They still have no directory of any kind, and the checkpoint still lists them.
+    """
+    _wait_after(seen)
     names = {entry.name for entry in list_directory(parent)}
     dead = {name.rpartition(".")[0] for name in names if name.endswith(fmt.DEAD_DIRECTORY_SUFFIXES)}
     listed = Checkpoints([]).entries(parent, fmt.HIGH_WATERMARK_CHECKPOINT)
@@ -156,22 +171,22 @@ def _without_directory(parent: str, candidates: list[TopicPartition], seen: floa
 # ---- one partition ----
 
 
-def _noticed(
+def _add_evidence(
     log: PartitionLog, copies: list[ListedLog], checkpoints: Checkpoints, again: Checkpoints, seen: float
 ) -> PartitionLog:
-    reaches = [reach for copy in copies for reach in _reaches(copy, checkpoints, seen)]
+    reaches = [reach for copy in copies for reach in _find_reaches(copy, checkpoints, seen)]
     reach = max(reaches, key=lambda each: each.offset, default=None)
-    evidence = [*_log_starts(log, copies, checkpoints, again, seen)]
-    orphans = [orphan for copy in copies if copy.beside.orphans for orphan in _still_there(copy, seen)]
+    evidence = [*_check_log_starts(log, copies, checkpoints, again, seen)]
+    orphans = [orphan for copy in copies if copy.beside.orphans for orphan in _list_again(copy, seen)]
     if orphans:
         start = max(checkpoints.log_start(copy) for copy in copies)
         compacted = log.compacted or any(checkpoints.is_cleaned(copy) for copy in copies)
-        evidence += _orphaned(log, orphans, start, compacted)
+        evidence += _check_orphans(log, orphans, start, compacted)
     return replace(log, evidence=tuple(evidence), reach=reach) if evidence or reach is not None else log
 
 
-def _reaches(copy: ListedLog, checkpoints: Checkpoints, seen: float) -> Iterable[Reach]:
-    """Where the log of one directory once ended, or further on."""
+def _find_reaches(copy: ListedLog, checkpoints: Checkpoints, seen: float) -> Iterable[Reach]:
+    """Yields offsets up to which the log of one directory once reached."""
     parent = os.path.dirname(copy.directory)
     for name, what in (
         (fmt.HIGH_WATERMARK_CHECKPOINT, "high watermark"),
@@ -186,26 +201,30 @@ def _reaches(copy: ListedLog, checkpoints: Checkpoints, seen: float) -> Iterable
         yield Reach(offset, f"the log has reached {offset} by {path!r}", copy.directory, seen, is_snapshot=True)
 
 
-def _log_starts(
+def _check_log_starts(
     log: PartitionLog, copies: list[ListedLog], checkpoints: Checkpoints, again: Checkpoints, seen: float
 ) -> Iterable[Evidence]:
-    """A log start below the first segment, now as before, without segments that were just deleted."""
+    """Yields evidence of a log start below the first segment.
+
+    The checkpoint must have the same log start in a second look. The directory must have no segments that were just
+    deleted.
+    """
     if not log.segments:
         return
-    first = _starts(log)[0]
+    first = _list_starts(log)[0]
     for copy in copies:
         start = checkpoints.entry(copy, fmt.LOG_START_CHECKPOINT)
         if start is None or start >= first or copy.beside.has_deleted:
             continue
-        _wait(seen)
+        _wait_after(seen)
         if again.entry(copy, fmt.LOG_START_CHECKPOINT) == start and not list_beside(copy.directory).has_deleted:
             path = os.path.join(os.path.dirname(copy.directory), fmt.LOG_START_CHECKPOINT)
             yield Evidence(OffsetRange(start, first), f"the log start is {start} by {path!r}", _STALE_START)
 
 
-def _still_there(copy: ListedLog, seen: float) -> list[Orphan]:
-    """The index files without a `.log` that a second listing shows too."""
-    _wait(seen)
+def _list_again(copy: ListedLog, seen: float) -> list[Orphan]:
+    """Lists a directory again, and returns the index files without a `.log` that this listing shows too."""
+    _wait_after(seen)
     now = list_beside(copy.directory)
     if not copy.segments and now.last_base >= 0:
         raise FileChangedError(f"path {copy.directory!r} has changed while it was listed; plan the read anew")
@@ -213,42 +232,45 @@ def _still_there(copy: ListedLog, seen: float) -> list[Orphan]:
     return [orphan for orphan in copy.beside.orphans if orphan.path in paths]
 
 
-def _orphaned(log: PartitionLog, orphans: list[Orphan], start: int, compacted: bool) -> Iterable[Evidence]:
-    """What index files without a `.log` prove, one piece of evidence for those between two segments.
+def _check_orphans(log: PartitionLog, orphans: list[Orphan], start: int, compacted: bool) -> Iterable[Evidence]:
+    """Yields what index files without a `.log` prove. Those between the same two segments give one piece of evidence.
 
-    start: the log start; offsets below it are gone by rule.
+    start: the log start. Offsets below it were deleted on purpose.
     """
-    starts = _starts(log)
+    starts = _list_starts(log)
     in_order = sorted(orphans, key=lambda orphan: orphan.base_offset)
     for slot, group in groupby(in_order, key=lambda orphan: bisect_right(starts, orphan.base_offset)):
         is_after = slot == len(starts)
-        reached = _end_offset(log, slot - 1) if slot else 0
-        together = [orphan for orphan in group if orphan.base_offset >= reached]  # others: before a truncation or merge
+        reached = _find_end_offset(log, slot - 1) if slot else 0
+        # orphans below `reached` are from before a truncation or merge
+        together = [orphan for orphan in group if orphan.base_offset >= reached]
         if not together:
             continue
-        told = next((offset for orphan in reversed(together) if (offset := _last_offset(orphan)) is not None), None)
+        latest = next(
+            (offset for orphan in reversed(together) if (offset := _read_last_offset(orphan)) is not None), None
+        )
         first = max(together[0].base_offset, start)
         end = fmt.MAX_OFFSET if is_after else starts[slot]
-        if told is None:
+        if latest is None:
             if is_after and first == together[0].base_offset:
-                yield Evidence(OffsetRange(first, first + 1), _orphans_text(together), _IF_EMPTY)
+                yield Evidence(OffsetRange(first, first + 1), _explain_orphans(together), _IF_EMPTY)
             continue
-        offsets = OffsetRange(first, min(told + 1, end))
+        offsets = OffsetRange(first, min(latest + 1, end))
         if offsets.is_empty:
             continue
         harmless = None if is_after else _BY_RETENTION if slot == 0 else _BY_COMPACTION if compacted else None
-        yield Evidence(offsets, _orphans_text(together), harmless)
+        yield Evidence(offsets, _explain_orphans(together), harmless)
 
 
-def _orphans_text(orphans: list[Orphan]) -> str:
+def _explain_orphans(orphans: list[Orphan]) -> str:
     segments = len({orphan.base_offset for orphan in orphans})
     if segments == 1:
         return f"{orphans[0].path!r} is there without the .log of its segment"
     return f"{orphans[0].path!r} and the index files of {segments - 1:,} more segments are there without their .log"
 
 
-def _last_offset(orphan: Orphan) -> int | None:
-    """The last offset that an index file says was in its segment; None if it says none."""
+def _read_last_offset(orphan: Orphan) -> int | None:
+    """Returns the last offset that an index file mentions, or None if it mentions none."""
     path, base = orphan.path, orphan.base_offset
     if path.endswith(fmt.TIME_INDEX_SUFFIX):
         offsets = read_time_index(path, orphan.size, base, None).offsets
@@ -259,15 +281,18 @@ def _last_offset(orphan: Orphan) -> int | None:
     return next((int(offset) for offset in offsets[-1:] if base <= offset < fmt.MAX_OFFSET), None)
 
 
-def _starts(log: PartitionLog) -> list[int]:
-    """The offset from which on each segment is read: its base, or more where another directory is read before."""
+def _list_starts(log: PartitionLog) -> list[int]:
+    """Returns the offset from which on each segment is read.
+
+    That is its base offset, or a higher one if another directory is read before.
+    """
     return [max(segment.base_offset, segment.offsets.start) for segment in log.segments]
 
 
-def _end_offset(log: PartitionLog, at: int) -> int:
-    """The offset up to which segment number `at` is read, by its bytes.
+def _find_end_offset(log: PartitionLog, at: int) -> int:
+    """Returns the offset up to which segment number `at` is read, by its bytes.
 
-    Damage at its end may hide that. Of several copies another one may hold what is damaged: only reading tells.
+    Damage at its end may hide that offset. Another copy may hold the damaged offsets, but only reading shows that.
     """
     segment = log.segments[at]
     if log.end is not None and at + 1 == len(log.segments):
@@ -280,8 +305,8 @@ def _end_offset(log: PartitionLog, at: int) -> int:
         return min(max(end, view.end_offset()), segment.offsets.end)
 
 
-def _wait(seen: float) -> None:
-    """Waits until a listing of that time is old enough to be held against another one."""
+def _wait_after(seen: float) -> None:
+    """Waits until PAUSE has passed since the listing at `seen`."""
     left = seen + PAUSE - time.monotonic()
     if left > 0:
         files.wait(left)

@@ -1,8 +1,8 @@
-"""One segment of a copy → what it holds whole, and what not: its sound batches, and where damage lies between them.
+"""Finds the sound batches of one segment of a copy, and the damage between them.
 
-Reads what is asked for from its first byte to its last, so it is done only where copies differ or one of them was found
-to be damaged. Nothing is reported: whoever asked knows what another copy has. Raises StorageError, and
-FileChangedError where the file is not the one that was listed.
+It reads the wanted offsets from the first byte to the last. So it is used only where copies differ, or where one of
+them is damaged. It reports nothing, as only the caller knows what another copy holds. Raises StorageError, and
+FileChangedError if the file is not the one that was listed.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _PROBED = [
     *(h.POSITION, h.SIZE, h.MAGIC, h.CRC, h.ATTRIBUTES, h.BASE_OFFSET, h.LAST_OFFSET),
     *(h.MAX_TIMESTAMP, h.COUNT, h.LEADER_EPOCH),
 ]
-"""The rows of a header table that a BatchHeader has, in its order."""
+"""The rows of a header table that a BatchHeader has, in the order of its fields."""
 
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """Offsets that a segment holds alike; error: of DAMAGED."""
+    """Offsets that a segment holds equally well. error: the damage, if the holding is DAMAGED."""
 
     offsets: OffsetRange
     holding: int
@@ -47,12 +47,13 @@ class Extent:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """The sound batches of a segment that reach into the offsets asked for, int64[FIELDS, n], in order.
+    """The sound batches of a segment that reach into the wanted offsets, int64[FIELDS, n], in order.
 
-    faults: for each batch the damage right before it, and after the last one the damage there, None for none;
-    end_holding: how the offsets after the last batch are held, if there is no damage; None: nothing is known of them.
-    firsts: int64[n], the first offset of each batch as far as it is known: the header of a wrapper of magic 0 or 1
-    tells the last one only.
+    faults: for each batch the damage right before it, and one more for the damage after the last batch. None for no
+        damage.
+    end_holding: how well the offsets after the last batch are held, if there is no damage. None if that is not known.
+    firsts: int64[n], the first offset of each batch as far as it is known. The header of a wrapper of magic 0 or 1 has
+        only its last offset.
     """
 
     log: PartitionLog
@@ -65,25 +66,27 @@ class Survey:
 
     @property
     def last(self) -> BatchHeader | None:
-        """The last sound batch; None if there is none."""
+        """The last sound batch, or None."""
         return self.header(self.batches.shape[1] - 1) if self.batches.shape[1] else None
 
     def first_from(self, offset: int) -> int:
-        """The number of the first sound batch that ends at or after an offset; that of batches if there is none."""
+        """Returns the number of the first sound batch that ends at or after an offset, or the number of batches if none
+        does."""
         return int(np.searchsorted(self.batches[h.LAST_OFFSET], offset))
 
     def between(self, offsets: OffsetRange) -> HeaderTable:
-        """The sound batches that reach into a range of offsets."""
+        """Returns the sound batches that reach into a range of offsets."""
         after = int(np.searchsorted(self.firsts, offsets.end))
         first = self.first_from(offsets.start)
         return self.batches[:, first : max(after, first + 1)]
 
     def header(self, at: int) -> BatchHeader:
-        """Batch number `at` as planning knows it."""
+        """Returns the header of batch number `at` in the type that planning uses."""
         return BatchHeader(*self.batches[_PROBED, at].tolist())
 
     def extents(self) -> Iterator[Extent]:
-        """What is held how, in order, inside the offsets asked for; offsets of which nothing is known are left out."""
+        """Yields the extents inside the wanted offsets, in order. It leaves out offsets about which nothing is
+        known."""
         start = max(self.offsets.start, self.segment.base_offset)
         batches = self.batches
         afters = batches[h.LAST_OFFSET] + 1
@@ -108,7 +111,7 @@ class Survey:
 
 
 class _NotedDamage(UnloggedDamage):
-    """Damage that is noted, and a newer format too: another copy may hold what can be read."""
+    """Keeps damage without reporting it. It keeps a newer format too, as another copy may be readable."""
 
     def allow(self, error: DataError) -> None:
         self.confirm()
@@ -124,8 +127,11 @@ def survey(
     microseconds: bool = False,
     start_offset: int | None = None,
 ) -> Survey:
-    """What a segment of `log` holds of `offsets`. decodes: only batches that can be decoded are sound, with timestamps
-    that fit `microseconds` if these are asked for. start_offset: reading begins near it instead of at the first offset.
+    """Returns a survey of `offsets` in a segment of `log`.
+
+    decodes: whether only batches that can be decoded are sound.
+    microseconds: whether their timestamps must also fit microseconds.
+    start_offset: reading begins near this offset instead of the first wanted one.
     """
     found = _Collector(segment, offsets)
     with SegmentView(segment, options.trust) as view:
@@ -137,17 +143,19 @@ def survey(
         decoder = source.decoder(options.include_control or options.read_committed, microseconds)
         for chunk in source.chunks():
             found.skip(damage)
-            unreadable = _unreadable(decoder, chunk, damage) if decodes else {}
+            unreadable = _find_unreadable(decoder, chunk, damage) if decodes else {}
             found.take(chunk, unreadable)
             damage.skipped.clear()
         found.skip(damage)
-        made = found.survey(log, _rest(source))
-    return _with_firsts(made, options) if decodes else made
+        made = found.survey(log, _rate_rest(source))
+    return _find_first_offsets(made, options) if decodes else made
 
 
-def _with_firsts(found: Survey, options: ReadOptions) -> Survey:
-    """The survey with the first offset of each wrapper of magic 0 or 1: that after the batch before it, unless damage
-    lies between them: then the wrapper is unpacked."""
+def _find_first_offsets(found: Survey, options: ReadOptions) -> Survey:
+    """Returns the survey with the first offset of each wrapper of magic 0 or 1.
+
+    It is the offset after the batch before it. If damage lies between them, the wrapper is decompressed to find it.
+    """
     batches = found.batches
     hides_first = (batches[h.MAGIC] != fmt.MAGIC_V2) & (batches[h.ATTRIBUTES] & fmt.CODEC_MASK != fmt.CODEC_NONE)
     start = max(found.offsets.start, found.segment.base_offset)
@@ -164,8 +172,10 @@ Rows = dict[int, tuple[int, bytes | None, bytes | None]]
 
 
 def rows_of(log: PartitionLog, segment: Segment, header: BatchHeader, options: ReadOptions) -> Rows:
-    """The records of one batch, control records too: timestamp, key and value by offset. Raises DataError for a batch
-    that cannot be decoded."""
+    """Returns the records of one batch with its control records: timestamp, key and value by offset.
+
+    Raises DataError for a batch that cannot be decoded.
+    """
     bounds = ScanBounds(OffsetRange(0, header.last_offset + 1))
     split = split_of(log, segment, bounds, header.position, header.end)
     split = replace(split, anchor=place_of(header) if header.position else None)
@@ -176,28 +186,29 @@ def rows_of(log: PartitionLog, segment: Segment, header: BatchHeader, options: R
         for chunk in source.chunks():
             for records in decoder.decode(chunk):
                 ints, data = records.ints[:, : records.count], memoryview(records.source)  # type: ignore[arg-type]
-                keys = _slices(data, ints[k.KEY_AT], ints[k.KEY_LENGTH])
-                values = _slices(data, ints[k.VALUE_AT], ints[k.VALUE_LENGTH])
+                keys = _slice_bytes(data, ints[k.KEY_AT], ints[k.KEY_LENGTH])
+                values = _slice_bytes(data, ints[k.VALUE_AT], ints[k.VALUE_LENGTH])
                 longs = records.longs[:, : records.count]
-                told = zip(longs[k.OFFSET].tolist(), longs[k.TIMESTAMP].tolist(), keys, values, strict=True)
-                rows |= {offset: (timestamp, key, value) for offset, timestamp, key, value in told}
+                columns = zip(longs[k.OFFSET].tolist(), longs[k.TIMESTAMP].tolist(), keys, values, strict=True)
+                rows |= {offset: (timestamp, key, value) for offset, timestamp, key, value in columns}
     return rows
 
 
-def _slices(data: memoryview, places: npt.NDArray[np.int32], lengths: npt.NDArray[np.int32]) -> list[bytes | None]:
-    told = zip(places.tolist(), lengths.tolist(), strict=True)
-    return [None if length < 0 else bytes(data[at : at + length]) for at, length in told]
+def _slice_bytes(data: memoryview, places: npt.NDArray[np.int32], lengths: npt.NDArray[np.int32]) -> list[bytes | None]:
+    pairs = zip(places.tolist(), lengths.tolist(), strict=True)
+    return [None if length < 0 else bytes(data[at : at + length]) for at, length in pairs]
 
 
-def _unreadable(decoder: Decoder, chunk: Chunk, damage: Damage) -> dict[int, DataError]:
-    """The batches of a chunk that cannot be decoded, by position."""
+def _find_unreadable(decoder: Decoder, chunk: Chunk, damage: Damage) -> dict[int, DataError]:
+    """Returns the batches of a chunk that cannot be decoded, by position."""
     for _ in decoder.decode(chunk):
         pass
     return {error.position: error for error in damage.skipped}
 
 
-def _rest(source: SplitFile) -> int | None:
-    """What a file that was read to its end says of the offsets up to the next segment."""
+def _rate_rest(source: SplitFile) -> int | None:
+    """Returns how a file that was read to its end holds the offsets up to the next segment. None if that is not
+    known."""
     try:
         source.finish()
     except FileChangedError:
@@ -208,17 +219,17 @@ def _rest(source: SplitFile) -> int | None:
 
 
 class _Collector:
-    """Puts a survey together, chunk by chunk."""
+    """Collects a survey, chunk by chunk."""
 
     def __init__(self, segment: Segment, offsets: OffsetRange) -> None:
         self._segment = segment
         self._offsets = offsets
         self._tables: list[HeaderTable] = []
         self._faults: list[DataError | None] = []
-        self._fault: DataError | None = None  # before whatever comes next
+        self._fault: DataError | None = None  # the damage right before the next batch
 
     def skip(self, damage: Damage) -> None:
-        """Takes note of what was skipped since the last batch."""
+        """Notes the damage that was skipped since the last batch."""
         if damage.skipped and self._fault is None:
             self._fault = damage.skipped[0]
 
@@ -227,25 +238,25 @@ class _Collector:
         headers = chunk.headers
         keep = headers[h.LAST_OFFSET] >= self._offsets.start
         if not keep[0]:
-            self._fault = None  # the damage lies before what was asked for
+            self._fault = None  # the damage lies before the wanted offsets
         if not unreadable:
             if keep.any():
-                self._add(headers[:, keep])
+                self._add_batches(headers[:, keep])
             return
         for at in np.flatnonzero(keep).tolist():
             error = unreadable.get(int(headers[h.POSITION, at]))
             if error is None:
-                self._add(headers[:, at : at + 1])
+                self._add_batches(headers[:, at : at + 1])
             elif self._fault is None:
                 self._fault = error
 
-    def _add(self, headers: HeaderTable) -> None:
+    def _add_batches(self, headers: HeaderTable) -> None:
         self._tables.append(headers.copy())
         self._faults += [self._fault, *[None] * (headers.shape[1] - 1)]
         self._fault = None
 
     def survey(self, log: PartitionLog, end_holding: int | None) -> Survey:
-        """What was found."""
+        """Returns the survey of all batches that were added."""
         batches = np.concatenate([np.empty((h.FIELDS, 0), np.int64), *self._tables], axis=1)
         faults = (*self._faults, self._fault)
         return Survey(log, self._segment, self._offsets, batches, faults, end_holding, batches[h.BASE_OFFSET])

@@ -1,2 +1,4 @@
-"""Which bytes of a segment can hold a wanted row, by its index files and by `timestampDisorder`. Each
-rule has a proof."""
+"""Finds the bytes of a segment that can hold a wanted row, by its index files and by `timestampDisorder`.
+
+Each rule has a proof.
+"""

@@ -1,17 +1,20 @@
-"""What `timestampDisorder` proves: the user's word D that a later data record is never older than an earlier one by
-more than D ms. Then a data record w decides about everything after it, or before it:
+"""Uses `timestampDisorder` to prove that rows are not wanted.
 
-- until = U: if w has a timestamp ≥ U + D, every data record after w is ≥ U. The batch that holds w, the *witness*, is
-  read whole; everything after it is not.
+The option is the user's statement that no data record is older, by more than D ms, than any earlier one. So one data
+record w decides about everything after it, or before it:
+
+- until = U: if w has a timestamp ≥ U + D, every data record after w is ≥ U. The batch that holds w is the *witness*. It
+  is read whole, and nothing after it is read.
 - since = T: if w has a timestamp < T - D, every data record up to w is < T.
 
-A batch is certain to hold such a record only if its header says so and its CRC holds (CRCs are checked here even
-under checkCrcs=false: no task will see what is dropped on this word): magic 2, not a control batch (markers of a
-backfill carry today's clock), at least one record (an empty batch keeps the maximum of records that are gone). A time
-index entry is a hint where to look, never evidence: it may lie in a control batch.
+A batch certainly holds such a record only if its header shows this and its CRC matches. CRCs are checked here even
+under checkCrcs=false, because no task will read the batches that are dropped. The batch must be of magic 2. It must not
+be a control batch, as markers of a backfill have the current time. It must have at least one record, as an empty batch
+keeps the maximum of records that are gone. A time index entry is a hint where to look, never evidence. It may point
+into a control batch.
 
-Records without a timestamp are outside the user's word. They count as -1 ms, so `until` stops early only where a
-`since` ≥ 0 keeps them out.
+The user's statement does not include records without a timestamp. They count as -1 ms. So `until` stops early only if a
+`since` ≥ 0 excludes them.
 """
 
 from __future__ import annotations
@@ -23,19 +26,20 @@ from kafka_segment_source.bounds import TimeRange
 from kafka_segment_source.logdir.probe import BatchHeader
 from kafka_segment_source.logdir.segment_view import SegmentView
 
-_HINTS = 8  # index entries tried; past them the tasks find the witness themselves
-_WALK = 64  # batches looked at onward from a hint that was none
+_HINTS = 8  # index entries to try; after them the tasks find the witness themselves
+_WALK = 64  # batches to check after a hint that leads to no witness
 
 
 def usable_disorder(disorder: int | None, include_control: bool) -> int | None:
-    """The declared disorder (ms) where it proves something: it is the user's word about data records alone."""
+    """Returns the declared disorder (ms), or None under includeControl. The user's statement is about data records
+    alone."""
     return None if include_control else disorder
 
 
 def stop_timestamp(times: TimeRange, disorder: int | None) -> int | None:
-    """The timestamp that makes a batch a witness for `until` (ms), or None where nothing may end a scan early.
+    """Returns the timestamp that makes a batch a witness for `until` (ms), or None if a scan may not end early.
 
-    disorder: what `usable_disorder` gives.
+    disorder: the result of `usable_disorder`.
     """
     if disorder is None or not times.has_until or times.since < 0:
         return None
@@ -44,20 +48,23 @@ def stop_timestamp(times: TimeRange, disorder: int | None) -> int | None:
 
 
 def has_data(magic: Any, attributes: Any, count: Any) -> Any:
-    """Whether a batch surely holds data records, by its header; ints, or arrays with one value a batch."""
+    """Whether a header proves that the batch holds data records. The arguments are ints, or arrays with one value per
+    batch."""
     return (magic == fmt.MAGIC_V2) & (attributes & fmt.CONTROL_MASK == 0) & (count > 0)
 
 
 def is_witness(magic: Any, attributes: Any, count: Any, max_timestamp: Any, stop: int) -> Any:
-    """Whether a batch proves that no later data record is wanted, given that its CRC holds; ints or arrays.
+    """Whether a batch proves that no later data record is wanted, if its CRC matches. The arguments are ints or arrays.
 
-    stop: `stop_timestamp`, ms. Planning asks for single batches, the reader for all headers of a chunk.
+    Planning calls this for single batches. The reader calls it for all headers of a chunk.
+
+    stop: the result of `stop_timestamp`, ms.
     """
     return has_data(magic, attributes, count) & (max_timestamp >= stop)
 
 
 def find_witness(view: SegmentView, stop: int) -> BatchHeader | None:
-    """The first batch near a time index entry ≥ `stop` that is a witness; None if none is found."""
+    """Returns the first witness near a time index entry ≥ `stop`, or None if none is found."""
     times = view.times
     first = times.before(stop) + 1
     for slot in range(first, min(first + _HINTS, len(times))):
@@ -70,15 +77,17 @@ def find_witness(view: SegmentView, stop: int) -> BatchHeader | None:
 
 
 def settled_offset(view: SegmentView, before: int) -> int:
-    """An offset below which every data record is older than `before` + D, by binary search over the offset index.
+    """Returns an offset below which every data record is older than `before` + D. It is 0 if nothing is proven.
 
-    before: since - D, in ms. Answers 0 where nothing is proven.
+    It uses a binary search over the offset index.
+
+    before: since - D, in ms.
     """
     positions = view.offsets.positions
     low, high, settled = 0, len(positions), 0
     while low < high:
         middle = (low + high) // 2
-        header = _data_batch_at(view, int(positions[middle]))
+        header = _find_data_batch(view, int(positions[middle]))
         if header is not None and 0 <= header.max_timestamp < before:
             settled = max(settled, header.last_offset + 1)
             low = middle + 1
@@ -87,8 +96,8 @@ def settled_offset(view: SegmentView, before: int) -> int:
     return settled
 
 
-def _data_batch_at(view: SegmentView, position: int) -> BatchHeader | None:
-    """The first batch with data at `position` or just after: markers say nothing about data."""
+def _find_data_batch(view: SegmentView, position: int) -> BatchHeader | None:
+    """Returns the first batch with data at `position` or shortly after it. Markers prove nothing about data."""
     for seen, header in enumerate(view.strict_probe.walk(position)):
         if header is None or seen == _HINTS:
             return None

@@ -1,10 +1,12 @@
-"""One segment and bounds → the byte range to read, or the reason to drop it.
+"""Returns the byte range to read of one segment under some bounds, or the reason to drop the segment.
 
-Batch headers prove what a range rests on (`segment_view.py`). What is missing or odd means "might match": more is read,
-never less. `since` uses a time index only under the head proof. It drops a segment only if the tail proof holds too:
-from the batch of the last entry's offset to the end of the file nothing reaches `since`. Only entries with timestamps
-strictly below `since` say where to start: an earlier record of the same batch can have the timestamp of the entry.
-`until` is not used here: no entry says that what follows is later (`disorder.py`).
+Batch headers prove every range (`segment_view.py`). Missing or unusual data means "might match". Then more is read,
+never less.
+
+`since` uses a time index only under the head proof. To drop a segment it also needs the tail proof. This means that
+from the batch of the last entry's offset to the end of the file no batch reaches `since`. Only entries with timestamps
+strictly below `since` give a start. An earlier record of the same batch can have the timestamp of the entry. `until` is
+not used here, because no entry states that the following records are later (`disorder.py`).
 
 docs/pruning-rules.md has the proofs, and the logs that break simpler rules.
 """
@@ -20,13 +22,15 @@ from kafka_segment_source.logdir.segments import Segment
 from kafka_segment_source.pruning.disorder import settled_offset
 from kafka_segment_source.times import format_millis
 
-_ATTEMPTS = 8  # time index entries tried before reading more instead
+_ATTEMPTS = 8  # time index entries to try; after that more bytes are read
 
 
 @dataclass(frozen=True, slots=True)
 class ByteRange:
-    """Whole batches to read: positions start ≤ p < end; every wanted row in them has first_offset ≤
-    offset < end_offset."""
+    """Whole batches to read.
+
+    Their positions have start ≤ position < end. Every wanted row in them has first_offset ≤ offset < end_offset.
+    """
 
     start: int
     end: int
@@ -36,13 +40,14 @@ class ByteRange:
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """Why no row of a segment can match."""
+    """The reason why no row of a segment can match."""
 
     reason: str
 
 
 def drop_by_name(segment: Segment, bounds: ScanBounds) -> Dropped | None:
-    """What base offsets and sizes alone decide; no file is opened."""
+    """Drops a segment by base offsets and sizes alone, without opening a file. Returns None if it may hold a wanted
+    row."""
     offsets = bounds.offsets
     if segment.size == 0:
         return Dropped("empty file")
@@ -56,9 +61,9 @@ def drop_by_name(segment: Segment, bounds: ScanBounds) -> Dropped | None:
 
 
 def narrow(view: SegmentView, bounds: ScanBounds, disorder: int | None = None) -> ByteRange | Dropped:
-    """The byte range of a segment that holds every row inside `bounds`.
+    """Returns the byte range of a segment that holds every row inside `bounds`.
 
-    disorder: the declared timestampDisorder in ms; it lets `since` do without a time index.
+    disorder: the declared timestampDisorder in ms. With it, `since` does not need a time index.
     """
     segment = view.segment
     dropped = drop_by_name(segment, bounds)
@@ -66,10 +71,10 @@ def narrow(view: SegmentView, bounds: ScanBounds, disorder: int | None = None) -
         return dropped
     first_offset = max(bounds.offsets.start, segment.base_offset)
     if bounds.times.has_since:
-        latest = _latest_before(view, bounds.times.since)
+        latest = _find_latest_before(view, bounds.times.since)
         if latest is not None:
             return Dropped(f"nothing after {format_millis(latest)} (time index)")
-        first_offset = max(first_offset, _first_offset_since(view, bounds.times.since, disorder))
+        first_offset = max(first_offset, _find_first_offset_since(view, bounds.times.since, disorder))
     start = view.start_position(first_offset) if first_offset > segment.base_offset else 0
     end = None
     if bounds.offsets.end < (fmt.MAX_OFFSET if segment.next_base_offset is None else segment.next_base_offset):
@@ -77,8 +82,9 @@ def narrow(view: SegmentView, bounds: ScanBounds, disorder: int | None = None) -
     return ByteRange(start, segment.size if end is None else max(start, end), first_offset)
 
 
-def _latest_before(view: SegmentView, since: int) -> int | None:
-    """The segment's last indexed timestamp, if the head and tail proofs say that nothing in it reaches `since`."""
+def _find_latest_before(view: SegmentView, since: int) -> int | None:
+    """Returns the segment's last indexed timestamp if the head and tail proofs show that no row reaches `since`.
+    Otherwise None."""
     times = view.times
     if len(times) == 0 or times.timestamps[-1] >= since or len(view.trusted_times) == 0:
         return None
@@ -87,16 +93,16 @@ def _latest_before(view: SegmentView, since: int) -> int | None:
         if header is None or header.magic != fmt.MAGIC_V2 or header.max_timestamp >= since:
             return None
         seen += 1
-    return int(times.timestamps[-1]) if seen else None  # an entry beyond the log says nothing about it
+    return int(times.timestamps[-1]) if seen else None  # an entry beyond the log proves nothing about it
 
 
-def _first_offset_since(view: SegmentView, since: int, disorder: int | None) -> int:
-    """An offset below which no row is ≥ since: by the time index, or, without one, by the declared disorder."""
+def _find_first_offset_since(view: SegmentView, since: int, disorder: int | None) -> int:
+    """Returns an offset below which no row is ≥ since. It uses the time index, or without one the declared disorder."""
     slot = view.times.before(since)
     if slot >= 0 and len(view.trusted_times):
         for candidate in range(slot, max(slot - _ATTEMPTS, -1), -1):
             offset = int(view.times.offsets[candidate])
-            if next(view.headers_from(offset), None) is not None:  # an entry beyond the log says nothing about it
+            if next(view.headers_from(offset), None) is not None:  # an entry beyond the log proves nothing about it
                 return offset + 1
         return 0
     if disorder is not None and not len(view.trusted_times):

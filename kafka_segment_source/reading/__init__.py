@@ -1,2 +1,4 @@
-"""The rows of a partition across its segments: files that change, damage that other copies mend, aborted
-transactions."""
+"""Reads the rows of a partition across its segments.
+
+It follows files that change, replaces damaged batches from other copies, and leaves out aborted transactions.
+"""

@@ -1,15 +1,15 @@
-"""The offsets of a split, wherever they are now: the reader that finds its place again.
+"""Reads the offsets of a split, even if its file was replaced since planning.
 
-A split says which offsets of a partition a task reads. While its file is the one that was planned, they are there.
-Compaction merges segments, a replica is fetched again, a restore replaces files: then the directory is listed again, as
-it is now, and the segments that hold what is left are read from the offset after the last batch that was taken. So no
-row comes twice, and none is left out that the log still holds.
+A split states which offsets of a partition a task reads. As long as its file is the one that was planned, the offsets
+are in it. But compaction may merge segments, a replica may be fetched again, or a restore may replace files. Then the
+directory is listed again. The segments that hold the remaining offsets are read from the offset after the last batch
+that was read. So no row comes twice, and no row is left out that the log still holds.
 
-What retention or a truncation has removed is loss: DataLossError, or a warning under failOnDataLoss=false, after which
-reading goes on with what is there. What compaction has removed is none. After so many changes in a row that no batch
-could be read between them, the last FileChangedError ends the query.
+Rows that retention or a truncation removed are lost: DataLossError. Under failOnDataLoss=false this is a warning, and
+reading continues with the remaining rows. Rows that compaction removed are not lost. If the files change too often with
+no batch read in between, the last FileChangedError ends the query.
 
-Where a partition has several copies, damage and gaps are looked for in the others first (`mending.py`).
+If a partition has several copies, damage and gaps are first searched in the others (`mending.py`).
 """
 
 from __future__ import annotations
@@ -34,40 +34,42 @@ from kafka_segment_source.reading.mending import Lost, mend
 from kafka_segment_source.reporting import logger
 from kafka_segment_source.storage.files import UNUSABLE, pause
 
-TRIES = 40  # in a row, without a batch read between them
+TRIES = 40  # most tries in a row without a batch read between them
 
 T = TypeVar("T")
 
 
 class Follower:
-    """Follows one split's offsets. Make one, `run` it once."""
+    """Follows one split's offsets. Make one, and call `run` once."""
 
     def __init__(self, split: SegmentSplit, options: ReadOptions, *, microseconds: bool = False) -> None:
         self._split = split
         self._options = options
-        self._microseconds = microseconds  # whether timestamps are read, so that one too large for them is damage
+        # whether timestamps are read; a timestamp too large for microseconds is then damage
+        self._microseconds = microseconds
         self._pending: list[SegmentSplit | Lost] = [split]
-        self._mended_at = -1  # where the other copies were asked last
+        self._mended_at = -1  # the offset where the other copies were searched last
         self._next = split.start_offset
-        self._end = _known_end(split)
-        self._why: FileChangedError | None = None  # why the offsets were looked for again
+        self._end = _find_known_end(split)
+        self._why: FileChangedError | None = None  # why the offsets were searched again
         self._tries = 0
-        self._is_end_of_log = False  # of what was found again; then all that is left should have come
+        self._is_end_of_log = False  # whether the log that was found again was read to its end
 
     def run(self, read: Callable[[SegmentSplit], Iterator[T]]) -> Iterator[T]:
-        """What `read` gives for the split, or for those that hold its offsets now.
+        """Yields the results of `read` for the split, or for the splits that hold its offsets now.
 
-        `read` calls `passed` after each chunk, `took` after rows of it, and `ended` at the end of a file. Raises
-        DataLossError for offsets that are gone (failOnDataLoss), DataError for damage (mode) and StorageError where a
-        file cannot be read; with several copies only if none of them helps. Raises FileChangedError where the log
-        changes too fast to be read.
+        `read` must call `passed` after each chunk, `took` after rows of a chunk, and `ended` at the end of a file.
+
+        Raises DataLossError for offsets that are gone (failOnDataLoss), and DataError for damage (mode). Raises
+        StorageError if a file cannot be read. With several copies it raises these only if no copy helps. Raises
+        FileChangedError if the log changes too fast to be read.
         """
         while self._pending:
             split = self._pending.pop(0)
             self._is_end_of_log = False
             if isinstance(split, Lost):
                 self._next = max(self._next, split.offsets.end)
-                self._report(split.error)
+                self._report_error(split.error)
                 continue
             self._next = max(self._next, split.start_offset)
             try:
@@ -76,11 +78,11 @@ class Follower:
                 self._find_again(error)
             except (DataError, DataLossError, *UNUSABLE) as error:
                 if split.copies:
-                    self._mend(error)
+                    self._mend_damage(error)
                 elif not isinstance(error, DataLossError):
                     raise
                 else:
-                    self._report(error if self._why is None else FileChangedError(f"{error}; {self._why}"))
+                    self._report_error(error if self._why is None else FileChangedError(f"{error}; {self._why}"))
             else:
                 # the last segment of one copy may be followed by another's
                 is_end = self._is_end_of_log and not self._pending
@@ -89,13 +91,13 @@ class Follower:
                     self._report_gone(f"the log ends before offset {self._next} now", offsets)
 
     def passed(self, source: SplitFile) -> None:
-        """Notes that everything up to the last chunk of `source` was taken."""
+        """Notes that everything up to the last chunk of `source` was read."""
         if source.next_offset is not None and source.next_offset > self._next:
             self._next = source.next_offset
             self._tries = 0
 
     def took(self, offset: int) -> None:
-        """Notes that all rows up to an offset were given out, inside a chunk."""
+        """Notes that all rows up to an offset were returned, inside a chunk."""
         self._next = max(self._next, offset + 1)
 
     def ended(self, source: SplitFile) -> None:
@@ -103,7 +105,7 @@ class Follower:
         self._is_end_of_log = self._why is not None and source.split.is_of_last and not source.is_done
 
     def _find_again(self, error: FileChangedError) -> None:
-        """Plans what is left of the split from the directory as it is now."""
+        """Plans the rest of the split from the directory as it is now."""
         while True:
             self._why = error
             self._tries += 1
@@ -121,10 +123,10 @@ class Follower:
         for why, offsets in found.lost:
             self._report_gone(why, offsets)
 
-    def _mend(self, error: KafkaSegmentError) -> None:
-        """Plans what is left of the split from all copies, each for what it holds whole."""
-        if self._mended_at == self._next:  # they were asked: what other pieces hold comes all the same
-            self._report(error)
+    def _mend_damage(self, error: KafkaSegmentError) -> None:
+        """Plans the rest of the split from all copies, each for the offsets that it holds whole."""
+        if self._mended_at == self._next:  # the copies were searched already; the other pieces still follow
+            self._report_error(error)
             return
         self._mended_at = self._next
         wanted = OffsetRange(self._next, fmt.MAX_OFFSET if self._end is None else self._end)
@@ -138,9 +140,9 @@ class Follower:
         split = self._split
         end = "on" if offsets.end == fmt.MAX_OFFSET else f"to {offsets.end - 1}"
         gone = f"offsets {offsets.start} {end} of partition {split.topic}-{split.partition} are gone: {why}"
-        self._report(FileChangedError(f"{gone}; {self._why}"))
+        self._report_error(FileChangedError(f"{gone}; {self._why}"))
 
-    def _report(self, error: KafkaSegmentError) -> None:
+    def _report_error(self, error: KafkaSegmentError) -> None:
         if isinstance(error, DataError) and error.is_skippable and self._options.drop_malformed:
             logger.warning("skipped (mode=DROPMALFORMED): %s", error)
             return
@@ -151,17 +153,20 @@ class Follower:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Where offsets are now: splits, in order, each looked up when it is asked for; lost: which offsets no file holds
-    any more, each with the reason."""
+    """Where the offsets are now.
+
+    splits: the splits in order. Each is planned when it is needed.
+    lost: offsets that no file holds any more, each with the reason.
+    """
 
     splits: Iterator[SegmentSplit]
     lost: tuple[tuple[str, OffsetRange], ...]
 
 
 def find_again(planned: SegmentSplit, wanted: OffsetRange, options: ReadOptions) -> Found:
-    """The splits that hold the rows of `planned` with `wanted` offsets, in its directories as they are now.
+    """Returns the splits that hold the `wanted` rows of `planned`, in its directories as they are now.
 
-    Raises FileChangedError where a file changes while this looks at it, and so do the splits.
+    Raises FileChangedError if a file changes meanwhile. The iteration over the splits may raise it too.
     """
     directory = os.path.dirname(planned.path)
     near = OffsetRange(min(wanted.start, planned.base_offset), wanted.end)
@@ -176,7 +181,7 @@ def find_again(planned: SegmentSplit, wanted: OffsetRange, options: ReadOptions)
     if wanted.start < first:
         gone = OffsetRange(wanted.start, min(first, wanted.end))
         lost.append((f"the files begin at offset {first} now", gone))
-    vanished = _without_trace(planned, wanted, log)
+    vanished = _find_vanished(planned, wanted, log)
     if vanished is not None:
         lost.append((f"{planned.path!r} was deleted, and nothing else has changed", vanished))
     lost += [(hole.why, gone) for hole in log.holes if not (gone := hole.offsets.intersect(wanted)).is_empty]
@@ -184,38 +189,41 @@ def find_again(planned: SegmentSplit, wanted: OffsetRange, options: ReadOptions)
     if last.size == 0 and last.is_last and last.base_offset < wanted.end < fmt.MAX_OFFSET:
         offsets = OffsetRange(max(wanted.start, last.base_offset), wanted.end)
         lost.append((f"the log ends before offset {offsets.start} now", offsets))
-    return Found(_parts_of(planned, wanted, log, options), tuple(lost))
+    return Found(_plan_parts(planned, wanted, log, options), tuple(lost))
 
 
 def list_whole(directories: tuple[str, ...], options: ReadOptions, near: OffsetRange = ALL_OFFSETS) -> PartitionLog:
-    """The whole log in the directories of one partition, as it is now, without bounds; PathError if it is not there. Of
-    several copies only what is `near` some offsets is put together."""
+    """Returns the whole log in the directories of one partition as it is now, without bounds. Raises PathError if it is
+    gone.
+
+    Of several copies it merges only the segments `near` some offsets.
+    """
     [log] = available_logs(options.at_paths(directories), [], near)
     return log
 
 
 def whole_split(log: PartitionLog, at: int, start: int = 0) -> SegmentSplit:
-    """All that is read of the log's segment number `at`, from a byte position on."""
+    """Returns a split of the log's segment number `at`, from a byte position on, without further bounds."""
     segment = log.segments[at]
     split = split_of(log, segment, ScanBounds(segment.offsets), start)
     return replace(split, gap_is_loss=not log.compacted and log.is_followed(at))
 
 
-def _parts_of(
+def _plan_parts(
     planned: SegmentSplit, wanted: OffsetRange, log: PartitionLog, options: ReadOptions
 ) -> Iterator[SegmentSplit]:
-    """What is to be read of the log's segments, in order."""
+    """Yields the splits to read of the log's segments, in order."""
     for at, segment in enumerate(log.segments):
         if not segment.span.intersect(wanted).is_empty:
-            split = _part_of(planned, wanted, log, at, options)
+            split = _plan_part(planned, wanted, log, at, options)
             if split is not None:
                 yield split
 
 
-def _part_of(
+def _plan_part(
     planned: SegmentSplit, wanted: OffsetRange, log: PartitionLog, at: int, options: ReadOptions
 ) -> SegmentSplit | None:
-    """What is to be read of segment number `at`; None if nothing is."""
+    """Returns the split to read of segment number `at`, or None if no row of it is wanted."""
     segment = log.segments[at]
     within = ScanBounds(wanted.intersect(segment.offsets), planned.bounds.times)
     with SegmentView(segment, options.trust) as view:
@@ -229,15 +237,16 @@ def _part_of(
         )
         was_cut = segment.version.inode == planned.version.inode and segment.size < planned.segment_size
         if was_cut and segment.path == planned.path and not log.compacted:
-            split = replace(split, next_base_offset=None)  # cut in place, perhaps inside a batch: what is left is read
+            # the file was cut in place, perhaps inside a batch: the rest is read
+            split = replace(split, next_base_offset=None)
         return anchored(split, view.probe)
 
 
-def _without_trace(planned: SegmentSplit, wanted: OffsetRange, log: PartitionLog) -> OffsetRange | None:
-    """The wanted offsets that are gone with the planned file, if nothing but its deletion explains that.
+def _find_vanished(planned: SegmentSplit, wanted: OffsetRange, log: PartitionLog) -> OffsetRange | None:
+    """Returns the wanted offsets that went with the planned file, if only its deletion explains that. Otherwise None.
 
-    Compaction puts a segment's records into the one before it, which is another file then. In a log that is not
-    compacted the gap itself shows, when it is read.
+    Compaction puts a segment's records into the segment before it, which is then another file. In a log that is not
+    compacted, reading finds the gap itself.
     """
     if not log.compacted or planned.before is None or any(each.path == planned.path for each in log.segments):
         return None
@@ -255,8 +264,8 @@ def _without_trace(planned: SegmentSplit, wanted: OffsetRange, log: PartitionLog
     return None if gone.is_empty else gone
 
 
-def _known_end(split: SegmentSplit) -> int | None:
-    """The offset where a split's rows end; None where the end of its file alone says."""
+def _find_known_end(split: SegmentSplit) -> int | None:
+    """Returns the offset where a split's rows end. None if only the end of its file shows it."""
     end = split.log_end if split.is_of_last else split.next_base_offset
     wanted = split.bounds.offsets.end
     if end is None:

@@ -1,9 +1,11 @@
-"""Damage or a gap met while a partition of several copies is read: what of the offsets another copy holds whole.
+"""Finds offsets in other copies of a partition, where one copy has damage or a gap.
 
-Only reading finds damage inside a segment. Where it is found, and there is more than one copy, every copy's segments of
-the offsets that are left are read through once (`survey.py`). Goes out: the pieces that follow, in order, each from a
-copy that holds it, and the offsets that none does: those are damage (`mode`), or loss (`failOnDataLoss`), and the error
-names the copies that were tried. With one copy nothing of this is used.
+Damage inside a segment is found only by reading. If there is more than one copy, the remaining offsets are then read
+once in the segments of every copy (`survey.py`).
+
+Goes out: the pieces that follow, in order, each from a copy that holds it. Goes out too: the offsets that no copy
+holds. They are damage (`mode`) or loss (`failOnDataLoss`), and the error names the copies that were tried. With one
+copy this module is not used.
 """
 
 from __future__ import annotations
@@ -29,8 +31,10 @@ from kafka_segment_source.storage.files import UNUSABLE
 
 
 class Suspicion(Damage):
-    """Damage in one of several copies: reading stops before the batch, and the others are asked. `drop` makes the
-    decoder look at all batches of a group before a row of it goes out."""
+    """Handles damage in one of several copies: reading stops before the batch, and the other copies are searched.
+
+    `drop` makes the decoder check all batches of a group before it returns a row of the group.
+    """
 
     def __init__(self) -> None:
         super().__init__(drop=True)
@@ -47,14 +51,16 @@ class Suspicion(Damage):
 
 
 def damage_in(split: SegmentSplit, options: ReadOptions) -> Damage:
-    """What to do with a damaged batch of a split."""
+    """Returns the handler for damaged batches of a split."""
     return Suspicion() if split.copies else Damage(options.drop_malformed)
 
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """Offsets that no copy holds whole: `error` is a DataError where a copy has damage there, else a DataLossError; a
-    StorageError where a copy cannot be read."""
+    """Offsets that no copy holds whole.
+
+    error: a DataError if a copy has damage there, a StorageError if a copy cannot be read, else a DataLossError.
+    """
 
     offsets: OffsetRange
     error: KafkaSegmentError
@@ -71,52 +77,55 @@ def mend(
     *,
     microseconds: bool = False,
 ) -> list[Piece]:
-    """What follows in a split from the first wanted offset on, where `error` was met: splits, and what none of them
-    holds.
+    """Returns the rest of a split from the first wanted offset on, where `error` was found.
 
-    Raises FileChangedError where a file changes while this looks at it, and StorageError where the copies cannot be
-    listed.
+    The pieces are splits, and offsets that no copy holds. Raises FileChangedError if a file changes meanwhile, and
+    StorageError if the copies cannot be listed.
     """
     copies = available_copies(replace(options.at_paths(split.copies), end_at_high_watermark=False))
     if wanted.end == fmt.MAX_OFFSET:
-        wanted = OffsetRange(wanted.start, _end_by_names(split, copies))
+        wanted = OffsetRange(wanted.start, _find_end_by_names(split, copies))
     found: list[tuple[Survey, Extent]] = []
     failures: dict[str, KafkaSegmentError] = {}
     for copy in copies:
-        for each in _surveys(copy.log, wanted, options, microseconds, failures):
+        for each in _survey_segments(copy.log, wanted, options, microseconds, failures):
             found += [(each, extent) for extent in each.extents() if _is_counted(copy, extent, copies)]
     picked = choose([extent.offsets for _, extent in found], [extent.holding for _, extent in found])
     report = _Report(split, copies, error, failures)
     may_have_gaps = not failures and any(copy.log.compacted for copy in copies)
     pieces: list[Piece] = []
     position = wanted.start
-    for offsets, each, extent in _runs(picked, found):
+    for offsets, each, extent in _join_runs(picked, found):
         if offsets.start > position and not may_have_gaps:
             pieces.append(report.missing(OffsetRange(position, offsets.start)))
         position = offsets.end
         if extent.holding == DAMAGED:
             pieces.append(report.damaged(offsets, extent))
         elif extent.holding > VOID:
-            pieces.append(_piece(split, each, offsets))
+            pieces.append(_make_piece(split, each, offsets))
     if position < wanted.end < fmt.MAX_OFFSET and not may_have_gaps:
         pieces.append(report.missing(OffsetRange(position, wanted.end)))
     return pieces
 
 
-def _end_by_names(split: SegmentSplit, copies: Sequence[CopyView]) -> int:
-    """Where the split's segment ends, if another follows it by now: else all that follows in the log would be read."""
+def _find_end_by_names(split: SegmentSplit, copies: Sequence[CopyView]) -> int:
+    """Returns where the split's segment ends, if another segment follows it now.
+
+    Without this, everything that follows in the log would be read.
+    """
     spans = (segment.span for copy in copies for segment in copy.log.segments if segment.path == split.path)
     return max((span.end for span in spans), default=fmt.MAX_OFFSET)
 
 
-def _surveys(
+def _survey_segments(
     log: PartitionLog,
     wanted: OffsetRange,
     options: ReadOptions,
     microseconds: bool,
     failures: dict[str, KafkaSegmentError],
 ) -> Iterator[Survey]:
-    """What each of a copy's segments holds of the wanted offsets; `failures` gets those that cannot be read."""
+    """Yields what each segment of a copy holds of the wanted offsets. `failures` gets the errors of unreadable
+    files."""
     for segment in log.segments:
         offsets = wanted.intersect(segment.offsets).intersect(log.offsets)
         if segment.size and not segment.span.intersect(offsets).is_empty:
@@ -127,16 +136,16 @@ def _surveys(
 
 
 def _is_counted(copy: CopyView, extent: Extent, copies: Sequence[CopyView]) -> bool:
-    """Whether an extent says something: damage at the end of a log does not where other copies explain it."""
+    """Whether an extent counts. Damage at the end of a log does not if other copies explain it."""
     if extent.offsets.is_empty or extent.holding != DAMAGED or extent.offsets.start < copy.tail.end:
         return not extent.offsets.is_empty
     return copy.tail.damage is not None and not is_explained(copy, [other for other in copies if other is not copy])
 
 
-def _runs(
+def _join_runs(
     picked: Sequence[tuple[int, OffsetRange]], found: list[tuple[Survey, Extent]]
 ) -> Iterator[tuple[OffsetRange, Survey, Extent]]:
-    """What was picked, neighbours that are read from one file made one."""
+    """Yields the chosen extents, with neighbours of one file joined."""
     last: tuple[OffsetRange, Survey, Extent] | None = None
     for at, offsets in picked:
         each, extent = found[at]
@@ -151,8 +160,8 @@ def _runs(
         yield last
 
 
-def _piece(split: SegmentSplit, each: Survey, offsets: OffsetRange) -> SegmentSplit:
-    """The split of what one file holds of the offsets, between the positions that its survey found."""
+def _make_piece(split: SegmentSplit, each: Survey, offsets: OffsetRange) -> SegmentSplit:
+    """Returns the split of the offsets that one file holds, between the positions that its survey found."""
     batches = each.between(offsets)
     place = BatchPlace(*batches[[h.POSITION, h.BASE_OFFSET, h.CRC], 0].tolist())
     bounds = ScanBounds(offsets.intersect(split.bounds.offsets), split.bounds.times)
@@ -168,7 +177,7 @@ def _piece(split: SegmentSplit, each: Survey, offsets: OffsetRange) -> SegmentSp
 
 
 class _Report:
-    """Makes errors of offsets that no copy holds whole. met: what was met where the copies were asked."""
+    """Makes errors for offsets that no copy holds whole. met: the error that started the search."""
 
     def __init__(
         self,
@@ -183,7 +192,7 @@ class _Report:
         self._failure = next(iter(failures.values()), None)
 
     def damaged(self, offsets: OffsetRange, extent: Extent) -> Lost:
-        """Offsets of which a copy has damaged batches."""
+        """Returns the loss of offsets where a copy has damaged batches."""
         met, error = self._met, extent.error
         assert error is not None
         if isinstance(met, type(error)) and (met.path, met.position) == (error.path, error.position):
@@ -193,8 +202,8 @@ class _Report:
         return Lost(offsets, self._failure or error.with_what(what))
 
     def missing(self, offsets: OffsetRange) -> Lost:
-        """Offsets of which no copy has anything."""
+        """Returns the loss of offsets that are in no copy."""
         where = f"offsets {offsets.start} to {offsets.end - 1} of partition {self._partition}"
         because = f"; {self._met}" if isinstance(self._met, DataLossError) else ""
-        said = DataLossError(f"{where} are missing: no copy holds them, of {self._tried}{because}")
-        return Lost(offsets, self._failure or said)
+        loss = DataLossError(f"{where} are missing: no copy holds them, of {self._tried}{because}")
+        return Lost(offsets, self._failure or loss)

@@ -1,24 +1,25 @@
-"""Transactions, from the markers in the log: what is open at its end (driver), which batches were aborted (executor).
+"""Finds the transactions that are open at the end of a log (driver), and the batches that were aborted (executor).
 
-What decides about a transactional batch of producer p is the next ABORT or COMMIT marker of p after it: by producer id
-alone, since a marker's epoch may be one above its data's (`transaction.version=2`). Markers lie in the log, under the
-CRC of their batches, so they are always there and can be believed. Empty control batches (compaction leaves them) and
-other types of control record say nothing; a marker without data ends nothing.
+The next ABORT or COMMIT marker of producer p decides about a transactional batch of p. The producer id alone counts,
+because a marker's epoch may be one above that of its data (`transaction.version=2`). Markers lie in the log, under the
+CRC of their batches. So they are always there and can be trusted. Empty control batches, which compaction leaves, and
+other types of control record have no meaning here. A marker without data ends nothing.
 
-`committed_chunks` takes a split's chunks and gives them on without the batches that a read_committed consumer is not
-given. Markers are learned from the chunks themselves; only where a producer's marker is not in the chunk does a second
-reader go ahead of it, through later segments too, as far as the marker and no further. A chunk without a transactional
-batch costs nothing.
+`committed_chunks` takes a split's chunks. It returns them without the batches that a read_committed consumer does not
+get. It learns markers from the chunks themselves. If a producer's marker is not in the chunk, a second reader goes
+ahead. It reads later segments too, up to the marker and no further. A chunk without a transactional batch costs
+nothing.
 
-`.txnindex` files are not used, although brokers answer from them: they have no checksum, a lost one cannot be told from
-one that never was, and they could spare that short look ahead only where an abort follows the range in its segment.
+Brokers answer from `.txnindex` files, but this module does not use them. They have no checksum. A lost file cannot be
+distinguished from one that never existed. They would save the short look ahead only if an abort follows the range in
+its segment.
 
-Where no marker can be found. Rows are returned only if their COMMIT was read, so whatever is undecided is withheld:
+A row is returned only if its COMMIT was read. So batches without a known marker are withheld, in two cases:
 
-- Damage between a batch and the next marker of its producer (mode=DROPMALFORMED) may have hit the marker, and the next
-  one may be of a later transaction. The batch is withheld, and a warning names producer, offset and file.
-- The log has no further marker of the producer, although the transaction ended before the last stable offset: a
-  segment is missing. DataLossError, or under failOnDataLoss=false withheld with such a warning.
+- Damage lies between a batch and the next marker of its producer (mode=DROPMALFORMED). It may have hit the marker, and
+  the next one may belong to a later transaction. The batch is withheld. A warning names producer, offset and file.
+- The log has no further marker of the producer, although the transaction ended before the last stable offset. So a
+  segment is missing: DataLossError. Under failOnDataLoss=false the batch is withheld with such a warning.
 """
 
 from __future__ import annotations
@@ -48,10 +49,10 @@ from kafka_segment_source.reading.mending import Lost, Piece, Suspicion, mend
 from kafka_segment_source.reporting import logger
 from kafka_segment_source.storage.files import UNUSABLE, file_version
 
-_AHEAD_BYTES = 256 * 1024  # read at a time on the way to a marker: mostly it is near
+_AHEAD_BYTES = 256 * 1024  # bytes per read on the way to a marker, which is usually near
 
 # Fates of a transactional batch
-OPEN = 0  # no marker has been met yet
+OPEN = 0  # no marker was read yet
 COMMITTED = 1
 ABORTED = 2
 UNKNOWN = 3  # its marker may have been lost
@@ -73,11 +74,13 @@ class Marker:
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Batches that follow one another, and what they say of transactions.
+    """Consecutive batches, and the markers among them.
 
-    headers: until the next stretch; gaps: offsets before which damage was skipped, so that no batch below can rely on a
-    marker at or after; errors: that damage; ends_in_loss: a segment is missing after it. void: in a copy that the
-    reading has come to from another one, the first offset from which on batches are gone; None for none.
+    headers: the batches up to the next stretch.
+    gaps: offsets before which damage was skipped. No batch below a gap can rely on a marker at or after it.
+    errors: that damage.
+    ends_in_loss: whether a segment is missing after it.
+    void: the first offset from which on batches are gone, or None. Only set in a copy that the reading changed to.
     """
 
     headers: HeaderTable
@@ -89,9 +92,9 @@ class Stretch:
 
 
 def transactional_data(headers: HeaderTable) -> Mask:
-    """Which batches hold data of a transaction."""
+    """Returns which batches hold data of a transaction."""
     transactional = headers[h.ATTRIBUTES] & (fmt.TRANSACTIONAL_MASK | fmt.CONTROL_MASK) == fmt.TRANSACTIONAL_MASK
-    return np.asarray(transactional & _of_producers(headers))
+    return np.asarray(transactional & _has_producer(headers))
 
 
 def walk(
@@ -102,11 +105,13 @@ def walk(
     before: HeaderTable = _NO_HEADERS,
     chunk_bytes: int = CHUNK_BYTES,
 ) -> Generator[Stretch, None, None]:
-    """The batches of one split inside its offsets; `after`: the offset after the batch before them; before: the batches
-    just before the split in its file, if they are known.
+    """Yields the batches of one split inside its offsets.
 
-    Raises CorruptRecordError for damage under FAILFAST, FileChangedError where the file is not the one that was
-    planned. Damage and gaps in one of several copies are looked for in the others first.
+    Raises CorruptRecordError for damage under FAILFAST, and FileChangedError if the file is not the one that was
+    planned. If there are several copies, damage and gaps are first searched in the others.
+
+    after: the offset after the batch before them.
+    before: the batches just before the split in its file, if they are known.
     """
     if split.copies:
         yield from _walk_copies(split, options, after, before, chunk_bytes)
@@ -147,14 +152,14 @@ def _walk_file(
 def _walk_copies(
     split: SegmentSplit, options: ReadOptions, after: int, before: HeaderTable, chunk_bytes: int
 ) -> Generator[Stretch, None, None]:
-    """As `walk`, where damage is looked for in other copies."""
+    """Does the same as `walk`, and searches other copies where one has damage."""
     pending: list[Piece] = [split]
     reached, mended_at = max(after, split.start_offset), -1
     while pending:
         piece = pending.pop(0)
         if isinstance(piece, Lost):
             reached = max(reached, piece.offsets.end)
-            yield _lost(piece, options)
+            yield _describe_loss(piece, options)
             continue
         try:
             for stretch in _walk_file(piece, options, reached, before, chunk_bytes, Suspicion()):
@@ -171,8 +176,8 @@ def _walk_copies(
             pending = mend(split, OffsetRange(reached, end), options, error)
 
 
-def _lost(lost: Lost, options: ReadOptions) -> Stretch:
-    """What follows for transactions from offsets that no copy holds. Raises what damage raises under FAILFAST."""
+def _describe_loss(lost: Lost, options: ReadOptions) -> Stretch:
+    """Returns what the loss of offsets means for transactions. Raises the error of damage under FAILFAST."""
     if isinstance(lost.error, DataLossError):
         return Stretch(_NO_HEADERS, (), ends_in_loss=True)
     if isinstance(lost.error, DataError) and lost.error.is_skippable and options.drop_malformed:
@@ -181,8 +186,7 @@ def _lost(lost: Lost, options: ReadOptions) -> Stretch:
 
 
 def first_void(stretch: Stretch, reached: int) -> int | None:
-    """The first offset of a stretch after `reached` where batches are gone, or one without its marker;
-    None if there is none."""
+    """Returns the first offset of a stretch after `reached` where batches or a marker are gone, or None."""
     headers = stretch.headers
     if not headers.shape[1]:
         return None
@@ -193,10 +197,10 @@ def first_void(stretch: Stretch, reached: int) -> int | None:
 
 
 def committed_chunks(chunks: Iterator[Chunk], source: SplitFile, options: ReadOptions) -> Iterator[Chunk]:
-    """The chunks of `source` without batches whose transaction was aborted, or cannot be shown to be committed.
+    """Yields the chunks of `source` without batches whose transaction was aborted or is not known to be committed.
 
-    Control batches stay. Rows at or after the last stable offset are not this function's: the plan's bounds end there.
-    Raises DataLossError where a transaction has no marker at all, and what reading ahead may raise.
+    Control batches stay. The plan's bounds end at the last stable offset, so rows after it are no concern here. Raises
+    DataLossError if a transaction has no marker at all. Reading ahead may raise its errors too.
     """
     transactions = _SplitTransactions(source, options)
     try:
@@ -207,7 +211,8 @@ def committed_chunks(chunks: Iterator[Chunk], source: SplitFile, options: ReadOp
 
 
 class _SplitTransactions:
-    """Decides about one split's chunks in order; knows the markers of the chunk at hand and of what was read ahead."""
+    """Decides about one split's chunks in order. It knows the markers of the current chunk and of the batches read
+    ahead."""
 
     def __init__(self, source: SplitFile, options: ReadOptions) -> None:
         self._source = source
@@ -220,11 +225,11 @@ class _SplitTransactions:
         self._reported: set[int] = set()
 
     def committed(self, chunk: Chunk) -> Chunk:
-        """The chunk without the batches that are to be withheld."""
+        """Returns the chunk without the batches that must be withheld."""
         data = transactional_data(chunk.headers)
         if not data.any():
             return chunk
-        self._learn(chunk)
+        self._learn_markers(chunk)
         batches = chunk.headers[:, data]
         fates = self._known.fates(batches)
         undecided = fates == OPEN
@@ -233,11 +238,11 @@ class _SplitTransactions:
             fates[undecided] = self._known.fates(batches[:, undecided])
             undecided = fates == OPEN
         if looks_ahead:
-            # A cleaner takes a marker out only after the records of its transaction. So the markers read ahead are
-            # those of the batches at hand, if these are still in the log now.
+            # A cleaner removes a marker only after the records of its transaction. If these batches are still in the
+            # log now, the markers that were read ahead are theirs.
             self._source.confirm()
         for fate in (OPEN, UNKNOWN):
-            self._report(batches[:, fates == fate], fate)
+            self._report_withheld(batches[:, fates == fate], fate)
         keep = ~data
         keep[data] = fates == COMMITTED
         return Chunk(chunk.data, chunk.headers[:, keep], chunk.position)
@@ -248,7 +253,7 @@ class _SplitTransactions:
             self._ahead.close()
         self._ahead = None
 
-    def _learn(self, chunk: Chunk) -> None:
+    def _learn_markers(self, chunk: Chunk) -> None:
         first, last = int(chunk.headers[h.BASE_OFFSET, 0]), int(chunk.headers[h.LAST_OFFSET, -1])
         if self._known_to <= first:
             self._known = _KnownMarkers()
@@ -258,9 +263,9 @@ class _SplitTransactions:
             self.close()
 
     def _look_ahead(self, chunk: Chunk) -> bool:
-        """Learns the markers a little further ahead of the chunk; False at the end of the log."""
+        """Learns the markers of the next stretch ahead of the chunk. Returns False at the end of the log."""
         if self._ahead is None:
-            self._ahead = _read_on(self._split, chunk, self._options)
+            self._ahead = _read_after(self._split, chunk, self._options)
         stretch = next(self._ahead, None)
         if stretch is None or stretch.ends_in_loss:
             return False
@@ -269,8 +274,9 @@ class _SplitTransactions:
             self._known_to = max(self._known_to, int(stretch.headers[h.LAST_OFFSET, -1]) + 1)
         return True
 
-    def _report(self, batches: HeaderTable, fate: int) -> None:
-        """Raises, or says once for each producer, what is withheld because its marker was not found."""
+    def _report_withheld(self, batches: HeaderTable, fate: int) -> None:
+        """Handles batches that are withheld because their marker was not found: raises, or warns once for each
+        producer."""
         for producer_id in np.unique(batches[h.PRODUCER_ID]).tolist():
             first = int(batches[h.BASE_OFFSET, batches[h.PRODUCER_ID] == producer_id].min())
             whose = f"the transaction of producer {producer_id} around offset {first} in {self._split.path}"
@@ -285,22 +291,24 @@ class _SplitTransactions:
                 logger.warning("withheld (isolationLevel=read_committed): %s has %s", whose, why)
 
 
-def _read_on(split: SegmentSplit, chunk: Chunk, options: ReadOptions) -> Generator[Stretch, None, None]:
-    """What follows a chunk of a split in the log: the rest of its file as it was planned, then whatever holds the next
-    offset, to the end of the log as it is by then. Ends after a stretch that ends in loss.
+def _read_after(split: SegmentSplit, chunk: Chunk, options: ReadOptions) -> Generator[Stretch, None, None]:
+    """Yields the batches that follow a chunk of a split in the log.
 
-    Raises CorruptRecordError for damage under FAILFAST, FileChangedError where the log changes too fast to be read.
+    First comes the rest of its file as it was planned. Then come the segments with the next offsets, up to the end of
+    the log at that time. It ends after a stretch that ends in loss.
+
+    Raises CorruptRecordError for damage under FAILFAST, and FileChangedError if the log changes too fast to be read.
     """
     last = BatchPlace(*chunk.headers[[h.POSITION, h.BASE_OFFSET, h.CRC], -1].tolist())
     reached = int(chunk.headers[h.LAST_OFFSET, -1]) + 1
     position = int(chunk.headers[h.POSITION, -1] + chunk.headers[h.SIZE, -1])
     bounds = ScanBounds(OffsetRange(reached, split.served_to))
     rest = replace(split, start=position, end=split.segment_size, bounds=bounds, stop_timestamp=None, anchor=last)
-    pending: Iterator[SegmentSplit] = iter([rest, *_by_name(split, split.next_base_offset, reached)])
+    pending: Iterator[SegmentSplit] = iter([rest, *_find_by_name(split, split.next_base_offset, reached)])
     directory = os.path.dirname(split.path)
-    part = split  # that was read last
+    part = split  # the part that was read last
     tries = 0
-    named_at = listed_at = -1  # how far reading had come when a file was looked for by its name, and in a listing
+    named_at = listed_at = -1  # the offsets at which a file was last searched by its name, and in a listing
     before = chunk.headers.copy()
     while True:
         try:
@@ -319,7 +327,7 @@ def _read_on(split: SegmentSplit, chunk: Chunk, options: ReadOptions) -> Generat
                 return
             if named_at != reached:
                 named_at = reached
-                pending = iter(_by_name(part, reached, reached))
+                pending = iter(_find_by_name(part, reached, reached))
                 continue
             listed_at = reached
             wanted = replace(split, bounds=ScanBounds(), stop_timestamp=None)
@@ -334,20 +342,23 @@ def _read_on(split: SegmentSplit, chunk: Chunk, options: ReadOptions) -> Generat
         if loss is not None and (loss <= reached or not split.copies):
             yield Stretch(_NO_HEADERS, (), ends_in_loss=True)
             return
-        pending = _parts_below(found.splits, fmt.MAX_OFFSET if loss is None else loss)
+        pending = _select_parts_below(found.splits, fmt.MAX_OFFSET if loss is None else loss)
 
 
-def _parts_below(parts: Iterator[SegmentSplit], end: int) -> Iterator[SegmentSplit]:
-    """Those that begin below an offset."""
+def _select_parts_below(parts: Iterator[SegmentSplit], end: int) -> Iterator[SegmentSplit]:
+    """Returns the parts that begin below an offset."""
     return (part for part in parts if part.start_offset < end)
 
 
-def _by_name(split: SegmentSplit, base_offset: int | None, offset: int) -> list[SegmentSplit]:
-    """The segment of that base offset after a split's, from an offset on: its name says all. Most markers are there,
-    and listing a large directory for each of its segments would take the square.
+def _find_by_name(split: SegmentSplit, base_offset: int | None, offset: int) -> list[SegmentSplit]:
+    """Returns the segment with that base offset after a split's segment, from an offset on. The list has at most one
+    split.
 
-    Empty where it is not there now or not known, and of several copies where another one is read from there on, or
-    where the paths given do not have it.
+    The name alone identifies the file. Most markers are in it. To list a large directory for each of its segments would
+    take quadratic time.
+
+    The list is empty if the file does not exist or the base offset is not known. With several copies it is also empty
+    if another copy is read from there on, or if the given paths do not include the file.
     """
     if base_offset is None or base_offset >= split.served_to:
         return []
@@ -378,21 +389,21 @@ def _by_name(split: SegmentSplit, base_offset: int | None, offset: int) -> list[
 
 
 class _KnownMarkers:
-    """Markers by producer, in offset order; those alike in a row are kept as one, by the last of them."""
+    """Markers by producer, in offset order. Of equal markers in a row only the last is kept."""
 
     def __init__(self) -> None:
         self._runs: dict[int, tuple[list[int], list[int]]] = {}  # producer id → offsets, fates
         self._gaps: list[int] = []
 
     def add(self, stretch: Stretch, least: int) -> None:
-        """Adds what a stretch says of offsets ≥ `least`; what came before is known."""
+        """Adds the markers of a stretch at offsets ≥ `least`. Those below are known already."""
         for gap in stretch.gaps:
             insort(self._gaps, gap)
         for marker in stretch.markers:
             if marker.offset >= least:
-                self._add(marker)
+                self._add_marker(marker)
 
-    def _add(self, marker: Marker) -> None:
+    def _add_marker(self, marker: Marker) -> None:
         offsets, fates = self._runs.setdefault(marker.producer_id, ([], []))
         fate = ABORTED if marker.aborts else COMMITTED
         gap_between = bool(self._gaps) and bool(offsets) and self._gaps[-1] > offsets[-1]
@@ -403,7 +414,7 @@ class _KnownMarkers:
             fates.append(fate)
 
     def fates(self, batches: HeaderTable) -> Fates:
-        """What the next marker makes of each batch of transactional data."""
+        """Returns the fate of each transactional batch by its next marker."""
         producers, offsets = batches[h.PRODUCER_ID], batches[h.BASE_OFFSET]
         found = np.zeros(len(producers), np.int8)
         next_marker = np.full(len(producers), fmt.MAX_OFFSET)
@@ -433,30 +444,34 @@ class _MarkerReader:
 
     @property
     def _decoder(self) -> Decoder:
-        """Made for the first marker: most segments have none."""
+        """The decoder, made for the first marker. Most segments have none."""
         if self._made is None:
             everything = replace(self._split, bounds=ScanBounds())
             self._made = Decoder(everything, self._options.trust, self._damage, include_control=True)
         return self._made
 
     def read(self, chunk: Chunk) -> Stretch:
-        """The chunk as a stretch. CorruptRecordError for a control record that cannot be read, under FAILFAST."""
-        control = (chunk.headers[h.ATTRIBUTES] & fmt.CONTROL_MASK != 0) & _of_producers(chunk.headers)
+        """Returns the chunk as a stretch. Under FAILFAST it raises CorruptRecordError for an unreadable control
+        record."""
+        control = (chunk.headers[h.ATTRIBUTES] & fmt.CONTROL_MASK != 0) & _has_producer(chunk.headers)
         if not control.any():
             return Stretch(chunk.headers, ())
         seen = len(self._damage.skipped)
         markers: list[Marker] = []
         for records in self._decoder.decode(Chunk(chunk.data, chunk.headers[:, control], chunk.position)):
-            markers += self._markers(records)
+            markers += self._parse_markers(records)
         errors = tuple(self._damage.skipped[seen:])
         gaps = tuple(error.offset for error in errors if error.offset is not None)
         return Stretch(chunk.headers, tuple(markers), gaps, errors)
 
-    def _markers(self, records: RecordColumns) -> Iterator[Marker]:
-        """Kafka: ControlRecordType.parse; keys may be longer, and of a later version."""
+    def _parse_markers(self, records: RecordColumns) -> Iterator[Marker]:
+        """Yields the markers among control records (Kafka: ControlRecordType.parse).
+
+        Their keys may be longer than expected, and of a later version.
+        """
         n = records.count
         lengths = records.ints[k.KEY_LENGTH, :n]
-        self._check(records, lengths)
+        self._check_keys(records, lengths)
         readable = lengths >= fmt.CONTROL_KEY_BYTES
         at = records.ints[k.KEY_AT, :n][readable]
         types = records.source[at + 2].astype(np.int64) << 8 | records.source[at + 3]
@@ -466,11 +481,11 @@ class _MarkerReader:
             if kind in (fmt.CONTROL_ABORT, fmt.CONTROL_COMMIT):
                 yield Marker(producer_id, offset, kind == fmt.CONTROL_ABORT)
 
-    def _check(self, records: RecordColumns, lengths: npt.NDArray[np.int32]) -> None:
+    def _check_keys(self, records: RecordColumns, lengths: npt.NDArray[np.int32]) -> None:
         for at in np.flatnonzero(lengths < fmt.CONTROL_KEY_BYTES).tolist():
             header = records.headers[:, records.ints[k.BATCH, at]]
             self._damage.report(Faults(self._split.path).short_control_key(header, int(lengths[at])))
 
 
-def _of_producers(headers: HeaderTable) -> Mask:
+def _has_producer(headers: HeaderTable) -> Mask:
     return np.asarray((headers[h.MAGIC] == fmt.MAGIC_V2) & (headers[h.PRODUCER_ID] > fmt.NO_PRODUCER))

@@ -1,1 +1,1 @@
-"""Where files are: the few operations asked of a file system, open files, paths from text."""
+"""Access to files: the operations that a file system must have, open files, and paths from text."""

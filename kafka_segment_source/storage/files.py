@@ -1,6 +1,6 @@
-"""One open file with the reads that this package needs, and files of our own replaced whole.
+"""Open files with the reads that this package needs, and atomic replacement of the files that it writes.
 
-Errors of the storage become this package's own here: PathError where the name is wrong (`_WRONG_NAMES`), StorageError
+Here the errors of the storage become this package's own: PathError if the name is wrong (`_WRONG_NAMES`), StorageError
 for anything else. Input is opened for reading only.
 """
 
@@ -26,10 +26,10 @@ T = TypeVar("T")
 Bytes = npt.NDArray[np.uint8]
 
 UNUSABLE = (PathError, StorageError)
-"""Why a file cannot be used, although something is there."""
+"""The errors of a file that exists but cannot be used."""
 
-# What the system says where a path leads elsewhere than its user thinks. An OSError without a number is `store.py`'s
-# own: what is there is no regular file.
+# Error numbers that mean the path is wrong. `store.py` raises an OSError without a number for anything that is not a
+# regular file.
 _WRONG_NAMES = frozenset(
     {
         None,
@@ -43,19 +43,19 @@ _WRONG_NAMES = frozenset(
     }
 )
 
-_LISTINGS = 20  # of a directory from which files vanish
-_TRIES = 20  # of what a changing directory keeps from being done
-_QUICK_TRIES = 4  # at once: a broker renames the files of one segment in less
-_PAUSE = 0.002  # s, doubled each time
-_LONGEST_PAUSE = 0.25  # s; 20 tries take some 3 s
+_LISTINGS = 20  # most listings of a directory from which files vanish
+_TRIES = 20  # most tries of an action while files change
+_QUICK_TRIES = 4  # tries without a pause; a broker renames the files of one segment in less time
+_PAUSE = 0.002  # s; each pause is twice as long as the one before
+_LONGEST_PAUSE = 0.25  # s; 20 tries take about 3 s
 _RACY_NANOS = 2_000_000_000  # the coarsest clock of a file system (FAT); git guards its index in the same way
 
 
 class InputFile:
-    """A file open for reading at absolute byte positions; a context manager.
+    """A file that is open for reading at absolute byte positions. It is a context manager.
 
-    FileChangedError if it is not there; PathError if it is no regular file; StorageError if it cannot be opened or
-    read, with the system's reason.
+    Raises FileChangedError if the file does not exist, and PathError if it is not a regular file. Raises StorageError
+    with the system's reason if it cannot be opened or read.
     """
 
     def __init__(self, path: str) -> None:
@@ -71,28 +71,28 @@ class InputFile:
             raise failure("read", self.path, error) from error
 
     def version(self) -> FileVersion:
-        """The state of the open file as it is now."""
+        """Returns the present state of the open file."""
         try:
             return self._file.version()
         except OSError as error:
             raise failure("read", self.path, error) from error
 
     def read_all(self, most: int) -> bytes:
-        """Everything in it; PathError where that is more than `most` bytes."""
+        """Returns all its bytes. Raises PathError if there are more than `most`."""
         data = self.read_at(0, most + 1)
         if len(data) > most:
             raise PathError(f"file {self.path!r} cannot be read: found more than {most:,} bytes, expected at most that")
         return data
 
     def read_at(self, position: int, count: int) -> bytes:
-        """At most `count` bytes from `position`; fewer at the end of the file."""
+        """Returns at most `count` bytes from `position`, fewer at the end of the file."""
         try:
             return self._file.read_at(position, count)
         except OSError as error:
             raise failure("read", self.path, error) from error
 
     def read_into(self, position: int, target: Bytes) -> None:
-        """Fills `target` (uint8[n]) from `position`; FileChangedError if the file ends before."""
+        """Fills `target` (uint8[n]) from `position`. Raises FileChangedError if the file ends before that."""
         try:
             done = self._file.read_into(position, target.data)
         except OSError as error:
@@ -116,7 +116,8 @@ class InputFile:
 
 
 def look_at(path: str) -> Entry | None:
-    """What is at a path; None if nothing is. PathError or StorageError where the system does not say."""
+    """Returns the entry at a path, or None if nothing exists there. Raises PathError or StorageError if the system
+    fails."""
     try:
         return store.STORAGE.look_at(path)
     except OSError as error:
@@ -124,21 +125,23 @@ def look_at(path: str) -> Entry | None:
 
 
 def list_directory(directory: str, given: str | None = None) -> list[Entry]:
-    """What is in a directory; nothing if it is gone. given: its name in an error, if the user called it otherwise.
+    """Returns the entries of a directory. It returns nothing if the directory is gone.
 
-    Raises StorageError where it cannot be listed, PathError where it is no directory, FileChangedError where it changes
-    faster than it is listed.
+    Raises StorageError if it cannot be listed, PathError if it is not a directory, and FileChangedError if it changes
+    too fast to be listed.
+
+    given: the name for error messages, if the user gave another one.
     """
     for _ in range(_LISTINGS - 1):
         with suppress(VanishedError):
-            return _list(directory, given)
+            return _list_once(directory, given)
     try:
-        return _list(directory, given)
+        return _list_once(directory, given)
     except VanishedError as error:
         raise FileChangedError(str(error)) from error
 
 
-def _list(directory: str, given: str | None) -> list[Entry]:
+def _list_once(directory: str, given: str | None) -> list[Entry]:
     try:
         return store.STORAGE.list(directory)
     except VanishedError:
@@ -148,27 +151,30 @@ def _list(directory: str, given: str | None) -> list[Entry]:
 
 
 def file_version(path: str) -> FileVersion | None:
-    """The state of the file that a path leads to now; None if no file is there."""
+    """Returns the present state of the file at a path, or None if there is no file."""
     entry = look_at(path)
     return entry.version if entry is not None and entry.kind is Kind.FILE else None
 
 
 def lasting_version(version: FileVersion) -> FileVersion:
-    """A version to be kept: `changed` is 0, which equals nothing, where a change that follows at once could leave the
-    same ctime."""
+    """Returns a version that can be kept.
+
+    A change right after this one could leave the same ctime. In that case `changed` is 0, which equals no real ctime.
+    """
     settled = time.time_ns() - version.changed > _RACY_NANOS
     return version if settled else FileVersion(version.size, version.inode, 0)
 
 
 def exists(path: str) -> bool:
-    """Whether a file is there."""
+    """Whether a file exists at the path."""
     return file_version(path) is not None
 
 
 def write_atomically(path: str, data: bytes) -> None:
     """Replaces a file atomically. Readers and concurrent writers see the old file or the new one, never a part.
 
-    Makes its directory if need be. PathError where the path cannot lead to a file, StorageError where the system fails.
+    It creates the directory if that does not exist. Raises PathError if the path cannot be that of a file, and
+    StorageError if the system fails.
     """
     try:
         store.STORAGE.replace(path, data)
@@ -177,7 +183,7 @@ def write_atomically(path: str, data: bytes) -> None:
 
 
 def failure(done: str, path: str, error: OSError) -> PathError | StorageError:
-    """What to raise where something cannot be `done` (read, listed, written) with a path, with the system's reason."""
+    """Returns the error to raise if a path cannot be `done` (read, listed, written), with the system's reason."""
     reason = os.strerror(error.errno) if error.errno else str(error)
     what = f"{'path' if done == 'listed' else 'file'} {path!r} cannot be {done}: {reason}"
     if error.errno in _WRONG_NAMES:
@@ -186,8 +192,10 @@ def failure(done: str, path: str, error: OSError) -> PathError | StorageError:
 
 
 def try_again(action: Callable[[], T], tries: int = _TRIES) -> T:
-    """What `action` gives. It is repeated, with pauses, while files change under it; the last
-    FileChangedError is raised."""
+    """Returns the result of `action`. It repeats the action, with pauses, while that raises FileChangedError.
+
+    The last FileChangedError is raised.
+    """
     for at in range(1, tries):
         with suppress(FileChangedError):
             return action()
@@ -196,11 +204,11 @@ def try_again(action: Callable[[], T], tries: int = _TRIES) -> T:
 
 
 def pause(tries: int) -> None:
-    """Waits before another try, the longer the more there were."""
+    """Waits before another try. The wait grows with the number of tries."""
     if tries >= _QUICK_TRIES:
         wait(min(_PAUSE * 2 ** (tries - _QUICK_TRIES), _LONGEST_PAUSE))
 
 
 def wait(seconds: float) -> None:
-    """Every wait of the package for files to change; called as `files.wait`, so that a test can take its place."""
+    """Waits. All waits of the package for changing files call `files.wait`, so that a test can replace it."""
     time.sleep(seconds)

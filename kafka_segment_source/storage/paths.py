@@ -1,4 +1,4 @@
-"""A path as users and Spark write it → an absolute path of the local file system."""
+"""Turns a path, as users and Spark write it, into an absolute path of the local file system."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from kafka_segment_source.storage import store
 
 
 def local_path(path: str) -> str:
-    """The absolute local path of `file:/x`, `file:///x`, `~/x` or a relative path.
+    """Returns the absolute local path of `file:/x`, `file:///x`, `~/x` or a relative path.
 
-    A `%20` in `file:/a%20b` stands for itself where something has that name, or a glob matches with it: Spark writes
-    the paths of its tables so. Anywhere else it stands for a blank, as in a URI. Raises UnsupportedError for any other
+    A `%20` in `file:/a%20b` is kept as it is if a file has that name, or if a glob matches with it. Spark writes the
+    paths of its tables in this way. Anywhere else it means a blank, as in a URI. Raises UnsupportedError for any other
     scheme.
     """
     scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]+):", path)
-    if scheme is None or _is_there(path):  # a name may hold a colon
+    if scheme is None or _is_there(path):  # a file name may have a colon
         return os.path.abspath(os.path.expanduser(path))
     if scheme[1].lower() != "file":
         raise UnsupportedError(f"path {path!r}: only local files are read so far, not {scheme[0]}")

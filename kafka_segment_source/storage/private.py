@@ -1,4 +1,4 @@
-"""A directory that belongs to one user alone, for files that nobody else may read or put there."""
+"""Makes a directory that only one user can open, for files that nobody else may read or write."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import Path
 
 
 def make_private_directory(name: str) -> Path | None:
-    """Makes or finds the temporary directory of that name for this user, which no other user can open.
+    """Makes or finds this user's temporary directory of that name. No other user can open it.
 
-    None where there can be none, or where somebody else has taken the name.
+    None if it cannot be made, or if somebody else has taken the name.
     """
     path = Path(tempfile.gettempdir()) / f"{name}-{os.getuid()}"
     try:

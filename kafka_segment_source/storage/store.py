@@ -1,10 +1,10 @@
-"""Where files are: the few operations that this package asks of a file system, and the local one.
+"""The operations that this package needs from a file system, and the local file system.
 
-Everything that opens, lists or asks for a file goes through `STORAGE`. Another `Storage` in its place (the simulated
-broker of the tests, an object store) needs to know only what this page says. Input is opened for reading only; what is
-written is a whole file, in a directory that the user named.
+All code opens, lists and examines files through `STORAGE`. It can be replaced by another `Storage`, such as the
+simulated broker of the tests or an object store. A replacement must follow this module only. Input is opened for
+reading only. Output is a whole file in a directory that the user named.
 
-Errors are the system's own (`OSError`); `files.py` turns them into this package's.
+Errors are the system's own (`OSError`). `files.py` turns them into this package's errors.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LARGEST_LONG = 2**63 - 1
 
 
 class Kind(Enum):
-    """What a name in a directory stands for. A link counts as what it leads to; BROKEN_LINK leads to nothing."""
+    """The kind of a name in a directory. A link counts as its target. BROKEN_LINK has no target."""
 
     FILE = "a regular file"
     DIRECTORY = "a directory"
@@ -31,7 +31,7 @@ class Kind(Enum):
 
 
 class FileVersion(NamedTuple):
-    """What the file system says of one state of a file: bytes, inode, and when either was last changed (ctime, ns)."""
+    """The file system's data about one state of a file: its bytes, its inode, and its last change (ctime, ns)."""
 
     size: int
     inode: int
@@ -39,7 +39,7 @@ class FileVersion(NamedTuple):
 
 
 NO_VERSION = FileVersion(0, 0, 0)
-"""Of what is not a file."""
+"""The version of anything that is not a file."""
 
 
 class Entry(NamedTuple):
@@ -51,7 +51,7 @@ class Entry(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes of a file; 0 of anything else."""
+        """Bytes of a file, or 0 for anything else."""
         return self.version.size
 
 
@@ -60,50 +60,51 @@ Paths = list[str]
 
 
 class VanishedError(OSError):
-    """A name was gone from a directory before its size was read: list again."""
+    """A name was removed from a directory before its size was read. The directory must be listed again."""
 
 
 class OpenFile(Protocol):
-    """A file open for reading. It stays what it was when it was opened, whatever its name comes to stand for."""
+    """A file that is open for reading. It stays the same file, even if its name later belongs to another one."""
 
     def read_at(self, position: int, count: int) -> bytes:
-        """At most `count` bytes from `position`; fewer at the end of the file only."""
+        """Returns at most `count` bytes from `position`, and fewer only at the end of the file."""
 
     def read_into(self, position: int, target: memoryview) -> int:
-        """Fills `target` from `position` as far as the file goes; answers how many bytes that was."""
+        """Fills `target` from `position`, up to the end of the file. Returns the number of bytes."""
 
     def version(self) -> FileVersion:
-        """The state of the open file now."""
+        """Returns the present state of the open file."""
 
     def close(self) -> None:
-        """Ends reading."""
+        """Closes the file."""
 
 
 class Storage(Protocol):
     """A file system. Paths are absolute."""
 
     def look_at(self, path: str) -> Entry | None:
-        """What is at a path; None if nothing is."""
+        """Returns the entry at a path, or None if nothing exists there."""
 
     def list(self, directory: str) -> Entries:
-        """What is in a directory, by names that are text; all names are read before any size is. Empty if it is gone.
+        """Returns the entries of a directory whose names are text. It returns nothing if the directory is gone.
 
-        A file that is renamed meanwhile may be missing under both names: where a name was gone before its size was
-        read, the answer is VanishedError.
+        All names are read before any size. If a file is renamed meanwhile, the listing may have neither name. Raises
+        VanishedError if a name was gone before its size was read.
         """
 
     def glob(self, pattern: str) -> Paths:
-        """The paths that match a pattern, in order."""
+        """Returns the paths that match a pattern, in order."""
 
     def read_link(self, path: str) -> str:
-        """Where a link leads, as it says."""
+        """Returns the target of a link, as the link states it."""
 
     def open(self, path: str) -> OpenFile:
-        """Opens a regular file. FileNotFoundError if nothing is there; OSError for anything that is no regular file."""
+        """Opens a regular file. Raises FileNotFoundError if nothing exists there, and OSError for anything that is not
+        a regular file."""
 
     def replace(self, path: str, data: bytes) -> None:
-        """Replaces a file atomically, or makes it, with its directory. Readers see the old file or the
-        new one, never a part."""
+        """Replaces a file atomically, or makes it and its directory. Readers see the old file or the new one, never a
+        part."""
 
 
 class LocalStorage:
@@ -114,11 +115,11 @@ class LocalStorage:
             found = os.stat(path)
         except (FileNotFoundError, NotADirectoryError):
             return Entry(os.path.basename(path), Kind.BROKEN_LINK) if os.path.islink(path) else None
-        return _entry(os.path.basename(path), found)
+        return _make_entry(os.path.basename(path), found)
 
     def list(self, directory: str) -> Entries:
-        # A broker that rolls closes one file before it makes the next: all names first, so that a file with a follower
-        # is listed with all its bytes.
+        # A broker that rolls a segment closes one file before it makes the next. So all names are read before any size.
+        # A file that has a next one is then listed with all its bytes.
         try:
             with os.scandir(directory) as listing:
                 children = list(listing)
@@ -129,7 +130,7 @@ class LocalStorage:
             if not child.name.isascii() and not _is_text(child.name):
                 continue
             try:
-                entries.append(_entry(child.name, child.stat()))
+                entries.append(_make_entry(child.name, child.stat()))
             except (FileNotFoundError, NotADirectoryError) as error:
                 if not os.path.islink(child.path):
                     raise VanishedError(f"{child.path!r} vanished while its directory was listed") from error
@@ -171,14 +172,14 @@ class _LocalFile:
         mode = os.fstat(self._descriptor).st_mode
         if not stat.S_ISREG(mode):
             self.close()
-            raise OSError(f"it is {_kind(mode).value}, not {Kind.FILE.value}")
+            raise OSError(f"it is {_kind_of(mode).value}, not {Kind.FILE.value}")
 
     def read_at(self, position: int, count: int) -> bytes:
         self._check_open()
         data = os.pread(self._descriptor, count, position)
         if not 0 < len(data) < count:
             return data
-        parts = [data]  # the end of the file, or a signal, or more than one call can give
+        parts = [data]  # the file ended, a signal came, or one call cannot return more
         done = len(data)
         while done < count and (data := os.pread(self._descriptor, count - done, position + done)):
             parts.append(data)
@@ -196,7 +197,7 @@ class _LocalFile:
         return done
 
     def version(self) -> FileVersion:
-        return _version(os.fstat(self._descriptor))
+        return _version_of(os.fstat(self._descriptor))
 
     def _check_open(self) -> None:
         if self._descriptor < 0:
@@ -208,23 +209,23 @@ class _LocalFile:
         self._descriptor = -1
 
 
-def _entry(name: str, found: os.stat_result) -> Entry:
-    # as few calls as can be: a directory may hold a million names
+def _make_entry(name: str, found: os.stat_result) -> Entry:
+    # this makes few calls, as a directory may have a million names
     if stat.S_ISREG(found.st_mode):
         return Entry(name, Kind.FILE, FileVersion(found.st_size, found.st_ino & _LARGEST_LONG, found.st_ctime_ns))
-    return Entry(name, _kind(found.st_mode))
+    return Entry(name, _kind_of(found.st_mode))
 
 
-def _kind(mode: int) -> Kind:
+def _kind_of(mode: int) -> Kind:
     return Kind.FILE if stat.S_ISREG(mode) else Kind.DIRECTORY if stat.S_ISDIR(mode) else Kind.OTHER
 
 
-def _version(found: os.stat_result) -> FileVersion:
+def _version_of(found: os.stat_result) -> FileVersion:
     return FileVersion(found.st_size, found.st_ino & _LARGEST_LONG, found.st_ctime_ns)
 
 
 def _is_text(name: str) -> bool:
-    """Whether a name is UTF-8: nothing that Kafka names is anything else."""
+    """Whether a name is UTF-8. All names that Kafka writes are."""
     try:
         name.encode()
     except UnicodeEncodeError:
@@ -233,4 +234,4 @@ def _is_text(name: str) -> bool:
 
 
 STORAGE: Storage = LocalStorage()
-"""The one in use. Ask for it by `storage.STORAGE` at each use, so that another one can take its place."""
+"""The storage in use. Read it as `store.STORAGE` at each use, so that it can be replaced."""

@@ -1,1 +1,2 @@
-"""Zone maps: made by one decoding pass, kept in Parquet files, believed only where the log proves them."""
+"""Zone maps: one decoding pass makes them, Parquet files keep them, and they are used only where the log proves
+them."""

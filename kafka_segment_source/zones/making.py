@@ -1,11 +1,11 @@
-"""A segment → its zones, by decoding it once. Executor side: the kernels are here.
+"""Makes the zones of a segment by decoding it once. This runs on the executor, so it loads the kernels.
 
-Comes in: a split that begins at a batch. Goes out: `MappedSegment`: the zones of its whole batches up to the end of the
-log or the first damage, which is said. Every batch that goes into a zone has held its CRC and was decoded; keys and
-values are not copied. At most a chunk is in memory at a time.
+Comes in: a split that begins at a batch. Goes out: `MappedSegment`. It has the zones of the whole batches up to the end
+of the log, or up to the first damage, which it states. Every batch of a zone has a matching CRC and was decoded. Keys
+and values are not copied. At most one chunk is in memory at a time.
 
-A zone is the batches that begin in one cell of ZONE_BYTES of the file, so that mapping on from the start of a zone
-gives what mapping from the start of the file would.
+A zone holds the batches that begin in one cell of ZONE_BYTES of the file. So a map that continues from the start of a
+zone equals one that is made from the start of the file.
 """
 
 from __future__ import annotations
@@ -31,11 +31,13 @@ from kafka_segment_source.zones import table as z
 from kafka_segment_source.zones.pruning import is_there
 from kafka_segment_source.zones.table import ZoneTable, no_zones
 
-# Bytes read for a window of 0.5 % of a 1 GiB log, and bytes of its maps: 64 KiB 5.5 MB, 151 kB; 256 KiB 6.1 MB, 43 kB;
-# 1 MiB 8.2 MB, 16 kB (benchmarks/zone_maps.py)
+# For a window of 0.5 % of a 1 GiB log (benchmarks/zone_maps.py):
+# - cells of 64 KiB: 5.5 MB are read, and the maps have 151 kB
+# - cells of 256 KiB: 6.1 MB are read, and the maps have 43 kB
+# - cells of 1 MiB: 8.2 MB are read, and the maps have 16 kB
 ZONE_BYTES = 256 * 1024
 
-# Rows of what is known of each batch, int64[3, n]
+# Rows of the count and the timestamps of each batch, int64[3, n]
 _COUNT, _MIN, _MAX = range(3)
 
 BatchTimes = npt.NDArray[np.int64]
@@ -43,8 +45,12 @@ BatchTimes = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class MappedSegment:
-    """zones: of what was read; damage: what kept the rest from being mapped, None if nothing did;
-    bytes_read: of the file."""
+    """The zones of one segment.
+
+    zones: of the batches that were read.
+    damage: the damage that ended the map early, or None.
+    bytes_read: of the file.
+    """
 
     zones: ZoneTable
     damage: str | None
@@ -54,10 +60,12 @@ class MappedSegment:
 def map_segment(
     split: SegmentSplit, max_batch_bytes: int, advance: Advance = lambda _: None, cell: int = ZONE_BYTES
 ) -> MappedSegment:
-    """The zones of a segment from the batch at `split.start` on.
+    """Returns the zones of a segment from the batch at `split.start` on.
 
-    advance: told how many bytes more are done; cell: bytes of the file in which the batches of one zone begin. Raises
-    StorageError, and FileChangedError where the file is not the one that was planned.
+    Raises StorageError, and FileChangedError if the file is not the one that was planned.
+
+    advance: is called with the number of further bytes that are done.
+    cell: bytes of the file in which the batches of one zone begin.
     """
     damage = None
     tables = [no_zones()]
@@ -66,8 +74,8 @@ def map_segment(
     with SplitFile(split, Trust(max_batch_bytes=max_batch_bytes), noted) as source:
         version = lasting_version(source.version)
         try:
-            for headers, times in _sound_batches(source):
-                tables.append(_by_cell(_batches(headers, times), cell))
+            for headers, times in _decode_sound_batches(source):
+                tables.append(_join_by_cell(_make_batch_zones(headers, times), cell))
                 end = int(tables[-1][z.END, -1])
                 advance(end - done)
                 done = end
@@ -75,44 +83,48 @@ def map_segment(
         except DataError as error:
             damage = str(error)
         advance(split.end - done)
-        zones = _by_cell(np.concatenate(tables, axis=1), cell)
+        zones = _join_by_cell(np.concatenate(tables, axis=1), cell)
         if source.has_changed():
-            zones = _without_truncated(source, zones)
+            zones = _drop_truncated(source, zones)
     zones[z.SEGMENT] = split.base_offset
     zones[z.FILE_SIZE], zones[z.FILE_INODE], zones[z.FILE_CHANGED] = version.size, version.inode, version.changed
     return MappedSegment(zones, damage, done - split.start)
 
 
-def _without_truncated(source: SplitFile, zones: ZoneTable) -> ZoneTable:
-    """The zones up to the first that is not in the file any more: a log may be truncated, and refilled, while it is
-    read, and the zones of what came after would prove those of what was before."""
+def _drop_truncated(source: SplitFile, zones: ZoneTable) -> ZoneTable:
+    """Returns the zones up to the first that is no longer in the file.
+
+    A log may be truncated and filled again while it is read. Later zones would then prove earlier ones that are gone.
+    """
     probe = source.probe()
     gone = (at for at in range(zones.shape[1]) if not is_there(probe, zones, at, at))
     return zones[:, : next(gone, zones.shape[1])]
 
 
-def _sound_batches(source: SplitFile) -> Iterator[tuple[HeaderTable, BatchTimes]]:
-    """Headers of consecutive batches that were decoded, at least one a time, and the times of each; then raises
-    DataError if it was damage that ended them. Both are used again for the next."""
+def _decode_sound_batches(source: SplitFile) -> Iterator[tuple[HeaderTable, BatchTimes]]:
+    """Yields headers of consecutive batches that were decoded, at least one at a time, and the times of each.
+
+    Both arrays are used again for the next batches. If damage ends the batches, it then raises DataError.
+    """
     decoder = source.decoder(include_control=False)
     for chunk in source.chunks():
-        headers, times, error = _decoded(decoder, chunk)
+        headers, times, error = _decode_chunk(decoder, chunk)
         if headers.shape[1]:
             yield headers, times
         if error is not None:
             raise error
 
 
-def _decoded(decoder: Decoder, chunk: Chunk) -> tuple[HeaderTable, BatchTimes, DataError | None]:
-    """The headers of a chunk's batches before the first damaged one, the times of each, and the damage."""
+def _decode_chunk(decoder: Decoder, chunk: Chunk) -> tuple[HeaderTable, BatchTimes, DataError | None]:
+    """Returns the headers of a chunk's batches before the first damaged one, the times of each, and the damage."""
     headers, damage = chunk.headers, None
     while headers.shape[1]:
         times = np.empty((3, headers.shape[1]), np.int64)
         times[_COUNT], times[_MIN], times[_MAX] = 0, z.NO_MINIMUM, z.NO_MAXIMUM
         try:
             for records in decoder.decode(Chunk(chunk.data, headers, chunk.position)):
-                _take(records, headers, times)
-        except DataError as error:  # rows of sound batches may be lost with it: once more, without what is damaged
+                _add_records(records, headers, times)
+        except DataError as error:  # rows of sound batches may be lost too: decode again, without the damaged part
             sound = int(np.searchsorted(headers[h.POSITION], error.position))
             headers, damage = headers[:, :sound], error
             continue
@@ -120,8 +132,8 @@ def _decoded(decoder: Decoder, chunk: Chunk) -> tuple[HeaderTable, BatchTimes, D
     return headers, np.empty((3, 0), np.int64), damage
 
 
-def _take(records: RecordColumns, headers: HeaderTable, times: BatchTimes) -> None:
-    """Takes records in: `times` gets their count, least and largest timestamp by batch. A batch may come in parts."""
+def _add_records(records: RecordColumns, headers: HeaderTable, times: BatchTimes) -> None:
+    """Adds the count and the least and largest timestamp of records to `times`, by batch. A batch may come in parts."""
     batches = records.ints[k.BATCH, : records.count]
     timestamps = records.longs[k.TIMESTAMP, : records.count]
     starts = np.flatnonzero(np.diff(batches, prepend=-1))
@@ -131,8 +143,8 @@ def _take(records: RecordColumns, headers: HeaderTable, times: BatchTimes) -> No
     times[_MAX, at] = np.maximum(times[_MAX, at], np.maximum.reduceat(timestamps, starts))
 
 
-def _batches(headers: HeaderTable, times: BatchTimes) -> ZoneTable:
-    """Each batch as a zone of its own; SEGMENT and what concerns the file are not filled."""
+def _make_batch_zones(headers: HeaderTable, times: BatchTimes) -> ZoneTable:
+    """Returns each batch as a zone of its own. It does not fill SEGMENT and the rows about the file."""
     zones = no_zones(headers.shape[1])
     zones[z.START] = zones[z.LAST_POSITION] = headers[h.POSITION]
     zones[z.END] = headers[h.POSITION] + headers[h.SIZE]
@@ -143,8 +155,8 @@ def _batches(headers: HeaderTable, times: BatchTimes) -> ZoneTable:
     return zones
 
 
-def _by_cell(zones: ZoneTable, cell: int) -> ZoneTable:
-    """Neighbours that begin in the same cell made one zone."""
+def _join_by_cell(zones: ZoneTable, cell: int) -> ZoneTable:
+    """Joins neighbouring zones that begin in the same cell."""
     if not zones.shape[1]:
         return zones
     firsts = np.flatnonzero(np.diff(zones[z.START] // cell, prepend=-1))

@@ -1,4 +1,4 @@
-"""The zone maps that one plan uses: each is read once, and what is wrong with any of them is said once."""
+"""The zone maps that one plan uses, and one warning for each problem with them."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from kafka_segment_source.option_values import TopicPartition
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.zones.table import ZoneMap, read_zone_map, zone_map_path
 
-_MOST_NAMED = 5  # partitions in one warning
+_MOST_NAMED = 5  # most partitions that one warning names
 
 
 def update_command(options: ReadOptions) -> str:
-    """The command that makes, or renews, the zone maps that a read could use."""
+    """Returns the shell command that makes or renews the zone maps that a read could use."""
     named = [("--topic", options.topic), ("--partition", options.partition), ("--to", options.zone_maps or "DIR")]
     flags = [word for flag, value in named if value is not None for word in (flag, str(value))]
     return shlex.join(["kafkaseg", "zonemap", *options.paths, *flags])
 
 
 class ZoneMaps:
-    """The zone maps that one plan uses: each read once, and what is wrong with any of them, to be said once."""
+    """The zone maps that one plan uses. Each map is read once, and each problem is reported once."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
@@ -32,29 +32,32 @@ class ZoneMaps:
         self._says_nothing = False
 
     def of(self, log: PartitionLog) -> ZoneMap | None:
-        """The zone map of a partition, to be asked for one partition after the other; None where there is none to
-        use."""
+        """Returns the zone map of a partition, or None if there is none to use.
+
+        Ask for all segments of one partition before the next one.
+        """
         if self._options.zone_maps is None:
             return None
         if self._options.include_control:
             self._says_nothing = True
             return None
         if self._read[0] != log.topic_partition:
-            self._read = log.topic_partition, self._usable(log, self._options.zone_maps)
+            self._read = log.topic_partition, self._read_usable(log, self._options.zone_maps)
         return self._read[1]
 
     def note_stale(self, log: PartitionLog, path: str) -> None:
-        """Takes note of a segment that the partition's map does not describe as it is now."""
+        """Notes a segment that the partition's map does not describe in its present state."""
         self._stale.setdefault(log.topic_partition, set()).add(path)
 
     def warnings(self) -> list[str]:
-        """What was wrong with maps that could have spared reading, a sentence for each partition, and what mends it."""
+        """Returns a sentence for each partition whose map could not be used. It states the problem and the command that
+        solves it."""
         command, directory = update_command(self._options), self._options.zone_maps
-        said = [
+        sentences = [
             f"the zone map of partition {topic}-{partition} is not used: {fault}; `{command}` makes it anew"
             for (topic, partition), fault in self._faults.items()
         ]
-        said += [
+        sentences += [
             f"the zone map of partition {topic}-{partition} is stale for {len(paths)} of its segments, which were compacted,"
             f" truncated or replaced since; `{command}` renews it"
             for (topic, partition), paths in self._stale.items()
@@ -62,14 +65,16 @@ class ZoneMaps:
         if self._missing:
             names = ", ".join(f"{topic}-{partition}" for topic, partition in self._missing[:_MOST_NAMED])
             more = f" and {len(self._missing) - _MOST_NAMED} more" if len(self._missing) > _MOST_NAMED else ""
-            said.append(
+            sentences.append(
                 f"{directory!r} (zoneMaps) holds no zone map of {names}{more}; `{command}` makes what is missing"
             )
         if self._says_nothing:
-            said.append("zoneMaps is not used with includeControl=true: zone maps say nothing about control records")
-        return said
+            sentences.append(
+                "zoneMaps is not used with includeControl=true: zone maps say nothing about control records"
+            )
+        return sentences
 
-    def _usable(self, log: PartitionLog, directory: str) -> ZoneMap | None:
+    def _read_usable(self, log: PartitionLog, directory: str) -> ZoneMap | None:
         try:
             found = read_zone_map(zone_map_path(directory, log.topic, log.partition))
         except ValueError as error:

@@ -1,14 +1,14 @@
-"""A segment's byte range, time bounds and its zones → the byte ranges in which rows of that time can be.
+"""Returns the byte ranges of a segment in which rows of a time range can be, by the segment's zones.
 
-A run of zones is left out only if the file, as it is now, still has the run's first batch and its last batch where the
-table has them: same offset and CRC, of the last one leader epoch and end as well. Then
+A run of zones is left out only if the file still has the run's first batch and its last batch where the table has them.
+Both must have the same offset and CRC as in the table. The last one must also have the same leader epoch and end. Then
+two facts follow:
 
-- the bytes between are the offsets of the run, since offsets grow along a file;
-- nothing at or below the last batch was ever truncated, since truncation removes what comes after a point, and what is
-  written in its place has another epoch or another CRC. So every offset has the timestamp that it had, unless it is
-  gone.
+- The bytes between hold the offsets of the run, because offsets grow along a file.
+- No offset at or below the last batch was ever truncated. A truncation removes everything after a point. Later batches
+  in that place have another epoch or another CRC. So every offset has the timestamp that it had, unless it is gone.
 
-That costs two headers a run. No size, time or name is believed, nor any part of a run that is not proven: it is read.
+This costs two headers per run. No size, time or name is trusted. Any part of a run that is not proven is read.
 """
 
 from __future__ import annotations
@@ -28,9 +28,10 @@ from kafka_segment_source.zones.table import ZoneTable
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """What is left of a byte range: disjoint pieces in order, with disjoint offsets.
+    """The rest of a byte range: disjoint pieces in order, with disjoint offsets.
 
-    covered: the byte position up to which the zones tell what is to be read; is_stale: some zones are not of this file.
+    covered: the byte position up to which the zones show what must be read.
+    is_stale: whether some zones are not of this file.
     """
 
     pieces: tuple[ByteRange, ...]
@@ -39,9 +40,10 @@ class Pruned:
 
 
 def prune(view: SegmentView, found: ByteRange, times: TimeRange, zones: ZoneTable) -> Pruned:
-    """The pieces of `found` that hold every data row inside `times`; `zones` are those of the view's segment."""
+    """Returns the pieces of `found` that hold every data row inside `times`. `zones` are those of the view's
+    segment."""
     zones = zones[:, zones[z.END] <= view.segment.size]
-    runs = list(_runs(zones, found, times))
+    runs = list(_find_runs(zones, found, times))
     proven = [run for run in runs if is_there(view.probe, zones, *run)]
     is_stale = len(proven) < len(runs)
     covered = 0 if is_stale or not zones.shape[1] else int(zones[z.END, -1])
@@ -58,8 +60,9 @@ def prune(view: SegmentView, found: ByteRange, times: TimeRange, zones: ZoneTabl
     return Pruned(tuple(piece for piece in pieces if _may_hold_rows(piece)), covered, is_stale)
 
 
-def _runs(zones: ZoneTable, found: ByteRange, times: TimeRange) -> Iterator[tuple[int, int]]:
-    """First and last of each run of neighbours that reach into `found` and hold no row inside `times`."""
+def _find_runs(zones: ZoneTable, found: ByteRange, times: TimeRange) -> Iterator[tuple[int, int]]:
+    """Yields the first and last zone of each run of neighbours that reach into `found` and hold no row inside
+    `times`."""
     outside = (zones[z.END] > found.start) & (zones[z.START] < found.end)
     wanted = np.ones(zones.shape[1], np.bool_)
     if times.has_since:
@@ -73,13 +76,14 @@ def _runs(zones: ZoneTable, found: ByteRange, times: TimeRange) -> Iterator[tupl
 
 
 def is_there(probe: HeaderProbe, zones: ZoneTable, first: int, last: int) -> bool:
-    """Whether the first batch of zone `first` and the last of zone `last` are in the file where the table has them."""
+    """Whether the file has the first batch of zone `first` and the last batch of zone `last` where the table has
+    them."""
     head = probe.at(int(zones[z.START, first]))
     if head is None or (head.base_offset, head.crc) != tuple(zones[[z.FIRST_OFFSET, z.FIRST_CRC], first].tolist()):
         return False
     tail = probe.at(int(zones[z.LAST_POSITION, last]))
-    told = zones[[z.LAST_OFFSET, z.LAST_CRC, z.LAST_EPOCH, z.END], last].tolist()
-    return tail is not None and [tail.last_offset, tail.crc, tail.leader_epoch, tail.end] == told
+    expected = zones[[z.LAST_OFFSET, z.LAST_CRC, z.LAST_EPOCH, z.END], last].tolist()
+    return tail is not None and [tail.last_offset, tail.crc, tail.leader_epoch, tail.end] == expected
 
 
 def _may_hold_rows(piece: ByteRange) -> bool:

@@ -1,18 +1,19 @@
-"""Zone maps: what one decoding pass over a partition's segments proves for good, and the Parquet file that keeps it.
+"""Zone tables, and the Parquet files that keep them.
 
-A zone is some consecutive whole batches of one segment. A zone table is int64[FIELDS, n], one column a zone, in order
-of segment and position. Two facts make it worth keeping (Kafka: Cleaner, UnifiedLog.truncateTo):
+One decoding pass over a partition's segments proves a table once and for all. A zone is a number of consecutive whole
+batches of one segment. A zone table is int64[FIELDS, n], with one column per zone, sorted by segment and position. Two
+facts make a table useful (Kafka: Cleaner, UnifiedLog.truncateTo):
 
-- Timestamps belong to offsets: compaction removes records and never changes those that stay. So the bounds of a zone
-  hold for its offsets until the log is truncated below them, or the topic made anew.
-- Positions belong to one state of one file: compaction moves everything, and a broker copies the old file's times.
+- Timestamps belong to offsets. Compaction removes records and never changes the others. So the bounds of a zone are
+  valid for its offsets until the log is truncated below them, or the topic is created again.
+- Positions belong to one state of one file. Compaction moves everything, and a broker copies the old file's times.
 
-So nothing of a table is used because a name, a size or a time agrees: whoever leaves a run of zones out first finds its
-first and its last batch in the file, where the table has them (`pruning.py`).
+So a table is never used because a name, a size or a time agrees. Before a reader leaves out a run of zones, it must
+find the run's first and last batch in the file, where the table has them (`pruning.py`).
 
-`read_zone_map` takes the path of a file and gives a table that is whole and in order, or raises ValueError with the
-reason; `write_zone_map` replaces a file at once. FILE_SIZE, FILE_INODE and FILE_CHANGED say for `updates.py`, and
-for nobody else, which segments need not be read again.
+`read_zone_map` takes the path of a file. It returns a table that is whole and in order, or raises ValueError with the
+reason. `write_zone_map` replaces a file atomically. FILE_SIZE, FILE_INODE and FILE_CHANGED serve `updates.py` only.
+They show which segments need not be read again.
 """
 
 from __future__ import annotations
@@ -31,18 +32,18 @@ from kafka_segment_source.storage.files import UNUSABLE, InputFile, write_atomic
 
 # Rows of a zone table
 SEGMENT = 0  # base offset
-START = 1  # byte position of its first batch; zones of a segment follow one another from 0 on
+START = 1  # byte position of its first batch; the zones of a segment begin at 0 and have no gaps
 END = 2
-FIRST_OFFSET = 3  # of its first batch, as the header has it: a wrapper of magic 0 or 1 tells its last
+FIRST_OFFSET = 3  # of its first batch, as in the header; a wrapper of magic 0 or 1 states its last
 LAST_OFFSET = 4  # of its last batch
-RECORDS = 5  # data records; those of control batches are not counted, those of aborted transactions are
+RECORDS = 5  # data records; it counts those of aborted transactions, but not those of control batches
 MIN_TIMESTAMP = 6  # ms, of data records; a missing timestamp is -1, as in every bound; no record: the largest int64
 MAX_TIMESTAMP = 7  # ms; no record: the smallest int64
 FIRST_CRC = 8  # of its first batch
 LAST_POSITION = 9  # byte position of its last batch
 LAST_CRC = 10
 LAST_EPOCH = 11  # leader epoch of its last batch; -1: none
-FILE_SIZE = 12  # of the segment's file when it was read: bytes
+FILE_SIZE = 12  # bytes of the segment's file when it was read
 FILE_INODE = 13
 FILE_CHANGED = 14  # ctime, ns; 0: unknown
 FIELDS = 15
@@ -64,14 +65,14 @@ COLUMNS = (
     "fileInode",
     "fileChanged",
 )
-"""The rows of a table by their names in the file."""
+"""The names of the rows of a table in the file."""
 
 NO_MINIMUM, NO_MAXIMUM = 2**63 - 1, -(2**63)
 
 ZoneTable = npt.NDArray[np.int64]
 
-_VERSION = "2"  # maps of version 1 may have been continued over a file that was another by then
-_MOST_ZONES = 2**23  # of 256 KiB: a partition of 2 TiB, whose map takes some 88 MB, and 1 GB of memory
+_VERSION = "2"  # a map of version 1 may hold zones of two different files
+_MOST_ZONES = 2**23  # zones of 256 KiB in 2 TiB; such a map has about 88 MB and takes 1 GB of memory
 _MOST_BYTES = 128 * 2**20
 _MAGIC = b"PAR1"  # at both ends of a Parquet file
 _VERSION_KEY, _TOPIC_ID_KEY, _CHECKSUM_KEY = b"kafkaseg.version", b"kafkaseg.topicId", b"kafkaseg.xxh64"
@@ -79,36 +80,37 @@ _VERSION_KEY, _TOPIC_ID_KEY, _CHECKSUM_KEY = b"kafkaseg.version", b"kafkaseg.top
 
 @dataclass(frozen=True, slots=True)
 class ZoneMap:
-    """One partition's zones, and the id of its topic (`partition.metadata`), None where there is none."""
+    """One partition's zones, and the id of its topic (`partition.metadata`) or None."""
 
     zones: ZoneTable
     topic_id: str | None = None
 
     def of_segment(self, base_offset: int) -> ZoneTable:
-        """The zones of one segment, in order; perhaps none."""
+        """Returns the zones of one segment, in order. There may be none."""
         first, after = np.searchsorted(self.zones[SEGMENT], (base_offset, base_offset + 1))
         return self.zones[:, first:after]
 
     def equals(self, other: ZoneMap) -> bool:
-        """Whether both would make the same file."""
+        """Whether both maps would make the same file."""
         return self.topic_id == other.topic_id and np.array_equal(self.zones, other.zones)
 
 
 def no_zones(count: int = 0) -> ZoneTable:
-    """A table of so many zones, to be filled."""
+    """Returns a table of `count` zones, to be filled."""
     return np.zeros((FIELDS, count), np.int64)
 
 
 def zone_map_path(directory: str, topic: str, partition: int) -> str:
-    """The file of one partition; a topic named by an option may hold what a file's name cannot."""
+    """Returns the file of one partition. The topic is quoted, as an option may name one that is not valid in a file
+    name."""
     return os.path.join(directory, f"{quote(topic, safe='')}-{partition}.parquet")
 
 
 def read_zone_map(path: str) -> ZoneMap | None:
-    """A partition's zone map, None if there is no such file. ValueError says why one cannot be used."""
+    """Returns a partition's zone map, or None if there is no such file. Raises ValueError if the map cannot be used."""
     try:
         with InputFile(path) as file:
-            data = _whole(file)
+            data = _read_whole(file)
     except FileChangedError:
         return None
     except UNUSABLE as error:
@@ -116,8 +118,11 @@ def read_zone_map(path: str) -> ZoneMap | None:
     return from_parquet(data)
 
 
-def _whole(file: InputFile) -> bytes:
-    """A file that may be a map. ValueError, before more than a few bytes are read, where it cannot be one."""
+def _read_whole(file: InputFile) -> bytes:
+    """Returns the bytes of a file that may be a map.
+
+    Raises ValueError if it cannot be one, before it reads more than a few bytes.
+    """
     size = file.version().size
     if size > _MOST_BYTES:
         raise ValueError(f"found {size:,} bytes, expected at most {_MOST_BYTES:,}")
@@ -128,15 +133,15 @@ def _whole(file: InputFile) -> bytes:
 
 
 def write_zone_map(path: str, zone_map: ZoneMap) -> None:
-    """Puts a zone map in the place of the one that is there; PathError or StorageError where that cannot be done."""
+    """Writes a zone map and replaces an existing one. Raises PathError or StorageError if that fails."""
     write_atomically(path, to_parquet(zone_map))
 
 
 def to_parquet(zone_map: ZoneMap) -> bytes:
-    """The bytes of a zone map's file."""
+    """Returns the bytes of a zone map's file."""
     import pyarrow.parquet as pq
 
-    metadata = {_VERSION_KEY: _VERSION, _CHECKSUM_KEY: _checksum(zone_map)}
+    metadata = {_VERSION_KEY: _VERSION, _CHECKSUM_KEY: _compute_checksum(zone_map)}
     if zone_map.topic_id is not None:
         metadata[_TOPIC_ID_KEY] = zone_map.topic_id
     schema = pa.schema([pa.field(name, pa.int64(), nullable=False) for name in COLUMNS], metadata)
@@ -148,7 +153,7 @@ def to_parquet(zone_map: ZoneMap) -> bytes:
 
 
 def from_parquet(data: bytes) -> ZoneMap:
-    """The zone map in the bytes of a file; ValueError says why they cannot be believed."""
+    """Returns the zone map in the bytes of a file. Raises ValueError with the reason if it is not valid."""
     import pyarrow.parquet as pq
 
     try:
@@ -171,22 +176,23 @@ def from_parquet(data: bytes) -> ZoneMap:
         raise ValueError(
             f"it is damaged: {str(error).splitlines()[0] if str(error) else type(error).__name__}"
         ) from error
-    if checksum != _checksum(found):  # bits that flip in a minimum or maximum would cost rows
-        raise ValueError(f"it is damaged: found checksum {_checksum(found)}, expected {checksum}")
+    if checksum != _compute_checksum(found):  # a flipped bit in a minimum or maximum would lose rows
+        raise ValueError(f"it is damaged: found checksum {_compute_checksum(found)}, expected {checksum}")
     if not _is_in_order(zones):
         raise ValueError("it is damaged: its zones do not follow one another")
     return found
 
 
-def _checksum(zone_map: ZoneMap) -> str:
-    told = f"{_VERSION} {len(COLUMNS)} {zone_map.zones.shape[1]} {zone_map.topic_id or ''}\n"
-    checksum = xxhash.xxh64(told.encode())
+def _compute_checksum(zone_map: ZoneMap) -> str:
+    head = f"{_VERSION} {len(COLUMNS)} {zone_map.zones.shape[1]} {zone_map.topic_id or ''}\n"
+    checksum = xxhash.xxh64(head.encode())
     checksum.update(zone_map.zones.tobytes())
     return checksum.hexdigest()
 
 
 def _is_in_order(zones: ZoneTable) -> bool:
-    """Whether segments come in order, and each one's zones cover it from 0 on without a gap, with offsets that grow."""
+    """Whether segments are in order, and the zones of each begin at 0 and have no gap between them, with growing
+    offsets."""
     sound = (zones[START] <= zones[LAST_POSITION]) & (zones[LAST_POSITION] < zones[END])
     sound &= (zones[SEGMENT] <= zones[FIRST_OFFSET]) & (zones[FIRST_OFFSET] <= zones[LAST_OFFSET])
     before, after = zones[:, :-1], zones[:, 1:]

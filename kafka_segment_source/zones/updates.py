@@ -1,12 +1,12 @@
-"""Zone maps kept up with their logs: what is to be mapped, and the new files.
+"""Keeps zone maps up to date with their logs: plans what must be mapped, and writes the new files.
 
-`plan_updates` lists the partitions that options select and compares each one's map with its segments:
-`PartitionUpdate`, with the zones that stay and a split for each segment that has to be decoded, from its first byte or
-from its last zone on. Whoever called runs `map_segment` over those splits, here or elsewhere, and `finish_update`
-writes the partition's map if it is not the one that is there.
+`plan_updates` lists the partitions that the options select. It compares each partition's map with its segments. The
+result is a `PartitionUpdate`: the zones that stay, and a split for each segment that must be decoded. A split begins at
+the first byte or at the segment's last zone. The caller runs `map_segment` on those splits, in this process or in
+another one. `finish_update` then writes the partition's map if it has changed.
 
-Which segments are decoded again is a question of time, not of truth: the maps are proven when they are used. So it is
-answered by what the file system says of a file.
+Which segments are decoded again affects speed only, not correctness, because every use of a map proves it. So the file
+system's data about a file decides this.
 """
 
 from __future__ import annotations
@@ -46,16 +46,17 @@ from kafka_segment_source.zones.table import (
     zone_map_path,
 )
 
-_TRIES = 10  # to map a partition whose segments a broker replaces meanwhile
+_TRIES = 10  # to map a partition while a broker replaces its segments
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionUpdate:
-    """What one partition's map needs.
+    """The work that one partition's map needs.
 
-    before: the map that is there, if it can be used; kept: zones that stay, by the base offset of their segment;
-    splits: what is to be decoded, each from where the kept zones of its segment end; options, directory: what it was
-    planned with.
+    options, directory: the arguments of the plan.
+    before: the existing map, if it can be used.
+    kept: zones that stay, by the base offset of their segment.
+    splits: the parts to decode, each from the end of its segment's kept zones on.
     """
 
     options: ReadOptions
@@ -70,8 +71,11 @@ class PartitionUpdate:
 
 @dataclass(slots=True)
 class ZoneMapSummary:
-    """What an update did. Segments mapped were decoded, all of them or their end; damage: a sentence for each that
-    could not be mapped to its end."""
+    """The result of an update.
+
+    segments_mapped: segments that were decoded, as a whole or at their end.
+    damage: a sentence for each segment that could not be mapped to its end.
+    """
 
     partitions: int = 0
     segments_mapped: int = 0
@@ -82,7 +86,7 @@ class ZoneMapSummary:
     damage: list[str] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
-        """As `kafkaseg zonemap --json` prints it."""
+        """Returns the summary as `kafkaseg zonemap --json` prints it."""
         return {
             "partitions": self.partitions,
             "segmentsMapped": self.segments_mapped,
@@ -108,7 +112,7 @@ def update_zone_maps_locally(
     Args:
         path: A partition directory, a log directory, a `.log` file or a glob; or a list of these.
         to: The directory of the zone maps. It is made if it is not there.
-        on_progress: Is told how many bytes are done, and how many there are.
+        on_progress: Is called with the number of bytes that are done, and the number of all bytes.
         options: subscribe, subscribePattern, assign, topic, partition, maxBatchBytes.
 
     Returns:
@@ -131,9 +135,10 @@ def update_zone_maps_locally(
 
 
 def plan_updates(options: ReadOptions, directory: str) -> list[PartitionUpdate]:
-    """What the maps in `directory` need for the partitions that the options select; bounds of the options mean nothing.
+    """Returns the updates that the maps in `directory` need for the selected partitions. It ignores the bounds of the
+    options.
 
-    Raises what listing raises. A map that is damaged, or of another topic, is made anew, and the log says so.
+    Raises the errors of the listing. A map that is damaged or of another topic is made again, and the log reports this.
     """
     return try_again(lambda: _plan_updates(options, directory))
 
@@ -147,16 +152,18 @@ def _plan_updates(options: ReadOptions, directory: str) -> list[PartitionUpdate]
 
 
 def finish_update(update: PartitionUpdate, mapped: Sequence[MappedSegment | None], summary: ZoneMapSummary) -> None:
-    """Writes a partition's map, if it changed, and adds to the summary what was done.
+    """Writes a partition's map if it has changed, and adds the work to the summary.
 
-    mapped: for each split of the update its zones, or None for a file that is gone. Raises PathError.
+    Raises PathError or StorageError if the map cannot be written.
+
+    mapped: the zones for each split of the update, or None for a file that is gone.
     """
     tables = dict(update.kept)
     for split, found in zip(update.splits, mapped, strict=True):
         if found is None:
             tables.pop(split.base_offset, None)
             continue
-        tables[split.base_offset] = _continued(tables.get(split.base_offset, no_zones()), found.zones)
+        tables[split.base_offset] = _continue_zones(tables.get(split.base_offset, no_zones()), found.zones)
         summary.bytes_read += found.bytes_read
         if found.damage is not None:
             summary.damage.append(found.damage)
@@ -174,7 +181,10 @@ def finish_update(update: PartitionUpdate, mapped: Sequence[MappedSegment | None
 def run_updates(
     updates: Iterable[PartitionUpdate], max_batch_bytes: int, advance: Advance = lambda _: None
 ) -> ZoneMapSummary:
-    """All of it in this process, a partition after the other; advance: told how many bytes more are done."""
+    """Runs all updates in this process, one partition after another.
+
+    advance: is called with the number of further bytes that are done.
+    """
     summary = ZoneMapSummary()
     for update in updates:
         run_update(update, max_batch_bytes, summary, advance)
@@ -187,7 +197,7 @@ def run_update(
     summary: ZoneMapSummary,
     advance: Advance = lambda _: None,
 ) -> None:
-    """One partition's map. Where a file is another one than was planned, the partition is planned and mapped again."""
+    """Updates one partition's map. If a file was replaced since planning, it plans and maps the partition again."""
     for tries in range(_TRIES):
         mapped = [map_or_none(split, max_batch_bytes, advance) for split in update.splits]
         if None not in mapped or tries == _TRIES - 1:
@@ -197,7 +207,7 @@ def run_update(
 
 
 def map_or_none(split: SegmentSplit, max_batch_bytes: int, advance: Advance = lambda _: None) -> MappedSegment | None:
-    """`map_segment`, and None for a file that retention or compaction has taken since it was listed."""
+    """Calls `map_segment`. Returns None if retention or compaction has removed the file since it was listed."""
     try:
         return map_segment(split, max_batch_bytes, advance)
     except FileChangedError:
@@ -205,14 +215,17 @@ def map_or_none(split: SegmentSplit, max_batch_bytes: int, advance: Advance = la
 
 
 def parse_update(path: PathsLike, options: Mapping[str, object]) -> ReadOptions:
-    """What `plan_updates` takes, from a path and Python keywords; OptionError for an option that is not for zone
-    maps."""
+    """Returns the options for `plan_updates` from a path and Python keywords.
+
+    Raises OptionError for an option that zone maps do not take.
+    """
     check_names(options, DecodeOptions, "zone maps, which take")
     return parse_options(option_texts(path, options))[0]
 
 
 def _plan_again(update: PartitionUpdate) -> PartitionUpdate:
-    """The update as the partition's directories are now; the same where they are gone."""
+    """Returns the update for the partition's directories as they are now. It returns the same update if they are
+    gone."""
     try:
         logs = try_again(lambda: available_logs(update.options, []))
     except PathError:
@@ -226,20 +239,22 @@ def _plan_again(update: PartitionUpdate) -> PartitionUpdate:
 def _plan_update(log: PartitionLog, directory: str, options: ReadOptions) -> PartitionUpdate:
     path = zone_map_path(directory, log.topic, log.partition)
     topic_id = read_topic_id(log.directory)
-    before = _usable(path, topic_id)
+    before = _read_usable(path, topic_id)
     old = before or ZoneMap(no_zones())
     segments = {segment.base_offset: segment for segment in reversed(log.segments) if segment.size}
-    kept = {base: old.of_segment(base) for base in _unlisted(old, log)}
+    kept = {base: old.of_segment(base) for base in _find_unlisted(old, log)}
     splits = []
     for base, segment in sorted(segments.items()):
-        kept[base], start = _still_good(segment, old.of_segment(base))
+        kept[base], start = _keep_zones(segment, old.of_segment(base))
         if start is not None:
-            splits.append(replace(split_of(log, segment, ScanBounds(), start), anchor=_first_place(old, base, start)))
+            splits.append(
+                replace(split_of(log, segment, ScanBounds(), start), anchor=_find_first_place(old, base, start))
+            )
     return PartitionUpdate(options, directory, log, path, topic_id, before, kept, tuple(splits))
 
 
-def _usable(path: str, topic_id: str | None) -> ZoneMap | None:
-    """The map that is there; None if there is none, or none that can be of this topic."""
+def _read_usable(path: str, topic_id: str | None) -> ZoneMap | None:
+    """Returns the existing map. None if there is none, or none of this topic."""
     try:
         found = read_zone_map(path)
     except ValueError as error:
@@ -251,42 +266,42 @@ def _usable(path: str, topic_id: str | None) -> ZoneMap | None:
     return found
 
 
-def _unlisted(old: ZoneMap, log: PartitionLog) -> list[int]:
-    """Segments of a map that were not listed, and are there: the path may name single files of a directory."""
+def _find_unlisted(old: ZoneMap, log: PartitionLog) -> list[int]:
+    """Returns the segments of a map that exist but were not listed. The path may name single files of a directory."""
     listed = {segment.base_offset for segment in log.segments}
     others = sorted(set(old.zones[z.SEGMENT].tolist()) - listed)
     names = {base: f"{base:0{fmt.BASE_OFFSET_DIGITS}d}{fmt.LOG_SUFFIX}" for base in others}
     return [base for base, name in names.items() if any(exists(os.path.join(each, name)) for each in log.directories)]
 
 
-def _still_good(segment: Segment, zones: ZoneTable) -> tuple[ZoneTable, int | None]:
-    """The zones of a segment that stay, and the position to decode it from, None where there is nothing to decode."""
+def _keep_zones(segment: Segment, zones: ZoneTable) -> tuple[ZoneTable, int | None]:
+    """Returns the zones of a segment that stay, and the position to decode it from. None if nothing must be decoded."""
     if not zones.shape[1]:
         return zones, 0
     stored = FileVersion(*zones[[z.FILE_SIZE, z.FILE_INODE, z.FILE_CHANGED], 0].tolist())
     end = int(zones[z.END, -1])
     version = file_version(segment.path)
     if version is None:
-        return no_zones(), 0  # decoding it finds out
+        return no_zones(), 0  # the file is gone; decoding it reports that
     if stored == version and end == segment.size:
         return zones, None
-    if stored.inode == version.inode and end <= segment.size:  # grown, or only touched
+    if stored.inode == version.inode and end <= segment.size:  # the file has grown, or only its time has changed
         with suppress(FileChangedError), SegmentView(segment, Trust(trust_indexes=False)) as view:
             if is_there(view.probe, zones, 0, zones.shape[1] - 1):
                 return zones[:, :-1], int(zones[z.START, -1])
     return no_zones(), 0
 
 
-def _first_place(old: ZoneMap, base: int, start: int) -> BatchPlace | None:
-    """The first batch of the last zone of a segment, from which it is decoded on; None where it is decoded from 0."""
+def _find_first_place(old: ZoneMap, base: int, start: int) -> BatchPlace | None:
+    """Returns the first batch of a segment's last zone, where decoding continues. None if it starts at 0."""
     if start == 0:
         return None
     last = old.of_segment(base)[:, -1]
     return BatchPlace(*last[[z.START, z.FIRST_OFFSET, z.FIRST_CRC]].tolist())
 
 
-def _continued(kept: ZoneTable, found: ZoneTable) -> ZoneTable:
-    """The zones of a segment that was decoded from some position on; all are of the file as it was then."""
+def _continue_zones(kept: ZoneTable, found: ZoneTable) -> ZoneTable:
+    """Joins the kept zones of a segment with those that were decoded after them. All are of the file as it was then."""
     zones = np.concatenate((kept, found), axis=1)
     of_file = [z.FILE_SIZE, z.FILE_INODE, z.FILE_CHANGED]
     zones[of_file] = found[of_file, :1] if found.shape[1] else zones[of_file]

@@ -247,7 +247,7 @@ def test_a_marker_that_a_cleaner_takes_out_meanwhile(tmp_path: Path, monkeypatch
         tmp_path,
         {0: [data(0, 7), data(1)], 2: [marker("abort", 2, 7), data(3, 7)], 4: [marker("commit", 4, 7)]},
     )
-    read_on = transactions._read_on
+    read_on = transactions._read_after
     cleaned = {0: [data(1)], 2: [data(3, 7)]}
 
     def clean_and_read_on(*arguments: Any) -> Any:
@@ -258,7 +258,7 @@ def test_a_marker_that_a_cleaner_takes_out_meanwhile(tmp_path: Path, monkeypatch
         cleaned.clear()
         return read_on(*arguments)
 
-    monkeypatch.setattr(transactions, "_read_on", clean_and_read_on)
+    monkeypatch.setattr(transactions, "_read_after", clean_and_read_on)
     assert [row[OFFSET] for row in read(folder)] == [1, 3]
     assert not cleaned
 

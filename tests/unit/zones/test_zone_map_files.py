@@ -296,14 +296,14 @@ def test_a_log_that_is_refilled_while_it_is_read(tmp_path: Path, monkeypatch: py
     after = simple_segment([data(0, 900), *(BatchSpec(n, n, ((n, 100 + n),), leader_epoch=1) for n in range(1, 6))])
     assert len(before.log) == len(after.log)
     folder = simple_log(before).write(tmp_path / "logs")
-    real = zone_making._decoded
+    real = zone_making._decode_chunk
 
     def decoded(*given):  # type: ignore[no-untyped-def]
         found = real(*given)
         (folder / f"{0:020d}.log").write_bytes(after.log)
         return found
 
-    monkeypatch.setattr(zone_making, "_decoded", decoded)
+    monkeypatch.setattr(zone_making, "_decode_chunk", decoded)
     reader = split_files.BatchReader
     chunk = len(before.batches[0].data) * 3 + 5
     monkeypatch.setattr(
