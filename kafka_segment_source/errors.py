@@ -172,10 +172,10 @@ def cause_of(exception: BaseException) -> KafkaSegmentError | None:
             return seen
         seen = seen.__cause__
     raised = _RAISED.findall(str(exception))
-    return _from_text(*raised[-1]) if raised else None
+    return _rebuild_from_text(*raised[-1]) if raised else None
 
 
-def _from_text(name: str, message: str) -> KafkaSegmentError:
+def _rebuild_from_text(name: str, message: str) -> KafkaSegmentError:
     kind = globals().get(name)
     if not (isinstance(kind, type) and issubclass(kind, KafkaSegmentError)):
         return KafkaSegmentError(message)
@@ -189,11 +189,11 @@ def _from_text(name: str, message: str) -> KafkaSegmentError:
         return kind(**fields)
     if issubclass(kind, StorageError):
         found = _STORAGE.fullmatch(message)
-        return kind(message, **_storage_fields(**found.groupdict())) if found is not None else kind(message)
+        return kind(message, **_find_storage_fields(**found.groupdict())) if found is not None else kind(message)
     return kind(message)
 
 
-def _storage_fields(filename: str, strerror: str) -> dict[str, Any]:
+def _find_storage_fields(filename: str, strerror: str) -> dict[str, Any]:
     numbers = {os.strerror(number): number for number in errno.errorcode}
     try:
         name = ast.literal_eval(filename)

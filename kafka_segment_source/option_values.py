@@ -101,9 +101,9 @@ def parse_pattern(text: str, _: Context) -> str:
     return text
 
 
-def _json_object(text: str, example: str) -> dict[str, Any]:
+def _parse_json_object(text: str, example: str) -> dict[str, Any]:
     try:
-        value = json.loads(text, object_pairs_hook=_without_repeats)
+        value = json.loads(text, object_pairs_hook=_refuse_repeats)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"expected JSON like {example} ({error})") from error
     if not isinstance(value, dict):
@@ -111,7 +111,7 @@ def _json_object(text: str, example: str) -> dict[str, Any]:
     return value
 
 
-def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _refuse_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """A JSON object as a dict; ValueError for a key that it has twice, of which one would be lost."""
     found: dict[str, Any] = {}
     for key, value in pairs:
@@ -124,7 +124,7 @@ def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def parse_assignment(text: str, _: Context) -> frozenset[TopicPartition]:
     example = '{"topicA":[0,1],"topicB":[2]}'
     found: set[TopicPartition] = set()
-    for topic, partitions in _json_object(text, example).items():
+    for topic, partitions in _parse_json_object(text, example).items():
         if not isinstance(partitions, list) or not all(type(p) is int and p >= 0 for p in partitions):
             raise ValueError(f"expected JSON like {example}; topic {topic!r} has {partitions!r}")
         found.update((topic, partition) for partition in partitions)
@@ -133,10 +133,10 @@ def parse_assignment(text: str, _: Context) -> frozenset[TopicPartition]:
     return frozenset(found)
 
 
-def _partition_map(text: str, least: int, example: str) -> dict[TopicPartition, int]:
+def _parse_partition_map(text: str, least: int, example: str) -> dict[TopicPartition, int]:
     """{"topic": {"0": number}} with every number ≥ least."""
     numbers: dict[TopicPartition, int] = {}
-    for topic, partitions in _json_object(text, example).items():
+    for topic, partitions in _parse_json_object(text, example).items():
         if not isinstance(partitions, dict):
             raise ValueError(f"expected {example}; topic {topic!r} has {partitions!r}")
         for partition, number in partitions.items():
@@ -152,13 +152,13 @@ def parse_offsets(text: str, _: Context) -> dict[TopicPartition, int] | int:
     word = text.strip().lower()
     if word in ("earliest", "latest"):
         return EARLIEST if word == "earliest" else LATEST
-    return _partition_map(
+    return _parse_partition_map(
         text, EARLIEST, 'earliest, latest, or JSON like {"topicA":{"0":23,"1":-2}} (-2 earliest, -1 latest)'
     )
 
 
 def parse_offsets_by_timestamp(text: str, _: Context) -> dict[TopicPartition, int]:
-    moments = _partition_map(text, 0, 'JSON like {"topicA":{"0":1773133200000}}, in epoch milliseconds')
+    moments = _parse_partition_map(text, 0, 'JSON like {"topicA":{"0":1773133200000}}, in epoch milliseconds')
     for (topic, partition), moment in moments.items():
         meant = times.other_meaning(str(moment))
         if meant is not None:

@@ -201,11 +201,11 @@ class ReadOptions:
     @property
     def starting(self) -> OffsetLimit:
         by_timestamp = self.starting_offsets_by_timestamp
-        return _limit("starting", self.starting_timestamp, by_timestamp, self.starting_offsets)
+        return _make_limit("starting", self.starting_timestamp, by_timestamp, self.starting_offsets)
 
     @property
     def ending(self) -> OffsetLimit:
-        return _limit("ending", self.ending_timestamp, self.ending_offsets_by_timestamp, self.ending_offsets)
+        return _make_limit("ending", self.ending_timestamp, self.ending_offsets_by_timestamp, self.ending_offsets)
 
     @property
     def drop_malformed(self) -> bool:
@@ -216,7 +216,7 @@ class ReadOptions:
         return replace(self, paths=paths, subscribe=None, subscribe_pattern=None, assign=None)
 
 
-def _limit(
+def _make_limit(
     side: str,
     timestamp: int | None,
     by_timestamp: dict[TopicPartition, int] | None,
@@ -241,7 +241,7 @@ def parse_options(
     besides options; the error about an unknown name may suggest one of them. Raises OptionError for what is unknown,
     malformed or contradictory, UnsupportedError for what has a meaning, but is not built.
     """
-    texts, ignored = _sort_out(given, parameters)
+    texts, ignored = _sort_texts(given, parameters)
     try:
         zone = times.zone(texts.get("timezone", _BY_KEY["timezone"].default or ""))
     except ValueError as error:
@@ -249,11 +249,11 @@ def parse_options(
     context = Context(zone, int(time.time() * 1000) if now_ms is None else now_ms)
     found = {option.field: _parse_value(option, texts.get(key), context) for key, option in _BY_KEY.items()}
     options = ReadOptions(**found)
-    _check_together(options)
-    return options, _warnings(ignored)
+    _check_conflicts(options)
+    return options, _make_warnings(ignored)
 
 
-def _sort_out(given: Mapping[str, str], parameters: Sequence[str]) -> tuple[dict[str, str], list[str]]:
+def _sort_texts(given: Mapping[str, str], parameters: Sequence[str]) -> tuple[dict[str, str], list[str]]:
     """Texts by lower-case key for options of the table, and the names of those that mean nothing here."""
     texts: dict[str, str] = {}
     ignored: list[str] = []
@@ -288,7 +288,7 @@ def _parse_value(option: Option, text: str | None, context: Context) -> Any:
         raise OptionError(f"option {option.name!r} is {text!r}: {error}") from error
 
 
-def _check_together(options: ReadOptions) -> None:
+def _check_conflicts(options: ReadOptions) -> None:
     choices = {"subscribe": options.subscribe, "subscribePattern": options.subscribe_pattern, "assign": options.assign}
     chosen = [name for name, value in choices.items() if value is not None]
     if len(chosen) > 1:
@@ -300,7 +300,7 @@ def _check_together(options: ReadOptions) -> None:
         )
 
 
-def _warnings(ignored: list[str]) -> list[str]:
+def _make_warnings(ignored: list[str]) -> list[str]:
     if not ignored:
         return []
     return [

@@ -91,20 +91,22 @@ def cat_command(
         if output is not None:
             schema = RECORDS.arrow_schema(names)
             with progress("writing", plan.bytes_to_read) as advance:
-                records = _write(output, schema, _batches(plan, schema, limit, advance))
+                records = _write_parquet(output, schema, _read_batches(plan, schema, limit, advance))
             warn(f"{count(records, 'record')} written to {output!r}")
         elif kind == "jsonl":
-            records = _print(plan, limit, names, partial(json_lines, encoding=Encoding(encoding), fields=names))
+            records = _print_records(plan, limit, names, partial(json_lines, encoding=Encoding(encoding), fields=names))
         else:
             fields = chosen or text_fields(names)
-            records = _print(plan, limit, names, partial(text_lines, encoding=Encoding(encoding), fields=fields))
+            records = _print_records(
+                plan, limit, names, partial(text_lines, encoding=Encoding(encoding), fields=fields)
+            )
     if skipped:
         sys.exit(DAMAGED)
     if not records and limit != 0:
         warn("no record matches; `kafkaseg ls` shows what is there, `kafkaseg plan` what was read and why")
 
 
-def _print(
+def _print_records(
     plan: ReadPlan,
     limit: int | None,
     names: Sequence[str],
@@ -115,14 +117,14 @@ def _print(
     needed = markers.NEEDED if with_control else ()
     schema = RECORDS.arrow_schema(dict.fromkeys((*names, *needed)))
     records = 0
-    for batch in _batches(plan, schema, limit):
+    for batch in _read_batches(plan, schema, limit):
         controls = markers.control_types(batch) if with_control else ()
         sys.stdout.writelines(lines(batch, controls=controls))
         records += batch.num_rows
     return records
 
 
-def _batches(
+def _read_batches(
     plan: ReadPlan, schema: pa.Schema, limit: int | None, advance: Advance = lambda _: None
 ) -> Iterator[pa.RecordBatch]:
     """The first `limit` records of the plan (all: None). A split is read only once a record of it is wanted."""
@@ -136,7 +138,7 @@ def _batches(
             return
 
 
-def _write(path: str, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> int:
+def _write_parquet(path: str, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> int:
     """Writes the file whole or not at all: under another name until the last record is in. How many there were."""
     records = 0
     unfinished = Path(f"{path}.unfinished")

@@ -55,12 +55,12 @@ def offsets_command(paths: tuple[str, ...], moment: str, as_json: bool, **option
     if as_json:
         print_json(found.to_dict())
     else:
-        show(_table(found))
+        show(_make_table(found))
     if skipped:
         sys.exit(DAMAGED)
 
 
-def _table(found: OffsetsForTime) -> Table:
+def _make_table(found: OffsetsForTime) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("partition", overflow="fold")
     table.add_column("offset", justify="right", no_wrap=True)

@@ -61,14 +61,14 @@ def text_lines(
     batch: pa.RecordBatch, encoding: Encoding, fields: Sequence[str], controls: Controls = ()
 ) -> Iterator[str]:
     """A line a record. Control records show their type for a key, and for a value what it says."""
-    columns = _columns(batch, encoding)
+    columns = _make_columns(batch, encoding)
     for row, control in enumerate(controls):
         if control is not None:
             _show_control(columns, row, control, batch)
     if _PLACE in fields:
         places = zip(columns["topic"], columns["partition"], strict=True)
         columns[_PLACE] = [f"{topic}-{partition}" for topic, partition in places]
-    for values in zip(*(map(_text, columns[field]) for field in fields), strict=True):
+    for values in zip(*(map(_format_field, columns[field]) for field in fields), strict=True):
         yield "\t".join(values) + "\n"
 
 
@@ -76,7 +76,7 @@ def json_lines(
     batch: pa.RecordBatch, encoding: Encoding, fields: Sequence[str], controls: Controls = ()
 ) -> Iterator[str]:
     """One JSON object a record: columns under their names, timestamps as ISO-8601 in UTC, `controlType` if given."""
-    columns = _columns(batch, encoding)
+    columns = _make_columns(batch, encoding)
     wanted = {field: columns[field] for field in fields} | ({"controlType": list(controls)} if controls else {})
     for values in zip(*wanted.values(), strict=True):
         yield _json(dict(zip(wanted, values, strict=True))) + "\n"
@@ -89,41 +89,43 @@ def _show_control(columns: dict[str, list[Any]], row: int, control: str, batch: 
         columns["value"][row] = f"coordinatorEpoch: {coordinator_epoch(batch['value'][row].as_py())}"
 
 
-def _columns(batch: pa.RecordBatch, encoding: Encoding) -> dict[str, list[Any]]:
+def _make_columns(batch: pa.RecordBatch, encoding: Encoding) -> dict[str, list[Any]]:
     """Columns as lists that JSON can hold: bytes encoded, timestamps as text."""
     encode = _ENCODERS[encoding]
     return {
-        name: _times(column) if name == "timestamp" else [_plain(value, encode) for value in column.to_pylist()]
+        name: _format_times(column)
+        if name == "timestamp"
+        else [_encode_value(value, encode) for value in column.to_pylist()]
         for name, column in zip(batch.schema.names, batch.columns, strict=True)
     }
 
 
-def _times(column: pa.Array) -> list[str]:
+def _format_times(column: pa.Array) -> list[str]:
     """By way of integers: Python's datetime does not reach as far as Kafka's 64 bits."""
     return [format_millis(micros // _MICROS) for micros in column.cast(pa.int64()).to_pylist()]
 
 
-def _plain(value: Any, encode: Callable[[bytes], str]) -> Any:
+def _encode_value(value: Any, encode: Callable[[bytes], str]) -> Any:
     """A value with its bytes as text, all the way down."""
     if isinstance(value, bytes):
         return encode(value)
     if isinstance(value, list):
-        return [_plain(each, encode) for each in value]
+        return [_encode_value(each, encode) for each in value]
     if isinstance(value, dict):
-        return {name: _plain(each, encode) for name, each in value.items()}
+        return {name: _encode_value(each, encode) for name, each in value.items()}
     return value
 
 
-def _text(value: Any) -> str:
+def _format_field(value: Any) -> str:
     """One field of a line."""
     if isinstance(value, int):
         return str(value)
     if value is None:
         return "null"
     text = value if isinstance(value, str) else _json(value)
-    return text if _UNPRINTABLE.search(text) is None else _UNPRINTABLE.sub(_escape, text)
+    return text if _UNPRINTABLE.search(text) is None else _UNPRINTABLE.sub(_escape_character, text)
 
 
-def _escape(found: re.Match[str]) -> str:
+def _escape_character(found: re.Match[str]) -> str:
     code = ord(found[0])
     return _NAMED.get(found[0]) or (f"\\x{code:02x}" if code <= _LAST_OF_LATIN_1 else f"\\u{code:04x}")

@@ -111,7 +111,7 @@ class BatchReader:
         while position is not None and not self._is_past_range(position):
             count = min(len(buffer), self._limit - position)
             self._file.read_into(position, buffer[:count])
-            before, position = position, (yield from self._batches(buffer, position, position + count))
+            before, position = position, (yield from self._read_batches(buffer, position, position + count))
             if position is not None:
                 self._effort -= max(before + count - position, 0)  # read again
             if position == before and self._report[h.FOUND] > len(buffer):  # one batch needs more room
@@ -126,17 +126,17 @@ class BatchReader:
     def _go_past_end(self, position: int) -> None:
         """Makes the rest of the file the range, unless the batch at its end proves that no wanted row follows."""
         wanted_end = self._split.bounds.offsets.end
-        if self._last_offset >= wanted_end - 1 or self._base_offset_of(position) >= wanted_end:
+        if self._last_offset >= wanted_end - 1 or self._read_base_offset(position) >= wanted_end:
             self.is_done = True
         else:
             self._limit = self._split.segment_size
 
-    def _base_offset_of(self, position: int) -> int:
+    def _read_base_offset(self, position: int) -> int:
         """The base offset that the bytes at `position` state, believed or not; -1 where there are none."""
         data = self._file.read_at(position, fmt.LENGTH_AT)
         return int.from_bytes(data, "big", signed=True) if len(data) == fmt.LENGTH_AT else -1
 
-    def _batches(self, buffer: Bytes, start: int, end: int) -> Generator[Chunk, None, int | None]:
+    def _read_batches(self, buffer: Bytes, start: int, end: int) -> Generator[Chunk, None, int | None]:
         """Chunks of the batches among the bytes just read, from `start` to `end` of the file; answers where to read on.
 
         That is None where nothing more is wanted, and `start` where the batch there needs more bytes. What follows
@@ -146,7 +146,7 @@ class BatchReader:
         while at is not None and at < end:
             here = buffer[at - start : end - start]
             headers = self._table[:, : h.walk_headers(here, len(here), at, self._table, self._report)]
-            at, stuck = yield from self._stretches(buffer, start, headers, at)
+            at, stuck = yield from self._find_sound_batches(buffer, start, headers, at)
             if self._is_stale:
                 self._is_stale = False
                 break
@@ -154,23 +154,23 @@ class BatchReader:
                 continue
             if self._report[h.STOPPED_BY] == h.INCOMPLETE and at > start:
                 break
-            stuck_at, at = at, self._no_whole_batch(at, buffer[at - start : end - start][: fmt.MAGIC_END])
+            stuck_at, at = at, self._pass_missing_batch(at, buffer[at - start : end - start][: fmt.MAGIC_END])
             if at == stuck_at:
                 break
         return at
 
-    def _stretches(
+    def _find_sound_batches(
         self, buffer: Bytes, start: int, headers: HeaderTable, at: int
     ) -> Generator[Chunk, None, tuple[int | None, bool]]:
         """Chunks of the sound batches among `headers`, which begin at position `at`.
 
         Answers where to go on (None: nowhere), and whether that is where the walk over the headers stopped.
         """
-        bad = self._bad_crcs(buffer, start, headers)
+        bad = self._find_bad_crcs(buffer, start, headers)
         while headers.shape[1]:
-            fault = self._first_fault(headers, bad, buffer, start)
+            fault = self._find_first_fault(headers, bad, buffer, start)
             good = headers if fault is None else headers[:, : fault[0]]
-            wanted, more = self._wanted(good)
+            wanted, more = self._count_wanted(good)
             if wanted:
                 yield Chunk(buffer, good[:, :wanted], start)
             if not more:
@@ -188,7 +188,7 @@ class BatchReader:
             if is_tail:
                 self._is_stale = after is not None
                 return after, False
-            after = self._after_damage(fault[1], at, size)
+            after = self._pass_damage(fault[1], at, size)
             if after is None:
                 return None, False
             at = after
@@ -200,7 +200,7 @@ class BatchReader:
             headers, bad = headers[:, column:], bad[column:]
         return at, True
 
-    def _wanted(self, headers: HeaderTable) -> tuple[int, bool]:
+    def _count_wanted(self, headers: HeaderTable) -> tuple[int, bool]:
         """How many of these batches come before the end of what is wanted, and whether that end is not reached yet.
 
         The end is the first batch past the offset bounds, or whatever follows a witness (`disorder.py`).
@@ -223,7 +223,7 @@ class BatchReader:
 
     # ---- what may be believed ----
 
-    def _first_fault(
+    def _find_first_fault(
         self, headers: HeaderTable, bad: npt.NDArray[np.bool_], data: Bytes, start: int
     ) -> tuple[int, DataError] | None:
         """The first batch that may not be believed, by its column, and why; bad: which ones fail their CRC; start:
@@ -241,7 +241,7 @@ class BatchReader:
         following = np.full(count, limit, np.int64)
         following[:-1] = base[1:]
         if 0 < count == headers.shape[1] and base[-1] > before[-1] + 1:
-            following[-1] = self._base_offset_at(int(headers[h.POSITION, -1] + headers[h.SIZE, -1]), limit)
+            following[-1] = self._read_proven_offset(int(headers[h.POSITION, -1] + headers[h.SIZE, -1]), limit)
         jumped = (base > before + 1) & (following <= last) & (following > before)
         fits = following - before == last - base + 2  # without the jump it would fill the gap before it exactly
         jumped &= (following != base) | fits  # otherwise the next one is the same batch again
@@ -259,13 +259,13 @@ class BatchReader:
         crc = crc_of(memoryview(data[position - start : position - start + size]), magic)  # type: ignore[arg-type]
         return count, self._faults.bad_crc(position, offset, crc, stated)
 
-    def _base_offset_at(self, position: int, otherwise: int) -> int:
+    def _read_proven_offset(self, position: int, otherwise: int) -> int:
         """The offset of the batch at `position`, if one is there that can be believed."""
-        if not self._holds(position):
+        if not self._has_batch_at(position):
             return otherwise
         return int.from_bytes(self._file.read_at(position, fmt.LENGTH_AT), "big", signed=True)
 
-    def _bad_crcs(self, data: Bytes, position: int, headers: HeaderTable) -> npt.NDArray[np.bool_]:
+    def _find_bad_crcs(self, data: Bytes, position: int, headers: HeaderTable) -> npt.NDArray[np.bool_]:
         """Which of the batches do not hold their CRC; `position`: where data[0] lies in the file."""
         bad = np.zeros(headers.shape[1], np.bool_)
         if not self._check_crcs:
@@ -279,7 +279,7 @@ class BatchReader:
 
     # ---- where no whole batch is ----
 
-    def _no_whole_batch(self, position: int, seen: Bytes) -> int | None:
+    def _pass_missing_batch(self, position: int, seen: Bytes) -> int | None:
         """Where to go on if no whole batch begins at `position`: there again with more bytes, further on, or None.
 
         seen: the first bytes that were read there.
@@ -298,33 +298,33 @@ class BatchReader:
             error = self._faults.too_large(position, needed, self._max_batch_bytes)
         elif stopped_by == h.INCOMPLETE:
             error = self._faults.cut_short(position, size - position, needed)
-            found = self._search(position + 1) if self._split.next_base_offset is None else None
+            found = self._find_next_batch(position + 1) if self._split.next_base_offset is None else None
             if self._split.next_base_offset is None and found is None and self._effort > 0:
                 return None  # a torn tail
             if found is not None:
-                return self._skipped(error, found)
-        elif stopped_by == h.BAD_MAGIC and self._holds(position):
-            return self._after_newer(position)
+                return self._report_skipped(error, found)
+        elif stopped_by == h.BAD_MAGIC and self._has_batch_at(position):
+            return self._pass_newer_batch(position)
         else:
             error = self._faults.bad_header(position, stopped_by, int(self._report[h.FOUND]))
             if stopped_by in (h.BAD_COUNT, h.BAD_LAST_OFFSET):  # whole by its length, which may be right
-                needed = self._claimed_size(position)
-        return self._after_damage(error, position, needed)
+                needed = self._read_claimed_size(position)
+        return self._pass_damage(error, position, needed)
 
-    def _after_newer(self, position: int) -> int | None:
+    def _pass_newer_batch(self, position: int) -> int | None:
         """Where to go on from a whole batch of a newer magic. It ends the query, unless its offsets show that no
         wanted row is in it: those of its first record, and of the next batch."""
         wanted = self._split.bounds.offsets
-        first, after = self._base_offset_of(position), position + self._claimed_size(position)
+        first, after = self._read_base_offset(position), position + self._read_claimed_size(position)
         if self._last_offset >= wanted.end - 1 or first >= wanted.end:
             self.is_done = True
             return None
-        if self._holds(after) and self._base_offset_of(after) <= wanted.start:
+        if self._has_batch_at(after) and self._read_base_offset(after) <= wanted.start:
             return after
         magic = self._file.read_at(position + fmt.MAGIC_AT, 1)[0]
-        return self._skipped(self._faults.newer_magic(position, first, magic), after)
+        return self._report_skipped(self._faults.newer_magic(position, first, magic), after)
 
-    def _claimed_size(self, position: int) -> int:
+    def _read_claimed_size(self, position: int) -> int:
         """Bytes of the batch at `position`, as its length says."""
         length = self._file.read_at(position + fmt.LENGTH_AT, fmt.LOG_OVERHEAD - fmt.LENGTH_AT)
         return int.from_bytes(length, "big") + fmt.LOG_OVERHEAD
@@ -340,13 +340,13 @@ class BatchReader:
             return False, None
         for look in range(_LOOKS):  # a broker may write between two of these reads
             if self._file.read_at(position, len(seen)) != seen.tobytes():
-                is_whole = self._written_at != position and self._holds(position)
+                is_whole = self._written_at != position and self._has_batch_at(position)
                 self._written_at = position
                 return True, position if is_whole else None
             if self._zero_end is False:
                 break
             if self._ends_in_zeros():
-                if self._zeros_to_end(position):
+                if self._is_zero_to_end(position):
                     return True, None
                 if self._is_only_begun(position):
                     pause(look)
@@ -357,7 +357,7 @@ class BatchReader:
         header = self._file.read_at(position, fmt.LOG_OVERHEAD)
         length = int.from_bytes(header[fmt.LENGTH_AT :], "big", signed=True)
         after = position + (length + fmt.LOG_OVERHEAD if length >= fmt.MIN_LENGTH_V0 else fmt.MAGIC_END)
-        return after < self._split.segment_size and self._zeros_to_end(after - _UNWRITTEN)
+        return after < self._split.segment_size and self._is_zero_to_end(after - _UNWRITTEN)
 
     def _ends_in_zeros(self) -> bool:
         """Whether the file ended in zeros when this was asked first."""
@@ -366,7 +366,7 @@ class BatchReader:
             self._zero_end = not any(self._file.read_at(at, _UNWRITTEN))
         return self._zero_end
 
-    def _zeros_to_end(self, position: int) -> bool:
+    def _is_zero_to_end(self, position: int) -> bool:
         window = _FIRST_WINDOW
         while position < self._split.segment_size:
             block = self._file.read_at(position, min(window, self._split.segment_size - position))
@@ -376,33 +376,33 @@ class BatchReader:
             window = min(2 * window, CHUNK_BYTES)
         return True
 
-    def _after_damage(self, error: DataError, position: int, claimed_size: int) -> int | None:
+    def _pass_damage(self, error: DataError, position: int, claimed_size: int) -> int | None:
         """Where to go on after damage at `position`: at the next believable batch, or None if there is none."""
         self._damage.allow(error)
         self._effort -= min(claimed_size, self._split.segment_size - position)
         if self._effort < 0:
-            return self._skipped(error, None)
-        if claimed_size and self._holds(position + claimed_size):
-            return self._skipped(error, position + claimed_size)
-        return self._skipped(error, self._search(position + 1))
+            return self._report_skipped(error, None)
+        if claimed_size and self._has_batch_at(position + claimed_size):
+            return self._report_skipped(error, position + claimed_size)
+        return self._report_skipped(error, self._find_next_batch(position + 1))
 
-    def _skipped(self, error: DataError, found: int | None) -> int | None:
+    def _report_skipped(self, error: DataError, found: int | None) -> int | None:
         """Reports, or raises, that what `error` is about is left out up to `found`, or up to the end of the file."""
         self._damage.allow(error)
         self._damage.skip(error, self._split.segment_size if found is None else found)
         return found
 
-    def _search(self, position: int) -> int | None:
+    def _find_next_batch(self, position: int) -> int | None:
         """The first position ≥ `position` of a whole batch that continues this log, by header and CRC."""
         size = self._split.segment_size
-        end_offset = self._offset_limit()
+        end_offset = self._find_offset_limit()
         window = _FIRST_WINDOW
         while size - position >= fmt.LOG_OVERHEAD + fmt.MIN_LENGTH_V0:
             buffer = np.empty(min(window, size - position), np.uint8)
             self._file.read_into(position, buffer)
             at = h.find_batch(buffer, 0, len(buffer), self._last_offset + 1, end_offset)
             while at >= 0:
-                if self._holds(position + at):
+                if self._has_batch_at(position + at):
                     return int(position + at)
                 if self._effort < 0:
                     return None
@@ -413,12 +413,12 @@ class BatchReader:
             window = min(2 * window, CHUNK_BYTES)
         return None
 
-    def _offset_limit(self) -> int:
+    def _find_offset_limit(self) -> int:
         """Exclusive bound of the segment's offsets; in the last one, of those that its index files could name."""
         following = self._split.next_base_offset
         return self._split.base_offset + _RELATIVE_OFFSETS if following is None else following
 
-    def _holds(self, position: int) -> bool:
+    def _has_batch_at(self, position: int) -> bool:
         """Whether a whole batch with a good CRC that continues this log begins at `position`, of a newer magic too (see
         `_FLIPPED_MAGICS`); costs effort."""
         self._effort -= _LOOK

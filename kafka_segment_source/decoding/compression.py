@@ -55,11 +55,11 @@ class DecompressionError(ValueError):
         super().__init__(f"found {found}, expected {expected}")
 
 
-def _too_large(limit: int) -> DecompressionError:
+def _make_size_error(limit: int) -> DecompressionError:
     return DecompressionError(f"more than {limit} bytes", f"at most {limit} bytes after decompression (maxBatchBytes)")
 
 
-def _guess(view: memoryview) -> int:
+def _guess_room(view: memoryview) -> int:
     return max(_LEAST_ROOM, _ROOM_PER_BYTE * len(view))
 
 
@@ -100,18 +100,18 @@ class Plain:
     def took(self, count: int) -> None:
         """Adds the first `count` bytes of the room that was given. DecompressionError past the limit."""
         if count > self.left:
-            raise _too_large(self.limit)
+            raise _make_size_error(self.limit)
         self.size += count
 
     def append(self, plain: bytes | memoryview) -> None:
         """Adds these bytes. DecompressionError past the limit."""
         if len(plain) > self.left:
-            raise _too_large(self.limit)
+            raise _make_size_error(self.limit)
         self.room(len(plain))[:] = plain
         self.size += len(plain)
 
 
-def _gzip(view: memoryview, out: Plain) -> None:
+def _decompress_gzip(view: memoryview, out: Plain) -> None:
     at = 0
     window = len(view)
     while at == 0 or view[at : at + 2] == _GZIP_MAGIC:  # Java reads members in a row as one stream, up to anything else
@@ -127,17 +127,17 @@ def _gzip(view: memoryview, out: Plain) -> None:
         window = _NEXT_MEMBER
 
 
-def _snappy_block(block: memoryview, out: Plain) -> None:
+def _decompress_snappy_block(block: memoryview, out: Plain) -> None:
     """One raw block, which opens with its own plain length."""
     size = cramjam.snappy.decompress_raw_len(block)
     if size > out.left:
-        raise _too_large(out.limit)
+        raise _make_size_error(out.limit)
     out.took(cramjam.snappy.decompress_raw_into(block, out.room(size)))
 
 
-def _snappy(view: memoryview, out: Plain) -> None:
+def _decompress_snappy(view: memoryview, out: Plain) -> None:
     if view[: len(_XERIAL)] != _XERIAL:
-        _snappy_block(view, out)
+        _decompress_snappy_block(view, out)
         return
     at = fmt.XERIAL_HEADER
     while at < len(view):
@@ -150,18 +150,18 @@ def _snappy(view: memoryview, out: Plain) -> None:
             raise DecompressionError(
                 f"a snappy block of {size} bytes", f"at most the {max(len(view) - at, 0)} bytes left"
             )
-        _snappy_block(view[at : at + size], out)
+        _decompress_snappy_block(view[at : at + size], out)
         at += size
 
 
-def _lz4(view: memoryview, out: Plain) -> None:
+def _decompress_lz4(view: memoryview, out: Plain) -> None:
     if view[: len(_LZ4_OF_JAVA)] == _LZ4_OF_JAVA:
-        _lz4_blocks(view[len(_LZ4_OF_JAVA) :], out)
+        _decompress_lz4_blocks(view[len(_LZ4_OF_JAVA) :], out)
     else:
-        _lz4_frame(view, out)
+        _decompress_lz4_frame(view, out)
 
 
-def _lz4_blocks(view: memoryview, out: Plain) -> None:
+def _decompress_lz4_blocks(view: memoryview, out: Plain) -> None:
     """What follows the header of a Java client's frame: blocks that stand alone, each written into place,
     and an end mark."""
     at = 0
@@ -182,7 +182,7 @@ def _lz4_blocks(view: memoryview, out: Plain) -> None:
         at += size
 
 
-def _lz4_frame(view: memoryview, out: Plain) -> None:
+def _decompress_lz4_frame(view: memoryview, out: Plain) -> None:
     """A frame of any other form: blocks that refer to earlier ones, checksums, a content size."""
     context, _CONTEXTS.lz4 = _CONTEXTS.lz4, None
     if context is None:
@@ -190,7 +190,7 @@ def _lz4_frame(view: memoryview, out: Plain) -> None:
     lz4.frame.reset_decompression_context(context)
     ended = False
     while not ended:
-        plain, used, ended = lz4.frame.decompress_chunk(context, view, max_length=min(out.left + 1, _guess(view)))
+        plain, used, ended = lz4.frame.decompress_chunk(context, view, max_length=min(out.left + 1, _guess_room(view)))
         out.append(plain)
         if not ended and not plain and not used:
             raise DecompressionError("the lz4 frame cut short", "its end mark")
@@ -200,13 +200,13 @@ def _lz4_frame(view: memoryview, out: Plain) -> None:
     _CONTEXTS.lz4 = context
 
 
-def _zstd(view: memoryview, out: Plain) -> None:
+def _decompress_zstd(view: memoryview, out: Plain) -> None:
     # Kafka's frames carry no content size, and may follow one another: a stream, read with room to spare. zstandard's
     # one-shot call is 12 % faster, and leaves out what follows the first frame in silence, allow_extra_data or not.
     with _CONTEXTS.zstd.stream_reader(view, read_across_frames=True) as reader:
         ended = False
         while not ended:
-            room = out.room(min(out.left + 1, _guess(view)))
+            room = out.room(min(out.left + 1, _guess_room(view)))
             count = reader.readinto(room)
             out.took(count)
             ended = count < len(room)
@@ -231,10 +231,10 @@ def with_right_lz4_checksum(view: memoryview) -> bytes:
 
 
 _DECOMPRESSORS: dict[int, Callable[[memoryview, Plain], None]] = {
-    fmt.CODEC_GZIP: _gzip,
-    fmt.CODEC_SNAPPY: _snappy,
-    fmt.CODEC_LZ4: _lz4,
-    fmt.CODEC_ZSTD: _zstd,
+    fmt.CODEC_GZIP: _decompress_gzip,
+    fmt.CODEC_SNAPPY: _decompress_snappy,
+    fmt.CODEC_LZ4: _decompress_lz4,
+    fmt.CODEC_ZSTD: _decompress_zstd,
 }
 
 # What the libraries raise for bytes that are not theirs; none of them has a common base
@@ -264,7 +264,7 @@ def decompress(codec: int, view: memoryview, out: Plain, limit: int) -> None:
         raise
     except MemoryError as error:
         out.size = before
-        raise _too_large(limit) from error
+        raise _make_size_error(limit) from error
     except _LIBRARY_ERRORS as error:
         out.size = before
         raise DecompressionError(f"bytes that {fmt.CODEC_NAMES[codec]} refuses ({error})", "its own format") from error

@@ -11,7 +11,7 @@ from kafka_segment_source.reporting import logger
 _KEPT = 1000  # errors kept for a program; the log has all
 
 
-def _believe() -> None:
+def _believe_all() -> None:
     """Believes every error: the file cannot change."""
 
 
@@ -26,12 +26,12 @@ class Damage:
 
     drop: bool
     skipped: list[DataError] = field(default_factory=list)
-    confirm: Callable[[], None] = _believe
+    confirm: Callable[[], None] = _believe_all
 
     def report(self, error: DataError) -> None:
         """Raises `error`, or reports that its batch is left out."""
         self.allow(error)
-        self._keep(error)
+        self._keep_error(error)
         logger.warning("skipped (mode=DROPMALFORMED): %s", error)
 
     def allow(self, error: DataError) -> None:
@@ -42,10 +42,10 @@ class Damage:
 
     def skip(self, error: DataError, end: int) -> None:
         """Reports that nothing was read from where `error` is to the byte position `end`."""
-        self._keep(error)
+        self._keep_error(error)
         logger.warning("skipped up to byte %d (mode=DROPMALFORMED): %s", end, error)
 
-    def _keep(self, error: DataError) -> None:
+    def _keep_error(self, error: DataError) -> None:
         if len(self.skipped) < _KEPT:
             self.skipped.append(error)
 

@@ -65,13 +65,13 @@ class Unpacker:
         for start, end in zip([0, *borders], [*borders, headers.shape[1]], strict=True):
             run = headers[:, start:end]
             if (run[h.ATTRIBUTES] & fmt.CODEC_MASK).any():
-                yield from self._unpacked(chunk, run)
+                yield from self._unpack_batches(chunk, run)
             elif run.shape[1]:
                 starts = run[h.POSITION] - chunk.position
                 skip = 0 if is_set[start] else fmt.BATCH_OVERHEAD
                 yield Group(chunk.data, np.ascontiguousarray(run), np.stack((starts + skip, starts + run[h.SIZE])))
 
-    def _unpacked(self, chunk: Chunk, headers: HeaderTable) -> Iterator[Group]:
+    def _unpack_batches(self, chunk: Chunk, headers: HeaderTable) -> Iterator[Group]:
         view = memoryview(chunk.data)  # type: ignore[arg-type]  # arrays are buffers
         starts = headers[h.POSITION] - chunk.position
         told = starts, starts + headers[h.SIZE], headers[h.MAGIC], headers[h.ATTRIBUTES] & fmt.CODEC_MASK
@@ -85,25 +85,25 @@ class Unpacker:
                 self._damage.report(self._faults.bad_codec(headers[:, column], is_proven))
                 continue
             try:
-                self._unpack(view[start:end], magic, codec)
+                self._unpack_batch(view[start:end], magic, codec)
             except DecompressionError as error:
                 self._damage.report(self._faults.bad_block(headers[:, column], error.found, error.expected))
                 continue
             columns.append(column)
             places.append(self._plain.size)
             if self._plain.size >= GROUP_BYTES:
-                yield self._group(headers[:, columns], places)
+                yield self._make_group(headers[:, columns], places)
                 columns, places = [], [0]
                 self._plain.clear()
         if columns:
-            yield self._group(headers[:, columns], places)
+            yield self._make_group(headers[:, columns], places)
 
-    def _unpack(self, batch: memoryview, magic: int, codec: int) -> None:
+    def _unpack_batch(self, batch: memoryview, magic: int, codec: int) -> None:
         """Adds the plain records of one batch: after its header, or a wrapper's value; a plain message as it stands."""
         if magic == fmt.MAGIC_V2:
             stored = batch[fmt.BATCH_OVERHEAD :]
         else:
-            stored = _wrapped_value(batch, magic) if codec else batch
+            stored = _find_wrapped_value(batch, magic) if codec else batch
         if codec == fmt.CODEC_NONE:
             self._plain.begin(len(stored))
             self._plain.append(stored)
@@ -112,16 +112,16 @@ class Unpacker:
             stored = memoryview(with_right_lz4_checksum(stored))
         decompress(codec, stored, self._plain, self._max_batch_bytes)
 
-    def _group(self, headers: HeaderTable, places: list[int]) -> Group:
+    def _make_group(self, headers: HeaderTable, places: list[int]) -> Group:
         ends = np.array(places, np.int64)
         return Group(self._plain.data, np.ascontiguousarray(headers), np.stack((ends[:-1], ends[1:])))
 
 
-def _wrapped_value(entry: memoryview, magic: int) -> memoryview:
+def _find_wrapped_value(entry: memoryview, magic: int) -> memoryview:
     """The value of a wrapper message: what follows its key (null, as a rule) and its length."""
     at = fmt.LEGACY_TIMESTAMP_AT + (8 if magic == fmt.MAGIC_V1 else 0)
-    _, key_end = _sized(entry, at, "key")
-    start, end = _sized(entry, key_end, "value")
+    _, key_end = _find_sized_part(entry, at, "key")
+    start, end = _find_sized_part(entry, key_end, "value")
     if end != len(entry):
         raise DecompressionError(
             f"a wrapper with {len(entry) - end} bytes left over after its value", "0 bytes left over"
@@ -129,7 +129,7 @@ def _wrapped_value(entry: memoryview, magic: int) -> memoryview:
     return entry[start:end]
 
 
-def _sized(entry: memoryview, at: int, part: str) -> tuple[int, int]:
+def _find_sized_part(entry: memoryview, at: int, part: str) -> tuple[int, int]:
     """Start and end of what an i32 length at `at` covers; a negative one is null, and covers nothing."""
     left = len(entry) - at - _LENGTH.size
     length = _LENGTH.unpack_from(entry, at)[0] if left >= 0 else 0

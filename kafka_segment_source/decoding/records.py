@@ -70,34 +70,34 @@ class Decoder:
         self._longs = np.empty((k.LONGS, STRIDE), np.int64)
         self._ints = np.empty((k.INTS, STRIDE), np.int32)
         self._limits = np.array([MAX_ROWS, MAX_BYTES], np.int64)
-        self._inclusive = _inclusive(split.bounds)
+        self._inclusive = _make_inclusive(split.bounds)
         self._microseconds = microseconds
         self._most_headers = trust.max_batch_bytes // k.HEADER_COST
 
     def decode(self, chunk: Chunk) -> Iterator[RecordColumns]:
         """The wanted records of a chunk. Raises, or reports and skips, what Damage says of a damaged batch."""
-        wanted = chunk.headers[:, _wanted(chunk.headers, self._bounds, self._include_control)]
+        wanted = chunk.headers[:, _select_batches(chunk.headers, self._bounds, self._include_control)]
         for group in self._unpacker.groups(chunk, wanted):
-            sound = self._undamaged(group) if self._damage.drop else group
+            sound = self._remove_damaged(group) if self._damage.drop else group
             if sound is not None:
-                yield from self._records(sound)
+                yield from self._decode_group(sound)
 
-    def _records(self, group: Group) -> Iterator[RecordColumns]:
+    def _decode_group(self, group: Group) -> Iterator[RecordColumns]:
         cursor = np.zeros(k.CURSOR, np.int64)
         while True:
-            count, status, report = self._call(group, self._inclusive, cursor)
+            count, status, report = self._call_kernel(group, self._inclusive, cursor)
             if status not in (k.DONE, k.FULL):
-                raise self._fault(group, int(cursor[k.AT_BATCH]), report)
+                raise self._make_error(group, int(cursor[k.AT_BATCH]), report)
             if count:
                 records = RecordColumns(count, group.source, group.headers, self._longs, self._ints)
-                error = self._too_many_headers(records)
+                error = self._check_header_counts(records)
                 if error is not None:
                     raise error
                 yield records
             if status == k.DONE:
                 return
 
-    def _undamaged(self, group: Group) -> Group | None:
+    def _remove_damaged(self, group: Group) -> Group | None:
         """The group without its damaged batches, each reported; None if no batch is left.
 
         None of their rows may go out, so the whole group is walked before the first row does.
@@ -105,15 +105,15 @@ class Decoder:
         cursor = np.zeros(k.CURSOR, np.int64)
         error: DataError | None
         while True:
-            count, status, report = self._call(group, self._inclusive, cursor)
+            count, status, report = self._call_kernel(group, self._inclusive, cursor)
             found = RecordColumns(count, group.source, group.headers, self._longs, self._ints)
-            at, error = int(cursor[k.AT_BATCH]), self._too_many_headers(found)
+            at, error = int(cursor[k.AT_BATCH]), self._check_header_counts(found)
             if error is None and self._microseconds:
                 error = beyond_microseconds(self._faults.path, found)
             if error is not None:
                 at = int(np.searchsorted(group.headers[h.POSITION], error.position))
             elif status not in (k.DONE, k.FULL):
-                error = self._fault(group, at, report)
+                error = self._make_error(group, at, report)
             if error is not None:
                 self._damage.report(error)
                 if group.headers.shape[1] == 1:
@@ -123,7 +123,7 @@ class Decoder:
             elif status == k.DONE:
                 return group
 
-    def _call(
+    def _call_kernel(
         self, group: Group, bounds: npt.NDArray[np.int64], cursor: npt.NDArray[np.int64]
     ) -> tuple[int, int, npt.NDArray[np.int64]]:
         report = np.zeros(3, np.int64)
@@ -134,7 +134,7 @@ class Decoder:
             count = k.decode_records(group.source, group.headers, group.payloads, bounds, *into)
         return int(count), int(report[k.STATUS]), report
 
-    def _too_many_headers(self, records: RecordColumns) -> DataError | None:
+    def _check_header_counts(self, records: RecordColumns) -> DataError | None:
         """Headers of no bytes cost two bytes each here, and sixteen times that as columns: maxBatchBytes
         counts them so."""
         counts = records.ints[k.HEADERS_COUNT, : records.count]
@@ -144,7 +144,7 @@ class Decoder:
         header = records.headers[:, records.ints[k.BATCH, at]]
         return self._faults.too_many_headers(header, int(counts[at]), self._most_headers)
 
-    def _fault(self, group: Group, column: int, report: npt.NDArray[np.int64]) -> DataError:
+    def _make_error(self, group: Group, column: int, report: npt.NDArray[np.int64]) -> DataError:
         return self._faults.bad_record(group.headers[:, column], report, group.source, group.payloads[:, column])
 
 
@@ -159,13 +159,13 @@ def beyond_microseconds(path: str, records: RecordColumns) -> DataError | None:
     return Faults(path).beyond_microseconds(header, int(records.longs[k.OFFSET, at]), int(millis[at]), MAX_MILLIS)
 
 
-def _inclusive(bounds: ScanBounds) -> npt.NDArray[np.int64]:
+def _make_inclusive(bounds: ScanBounds) -> npt.NDArray[np.int64]:
     """Half-open Python bounds as the kernel's inclusive 64-bit ones."""
     offsets, times = bounds.offsets, bounds.times
     return np.array([offsets.start, offsets.end - 1, times.since, times.until - 1], np.int64)
 
 
-def _wanted(headers: HeaderTable, bounds: ScanBounds, include_control: bool) -> npt.NDArray[np.bool_]:
+def _select_batches(headers: HeaderTable, bounds: ScanBounds, include_control: bool) -> npt.NDArray[np.bool_]:
     """Which batches may hold a wanted row, by their headers.
 
     maxTimestamp is an upper bound; a lower one there is not, except under LogAppendTime, where it is every row's

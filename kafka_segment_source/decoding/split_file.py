@@ -115,7 +115,7 @@ class SplitFile:
             end = split.log_end if split.is_of_last else split.next_base_offset
             reached = split.start_offset if self._gaps.next_offset is None else self._gaps.next_offset
             if end is not None and reached < min(end, split.bounds.offsets.end):
-                raise self._changed(f"it ends before offset {reached}, expected offsets up to {end - 1}")
+                raise self._make_changed_error(f"it ends before offset {reached}, expected offsets up to {end - 1}")
         gap = self._gaps.missing(self._file)
         if gap is not None:
             raise DataLossError(
@@ -129,14 +129,16 @@ class SplitFile:
         """Raises FileChangedError unless the path still leads to this file and it still has what was read of it."""
         planned, now = self.split.version, file_version(self.split.path)
         if now is None or now.inode != self._version.inode:
-            raise self._changed("it was replaced while it was read")
+            raise self._make_changed_error("it was replaced while it was read")
         if planned in (NO_VERSION, now):
             return
         if not self.split.is_of_last or now.inode != planned.inode:
-            raise self._changed("the system says so")
+            raise self._make_changed_error("the system says so")
         last = self._reader.last or self.split.anchor
         if last is not None and not last.is_in(self.probe()):
-            raise self._changed(f"the batch of offset {last.base_offset} is no longer at byte {last.position}")
+            raise self._make_changed_error(
+                f"the batch of offset {last.base_offset} is no longer at byte {last.position}"
+            )
 
     def _check_version(self) -> None:
         planned, found = self.split.version, self._version
@@ -144,24 +146,26 @@ class SplitFile:
             return
         if self.split.is_of_last:
             if found.inode != planned.inode:
-                raise self._changed("it was replaced")
+                raise self._make_changed_error("it was replaced")
             if found.size < planned.size:
-                raise self._shrunk()
+                raise self._make_shrunk_error()
         elif found.size != planned.size:
-            raise self._shrunk() if found.size < planned.size else self._changed("it was replaced")
+            raise (
+                self._make_shrunk_error() if found.size < planned.size else self._make_changed_error("it was replaced")
+            )
 
     def _check_anchor(self) -> None:
         anchor = self.split.anchor
         if anchor is not None and not anchor.is_in(self.probe()):
-            raise self._changed(f"the batch of offset {anchor.base_offset} is not at byte {anchor.position}")
+            raise self._make_changed_error(f"the batch of offset {anchor.base_offset} is not at byte {anchor.position}")
 
-    def _shrunk(self) -> FileChangedError:
+    def _make_shrunk_error(self) -> FileChangedError:
         return FileChangedError(
             f"file {self.split.path!r} has shrunk since it was listed: found {self._version.size} bytes, expected"
             f" {self.split.version.size}, so it was compacted or truncated; plan the read anew"
         )
 
-    def _changed(self, what: str) -> FileChangedError:
+    def _make_changed_error(self, what: str) -> FileChangedError:
         return FileChangedError(f"file {self.split.path!r} has changed since it was listed: {what}; plan the read anew")
 
     def close(self) -> None:

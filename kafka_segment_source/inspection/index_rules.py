@@ -83,12 +83,12 @@ class Batches:
 
 def batches_of(tables: Sequence[HeaderTable]) -> Batches:
     """The batches of consecutive header tables."""
-    parts = [_batches(table) for table in tables] or [_batches(np.empty((h.FIELDS, 0), np.int64))]
+    parts = [_read_batches(table) for table in tables] or [_read_batches(np.empty((h.FIELDS, 0), np.int64))]
     columns = ([getattr(part, field.name) for part in parts] for field in fields(Batches))
     return Batches(*(np.concatenate(column) for column in columns))
 
 
-def _batches(table: HeaderTable) -> Batches:
+def _read_batches(table: HeaderTable) -> Batches:
     is_v2 = table[h.MAGIC] == fmt.MAGIC_V2
     return Batches(
         positions=table[h.POSITION].copy(),
@@ -127,14 +127,14 @@ def sound_offsets(index: OffsetIndex, base_offset: int) -> int:
     """How many leading entries keep the order of an offset index; all of them if the file is sound."""
     offsets = np.concatenate(([base_offset - 1], index.offsets))
     positions = np.concatenate(([0], index.positions))
-    return _leading((np.diff(offsets) > 0) & (np.diff(positions) > 0))
+    return _count_leading((np.diff(offsets) > 0) & (np.diff(positions) > 0))
 
 
 def sound_times(index: TimeIndex, base_offset: int) -> int:
     """How many leading entries keep the order of a time index; all of them if the file is sound."""
     timestamps = np.concatenate(([fmt.NO_TIMESTAMP], index.timestamps))
     offsets = np.concatenate(([base_offset], index.offsets))
-    return _leading((timestamps[1:] > timestamps[:-1]) & (np.diff(offsets) >= 0))
+    return _count_leading((timestamps[1:] > timestamps[:-1]) & (np.diff(offsets) >= 0))
 
 
 def check_offset_index(facts: Facts) -> Iterator[Finding]:
@@ -145,14 +145,14 @@ def check_offset_index(facts: Facts) -> Iterator[Finding]:
         path, bounded(segment.index_size, fmt.OFFSET_INDEX_ENTRY, segment.size), segment.base_offset
     )
     sound = sound_offsets(index, segment.base_offset)
-    yield from _unusable(path, index.fault, len(index), segment.size)
+    yield from _check_usable(path, index.fault, len(index), segment.size)
     if sound < len(index):
-        yield _out_of_order(path, sound, fmt.OFFSET_INDEX_ENTRY, len(index))
-    yield from _odd_bytes(path, segment.index_size, fmt.OFFSET_INDEX_ENTRY)
+        yield _make_order_finding(path, sound, fmt.OFFSET_INDEX_ENTRY, len(index))
+    yield from _find_odd_bytes(path, segment.index_size, fmt.OFFSET_INDEX_ENTRY)
     offsets, positions = index.offsets[:sound], index.positions[:sound]
-    known = ~_inside(positions, facts.damaged)
-    yield from _ahead(facts, path, known & (positions >= facts.end), fmt.OFFSET_INDEX_ENTRY)
-    yield from _wrong_offsets(facts, path, offsets, positions, known & (positions < facts.end))
+    known = ~_is_inside(positions, facts.damaged)
+    yield from _find_ahead(facts, path, known & (positions >= facts.end), fmt.OFFSET_INDEX_ENTRY)
+    yield from _find_wrong_offsets(facts, path, offsets, positions, known & (positions < facts.end))
 
 
 def check_time_index(facts: Facts) -> Iterator[Finding]:
@@ -163,14 +163,14 @@ def check_time_index(facts: Facts) -> Iterator[Finding]:
         path, bounded(segment.time_index_size, fmt.TIME_INDEX_ENTRY, segment.size), segment.base_offset
     )
     sound = sound_times(index, segment.base_offset)
-    yield from _unusable(path, index.fault, len(index), segment.size)
+    yield from _check_usable(path, index.fault, len(index), segment.size)
     if sound < len(index):
-        yield _out_of_order(path, sound, fmt.TIME_INDEX_ENTRY, len(index))
-    yield from _odd_bytes(path, segment.time_index_size, fmt.TIME_INDEX_ENTRY)
+        yield _make_order_finding(path, sound, fmt.TIME_INDEX_ENTRY, len(index))
+    yield from _find_odd_bytes(path, segment.time_index_size, fmt.TIME_INDEX_ENTRY)
     beyond = index.offsets[:sound] > facts.last_offset
     if not facts.damaged:
-        yield from _ahead(facts, path, beyond, fmt.TIME_INDEX_ENTRY)
-    yield from _wrong_times(facts, path, index.timestamps[:sound][~beyond], index.offsets[:sound][~beyond])
+        yield from _find_ahead(facts, path, beyond, fmt.TIME_INDEX_ENTRY)
+    yield from _find_wrong_times(facts, path, index.timestamps[:sound][~beyond], index.offsets[:sound][~beyond])
 
 
 def check_transaction_index(facts: Facts) -> Iterator[Finding]:
@@ -180,8 +180,8 @@ def check_transaction_index(facts: Facts) -> Iterator[Finding]:
     version = file_version(path)
     size = 0 if version is None else version.size
     aborts = written_aborts(path, bounded(size, fmt.TRANSACTION_INDEX_ENTRY, segment.size))
-    yield from _unusable(path, aborts.fault, len(aborts), segment.size)
-    yield from _odd_bytes(path, size, fmt.TRANSACTION_INDEX_ENTRY)
+    yield from _check_usable(path, aborts.fault, len(aborts), segment.size)
+    yield from _find_odd_bytes(path, size, fmt.TRANSACTION_INDEX_ENTRY)
     if not len(aborts):
         return
     before = np.concatenate(([segment.base_offset - 1], aborts.last_offsets[:-1]))
@@ -190,7 +190,7 @@ def check_transaction_index(facts: Facts) -> Iterator[Finding]:
     wrong |= (aborts.first_offsets > aborts.last_offsets) | (aborts.producer_ids < 0) | (aborts.first_offsets < 0)
     beyond = ~wrong & (aborts.last_offsets > facts.last_offset)
     if not facts.damaged:
-        yield from _ahead(facts, path, beyond, fmt.TRANSACTION_INDEX_ENTRY)
+        yield from _find_ahead(facts, path, beyond, fmt.TRANSACTION_INDEX_ENTRY)
     batches = facts.batches
     if len(batches):
         holder = np.minimum(np.searchsorted(batches.last_offsets, aborts.last_offsets), len(batches) - 1)
@@ -204,14 +204,14 @@ def check_transaction_index(facts: Facts) -> Iterator[Finding]:
         producer, first, last = (
             int(column[slot]) for column in (aborts.producer_ids, aborts.first_offsets, aborts.last_offsets)
         )
-        what = f"entry {slot} (producer {producer}, offsets {first} to {last}) names no abort in this segment{_more(slots, slot)}"
+        what = f"entry {slot} (producer {producer}, offsets {first} to {last}) names no abort in this segment{_count_rest(slots, slot)}"
         yield Finding(True, path, what, _ABORT, slot * fmt.TRANSACTION_INDEX_ENTRY, last)
 
 
 # ---- the rules ----
 
 
-def _wrong_offsets(facts: Facts, path: str, offsets: Longs, positions: Longs, known: Mask) -> Iterator[Finding]:
+def _find_wrong_offsets(facts: Facts, path: str, offsets: Longs, positions: Longs, known: Mask) -> Iterator[Finding]:
     """The entries that are `known` to lead to good batches, against these; each for the first rule that it breaks."""
     batches = facts.batches
     if not len(offsets) or not len(batches):
@@ -232,11 +232,11 @@ def _wrong_offsets(facts: Facts, path: str, offsets: Longs, positions: Longs, kn
         slots = np.flatnonzero(wrong).tolist()
         for slot in slots[:SHOWN]:
             offset = int(offsets[slot])
-            said = f"entry {slot} (offset {offset}) {what.format(int(positions[slot]))}{_more(slots, slot)}"
+            said = f"entry {slot} (offset {offset}) {what.format(int(positions[slot]))}{_count_rest(slots, slot)}"
             yield Finding(True, path, said, _STRAY, slot * fmt.OFFSET_INDEX_ENTRY, offset)
 
 
-def _wrong_times(facts: Facts, path: str, timestamps: Longs, offsets: Longs) -> Iterator[Finding]:
+def _find_wrong_times(facts: Facts, path: str, timestamps: Longs, offsets: Longs) -> Iterator[Finding]:
     batches = facts.batches
     if not len(offsets) or not len(batches):
         return
@@ -253,11 +253,11 @@ def _wrong_times(facts: Facts, path: str, timestamps: Longs, offsets: Longs) -> 
         for slot in slots[:SHOWN]:
             offset = int(offsets[slot])
             at = f"entry {slot} says that {format_millis(int(timestamps[slot]))} is reached up to offset {offset}"
-            said = f"{at}, {what}{_more(slots, slot)}"
+            said = f"{at}, {what}{_count_rest(slots, slot)}"
             yield Finding(is_rule, path, said, _LATE if is_rule else _OLD, slot * fmt.TIME_INDEX_ENTRY, offset)
 
 
-def _more(slots: list[int], slot: int) -> str:
+def _count_rest(slots: list[int], slot: int) -> str:
     """Said with the last entry that is named."""
     left = len(slots) - SHOWN
     return f" (and {left:,} more entries like it)" if left > 0 and slot == slots[SHOWN - 1] else ""
@@ -266,12 +266,12 @@ def _more(slots: list[int], slot: int) -> str:
 # ---- the file itself ----
 
 
-def _out_of_order(path: str, slot: int, entry_bytes: int, written: int) -> Finding:
+def _make_order_finding(path: str, slot: int, entry_bytes: int, written: int) -> Finding:
     what = f"entry {slot} of {written:,} breaks the order of the index: entries grow, and only zeros may follow them"
     return Finding(True, path, what, _UNUSED, slot * entry_bytes)
 
 
-def _unusable(path: str, fault: str | None, written: int, log_size: int) -> Iterator[Finding]:
+def _check_usable(path: str, fault: str | None, written: int, log_size: int) -> Iterator[Finding]:
     """A note about an index file that cannot be read; one with more entries than its log has room for is wrong."""
     if fault is not None:
         yield Finding(False, path, fault, _UNREADABLE)
@@ -280,7 +280,7 @@ def _unusable(path: str, fault: str | None, written: int, log_size: int) -> Iter
         yield Finding(True, path, what, _NOT_ITS)
 
 
-def _odd_bytes(path: str, size: int | None, entry_bytes: int) -> Iterator[Finding]:
+def _find_odd_bytes(path: str, size: int | None, entry_bytes: int) -> Iterator[Finding]:
     odd = (size or 0) % entry_bytes
     if odd:
         what = f"the last {odd} bytes are no whole entry of {entry_bytes} bytes"
@@ -288,7 +288,7 @@ def _odd_bytes(path: str, size: int | None, entry_bytes: int) -> Iterator[Findin
         yield Finding(False, path, what, meaning, (size or 0) - odd)
 
 
-def _ahead(facts: Facts, path: str, beyond: Mask, entry_bytes: int) -> Iterator[Finding]:
+def _find_ahead(facts: Facts, path: str, beyond: Mask, entry_bytes: int) -> Iterator[Finding]:
     """Entries past the last whole batch: how a cut log looks at its end, and damage anywhere else."""
     if beyond.any():
         slot = int(np.argmax(beyond))
@@ -297,12 +297,12 @@ def _ahead(facts: Facts, path: str, beyond: Mask, entry_bytes: int) -> Iterator[
         yield Finding(not legal, path, what, _AHEAD if legal else _STRAY, slot * entry_bytes)
 
 
-def _inside(positions: Longs, ranges: tuple[tuple[int, int], ...]) -> Mask:
+def _is_inside(positions: Longs, ranges: tuple[tuple[int, int], ...]) -> Mask:
     inside = np.zeros(len(positions), np.bool_)
     for start, end in ranges:
         inside |= (positions >= start) & (positions < end)
     return inside
 
 
-def _leading(good: Mask) -> int:
+def _count_leading(good: Mask) -> int:
     return len(good) if good.all() else int(np.argmin(good))

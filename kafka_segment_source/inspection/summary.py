@@ -80,8 +80,8 @@ class Summary:
             records=self.records + other.records,
             records_exact=self.records_exact and other.records_exact,
             control_records=self.control_records + other.control_records,
-            oldest_at_most=min(_known(self.oldest_at_most, other.oldest_at_most), default=None),
-            newest=max(_known(self.newest, other.newest), default=None),
+            oldest_at_most=min(_drop_unknown(self.oldest_at_most, other.oldest_at_most), default=None),
+            newest=max(_drop_unknown(self.newest, other.newest), default=None),
             codecs=tuple(sorted({*self.codecs, *other.codecs})),
             magics=tuple(sorted({*self.magics, *other.magics})),
             indexes=self.indexes + other.indexes,
@@ -124,7 +124,7 @@ def summarize(segment: Segment, advance: Advance = lambda _: None) -> Summary:
         for table in walk.tables():
             tally.add(table)
     summary = tally.summary(walk)
-    return replace(summary, indexes=_index_health(segment, has_timestamps=summary.newest is not None))
+    return replace(summary, indexes=_check_indexes(segment, has_timestamps=summary.newest is not None))
 
 
 class _Tally:
@@ -159,20 +159,20 @@ class _Tally:
             newest=int(timestamps.max()) if len(timestamps) else None,
             magics=tuple(np.unique(table[h.MAGIC]).tolist()),
             end_offset=int(table[h.LAST_OFFSET].max()) + 1,
-            faults=self._disorder(table, before),
+            faults=self._find_disorder(table, before),
         )
         self._last = int(table[h.LAST_OFFSET, -1])
 
     def summary(self, walk: HeaderWalk) -> Summary:
         """The sums, once the walk has ended."""
-        names = tuple(_codec_name(codec) for codec in np.flatnonzero(self._codecs).tolist())
+        names = tuple(_name_codec(codec) for codec in np.flatnonzero(self._codecs).tolist())
         tail_is_legal = self._segment.is_last and walk.stop in (Stop.TORN, Stop.ZEROS)
         faults = self._sum.faults
         if walk.stop is not Stop.END and not tail_is_legal:
             faults = (*faults, f"{walk.stop.value} at byte {walk.position:,}")
         return replace(self._sum, codecs=names, faults=faults)
 
-    def _disorder(self, table: HeaderTable, before: npt.NDArray[np.int64]) -> tuple[str, ...]:
+    def _find_disorder(self, table: HeaderTable, before: npt.NDArray[np.int64]) -> tuple[str, ...]:
         limit = fmt.MAX_OFFSET if self._segment.next_base_offset is None else self._segment.next_base_offset
         wrong = (table[h.BASE_OFFSET] <= before) | (table[h.LAST_OFFSET] >= limit)
         if self._sum.faults or not wrong.any():
@@ -180,7 +180,7 @@ class _Tally:
         return (f"a batch out of order at byte {int(table[h.POSITION, int(np.argmax(wrong))]):,}",)
 
 
-def _index_health(segment: Segment, has_timestamps: bool) -> IndexHealth:
+def _check_indexes(segment: Segment, has_timestamps: bool) -> IndexHealth:
     base = segment.base_offset
     indexed = segment.size > WORTH_AN_INDEX
     offsets_size = bounded(segment.index_size, fmt.OFFSET_INDEX_ENTRY, segment.size)
@@ -198,9 +198,9 @@ def _index_health(segment: Segment, has_timestamps: bool) -> IndexHealth:
     )
 
 
-def _codec_name(codec: int) -> str:
+def _name_codec(codec: int) -> str:
     return fmt.CODEC_NAMES[codec] if codec < len(fmt.CODEC_NAMES) else f"codec {codec}"
 
 
-def _known(*values: int | None) -> list[int]:
+def _drop_unknown(*values: int | None) -> list[int]:
     return [value for value in values if value is not None]

@@ -119,7 +119,13 @@ def verify_log(
             break
         log = now
     findings = [finding for check in checks for finding in check.findings]
-    findings += [*_gaps(log, checks), *_states(log), *_without_index(log), *_odd_files(log), *_missing(log, checks)]
+    findings += [
+        *_find_gaps(log, checks),
+        *_check_states(log),
+        *_find_missing_indexes(log),
+        *_find_odd_files(log),
+        *_find_missing(log, checks),
+    ]
     return Verified(
         topic=log.topic,
         partition=log.partition,
@@ -188,7 +194,7 @@ class _SegmentCheck:
         done = 0
         try:
             with SplitFile(self._split, self._trust, self._damage) as source:
-                for end in self._read(source):
+                for end in self._read_chunks(source):
                     advance(end - done)
                     done = end
         except StorageError as error:
@@ -215,21 +221,21 @@ class _SegmentCheck:
         else:
             self.findings += found
 
-    def _read(self, source: SplitFile) -> Iterator[int]:
+    def _read_chunks(self, source: SplitFile) -> Iterator[int]:
         """Looks at all of the segment; says again and again how far it has come, in bytes."""
         tables: list[HeaderTable] = []
         for chunk in source.chunks():
             tables.append(chunk.headers.copy())
-            self._look_at(chunk)
+            self._look_at_chunk(chunk)
             yield self.end
         self.was_read = True
         self.batches = batches_of(tables)
-        self.findings += [_damage_finding(error, end) for error, end in self._damage.ranges]
-        self.findings += self._tail(source)
+        self.findings += [_make_damage_finding(error, end) for error, end in self._damage.ranges]
+        self.findings += self._note_tail(source)
         with suppress(DataLossError):  # gaps between segments are found when all are read
             source.finish()
 
-    def _look_at(self, chunk: Chunk) -> None:
+    def _look_at_chunk(self, chunk: Chunk) -> None:
         headers = chunk.headers
         self.end = int(headers[h.POSITION, -1] + headers[h.SIZE, -1])
         counted = headers[h.COUNT] >= 0
@@ -240,11 +246,11 @@ class _SegmentCheck:
             return
         try:
             for records in self._decoder.decode(chunk):
-                self.findings += _hidden(self.segment.path, records)
+                self.findings += _find_hidden_records(self.segment.path, records)
         except DataError as error:
-            self.findings.append(_damage_finding(error, None))
+            self.findings.append(_make_damage_finding(error, None))
 
-    def _tail(self, source: SplitFile) -> Iterator[Finding]:
+    def _note_tail(self, source: SplitFile) -> Iterator[Finding]:
         """A note about what follows the last whole batch of a log, where BatchReader found that legal."""
         end = max([self.end, *(stop for _, stop in self.damaged)])
         left = self.segment.size - end
@@ -254,7 +260,7 @@ class _SegmentCheck:
             yield Finding(False, self.segment.path, what, _PREALLOCATED if zeros else _TORN, end, self.last_offset + 1)
 
 
-def _damage_finding(error: DataError, end: int | None) -> Finding:
+def _make_damage_finding(error: DataError, end: int | None) -> Finding:
     inside = "" if error.inside is None else f" at {error.inside}"
     what = f"{error.what}{inside}: found {error.found}, expected {error.expected}"
     skipped = "" if end is None else f" ({end - error.position:,} bytes, up to byte {end:,})"
@@ -262,7 +268,7 @@ def _damage_finding(error: DataError, end: int | None) -> Finding:
     return Finding(True, error.path, what, meaning + skipped, error.position, error.offset)
 
 
-def _hidden(path: str, records: RecordColumns) -> Iterator[Finding]:
+def _find_hidden_records(path: str, records: RecordColumns) -> Iterator[Finding]:
     """Records later than their CreateTime batch's maxTimestamp; the first of each batch."""
     batch = records.ints[k.BATCH, : records.count]
     timestamps = records.longs[k.TIMESTAMP, : records.count]
@@ -278,7 +284,7 @@ def _hidden(path: str, records: RecordColumns) -> Iterator[Finding]:
 # ---- the partition ----
 
 
-def _gaps(log: ListedLog, checks: list[_SegmentCheck]) -> Iterator[Finding]:
+def _find_gaps(log: ListedLog, checks: list[_SegmentCheck]) -> Iterator[Finding]:
     """Offsets between segments that no file holds."""
     faults: list[str] = []
     cleaned = Checkpoints(faults).is_cleaned(log)
@@ -309,7 +315,7 @@ def _has_gaps(check: _SegmentCheck) -> bool:
     return bool((~batches.is_wrapper & (batches.base_offsets > before + 1)).any())
 
 
-def _states(log: ListedLog) -> Iterator[Finding]:
+def _check_states(log: ListedLog) -> Iterator[Finding]:
     """`.snapshot` files that their CRC gives away; an empty one is what an upgrade or a crash leaves."""
     for path, size, valid in saved_states(log.directory):
         now = None if valid else file_version(path)
@@ -320,7 +326,7 @@ def _states(log: ListedLog) -> Iterator[Finding]:
             yield Finding(size > 0, path, what, _STATE)
 
 
-def _missing(log: ListedLog, checks: list[_SegmentCheck]) -> Iterator[Finding]:
+def _find_missing(log: ListedLog, checks: list[_SegmentCheck]) -> Iterator[Finding]:
     """Offsets that no file holds, as other files tell. Where the log ends is known if its last segment is
     not damaged."""
     try:
@@ -337,13 +343,13 @@ def _missing(log: ListedLog, checks: list[_SegmentCheck]) -> Iterator[Finding]:
         yield Finding(each.is_hard, log.directory, what, meaning, None, each.offsets.start)
 
 
-def _odd_files(log: ListedLog) -> Iterator[Finding]:
+def _find_odd_files(log: ListedLog) -> Iterator[Finding]:
     """Files that cannot be what they are named: no regular files, or of an absurd size."""
     for fault in log.beside.faults:
         yield Finding(False, log.directory, fault, _NO_INDEX)
 
 
-def _without_index(log: ListedLog) -> Iterator[Finding]:
+def _find_missing_indexes(log: ListedLog) -> Iterator[Finding]:
     """One note for all index files of a kind that are missing or empty beside a log worth an index."""
     for suffix, sizes in (
         (fmt.INDEX_SUFFIX, [segment.index_size for segment in log.segments]),

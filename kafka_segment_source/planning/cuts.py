@@ -54,7 +54,7 @@ def cut_by_bytes(view: SegmentView, split: SegmentSplit, pieces: int) -> list[Se
     position = split.start
     for piece in range(1, pieces):
         target = split.start + split.size * piece // pieces
-        header = _first_batch_from(view, max(target, position + 1), position)
+        header = _find_first_batch(view, max(target, position + 1), position)
         if header is None or header.position >= split.end:
             break
         cut = _Cut(header.base_offset, header.position, header.position)
@@ -63,15 +63,15 @@ def cut_by_bytes(view: SegmentView, split: SegmentSplit, pieces: int) -> list[Se
         if cut.offset > (cuts[-1].offset if cuts else split.start_offset) and cut.end_before < split.end:
             cuts.append(cut)
         position = header.position
-    return _pieces(split, cuts)
+    return _cut_split(split, cuts)
 
 
 def cut_by_records(view: SegmentView, split: SegmentSplit, most: int) -> list[SegmentSplit]:
     """Splits that span at most `most` offsets each, and so hold at most so many records."""
-    return _pieces(split, list(_record_cuts(view, split, most)))
+    return _cut_split(split, list(_find_record_cuts(view, split, most)))
 
 
-def _record_cuts(view: SegmentView, split: SegmentSplit, most: int) -> Iterator[_Cut]:
+def _find_record_cuts(view: SegmentView, split: SegmentSplit, most: int) -> Iterator[_Cut]:
     walk = _ForwardWalk(view, split.start)
     end = split.end_offset
     offset = split.start_offset
@@ -83,12 +83,12 @@ def _record_cuts(view: SegmentView, split: SegmentSplit, most: int) -> Iterator[
         hides_first = header.magic != fmt.MAGIC_V2 and header.is_compressed
         inside = hides_first or header.base_offset <= offset
         if inside and header.position != position:
-            position, step = header.position, _step_inside(header, offset, most)
+            position, step = header.position, _compute_step(header, offset, most)
         offset = min(offset + step, header.last_offset) if inside else header.base_offset
         yield _Cut(offset, header.end if inside else header.position, header.position)
 
 
-def _step_inside(header: BatchHeader, offset: int, most: int) -> int:
+def _compute_step(header: BatchHeader, offset: int, most: int) -> int:
     """How many offsets from `offset` on come between two cuts inside a batch: `most`, or more where it spans more than
     it can hold."""
     spans = header.last_offset + 1 - offset
@@ -116,14 +116,14 @@ class _ForwardWalk:
         offsets = self._view.offsets
         slot = offsets.floor(offset)
         if slot >= 0 and int(offsets.positions[slot]) > self._position:
-            self._jump(offset)
+            self._jump_to(offset)
         found = self._walk_to(offset)
-        if found is None and self._jump(offset):
+        if found is None and self._jump_to(offset):
             found = self._walk_to(offset)
         self._header = found
         return found
 
-    def _jump(self, offset: int) -> bool:
+    def _jump_to(self, offset: int) -> bool:
         """Goes on where the index leads for `offset`, if that is further on; answers whether it is."""
         position = self._view.start_position(offset)
         if position <= self._position:
@@ -145,7 +145,7 @@ class _ForwardWalk:
         return None
 
 
-def _first_batch_from(view: SegmentView, target: int, known: int) -> BatchHeader | None:
+def _find_first_batch(view: SegmentView, target: int, known: int) -> BatchHeader | None:
     """The first proven batch at a position ≥ target; `known` is one where a batch begins."""
     positions = view.offsets.positions
     for slot in range(int(np.searchsorted(positions, target)), len(positions)):
@@ -160,7 +160,7 @@ def _first_batch_from(view: SegmentView, target: int, known: int) -> BatchHeader
     return None
 
 
-def _pieces(split: SegmentSplit, cuts: list[_Cut]) -> list[SegmentSplit]:
+def _cut_split(split: SegmentSplit, cuts: list[_Cut]) -> list[SegmentSplit]:
     pieces = []
     rest = split
     for cut in cuts:

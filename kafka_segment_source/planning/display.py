@@ -40,7 +40,9 @@ def as_table(sums: str, rows: Sequence[Row], warnings: Iterable[str]) -> Rendera
     table.add_column("read", no_wrap=True)
     table.add_column("bytes, or why not")
     for row in sorted(rows, key=lambda row: row.path)[:_MOST_ROWS]:
-        table.add_row(_short(row.path), "yes" if row.is_read else "no", row.detail, style="" if row.is_read else "dim")
+        table.add_row(
+            _shorten_path(row.path), "yes" if row.is_read else "no", row.detail, style="" if row.is_read else "dim"
+        )
     parts: list[RenderableType] = [Text(sums, style="bold"), table]
     if len(rows) > _MOST_ROWS:
         parts.append(Text(f"… and {len(rows) - _MOST_ROWS:,} more", style="dim"))
@@ -65,7 +67,7 @@ def as_html(shown: RenderableType) -> str:
     )
 
 
-def _short(path: str) -> str:
+def _shorten_path(path: str) -> str:
     """Directory and base offset: `orders-0/364`."""
     directory, name = path.rsplit("/", 2)[-2:]
     return f"{directory}/{name.removesuffix('.log').lstrip('0') or '0'}"

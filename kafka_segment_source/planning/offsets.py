@@ -26,14 +26,14 @@ def offset_range(log: PartitionLog, options: ReadOptions, warnings: list[str]) -
     Raises OptionError for a start after the end or a timestamp that nothing reaches, DataLossError for offsets
     given by number that are not there; with failOnDataLoss=false the latter becomes a warning.
     """
-    start = _start(log, options)
-    end = _end(log, options)
+    start = _find_start(log, options)
+    end = _find_end(log, options)
     where = f"partition {log.topic}-{log.partition}"
     if start > end:
         raise OptionError(
             f"option {options.starting.option!r} ({start}) is after option {options.ending.option!r} ({end}) for {where}"
         )
-    lost = _hole(log, OffsetRange(start, end)) or _lost(log, options, start, end)
+    lost = _describe_hole(log, OffsetRange(start, end)) or _describe_loss(log, options, start, end)
     if lost is not None and options.fail_on_data_loss:
         raise DataLossError(f"{lost} of {where}; give offsets that are there, or failOnDataLoss=false to read what is")
     if lost is not None:
@@ -58,11 +58,11 @@ def check_missing(
         yield each, f"{said}: reading what is there (failOnDataLoss=false)" if each.is_hard else said
 
 
-def _start(log: PartitionLog, options: ReadOptions) -> int:
+def _find_start(log: PartitionLog, options: ReadOptions) -> int:
     number = options.starting.at(log.topic_partition)
     if not options.starting.by_time:
         return 0 if number == EARLIEST else number
-    offset = _offset_at(log, number, options)
+    offset = _find_offset_at(log, number, options)
     if offset is not None:
         return offset
     if options.start_at_latest_if_no_match:
@@ -73,15 +73,15 @@ def _start(log: PartitionLog, options: ReadOptions) -> int:
     )
 
 
-def _end(log: PartitionLog, options: ReadOptions) -> int:
+def _find_end(log: PartitionLog, options: ReadOptions) -> int:
     number = options.ending.at(log.topic_partition)
     if not options.ending.by_time:
         return fmt.MAX_OFFSET if number == LATEST else number
-    offset = _offset_at(log, number, options)
+    offset = _find_offset_at(log, number, options)
     return fmt.MAX_OFFSET if offset is None else offset
 
 
-def _offset_at(log: PartitionLog, timestamp: int, options: ReadOptions) -> int | None:
+def _find_offset_at(log: PartitionLog, timestamp: int, options: ReadOptions) -> int | None:
     from kafka_segment_source.planning.time_lookup import first_offset_at  # decodes: only then are the kernels loaded
 
     return first_offset_at(log, timestamp, options)
@@ -100,7 +100,7 @@ def log_end_offset(log: PartitionLog, options: ReadOptions) -> int:
         return min(view.end_offset(), log.offsets.end)
 
 
-def _hole(log: PartitionLog, wanted: OffsetRange) -> str | None:
+def _describe_hole(log: PartitionLog, wanted: OffsetRange) -> str | None:
     """Which of the offsets wanted are in no file, although lower and higher ones are, in words."""
     for hole in log.holes:
         gone = hole.offsets.intersect(wanted).intersect(log.offsets)
@@ -109,7 +109,7 @@ def _hole(log: PartitionLog, wanted: OffsetRange) -> str | None:
     return None
 
 
-def _lost(log: PartitionLog, options: ReadOptions, start: int, end: int) -> str | None:
+def _describe_loss(log: PartitionLog, options: ReadOptions, start: int, end: int) -> str | None:
     """What the files do not hold of offsets that were given by number, in words."""
     bases = [segment.base_offset for segment in log.segments] or [0]
     first = min(bases[0], log.first_offset)

@@ -63,14 +63,14 @@ def _plan_once(
     check_partitions(options, sources.logs)
     selection = select(sources)
     warnings += selection.warnings
-    kept, uncut = _cut(selection, options, cuts_all)
+    kept, uncut = _cut_splits(selection, options, cuts_all)
     warnings += uncut
     for said in selection.missing.values():
         warnings += few(dict.fromkeys(said))
     warnings += few(dict.fromkeys(selection.faults))
     warnings += sources.maps.warnings()
     if selection.late_bytes:
-        warnings.append(_late_warning(selection.late_bytes, options))
+        warnings.append(_make_late_warning(selection.late_bytes, options))
     splits = tuple(split for _, split in kept)
     asked = options.min_partitions is not None or options.max_records_per_partition is not None
     tasks = pack(splits, PACK_MORE_THAN, 0 if asked else options.pack_bytes)
@@ -83,15 +83,15 @@ def _plan_once(
         dropped=tuple(reversed(dropped.values())),
         bytes_total=sources.bytes_total,
         warnings=tuple(warnings),
-        bytes_saved_by_zone_maps=_bytes_of(selection.without_maps) - _bytes_of(selection.kept),
+        bytes_saved_by_zone_maps=_sum_bytes(selection.without_maps) - _sum_bytes(selection.kept),
     )
 
 
-def _bytes_of(kept: list[SplitOf]) -> int:
+def _sum_bytes(kept: list[SplitOf]) -> int:
     return sum(split.size for _, split in kept)
 
 
-def _cut(selection: Selection, options: ReadOptions, cuts_all: bool) -> tuple[list[SplitOf], list[str]]:
+def _cut_splits(selection: Selection, options: ReadOptions, cuts_all: bool) -> tuple[list[SplitOf], list[str]]:
     """The splits cut as minPartitions and maxRecordsPerPartition ask, and what to say of those that are not."""
     kept, warnings = selection.kept, []
     most = options.max_records_per_partition
@@ -128,7 +128,7 @@ def _cut_each(
     return pieces, [said] if replaced else []
 
 
-def _late_warning(late_bytes: int, options: ReadOptions) -> str:
+def _make_late_warning(late_bytes: int, options: ReadOptions) -> str:
     bound = "option 'until'" if options.times.has_until else "a filter 'timestamp < …'"
     cost = f"{bound} cannot end the read early: {late_bytes:,} of the bytes to read come after the first timestamp that reaches it"
     remedies = []

@@ -49,10 +49,10 @@ def quick_walk(segment: Segment, options: ReadOptions) -> Told | None:
         if file.version() != segment.version:
             return None
         data = file.read_at(0, segment.size)
-    return _told(data, segment, options) if len(data) == segment.size else None
+    return _read_events(data, segment, options) if len(data) == segment.size else None
 
 
-def _told(data: bytes, segment: Segment, options: ReadOptions) -> Told | None:
+def _read_events(data: bytes, segment: Segment, options: ReadOptions) -> Told | None:
     events: list[Event] = []
     at, end = 0, segment.base_offset
     limit = fmt.MAX_OFFSET if segment.next_base_offset is None else segment.next_base_offset
@@ -73,7 +73,7 @@ def _told(data: bytes, segment: Segment, options: ReadOptions) -> Told | None:
             if not attributes & fmt.CONTROL_MASK:
                 events.append((base, producer, True))
             elif count:
-                kind = _marker(data, at, size) if count == 1 and not attributes & fmt.CODEC_MASK else None
+                kind = _read_marker(data, at, size) if count == 1 and not attributes & fmt.CODEC_MASK else None
                 if kind is None:
                     return None
                 events.append((base, producer, False))
@@ -81,7 +81,7 @@ def _told(data: bytes, segment: Segment, options: ReadOptions) -> Told | None:
     return Told(events, end, len(data))
 
 
-def _marker(data: bytes, at: int, size: int) -> int | None:
+def _read_marker(data: bytes, at: int, size: int) -> int | None:
     """The type of the control record of a batch, if it is an ABORT or COMMIT of the layout that brokers write."""
     if size != fmt.BATCH_OVERHEAD + _MARKER.size:
         return None

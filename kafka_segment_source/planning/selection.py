@@ -97,20 +97,20 @@ class Selector:
             self._note_end(log, log.offsets.start, offsets)
         for at, segment in enumerate(log.segments):
             within = ScanBounds(bounds.offsets.intersect(segment.offsets), bounds.times)
-            with self._view(segment) as view:
-                found = _below_log_start(log, segment) or narrow(view, within, self._disorder)
+            with self._open_view(segment) as view:
+                found = _check_log_start(log, segment) or narrow(view, within, self._disorder)
                 if isinstance(found, Dropped):
                     if segment.is_last and segment.size == 0:
                         self._note_end(log, segment.base_offset, offsets)
                     self.selection.dropped.append(DroppedSegment(segment.path, segment.size, found.reason))
                     continue
-                witness = self._witness(view)
+                witness = self._find_witness(view)
                 if witness is not None:
-                    found = _until_witness(found, witness)
-                pruned = self._prune(log, view, found, zone_map)
+                    found = _cut_at_witness(found, witness)
+                pruned = self._prune_range(log, view, found, zone_map)
                 if self._times.has_until and self._stop is None:  # else nothing lies after until + D
                     late = self._count_late(view, pruned, late)
-                self._keep(log, at, view, within, found, pruned)
+                self._keep_pieces(log, at, view, within, found, pruned)
                 if segment.is_last and witness is None:
                     self._note_end(log, self.selection.without_maps[-1][1].log_end, offsets)
             if witness is not None:
@@ -128,14 +128,14 @@ class Selector:
         for each, said in check_missing(log, evidence, wanted, self._options):
             self.selection.missing.setdefault(each.harmless or said, []).append(said)
 
-    def _witness(self, view: SegmentView) -> BatchHeader | None:
+    def _find_witness(self, view: SegmentView) -> BatchHeader | None:
         """The batch after which nothing is wanted, by the declared disorder."""
         witness = None if self._stop is None else find_witness(view, self._stop)
         if witness is not None and witness.last_offset >= view.segment.offsets.end:
             return None  # offsets before it are read from another directory
         return witness
 
-    def _prune(self, log: PartitionLog, view: SegmentView, found: ByteRange, zone_map: ZoneMap | None) -> Pruned:
+    def _prune_range(self, log: PartitionLog, view: SegmentView, found: ByteRange, zone_map: ZoneMap | None) -> Pruned:
         """What of a byte range is left by the partition's zone map, if there is one."""
         if zone_map is None:
             return Pruned((found,))
@@ -144,7 +144,7 @@ class Selector:
             self._maps.note_stale(log, view.segment.path)
         return pruned
 
-    def _keep(
+    def _keep_pieces(
         self,
         log: PartitionLog,
         at: int,
@@ -158,12 +158,12 @@ class Selector:
         split = split_of(
             log,
             segment,
-            _inside(within, found),
+            _narrow_bounds(within, found),
             found.start,
             found.end,
             stop_timestamp=self._stop,
             gap_is_loss=not log.compacted and log.is_followed(at),
-            log_end=_log_end(log, view),
+            log_end=_find_log_end(log, view),
         )
         whole = anchored(split, view.probe) if split.start > 0 else split
         self.selection.without_maps.append((segment, whole))
@@ -171,13 +171,13 @@ class Selector:
             self.selection.kept.append((segment, whole))
             return
         for piece in pruned.pieces:
-            part = replace(whole, start=piece.start, end=piece.end, bounds=_inside(whole.bounds, piece))
+            part = replace(whole, start=piece.start, end=piece.end, bounds=_narrow_bounds(whole.bounds, piece))
             self.selection.kept.append((segment, anchored(part, view.probe)))
         if not pruned.pieces:
             reason = "no row inside the time bounds (zone map)"
             self.selection.dropped.append(DroppedSegment(segment.path, segment.size, reason))
 
-    def _view(self, segment: Segment) -> SegmentView:
+    def _open_view(self, segment: Segment) -> SegmentView:
         options = self._options
         return SegmentView(segment, options.trust, self.selection.faults)
 
@@ -202,18 +202,18 @@ class Selector:
         return True
 
 
-def _until_witness(found: ByteRange, witness: BatchHeader) -> ByteRange:
+def _cut_at_witness(found: ByteRange, witness: BatchHeader) -> ByteRange:
     """The range up to the end of the witness, of which no wanted row comes after."""
     end = max(found.start, min(found.end, witness.end))
     return replace(found, end=end, end_offset=min(found.end_offset, witness.last_offset + 1))
 
 
-def _inside(bounds: ScanBounds, piece: ByteRange) -> ScanBounds:
+def _narrow_bounds(bounds: ScanBounds, piece: ByteRange) -> ScanBounds:
     """The bounds less the offsets that no wanted row of a byte range has."""
     return ScanBounds(bounds.offsets.intersect(OffsetRange(piece.first_offset, piece.end_offset)), bounds.times)
 
 
-def _log_end(log: PartitionLog, view: SegmentView) -> int | None:
+def _find_log_end(log: PartitionLog, view: SegmentView) -> int | None:
     """The offset after the last whole batch, of the last segment of a directory; None where it is not known."""
     if not view.segment.is_last:
         return None
@@ -222,7 +222,7 @@ def _log_end(log: PartitionLog, view: SegmentView) -> int | None:
     return view.log_end()
 
 
-def _below_log_start(log: PartitionLog, segment: Segment) -> Dropped | None:
+def _check_log_start(log: PartitionLog, segment: Segment) -> Dropped | None:
     """Why a segment that ends before the log start is not read; None for any other."""
     following, start = segment.next_base_offset, log.offsets.start
     if following is None or following > start:

@@ -51,7 +51,7 @@ def stable_end(log: PartitionLog, end: int, options: ReadOptions) -> tuple[int, 
         return (min(end, replay.reached) if replay.is_at_end else end), replay.warnings
     replay.confirm()
     stable = min(waiting.values())
-    return stable, [*replay.warnings, _withheld(replay.log, waiting, stable, end, options)]
+    return stable, [*replay.warnings, _describe_withheld(replay.log, waiting, stable, end, options)]
 
 
 @dataclass(slots=True)
@@ -81,17 +81,17 @@ class _Replay:
 
     def run(self, end: int) -> None:
         """Follows them until no transaction that began before `end` can still be open, or to the end of the log."""
-        state = self._state() if self.options.trust_indexes else None
+        state = self._find_state() if self.options.trust_indexes else None
         since = ProducerState(0, {}) if state is None else state
         self.open = dict(since.open_transactions)
         self.reached, read = since.offset, 0
-        parts = self._parts(since.offset)
+        parts = self._walk_segments(since.offset)
         while self.reached < end or any(first < end for first in self.open.values()):
             told = next(parts, None)
             if told is None:
                 self.is_at_end = True
                 break
-            self._follow(told.events, since.offset)
+            self._apply_events(told.events, since.offset)
             read += told.size
             self.reached = max(self.reached, told.end)
         parts.close()
@@ -101,12 +101,12 @@ class _Replay:
                 " its start in planning, to find the last stable offset (isolationLevel=read_committed)"
             )
 
-    def _state(self) -> ProducerState | None:
+    def _find_state(self) -> ProducerState | None:
         """The newest state on record of what is read of this log."""
-        found = [newest_state(each, partial(self._holds, each), self.warnings) for each in self.log.directories]
+        found = [newest_state(each, partial(self._is_read_from, each), self.warnings) for each in self.log.directories]
         return max((state for state in found if state is not None), key=lambda state: state.offset, default=None)
 
-    def _holds(self, directory: str, offset: int) -> bool:
+    def _is_read_from(self, directory: str, offset: int) -> bool:
         """Whether the log is read from this directory up to an offset: a state beyond is of another log."""
         first = self.log.segments[0]
         if offset == first.base_offset:
@@ -121,10 +121,10 @@ class _Replay:
                 and os.path.dirname(segment.path) == directory
                 and segment.offsets.start < offset <= segment.offsets.end
             ):
-                return offset == after or next(_headers(segment, offset - 1, self.options), None) is not None
+                return offset == after or next(_read_headers(segment, offset - 1, self.options), None) is not None
         return False
 
-    def _parts(self, offset: int) -> Generator[Told, None, None]:
+    def _walk_segments(self, offset: int) -> Generator[Told, None, None]:
         """What the log says from the batch at an offset on, in order."""
         end = 0
         for at, segment in enumerate(self.log.segments):
@@ -132,35 +132,35 @@ class _Replay:
             if first >= min(segment.span.end, segment.offsets.end):
                 continue
             self.walked.append((segment.path, segment.version))
-            told = self._quickly(at, first)
+            told = self._walk_quickly(at, first)
             if told is not None:
                 end = told.end
                 yield told
                 continue
-            for stretch in walk(self._split(at, first), self.options, after=end):
-                told = self._told(stretch, end)
+            for stretch in walk(self._make_split(at, first), self.options, after=end):
+                told = self._collect_events(stretch, end)
                 end = told.end
                 yield told
 
-    def _quickly(self, at: int, first: int) -> Told | None:
+    def _walk_quickly(self, at: int, first: int) -> Told | None:
         """What segment number `at` says, if that can be had quickly, and all of it is wanted."""
         segment = self.log.segments[at]
         if self.log.copies or segment.base_offset < first:
             return None
         return quick_walk(segment, self.options)
 
-    def _split(self, at: int, first: int) -> SegmentSplit:
+    def _make_split(self, at: int, first: int) -> SegmentSplit:
         """Segment number `at` from the batch at an offset on."""
         segment = self.log.segments[at]
         split = whole_split(self.log, at)
         if segment.base_offset >= first:
             return split
-        with _view(segment, self.options) as view:
+        with _open_view(segment, self.options) as view:
             return anchored(replace(split, start=view.start_position(first)), view.probe)
 
-    def _told(self, stretch: Stretch, before: int) -> Told:
+    def _collect_events(self, stretch: Stretch, before: int) -> Told:
         """What a stretch says; before: the offset after the batch before it."""
-        self._end_unknown(stretch)
+        self._end_lost_transactions(stretch)
         self.warnings += [
             f"skipped in looking for the last stable offset (mode=DROPMALFORMED): {error}" for error in stretch.errors
         ]
@@ -171,7 +171,7 @@ class _Replay:
         end = int(stretch.headers[h.LAST_OFFSET, -1]) + 1 if stretch.headers.shape[1] else before
         return Told(sorted(events), end, int(stretch.headers[h.SIZE].sum()))
 
-    def _follow(self, events: list[Event], offset: int) -> None:
+    def _apply_events(self, events: list[Event], offset: int) -> None:
         """Opens and ends what events say, from an offset on: earlier ones are in the state already."""
         for at, producer_id, opens in events:
             if not offset <= at < self.log.offsets.end:
@@ -181,7 +181,7 @@ class _Replay:
             else:
                 self.open.pop(producer_id, None)
 
-    def _end_unknown(self, stretch: Stretch) -> None:
+    def _end_lost_transactions(self, stretch: Stretch) -> None:
         """Ends what was open before offsets that are gone from one of several copies.
 
         A cleaner stays below the first offset of every open transaction (Kafka: LogCleanerManager.cleanableOffsets). So
@@ -196,46 +196,46 @@ class _Replay:
 # ---- what the plan says ----
 
 
-def _withheld(log: PartitionLog, waiting: dict[int, int], stable: int, end: int, options: ReadOptions) -> str:
+def _describe_withheld(log: PartitionLog, waiting: dict[int, int], stable: int, end: int, options: ReadOptions) -> str:
     """One sentence about what is open and what that costs."""
     named = [
-        f"producer {producer_id} since offset {first} ({_since(log, first, options)})"
+        f"producer {producer_id} since offset {first} ({_describe_begin(log, first, options)})"
         for producer_id, first in sorted(waiting.items(), key=lambda each: each[1])[:_MOST_NAMED]
     ]
     more = f" and {len(waiting) - len(named)} more" if len(waiting) > len(named) else ""
     return (
         f"partition {log.topic}-{log.partition} ends at its last stable offset, {stable} (isolationLevel=read_committed):"
-        f" {_bytes_from(log, stable, end, options):,} bytes from there on are withheld, as transactions are open of"
+        f" {_count_bytes_from(log, stable, end, options):,} bytes from there on are withheld, as transactions are open of"
         f" {', '.join(named)}{more}; one that stays open for long is hanging, and kafka-transactions.sh abort --topic"
         f" {log.topic} --partition {log.partition} --start-offset {stable} on the brokers ends it"
     )
 
 
-def _since(log: PartitionLog, first: int, options: ReadOptions) -> str:
+def _describe_begin(log: PartitionLog, first: int, options: ReadOptions) -> str:
     """When a transaction began: the timestamp of its first batch."""
     holding = [segment for segment in log.segments if segment.base_offset <= first]
-    header = next(_headers(holding[-1], first, options), None) if holding else None
+    header = next(_read_headers(holding[-1], first, options), None) if holding else None
     return "before the files begin" if header is None else format_millis(header.max_timestamp)
 
 
-def _bytes_from(log: PartitionLog, stable: int, end: int, options: ReadOptions) -> int:
+def _count_bytes_from(log: PartitionLog, stable: int, end: int, options: ReadOptions) -> int:
     """Bytes of the log from an offset up to the segment in which another lies."""
     total = 0
     for segment in log.segments:
         if segment.base_offset >= end or (segment.next_base_offset or fmt.MAX_OFFSET) <= stable:
             continue
-        header = next(_headers(segment, stable, options), None) if segment.base_offset < stable else None
+        header = next(_read_headers(segment, stable, options), None) if segment.base_offset < stable else None
         total += segment.size - (0 if header is None else header.position)
     return total
 
 
-def _view(segment: Segment, options: ReadOptions) -> SegmentView:
+def _open_view(segment: Segment, options: ReadOptions) -> SegmentView:
     return SegmentView(segment, options.trust)
 
 
-def _headers(segment: Segment, offset: int, options: ReadOptions) -> Iterator[BatchHeader]:
+def _read_headers(segment: Segment, offset: int, options: ReadOptions) -> Iterator[BatchHeader]:
     """Proven headers of a segment from the batch that holds an offset on; ends early where proof fails."""
-    with _view(segment, options) as view:
+    with _open_view(segment, options) as view:
         for header in view.headers_from(offset):
             if header is None:
                 return

@@ -29,21 +29,21 @@ def first_offset_at(log: PartitionLog, timestamp: int, options: ReadOptions) -> 
             if isinstance(found, Dropped):
                 continue
             split = anchored(split_of(log, segment, bounds, found.start, found.end), view.probe)
-        offset = _first_offset(split, options)
+        offset = _find_first_offset(split, options)
         if offset is not None:
             return offset
     return None
 
 
-def _first_offset(split: SegmentSplit, options: ReadOptions) -> int | None:
+def _find_first_offset(split: SegmentSplit, options: ReadOptions) -> int | None:
     """The first offset of a split's rows; None if there is none. What one of several copies has damaged is looked for
     in the others."""
     if not split.copies:
-        return next(_first_of_file(split, options), None)
-    return next(Follower(split, options).run(lambda part: _first_of_file(part, options)), None)
+        return next(_find_first_in_file(split, options), None)
+    return next(Follower(split, options).run(lambda part: _find_first_in_file(part, options)), None)
 
 
-def _first_of_file(split: SegmentSplit, options: ReadOptions) -> Iterator[int]:
+def _find_first_in_file(split: SegmentSplit, options: ReadOptions) -> Iterator[int]:
     damage = damage_in(split, options)
     with SplitFile(split, options.trust, damage) as source:
         decoder = source.decoder(include_control=True)

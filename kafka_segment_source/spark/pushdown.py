@@ -39,25 +39,25 @@ def row_filter(filters: Iterable[Filter]) -> RowFilter:
     """What all of `filters` together leave possible."""
     possible = RowFilter()
     for each in filters:
-        possible = possible.intersect(_one(each))
+        possible = possible.intersect(_bound_by_filter(each))
     return possible
 
 
-def _one(each: Filter) -> RowFilter:
+def _bound_by_filter(each: Filter) -> RowFilter:
     if isinstance(each, Not):  # the columns bounded here are never null, so NOT (a < b) is a >= b
         negated = _NEGATED.get(type(each.child))
         child: Any = each.child
-        return RowFilter() if negated is None else _one(negated(child.attribute, child.value))  # type: ignore[call-arg]
+        return RowFilter() if negated is None else _bound_by_filter(negated(child.attribute, child.value))  # type: ignore[call-arg]
     attribute, value = getattr(each, "attribute", None), getattr(each, "value", None)
     bound = _COLUMNS.get(attribute) if attribute is not None else None
     if bound is None:
         return RowFilter()
     if isinstance(each, In):
-        return _any_of(bound, value)
+        return _bound_by_values(bound, value)
     return bound(each, value)
 
 
-def _any_of(bound: Callable[[Filter, Any], RowFilter], values: Any) -> RowFilter:
+def _bound_by_values(bound: Callable[[Filter, Any], RowFilter], values: Any) -> RowFilter:
     """`column IN (…)`; a null among the values matches nothing."""
     possible = RowFilter(topics=frozenset())
     for value in values:
@@ -66,7 +66,7 @@ def _any_of(bound: Callable[[Filter, Any], RowFilter], values: Any) -> RowFilter
     return possible
 
 
-def _topic(each: Filter, value: Any) -> RowFilter:
+def _bound_topic(each: Filter, value: Any) -> RowFilter:
     if type(value) is not str:
         return RowFilter()
     if isinstance(each, (EqualTo, EqualNullSafe)):
@@ -76,19 +76,19 @@ def _topic(each: Filter, value: Any) -> RowFilter:
     return RowFilter()
 
 
-def _partition(each: Filter, value: Any) -> RowFilter:
+def _bound_partition(each: Filter, value: Any) -> RowFilter:
     if type(value) is not int:
         return RowFilter()
     if isinstance(each, (EqualTo, EqualNullSafe)):
         return RowFilter(partitions=frozenset([value]))
-    return RowFilter(partition_range=_range(each, value))
+    return RowFilter(partition_range=_make_range(each, value))
 
 
-def _offset(each: Filter, value: Any) -> RowFilter:
-    return RowFilter(offsets=_range(each, value)) if type(value) is int else RowFilter()
+def _bound_offset(each: Filter, value: Any) -> RowFilter:
+    return RowFilter(offsets=_make_range(each, value)) if type(value) is int else RowFilter()
 
 
-def _range(each: Filter, value: int) -> OffsetRange:
+def _make_range(each: Filter, value: int) -> OffsetRange:
     everything = OffsetRange()
     start = {GreaterThan: value + 1, GreaterThanOrEqual: value, EqualTo: value, EqualNullSafe: value}.get(type(each))
     end = {LessThan: value, LessThanOrEqual: value + 1, EqualTo: value + 1, EqualNullSafe: value + 1}.get(type(each))
@@ -97,7 +97,7 @@ def _range(each: Filter, value: int) -> OffsetRange:
     )
 
 
-def _timestamp(each: Filter, value: Any) -> RowFilter:
+def _bound_timestamp(each: Filter, value: Any) -> RowFilter:
     """Bounds in ms. A row shows as its milliseconds times 1000, a literal has microseconds: both
     roundings are exact."""
     if not isinstance(value, datetime) or value.tzinfo is None:
@@ -111,8 +111,8 @@ def _timestamp(each: Filter, value: Any) -> RowFilter:
 
 
 _COLUMNS: dict[tuple[str, ...], Callable[[Filter, Any], RowFilter]] = {
-    ("topic",): _topic,
-    ("partition",): _partition,
-    ("offset",): _offset,
-    ("timestamp",): _timestamp,
+    ("topic",): _bound_topic,
+    ("partition",): _bound_partition,
+    ("offset",): _bound_offset,
+    ("timestamp",): _bound_timestamp,
 }

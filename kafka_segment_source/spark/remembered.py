@@ -92,11 +92,11 @@ class AdvisingReader(KafkaSegmentReader):
 
     def push(self, new: RowFilter) -> None:
         if new != EVERY_ROW:
-            _advise()
+            _advise_about_load()
 
 
 @cache
-def _advise() -> None:
+def _advise_about_load() -> None:
     logger.warning(
         "this Spark cannot push .filter() down without wrong rows elsewhere, so every segment is read and filtered after:"
         " give the bounds as options (since, until, startingOffsets, assign …), or load by kafka_segment_source.read(spark, path)"
@@ -111,7 +111,7 @@ def load(reader: DataFrameReader, columns: tuple[str, ...] | None) -> DataFrame:
     if not needed():
         return reader.load() if columns is None else reader.schema(RECORDS.spark_ddl(columns)).load()
     try:
-        memory = _new_memory()
+        memory = _make_memory()
     except OSError as error:
         logger.warning("no private file can be made for pushed filters (%s), so .filter() prunes nothing here", error)
         return reader.load() if columns is None else reader.schema(RECORDS.spark_ddl(columns)).load()
@@ -181,13 +181,13 @@ class _Turn:
         try:
             self._file = os.open(self._path, os.O_RDWR | os.O_NOFOLLOW)
             fcntl.flock(self._file, fcntl.LOCK_EX)
-            return self._remember(self._file, new)
+            return self._remember_in_file(self._file, new)
         except (FileNotFoundError, PermissionError) as error:  # so it will be for every later plan
-            _advise_whole(str(error))
+            _warn_of_whole_read(str(error))
         except (OSError, ValueError, TypeError) as error:
             # this plan is for every row, and not recorded: later ones must be for every row too
             Path(self._path).unlink(missing_ok=True)
-            _advise_whole(str(error))
+            _warn_of_whole_read(str(error))
         return (EVERY_ROW,)
 
     def end(self) -> None:
@@ -197,7 +197,7 @@ class _Turn:
             os.utime(file)
             os.close(file)
 
-    def _remember(self, file: int, new: RowFilter) -> tuple[RowFilter, ...]:
+    def _remember_in_file(self, file: int, new: RowFilter) -> tuple[RowFilter, ...]:
         found = os.fstat(file)
         if found.st_nlink == 0:
             raise FileNotFoundError(f"{self._path} was deleted")
@@ -210,11 +210,11 @@ class _Turn:
         if before:
             age = time.time() - found.st_mtime
             if age > _SETTLED_LONG_AGO:
-                _advise_anew()
+                _advise_new_read()
             time.sleep(min(max(SETTLE_SECONDS - age, 0), SETTLE_SECONDS))
         both = (*(each for each in before if not _covers(new, each)), new)
         if len(both) > _MOST_FILTERS:
-            both = (_hull(both),)
+            both = (_hull_of_filters(both),)
         text = "".join(f"{line}\n" for line in (_HEADER, *map(_to_json, both))).encode()
         os.ftruncate(file, 0)
         if os.pwrite(file, text, 0) != len(text):
@@ -223,19 +223,19 @@ class _Turn:
 
 
 @cache
-def _advise_whole(why: str) -> None:
+def _warn_of_whole_read(why: str) -> None:
     logger.warning("pushed filters cannot be remembered (%s), so a DataFrame of read() is read whole", why)
 
 
 @cache
-def _advise_anew() -> None:
+def _advise_new_read() -> None:
     logger.warning(
         "a DataFrame of kafka_segment_source.read() goes on reading for the filters that it had before;"
         " call read() again for one that reads only what a new filter needs"
     )
 
 
-def _hull(filters: tuple[RowFilter, ...]) -> RowFilter:
+def _hull_of_filters(filters: tuple[RowFilter, ...]) -> RowFilter:
     whole = filters[0]
     for each in filters[1:]:
         whole = whole.hull(each)
@@ -285,16 +285,16 @@ def plan_for_any(options: ReadOptions, warnings: list[str], filters: Sequence[Ro
         for log in sources.logs:  # the outer loop, so that one partition's zone map is in memory at a time
             for selector in selectors:
                 selector.add(log)
-        return _joined([selector.selection for selector in selectors])
+        return _join_selections([selector.selection for selector in selectors])
 
     return plan_selected(options, warnings, select)
 
 
-def _joined(selections: list[Selection]) -> Selection:
+def _join_selections(selections: list[Selection]) -> Selection:
     """What any of them reads."""
     joined = Selection(
-        kept=_merged([each for selection in selections for each in selection.kept]),
-        without_maps=_merged([each for selection in selections for each in selection.without_maps]),
+        kept=_merge_splits([each for selection in selections for each in selection.kept]),
+        without_maps=_merge_splits([each for selection in selections for each in selection.without_maps]),
         faults=[each for selection in selections for each in selection.faults],
         warnings=list(dict.fromkeys(each for selection in selections for each in selection.warnings)),
         late_bytes=max(selection.late_bytes for selection in selections),
@@ -307,16 +307,20 @@ def _joined(selections: list[Selection]) -> Selection:
     return joined
 
 
-def _merged(kept: list[SplitOf]) -> list[SplitOf]:
+def _merge_splits(kept: list[SplitOf]) -> list[SplitOf]:
     """What any of these splits reads, in order, by splits that share nothing."""
     found: dict[tuple[str, OffsetRange], list[SplitOf]] = {}
     for segment, split in kept:
         found.setdefault((segment.path, segment.offsets), []).append((segment, split))
-    merged = [(several[0][0], split) for several in found.values() for split in _hulls([each for _, each in several])]
+    merged = [
+        (several[0][0], split)
+        for several in found.values()
+        for split in _merge_overlapping([each for _, each in several])
+    ]
     return sorted(merged, key=lambda each: (each[1].topic, each[1].partition, each[1].start_offset))
 
 
-def _hulls(splits: list[SegmentSplit]) -> list[SegmentSplit]:
+def _merge_overlapping(splits: list[SegmentSplit]) -> list[SegmentSplit]:
     """The rows of splits of one segment by splits that share neither a byte nor an offset, in order.
 
     Offsets count too: of a file that shrank, each split is read from the first byte by its offsets alone.
@@ -350,7 +354,7 @@ def _hull_of_splits(one: SegmentSplit, other: SegmentSplit) -> SegmentSplit:
 # ---- the file ----
 
 
-def _new_memory() -> str:
+def _make_memory() -> str:
     """A new file of pushed filters, readable by this user only; those of a week ago are removed."""
     if fcntl is None:
         raise OSError("this system has no file locks")

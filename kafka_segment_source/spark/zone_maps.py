@@ -57,7 +57,7 @@ def update_zone_maps(spark: SparkSession, path: PathsLike, to: str, **options: U
     """
     parsed = parse_update(path, options)
     updates = plan_updates(parsed, local_path(to))
-    mapped = iter(_mapped(spark, [split for update in updates for split in update.splits], parsed.max_batch_bytes))
+    mapped = iter(_map_splits(spark, [split for update in updates for split in update.splits], parsed.max_batch_bytes))
     summary = ZoneMapSummary()
     for update in updates:
         answers = [next(mapped) for _ in update.splits]
@@ -68,7 +68,7 @@ def update_zone_maps(spark: SparkSession, path: PathsLike, to: str, **options: U
     return summary
 
 
-def _mapped(spark: SparkSession, splits: list[SegmentSplit], max_batch_bytes: int) -> list[MappedSegment | None]:
+def _map_splits(spark: SparkSession, splits: list[SegmentSplit], max_batch_bytes: int) -> list[MappedSegment | None]:
     """What `map_or_none` answers for each split, in their order."""
     if not splits:
         return []
