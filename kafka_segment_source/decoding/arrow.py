@@ -1,7 +1,9 @@
-"""RecordColumns → pyarrow.RecordBatch: only the columns asked for, by handing over buffers.
+"""RecordColumns → pyarrow.RecordBatch. Only the requested columns are built, and Arrow takes over their buffers.
 
-No Python object is made per record. The exceptions, both per batch and both for odd data alone: header keys that
-are not UTF-8 (replaced as Java's decoder does), and timestamps that microseconds cannot hold (an error).
+No Python object is made for a record. There are two exceptions, each for one batch with unusual data:
+
+- Header keys are not UTF-8. Their wrong bytes are replaced, as Java's decoder replaces them.
+- Microseconds cannot hold a timestamp. That is an error.
 """
 
 from __future__ import annotations
@@ -33,12 +35,12 @@ Builder = Callable[[RecordColumns, SegmentSplit], pa.Array]
 def to_record_batch(
     records: RecordColumns, split: SegmentSplit, arrow_schema: pa.Schema, builders: Mapping[str, Builder]
 ) -> pa.RecordBatch:
-    """The records as one RecordBatch of exactly `arrow_schema`, sharing nothing with `records`.
+    """Makes one RecordBatch of exactly `arrow_schema`. It shares no memory with `records`.
 
-    arrow_schema, builders: of one kind of table.
+    arrow_schema and builders belong to the same kind of table.
     """
     arrays = [builders[name](records, split) for name in arrow_schema.names]
-    if not arrays:  # no column asked for: only the number of rows counts
+    if not arrays:  # no column is requested: only the number of rows counts
         return pa.RecordBatch.from_struct_array(
             pa.array([{}], pa.struct([])).take(pa.array(np.zeros(records.count, np.int64)))
         )
@@ -48,7 +50,7 @@ def to_record_batch(
 def _build_varying(
     source: Bytes, starts: Ints, lengths: Ints, n: int, kind: pa.DataType, null_below: int = 0
 ) -> pa.Array:
-    """A binary or string array of `n` slices of `source`."""
+    """Builds a binary or string array of `n` slices of `source`. A length below `null_below` is a null."""
     offsets, validity, nulls = _build_offsets(lengths, n, null_below)
     data = np.empty(int(offsets[n]), np.uint8)
     c.copy_slices(source, starts, offsets, n, data)
@@ -84,7 +86,7 @@ def _build_partition(records: RecordColumns, split: SegmentSplit) -> pa.Array:
 
 @lru_cache(maxsize=2)  # a task has one topic and one partition; a long name takes 16 MB
 def _repeat_value(value: str | int, kind: pa.DataType) -> pa.Array:
-    """As many of one value as a batch can have: made once, since every batch of a task has the same."""
+    """Repeats one value MAX_ROWS times. It is made once, since every batch of a task has the same value."""
     return pa.repeat(pa.scalar(value, kind), MAX_ROWS)
 
 
@@ -101,7 +103,7 @@ def _build_timestamp(records: RecordColumns, split: SegmentSplit) -> pa.Array:
 
 
 def _spread_over_records(records: RecordColumns, values: npt.NDArray[np.generic], kind: pa.DataType) -> pa.Array:
-    """One value a batch (int64[n] or bool[n]) spread over its records."""
+    """Gives each record the value of its batch. values: int64[n] or bool[n], one for each batch."""
     return pa.array(values[records.ints[k.BATCH, : records.count]], kind)
 
 
@@ -110,7 +112,7 @@ def _build_timestamp_type(records: RecordColumns, _: SegmentSplit) -> pa.Array:
 
 
 def _build_headers(records: RecordColumns, _: SegmentSplit) -> pa.Array:
-    """Null where a record has none, as in Spark's source."""
+    """Builds the column headers. It is null where a record has no headers, as in Spark's kafka source."""
     n = records.count
     counts = records.ints[k.HEADERS_COUNT]
     offsets, validity, nulls = _build_offsets(counts, n, 1)
@@ -124,7 +126,10 @@ def _build_headers(records: RecordColumns, _: SegmentSplit) -> pa.Array:
 
 
 def _replace_invalid_utf8(keys: pa.Array) -> pa.Array:
-    """The keys with what is not UTF-8 replaced; some at a time, since each becomes a Python object meanwhile."""
+    """Replaces the bytes of keys that are not UTF-8.
+
+    Each key becomes a Python object for a moment, so only _KEYS_AT_ONCE keys are handled at a time.
+    """
     try:
         keys.validate(full=True)
     except pa.ArrowInvalid:
@@ -136,7 +141,7 @@ def _replace_invalid_utf8(keys: pa.Array) -> pa.Array:
 
 
 def _build_metadata(records: RecordColumns, split: SegmentSplit) -> pa.Array:
-    """One struct a record, in kafka-dump-log's words."""
+    """Builds one struct for each record. Its fields have the names that kafka-dump-log prints."""
     headers = records.headers
     codecs = pa.array(fmt.CODEC_NAMES, pa.string()).take(pa.array(headers[h.ATTRIBUTES] & fmt.CODEC_MASK))
     columns = [
@@ -156,7 +161,10 @@ def _build_metadata(records: RecordColumns, split: SegmentSplit) -> pa.Array:
 
 
 def _build_sequence(records: RecordColumns) -> pa.Array:
-    """baseSequence + offset delta, which wraps to 0 after 2**31 - 1; -1 where the producer is not idempotent."""
+    """Builds the sequence numbers: baseSequence + offset delta, which wraps to 0 after 2**31 - 1.
+
+    The number is -1 where the producer is not idempotent.
+    """
     batch = records.ints[k.BATCH, : records.count]
     base = records.headers[h.BASE_SEQUENCE][batch]
     delta = records.longs[k.OFFSET, : records.count] - records.headers[h.BASE_OFFSET][batch]

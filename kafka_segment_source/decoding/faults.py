@@ -1,7 +1,7 @@
-"""What is wrong with a batch or a record: codes of the kernels and plain facts → errors. Every sentence stands here.
+"""Faults of a batch or a record: status codes of the kernels → errors. All error messages about them are here.
 
-An error names file, byte position, offset where it is known, what was found and what was expected. A fault inside a
-record also names its place in the batch.
+An error names the file, the byte position, what was found and what was expected. It names the offset where that is
+known. An error about a record also names the place inside the batch.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from kafka_segment_source.kernels import message_sets as m
 from kafka_segment_source.kernels import record_batches as k
 
 _LONGEST_VARINT = 10  # bytes
-_CONTINUES = 0x80  # the bit of a byte of a varint that says that another follows
+_CONTINUES = 0x80  # this bit of a varint's byte means that another byte follows
 
-# Why a walk over headers stopped → what is wrong, what was expected
+# The reason why a walk over headers stopped → what is wrong, what was expected
 _OF_HEADERS = {
     h.BAD_LENGTH: (
         "batch of impossible length",
@@ -53,12 +53,12 @@ _OF_RECORDS = {
     m.BAD_WRAPPER_OFFSET: ("wrapper that ends before its last message", "an inner offset up to the wrapper's own"),
     m.BAD_MESSAGE_OFFSET: ("message out of order", "offsets that grow up to the wrapper's own"),
 }
-_OF_WHOLE_BATCHES = (m.EMPTY_WRAPPER, m.BAD_WRAPPER_OFFSET)  # at no place inside
+_OF_WHOLE_BATCHES = (m.EMPTY_WRAPPER, m.BAD_WRAPPER_OFFSET)  # these have no place inside the batch
 
 
 @dataclass(frozen=True, slots=True)
 class Faults:
-    """The errors of one file, at a byte position; `offset` is the batch's, None where it cannot be believed."""
+    """Makes the errors of one file. Each has a byte position. `offset` is the batch's; None where it is not proven."""
 
     path: str
 
@@ -69,7 +69,7 @@ class Faults:
         return self._make_corrupt_error(what, position, offset, f"0x{found:08x}", f"0x{stated:08x}")
 
     def out_of_order(self, position: int, offsets: tuple[int, int], allowed: tuple[int, int]) -> DataError:
-        """offsets, allowed: first and last ones."""
+        """offsets, allowed: the first and the last offset, both inclusive."""
         found, expected = f"{offsets[0]} to {offsets[1]}", f"offsets from {allowed[0]} to {allowed[1]}"
         return self._make_corrupt_error("batch out of order", position, offsets[0], found, expected)
 
@@ -82,7 +82,7 @@ class Faults:
         return self._make_corrupt_error("batch cut short", position, None, f"{size} bytes", f"{needed} bytes")
 
     def bad_header(self, position: int, stopped_by: int, found: int) -> DataError:
-        """stopped_by, found: from the report of `walk_headers`."""
+        """stopped_by, found: the report of `walk_headers`."""
         what, expected = _OF_HEADERS[stopped_by]
         return self._make_corrupt_error(what, position, None, "zeros" if stopped_by == h.ZEROS else found, expected)
 
@@ -96,11 +96,14 @@ class Faults:
     # ---- what a batch holds ----
 
     def bad_block(self, header: npt.NDArray[np.int64], found: object, expected: object) -> DataError:
-        """A compressed block that its codec refuses; header: the batch's column of a header table."""
+        """The codec refuses a compressed block. header: the batch's column of a header table."""
         return self._make_corrupt_error("batch that cannot be decompressed", *_find_place(header), found, expected)
 
     def bad_codec(self, header: npt.NDArray[np.int64], is_proven: bool) -> DataError:
-        """A codec that no batch of its magic has; is_proven: the batch has its CRC, so somebody wrote it on purpose."""
+        """The codec is not allowed for the batch's magic.
+
+        is_proven: the batch has the CRC that it states, so a newer Kafka may have written it.
+        """
         codec = int(header[h.ATTRIBUTES] & fmt.CODEC_MASK)
         found = f"codec {codec} ({fmt.CODEC_NAMES[codec]})" if codec < len(fmt.CODEC_NAMES) else f"codec {codec}"
         *names, last = (fmt.CODEC_NAMES[each] for each in fmt.CODECS[int(header[h.MAGIC])])
@@ -120,8 +123,7 @@ class Faults:
         source: npt.NDArray[np.uint8],
         payload: npt.NDArray[np.int64],
     ) -> DataError:
-        """report: of a record kernel; source, payload: the bytes it read, and where those of the batch begin and
-        end."""
+        """report: from a record kernel. source: the bytes that it read. payload: start and end of the batch in them."""
         status, at, found = report.tolist()
         what, expected = _OF_RECORDS[status]
         if status == k.BAD_VARINT:
@@ -166,13 +168,13 @@ def _find_place(header: npt.NDArray[np.int64]) -> tuple[int, int]:
 
 
 def _describe_place(header: npt.NDArray[np.int64], at: int) -> str:
-    """Where byte `at` of a batch's plain records is, as an error says it."""
+    """Describes the place of byte `at` of a batch's plain records, for an error message."""
     if header[h.ATTRIBUTES] & fmt.CODEC_MASK != fmt.CODEC_NONE:
         return f"byte {at} after decompression"
     return f"byte {at + (fmt.BATCH_OVERHEAD if header[h.MAGIC] == fmt.MAGIC_V2 else 0)} of the batch"
 
 
 def _show_varint(data: npt.NDArray[np.uint8]) -> str:
-    """The bytes that should have been a varint: up to the first that ends one, or all."""
+    """The bytes of a wrong varint in hex: up to the first byte that ends a varint, or all of them."""
     ends = np.flatnonzero(data < _CONTINUES)
     return data[: ends[0] + 1 if len(ends) else len(data)].tobytes().hex(" ") or "no bytes"

@@ -1,5 +1,7 @@
-"""Wanted batches of a chunk → groups whose plain records lie in one buffer: the chunk itself, or
-decompressed beside it."""
+"""Wanted batches of a chunk → groups. The plain records of a group lie in one buffer.
+
+The buffer is the chunk itself, or another one with the decompressed records.
+"""
 
 from __future__ import annotations
 
@@ -19,16 +21,17 @@ from kafka_segment_source.kernels import headers as h
 from kafka_segment_source.logdir.checksums import crc_holds
 from kafka_segment_source.storage.files import Bytes
 
-GROUP_BYTES = 4 * 1024 * 1024  # plain bytes after which a group of decompressed batches ends
+GROUP_BYTES = 4 * 1024 * 1024  # a group of decompressed batches ends after this many plain bytes
 
 _LENGTH = struct.Struct(">i")
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Batches whose plain records lie in `source`: payloads int64[2, n], start and end of each; of one kind of magic.
+    """Batches whose plain records lie in `source`. All are message sets (magic 0 and 1), or all are of magic 2.
 
-    headers: int64[FIELDS, n], this group's own copy. `source` is used again for the next group.
+    headers: int64[FIELDS, n], this group's own copy. payloads: int64[2, n], start and end of each batch's plain
+    records. The next group uses `source` again.
     """
 
     source: Bytes
@@ -37,11 +40,11 @@ class Group:
 
     @property
     def is_message_set(self) -> bool:
-        """Whether the batches are of magic 0 and 1; otherwise all are of magic 2."""
+        """Whether the batches are of magic 0 or 1. Otherwise all are of magic 2."""
         return bool(self.headers[h.MAGIC, 0] < fmt.MAGIC_V2)
 
     def without(self, column: int) -> Group:
-        """The group less one batch."""
+        """The group without the batch in one column."""
         return Group(
             self.source,
             np.ascontiguousarray(np.delete(self.headers, column, axis=1)),
@@ -50,7 +53,7 @@ class Group:
 
 
 class Unpacker:
-    """Makes groups of one file's batches; keeps the buffer for plain bytes between them."""
+    """Makes groups of one file's batches. All groups use the same buffer for plain bytes."""
 
     def __init__(self, path: str, max_batch_bytes: int, damage: Damage) -> None:
         self._faults = Faults(path)
@@ -59,7 +62,10 @@ class Unpacker:
         self._plain = Plain(2 * GROUP_BYTES)
 
     def groups(self, chunk: Chunk, headers: HeaderTable) -> Iterator[Group]:
-        """Groups of `headers` (batches of `chunk`), in order; none is empty. Raises, or reports, what Damage says."""
+        """Yields groups of `headers` (batches of `chunk`), in order. No group is empty.
+
+        The given Damage raises or reports the error of a damaged batch.
+        """
         is_set = headers[h.MAGIC] < fmt.MAGIC_V2
         borders = np.flatnonzero(np.diff(is_set)) + 1  # an upgraded log may mix magics in one segment
         for start, end in zip([0, *borders], [*borders, headers.shape[1]], strict=True):
@@ -99,7 +105,11 @@ class Unpacker:
             yield self._make_group(headers[:, columns], places)
 
     def _unpack_batch(self, batch: memoryview, magic: int, codec: int) -> None:
-        """Adds the plain records of one batch: after its header, or a wrapper's value; a plain message as it stands."""
+        """Adds the plain records of one batch.
+
+        For magic 2 these are the bytes after the header. For a wrapper it is the value, and for a plain message the
+        whole entry.
+        """
         if magic == fmt.MAGIC_V2:
             stored = batch[fmt.BATCH_OVERHEAD :]
         else:
@@ -118,7 +128,7 @@ class Unpacker:
 
 
 def _find_wrapped_value(entry: memoryview, magic: int) -> memoryview:
-    """The value of a wrapper message: what follows its key (null, as a rule) and its length."""
+    """Finds the value of a wrapper message. It follows the key, which is usually null, and its own length."""
     at = fmt.LEGACY_TIMESTAMP_AT + (8 if magic == fmt.MAGIC_V1 else 0)
     _, key_end = _find_sized_part(entry, at, "key")
     start, end = _find_sized_part(entry, key_end, "value")
@@ -130,7 +140,7 @@ def _find_wrapped_value(entry: memoryview, magic: int) -> memoryview:
 
 
 def _find_sized_part(entry: memoryview, at: int, part: str) -> tuple[int, int]:
-    """Start and end of what an i32 length at `at` covers; a negative one is null, and covers nothing."""
+    """Finds start and end of the part whose i32 length is at `at`. A negative length means null, with no bytes."""
     left = len(entry) - at - _LENGTH.size
     length = _LENGTH.unpack_from(entry, at)[0] if left >= 0 else 0
     if left < 0 or length > left:
