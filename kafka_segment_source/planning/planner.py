@@ -1,7 +1,7 @@
 """Options → a ReadPlan: which byte range of which segment is read, which segments are not, and why.
 
-Runs on the driver, without Spark and, as a rule, without the kernels: names, index files, a few batch headers. The
-splits it makes are small frozen values that cross to the executors.
+Planning runs on the driver. It does not need Spark, and usually not the kernels: it reads file names, index files and a
+few batch headers. Its splits are small frozen values that the driver sends to the executors.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ PACK_MORE_THAN = 256  # tasks; fewer do not need to share
 
 
 def make_plan(options: ReadOptions, warnings: list[str] | None = None, pushed: RowFilter = EVERY_ROW) -> ReadPlan:
-    """The plan of a batch read; `warnings` of parsing are carried into it.
+    """Makes the plan of a batch read. The plan includes the `warnings` of parsing.
 
-    pushed: what the filters above the read leave possible. Raises PathError, OptionError and DataLossError for what is
-    not there or is an invalid request.
+    pushed: the rows that the filters above the read leave possible. Raises PathError for a path without logs,
+    OptionError for an invalid request, and DataLossError for missing offsets.
     """
 
     def select(sources: Sources) -> Selection:
@@ -43,7 +43,7 @@ def make_plan(options: ReadOptions, warnings: list[str] | None = None, pushed: R
 
 
 def plan_selected(options: ReadOptions, warnings: list[str] | None, select: Callable[[Sources], Selection]) -> ReadPlan:
-    """The plan of what `select` takes from the logs. They are listed again while files change under it."""
+    """Makes the plan of what `select` takes from the logs. If files change meanwhile, the logs are listed again."""
     check_limits(options)
     try:
         return try_again(lambda: _plan_once(options, warnings, select))
@@ -57,7 +57,10 @@ def _plan_once(
     select: Callable[[Sources], Selection],
     cuts_all: bool = True,
 ) -> ReadPlan:
-    """One try. cuts_all: a segment that was replaced before it was cut is a FileChangedError; False: it stays whole."""
+    """Makes one attempt at a plan.
+
+    cuts_all: a segment that was replaced before it was cut is a FileChangedError. False: such a segment stays whole.
+    """
     warnings = list(warnings or ())
     sources = Sources(options, examined_logs(options, warnings), StableEnds(options), ZoneMaps(options))
     check_partitions(options, sources.logs)
@@ -92,7 +95,7 @@ def _sum_bytes(kept: list[SplitOf]) -> int:
 
 
 def _cut_splits(selection: Selection, options: ReadOptions, cuts_all: bool) -> tuple[list[SplitOf], list[str]]:
-    """The splits cut as minPartitions and maxRecordsPerPartition ask, and what to say of those that are not."""
+    """Cuts the splits by minPartitions and maxRecordsPerPartition. It also returns warnings about uncut splits."""
     kept, warnings = selection.kept, []
     most = options.max_records_per_partition
     if most is not None:
