@@ -1,7 +1,7 @@
-"""Spark's filters → RowFilter: what a conjunction of them leaves possible of topic, partition, offset and timestamp.
+"""Spark's filters → RowFilter: the topics, partitions, offsets and timestamps that pass a conjunction of filters.
 
-Every filter stays with Spark, which applies it again, so that a bound may be too wide, never too narrow. What is not
-known here (other columns, literals of another type, a negated equality) bounds nothing.
+Spark keeps every filter and applies it again. So a bound may be too wide, but never too narrow. Other columns, literals
+of another type and a negated equality set no bound.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _NEGATED: dict[type[Filter], type[Filter]] = {
 
 
 def row_filter(filters: Iterable[Filter]) -> RowFilter:
-    """What all of `filters` together leave possible."""
+    """The rows that all of `filters` together leave possible."""
     possible = RowFilter()
     for each in filters:
         possible = possible.intersect(_bound_by_filter(each))
@@ -58,7 +58,7 @@ def _bound_by_filter(each: Filter) -> RowFilter:
 
 
 def _bound_by_values(bound: Callable[[Filter, Any], RowFilter], values: Any) -> RowFilter:
-    """`column IN (…)`; a null among the values matches nothing."""
+    """Bounds rows by `column IN (…)`. A null among the values matches no row."""
     possible = RowFilter(topics=frozenset())
     for value in values:
         if value is not None:
@@ -98,12 +98,14 @@ def _make_range(each: Filter, value: int) -> OffsetRange:
 
 
 def _bound_timestamp(each: Filter, value: Any) -> RowFilter:
-    """Bounds in ms. A row shows as its milliseconds times 1000, a literal has microseconds: both
-    roundings are exact."""
+    """Bounds timestamps in ms.
+
+    A row's microseconds are its milliseconds times 1000, and a literal has microseconds. So both roundings are exact.
+    """
     if not isinstance(value, datetime) or value.tzinfo is None:
         return RowFilter()
     micros = (value - _EPOCH) // _MICROSECOND
-    at_or_after, after = -(-micros // 1000), micros // 1000 + 1  # the first ms that is ≥, and the first that is >
+    at_or_after, after = -(-micros // 1000), micros // 1000 + 1  # the first ms ≥ the value, and the first ms > it
     everything = TimeRange()
     since = {GreaterThan: after, GreaterThanOrEqual: at_or_after, EqualTo: at_or_after, EqualNullSafe: at_or_after}
     until = {LessThan: at_or_after, LessThanOrEqual: after, EqualTo: after, EqualNullSafe: after}
