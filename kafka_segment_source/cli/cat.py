@@ -1,4 +1,4 @@
-"""`kafkaseg cat`: records as text, as JSON lines, or into a Parquet file."""
+"""`kafkaseg cat`: prints records as text or JSON lines, or writes them into a Parquet file."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def _print_records(
     names: Sequence[str],
     lines: Callable[..., Iterator[str]],
 ) -> int:
-    """Prints records with these columns at least, as `lines` makes them of a batch; how many there were."""
+    """Prints the records of a plan and returns their number. lines: makes text lines of a batch with these columns."""
     with_control = plan.options.include_control
     needed = markers.NEEDED if with_control else ()
     schema = RECORDS.arrow_schema(dict.fromkeys((*names, *needed)))
@@ -127,7 +127,7 @@ def _print_records(
 def _read_batches(
     plan: ReadPlan, schema: pa.Schema, limit: int | None, advance: Advance = lambda _: None
 ) -> Iterator[pa.RecordBatch]:
-    """The first `limit` records of the plan (all: None). A split is read only once a record of it is wanted."""
+    """Reads the first `limit` records of the plan (None: all). It reads a split only when a record of it is wanted."""
     left = sys.maxsize if limit is None else limit
     if left == 0:
         return
@@ -139,7 +139,10 @@ def _read_batches(
 
 
 def _write_parquet(path: str, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> int:
-    """Writes the file whole or not at all: under another name until the last record is in. How many there were."""
+    """Writes a Parquet file and returns the number of records.
+
+    The file has another name until its last record is written. So the path has the whole file or none.
+    """
     records = 0
     unfinished = Path(f"{path}.unfinished")
     try:

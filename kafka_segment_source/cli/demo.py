@@ -1,4 +1,4 @@
-"""`kafkaseg demo`: a question to a real log, from the plan to the answer, without Spark."""
+"""`kafkaseg demo`: answers a question from a real log, from the plan to the result, without Spark."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _format_first_rows(table: pa.Table) -> list[Text]:
 
 
 def _find_data() -> Path:
-    """The example's log directory: in the repository, or the part of it that the wheel carries."""
+    """Finds the log directory of the example: in the repository, or the part of it in the wheel."""
     for path in (_IN_REPOSITORY, _BUNDLED):
         if path.is_dir():
             return path

@@ -1,4 +1,4 @@
-"""Summaries as a table, for a terminal of any width."""
+"""Shows summaries as a table, for a terminal of any width."""
 
 from __future__ import annotations
 
@@ -13,14 +13,17 @@ from kafka_segment_source.cli.shared import count
 from kafka_segment_source.inspection.summary import Summary
 from kafka_segment_source.times import format_millis
 
-_UNBOUNDED = 10_000  # columns; to measure how wide a table would like to be
+_UNBOUNDED = 10_000  # columns; to measure the width of a table without wrapping
 _NOTHING = "–"
 _WELL = "ok"
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Rows to list: what a row is, the heading of the second column; then name, second column and summary of each."""
+    """Rows of a table. what: what a row is. second: the heading of the second column.
+
+    rows: the name, the second column and the summary of each row.
+    """
 
     what: str
     second: str
@@ -28,7 +31,7 @@ class Rows:
 
 
 def listing(rows: Rows, sums: Summary, notes: list[str], width: int) -> RenderableType:
-    """Rows below a line of sums, and notes below them, for a terminal `width` columns wide."""
+    """Makes a line of sums, the rows, and the notes below them, for a terminal of `width` columns."""
     head = f"{count(sums.segments, 'segment')}, {decimal(sums.size)}, {_format_records(sums)} records{_format_control(sums)}"
     well = str(_format_health(sums)) == _WELL
     table = _make_wide_table(rows, well)
@@ -41,7 +44,7 @@ def listing(rows: Rows, sums: Summary, notes: list[str], width: int) -> Renderab
 
 
 def _make_wide_table(rows: Rows, well: bool) -> Table:
-    """One line a row; the health of each only where not all are well."""
+    """Makes one line for each row. It has a column for the health only if a row is not well."""
 
     def cells(second: str, sums: Summary) -> dict[str, str | Text]:
         return {
@@ -64,7 +67,7 @@ def _make_wide_table(rows: Rows, well: bool) -> Table:
 
 
 def _make_narrow_list(rows: Rows, width: int) -> RenderableType:
-    """A line of numbers a row, and below it what does not fit beside them."""
+    """Makes a line of numbers for each row, and below it lines for the values that do not fit."""
     numbers = [list(_format_numbers(rows, sums).values()) for _, _, sums in rows.rows]
     headings = list(_format_numbers(rows, Summary()))
     widths = [max(map(len, column)) + 2 for column in zip(headings, *numbers, strict=True)]
@@ -89,13 +92,13 @@ def _make_narrow_list(rows: Rows, width: int) -> RenderableType:
 
 
 def _format_numbers(rows: Rows, sums: Summary) -> dict[str, str]:
-    """How much there is of a row, under its headings."""
+    """Formats the numbers of a row, by their headings."""
     segments = {} if rows.what == "segment" else {"segments": f"{sums.segments:,}"}
     return {**segments, "records": _format_records(sums) + _format_control(sums), "bytes": decimal(sums.size)}
 
 
 def offsets_text(sums: Summary) -> str:
-    """First and last offset, as far as batches tell."""
+    """Formats the first and the last offset; only the first one where there are no batches."""
     return f"{sums.start_offset:,} – {sums.end_offset - 1:,}" if sums.batches else f"from {sums.start_offset:,}"
 
 
@@ -112,7 +115,7 @@ def _format_codecs(sums: Summary) -> str:
 
 
 def _format_health(sums: Summary) -> Text:
-    """What is wrong with log and indexes; the worst of it gives the colour."""
+    """Describes the faults of the log and its indexes. The worst fault decides the colour."""
     found = {"damaged": sums.indexes.damaged, "missing": sums.indexes.missing, "empty": sums.indexes.empty}
     indexes = ", ".join(f"{number:,} {how}" for how, number in found.items() if number)
     said = ["log damaged"] * bool(sums.faults) + [f"indexes: {indexes}"] * bool(indexes)

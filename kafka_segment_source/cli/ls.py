@@ -1,4 +1,4 @@
-"""`kafkaseg ls`: what is in a log directory."""
+"""`kafkaseg ls`: lists the content of a log directory."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def ls_command(paths: tuple[str, ...], by_segment: bool, by_topic: bool, as_json
 
 
 def _make_notes(found: Listing) -> list[str]:
-    """What is on the disk, and yet not what a read gives; and what is not on it, and should be."""
+    """Makes notes about data on the disk that a read does not return, and about data that is missing on it."""
     notes = [missing.text(each.name) for each in found.partitions for missing in each.missing]
     for each in found.partitions:
         start = each.log_start_offset

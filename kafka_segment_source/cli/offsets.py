@@ -1,4 +1,4 @@
-"""`kafkaseg offsets`: the first offset at or after a time, as a broker's offsetsForTimes answers."""
+"""`kafkaseg offsets`: finds the first offset at or after a time, as a broker's offsetsForTimes answers."""
 
 from __future__ import annotations
 

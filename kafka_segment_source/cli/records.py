@@ -1,4 +1,4 @@
-"""Record batches → lines: tab-separated text to read, JSON to process. A column at a time, as far as that goes."""
+"""Record batches → lines: tab-separated text for people, JSON for programs. Columns are converted one at a time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kafka_segment_source.cli.markers import coordinator_epoch
 from kafka_segment_source.times import format_millis
 
 _MICROS = 1000  # in a millisecond
-_PLACE = "topic-partition"  # a field of text lines, no column
+_PLACE = "topic-partition"  # a field of text lines; it is not a column
 _END_MARKERS = (fmt.CONTROL_TYPES[fmt.CONTROL_ABORT], fmt.CONTROL_TYPES[fmt.CONTROL_COMMIT])
 _json = json.JSONEncoder(ensure_ascii=False).encode  # json.dumps would make an encoder for every line
 
@@ -35,7 +35,7 @@ _ENCODERS: dict[Encoding, Callable[[bytes], str]] = {
     Encoding.BASE64: lambda data: base64.b64encode(data).decode("ascii"),
 }
 
-# One record is one line, whatever it holds, and no byte of it reaches the terminal as a command
+# Every record is one line, and none of its bytes may reach the terminal as a command
 _UNPRINTABLE = re.compile("[\\\\\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _LAST_OF_LATIN_1 = 0xFF
 _NAMED = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"}
@@ -46,7 +46,7 @@ Controls = Sequence[str | None]
 
 
 def text_fields(columns: Sequence[str]) -> tuple[str, ...]:
-    """The fields of a line of text where nobody chose: topic and partition are one."""
+    """The fields of a text line by default. Topic and partition are one field."""
     return (
         _PLACE,
         "offset",
@@ -60,7 +60,7 @@ def text_fields(columns: Sequence[str]) -> tuple[str, ...]:
 def text_lines(
     batch: pa.RecordBatch, encoding: Encoding, fields: Sequence[str], controls: Controls = ()
 ) -> Iterator[str]:
-    """A line a record. Control records show their type for a key, and for a value what it says."""
+    """Makes one text line for each record. A control record shows its type as the key, and its parsed value."""
     columns = _make_columns(batch, encoding)
     for row, control in enumerate(controls):
         if control is not None:
@@ -75,7 +75,7 @@ def text_lines(
 def json_lines(
     batch: pa.RecordBatch, encoding: Encoding, fields: Sequence[str], controls: Controls = ()
 ) -> Iterator[str]:
-    """One JSON object a record: columns under their names, timestamps as ISO-8601 in UTC, `controlType` if given."""
+    """Makes one JSON object for each record: columns by name, timestamps as ISO-8601 in UTC, `controlType` if given."""
     columns = _make_columns(batch, encoding)
     wanted = {field: columns[field] for field in fields} | ({"controlType": list(controls)} if controls else {})
     for values in zip(*wanted.values(), strict=True):
@@ -90,7 +90,7 @@ def _show_control(columns: dict[str, list[Any]], row: int, control: str, batch: 
 
 
 def _make_columns(batch: pa.RecordBatch, encoding: Encoding) -> dict[str, list[Any]]:
-    """Columns as lists that JSON can hold: bytes encoded, timestamps as text."""
+    """Converts columns into lists for JSON: bytes are encoded, and timestamps become text."""
     encode = _ENCODERS[encoding]
     return {
         name: _format_times(column)
@@ -101,12 +101,12 @@ def _make_columns(batch: pa.RecordBatch, encoding: Encoding) -> dict[str, list[A
 
 
 def _format_times(column: pa.Array) -> list[str]:
-    """By way of integers: Python's datetime does not reach as far as Kafka's 64 bits."""
+    """Formats timestamps by way of integers, since Python's datetime has a smaller range than Kafka's 64 bits."""
     return [format_millis(micros // _MICROS) for micros in column.cast(pa.int64()).to_pylist()]
 
 
 def _encode_value(value: Any, encode: Callable[[bytes], str]) -> Any:
-    """A value with its bytes as text, all the way down."""
+    """Encodes the bytes in a value as text, also inside lists and dicts."""
     if isinstance(value, bytes):
         return encode(value)
     if isinstance(value, list):
@@ -117,7 +117,7 @@ def _encode_value(value: Any, encode: Callable[[bytes], str]) -> Any:
 
 
 def _format_field(value: Any) -> str:
-    """One field of a line."""
+    """Formats one field of a text line."""
     if isinstance(value, int):
         return str(value)
     if value is None:

@@ -1,4 +1,4 @@
-"""`kafkaseg verify`: whether a log directory is whole."""
+"""`kafkaseg verify`: checks whether a log directory is whole."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from kafka_segment_source.inspection.verification import VerifyReport, verify
 from kafka_segment_source.inspection.verify import Verified
 from kafka_segment_source.keywords import DecodeOptions, option_names
 
-_SHOWN = 50  # problems printed at most, and notes; --json has them all
+_SHOWN = 50  # at most this many problems and this many notes are printed; --json has all of them
 
 
 @click.command("verify", short_help="Whether it is whole: every CRC, offset and index.")
@@ -99,6 +99,6 @@ def _render_finding(finding: Finding, style: str) -> RenderableType:
 
 
 def _shorten_path(path: str) -> str:
-    """A file with its directory; a directory by its name."""
+    """The name of a segment file with its directory, or the name of a directory."""
     directory, name = os.path.split(path)
     return os.path.join(os.path.basename(directory), name) if "." in name and name[:1].isdigit() else name

@@ -1,4 +1,4 @@
-"""`kafkaseg zonemap`: the zone maps of a log directory, made or brought up to date."""
+"""`kafkaseg zonemap`: makes or updates the zone maps of a log directory."""
 
 from __future__ import annotations
 
