@@ -3,14 +3,14 @@
     spark.read.format("kafkaseg").load("/var/kafka-logs/orders-0")
     kafka_segment_source.scan("/var/kafka-logs/orders-0", since="-2h")
 
-Importing this imports nothing heavy: each name is loaded when it is first used.
+The import is light: each name is loaded when it is first used.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-# A test holds the three lists below to one another: one for type checkers, one for `import *`, one for lazy loading.
+# A test compares the three lists below: one for type checkers, one for `import *`, one for lazy loading.
 
 if TYPE_CHECKING:
     from kafka_segment_source import errors
@@ -85,7 +85,7 @@ _HOMES = {
 }
 
 
-if not TYPE_CHECKING:  # a type checker would believe that every name is there
+if not TYPE_CHECKING:  # with `__getattr__`, a type checker would accept every name
 
     def __getattr__(name: str) -> Any:
         from importlib import import_module

@@ -1,21 +1,25 @@
-"""Every error this package raises on purpose. Whose fault it is decides the branch:
+"""Every error that this package raises on purpose. The cause of the error decides its branch:
 
     KafkaSegmentError
-    ├── UsageError (also ValueError)     what the caller gave
+    ├── UsageError (also ValueError)     the request of the caller
     │   ├── OptionError                    an unknown, malformed or contradictory option
-    │   ├── UnsupportedError               meaningful, but not built
-    │   ├── SchemaError                    a column or type that is not served
-    │   └── PathError                      nothing there, or nothing that is Kafka's
+    │   ├── UnsupportedError               a request that has a meaning, but is not built
+    │   ├── SchemaError                    a column or type that this source does not have
+    │   └── PathError                      a path to nothing, or to a file that is not Kafka's
     ├── StorageError (also OSError)      a disk, a permission or a network that fails: worth a retry
-    ├── DataLossError                    offsets asked for that the files do not hold (failOnDataLoss)
-    │   └── FileChangedError               a file that vanished or shrank after it was listed
-    └── DataError                        what the files hold
+    ├── DataLossError                    requested offsets that the files do not hold (failOnDataLoss)
+    │   └── FileChangedError               a file that vanished, shrank or was replaced after it was listed
+    └── DataError                        the bytes in the files
         ├── CorruptRecordError             a batch or record that cannot be right
         └── UnsupportedFormatError         a magic or codec newer than this package
 
-A `DataError` carries where it happened, so that a program can act on it: `path`, `position` (absolute byte
-position in the file), `offset` (Kafka offset of the batch, None where unknown), `inside` (the place of a record's fault
-in its batch, in words, None where there is none), `found`, `expected`.
+A `DataError` has fields for programs:
+
+- `path`: the file;
+- `position`: the absolute byte position in the file;
+- `offset`: the Kafka offset of the batch, None where it is not known;
+- `inside`: the place of a record's fault in its batch, in words, None where there is none;
+- `found` and `expected`.
 """
 
 from __future__ import annotations
@@ -26,9 +30,9 @@ import os
 import re
 from typing import Any
 
-# The last line of a Python traceback, as Spark copies it into its own errors
+# The last line of a Python traceback; Spark copies it into its own errors
 _RAISED = re.compile(r"^kafka_segment_source\.errors\.(\w+): (.*)$", re.MULTILINE)
-# The texts of DataError and of StorageError
+# The message formats of DataError and StorageError
 _DATA = re.compile(
     r"(?P<what>.+?) in (?P<path>/.*?) at byte (?P<position>\d+)(?:, offset (?P<offset>-?\d+))?"
     r"(?:, (?P<inside>byte \d+ (?:of the batch|after decompression)))?: found (?P<found>.*?), expected (?P<expected>.*)"
@@ -41,7 +45,7 @@ class KafkaSegmentError(Exception):
 
 
 class UsageError(KafkaSegmentError, ValueError):
-    """The caller asked for something that cannot be answered."""
+    """The request of the caller is invalid."""
 
 
 class OptionError(UsageError):
@@ -53,7 +57,7 @@ class UnsupportedError(UsageError):
 
 
 class SchemaError(UsageError):
-    """A column or a type that this source does not serve."""
+    """A column or a type that this source does not have."""
 
 
 class PathError(UsageError):
@@ -61,10 +65,12 @@ class PathError(UsageError):
 
 
 class StorageError(KafkaSegmentError, OSError):
-    """A file or directory cannot be read, listed or written: a disk fails or is full, a permission is missing, a
-    network breaks. The same request may be answered later, so it is worth a retry.
+    """A file or directory cannot be read, listed or written.
 
-    errno, strerror, filename: as of any OSError.
+    A disk fails or is full, a permission is missing, or a network breaks. The same request may succeed later, so it is
+    worth a retry.
+
+    errno, strerror, filename: the fields of any OSError.
     """
 
     def __init__(
@@ -85,19 +91,19 @@ class StorageError(KafkaSegmentError, OSError):
 
 
 class DataLossError(KafkaSegmentError):
-    """Offsets were asked for that the files no longer hold, do not hold yet, or never did: a segment is missing."""
+    """The files do not hold requested offsets: no longer, not yet, or because a segment is missing."""
 
 
 class FileChangedError(DataLossError):
-    """A file vanished or shrank after it was listed: a broker at work deletes, compacts and truncates."""
+    """A file vanished, shrank or was replaced after it was listed. A running broker deletes, compacts and truncates."""
 
 
 class DataError(KafkaSegmentError):
     """The files hold something that cannot be returned as rows.
 
-    path: the file; position: bytes from its start; offset: Kafka offset, or None where unknown; inside: where in the
-    batch the fault is, as the message says it, or None; found, expected: what the message says of both. is_skippable:
-    whether mode=DROPMALFORMED may leave the batch out.
+    path: the file. position: bytes from its start. offset: Kafka offset, or None where it is not known. inside: the
+    place of the fault in the batch, in the words of the message, or None. found, expected: the same two values as in
+    the message. is_skippable: whether mode=DROPMALFORMED may skip the batch.
     """
 
     is_skippable = True
@@ -125,7 +131,7 @@ class DataError(KafkaSegmentError):
         super().__init__(f"{what} in {path} at byte {position}{at_offset}{at_byte}: found {found}, expected {expected}")
 
     def with_what(self, what: str) -> DataError:
-        """The same error, with other words for what it is."""
+        """Returns the same error with another description."""
         return type(self)(what, **self._fields())
 
     def _fields(self) -> dict[str, Any]:
@@ -140,8 +146,10 @@ class CorruptRecordError(DataError):
 
 
 class UnsupportedFormatError(DataError):
-    """A magic or a codec that this version does not read, in a batch whose CRC is right: it is not damaged but newer.
-    No mode skips it."""
+    """A magic or a codec that this version does not read, in a batch with a right CRC.
+
+    The batch is not damaged: a newer Kafka wrote it. No mode skips it.
+    """
 
     is_skippable = False
 
@@ -151,14 +159,14 @@ def _rebuild(kind: type[DataError] | type[StorageError], what: str, fields: dict
 
 
 def cause_of(exception: BaseException) -> KafkaSegmentError | None:
-    """The error of this package that made Spark raise `exception`, or None if it was none.
+    """Finds the error of this package that made Spark raise `exception`; None if there is no such error.
 
-    Spark hands over the text of a Python traceback, not the exception. So the error is made again from its class and
-    its message, and its fields are read from the message: `found` and `expected` are text then. Where the text was
-    cut, the class is KafkaSegmentError.
+    Spark passes on the text of a Python traceback, not the exception. So the error is made again from its class and its
+    message. Its fields are read from the message, so `found` and `expected` are text. If the text was cut, the class is
+    KafkaSegmentError.
 
     Args:
-        exception: anything; an error of this package, or one that was raised from one, gives that error itself.
+        exception: Any exception. For an error of this package, or one raised from it, the result is that error itself.
 
     Example:
         try:
@@ -172,10 +180,10 @@ def cause_of(exception: BaseException) -> KafkaSegmentError | None:
             return seen
         seen = seen.__cause__
     raised = _RAISED.findall(str(exception))
-    return _from_text(*raised[-1]) if raised else None
+    return _rebuild_from_text(*raised[-1]) if raised else None
 
 
-def _from_text(name: str, message: str) -> KafkaSegmentError:
+def _rebuild_from_text(name: str, message: str) -> KafkaSegmentError:
     kind = globals().get(name)
     if not (isinstance(kind, type) and issubclass(kind, KafkaSegmentError)):
         return KafkaSegmentError(message)
@@ -189,11 +197,11 @@ def _from_text(name: str, message: str) -> KafkaSegmentError:
         return kind(**fields)
     if issubclass(kind, StorageError):
         found = _STORAGE.fullmatch(message)
-        return kind(message, **_storage_fields(**found.groupdict())) if found is not None else kind(message)
+        return kind(message, **_find_storage_fields(**found.groupdict())) if found is not None else kind(message)
     return kind(message)
 
 
-def _storage_fields(filename: str, strerror: str) -> dict[str, Any]:
+def _find_storage_fields(filename: str, strerror: str) -> dict[str, Any]:
     numbers = {os.strerror(number): number for number in errno.errorcode}
     try:
         name = ast.literal_eval(filename)

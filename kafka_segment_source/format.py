@@ -1,10 +1,10 @@
 """Kafka's on-disk format: every offset, length, mask, magic, sentinel and suffix, and nothing else.
 
-All integers are big-endian. Sources are Kafka's own classes; `clients` is
-`org.apache.kafka.common.record`, `storage` is `org.apache.kafka.storage.internals.log`.
+All integers are big-endian. The sources are Kafka's own classes. `clients` is `org.apache.kafka.common.record`, and
+`storage` is `org.apache.kafka.storage.internals.log`.
 
-A `.log` file is a sequence of entries. Bytes 0-7 (offset), 8-11 (size of what follows) and 16 (magic)
-mean the same in every version, so a walk needs 17 bytes to know what it looks at
+A `.log` file is a sequence of entries. Three fields have the same meaning in every version: bytes 0-7 (offset), 8-11
+(size of the rest of the entry) and 16 (magic). So a walk needs 17 bytes to identify an entry
 (`clients.FileLogInputStream`).
 
 Record batch, magic 2, Kafka 0.11 and later (`clients.DefaultRecordBatch`), 61 bytes of header:
@@ -12,7 +12,7 @@ Record batch, magic 2, Kafka 0.11 and later (`clients.DefaultRecordBatch`), 61 b
     =====  ====  ====================  =====================================================
     at     size  field                 remarks
     =====  ====  ====================  =====================================================
-    0      i64   baseOffset            kept by compaction: not the first retained record's
+    0      i64   baseOffset            compaction keeps it: the first record left may be later
     8      i32   length                bytes after this field; at least 49
     12     i32   partitionLeaderEpoch  outside the CRC
     16     i8    magic                 2
@@ -40,12 +40,12 @@ Message of a message set, magic 0 (Kafka 0.8, 0.9) and magic 1 (0.10) (`clients.
     offset i64 · size i32 · crc u32 (CRC-32 from magic to the end) · magic i8 · attributes i8 ·
     [magic 1: timestamp i64] · keyLength i32 (-1 null) · key · valueLength i32 (-1 null) · value
 
-Index files lie beside the `.log`, both relative to the segment's base offset:
+Index files lie beside the `.log`. Their offsets are relative to the segment's base offset:
 
     OffsetIndex (`storage.OffsetIndex`), 8 bytes an entry: relativeOffset i32 · position i32
     TimeIndex (`storage.TimeIndex`), 12 bytes an entry: timestamp i64 · relativeOffset i32
 
-Transactions, offsets absolute:
+Transaction files. Their offsets are absolute:
 
     TransactionIndex (`storage.AbortedTxn`), 34 bytes an entry: version i16 (0) · producerId i64 ·
     firstOffset i64 · lastOffset i64 (the ABORT marker) · lastStableOffset i64
@@ -61,13 +61,13 @@ from typing import Final
 # Entry, any magic
 BASE_OFFSET_AT: Final = 0
 LENGTH_AT: Final = 8
-LOG_OVERHEAD: Final = 12  # offset and length: what `length` does not count
+LOG_OVERHEAD: Final = 12  # bytes of offset and length, which `length` does not count
 MAGIC_AT: Final = 16
-MAGIC_END: Final = 17  # bytes needed before anything can be said of an entry
+MAGIC_END: Final = 17  # the least bytes that identify an entry
 MAGIC_V0: Final = 0
 MAGIC_V1: Final = 1
 MAGIC_V2: Final = 2
-LARGEST_MAGIC: Final = 127  # it is a signed byte
+LARGEST_MAGIC: Final = 127  # magic is a signed byte
 
 # Record batch, magic 2
 LEADER_EPOCH_AT: Final = 12
@@ -102,7 +102,7 @@ TRANSACTIONAL_MASK: Final = 0x10
 CONTROL_MASK: Final = 0x20
 DELETE_HORIZON_MASK: Final = 0x40
 
-# compression.type by codec id (`clients.CompressionType`), in the words of kafka-dump-log
+# compression.type by codec id (`clients.CompressionType`), with the names that kafka-dump-log prints
 CODEC_NONE: Final = 0
 CODEC_GZIP: Final = 1
 CODEC_SNAPPY: Final = 2
@@ -110,7 +110,7 @@ CODEC_LZ4: Final = 3
 CODEC_ZSTD: Final = 4
 CODEC_NAMES: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 _MESSAGE_SET_CODECS: Final = (CODEC_NONE, CODEC_GZIP, CODEC_SNAPPY, CODEC_LZ4)
-CODECS: Final = {  # by magic; zstd is for magic 2 alone
+CODECS: Final = {  # by magic; only magic 2 may have zstd
     MAGIC_V0: _MESSAGE_SET_CODECS,
     MAGIC_V1: _MESSAGE_SET_CODECS,
     MAGIC_V2: (*_MESSAGE_SET_CODECS, CODEC_ZSTD),
@@ -151,7 +151,7 @@ CONTROL_TYPES: Final = (
 COORDINATOR_EPOCH_AT: Final = 2
 END_MARKER_BYTES: Final = 6
 
-# ProducerSnapshot: one header, then an entry a producer
+# ProducerSnapshot: one header, then one entry for each producer
 SNAPSHOT_VERSION: Final = 1
 SNAPSHOT_CRC_FROM: Final = 6
 SNAPSHOT_HEADER: Final = struct.Struct(">hIi")  # version, crc, count
@@ -162,21 +162,21 @@ LOG_SUFFIX: Final = ".log"
 INDEX_SUFFIX: Final = ".index"
 TIME_INDEX_SUFFIX: Final = ".timeindex"
 TRANSACTION_INDEX_SUFFIX: Final = ".txnindex"
-SNAPSHOT_SUFFIX: Final = ".snapshot"  # its digits say up to which offset (exclusive) it knows the producers
+SNAPSHOT_SUFFIX: Final = ".snapshot"  # its digits are the offset (exclusive) up to which it has the producers
 BASE_OFFSET_DIGITS: Final = 20
-DELETED_SUFFIX: Final = ".deleted"  # after the others: removed a minute later
-CLEANED_SUFFIX: Final = ".cleaned"  # output of a compaction that was not finished
-SWAP_SUFFIX: Final = ".swap"  # finished, and about to replace the segments that it was made from
+DELETED_SUFFIX: Final = ".deleted"  # follows another suffix; the broker removes the file a minute later
+CLEANED_SUFFIX: Final = ".cleaned"  # output of a compaction that has not finished
+SWAP_SUFFIX: Final = ".swap"  # output of a finished compaction, which will replace the segments that it was made from
 
-# Checkpoints (`CheckpointFile`), text: version, number of entries, then `topic partition offset` a line; in the log
-# directory, beside the partition directories
+# Checkpoints (`CheckpointFile`) are text: version, number of entries, then one line `topic partition offset` for each
+# entry. They lie in the log directory, beside the partition directories.
 CHECKPOINT_VERSION: Final = 0
 LOG_START_CHECKPOINT: Final = "log-start-offset-checkpoint"
 HIGH_WATERMARK_CHECKPOINT: Final = "replication-offset-checkpoint"
-RECOVERY_POINT_CHECKPOINT: Final = "recovery-point-offset-checkpoint"  # below it everything was flushed
+RECOVERY_POINT_CHECKPOINT: Final = "recovery-point-offset-checkpoint"  # all records below it were flushed
 CLEANER_CHECKPOINT: Final = "cleaner-offset-checkpoint"
 
-# In the partition directory: version, number of entries, then `epoch startOffset` a line (`LeaderEpochCheckpointFile`)
+# In the partition directory (`LeaderEpochCheckpointFile`): version, number of entries, lines of `epoch startOffset`
 LEADER_EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
 
 # In the partition directory: `version: 0`, then `topic_id: <22 characters of base64>`

@@ -1,6 +1,6 @@
-"""Options as Python keywords: which there are, of which types, and the texts that they become.
+"""Options as Python keywords: their names, their types, and their conversion into texts.
 
-A test holds these classes to the table in `options.py`.
+A test compares these classes with the table in `options.py`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ByPartition = dict[str, Any] | str | None  # {"topic": {"0": 23}}, or the same a
 
 
 class TopicOptions(TypedDict, total=False):
-    """Options that say which partitions are meant."""
+    """Options that select partitions."""
 
     subscribe: str | None
     subscribePattern: str | None
@@ -32,7 +32,7 @@ class TopicOptions(TypedDict, total=False):
 
 
 class DecodeOptions(TopicOptions, total=False):
-    """Options of what decodes whole partitions: `verify`, and the functions that make zone maps."""
+    """Options of the functions that decode whole partitions: `verify`, and those that make zone maps."""
 
     maxBatchBytes: Number
 
@@ -72,12 +72,15 @@ class ScanOptions(DecodeOptions, OffsetOptions, total=False):
 
 
 def option_names(keywords: type) -> tuple[str, ...]:
-    """The names of the options that one of the classes above holds, in its order."""
+    """The names of the options in one of the classes above, in its order."""
     return tuple(keywords.__annotations__)
 
 
 def check_names(given: Collection[str], keywords: type, who_takes: str) -> None:
-    """Raises OptionError for a name that is not among the keywords. who_takes: such as "zone maps, which take"."""
+    """Raises OptionError for a name that is not among the keywords.
+
+    who_takes: words for the message, such as "zone maps, which take".
+    """
     names = option_names(keywords)
     known = {name.lower() for name in names}
     for name in given:
@@ -86,8 +89,10 @@ def check_names(given: Collection[str], keywords: type, who_takes: str) -> None:
 
 
 def option_texts(path: PathsLike, keywords: Mapping[str, object]) -> dict[str, str]:
-    """Option texts from Python keywords: booleans, numbers, aware datetimes, dicts and lists become what Spark would
-    send."""
+    """Converts Python keywords into option texts, as Spark would send them.
+
+    Values may be booleans, numbers, datetimes with a zone, dicts and lists. None leaves the option out.
+    """
     if isinstance(path, (str, os.PathLike)):
         texts = {"path": os.fspath(path)}
     else:
@@ -100,7 +105,7 @@ def option_texts(path: PathsLike, keywords: Mapping[str, object]) -> dict[str, s
 
 
 def value_text(name: str, value: object) -> str:
-    """The text of one value; OptionError, by the name of its option, for a datetime without a zone."""
+    """Converts one value into text. Raises OptionError with the option's name for a datetime without a zone."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool):

@@ -1,6 +1,6 @@
-"""Values of options: what they are, and one parser for each kind of text.
+"""Values of options: their types, and one parser for each kind of text.
 
-A parser takes the text of one option. It returns a value, or it raises ValueError with the words for what it expected.
+A parser takes the text of one option. It returns a value, or raises ValueError with the text that it expected.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ TopicPartition = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class TopicSelection:
-    """Which topics a scan wants: by name, by pattern, by partition, or (all None) every topic that is not internal."""
+    """The topics of a scan: by name, by pattern or by partition. If all are None, every topic that is not internal."""
 
     subscribe: tuple[str, ...] | None = None
     pattern: str | None = None  # matches the whole name
@@ -36,10 +36,10 @@ class TopicSelection:
 
 @dataclass(frozen=True, slots=True)
 class OffsetLimit:
-    """Where a scan begins or ends: EARLIEST, LATEST or an offset, for each partition named or for all.
+    """Where a scan begins or ends: EARLIEST, LATEST or an offset, for all partitions or for each named one.
 
-    option: which one said so. by_time: the numbers are epoch milliseconds, and stand for the first offset with a
-    timestamp ≥ that.
+    option: the name of the option that gave it. everywhere: the number for all partitions; None if there is a map.
+    by_time: the numbers are epoch milliseconds. Each stands for the first offset with a timestamp ≥ the number.
     """
 
     option: str
@@ -48,13 +48,13 @@ class OffsetLimit:
     by_time: bool = False
 
     def at(self, topic_partition: TopicPartition) -> int:
-        """What it says of one partition; KeyError where a map does not name it."""
+        """The number for one partition. Raises KeyError if a map does not name it."""
         return self.by_partition[topic_partition] if self.everywhere is None else self.everywhere
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What a parser may need besides the text. It is the same for all options of one read."""
+    """The values that a parser may need besides the text. They are the same for all options of one read."""
 
     zone: tzinfo
     now_ms: int
@@ -101,9 +101,9 @@ def parse_pattern(text: str, _: Context) -> str:
     return text
 
 
-def _json_object(text: str, example: str) -> dict[str, Any]:
+def _parse_json_object(text: str, example: str) -> dict[str, Any]:
     try:
-        value = json.loads(text, object_pairs_hook=_without_repeats)
+        value = json.loads(text, object_pairs_hook=_refuse_repeats)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"expected JSON like {example} ({error})") from error
     if not isinstance(value, dict):
@@ -111,8 +111,8 @@ def _json_object(text: str, example: str) -> dict[str, Any]:
     return value
 
 
-def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object as a dict; ValueError for a key that it has twice, of which one would be lost."""
+def _refuse_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Converts a JSON object into a dict. A key that is there twice raises ValueError: one value would be lost."""
     found: dict[str, Any] = {}
     for key, value in pairs:
         if key in found:
@@ -124,7 +124,7 @@ def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def parse_assignment(text: str, _: Context) -> frozenset[TopicPartition]:
     example = '{"topicA":[0,1],"topicB":[2]}'
     found: set[TopicPartition] = set()
-    for topic, partitions in _json_object(text, example).items():
+    for topic, partitions in _parse_json_object(text, example).items():
         if not isinstance(partitions, list) or not all(type(p) is int and p >= 0 for p in partitions):
             raise ValueError(f"expected JSON like {example}; topic {topic!r} has {partitions!r}")
         found.update((topic, partition) for partition in partitions)
@@ -133,10 +133,10 @@ def parse_assignment(text: str, _: Context) -> frozenset[TopicPartition]:
     return frozenset(found)
 
 
-def _partition_map(text: str, least: int, example: str) -> dict[TopicPartition, int]:
-    """{"topic": {"0": number}} with every number ≥ least."""
+def _parse_partition_map(text: str, least: int, example: str) -> dict[TopicPartition, int]:
+    """Parses {"topic": {"0": number}}, where every number must be ≥ least."""
     numbers: dict[TopicPartition, int] = {}
-    for topic, partitions in _json_object(text, example).items():
+    for topic, partitions in _parse_json_object(text, example).items():
         if not isinstance(partitions, dict):
             raise ValueError(f"expected {example}; topic {topic!r} has {partitions!r}")
         for partition, number in partitions.items():
@@ -152,13 +152,13 @@ def parse_offsets(text: str, _: Context) -> dict[TopicPartition, int] | int:
     word = text.strip().lower()
     if word in ("earliest", "latest"):
         return EARLIEST if word == "earliest" else LATEST
-    return _partition_map(
+    return _parse_partition_map(
         text, EARLIEST, 'earliest, latest, or JSON like {"topicA":{"0":23,"1":-2}} (-2 earliest, -1 latest)'
     )
 
 
 def parse_offsets_by_timestamp(text: str, _: Context) -> dict[TopicPartition, int]:
-    moments = _partition_map(text, 0, 'JSON like {"topicA":{"0":1773133200000}}, in epoch milliseconds')
+    moments = _parse_partition_map(text, 0, 'JSON like {"topicA":{"0":1773133200000}}, in epoch milliseconds')
     for (topic, partition), moment in moments.items():
         meant = times.other_meaning(str(moment))
         if meant is not None:
@@ -170,7 +170,7 @@ def parse_offsets_by_timestamp(text: str, _: Context) -> dict[TopicPartition, in
 
 
 def parse_strategy(text: str, _: Context) -> bool:
-    """Whether a read starts at the end of a partition that has no offset for its timestamp."""
+    """Whether a read starts at the end of a partition that has no offset for the timestamp."""
     if text.strip().lower() not in ("error", "latest"):
         raise ValueError("expected error or latest")
     return text.strip().lower() == "latest"
@@ -225,7 +225,7 @@ def parse_isolation_level(text: str, _: Context) -> bool:
 
 
 def parse_paths(text: str, _: Context) -> tuple[str, ...]:
-    """One path, or several as a JSON list: that is how `load([…])` arrives."""
+    """Parses one path, or several as a JSON list. Spark passes `load([…])` as such a list."""
     if not text.strip():
         raise OptionError(
             "option 'path' is missing: give load(path) a partition directory, a log directory or a .log file"

@@ -1,8 +1,8 @@
-"""Options: one entry each in `OPTIONS`. `parse_options` turns their texts into `ReadOptions`.
+"""Options: each has one entry in `OPTIONS`. `parse_options` turns their texts into `ReadOptions`.
 
-Text comes in, because Spark hands over strings. A frozen value goes out. OptionError or UnsupportedError is raised
-before any file is touched. Names are case-insensitive, as Spark's are. Everything else about options is made from the
-table: the defaults of a read, the flags of the command line, the documentation.
+Input: texts, because Spark passes strings. Output: a frozen value. OptionError or UnsupportedError is raised before any
+file is opened. Names are case-insensitive, as Spark's are. The table is also the source for the defaults of a read, the
+flags of the command line and the documentation.
 
 Three options can say where a scan starts. As in Spark's kafka source (`KafkaSourceProvider`), the first that is given
 counts, and the same holds for where it ends:
@@ -13,7 +13,7 @@ counts, and the same holds for where it ends:
 
 `since` and `until` keep rows by their timestamp; the options above cut at an offset. All of them apply together.
 
-Rules of one kind of read are not here: those of a batch read are in `planning/batch_rules.py`.
+Rules for one kind of read are elsewhere: those of a batch read are in `planning/batch_rules.py`.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ CUTTING = "how Spark partitions are cut"
 class Option:
     """One option.
 
-    group: what it is about. name: its name for users. field: its field in ReadOptions. takes: what its value looks
-    like, in one word. parse: makes a value of a text. default: the text that counts where none is given; None for no
-    value. without: what holds without a text, in words, where the default does not say it.
+    group: its topic. name: its name for users. field: its field in ReadOptions. takes: one word for the form of its
+    value. parse: turns a text into a value. default: the text that is parsed where the user gives none; None for no
+    value. without: describes in words what happens without a text, where the default does not show it.
     """
 
     group: str
@@ -201,28 +201,28 @@ class ReadOptions:
     @property
     def starting(self) -> OffsetLimit:
         by_timestamp = self.starting_offsets_by_timestamp
-        return _limit("starting", self.starting_timestamp, by_timestamp, self.starting_offsets)
+        return _make_limit("starting", self.starting_timestamp, by_timestamp, self.starting_offsets)
 
     @property
     def ending(self) -> OffsetLimit:
-        return _limit("ending", self.ending_timestamp, self.ending_offsets_by_timestamp, self.ending_offsets)
+        return _make_limit("ending", self.ending_timestamp, self.ending_offsets_by_timestamp, self.ending_offsets)
 
     @property
     def drop_malformed(self) -> bool:
         return self.mode == DROPMALFORMED
 
     def at_paths(self, paths: tuple[str, ...]) -> ReadOptions:
-        """The same read of every topic under other paths."""
+        """Returns the same read under other paths, for every topic."""
         return replace(self, paths=paths, subscribe=None, subscribe_pattern=None, assign=None)
 
 
-def _limit(
+def _make_limit(
     side: str,
     timestamp: int | None,
     by_timestamp: dict[TopicPartition, int] | None,
     offsets: Mapping[TopicPartition, int] | int,
 ) -> OffsetLimit:
-    """Where a scan starts or ends, by the precedence above; `side` is "starting" or "ending"."""
+    """Makes the limit where a scan starts or ends, by the precedence above. side: "starting" or "ending"."""
     if timestamp is not None:
         return OffsetLimit(f"{side}Timestamp", timestamp, by_time=True)
     if by_timestamp is not None:
@@ -235,13 +235,13 @@ def _limit(
 def parse_options(
     given: Mapping[str, str], now_ms: int | None = None, parameters: Sequence[str] = ()
 ) -> tuple[ReadOptions, list[str]]:
-    """Parses option names and their texts, as Spark gives them: ReadOptions, and warnings of one sentence each.
+    """Parses option names and texts, as Spark passes them. Returns ReadOptions, and warnings of one sentence each.
 
-    now_ms: the moment that times ago are counted from; the present by default. parameters: what the caller takes
-    besides options; the error about an unknown name may suggest one of them. Raises OptionError for what is unknown,
-    malformed or contradictory, UnsupportedError for what has a meaning, but is not built.
+    now_ms: the moment that times ago are counted from; by default the present. parameters: other parameter names of the
+    caller; the error about an unknown name may suggest one of them. Raises OptionError for an unknown, malformed or
+    contradictory option. Raises UnsupportedError for an option that has a meaning, but is not built.
     """
-    texts, ignored = _sort_out(given, parameters)
+    texts, ignored = _sort_texts(given, parameters)
     try:
         zone = times.zone(texts.get("timezone", _BY_KEY["timezone"].default or ""))
     except ValueError as error:
@@ -249,12 +249,12 @@ def parse_options(
     context = Context(zone, int(time.time() * 1000) if now_ms is None else now_ms)
     found = {option.field: _parse_value(option, texts.get(key), context) for key, option in _BY_KEY.items()}
     options = ReadOptions(**found)
-    _check_together(options)
-    return options, _warnings(ignored)
+    _check_conflicts(options)
+    return options, _make_warnings(ignored)
 
 
-def _sort_out(given: Mapping[str, str], parameters: Sequence[str]) -> tuple[dict[str, str], list[str]]:
-    """Texts by lower-case key for options of the table, and the names of those that mean nothing here."""
+def _sort_texts(given: Mapping[str, str], parameters: Sequence[str]) -> tuple[dict[str, str], list[str]]:
+    """Sorts texts: by lower-case key for options of the table, and the names of options without meaning here."""
     texts: dict[str, str] = {}
     ignored: list[str] = []
     for name, text in given.items():
@@ -274,7 +274,7 @@ def _sort_out(given: Mapping[str, str], parameters: Sequence[str]) -> tuple[dict
 
 
 def _parse_value(option: Option, text: str | None, context: Context) -> Any:
-    """The value of one option; of its default where there is no text; None where it has no default either."""
+    """Parses the text of one option, or its default without a text. Without a default, the value is None."""
     text = option.default if text is None else text
     if text is None:
         return None
@@ -283,12 +283,12 @@ def _parse_value(option: Option, text: str | None, context: Context) -> Any:
     except UnsupportedError as error:
         raise UnsupportedError(f"option {option.name!r}: {error}") from error
     except OptionError:
-        raise  # it names the option
+        raise  # its message names the option already
     except ValueError as error:
         raise OptionError(f"option {option.name!r} is {text!r}: {error}") from error
 
 
-def _check_together(options: ReadOptions) -> None:
+def _check_conflicts(options: ReadOptions) -> None:
     choices = {"subscribe": options.subscribe, "subscribePattern": options.subscribe_pattern, "assign": options.assign}
     chosen = [name for name, value in choices.items() if value is not None]
     if len(chosen) > 1:
@@ -300,7 +300,7 @@ def _check_together(options: ReadOptions) -> None:
         )
 
 
-def _warnings(ignored: list[str]) -> list[str]:
+def _make_warnings(ignored: list[str]) -> list[str]:
     if not ignored:
         return []
     return [

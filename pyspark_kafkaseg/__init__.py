@@ -1,4 +1,4 @@
-"""Lets Spark find the format by itself: it imports every top-level `pyspark_*` package and asks for `DefaultSource`."""
+"""Lets Spark find the format itself. Spark imports every top-level `pyspark_*` package and reads `DefaultSource`."""
 
 from kafka_segment_source.spark.datasource import KafkaSegmentDataSource as DefaultSource
 

@@ -1,7 +1,7 @@
-"""`kafkaseg`: what is in a log directory, what a read of it would cost, its records, its health; without Spark.
+"""`kafkaseg`: shows the content of a log directory, the cost of a read, its records and its health, without Spark.
 
-One module a command. Every option of a read is a flag of the same name: `timestampDisorder` is
-`--timestamp-disorder`. Exit codes: 0 done, 1 the data is damaged or lost or the storage fails, 2 wrong use, 130
+Each command has its own module. Every option of a read is a flag of the same name: `timestampDisorder` is
+`--timestamp-disorder`. Exit codes: 0 done; 1 the data is damaged or lost, or the storage fails; 2 wrong use; 130
 interrupted.
 """
 

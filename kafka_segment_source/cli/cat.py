@@ -1,4 +1,4 @@
-"""`kafkaseg cat`: records as text, as JSON lines, or into a Parquet file."""
+"""`kafkaseg cat`: prints records as text or JSON lines, or writes them into a Parquet file."""
 
 from __future__ import annotations
 
@@ -91,41 +91,43 @@ def cat_command(
         if output is not None:
             schema = RECORDS.arrow_schema(names)
             with progress("writing", plan.bytes_to_read) as advance:
-                records = _write(output, schema, _batches(plan, schema, limit, advance))
+                records = _write_parquet(output, schema, _read_batches(plan, schema, limit, advance))
             warn(f"{count(records, 'record')} written to {output!r}")
         elif kind == "jsonl":
-            records = _print(plan, limit, names, partial(json_lines, encoding=Encoding(encoding), fields=names))
+            records = _print_records(plan, limit, names, partial(json_lines, encoding=Encoding(encoding), fields=names))
         else:
             fields = chosen or text_fields(names)
-            records = _print(plan, limit, names, partial(text_lines, encoding=Encoding(encoding), fields=fields))
+            records = _print_records(
+                plan, limit, names, partial(text_lines, encoding=Encoding(encoding), fields=fields)
+            )
     if skipped:
         sys.exit(DAMAGED)
     if not records and limit != 0:
         warn("no record matches; `kafkaseg ls` shows what is there, `kafkaseg plan` what was read and why")
 
 
-def _print(
+def _print_records(
     plan: ReadPlan,
     limit: int | None,
     names: Sequence[str],
     lines: Callable[..., Iterator[str]],
 ) -> int:
-    """Prints records with these columns at least, as `lines` makes them of a batch; how many there were."""
+    """Prints the records of a plan and returns their number. lines: makes text lines of a batch with these columns."""
     with_control = plan.options.include_control
     needed = markers.NEEDED if with_control else ()
     schema = RECORDS.arrow_schema(dict.fromkeys((*names, *needed)))
     records = 0
-    for batch in _batches(plan, schema, limit):
+    for batch in _read_batches(plan, schema, limit):
         controls = markers.control_types(batch) if with_control else ()
         sys.stdout.writelines(lines(batch, controls=controls))
         records += batch.num_rows
     return records
 
 
-def _batches(
+def _read_batches(
     plan: ReadPlan, schema: pa.Schema, limit: int | None, advance: Advance = lambda _: None
 ) -> Iterator[pa.RecordBatch]:
-    """The first `limit` records of the plan (all: None). A split is read only once a record of it is wanted."""
+    """Reads the first `limit` records of the plan (None: all). It reads a split only when a record of it is wanted."""
     left = sys.maxsize if limit is None else limit
     if left == 0:
         return
@@ -136,8 +138,11 @@ def _batches(
             return
 
 
-def _write(path: str, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> int:
-    """Writes the file whole or not at all: under another name until the last record is in. How many there were."""
+def _write_parquet(path: str, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> int:
+    """Writes a Parquet file and returns the number of records.
+
+    The file has another name until its last record is written. So the path has the whole file or none.
+    """
     records = 0
     unfinished = Path(f"{path}.unfinished")
     try:

@@ -1,4 +1,4 @@
-"""`kafkaseg demo`: a question to a real log, from the plan to the answer, without Spark."""
+"""`kafkaseg demo`: answers a question from a real log, from the plan to the result, without Spark."""
 
 from __future__ import annotations
 
@@ -31,38 +31,42 @@ def demo_command(as_json: bool) -> None:
 
     Runs on segments that a Kafka 4.1 broker wrote and that come with this package. Needs neither Spark nor a broker.
     """
-    path = os.path.relpath(_data())
+    path = os.path.relpath(_find_data())
     plan = kafka_segment_source.plan(path, subscribe="orders", since=_SINCE, until=_UNTIL)
     declared = kafka_segment_source.plan(
         path, subscribe="orders", since=_SINCE, until=_UNTIL, timestampDisorder=_DISORDER
     )
     table = declared.to_reader().read_all().sort_by([("timestamp", "ascending"), ("partition", "ascending")])
-    minutes = _per_minute(table)
+    minutes = _count_per_minute(table)
     if as_json:
         print_json({"path": path, "plan": plan.to_dict(), "ordersPerMinute": minutes})
         return
     flags = f"--subscribe orders --since {_SINCE} --until {_UNTIL}"
     show(
-        _heading(f"What would the orders of {_SINCE[11:16]} to {_UNTIL[11:16]} cost?", f"kafkaseg plan {path} {flags}"),
+        _make_heading(
+            f"What would the orders of {_SINCE[11:16]} to {_UNTIL[11:16]} cost?", f"kafkaseg plan {path} {flags}"
+        ),
         plan,
-        _heading("And if no record is late by more than 5 s?", f"kafkaseg plan {path} {flags} --timestamp-disorder 5s"),
+        _make_heading(
+            "And if no record is late by more than 5 s?", f"kafkaseg plan {path} {flags} --timestamp-disorder 5s"
+        ),
         declared,
-        _heading("The first rows", f"kafkaseg cat {path} {flags} --timestamp-disorder 5s"),
-        *_first_rows(table),
-        _heading(
+        _make_heading("The first rows", f"kafkaseg cat {path} {flags} --timestamp-disorder 5s"),
+        *_format_first_rows(table),
+        _make_heading(
             "Orders per minute", "kafka_segment_source.scan(path, subscribe=…, since=…, until=…)  gives Arrow batches"
         ),
-        _chart(minutes),
+        _draw_chart(minutes),
         Text("\nAs a Spark table: spark.read.format('kafkaseg').option('since', …).load(path)", style="dim"),
     )
 
 
-def _heading(question: str, command: str) -> Text:
+def _make_heading(question: str, command: str) -> Text:
     text = Text(f"\n── {question}\n", style="bold cyan")
     return text.append(f"   {command}\n", style="not bold dim")
 
 
-def _first_rows(table: pa.Table) -> list[Text]:
+def _format_first_rows(table: pa.Table) -> list[Text]:
     fields = text_fields(table.column_names)
     first = table.slice(0, _ROWS).combine_chunks().to_batches()
     lines = [
@@ -74,15 +78,15 @@ def _first_rows(table: pa.Table) -> list[Text]:
     return for_width
 
 
-def _data() -> Path:
-    """The example's log directory: in the repository, or the part of it that the wheel carries."""
+def _find_data() -> Path:
+    """Finds the log directory of the example: in the repository, or the part of it in the wheel."""
     for path in (_IN_REPOSITORY, _BUNDLED):
         if path.is_dir():
             return path
     raise PathError(f"the example's data is not there, neither in {str(_IN_REPOSITORY)!r} nor in {str(_BUNDLED)!r}")
 
 
-def _per_minute(table: pa.Table) -> dict[str, int]:
+def _count_per_minute(table: pa.Table) -> dict[str, int]:
     millis = pc.floor_temporal(table["timestamp"], unit="minute").cast(pa.int64())
     counts = pc.value_counts(millis).to_pylist()
     return {
@@ -91,7 +95,7 @@ def _per_minute(table: pa.Table) -> dict[str, int]:
     }
 
 
-def _chart(minutes: dict[str, int]) -> Table:
+def _draw_chart(minutes: dict[str, int]) -> Table:
     table = Table(box=None, pad_edge=False, show_header=False)
     most = max(minutes.values(), default=1)
     for minute, count in minutes.items():

@@ -1,4 +1,4 @@
-"""Summaries as a table, for a terminal of any width."""
+"""Shows summaries as a table, for a terminal of any width."""
 
 from __future__ import annotations
 
@@ -13,14 +13,17 @@ from kafka_segment_source.cli.shared import count
 from kafka_segment_source.inspection.summary import Summary
 from kafka_segment_source.times import format_millis
 
-_UNBOUNDED = 10_000  # columns; to measure how wide a table would like to be
+_UNBOUNDED = 10_000  # columns; to measure the width of a table without wrapping
 _NOTHING = "–"
 _WELL = "ok"
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Rows to list: what a row is, the heading of the second column; then name, second column and summary of each."""
+    """Rows of a table. what: what a row is. second: the heading of the second column.
+
+    rows: the name, the second column and the summary of each row.
+    """
 
     what: str
     second: str
@@ -28,29 +31,29 @@ class Rows:
 
 
 def listing(rows: Rows, sums: Summary, notes: list[str], width: int) -> RenderableType:
-    """Rows below a line of sums, and notes below them, for a terminal `width` columns wide."""
-    head = f"{count(sums.segments, 'segment')}, {decimal(sums.size)}, {_records(sums)} records{_control(sums)}"
-    well = str(_health(sums)) == _WELL
-    table = _wide(rows, well)
+    """Makes a line of sums, the rows, and the notes below them, for a terminal of `width` columns."""
+    head = f"{count(sums.segments, 'segment')}, {decimal(sums.size)}, {_format_records(sums)} records{_format_control(sums)}"
+    well = str(_format_health(sums)) == _WELL
+    table = _make_wide_table(rows, well)
     fits = Console(width=_UNBOUNDED).measure(table).maximum <= width
     return Group(
         Text(head + (f", indexes {_WELL}" if well else ""), style="bold"),
-        table if fits else _narrow(rows, width),
+        table if fits else _make_narrow_list(rows, width),
         *(Text(note, style="yellow") for note in notes),
     )
 
 
-def _wide(rows: Rows, well: bool) -> Table:
-    """One line a row; the health of each only where not all are well."""
+def _make_wide_table(rows: Rows, well: bool) -> Table:
+    """Makes one line for each row. It has a column for the health only if a row is not well."""
 
     def cells(second: str, sums: Summary) -> dict[str, str | Text]:
         return {
-            **_numbers(rows, sums),
+            **_format_numbers(rows, sums),
             rows.second: second,
-            "oldest ≤": _time(sums.oldest_at_most),
-            "newest": _time(sums.newest),
-            "codecs": _codecs(sums),
-            **({} if well else {"health": _health(sums)}),
+            "oldest ≤": _format_time(sums.oldest_at_most),
+            "newest": _format_time(sums.newest),
+            "codecs": _format_codecs(sums),
+            **({} if well else {"health": _format_health(sums)}),
         }
 
     table = Table(box=None, pad_edge=False, header_style="dim")
@@ -63,10 +66,10 @@ def _wide(rows: Rows, well: bool) -> Table:
     return table
 
 
-def _narrow(rows: Rows, width: int) -> RenderableType:
-    """A line of numbers a row, and below it what does not fit beside them."""
-    numbers = [list(_numbers(rows, sums).values()) for _, _, sums in rows.rows]
-    headings = list(_numbers(rows, Summary()))
+def _make_narrow_list(rows: Rows, width: int) -> RenderableType:
+    """Makes a line of numbers for each row, and below it lines for the values that do not fit."""
+    numbers = [list(_format_numbers(rows, sums).values()) for _, _, sums in rows.rows]
+    headings = list(_format_numbers(rows, Summary()))
     widths = [max(map(len, column)) + 2 for column in zip(headings, *numbers, strict=True)]
     room = min(max(len(name) for name in (rows.what, *(row[0] for row in rows.rows))), width - sum(widths))
 
@@ -77,40 +80,42 @@ def _narrow(rows: Rows, width: int) -> RenderableType:
     lines = [line(rows.what, headings, "dim")]
     for (name, second, sums), cells in zip(rows.rows, numbers, strict=True):
         lines.append(line(name, cells, ""))
-        lines.append(Text(f"  {rows.second} {second}, codecs {_codecs(sums)}", style="dim"))
+        lines.append(Text(f"  {rows.second} {second}, codecs {_format_codecs(sums)}", style="dim"))
         if sums.newest is not None:
-            lines.append(Text(f"  oldest ≤ {_time(sums.oldest_at_most)}, newest {_time(sums.newest)}", style="dim"))
-        health = _health(sums)
+            lines.append(
+                Text(f"  oldest ≤ {_format_time(sums.oldest_at_most)}, newest {_format_time(sums.newest)}", style="dim")
+            )
+        health = _format_health(sums)
         if str(health) != _WELL:
             lines.append(Text.assemble("  ", health))
     return Group(*lines)
 
 
-def _numbers(rows: Rows, sums: Summary) -> dict[str, str]:
-    """How much there is of a row, under its headings."""
+def _format_numbers(rows: Rows, sums: Summary) -> dict[str, str]:
+    """Formats the numbers of a row, by their headings."""
     segments = {} if rows.what == "segment" else {"segments": f"{sums.segments:,}"}
-    return {**segments, "records": _records(sums) + _control(sums), "bytes": decimal(sums.size)}
+    return {**segments, "records": _format_records(sums) + _format_control(sums), "bytes": decimal(sums.size)}
 
 
 def offsets_text(sums: Summary) -> str:
-    """First and last offset, as far as batches tell."""
+    """Formats the first and the last offset; only the first one where there are no batches."""
     return f"{sums.start_offset:,} – {sums.end_offset - 1:,}" if sums.batches else f"from {sums.start_offset:,}"
 
 
-def _records(sums: Summary) -> str:
+def _format_records(sums: Summary) -> str:
     return f"{'' if sums.records_exact else '≤ '}{sums.records:,}"
 
 
-def _control(sums: Summary) -> str:
+def _format_control(sums: Summary) -> str:
     return f" + {sums.control_records:,} control" if sums.control_records else ""
 
 
-def _codecs(sums: Summary) -> str:
+def _format_codecs(sums: Summary) -> str:
     return ", ".join(sums.codecs) or _NOTHING
 
 
-def _health(sums: Summary) -> Text:
-    """What is wrong with log and indexes; the worst of it gives the colour."""
+def _format_health(sums: Summary) -> Text:
+    """Describes the faults of the log and its indexes. The worst fault decides the colour."""
     found = {"damaged": sums.indexes.damaged, "missing": sums.indexes.missing, "empty": sums.indexes.empty}
     indexes = ", ".join(f"{number:,} {how}" for how, number in found.items() if number)
     said = ["log damaged"] * bool(sums.faults) + [f"indexes: {indexes}"] * bool(indexes)
@@ -118,5 +123,5 @@ def _health(sums: Summary) -> Text:
     return Text("; ".join(said) or _WELL, style=style)
 
 
-def _time(timestamp: int | None) -> str:
+def _format_time(timestamp: int | None) -> str:
     return _NOTHING if timestamp is None else format_millis(timestamp)

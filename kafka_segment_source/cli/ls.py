@@ -1,4 +1,4 @@
-"""`kafkaseg ls`: what is in a log directory."""
+"""`kafkaseg ls`: lists the content of a log directory."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ def ls_command(paths: tuple[str, ...], by_segment: bool, by_topic: bool, as_json
     if as_json:
         print_json(found.to_dict())
     else:
-        make_rows = _topics if by_topic else _segments if by_segment else _partitions
+        make_rows = _list_topics if by_topic else _list_segments if by_segment else _list_partitions
         sums = total([each.summary for each in found.partitions])
-        show(listing(make_rows(found.partitions), sums, _notes(found), width()))
+        show(listing(make_rows(found.partitions), sums, _make_notes(found), width()))
     faults = [
         f"{segment.path}: {fault}"
         for each in found.partitions
@@ -72,8 +72,8 @@ def ls_command(paths: tuple[str, ...], by_segment: bool, by_topic: bool, as_json
         sys.exit(DAMAGED)
 
 
-def _notes(found: Listing) -> list[str]:
-    """What is on the disk, and yet not what a read gives; and what is not on it, and should be."""
+def _make_notes(found: Listing) -> list[str]:
+    """Makes notes about data on the disk that a read does not return, and about data that is missing on it."""
     notes = [missing.text(each.name) for each in found.partitions for missing in each.missing]
     for each in found.partitions:
         start = each.log_start_offset
@@ -88,7 +88,7 @@ def _notes(found: Listing) -> list[str]:
     return notes
 
 
-def _topics(found: Sequence[ListedPartition]) -> Rows:
+def _list_topics(found: Sequence[ListedPartition]) -> Rows:
     rows = []
     for topic, group in groupby(found, key=lambda each: each.topic):
         partitions = list(group)
@@ -96,11 +96,11 @@ def _topics(found: Sequence[ListedPartition]) -> Rows:
     return Rows("topic", "partitions", rows)
 
 
-def _partitions(found: Sequence[ListedPartition]) -> Rows:
+def _list_partitions(found: Sequence[ListedPartition]) -> Rows:
     return Rows("partition", "offsets", [(each.name, offsets_text(each.summary), each.summary) for each in found])
 
 
-def _segments(found: Sequence[ListedPartition]) -> Rows:
+def _list_segments(found: Sequence[ListedPartition]) -> Rows:
     rows = [
         (f"{each.name}/{segment.summary.start_offset}", offsets_text(segment.summary), segment.summary)
         for each in found

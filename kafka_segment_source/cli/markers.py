@@ -1,7 +1,7 @@
-"""Which rows are control records, and what they say, in the words of Kafka's ControlRecordType.
+"""Finds the control records among rows, and their types, with the names of Kafka's ControlRecordType.
 
-Comes in: rows with the columns `key` and `metadata`. A row does not tell whether its batch is a control batch: that bit
-is read from the batch's header in its file, only where the key could be a control record's.
+Input: rows with the columns `key` and `metadata`. A row does not have the control bit of its batch. If its key may be a
+control record's, the bit is read from the batch header in the file.
 """
 
 from __future__ import annotations
@@ -14,11 +14,14 @@ import pyarrow as pa
 from kafka_segment_source import format as fmt
 from kafka_segment_source.storage.files import InputFile
 
-NEEDED = ("key", "metadata")  # columns
+NEEDED = ("key", "metadata")  # the columns that control_types reads
 
 
 def control_types(rows: pa.RecordBatch) -> list[str | None]:
-    """COMMIT, ABORT and the like for control records, None for data, a row each. Opens the files that hold them."""
+    """The type of each row: COMMIT, ABORT or another for a control record, None for data.
+
+    It opens the files that hold the rows.
+    """
     types: list[str | None] = [None] * rows.num_rows
     keys, metadata = rows["key"].to_pylist(), rows["metadata"].to_pylist()
     candidates = [
@@ -33,14 +36,17 @@ def control_types(rows: pa.RecordBatch) -> list[str | None]:
 
 
 def coordinator_epoch(value: bytes | None) -> int | None:
-    """What the value of a COMMIT or ABORT says (`clients.EndTransactionMarker`); None if it says nothing."""
+    """Reads the coordinator epoch from the value of a COMMIT or ABORT (`clients.EndTransactionMarker`).
+
+    It is None if the value is null or too short.
+    """
     if value is None or len(value) < fmt.END_MARKER_BYTES:
         return None
     return int.from_bytes(value[fmt.COORDINATOR_EPOCH_AT : fmt.END_MARKER_BYTES], "big", signed=True)
 
 
 def _type_of(key: bytes | None) -> str | None:
-    """What a key names, were it a control record's."""
+    """The type that a key would have if it were a control record's; None if it cannot be one."""
     if key is None or len(key) < fmt.CONTROL_KEY_BYTES:
         return None
     number = int.from_bytes(key[2:4], "big", signed=True)

@@ -1,4 +1,4 @@
-"""`kafkaseg offsets`: the first offset at or after a time, as a broker's offsetsForTimes answers."""
+"""`kafkaseg offsets`: finds the first offset at or after a time, as a broker's offsetsForTimes answers."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ def offsets_command(paths: tuple[str, ...], moment: str, as_json: bool, **option
     if as_json:
         print_json(found.to_dict())
     else:
-        show(_table(found))
+        show(_make_table(found))
     if skipped:
         sys.exit(DAMAGED)
 
 
-def _table(found: OffsetsForTime) -> Table:
+def _make_table(found: OffsetsForTime) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("partition", overflow="fold")
     table.add_column("offset", justify="right", no_wrap=True)

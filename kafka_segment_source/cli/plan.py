@@ -1,4 +1,4 @@
-"""`kafkaseg plan`: what a read would cost."""
+"""`kafkaseg plan`: shows what a read would cost."""
 
 from __future__ import annotations
 

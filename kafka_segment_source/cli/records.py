@@ -1,4 +1,4 @@
-"""Record batches → lines: tab-separated text to read, JSON to process. A column at a time, as far as that goes."""
+"""Record batches → lines: tab-separated text for people, JSON for programs. Columns are converted one at a time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kafka_segment_source.cli.markers import coordinator_epoch
 from kafka_segment_source.times import format_millis
 
 _MICROS = 1000  # in a millisecond
-_PLACE = "topic-partition"  # a field of text lines, no column
+_PLACE = "topic-partition"  # a field of text lines; it is not a column
 _END_MARKERS = (fmt.CONTROL_TYPES[fmt.CONTROL_ABORT], fmt.CONTROL_TYPES[fmt.CONTROL_COMMIT])
 _json = json.JSONEncoder(ensure_ascii=False).encode  # json.dumps would make an encoder for every line
 
@@ -35,7 +35,7 @@ _ENCODERS: dict[Encoding, Callable[[bytes], str]] = {
     Encoding.BASE64: lambda data: base64.b64encode(data).decode("ascii"),
 }
 
-# One record is one line, whatever it holds, and no byte of it reaches the terminal as a command
+# Every record is one line, and none of its bytes may reach the terminal as a command
 _UNPRINTABLE = re.compile("[\\\\\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _LAST_OF_LATIN_1 = 0xFF
 _NAMED = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"}
@@ -46,7 +46,7 @@ Controls = Sequence[str | None]
 
 
 def text_fields(columns: Sequence[str]) -> tuple[str, ...]:
-    """The fields of a line of text where nobody chose: topic and partition are one."""
+    """The fields of a text line by default. Topic and partition are one field."""
     return (
         _PLACE,
         "offset",
@@ -60,23 +60,23 @@ def text_fields(columns: Sequence[str]) -> tuple[str, ...]:
 def text_lines(
     batch: pa.RecordBatch, encoding: Encoding, fields: Sequence[str], controls: Controls = ()
 ) -> Iterator[str]:
-    """A line a record. Control records show their type for a key, and for a value what it says."""
-    columns = _columns(batch, encoding)
+    """Makes one text line for each record. A control record shows its type as the key, and its parsed value."""
+    columns = _make_columns(batch, encoding)
     for row, control in enumerate(controls):
         if control is not None:
             _show_control(columns, row, control, batch)
     if _PLACE in fields:
         places = zip(columns["topic"], columns["partition"], strict=True)
         columns[_PLACE] = [f"{topic}-{partition}" for topic, partition in places]
-    for values in zip(*(map(_text, columns[field]) for field in fields), strict=True):
+    for values in zip(*(map(_format_field, columns[field]) for field in fields), strict=True):
         yield "\t".join(values) + "\n"
 
 
 def json_lines(
     batch: pa.RecordBatch, encoding: Encoding, fields: Sequence[str], controls: Controls = ()
 ) -> Iterator[str]:
-    """One JSON object a record: columns under their names, timestamps as ISO-8601 in UTC, `controlType` if given."""
-    columns = _columns(batch, encoding)
+    """Makes one JSON object for each record: columns by name, timestamps as ISO-8601 in UTC, `controlType` if given."""
+    columns = _make_columns(batch, encoding)
     wanted = {field: columns[field] for field in fields} | ({"controlType": list(controls)} if controls else {})
     for values in zip(*wanted.values(), strict=True):
         yield _json(dict(zip(wanted, values, strict=True))) + "\n"
@@ -89,41 +89,43 @@ def _show_control(columns: dict[str, list[Any]], row: int, control: str, batch: 
         columns["value"][row] = f"coordinatorEpoch: {coordinator_epoch(batch['value'][row].as_py())}"
 
 
-def _columns(batch: pa.RecordBatch, encoding: Encoding) -> dict[str, list[Any]]:
-    """Columns as lists that JSON can hold: bytes encoded, timestamps as text."""
+def _make_columns(batch: pa.RecordBatch, encoding: Encoding) -> dict[str, list[Any]]:
+    """Converts columns into lists for JSON: bytes are encoded, and timestamps become text."""
     encode = _ENCODERS[encoding]
     return {
-        name: _times(column) if name == "timestamp" else [_plain(value, encode) for value in column.to_pylist()]
+        name: _format_times(column)
+        if name == "timestamp"
+        else [_encode_value(value, encode) for value in column.to_pylist()]
         for name, column in zip(batch.schema.names, batch.columns, strict=True)
     }
 
 
-def _times(column: pa.Array) -> list[str]:
-    """By way of integers: Python's datetime does not reach as far as Kafka's 64 bits."""
+def _format_times(column: pa.Array) -> list[str]:
+    """Formats timestamps by way of integers, since Python's datetime has a smaller range than Kafka's 64 bits."""
     return [format_millis(micros // _MICROS) for micros in column.cast(pa.int64()).to_pylist()]
 
 
-def _plain(value: Any, encode: Callable[[bytes], str]) -> Any:
-    """A value with its bytes as text, all the way down."""
+def _encode_value(value: Any, encode: Callable[[bytes], str]) -> Any:
+    """Encodes the bytes in a value as text, also inside lists and dicts."""
     if isinstance(value, bytes):
         return encode(value)
     if isinstance(value, list):
-        return [_plain(each, encode) for each in value]
+        return [_encode_value(each, encode) for each in value]
     if isinstance(value, dict):
-        return {name: _plain(each, encode) for name, each in value.items()}
+        return {name: _encode_value(each, encode) for name, each in value.items()}
     return value
 
 
-def _text(value: Any) -> str:
-    """One field of a line."""
+def _format_field(value: Any) -> str:
+    """Formats one field of a text line."""
     if isinstance(value, int):
         return str(value)
     if value is None:
         return "null"
     text = value if isinstance(value, str) else _json(value)
-    return text if _UNPRINTABLE.search(text) is None else _UNPRINTABLE.sub(_escape, text)
+    return text if _UNPRINTABLE.search(text) is None else _UNPRINTABLE.sub(_escape_character, text)
 
 
-def _escape(found: re.Match[str]) -> str:
+def _escape_character(found: re.Match[str]) -> str:
     code = ord(found[0])
     return _NAMED.get(found[0]) or (f"\\x{code:02x}" if code <= _LAST_OF_LATIN_1 else f"\\u{code:04x}")

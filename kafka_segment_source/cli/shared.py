@@ -1,4 +1,4 @@
-"""What every command shares: exit codes, the flags of a read, JSON, a console, a progress bar."""
+"""Shared parts of the commands: exit codes, the flags of a read, JSON, a console, a progress bar."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from kafka_segment_source.reporting import Advance, OnProgress, logger
 DAMAGED = 1
 WRONG_USE = 2
 INTERRUPTED = 130
-_PIPE_WIDTH = 1000  # columns where the output is no terminal and COLUMNS does not say: nothing is wrapped
+_PIPE_WIDTH = 1000  # columns where the output is no terminal and COLUMNS is not set, so that no line is wrapped
 
-_WORTH_A_BAR = 64 * 1024 * 1024  # bytes; less is done before a bar could be read
+_WORTH_A_BAR = 64 * 1024 * 1024  # bytes; fewer bytes are done before a user can read the bar
 COMMANDS = ("ls", "plan", "cat", "verify", "offsets", "zonemap", "demo")
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -45,7 +45,7 @@ class Fault(click.ClickException):
 
 
 class Commands(click.Group):
-    """The commands, each loaded from its own module when it is wanted; each error of this package becomes a Fault."""
+    """The commands. Each is loaded from its own module when it is called. Errors of this package become Faults."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -67,7 +67,7 @@ class Commands(click.Group):
             raise Fault("interrupted", INTERRUPTED) from error
         except (
             BrokenPipeError
-        ):  # whoever reads has seen enough (`| head`); nothing more may be written, not even at exit
+        ):  # the reader of the pipe has closed it (`| head`); nothing more may be written, not even at exit
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return None
         except OSError as error:
@@ -80,7 +80,7 @@ json_flag = click.option("--json", "as_json", is_flag=True, help="Print JSON for
 
 
 def read_options(*names: str, but: Sequence[str] = ()) -> Callable[[F], F]:
-    """Gives a command options of a read under their own names, as text: those named, or all but some."""
+    """Adds options of a read to a command, under their own names, as text: the named ones, or all except `but`."""
 
     def add(command: F) -> F:
         for option in reversed(OPTIONS):
@@ -96,17 +96,17 @@ def read_options(*names: str, but: Sequence[str] = ()) -> Callable[[F], F]:
 
 
 def parse(paths: tuple[str, ...], options: dict[str, Any]) -> tuple[ReadOptions, list[str]]:
-    """Options as given on the command line, and warnings; raises what parse_options raises."""
+    """Parses the options of a command line. Returns them and warnings, and raises the errors of parse_options."""
     return parse_options(option_texts(paths_of(paths), options))
 
 
 def paths_of(arguments: tuple[str, ...]) -> PathsLike:
-    """The paths on the command line, as the functions of the package take them."""
+    """Converts the paths of a command line for the functions of the package."""
     return arguments[0] if len(arguments) == 1 else list(arguments)
 
 
 def show(*parts: RenderableType) -> None:
-    """Prints tables and texts, as wide as the terminal; into a pipe without colours or blanks at the ends of lines."""
+    """Prints tables and texts, as wide as the terminal. A pipe gets no colours, and no blanks at the ends of lines."""
     out = Console(width=width(), highlight=False)
     with out.capture() as captured:
         for part in parts:
@@ -116,29 +116,32 @@ def show(*parts: RenderableType) -> None:
 
 
 def width() -> int:
-    """Columns to print in: those of the terminal, or many where there is none to be seen."""
+    """The columns to print in: those of the terminal, or _PIPE_WIDTH without a terminal and COLUMNS."""
     seen = sys.stdout.isatty() or "COLUMNS" in os.environ
     return Console().width if seen else _PIPE_WIDTH
 
 
 def print_json(value: object) -> None:
-    """One JSON document."""
+    """Prints one JSON document."""
     click.echo(json.dumps(value, indent=2, ensure_ascii=False))
 
 
 def count(number: int, what: str) -> str:
-    """`1 segment`, `2 segments`; what has a plural in s."""
+    """A number and a noun: `1 segment`, `2 segments`. The plural of the noun must end in s."""
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def warn(message: str) -> None:
-    """One sentence that does not end the command."""
+    """Prints one sentence on standard error. It does not end the command."""
     click.echo(f"kafkaseg: {message}", err=True)
 
 
 @contextmanager
 def progress(what: str, total: int) -> Iterator[Advance]:
-    """A bar on standard error over `total` bytes, gone when done; nothing where that is little or no terminal."""
+    """Shows a progress bar over `total` bytes on standard error, and removes it at the end.
+
+    It shows nothing without a terminal or for less than _WORTH_A_BAR bytes.
+    """
     bar = Progress(
         TextColumn(what),
         BarColumn(),
@@ -156,7 +159,7 @@ def progress(what: str, total: int) -> Iterator[Advance]:
 
 @contextmanager
 def follow(what: str) -> Iterator[OnProgress]:
-    """The same bar, for a function that tells how many bytes are done of how many."""
+    """Shows the same bar for a function that calls back with the finished bytes and all bytes."""
     with ExitStack() as stack:
         advance: Advance | None = None
         before = 0
@@ -173,7 +176,7 @@ def follow(what: str) -> Iterator[OnProgress]:
 
 @contextmanager
 def skipped_data() -> Iterator[list[str]]:
-    """What is left out while reading, each said on standard error as it happens."""
+    """Collects the warnings of a read about skipped data, and prints each at once on standard error."""
     said: list[str] = []
 
     class Handler(logging.Handler):

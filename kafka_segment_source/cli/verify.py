@@ -1,4 +1,4 @@
-"""`kafkaseg verify`: whether a log directory is whole."""
+"""`kafkaseg verify`: checks whether a log directory is whole."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from kafka_segment_source.inspection.verification import VerifyReport, verify
 from kafka_segment_source.inspection.verify import Verified
 from kafka_segment_source.keywords import DecodeOptions, option_names
 
-_SHOWN = 50  # problems printed at most, and notes; --json has them all
+_SHOWN = 50  # at most this many problems and this many notes are printed; --json has all of them
 
 
 @click.command("verify", short_help="Whether it is whole: every CRC, offset and index.")
@@ -60,35 +60,35 @@ def verify_command(paths: tuple[str, ...], deep: bool, as_json: bool, **options:
     if as_json:
         print_json(report.to_dict())
     else:
-        show(_render(report))
+        show(_render_report(report))
     if not report.is_ok:
         sys.exit(DAMAGED)
 
 
-def _render(report: VerifyReport) -> RenderableType:
+def _render_report(report: VerifyReport) -> RenderableType:
     problems, notes = report.problems, report.notes
     parts: list[RenderableType] = []
     for findings, style in ((notes, "yellow"), (problems, "bold red")):
-        parts += [_shown(finding, style) for finding in findings[:_SHOWN]]
+        parts += [_render_finding(finding, style) for finding in findings[:_SHOWN]]
         if len(findings) > _SHOWN:
             parts.append(Text(f"… and {len(findings) - _SHOWN:,} more; --json lists them all\n", style="dim"))
     verdict = count(len(problems), "problem") if problems else "nothing wrong"
     said = f", {count(len(notes), 'note')}" if notes else ""
     parts.append(
-        Text(f"{verdict}{said}: {_looked_at(report.partitions)}", style="bold red" if problems else "bold green")
+        Text(f"{verdict}{said}: {_describe_size(report.partitions)}", style="bold red" if problems else "bold green")
     )
     return Group(*parts)
 
 
-def _looked_at(done: Sequence[Verified]) -> str:
+def _describe_size(done: Sequence[Verified]) -> str:
     segments, size = sum(each.segments for each in done), decimal(sum(each.size for each in done))
     batches = sum(each.batches for each in done)
     return f"{count(len(done), 'partition')}, {count(segments, 'segment')}, {batches:,} batches, {size}"
 
 
-def _shown(finding: Finding, style: str) -> RenderableType:
+def _render_finding(finding: Finding, style: str) -> RenderableType:
     where = Text(f"{'problem' if finding.problem else 'note'}  ", style=style)
-    where.append(_short(finding.path), style="bold")
+    where.append(_shorten_path(finding.path), style="bold")
     if finding.position is not None:
         where.append(f"  byte {finding.position:,}")
     if finding.offset is not None:
@@ -98,7 +98,7 @@ def _shown(finding: Finding, style: str) -> RenderableType:
     )
 
 
-def _short(path: str) -> str:
-    """A file with its directory; a directory by its name."""
+def _shorten_path(path: str) -> str:
+    """The name of a segment file with its directory, or the name of a directory."""
     directory, name = os.path.split(path)
     return os.path.join(os.path.basename(directory), name) if "." in name and name[:1].isdigit() else name

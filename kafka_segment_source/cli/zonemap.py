@@ -1,4 +1,4 @@
-"""`kafkaseg zonemap`: the zone maps of a log directory, made or brought up to date."""
+"""`kafkaseg zonemap`: makes or updates the zone maps of a log directory."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ def zonemap_command(paths: tuple[str, ...], to: str, as_json: bool, **options: A
     if as_json:
         print_json(done.to_dict())
     else:
-        show(Text(_told(done)))
+        show(Text(_describe_update(done)))
     for damage in done.damage:
         warn(f"not mapped from there on: {damage}")
     if done.damage:
         sys.exit(DAMAGED)
 
 
-def _told(done: ZoneMapSummary) -> str:
+def _describe_update(done: ZoneMapSummary) -> str:
     segments = f"{count(done.segments_mapped, 'segment')} mapped, {done.segments_kept:,} as they were"
     read = f"{decimal(done.bytes_read)} read"
     return f"{count(done.partitions, 'partition')}, {segments}: {count(done.zones, 'zone')}, {read}"

@@ -1,1 +1,1 @@
-"""One split → Arrow batches: the bytes of one range, batches that can be believed, plain records, columns."""
+"""One split → Arrow batches. The steps: bytes of a range, batches that are proven, plain records, columns."""

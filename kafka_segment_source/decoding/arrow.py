@@ -1,7 +1,9 @@
-"""RecordColumns → pyarrow.RecordBatch: only the columns asked for, by handing over buffers.
+"""RecordColumns → pyarrow.RecordBatch. Only the requested columns are built, and Arrow takes over their buffers.
 
-No Python object is made per record. The exceptions, both per batch and both for odd data alone: header keys that
-are not UTF-8 (replaced as Java's decoder does), and timestamps that microseconds cannot hold (an error).
+No Python object is made for a record. There are two exceptions, each for one batch with unusual data:
+
+- Header keys are not UTF-8. Their wrong bytes are replaced, as Java's decoder replaces them.
+- Microseconds cannot hold a timestamp. That is an error.
 """
 
 from __future__ import annotations
@@ -33,60 +35,66 @@ Builder = Callable[[RecordColumns, SegmentSplit], pa.Array]
 def to_record_batch(
     records: RecordColumns, split: SegmentSplit, arrow_schema: pa.Schema, builders: Mapping[str, Builder]
 ) -> pa.RecordBatch:
-    """The records as one RecordBatch of exactly `arrow_schema`, sharing nothing with `records`.
+    """Makes one RecordBatch of exactly `arrow_schema`. It shares no memory with `records`.
 
-    arrow_schema, builders: of one kind of table.
+    arrow_schema and builders belong to the same kind of table.
     """
     arrays = [builders[name](records, split) for name in arrow_schema.names]
-    if not arrays:  # no column asked for: only the number of rows counts
+    if not arrays:  # no column is requested: only the number of rows counts
         return pa.RecordBatch.from_struct_array(
             pa.array([{}], pa.struct([])).take(pa.array(np.zeros(records.count, np.int64)))
         )
     return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema)
 
 
-def _varying(source: Bytes, starts: Ints, lengths: Ints, n: int, kind: pa.DataType, null_below: int = 0) -> pa.Array:
-    """A binary or string array of `n` slices of `source`."""
-    offsets, validity, nulls = _offsets(lengths, n, null_below)
+def _build_varying(
+    source: Bytes, starts: Ints, lengths: Ints, n: int, kind: pa.DataType, null_below: int = 0
+) -> pa.Array:
+    """Builds a binary or string array of `n` slices of `source`. A length below `null_below` is a null."""
+    offsets, validity, nulls = _build_offsets(lengths, n, null_below)
     data = np.empty(int(offsets[n]), np.uint8)
     c.copy_slices(source, starts, offsets, n, data)
     return pa.Array.from_buffers(kind, n, [validity, pa.py_buffer(offsets), pa.py_buffer(data)], nulls)
 
 
-def _offsets(lengths: Ints, n: int, null_below: int) -> tuple[Ints, pa.Buffer | None, int]:
+def _build_offsets(lengths: Ints, n: int, null_below: int) -> tuple[Ints, pa.Buffer | None, int]:
     offsets = np.empty(n + 1, np.int32)
     validity = np.zeros((n + 7) // 8, np.uint8)
     nulls = int(c.offsets_and_validity(lengths, n, null_below, offsets, validity))
     return offsets, pa.py_buffer(validity) if nulls else None, nulls
 
 
-def _key(records: RecordColumns, _: SegmentSplit) -> pa.Array:
-    return _varying(records.source, records.ints[k.KEY_AT], records.ints[k.KEY_LENGTH], records.count, pa.binary())
+def _build_key(records: RecordColumns, _: SegmentSplit) -> pa.Array:
+    return _build_varying(
+        records.source, records.ints[k.KEY_AT], records.ints[k.KEY_LENGTH], records.count, pa.binary()
+    )
 
 
-def _value(records: RecordColumns, _: SegmentSplit) -> pa.Array:
-    return _varying(records.source, records.ints[k.VALUE_AT], records.ints[k.VALUE_LENGTH], records.count, pa.binary())
+def _build_value(records: RecordColumns, _: SegmentSplit) -> pa.Array:
+    return _build_varying(
+        records.source, records.ints[k.VALUE_AT], records.ints[k.VALUE_LENGTH], records.count, pa.binary()
+    )
 
 
-def _topic(records: RecordColumns, split: SegmentSplit) -> pa.Array:
-    return _repeated(split.topic, pa.string()).slice(0, records.count)
+def _build_topic(records: RecordColumns, split: SegmentSplit) -> pa.Array:
+    return _repeat_value(split.topic, pa.string()).slice(0, records.count)
 
 
-def _partition(records: RecordColumns, split: SegmentSplit) -> pa.Array:
-    return _repeated(split.partition, pa.int32()).slice(0, records.count)
+def _build_partition(records: RecordColumns, split: SegmentSplit) -> pa.Array:
+    return _repeat_value(split.partition, pa.int32()).slice(0, records.count)
 
 
 @lru_cache(maxsize=2)  # a task has one topic and one partition; a long name takes 16 MB
-def _repeated(value: str | int, kind: pa.DataType) -> pa.Array:
-    """As many of one value as a batch can have: made once, since every batch of a task has the same."""
+def _repeat_value(value: str | int, kind: pa.DataType) -> pa.Array:
+    """Repeats one value MAX_ROWS times. It is made once, since every batch of a task has the same value."""
     return pa.repeat(pa.scalar(value, kind), MAX_ROWS)
 
 
-def _offset(records: RecordColumns, _: SegmentSplit) -> pa.Array:
+def _build_offset(records: RecordColumns, _: SegmentSplit) -> pa.Array:
     return pa.array(records.longs[k.OFFSET, : records.count].copy())
 
 
-def _timestamp(records: RecordColumns, split: SegmentSplit) -> pa.Array:
+def _build_timestamp(records: RecordColumns, split: SegmentSplit) -> pa.Array:
     millis = records.longs[k.TIMESTAMP, : records.count]
     error = beyond_microseconds(split.path, records)
     if error is not None:
@@ -94,31 +102,34 @@ def _timestamp(records: RecordColumns, split: SegmentSplit) -> pa.Array:
     return pa.Array.from_buffers(schema.TIMESTAMP_TYPE, records.count, [None, pa.py_buffer(millis * 1000)])
 
 
-def _per_batch(records: RecordColumns, values: npt.NDArray[np.generic], kind: pa.DataType) -> pa.Array:
-    """One value a batch (int64[n] or bool[n]) spread over its records."""
+def _spread_over_records(records: RecordColumns, values: npt.NDArray[np.generic], kind: pa.DataType) -> pa.Array:
+    """Gives each record the value of its batch. values: int64[n] or bool[n], one for each batch."""
     return pa.array(values[records.ints[k.BATCH, : records.count]], kind)
 
 
-def _timestamp_type(records: RecordColumns, _: SegmentSplit) -> pa.Array:
+def _build_timestamp_type(records: RecordColumns, _: SegmentSplit) -> pa.Array:
     return pa.array(records.ints[k.TIMESTAMP_TYPE, : records.count].copy())
 
 
-def _headers(records: RecordColumns, _: SegmentSplit) -> pa.Array:
-    """Null where a record has none, as in Spark's source."""
+def _build_headers(records: RecordColumns, _: SegmentSplit) -> pa.Array:
+    """Builds the column headers. It is null where a record has no headers, as in Spark's kafka source."""
     n = records.count
     counts = records.ints[k.HEADERS_COUNT]
-    offsets, validity, nulls = _offsets(counts, n, 1)
+    offsets, validity, nulls = _build_offsets(counts, n, 1)
     total = int(offsets[n])
     parts = np.empty((4, total), np.int32)
     c.locate_headers(records.source, records.ints[k.HEADERS_AT], counts, n, parts)
-    keys = _utf8(_varying(records.source, parts[0], parts[1], total, pa.string()))
-    values = _varying(records.source, parts[2], parts[3], total, pa.binary())
+    keys = _replace_invalid_utf8(_build_varying(records.source, parts[0], parts[1], total, pa.string()))
+    values = _build_varying(records.source, parts[2], parts[3], total, pa.binary())
     pairs = pa.StructArray.from_arrays([keys, values], fields=list(schema.HEADER_TYPE))
     return pa.Array.from_buffers(schema.HEADERS_TYPE, n, [validity, pa.py_buffer(offsets)], nulls, children=[pairs])
 
 
-def _utf8(keys: pa.Array) -> pa.Array:
-    """The keys with what is not UTF-8 replaced; some at a time, since each becomes a Python object meanwhile."""
+def _replace_invalid_utf8(keys: pa.Array) -> pa.Array:
+    """Replaces the bytes of keys that are not UTF-8.
+
+    Each key becomes a Python object for a moment, so only _KEYS_AT_ONCE keys are handled at a time.
+    """
     try:
         keys.validate(full=True)
     except pa.ArrowInvalid:
@@ -129,28 +140,31 @@ def _utf8(keys: pa.Array) -> pa.Array:
     return keys
 
 
-def _metadata(records: RecordColumns, split: SegmentSplit) -> pa.Array:
-    """One struct a record, in kafka-dump-log's words."""
+def _build_metadata(records: RecordColumns, split: SegmentSplit) -> pa.Array:
+    """Builds one struct for each record. Its fields have the names that kafka-dump-log prints."""
     headers = records.headers
     codecs = pa.array(fmt.CODEC_NAMES, pa.string()).take(pa.array(headers[h.ATTRIBUTES] & fmt.CODEC_MASK))
     columns = [
-        _per_batch(records, headers[h.BASE_OFFSET], pa.int64()),
-        _per_batch(records, headers[h.POSITION], pa.int64()),
-        _per_batch(records, headers[h.MAGIC], pa.int32()),
+        _spread_over_records(records, headers[h.BASE_OFFSET], pa.int64()),
+        _spread_over_records(records, headers[h.POSITION], pa.int64()),
+        _spread_over_records(records, headers[h.MAGIC], pa.int32()),
         codecs.take(pa.array(records.ints[k.BATCH, : records.count])),
-        _per_batch(records, headers[h.LEADER_EPOCH], pa.int32()),
-        _per_batch(records, headers[h.PRODUCER_ID], pa.int64()),
-        _per_batch(records, headers[h.PRODUCER_EPOCH], pa.int32()),
-        _sequence(records),
-        _per_batch(records, headers[h.ATTRIBUTES] & fmt.TRANSACTIONAL_MASK != 0, pa.bool_()),
+        _spread_over_records(records, headers[h.LEADER_EPOCH], pa.int32()),
+        _spread_over_records(records, headers[h.PRODUCER_ID], pa.int64()),
+        _spread_over_records(records, headers[h.PRODUCER_EPOCH], pa.int32()),
+        _build_sequence(records),
+        _spread_over_records(records, headers[h.ATTRIBUTES] & fmt.TRANSACTIONAL_MASK != 0, pa.bool_()),
         pa.repeat(pa.scalar(split.path, pa.string()), records.count),
         pa.repeat(pa.scalar(os.path.basename(split.path), pa.string()), records.count),
     ]
     return pa.StructArray.from_arrays(columns, fields=list(schema.METADATA_TYPE))
 
 
-def _sequence(records: RecordColumns) -> pa.Array:
-    """baseSequence + offset delta, which wraps to 0 after 2**31 - 1; -1 where the producer is not idempotent."""
+def _build_sequence(records: RecordColumns) -> pa.Array:
+    """Builds the sequence numbers: baseSequence + offset delta, which wraps to 0 after 2**31 - 1.
+
+    The number is -1 where the producer is not idempotent.
+    """
     batch = records.ints[k.BATCH, : records.count]
     base = records.headers[h.BASE_SEQUENCE][batch]
     delta = records.longs[k.OFFSET, : records.count] - records.headers[h.BASE_OFFSET][batch]
@@ -159,13 +173,13 @@ def _sequence(records: RecordColumns) -> pa.Array:
 
 
 RECORD_BUILDERS: Mapping[str, Builder] = {
-    "key": _key,
-    "value": _value,
-    "topic": _topic,
-    "partition": _partition,
-    "offset": _offset,
-    "timestamp": _timestamp,
-    "timestampType": _timestamp_type,
-    "headers": _headers,
-    "metadata": _metadata,
+    "key": _build_key,
+    "value": _build_value,
+    "topic": _build_topic,
+    "partition": _build_partition,
+    "offset": _build_offset,
+    "timestamp": _build_timestamp,
+    "timestampType": _build_timestamp_type,
+    "headers": _build_headers,
+    "metadata": _build_metadata,
 }

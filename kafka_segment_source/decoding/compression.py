@@ -1,10 +1,12 @@
-"""Codec id and compressed bytes in, plain bytes into a buffer, never more than a limit; `DecompressionError` for
-anything else.
+"""Decompression: a codec id and compressed bytes → plain bytes in a buffer, never more than a limit.
 
-One function a codec, in the table at the end; where its library can, it writes into place. Libraries were chosen by
-measurement (fastest on PyPI for 64 KiB batches). Which stream forms are legal is Kafka's rule
-(`org.apache.kafka.common.compress`): gzip and zstd may be several frames in a row, lz4 is one frame, snappy is raw or
-in xerial framing.
+Bytes that cannot be decompressed raise `DecompressionError`. The table at the end has one function for each codec. A
+function writes directly into the buffer if its library can. The libraries were measured: they were the fastest on PyPI
+for batches of 64 KiB. Kafka decides which stream forms are legal (`org.apache.kafka.common.compress`):
+
+- gzip and zstd may be several frames in a row;
+- lz4 is one frame;
+- snappy is raw or in xerial framing.
 """
 
 from __future__ import annotations
@@ -24,19 +26,19 @@ from kafka_segment_source.storage.files import Bytes
 
 _GZIP_WINDOW = 31  # zlib's wbits for "gzip header expected"
 _GZIP_MAGIC = b"\x1f\x8b"
-_NEXT_MEMBER = 512  # bytes given to a gzip member after the first, to begin with
-_ROOM_PER_BYTE = 16  # plain bytes made room for at once, per compressed byte: what is not used is not touched
+_NEXT_MEMBER = 512  # bytes that a gzip member after the first one gets at first
+_ROOM_PER_BYTE = 16  # plain bytes of room for each compressed byte; memory that is not used is never touched
 _LEAST_ROOM = 64 * 1024
 _XERIAL = memoryview(fmt.XERIAL_MAGIC)
-# All that Kafka's Java clients write: blocks of 64 KiB that stand alone, no checksum but the header's
-# (Lz4BlockOutputStream)
+# The frame header that Kafka's Java clients write (Lz4BlockOutputStream): independent blocks of 64 KiB, and no checksum
+# except the header's
 _LZ4_OF_JAVA = bytes.fromhex("04224d18604082")
 _LZ4_BLOCK = 64 * 1024
-_LZ4_STORED = 1 << 31  # in a block's size: it is not compressed
+_LZ4_STORED = 1 << 31  # this bit in a block's size means that the block is not compressed
 
 
 class _Contexts(threading.local):
-    """What lz4 and zstd need anew for each thread, and can use again for each batch."""
+    """The contexts of lz4 and zstd. Each thread needs its own, and uses it for all batches."""
 
     def __init__(self) -> None:
         self.lz4: object | None = None
@@ -47,7 +49,7 @@ _CONTEXTS = _Contexts()
 
 
 class DecompressionError(ValueError):
-    """The bytes are not what their codec says; `found` and `expected` say how."""
+    """The bytes are not valid for their codec. `found` and `expected` describe the difference."""
 
     def __init__(self, found: object, expected: object) -> None:
         self.found = found
@@ -55,18 +57,18 @@ class DecompressionError(ValueError):
         super().__init__(f"found {found}, expected {expected}")
 
 
-def _too_large(limit: int) -> DecompressionError:
+def _make_size_error(limit: int) -> DecompressionError:
     return DecompressionError(f"more than {limit} bytes", f"at most {limit} bytes after decompression (maxBatchBytes)")
 
 
-def _guess(view: memoryview) -> int:
+def _guess_room(view: memoryview) -> int:
     return max(_LEAST_ROOM, _ROOM_PER_BYTE * len(view))
 
 
 class Plain:
-    """Plain bytes one after another, data[:size]: a buffer that grows, and is used again after `clear`.
+    """A buffer of plain bytes, data[:size]. It grows as needed. After `clear` it is used again.
 
-    data: uint8[n], another array once it has grown; limit: how many bytes the last `begin` allowed.
+    data: uint8[n]; another array after the buffer has grown. limit: how many bytes the last `begin` allowed.
     """
 
     def __init__(self, room: int = 0) -> None:
@@ -76,20 +78,20 @@ class Plain:
         self.limit = self._end = 0
 
     def clear(self) -> None:
-        """Forgets what is in it."""
+        """Empties the buffer."""
         self.size = 0
 
     def begin(self, limit: int) -> None:
-        """From now on at most `limit` bytes more."""
+        """Allows at most `limit` more bytes from now on."""
         self.limit, self._end = limit, self.size + limit
 
     @property
     def left(self) -> int:
-        """How many more there may be."""
+        """How many more bytes are allowed."""
         return self._end - self.size
 
     def room(self, count: int) -> memoryview:
-        """Where the next `count` bytes may be written, before `took` says how many were."""
+        """Returns the memory for the next `count` bytes. Then `took` must state how many bytes were written."""
         end = self.size + count
         if end > len(self.data):
             data = np.empty(max(end, 2 * self.size), np.uint8)
@@ -98,23 +100,23 @@ class Plain:
         return self._view[self.size : end]
 
     def took(self, count: int) -> None:
-        """Adds the first `count` bytes of the room that was given. DecompressionError past the limit."""
+        """Adds the first `count` bytes of the memory from `room`. Raises DecompressionError past the limit."""
         if count > self.left:
-            raise _too_large(self.limit)
+            raise _make_size_error(self.limit)
         self.size += count
 
     def append(self, plain: bytes | memoryview) -> None:
-        """Adds these bytes. DecompressionError past the limit."""
+        """Adds these bytes. Raises DecompressionError past the limit."""
         if len(plain) > self.left:
-            raise _too_large(self.limit)
+            raise _make_size_error(self.limit)
         self.room(len(plain))[:] = plain
         self.size += len(plain)
 
 
-def _gzip(view: memoryview, out: Plain) -> None:
+def _decompress_gzip(view: memoryview, out: Plain) -> None:
     at = 0
     window = len(view)
-    while at == 0 or view[at : at + 2] == _GZIP_MAGIC:  # Java reads members in a row as one stream, up to anything else
+    while at == 0 or view[at : at + 2] == _GZIP_MAGIC:  # Java reads consecutive members as one stream
         member = isal_zlib.decompressobj(_GZIP_WINDOW)
         while not member.eof:
             if at == len(view):
@@ -123,47 +125,49 @@ def _gzip(view: memoryview, out: Plain) -> None:
             out.append(member.decompress(given, out.left + 1))
             at += len(given)
             window *= 2
-        at -= len(member.unused_data)  # a copy of what was given too much: little, for a million members may follow
+        at -= len(member.unused_data)  # a copy of the unread bytes, so a window is small: a million members may follow
         window = _NEXT_MEMBER
 
 
-def _snappy_block(block: memoryview, out: Plain) -> None:
-    """One raw block, which opens with its own plain length."""
+def _decompress_snappy_block(block: memoryview, out: Plain) -> None:
+    """Decompresses one raw block, which begins with its own plain length."""
     size = cramjam.snappy.decompress_raw_len(block)
     if size > out.left:
-        raise _too_large(out.limit)
+        raise _make_size_error(out.limit)
     out.took(cramjam.snappy.decompress_raw_into(block, out.room(size)))
 
 
-def _snappy(view: memoryview, out: Plain) -> None:
+def _decompress_snappy(view: memoryview, out: Plain) -> None:
     if view[: len(_XERIAL)] != _XERIAL:
-        _snappy_block(view, out)
+        _decompress_snappy_block(view, out)
         return
     at = fmt.XERIAL_HEADER
     while at < len(view):
         size = int.from_bytes(view[at : at + 4], "big", signed=True)
         if size < 0 and view[at : at + len(_XERIAL)] == _XERIAL:
-            at += fmt.XERIAL_HEADER  # streams one after another repeat the header, whose first byte makes it negative
+            at += fmt.XERIAL_HEADER  # a further stream repeats the header, whose first byte makes `size` negative
             continue
         at += 4
         if size < 0 or size > len(view) - at:
             raise DecompressionError(
                 f"a snappy block of {size} bytes", f"at most the {max(len(view) - at, 0)} bytes left"
             )
-        _snappy_block(view[at : at + size], out)
+        _decompress_snappy_block(view[at : at + size], out)
         at += size
 
 
-def _lz4(view: memoryview, out: Plain) -> None:
+def _decompress_lz4(view: memoryview, out: Plain) -> None:
     if view[: len(_LZ4_OF_JAVA)] == _LZ4_OF_JAVA:
-        _lz4_blocks(view[len(_LZ4_OF_JAVA) :], out)
+        _decompress_lz4_blocks(view[len(_LZ4_OF_JAVA) :], out)
     else:
-        _lz4_frame(view, out)
+        _decompress_lz4_frame(view, out)
 
 
-def _lz4_blocks(view: memoryview, out: Plain) -> None:
-    """What follows the header of a Java client's frame: blocks that stand alone, each written into place,
-    and an end mark."""
+def _decompress_lz4_blocks(view: memoryview, out: Plain) -> None:
+    """Decompresses the rest of a Java client's frame, after its header: independent blocks and an end mark.
+
+    Each block is written directly into the buffer.
+    """
     at = 0
     while True:
         word = int.from_bytes(view[at : at + 4], "little")
@@ -182,31 +186,32 @@ def _lz4_blocks(view: memoryview, out: Plain) -> None:
         at += size
 
 
-def _lz4_frame(view: memoryview, out: Plain) -> None:
-    """A frame of any other form: blocks that refer to earlier ones, checksums, a content size."""
+def _decompress_lz4_frame(view: memoryview, out: Plain) -> None:
+    """Decompresses a frame of any other form. It may have linked blocks, checksums and a content size."""
     context, _CONTEXTS.lz4 = _CONTEXTS.lz4, None
     if context is None:
         context = lz4.frame.create_decompression_context()
     lz4.frame.reset_decompression_context(context)
     ended = False
     while not ended:
-        plain, used, ended = lz4.frame.decompress_chunk(context, view, max_length=min(out.left + 1, _guess(view)))
+        plain, used, ended = lz4.frame.decompress_chunk(context, view, max_length=min(out.left + 1, _guess_room(view)))
         out.append(plain)
         if not ended and not plain and not used:
             raise DecompressionError("the lz4 frame cut short", "its end mark")
         view = view[used:]
-    # Kafka reads one frame and leaves what follows. Only a context that has seen a frame's end is used again: a reset
-    # leaves it expecting the content size of a frame that it gave up, and every later frame would be refused.
+    # Kafka reads one frame and ignores the bytes after it. Only a context that has read a whole frame is used again. A
+    # reset after a broken frame keeps that frame's content size, and the context would then refuse every later frame.
     _CONTEXTS.lz4 = context
 
 
-def _zstd(view: memoryview, out: Plain) -> None:
-    # Kafka's frames carry no content size, and may follow one another: a stream, read with room to spare. zstandard's
-    # one-shot call is 12 % faster, and leaves out what follows the first frame in silence, allow_extra_data or not.
+def _decompress_zstd(view: memoryview, out: Plain) -> None:
+    # Kafka's frames have no content size, and several may follow one another. So they are read as a stream, with spare
+    # room. zstandard's one-shot call is 12 % faster, but it silently ignores all frames after the first one, with or
+    # without allow_extra_data.
     with _CONTEXTS.zstd.stream_reader(view, read_across_frames=True) as reader:
         ended = False
         while not ended:
-            room = out.room(min(out.left + 1, _guess(view)))
+            room = out.room(min(out.left + 1, _guess_room(view)))
             count = reader.readinto(room)
             out.took(count)
             ended = count < len(room)
@@ -217,9 +222,9 @@ _LZ4_HAS_SIZE, _LZ4_HAS_DICTIONARY = 0x08, 0x01
 
 
 def with_right_lz4_checksum(view: memoryview) -> bytes:
-    """The lz4 frame with the header checksum that the lz4 specification asks for.
+    """Returns the lz4 frame with the header checksum of the lz4 specification.
 
-    Old Java clients took it over the frame's magic as well, and Kafka ignores it for magic 0 (KAFKA-3160).
+    Old Java clients included the frame's magic in the checksum. Kafka ignores the checksum for magic 0 (KAFKA-3160).
     """
     frame = bytearray(view)
     if len(frame) > _LZ4_FLAGS_AT:
@@ -231,13 +236,13 @@ def with_right_lz4_checksum(view: memoryview) -> bytes:
 
 
 _DECOMPRESSORS: dict[int, Callable[[memoryview, Plain], None]] = {
-    fmt.CODEC_GZIP: _gzip,
-    fmt.CODEC_SNAPPY: _snappy,
-    fmt.CODEC_LZ4: _lz4,
-    fmt.CODEC_ZSTD: _zstd,
+    fmt.CODEC_GZIP: _decompress_gzip,
+    fmt.CODEC_SNAPPY: _decompress_snappy,
+    fmt.CODEC_LZ4: _decompress_lz4,
+    fmt.CODEC_ZSTD: _decompress_zstd,
 }
 
-# What the libraries raise for bytes that are not theirs; none of them has a common base
+# The errors that the libraries raise for invalid bytes. They have no common base class.
 _LIBRARY_ERRORS: tuple[type[Exception], ...] = (  # type: ignore[assignment]  # isal's stub calls its error a value
     isal_zlib.error,
     cramjam.DecompressionError,
@@ -252,7 +257,7 @@ def decompress(codec: int, view: memoryview, out: Plain, limit: int) -> None:
     """Adds the plain bytes of `view`, at most `limit` of them, to `out`.
 
     codec: one of `format.CODECS` other than none. Raises DecompressionError for damaged or cut bytes, and for output
-    past the limit (which is never built); then `out` has what it had.
+    past the limit, which is never built. After an error, `out` is as it was before.
     """
     function = _DECOMPRESSORS[codec]
     before = out.size
@@ -264,7 +269,7 @@ def decompress(codec: int, view: memoryview, out: Plain, limit: int) -> None:
         raise
     except MemoryError as error:
         out.size = before
-        raise _too_large(limit) from error
+        raise _make_size_error(limit) from error
     except _LIBRARY_ERRORS as error:
         out.size = before
         raise DecompressionError(f"bytes that {fmt.CODEC_NAMES[codec]} refuses ({error})", "its own format") from error

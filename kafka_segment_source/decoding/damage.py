@@ -1,4 +1,4 @@
-"""What becomes of a damaged batch: the query ends (FAILFAST), or the batch is left out and named (DROPMALFORMED)."""
+"""What happens at a damaged batch: the query ends (FAILFAST), or the batch is skipped and logged (DROPMALFORMED)."""
 
 from __future__ import annotations
 
@@ -8,50 +8,51 @@ from dataclasses import dataclass, field
 from kafka_segment_source.errors import DataError
 from kafka_segment_source.reporting import logger
 
-_KEPT = 1000  # errors kept for a program; the log has all
+_KEPT = 1000  # errors kept in `skipped`; the log has all of them
 
 
-def _believe() -> None:
-    """Believes every error: the file cannot change."""
+def _believe_all() -> None:
+    """Believes every error. It is for a file that cannot change."""
 
 
 @dataclass(slots=True)
 class Damage:
-    """Ends the query at a damaged batch, or names the batch and goes on (`drop`). A batch of a newer format is not
-    damaged, and always ends the query.
+    """Ends the query at a damaged batch, or with `drop` logs the batch and goes on.
 
-    skipped: the first errors, for a program; the log names all. confirm: called before an error is believed; raises
-    FileChangedError where the file is another one by now (`split_file.py`).
+    A batch of a newer format is not damaged. It always ends the query.
+
+    skipped: the first errors, for programs; the log has all of them. confirm: is called before an error is believed. It
+    raises FileChangedError if the path now leads to another file (`split_file.py`).
     """
 
     drop: bool
     skipped: list[DataError] = field(default_factory=list)
-    confirm: Callable[[], None] = _believe
+    confirm: Callable[[], None] = _believe_all
 
     def report(self, error: DataError) -> None:
-        """Raises `error`, or reports that its batch is left out."""
+        """Raises `error`, or logs that its batch is skipped."""
         self.allow(error)
-        self._keep(error)
+        self._keep_error(error)
         logger.warning("skipped (mode=DROPMALFORMED): %s", error)
 
     def allow(self, error: DataError) -> None:
-        """Raises `error` where damage ends the query."""
+        """Raises `error` if it ends the query."""
         self.confirm()
         if not self.drop or not error.is_skippable:
             raise error
 
     def skip(self, error: DataError, end: int) -> None:
-        """Reports that nothing was read from where `error` is to the byte position `end`."""
-        self._keep(error)
+        """Logs that the bytes from the position of `error` to `end` (exclusive) are skipped."""
+        self._keep_error(error)
         logger.warning("skipped up to byte %d (mode=DROPMALFORMED): %s", end, error)
 
-    def _keep(self, error: DataError) -> None:
+    def _keep_error(self, error: DataError) -> None:
         if len(self.skipped) < _KEPT:
             self.skipped.append(error)
 
 
 class UnloggedDamage(Damage):
-    """Damage that is kept in `skipped`, and not logged: what is made of it says enough, or another task logs it."""
+    """Keeps errors in `skipped` and does not log them. The caller reports them, or another task logs them."""
 
     def report(self, error: DataError) -> None:
         self.allow(error)

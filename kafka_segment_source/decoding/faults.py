@@ -1,7 +1,7 @@
-"""What is wrong with a batch or a record: codes of the kernels and plain facts → errors. Every sentence stands here.
+"""Faults of a batch or a record: status codes of the kernels → errors. All error messages about them are here.
 
-An error names file, byte position, offset where it is known, what was found and what was expected. A fault inside a
-record also names its place in the batch.
+An error names the file, the byte position, what was found and what was expected. It names the offset where that is
+known. An error about a record also names the place inside the batch.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from kafka_segment_source.kernels import message_sets as m
 from kafka_segment_source.kernels import record_batches as k
 
 _LONGEST_VARINT = 10  # bytes
-_CONTINUES = 0x80  # the bit of a byte of a varint that says that another follows
+_CONTINUES = 0x80  # this bit of a varint's byte means that another byte follows
 
-# Why a walk over headers stopped → what is wrong, what was expected
+# The reason why a walk over headers stopped → what is wrong, what was expected
 _OF_HEADERS = {
     h.BAD_LENGTH: (
         "batch of impossible length",
@@ -53,12 +53,12 @@ _OF_RECORDS = {
     m.BAD_WRAPPER_OFFSET: ("wrapper that ends before its last message", "an inner offset up to the wrapper's own"),
     m.BAD_MESSAGE_OFFSET: ("message out of order", "offsets that grow up to the wrapper's own"),
 }
-_OF_WHOLE_BATCHES = (m.EMPTY_WRAPPER, m.BAD_WRAPPER_OFFSET)  # at no place inside
+_OF_WHOLE_BATCHES = (m.EMPTY_WRAPPER, m.BAD_WRAPPER_OFFSET)  # these have no place inside the batch
 
 
 @dataclass(frozen=True, slots=True)
 class Faults:
-    """The errors of one file, at a byte position; `offset` is the batch's, None where it cannot be believed."""
+    """Makes the errors of one file. Each has a byte position. `offset` is the batch's; None where it is not proven."""
 
     path: str
 
@@ -66,23 +66,25 @@ class Faults:
 
     def bad_crc(self, position: int, offset: int, found: int, stated: int) -> DataError:
         what = "batch whose bytes do not have the CRC that its header states"
-        return self._corrupt(what, position, offset, f"0x{found:08x}", f"0x{stated:08x}")
+        return self._make_corrupt_error(what, position, offset, f"0x{found:08x}", f"0x{stated:08x}")
 
     def out_of_order(self, position: int, offsets: tuple[int, int], allowed: tuple[int, int]) -> DataError:
-        """offsets, allowed: first and last ones."""
+        """offsets, allowed: the first and the last offset, both inclusive."""
         found, expected = f"{offsets[0]} to {offsets[1]}", f"offsets from {allowed[0]} to {allowed[1]}"
-        return self._corrupt("batch out of order", position, offsets[0], found, expected)
+        return self._make_corrupt_error("batch out of order", position, offsets[0], found, expected)
 
     def too_large(self, position: int, size: int, most: int) -> DataError:
-        return self._corrupt("batch larger than maxBatchBytes", position, None, f"{size} bytes", f"at most {most}")
+        return self._make_corrupt_error(
+            "batch larger than maxBatchBytes", position, None, f"{size} bytes", f"at most {most}"
+        )
 
     def cut_short(self, position: int, size: int, needed: int) -> DataError:
-        return self._corrupt("batch cut short", position, None, f"{size} bytes", f"{needed} bytes")
+        return self._make_corrupt_error("batch cut short", position, None, f"{size} bytes", f"{needed} bytes")
 
     def bad_header(self, position: int, stopped_by: int, found: int) -> DataError:
-        """stopped_by, found: from the report of `walk_headers`."""
+        """stopped_by, found: the report of `walk_headers`."""
         what, expected = _OF_HEADERS[stopped_by]
-        return self._corrupt(what, position, None, "zeros" if stopped_by == h.ZEROS else found, expected)
+        return self._make_corrupt_error(what, position, None, "zeros" if stopped_by == h.ZEROS else found, expected)
 
     def newer_magic(self, position: int, offset: int, magic: int) -> DataError:
         _, expected = _OF_HEADERS[h.BAD_MAGIC]
@@ -94,18 +96,21 @@ class Faults:
     # ---- what a batch holds ----
 
     def bad_block(self, header: npt.NDArray[np.int64], found: object, expected: object) -> DataError:
-        """A compressed block that its codec refuses; header: the batch's column of a header table."""
-        return self._corrupt("batch that cannot be decompressed", *_place(header), found, expected)
+        """The codec refuses a compressed block. header: the batch's column of a header table."""
+        return self._make_corrupt_error("batch that cannot be decompressed", *_find_place(header), found, expected)
 
     def bad_codec(self, header: npt.NDArray[np.int64], is_proven: bool) -> DataError:
-        """A codec that no batch of its magic has; is_proven: the batch has its CRC, so somebody wrote it on purpose."""
+        """The codec is not allowed for the batch's magic.
+
+        is_proven: the batch has the CRC that it states, so a newer Kafka may have written it.
+        """
         codec = int(header[h.ATTRIBUTES] & fmt.CODEC_MASK)
         found = f"codec {codec} ({fmt.CODEC_NAMES[codec]})" if codec < len(fmt.CODEC_NAMES) else f"codec {codec}"
         *names, last = (fmt.CODEC_NAMES[each] for each in fmt.CODECS[int(header[h.MAGIC])])
         expected = f"{', '.join(names)} or {last}"
-        position, offset = _place(header)
+        position, offset = _find_place(header)
         if not is_proven:
-            return self._corrupt("batch of unknown codec", position, offset, found, expected)
+            return self._make_corrupt_error("batch of unknown codec", position, offset, found, expected)
         what = "batch of a codec that this version does not read"
         return UnsupportedFormatError(
             what, path=self.path, position=position, offset=offset, found=found, expected=expected
@@ -118,32 +123,33 @@ class Faults:
         source: npt.NDArray[np.uint8],
         payload: npt.NDArray[np.int64],
     ) -> DataError:
-        """report: of a record kernel; source, payload: the bytes it read, and where those of the batch begin and
-        end."""
+        """report: from a record kernel. source: the bytes that it read. payload: start and end of the batch in them."""
         status, at, found = report.tolist()
         what, expected = _OF_RECORDS[status]
         if status == k.BAD_VARINT:
-            found = _bytes_of_varint(source[at : at + min(found, _LONGEST_VARINT)])
+            found = _show_varint(source[at : at + min(found, _LONGEST_VARINT)])
         elif status == m.BAD_MESSAGE_CRC:
             stated = source[at + fmt.LEGACY_CRC_AT : at + fmt.MAGIC_AT].tobytes()
             found, expected = f"0x{found:08x}", f"0x{stated.hex()}"
-        inside = None if status in _OF_WHOLE_BATCHES else _inside(header, int(at - payload[0]))
-        return self._corrupt(what, *_place(header), found, expected, inside)
+        inside = None if status in _OF_WHOLE_BATCHES else _describe_place(header, int(at - payload[0]))
+        return self._make_corrupt_error(what, *_find_place(header), found, expected, inside)
 
     def too_many_headers(self, header: npt.NDArray[np.int64], found: int, most: int) -> DataError:
-        return self._corrupt("record with too many headers", *_place(header), found, f"at most {most} (maxBatchBytes)")
+        return self._make_corrupt_error(
+            "record with too many headers", *_find_place(header), found, f"at most {most} (maxBatchBytes)"
+        )
 
     def beyond_microseconds(self, header: npt.NDArray[np.int64], offset: int, millis: int, most: int) -> DataError:
         what = "timestamp that Spark's microseconds cannot hold (leave the column timestamp out, or bound it by until)"
-        return self._corrupt(what, int(header[h.POSITION]), offset, f"{millis} ms", f"at most {most} ms")
+        return self._make_corrupt_error(what, int(header[h.POSITION]), offset, f"{millis} ms", f"at most {most} ms")
 
     def short_control_key(self, header: npt.NDArray[np.int64], length: int) -> DataError:
         expected = f"{fmt.CONTROL_KEY_BYTES} bytes, version and type"
-        return self._corrupt(
-            "control record whose key is too short", *_place(header), f"{max(length, 0)} bytes", expected
+        return self._make_corrupt_error(
+            "control record whose key is too short", *_find_place(header), f"{max(length, 0)} bytes", expected
         )
 
-    def _corrupt(
+    def _make_corrupt_error(
         self, what: str, position: int, offset: int | None, found: object, expected: object, inside: str | None = None
     ) -> DataError:
         return CorruptRecordError(
@@ -157,18 +163,18 @@ class Faults:
         )
 
 
-def _place(header: npt.NDArray[np.int64]) -> tuple[int, int]:
+def _find_place(header: npt.NDArray[np.int64]) -> tuple[int, int]:
     return int(header[h.POSITION]), int(header[h.BASE_OFFSET])
 
 
-def _inside(header: npt.NDArray[np.int64], at: int) -> str:
-    """Where byte `at` of a batch's plain records is, as an error says it."""
+def _describe_place(header: npt.NDArray[np.int64], at: int) -> str:
+    """Describes the place of byte `at` of a batch's plain records, for an error message."""
     if header[h.ATTRIBUTES] & fmt.CODEC_MASK != fmt.CODEC_NONE:
         return f"byte {at} after decompression"
     return f"byte {at + (fmt.BATCH_OVERHEAD if header[h.MAGIC] == fmt.MAGIC_V2 else 0)} of the batch"
 
 
-def _bytes_of_varint(data: npt.NDArray[np.uint8]) -> str:
-    """The bytes that should have been a varint: up to the first that ends one, or all."""
+def _show_varint(data: npt.NDArray[np.uint8]) -> str:
+    """The bytes of a wrong varint in hex: up to the first byte that ends a varint, or all of them."""
     ends = np.flatnonzero(data < _CONTINUES)
     return data[: ends[0] + 1 if len(ends) else len(data)].tobytes().hex(" ") or "no bytes"

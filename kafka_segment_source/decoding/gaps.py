@@ -1,9 +1,9 @@
-"""Whether a segment file is missing after one that was read to its end: its offsets stop short of the next segment's.
+"""Detects a missing segment file: a segment was read to its end, and its last offset is not next to the next segment.
 
-Kafka leaves out offsets only where it compacts. So the gap is a loss, unless something shows that this partition was
-compacted: a broker's checkpoint (planning knows), or gaps among the batches of the segment. Message sets (magic 0 and
-1) tell too little, and of a segment that was not read to its end nothing is said. A batch that was skipped as damaged
-leaves a gap too, or the end unread.
+Kafka omits offsets only where it compacts. So a gap is a loss, unless this partition was compacted. A broker's
+checkpoint shows compaction, and planning checks that. Gaps among the batches of the segment show it too. Message sets
+(magic 0 and 1) do not have enough fields to decide. A segment that was not read to its end is not judged. A skipped
+damaged batch also leaves a gap, or leaves the end unread.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from kafka_segment_source.storage.files import InputFile
 
 
 class GapWatch:
-    """Sees the headers of one split's batches in their order; then says which wanted offsets are missing after them.
+    """Takes the headers of one split's batches in their order. Then it finds the wanted offsets missing after them.
 
-    position: after the last batch that was seen, in bytes. next_offset: after it too; None before the first, if the
-    split starts late in its segment.
+    position: the byte after the last batch that was taken. next_offset: the offset after that batch. Before the first
+    batch it is None if the split does not start at byte 0.
     """
 
     def __init__(self, split: SegmentSplit) -> None:
@@ -33,7 +33,7 @@ class GapWatch:
         self.next_offset = split.base_offset if split.start == 0 else None
 
     def see(self, headers: HeaderTable) -> None:
-        """Takes the next batches: int64[FIELDS, n], n ≥ 1."""
+        """Takes the headers of the next batches: int64[FIELDS, n], n ≥ 1."""
         bases, lasts, counts = headers[h.BASE_OFFSET], headers[h.LAST_OFFSET], headers[h.COUNT]
         first = int(bases[0]) if self.next_offset is None else self.next_offset
         expected = np.concatenate(([first], lasts[:-1] + 1))
@@ -43,7 +43,7 @@ class GapWatch:
         self.position = int(headers[h.POSITION, -1] + headers[h.SIZE, -1])
 
     def missing(self, file: InputFile) -> OffsetRange | None:
-        """The wanted offsets between the last batch and the next segment, if a missing file alone explains the gap."""
+        """The wanted offsets between the last batch and the next segment, if only a missing file explains the gap."""
         split = self._split
         if not split.gap_is_loss or self._has_gaps or self.position != split.segment_size:
             return None
@@ -53,7 +53,10 @@ class GapWatch:
         return None if gap.is_empty or (split.start > 0 and self._has_gaps_before(file)) else gap
 
     def _has_gaps_before(self, file: InputFile) -> bool:
-        """Whether batches before the split show compaction, or nothing that can be believed. Walks them all: rare."""
+        """Whether the batches before the split show compaction, or cannot be proven.
+
+        It walks all of them, but it is rarely called.
+        """
         expected = self._split.base_offset
         for header in HeaderProbe(file, self._split.segment_size, check_crcs=False).walk(0):
             if header is None or header.magic < fmt.MAGIC_V2 or header.base_offset > expected:

@@ -1,5 +1,7 @@
-"""Wanted batches of a chunk → groups whose plain records lie in one buffer: the chunk itself, or
-decompressed beside it."""
+"""Wanted batches of a chunk → groups. The plain records of a group lie in one buffer.
+
+The buffer is the chunk itself, or another one with the decompressed records.
+"""
 
 from __future__ import annotations
 
@@ -19,16 +21,17 @@ from kafka_segment_source.kernels import headers as h
 from kafka_segment_source.logdir.checksums import crc_holds
 from kafka_segment_source.storage.files import Bytes
 
-GROUP_BYTES = 4 * 1024 * 1024  # plain bytes after which a group of decompressed batches ends
+GROUP_BYTES = 4 * 1024 * 1024  # a group of decompressed batches ends after this many plain bytes
 
 _LENGTH = struct.Struct(">i")
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Batches whose plain records lie in `source`: payloads int64[2, n], start and end of each; of one kind of magic.
+    """Batches whose plain records lie in `source`. All are message sets (magic 0 and 1), or all are of magic 2.
 
-    headers: int64[FIELDS, n], this group's own copy. `source` is used again for the next group.
+    headers: int64[FIELDS, n], this group's own copy. payloads: int64[2, n], start and end of each batch's plain
+    records. The next group uses `source` again.
     """
 
     source: Bytes
@@ -37,11 +40,11 @@ class Group:
 
     @property
     def is_message_set(self) -> bool:
-        """Whether the batches are of magic 0 and 1; otherwise all are of magic 2."""
+        """Whether the batches are of magic 0 or 1. Otherwise all are of magic 2."""
         return bool(self.headers[h.MAGIC, 0] < fmt.MAGIC_V2)
 
     def without(self, column: int) -> Group:
-        """The group less one batch."""
+        """The group without the batch in one column."""
         return Group(
             self.source,
             np.ascontiguousarray(np.delete(self.headers, column, axis=1)),
@@ -50,7 +53,7 @@ class Group:
 
 
 class Unpacker:
-    """Makes groups of one file's batches; keeps the buffer for plain bytes between them."""
+    """Makes groups of one file's batches. All groups use the same buffer for plain bytes."""
 
     def __init__(self, path: str, max_batch_bytes: int, damage: Damage) -> None:
         self._faults = Faults(path)
@@ -59,19 +62,22 @@ class Unpacker:
         self._plain = Plain(2 * GROUP_BYTES)
 
     def groups(self, chunk: Chunk, headers: HeaderTable) -> Iterator[Group]:
-        """Groups of `headers` (batches of `chunk`), in order; none is empty. Raises, or reports, what Damage says."""
+        """Yields groups of `headers` (batches of `chunk`), in order. No group is empty.
+
+        The given Damage raises or reports the error of a damaged batch.
+        """
         is_set = headers[h.MAGIC] < fmt.MAGIC_V2
         borders = np.flatnonzero(np.diff(is_set)) + 1  # an upgraded log may mix magics in one segment
         for start, end in zip([0, *borders], [*borders, headers.shape[1]], strict=True):
             run = headers[:, start:end]
             if (run[h.ATTRIBUTES] & fmt.CODEC_MASK).any():
-                yield from self._unpacked(chunk, run)
+                yield from self._unpack_batches(chunk, run)
             elif run.shape[1]:
                 starts = run[h.POSITION] - chunk.position
                 skip = 0 if is_set[start] else fmt.BATCH_OVERHEAD
                 yield Group(chunk.data, np.ascontiguousarray(run), np.stack((starts + skip, starts + run[h.SIZE])))
 
-    def _unpacked(self, chunk: Chunk, headers: HeaderTable) -> Iterator[Group]:
+    def _unpack_batches(self, chunk: Chunk, headers: HeaderTable) -> Iterator[Group]:
         view = memoryview(chunk.data)  # type: ignore[arg-type]  # arrays are buffers
         starts = headers[h.POSITION] - chunk.position
         told = starts, starts + headers[h.SIZE], headers[h.MAGIC], headers[h.ATTRIBUTES] & fmt.CODEC_MASK
@@ -85,25 +91,29 @@ class Unpacker:
                 self._damage.report(self._faults.bad_codec(headers[:, column], is_proven))
                 continue
             try:
-                self._unpack(view[start:end], magic, codec)
+                self._unpack_batch(view[start:end], magic, codec)
             except DecompressionError as error:
                 self._damage.report(self._faults.bad_block(headers[:, column], error.found, error.expected))
                 continue
             columns.append(column)
             places.append(self._plain.size)
             if self._plain.size >= GROUP_BYTES:
-                yield self._group(headers[:, columns], places)
+                yield self._make_group(headers[:, columns], places)
                 columns, places = [], [0]
                 self._plain.clear()
         if columns:
-            yield self._group(headers[:, columns], places)
+            yield self._make_group(headers[:, columns], places)
 
-    def _unpack(self, batch: memoryview, magic: int, codec: int) -> None:
-        """Adds the plain records of one batch: after its header, or a wrapper's value; a plain message as it stands."""
+    def _unpack_batch(self, batch: memoryview, magic: int, codec: int) -> None:
+        """Adds the plain records of one batch.
+
+        For magic 2 these are the bytes after the header. For a wrapper it is the value, and for a plain message the
+        whole entry.
+        """
         if magic == fmt.MAGIC_V2:
             stored = batch[fmt.BATCH_OVERHEAD :]
         else:
-            stored = _wrapped_value(batch, magic) if codec else batch
+            stored = _find_wrapped_value(batch, magic) if codec else batch
         if codec == fmt.CODEC_NONE:
             self._plain.begin(len(stored))
             self._plain.append(stored)
@@ -112,16 +122,16 @@ class Unpacker:
             stored = memoryview(with_right_lz4_checksum(stored))
         decompress(codec, stored, self._plain, self._max_batch_bytes)
 
-    def _group(self, headers: HeaderTable, places: list[int]) -> Group:
+    def _make_group(self, headers: HeaderTable, places: list[int]) -> Group:
         ends = np.array(places, np.int64)
         return Group(self._plain.data, np.ascontiguousarray(headers), np.stack((ends[:-1], ends[1:])))
 
 
-def _wrapped_value(entry: memoryview, magic: int) -> memoryview:
-    """The value of a wrapper message: what follows its key (null, as a rule) and its length."""
+def _find_wrapped_value(entry: memoryview, magic: int) -> memoryview:
+    """Finds the value of a wrapper message. It follows the key, which is usually null, and its own length."""
     at = fmt.LEGACY_TIMESTAMP_AT + (8 if magic == fmt.MAGIC_V1 else 0)
-    _, key_end = _sized(entry, at, "key")
-    start, end = _sized(entry, key_end, "value")
+    _, key_end = _find_sized_part(entry, at, "key")
+    start, end = _find_sized_part(entry, key_end, "value")
     if end != len(entry):
         raise DecompressionError(
             f"a wrapper with {len(entry) - end} bytes left over after its value", "0 bytes left over"
@@ -129,8 +139,8 @@ def _wrapped_value(entry: memoryview, magic: int) -> memoryview:
     return entry[start:end]
 
 
-def _sized(entry: memoryview, at: int, part: str) -> tuple[int, int]:
-    """Start and end of what an i32 length at `at` covers; a negative one is null, and covers nothing."""
+def _find_sized_part(entry: memoryview, at: int, part: str) -> tuple[int, int]:
+    """Finds start and end of the part whose i32 length is at `at`. A negative length means null, with no bytes."""
     left = len(entry) - at - _LENGTH.size
     length = _LENGTH.unpack_from(entry, at)[0] if left >= 0 else 0
     if left < 0 or length > left:

@@ -1,7 +1,7 @@
-"""Chunks of batches → RecordColumns: which batches are wanted, decompression, the kernel.
+"""Chunks of batches → RecordColumns. The steps: select the wanted batches, decompress them, run the kernel.
 
-Batches are skipped undecoded where their header proves that no row of theirs is wanted; rows are cut exactly in
-the kernel. Rows of one RecordColumns come in offset order, and so do RecordColumns.
+A batch is not decoded if its header proves that none of its rows is wanted. The kernel drops the other unwanted rows
+exactly. Rows of one RecordColumns come in offset order, and so do the RecordColumns.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from kafka_segment_source.storage.files import Bytes
 from kafka_segment_source.trust import Trust
 
 MAX_ROWS = 65_536  # of one RecordColumns, and so of one Arrow batch
-STRIDE = MAX_ROWS + 64  # columns a power of two apart would push one another out of the processor's cache
-MAX_BYTES = 16 * 1024 * 1024  # of record bytes after which one RecordColumns ends
+STRIDE = MAX_ROWS + 64  # with columns a power of two apart, each would evict the others from the processor's cache
+MAX_BYTES = 16 * 1024 * 1024  # one RecordColumns ends after this many record bytes
 MAX_MILLIS = (2**63 - 1) // 1000  # Arrow and Spark keep microseconds
 
 
 @dataclass(frozen=True, slots=True)
 class RecordColumns:
-    """`count` records: where each one's parts lie in `source`, and the headers of the batches they are from.
+    """`count` records: the places of their parts in `source`, and the headers of their batches.
 
-    longs: int64[LONGS, ≥ count], ints: int32[INTS, ≥ count] (kernels.record_batches); headers: int64[FIELDS, n].
-    All arrays are used again for the next RecordColumns.
+    longs: int64[LONGS, ≥ count], ints: int32[INTS, ≥ count] (kernels.record_batches). headers: int64[FIELDS, n]. The
+    next RecordColumns uses all arrays again.
     """
 
     count: int
@@ -48,9 +48,9 @@ class RecordColumns:
 
 
 class Decoder:
-    """Decodes the chunks of one split; keeps the scratch arrays between them.
+    """Decodes the chunks of one split. All chunks use the same scratch arrays.
 
-    microseconds: whether timestamps are asked for, so that one too large for them is damage.
+    microseconds: whether the column timestamp is wanted. Then a timestamp too large for microseconds is damage.
     """
 
     def __init__(
@@ -70,50 +70,50 @@ class Decoder:
         self._longs = np.empty((k.LONGS, STRIDE), np.int64)
         self._ints = np.empty((k.INTS, STRIDE), np.int32)
         self._limits = np.array([MAX_ROWS, MAX_BYTES], np.int64)
-        self._inclusive = _inclusive(split.bounds)
+        self._inclusive = _make_inclusive(split.bounds)
         self._microseconds = microseconds
         self._most_headers = trust.max_batch_bytes // k.HEADER_COST
 
     def decode(self, chunk: Chunk) -> Iterator[RecordColumns]:
-        """The wanted records of a chunk. Raises, or reports and skips, what Damage says of a damaged batch."""
-        wanted = chunk.headers[:, _wanted(chunk.headers, self._bounds, self._include_control)]
+        """Yields the wanted records of a chunk. Damage raises the error of a damaged batch, or reports and skips it."""
+        wanted = chunk.headers[:, _select_batches(chunk.headers, self._bounds, self._include_control)]
         for group in self._unpacker.groups(chunk, wanted):
-            sound = self._undamaged(group) if self._damage.drop else group
+            sound = self._remove_damaged(group) if self._damage.drop else group
             if sound is not None:
-                yield from self._records(sound)
+                yield from self._decode_group(sound)
 
-    def _records(self, group: Group) -> Iterator[RecordColumns]:
+    def _decode_group(self, group: Group) -> Iterator[RecordColumns]:
         cursor = np.zeros(k.CURSOR, np.int64)
         while True:
-            count, status, report = self._call(group, self._inclusive, cursor)
+            count, status, report = self._call_kernel(group, self._inclusive, cursor)
             if status not in (k.DONE, k.FULL):
-                raise self._fault(group, int(cursor[k.AT_BATCH]), report)
+                raise self._make_error(group, int(cursor[k.AT_BATCH]), report)
             if count:
                 records = RecordColumns(count, group.source, group.headers, self._longs, self._ints)
-                error = self._too_many_headers(records)
+                error = self._check_header_counts(records)
                 if error is not None:
                     raise error
                 yield records
             if status == k.DONE:
                 return
 
-    def _undamaged(self, group: Group) -> Group | None:
-        """The group without its damaged batches, each reported; None if no batch is left.
+    def _remove_damaged(self, group: Group) -> Group | None:
+        """Returns the group without its damaged batches, and reports each of them. It is None if no batch is left.
 
-        None of their rows may go out, so the whole group is walked before the first row does.
+        No row of a damaged batch may be returned. So the whole group is decoded before its first row is returned.
         """
         cursor = np.zeros(k.CURSOR, np.int64)
         error: DataError | None
         while True:
-            count, status, report = self._call(group, self._inclusive, cursor)
+            count, status, report = self._call_kernel(group, self._inclusive, cursor)
             found = RecordColumns(count, group.source, group.headers, self._longs, self._ints)
-            at, error = int(cursor[k.AT_BATCH]), self._too_many_headers(found)
+            at, error = int(cursor[k.AT_BATCH]), self._check_header_counts(found)
             if error is None and self._microseconds:
                 error = beyond_microseconds(self._faults.path, found)
             if error is not None:
                 at = int(np.searchsorted(group.headers[h.POSITION], error.position))
             elif status not in (k.DONE, k.FULL):
-                error = self._fault(group, at, report)
+                error = self._make_error(group, at, report)
             if error is not None:
                 self._damage.report(error)
                 if group.headers.shape[1] == 1:
@@ -123,7 +123,7 @@ class Decoder:
             elif status == k.DONE:
                 return group
 
-    def _call(
+    def _call_kernel(
         self, group: Group, bounds: npt.NDArray[np.int64], cursor: npt.NDArray[np.int64]
     ) -> tuple[int, int, npt.NDArray[np.int64]]:
         report = np.zeros(3, np.int64)
@@ -134,9 +134,12 @@ class Decoder:
             count = k.decode_records(group.source, group.headers, group.payloads, bounds, *into)
         return int(count), int(report[k.STATUS]), report
 
-    def _too_many_headers(self, records: RecordColumns) -> DataError | None:
-        """Headers of no bytes cost two bytes each here, and sixteen times that as columns: maxBatchBytes
-        counts them so."""
+    def _check_header_counts(self, records: RecordColumns) -> DataError | None:
+        """Returns an error if a record has too many headers.
+
+        An empty header takes two bytes in a record, and sixteen times as much in the columns. So maxBatchBytes limits
+        the number of headers by their size in the columns.
+        """
         counts = records.ints[k.HEADERS_COUNT, : records.count]
         if not records.count or counts.max() <= self._most_headers:
             return None
@@ -144,12 +147,12 @@ class Decoder:
         header = records.headers[:, records.ints[k.BATCH, at]]
         return self._faults.too_many_headers(header, int(counts[at]), self._most_headers)
 
-    def _fault(self, group: Group, column: int, report: npt.NDArray[np.int64]) -> DataError:
+    def _make_error(self, group: Group, column: int, report: npt.NDArray[np.int64]) -> DataError:
         return self._faults.bad_record(group.headers[:, column], report, group.source, group.payloads[:, column])
 
 
 def beyond_microseconds(path: str, records: RecordColumns) -> DataError | None:
-    """What to say of the first record whose timestamp microseconds cannot hold; None if there is none."""
+    """The error about the first record whose timestamp microseconds cannot hold; None if there is none."""
     millis = records.longs[k.TIMESTAMP, : records.count]
     wrong = (millis > MAX_MILLIS) | (millis < -MAX_MILLIS)
     if not wrong.any():
@@ -159,18 +162,18 @@ def beyond_microseconds(path: str, records: RecordColumns) -> DataError | None:
     return Faults(path).beyond_microseconds(header, int(records.longs[k.OFFSET, at]), int(millis[at]), MAX_MILLIS)
 
 
-def _inclusive(bounds: ScanBounds) -> npt.NDArray[np.int64]:
-    """Half-open Python bounds as the kernel's inclusive 64-bit ones."""
+def _make_inclusive(bounds: ScanBounds) -> npt.NDArray[np.int64]:
+    """Converts half-open bounds into the kernel's inclusive 64-bit bounds."""
     offsets, times = bounds.offsets, bounds.times
     return np.array([offsets.start, offsets.end - 1, times.since, times.until - 1], np.int64)
 
 
-def _wanted(headers: HeaderTable, bounds: ScanBounds, include_control: bool) -> npt.NDArray[np.bool_]:
-    """Which batches may hold a wanted row, by their headers.
+def _select_batches(headers: HeaderTable, bounds: ScanBounds, include_control: bool) -> npt.NDArray[np.bool_]:
+    """Marks the batches that may hold a wanted row, by their headers.
 
-    maxTimestamp is an upper bound; a lower one there is not, except under LogAppendTime, where it is every row's
-    timestamp. A wrapper of magic 0 or 1 tells less: only its last offset, and no timestamp that can be believed unless
-    it is LogAppendTime (Kafka 0.10.0 stored what the producer sent).
+    maxTimestamp is an upper bound of the timestamps. A header has no lower bound. Under LogAppendTime, maxTimestamp is
+    every row's timestamp. A wrapper of magic 0 or 1 states only its last offset. Its timestamp is used only under
+    LogAppendTime, since Kafka 0.10.0 stored the timestamp that the producer sent.
     """
     attributes, latest = headers[h.ATTRIBUTES], headers[h.MAX_TIMESTAMP]
     offsets, times = bounds.offsets, bounds.times

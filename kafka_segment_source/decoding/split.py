@@ -1,4 +1,4 @@
-"""SegmentSplit, the value that crosses from the driver to the executors: one range of one segment."""
+"""SegmentSplit: one range of one segment. The driver sends it to the executors."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from kafka_segment_source.storage.store import NO_VERSION, FileVersion
 
 @dataclass(frozen=True, slots=True)
 class BatchPlace:
-    """Where a batch lies: byte position, base offset as its header has it, and CRC. Enough to know it again."""
+    """Where a batch lies: its byte position, the base offset of its header, and its CRC. This identifies the batch."""
 
     position: int
     base_offset: int
     crc: int
 
     def is_in(self, probe: HeaderProbe) -> bool:
-        """Whether the file has this batch in this place."""
+        """Whether the file has this batch at this position."""
         header = probe.at(self.position)
         return header is not None and place_of(header) == self
 
 
 def place_of(header: BatchHeader) -> BatchPlace:
-    """The place of a batch that was looked at."""
+    """The place of the batch with this header."""
     return BatchPlace(header.position, header.base_offset, header.crc)
 
 
@@ -34,17 +34,18 @@ def place_of(header: BatchHeader) -> BatchPlace:
 class SegmentSplit:
     """A range of one segment for one task: the rows inside `bounds` whose offsets the segment holds.
 
-    start, end: byte positions between which whole batches hold these rows. They are hints: `anchor` proves the start
-    when it is used, and the reader goes on past an end that the batch there does not prove (`split_file.py`).
-    segment_size: bytes of the `.log` when it was planned; nothing after is read, so a live broker may append.
-    base_offset, next_base_offset: every offset of the segment lies in [base, next); next is None for the last one.
-    stop_timestamp: ms; once a data batch reaches it no later row is wanted (`disorder.py`); None: never stop.
-    gap_is_loss: the next segment is read as well, and nothing known while planning explains a gap before it
-    (`gaps.py`). copies: paths of all copies of the partition, where there are several (`mending.py`); empty: the
-    segment's directory. served_to: of several copies, the offset from which on another one is read. version: of the
-    file, and before: of the file of the segment before it, when they were listed. anchor: a batch at or before
-    `start`, None where `start` is 0. log_end: of the last segment, the offset after its last whole batch, None where
-    it is not known.
+    start, end: byte positions of whole batches that hold these rows. They are hints. `anchor` proves the start. If the
+    batch at `end` does not prove the end, the reader goes on (`split_file.py`).
+    segment_size: bytes of the `.log` when it was planned. No later byte is read, so a live broker may append.
+    base_offset, next_base_offset: every offset of the segment lies in [base, next). next is None for the last segment.
+    stop_timestamp: ms. After a data batch reaches it, no later row is wanted (`disorder.py`). None: never stop.
+    gap_is_loss: the next segment is read too, and planning found no reason for a gap before it (`gaps.py`).
+    copies: paths of all copies of the partition, if there are several (`mending.py`). Empty: only the segment's
+    directory.
+    served_to: with several copies, the offset from which another copy is read.
+    version: the state of the file when it was listed. before: the same for the file of the segment before it.
+    anchor: a batch at or before `start`; None where `start` is 0.
+    log_end: for the last segment, the offset after its last whole batch; None where it is not known.
     """
 
     path: str
@@ -82,7 +83,7 @@ class SegmentSplit:
 
     @property
     def end_offset(self) -> int | None:
-        """Exclusive bound of the offsets that this split can hold; None where only reading tells."""
+        """Exclusive bound of the offsets that this split can hold; None where only reading finds it."""
         end = min(self.bounds.offsets.end, fmt.MAX_OFFSET if self.next_base_offset is None else self.next_base_offset)
         return end if end < fmt.MAX_OFFSET else None
 
@@ -98,7 +99,7 @@ def split_of(
     gap_is_loss: bool = False,
     log_end: int | None = None,
 ) -> SegmentSplit:
-    """A range of one of the log's segments, all of it unless positions are given."""
+    """Makes a split of one of the log's segments. It is the whole segment unless positions are given."""
     return SegmentSplit(
         path=segment.path,
         topic=log.topic,
@@ -120,7 +121,7 @@ def split_of(
 
 
 def anchored(split: SegmentSplit, probe: HeaderProbe) -> SegmentSplit:
-    """The split with the batch at its start as its anchor, as `probe` finds it in the split's file."""
+    """Returns the split with an anchor: the batch at its start, as `probe` reads it from the split's file."""
     if split.start == 0:
         return split if split.anchor is None else replace(split, anchor=None)
     header = probe.at(split.start)

@@ -1,20 +1,22 @@
-"""The file of one split, open: proof that it is the file that was planned, its batches, and what of it is missing.
+"""The open file of one split: its batches, proof that it is the planned file, and the offsets that it lacks.
 
-A split names rows by their offsets; positions are hints. What is proven, and when:
+A split names rows by their offsets. Its byte positions are hints. These proofs are made:
 
-- At the start: the system says the same of the file as when it was listed (inode, size, time of change), or the file is
-  the last one and only grew, or it has the size that was listed. A split that begins inside its file has an `anchor`, a
-  batch at its start, or just before: the file must have it there (one small read).
-- At the end of a byte range inside the file: the batch there begins after the wanted offsets (one small read). If it
-  does not, reading goes on to the end of the file.
-- At the end of the file: every offset up to the next segment has come, if the file is not known to be the listed one.
-- Before damage is reported: the path still leads to this file, and the last batch that was believed is still in it.
+- At the start: the system reports the same inode, size and time of change as when the file was listed. Two other cases
+  are allowed: the last segment has only grown, or an earlier segment still has the listed size.
+- At the start, inside a file: the split has an `anchor`, a batch at its start or just before. The file must have that
+  batch at that position. This costs one small read.
+- At the end of a byte range inside the file: the batch there begins after the wanted offsets. This costs one small
+  read. If it begins before, reading goes on to the end of the file.
+- At the end of the file: every offset up to the next segment has been read. This is checked only if the file may not be
+  the listed one.
+- Before damage is reported: the path still leads to this file, and the last believed batch is still in it.
 
-Where one of these fails, the file is another one by now: FileChangedError. `following.py` then looks for the offsets
-that are left. Of a file that is the planned one, a gap before the next segment is DataLossError (`gaps.py`).
+If a proof fails, the file is another one: FileChangedError. `following.py` then looks for the remaining offsets. If the
+file is the planned one, a gap before the next segment is DataLossError (`gaps.py`).
 
-A segment is cut and written again in place when its leader changes (Kafka: UnifiedLog.truncateTo); everything else that
-changes a segment, compaction, retention, a new replica, a restore, makes another file.
+When the leader changes, a segment is truncated and written again in place (Kafka: UnifiedLog.truncateTo). All other
+changes make another file: compaction, retention, a new replica, a restore.
 """
 
 from __future__ import annotations
@@ -64,13 +66,15 @@ class SplitFile:
 
     @property
     def next_offset(self) -> int | None:
-        """The offset after the last batch of the chunks so far; None before the first chunk of a split
-        that starts late."""
+        """The offset after the last batch of the chunks so far.
+
+        Before the first chunk, it is None if the split does not start at byte 0.
+        """
         return self._gaps.next_offset
 
     @property
     def is_done(self) -> bool:
-        """Whether it was seen that no wanted row follows in this file; False where its end came first."""
+        """Whether a batch proved that no wanted row follows in this file. It is False where the file ended first."""
         return self._reader.is_done
 
     @property
@@ -83,31 +87,36 @@ class SplitFile:
         return self._file.read_at(position, count)
 
     def has_changed(self) -> bool:
-        """Whether the open file was changed since it was opened."""
+        """Whether the open file has changed since it was opened."""
         return self._file.version() != self._version
 
     def probe(self) -> HeaderProbe:
-        """Looks at headers of the file as it is now."""
+        """A probe for batch headers of the file in its current state."""
         return HeaderProbe(self._file, self._file.version().size, check_crcs=False)
 
     def note_before(self, headers: HeaderTable) -> None:
-        """Takes note of the batches just before the split, which somebody else has read: int64[FIELDS, n], n ≥ 1."""
+        """Takes the headers of the batches just before the split: int64[FIELDS, n], n ≥ 1. Another reader read them."""
         self._gaps.see(headers)
 
     def decoder(self, include_control: bool, microseconds: bool = False) -> Decoder:
-        """What decodes the chunks of this file. include_control: control records too; microseconds: a timestamp that
-        microseconds cannot hold is damage."""
+        """Makes the decoder for the chunks of this file.
+
+        include_control: also decode control records. microseconds: a timestamp that microseconds cannot hold is damage.
+        """
         return Decoder(self.split, self._trust, self._damage, include_control, microseconds)
 
     def chunks(self) -> Iterator[Chunk]:
-        """The chunks of the split, in order. Raises FileChangedError, and CorruptRecordError under FAILFAST."""
+        """Yields the chunks of the split, in order. Raises FileChangedError, and under FAILFAST CorruptRecordError."""
         for chunk in self._reader.chunks():
             self._gaps.see(chunk.headers)
             yield chunk
 
     def finish(self) -> None:
-        """To be called after the last chunk. FileChangedError if wanted rows may be elsewhere by now, DataLossError for
-        a gap before the next segment."""
+        """Checks the end of the file. Call it after the last chunk.
+
+        Raises FileChangedError if wanted rows may now be in another file, and DataLossError for a gap before the next
+        segment.
+        """
         split = self.split
         if self._reader.is_done:
             return
@@ -115,7 +124,7 @@ class SplitFile:
             end = split.log_end if split.is_of_last else split.next_base_offset
             reached = split.start_offset if self._gaps.next_offset is None else self._gaps.next_offset
             if end is not None and reached < min(end, split.bounds.offsets.end):
-                raise self._changed(f"it ends before offset {reached}, expected offsets up to {end - 1}")
+                raise self._make_changed_error(f"it ends before offset {reached}, expected offsets up to {end - 1}")
         gap = self._gaps.missing(self._file)
         if gap is not None:
             raise DataLossError(
@@ -126,17 +135,19 @@ class SplitFile:
             )
 
     def confirm(self) -> None:
-        """Raises FileChangedError unless the path still leads to this file and it still has what was read of it."""
+        """Raises FileChangedError unless the path still leads to this file, and the file still has the batches read."""
         planned, now = self.split.version, file_version(self.split.path)
         if now is None or now.inode != self._version.inode:
-            raise self._changed("it was replaced while it was read")
+            raise self._make_changed_error("it was replaced while it was read")
         if planned in (NO_VERSION, now):
             return
         if not self.split.is_of_last or now.inode != planned.inode:
-            raise self._changed("the system says so")
+            raise self._make_changed_error("the system says so")
         last = self._reader.last or self.split.anchor
         if last is not None and not last.is_in(self.probe()):
-            raise self._changed(f"the batch of offset {last.base_offset} is no longer at byte {last.position}")
+            raise self._make_changed_error(
+                f"the batch of offset {last.base_offset} is no longer at byte {last.position}"
+            )
 
     def _check_version(self) -> None:
         planned, found = self.split.version, self._version
@@ -144,24 +155,26 @@ class SplitFile:
             return
         if self.split.is_of_last:
             if found.inode != planned.inode:
-                raise self._changed("it was replaced")
+                raise self._make_changed_error("it was replaced")
             if found.size < planned.size:
-                raise self._shrunk()
+                raise self._make_shrunk_error()
         elif found.size != planned.size:
-            raise self._shrunk() if found.size < planned.size else self._changed("it was replaced")
+            raise (
+                self._make_shrunk_error() if found.size < planned.size else self._make_changed_error("it was replaced")
+            )
 
     def _check_anchor(self) -> None:
         anchor = self.split.anchor
         if anchor is not None and not anchor.is_in(self.probe()):
-            raise self._changed(f"the batch of offset {anchor.base_offset} is not at byte {anchor.position}")
+            raise self._make_changed_error(f"the batch of offset {anchor.base_offset} is not at byte {anchor.position}")
 
-    def _shrunk(self) -> FileChangedError:
+    def _make_shrunk_error(self) -> FileChangedError:
         return FileChangedError(
             f"file {self.split.path!r} has shrunk since it was listed: found {self._version.size} bytes, expected"
             f" {self.split.version.size}, so it was compacted or truncated; plan the read anew"
         )
 
-    def _changed(self, what: str) -> FileChangedError:
+    def _make_changed_error(self, what: str) -> FileChangedError:
         return FileChangedError(f"file {self.split.path!r} has changed since it was listed: {what}; plan the read anew")
 
     def close(self) -> None:

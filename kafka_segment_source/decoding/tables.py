@@ -1,8 +1,7 @@
-"""Kinds of tables: which columns a table has, and what makes them. `RECORDS` is the one there is: a row for each
-record.
+"""Kinds of tables: their columns, and the builders of the columns. `RECORDS` is the only kind: a row for each record.
 
-Planning asks for columns and types alone. So the builders, which need the kernels, are loaded when a task asks for
-them.
+Planning needs only the columns and their types. The builders need the kernels. So the builders are loaded when a task
+needs them.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Table:
-    """A kind of table. load_builders: gives what makes the Arrow array of each column, by the column's name."""
+    """A kind of table. load_builders: loads the functions that build Arrow arrays, by the column's name."""
 
     columns: tuple[Column, ...]
     load_builders: Callable[[], Mapping[str, Builder]]
@@ -34,11 +33,11 @@ class Table:
         return {column.name: column for column in self.columns}
 
     def default_names(self, options: ReadOptions) -> tuple[str, ...]:
-        """Names of the columns that a read gets that names none, in order."""
+        """Names of the columns of a read that names no columns, in order."""
         return tuple(column.name for column in self.columns if column.is_added is None or column.is_added(options))
 
     def spark_ddl(self, names: Iterable[str]) -> str:
-        """The columns as Spark DDL, all nullable; Spark parses it."""
+        """The columns as DDL that Spark parses. All are nullable."""
         known = self._by_name
         return ", ".join(f"`{name}` {known[name].spark_type}" for name in names)
 
@@ -48,7 +47,7 @@ class Table:
         return pa.schema([pa.field(name, known[name].arrow_type) for name in names])
 
     def check_names(self, names: Sequence[str]) -> tuple[str, ...]:
-        """The names, once each is a column and none is there twice; SchemaError otherwise."""
+        """Returns the names. Raises SchemaError for an unknown name or a name that is given twice."""
         known = self._by_name
         for name in names:
             if name not in known:
@@ -60,10 +59,10 @@ class Table:
         return tuple(names)
 
     def check_columns(self, fields: Sequence[tuple[str, str]]) -> tuple[str, ...]:
-        """Names of a user's schema, given as (name, type as Spark's simpleString prints it), once they can be served.
+        """Checks a user's schema and returns its names. fields: name, and type as Spark's simpleString prints it.
 
-        Any subset in any order is served. Raises SchemaError for a name that is unknown or given twice, or another
-        type.
+        Any subset of the columns, in any order, is accepted. Raises SchemaError for a name that is unknown or given
+        twice, and for another type.
         """
         names = self.check_names([name for name, _ in fields])
         known = self._by_name

@@ -1,2 +1,4 @@
-"""Looking at a log instead of reading it: what is there, whether it is whole, which offset a time has. Values; no
-printing."""
+"""Inspection of a log without reading its rows: its content, its health, and the offset of a time.
+
+The functions return values and print nothing.
+"""

@@ -1,4 +1,4 @@
-"""`list_partitions`: a path and keyword options → what is there, told by batch headers."""
+"""`list_partitions`: a path and keyword options → the partitions and segments under it, from their batch headers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kafka_segment_source.reporting import OnProgress, add_up, few, ignore_progr
 
 @dataclass(frozen=True, slots=True)
 class ListedSegment:
-    """One segment: its `.log` file, and what its headers tell."""
+    """One segment: its `.log` file, and the summary of its headers."""
 
     path: str
     summary: Summary
@@ -29,9 +29,9 @@ class ListedSegment:
 class ListedPartition:
     """One directory of a partition.
 
-    log_start_offset: below it, records are deleted, though they may still be in the files; summary: of all segments;
-    swaps: files that an interrupted compaction left, and that are read instead of what they replace; missing: offsets
-    that should be there and are not.
+    log_start_offset: records below it are deleted, even if the files still hold them. summary: of all segments. swaps:
+    files that an interrupted compaction left; they are read instead of the segments that they replace. missing:
+    evidence about offsets that the files should hold and do not.
     """
 
     topic: str
@@ -72,9 +72,9 @@ class ListedPartition:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """What is under some paths.
+    """The partitions under some paths.
 
-    not_read: directories that a broker has given up or is moving, each with its size in bytes. warnings: a sentence
+    not_read: directories that a broker has given up or is moving, each with its size in bytes. warnings: one sentence
     each.
     """
 
@@ -95,12 +95,12 @@ def list_partitions(
 ) -> Listing:
     """Lists partitions and their segments: offsets, records, bytes, time span, codecs, health of the indexes.
 
-    Batch headers tell everything. Nothing is decompressed, and no CRC is checked (`verify` does that). Internal topics
+    It reads batch headers only. Nothing is decompressed, and no CRC is checked (`verify` does that). Internal topics
     are listed too.
 
     Args:
         path: A partition directory, a log directory, a `.log` file or a glob; or a list of these.
-        on_progress: Is told how many bytes are done, and how many there are.
+        on_progress: Is called with the number of finished bytes and the number of all bytes.
         options: subscribe, subscribePattern, assign, topic, partition.
 
     Returns:
@@ -125,7 +125,7 @@ def list_partitions(
     warnings += few([fault for log in logs for fault in log.beside.faults])
     partitions = [_list_partition(log, found, checkpoints, seen) for log, found in zip(logs, summaries, strict=True)]
     warnings += lost_partitions(logs, checkpoints, parsed, seen)
-    # these directories may be of any topic
+    # these directories may belong to any topic
     not_read = list_dead_directories(parsed) if parsed.topics == TopicSelection() else []
     return Listing(tuple(partitions), tuple(not_read), tuple(warnings))
 
@@ -133,7 +133,7 @@ def list_partitions(
 def _list_partition(log: ListedLog, summaries: list[Summary], checkpoints: Checkpoints, seen: float) -> ListedPartition:
     summary = total(summaries)
     [noticed] = notice([PartitionLog.of(log)], [log], checkpoints, seen)
-    # of a damaged log, where it ends is not known
+    # the end of a damaged log is not known
     missing = all_evidence(noticed, None if summary.faults else summary.end_offset)
     return ListedPartition(
         log.topic,

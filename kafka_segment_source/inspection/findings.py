@@ -1,4 +1,4 @@
-"""What `verify` says: a finding is something wrong, or a note, with where it is and what it means."""
+"""The results of `verify`. A finding is a problem or a note, with its place and its meaning."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing to say.
+    """One problem or note.
 
-    problem: False for a note, which is about something legal that is worth knowing; path: the file it is about;
-    position: bytes from its start, offset: Kafka offset, None where there is none to name.
+    problem: False for a note, which is about something legal that is worth knowing. path: the file that it is about.
+    position: bytes from the start of the file, or None. offset: Kafka offset, or None.
     """
 
     problem: bool
@@ -22,7 +22,7 @@ class Finding:
     offset: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """As `kafkaseg verify --json` prints it."""
+        """The finding as `kafkaseg verify --json` prints it."""
         return {
             "path": self.path,
             "position": self.position,

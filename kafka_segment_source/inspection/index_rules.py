@@ -1,25 +1,26 @@
-"""What must hold between a segment's batches and its index entries, whichever Kafka version wrote them.
+"""The rules between a segment's batches and its index entries, for every Kafka version that may have written them.
 
-Comes in: the headers of the segment's undamaged batches and every entry that its index files hold. Goes out:
-`Finding`s. Writers differ (an entry of a `.index` holds the first offset of an append, or its last, many batches on),
-so only what all of them keep is a rule:
+Input: the headers of the segment's undamaged batches, and every entry of its index files. Output: `Finding`s. Kafka
+versions differ. For example, an entry of a `.index` holds the first offset of an append or its last one, which may be
+many batches later. So a rule here is one that all versions keep:
 
 offset index, entries (O_k, P_k):
-- P_k is where a batch begins, O_k and P_k grow; zeros may follow;
-- every batch before P_k ends below O_k, and every batch from P_{k+1} on begins above O_k;
-- the magic 2 batch at P_k begins at or below O_k, and O_k lies in the segment.
+- P_k is where a batch begins. O_k and P_k grow. Zeros may follow.
+- Every batch before P_k ends below O_k. Every batch from P_{k+1} on begins above O_k.
+- The magic 2 batch at P_k begins at or below O_k. O_k lies in the segment.
 
 time index, entries (T_k, O_k):
-- T_k grows, O_k never shrinks; zeros may follow;
-- no record up to O_k is later than T_k, and some batch up to O_k reaches T_k. An empty batch may be the one that
-  does; it does not have to be covered. Kafka up to 0.10 wrote wrong maxima: a segment that begins with magic 0
-  or 1 gives notes, and none where its entries only promise too little.
+- T_k grows, and O_k never shrinks. Zeros may follow.
+- No record up to O_k is later than T_k.
+- Some batch up to O_k reaches T_k. This may be an empty batch. An empty batch may also be later than T_k.
+- Kafka up to 0.10 wrote wrong maxima. A segment that begins with magic 0 or 1 gives notes only. It gives none where no
+  batch reaches T_k.
 
-transaction index, one entry an abort:
-- version 0, offsets of markers grow and lie in the segment, no transaction begins after its marker;
-- at a marker's offset is a control batch of that producer, if compaction has left a batch there.
+transaction index, one entry for each abort:
+- The version is 0. The offsets of markers grow and lie in the segment. No transaction begins after its marker.
+- At a marker's offset is a control batch of that producer, unless compaction has removed the batch.
 
-kafka-dump-log holds entries against one writer's habit instead, and calls the others' "Mismatches".
+kafka-dump-log checks entries against the rules of one version only. It reports those of other versions as "Mismatches".
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ from kafka_segment_source.times import format_millis
 Longs = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
-SHOWN = 3  # entries named one by one; the rest of an index that is wrong throughout is counted
+SHOWN = 3  # wrong entries that are named one by one; the others are only counted
 _STRAY = "a broker that looks up an offset here starts at the wrong place or fails; this reader proves entries first. A broker rebuilds the index files of a segment whose .index is missing when it starts"
 _LATE = "a lookup by time may pass over records that match; this reader believes a time index only after checking its ends. A broker rebuilds it when it starts only if the segment's .index is missing too"
 _OLD = "Kafka up to 0.10 wrote such entries; this reader uses no time index of that age"
@@ -62,9 +63,9 @@ _AHEAD = "the log was cut after the index was written (a crash, or a copy of a l
 
 @dataclass(frozen=True, slots=True)
 class Batches:
-    """What the rules need of a segment's undamaged batches, in file order: one number or bool each.
+    """The fields of a segment's undamaged batches that the rules need, in file order.
 
-    base_offsets of magic 0 and 1 are the entry's own, a wrapper's last; max_timestamps in ms.
+    base_offsets: for magic 0 and 1 the entry's own offset, which is the last one of a wrapper. max_timestamps: in ms.
     """
 
     positions: Longs
@@ -83,12 +84,12 @@ class Batches:
 
 def batches_of(tables: Sequence[HeaderTable]) -> Batches:
     """The batches of consecutive header tables."""
-    parts = [_batches(table) for table in tables] or [_batches(np.empty((h.FIELDS, 0), np.int64))]
+    parts = [_read_batches(table) for table in tables] or [_read_batches(np.empty((h.FIELDS, 0), np.int64))]
     columns = ([getattr(part, field.name) for part in parts] for field in fields(Batches))
     return Batches(*(np.concatenate(column) for column in columns))
 
 
-def _batches(table: HeaderTable) -> Batches:
+def _read_batches(table: HeaderTable) -> Batches:
     is_v2 = table[h.MAGIC] == fmt.MAGIC_V2
     return Batches(
         positions=table[h.POSITION].copy(),
@@ -105,8 +106,11 @@ def _batches(table: HeaderTable) -> Batches:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the index files are held against: the segment, its good batches, where they end (bytes), and the byte
-    ranges that damage makes unknown."""
+    """The facts to check the index files against.
+
+    batches: the undamaged batches. end: the byte position where they end. damaged: byte ranges of damage, whose batches
+    are unknown.
+    """
 
     segment: Segment
     batches: Batches
@@ -119,69 +123,69 @@ class Facts:
 
 
 def bounded(size: int | None, entry_bytes: int, log_size: int) -> int | None:
-    """How many bytes of an index file of `size` bytes are worth a look: one entry more than there can be."""
+    """How many bytes of an index file of `size` bytes are read: at most one entry more than the log has room for."""
     return None if size is None else min(size, (most_entries(log_size) + 1) * entry_bytes)
 
 
 def sound_offsets(index: OffsetIndex, base_offset: int) -> int:
-    """How many leading entries keep the order of an offset index; all of them if the file is sound."""
+    """Counts the leading entries that keep the order of an offset index. It is all of them if the file is sound."""
     offsets = np.concatenate(([base_offset - 1], index.offsets))
     positions = np.concatenate(([0], index.positions))
-    return _leading((np.diff(offsets) > 0) & (np.diff(positions) > 0))
+    return _count_leading((np.diff(offsets) > 0) & (np.diff(positions) > 0))
 
 
 def sound_times(index: TimeIndex, base_offset: int) -> int:
-    """How many leading entries keep the order of a time index; all of them if the file is sound."""
+    """Counts the leading entries that keep the order of a time index. It is all of them if the file is sound."""
     timestamps = np.concatenate(([fmt.NO_TIMESTAMP], index.timestamps))
     offsets = np.concatenate(([base_offset], index.offsets))
-    return _leading((timestamps[1:] > timestamps[:-1]) & (np.diff(offsets) >= 0))
+    return _count_leading((timestamps[1:] > timestamps[:-1]) & (np.diff(offsets) >= 0))
 
 
 def check_offset_index(facts: Facts) -> Iterator[Finding]:
-    """What is wrong, or worth a note, in the `.index` of a segment."""
+    """Finds problems and notes in the `.index` of a segment."""
     segment = facts.segment
     path = segment.index_path
     index = written_offsets(
         path, bounded(segment.index_size, fmt.OFFSET_INDEX_ENTRY, segment.size), segment.base_offset
     )
     sound = sound_offsets(index, segment.base_offset)
-    yield from _unusable(path, index.fault, len(index), segment.size)
+    yield from _check_usable(path, index.fault, len(index), segment.size)
     if sound < len(index):
-        yield _out_of_order(path, sound, fmt.OFFSET_INDEX_ENTRY, len(index))
-    yield from _odd_bytes(path, segment.index_size, fmt.OFFSET_INDEX_ENTRY)
+        yield _make_order_finding(path, sound, fmt.OFFSET_INDEX_ENTRY, len(index))
+    yield from _find_odd_bytes(path, segment.index_size, fmt.OFFSET_INDEX_ENTRY)
     offsets, positions = index.offsets[:sound], index.positions[:sound]
-    known = ~_inside(positions, facts.damaged)
-    yield from _ahead(facts, path, known & (positions >= facts.end), fmt.OFFSET_INDEX_ENTRY)
-    yield from _wrong_offsets(facts, path, offsets, positions, known & (positions < facts.end))
+    known = ~_is_inside(positions, facts.damaged)
+    yield from _find_ahead(facts, path, known & (positions >= facts.end), fmt.OFFSET_INDEX_ENTRY)
+    yield from _find_wrong_offsets(facts, path, offsets, positions, known & (positions < facts.end))
 
 
 def check_time_index(facts: Facts) -> Iterator[Finding]:
-    """What is wrong, or worth a note, in the `.timeindex` of a segment."""
+    """Finds problems and notes in the `.timeindex` of a segment."""
     segment = facts.segment
     path = segment.time_index_path
     index = written_times(
         path, bounded(segment.time_index_size, fmt.TIME_INDEX_ENTRY, segment.size), segment.base_offset
     )
     sound = sound_times(index, segment.base_offset)
-    yield from _unusable(path, index.fault, len(index), segment.size)
+    yield from _check_usable(path, index.fault, len(index), segment.size)
     if sound < len(index):
-        yield _out_of_order(path, sound, fmt.TIME_INDEX_ENTRY, len(index))
-    yield from _odd_bytes(path, segment.time_index_size, fmt.TIME_INDEX_ENTRY)
+        yield _make_order_finding(path, sound, fmt.TIME_INDEX_ENTRY, len(index))
+    yield from _find_odd_bytes(path, segment.time_index_size, fmt.TIME_INDEX_ENTRY)
     beyond = index.offsets[:sound] > facts.last_offset
     if not facts.damaged:
-        yield from _ahead(facts, path, beyond, fmt.TIME_INDEX_ENTRY)
-    yield from _wrong_times(facts, path, index.timestamps[:sound][~beyond], index.offsets[:sound][~beyond])
+        yield from _find_ahead(facts, path, beyond, fmt.TIME_INDEX_ENTRY)
+    yield from _find_wrong_times(facts, path, index.timestamps[:sound][~beyond], index.offsets[:sound][~beyond])
 
 
 def check_transaction_index(facts: Facts) -> Iterator[Finding]:
-    """What is wrong, or worth a note, in the `.txnindex` of a segment; most segments have none."""
+    """Finds problems and notes in the `.txnindex` of a segment. Most segments have no such file."""
     segment = facts.segment
     path = segment.path.removesuffix(fmt.LOG_SUFFIX) + fmt.TRANSACTION_INDEX_SUFFIX
     version = file_version(path)
     size = 0 if version is None else version.size
     aborts = written_aborts(path, bounded(size, fmt.TRANSACTION_INDEX_ENTRY, segment.size))
-    yield from _unusable(path, aborts.fault, len(aborts), segment.size)
-    yield from _odd_bytes(path, size, fmt.TRANSACTION_INDEX_ENTRY)
+    yield from _check_usable(path, aborts.fault, len(aborts), segment.size)
+    yield from _find_odd_bytes(path, size, fmt.TRANSACTION_INDEX_ENTRY)
     if not len(aborts):
         return
     before = np.concatenate(([segment.base_offset - 1], aborts.last_offsets[:-1]))
@@ -190,7 +194,7 @@ def check_transaction_index(facts: Facts) -> Iterator[Finding]:
     wrong |= (aborts.first_offsets > aborts.last_offsets) | (aborts.producer_ids < 0) | (aborts.first_offsets < 0)
     beyond = ~wrong & (aborts.last_offsets > facts.last_offset)
     if not facts.damaged:
-        yield from _ahead(facts, path, beyond, fmt.TRANSACTION_INDEX_ENTRY)
+        yield from _find_ahead(facts, path, beyond, fmt.TRANSACTION_INDEX_ENTRY)
     batches = facts.batches
     if len(batches):
         holder = np.minimum(np.searchsorted(batches.last_offsets, aborts.last_offsets), len(batches) - 1)
@@ -204,15 +208,15 @@ def check_transaction_index(facts: Facts) -> Iterator[Finding]:
         producer, first, last = (
             int(column[slot]) for column in (aborts.producer_ids, aborts.first_offsets, aborts.last_offsets)
         )
-        what = f"entry {slot} (producer {producer}, offsets {first} to {last}) names no abort in this segment{_more(slots, slot)}"
+        what = f"entry {slot} (producer {producer}, offsets {first} to {last}) names no abort in this segment{_count_rest(slots, slot)}"
         yield Finding(True, path, what, _ABORT, slot * fmt.TRANSACTION_INDEX_ENTRY, last)
 
 
 # ---- the rules ----
 
 
-def _wrong_offsets(facts: Facts, path: str, offsets: Longs, positions: Longs, known: Mask) -> Iterator[Finding]:
-    """The entries that are `known` to lead to good batches, against these; each for the first rule that it breaks."""
+def _find_wrong_offsets(facts: Facts, path: str, offsets: Longs, positions: Longs, known: Mask) -> Iterator[Finding]:
+    """Checks the entries that are `known` to lead to good batches. Each entry is reported for its first broken rule."""
     batches = facts.batches
     if not len(offsets) or not len(batches):
         return
@@ -232,11 +236,11 @@ def _wrong_offsets(facts: Facts, path: str, offsets: Longs, positions: Longs, kn
         slots = np.flatnonzero(wrong).tolist()
         for slot in slots[:SHOWN]:
             offset = int(offsets[slot])
-            said = f"entry {slot} (offset {offset}) {what.format(int(positions[slot]))}{_more(slots, slot)}"
+            said = f"entry {slot} (offset {offset}) {what.format(int(positions[slot]))}{_count_rest(slots, slot)}"
             yield Finding(True, path, said, _STRAY, slot * fmt.OFFSET_INDEX_ENTRY, offset)
 
 
-def _wrong_times(facts: Facts, path: str, timestamps: Longs, offsets: Longs) -> Iterator[Finding]:
+def _find_wrong_times(facts: Facts, path: str, timestamps: Longs, offsets: Longs) -> Iterator[Finding]:
     batches = facts.batches
     if not len(offsets) or not len(batches):
         return
@@ -253,12 +257,12 @@ def _wrong_times(facts: Facts, path: str, timestamps: Longs, offsets: Longs) -> 
         for slot in slots[:SHOWN]:
             offset = int(offsets[slot])
             at = f"entry {slot} says that {format_millis(int(timestamps[slot]))} is reached up to offset {offset}"
-            said = f"{at}, {what}{_more(slots, slot)}"
+            said = f"{at}, {what}{_count_rest(slots, slot)}"
             yield Finding(is_rule, path, said, _LATE if is_rule else _OLD, slot * fmt.TIME_INDEX_ENTRY, offset)
 
 
-def _more(slots: list[int], slot: int) -> str:
-    """Said with the last entry that is named."""
+def _count_rest(slots: list[int], slot: int) -> str:
+    """Counts the wrong entries that are not named. It is text only for the last entry that is named."""
     left = len(slots) - SHOWN
     return f" (and {left:,} more entries like it)" if left > 0 and slot == slots[SHOWN - 1] else ""
 
@@ -266,13 +270,13 @@ def _more(slots: list[int], slot: int) -> str:
 # ---- the file itself ----
 
 
-def _out_of_order(path: str, slot: int, entry_bytes: int, written: int) -> Finding:
+def _make_order_finding(path: str, slot: int, entry_bytes: int, written: int) -> Finding:
     what = f"entry {slot} of {written:,} breaks the order of the index: entries grow, and only zeros may follow them"
     return Finding(True, path, what, _UNUSED, slot * entry_bytes)
 
 
-def _unusable(path: str, fault: str | None, written: int, log_size: int) -> Iterator[Finding]:
-    """A note about an index file that cannot be read; one with more entries than its log has room for is wrong."""
+def _check_usable(path: str, fault: str | None, written: int, log_size: int) -> Iterator[Finding]:
+    """Yields a note for an unreadable index file, and a problem for one with more entries than its log has room for."""
     if fault is not None:
         yield Finding(False, path, fault, _UNREADABLE)
     if written > most_entries(log_size):
@@ -280,7 +284,7 @@ def _unusable(path: str, fault: str | None, written: int, log_size: int) -> Iter
         yield Finding(True, path, what, _NOT_ITS)
 
 
-def _odd_bytes(path: str, size: int | None, entry_bytes: int) -> Iterator[Finding]:
+def _find_odd_bytes(path: str, size: int | None, entry_bytes: int) -> Iterator[Finding]:
     odd = (size or 0) % entry_bytes
     if odd:
         what = f"the last {odd} bytes are no whole entry of {entry_bytes} bytes"
@@ -288,8 +292,8 @@ def _odd_bytes(path: str, size: int | None, entry_bytes: int) -> Iterator[Findin
         yield Finding(False, path, what, meaning, (size or 0) - odd)
 
 
-def _ahead(facts: Facts, path: str, beyond: Mask, entry_bytes: int) -> Iterator[Finding]:
-    """Entries past the last whole batch: how a cut log looks at its end, and damage anywhere else."""
+def _find_ahead(facts: Facts, path: str, beyond: Mask, entry_bytes: int) -> Iterator[Finding]:
+    """Finds entries past the last whole batch. They are legal in the last segment, and a problem in any other."""
     if beyond.any():
         slot = int(np.argmax(beyond))
         what = f"the entries from slot {slot} on ({int(beyond.sum()):,}) lead past the last whole batch of the log"
@@ -297,12 +301,12 @@ def _ahead(facts: Facts, path: str, beyond: Mask, entry_bytes: int) -> Iterator[
         yield Finding(not legal, path, what, _AHEAD if legal else _STRAY, slot * entry_bytes)
 
 
-def _inside(positions: Longs, ranges: tuple[tuple[int, int], ...]) -> Mask:
+def _is_inside(positions: Longs, ranges: tuple[tuple[int, int], ...]) -> Mask:
     inside = np.zeros(len(positions), np.bool_)
     for start, end in ranges:
         inside |= (positions >= start) & (positions < end)
     return inside
 
 
-def _leading(good: Mask) -> int:
+def _count_leading(good: Mask) -> int:
     return len(good) if good.all() else int(np.argmin(good))

@@ -26,8 +26,8 @@ _WORDS = {"earliest": EARLIEST, "-2": EARLIEST, "latest": LATEST, "-1": LATEST}
 class PartitionOffset:
     """The answer for one partition.
 
-    offset: None where no record is at or after the time; log_end_offset: the offset of the next record;
-    last_stable_offset: under read_committed, where the log ends for a consumer of that level, else None.
+    offset: None where no record is at or after the time. log_end_offset: the offset of the next record.
+    last_stable_offset: under read_committed, where the log ends for a consumer of that level. Otherwise None.
     """
 
     topic: str
@@ -54,8 +54,10 @@ class PartitionOffset:
 
 @dataclass(frozen=True, slots=True)
 class OffsetsForTime:
-    """The answers for all partitions. timestamp: epoch milliseconds, or -2 for earliest and -1 for latest; warnings: a
-    sentence each."""
+    """The answers for all partitions.
+
+    timestamp: epoch milliseconds, or -2 for earliest and -1 for latest. warnings: one sentence each.
+    """
 
     timestamp: int
     partitions: tuple[PartitionOffset, ...]
@@ -107,7 +109,7 @@ def offsets_for_time(path: PathsLike, time: datetime | int | str, **options: Unp
 
 
 def _parse_time(text: str, zone: str) -> int:
-    """Epoch milliseconds, EARLIEST or LATEST; OptionError for what is none of them."""
+    """Parses a time into epoch milliseconds, EARLIEST or LATEST. Raises OptionError for any other text."""
     word = text.strip().lower()
     if word in _WORDS:
         return _WORDS[word]

@@ -1,10 +1,13 @@
-"""A segment's headers → what is in it: offsets, records, bytes, time span, codecs, health of its indexes.
+"""A segment's headers → its offsets, records, bytes, time span and codecs, and the health of its indexes.
 
-Headers are believed as they stand: no CRC is checked (`verify` does), nothing is decompressed. So some things are
-bounds, and are named so. Kafka sets a batch's maxTimestamp to the newest of its records, hence `newest` is exact;
-no header tells a batch's oldest record, hence `oldest_at_most`, the least maxTimestamp: some record is as old as that
-or older. A compressed message set (magic 0 and 1) tells only its last offset: its records are counted as if
-compaction had removed none of them, and `records_exact` is False.
+Headers are believed without proof. No CRC is checked (`verify` does that), and nothing is decompressed. So some values
+are only bounds, and their names show that:
+
+- Kafka sets a batch's maxTimestamp to its newest record. So `newest` is exact.
+- No header has the timestamp of a batch's oldest record. So `oldest_at_most` is the least maxTimestamp: some record is
+  as old as that or older.
+- A compressed message set (magic 0 and 1) states only its last offset. Its records are counted as if compaction had
+  removed none of them, and `records_exact` is False.
 """
 
 from __future__ import annotations
@@ -28,14 +31,16 @@ from kafka_segment_source.reporting import Advance
 from kafka_segment_source.storage.files import InputFile
 from kafka_segment_source.times import format_millis
 
-WORTH_AN_INDEX = 64 * 1024  # bytes of `.log`; without entries for less, nobody waits for a walk
+WORTH_AN_INDEX = 64 * 1024  # bytes of `.log`; a walk over a smaller file is fast without index entries
 _CODECS = fmt.CODEC_MASK + 1
 
 
 @dataclass(frozen=True, slots=True)
 class IndexHealth:
-    """How many index files (`.index` and `.timeindex`) are missing, without entries in spite of a log worth an index,
-    or out of order."""
+    """Counts of index files (`.index` and `.timeindex`) that are missing, empty or damaged.
+
+    empty: without entries beside a `.log` of more than WORTH_AN_INDEX bytes. damaged: out of order or too long.
+    """
 
     missing: int = 0
     empty: int = 0
@@ -47,11 +52,11 @@ class IndexHealth:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What headers tell of some segments.
+    """The summary of some segments, from their headers.
 
-    size: bytes of `.log` files; start_offset: least base offset; end_offset: after the last batch; records: without
-    control records; timestamps in ms, of data records, None where there is none; magics: of batches, ascending;
-    faults: one sentence each.
+    size: bytes of `.log` files. start_offset: the least base offset. end_offset: the offset after the last batch.
+    records: without control records. oldest_at_most, newest: timestamps of data records in ms, None where there is
+    none. magics: of batches, ascending. faults: one sentence each.
     """
 
     segments: int = 0
@@ -70,7 +75,7 @@ class Summary:
     faults: tuple[str, ...] = ()
 
     def __add__(self, other: Summary) -> Summary:
-        """Both together, `other` being what follows in the same partition, or another partition."""
+        """Adds two summaries. `other` is of later segments of the same partition, or of another partition."""
         return Summary(
             segments=self.segments + other.segments,
             size=self.size + other.size,
@@ -80,8 +85,8 @@ class Summary:
             records=self.records + other.records,
             records_exact=self.records_exact and other.records_exact,
             control_records=self.control_records + other.control_records,
-            oldest_at_most=min(_known(self.oldest_at_most, other.oldest_at_most), default=None),
-            newest=max(_known(self.newest, other.newest), default=None),
+            oldest_at_most=min(_drop_unknown(self.oldest_at_most, other.oldest_at_most), default=None),
+            newest=max(_drop_unknown(self.newest, other.newest), default=None),
             codecs=tuple(sorted({*self.codecs, *other.codecs})),
             magics=tuple(sorted({*self.magics, *other.magics})),
             indexes=self.indexes + other.indexes,
@@ -112,19 +117,19 @@ class Summary:
 
 
 def total(summaries: Sequence[Summary]) -> Summary:
-    """All of them together."""
+    """Adds all summaries."""
     return reduce(Summary.__add__, summaries) if summaries else Summary()
 
 
 def summarize(segment: Segment, advance: Advance = lambda _: None) -> Summary:
-    """What the headers of one segment tell; StorageError if it cannot be read."""
+    """Summarizes the headers of one segment. Raises StorageError if it cannot be read."""
     tally = _Tally(segment)
     with InputFile(segment.path) as file:
         walk = HeaderWalk(file, segment.size, advance)
         for table in walk.tables():
             tally.add(table)
     summary = tally.summary(walk)
-    return replace(summary, indexes=_index_health(segment, has_timestamps=summary.newest is not None))
+    return replace(summary, indexes=_check_indexes(segment, has_timestamps=summary.newest is not None))
 
 
 class _Tally:
@@ -137,7 +142,7 @@ class _Tally:
         self._codecs = np.zeros(_CODECS, np.int64)
 
     def add(self, table: HeaderTable) -> None:
-        """Consecutive whole batches."""
+        """Adds a table of consecutive whole batches."""
         control = (table[h.MAGIC] == fmt.MAGIC_V2) & (table[h.ATTRIBUTES] & fmt.CONTROL_MASK != 0)
         data = ~control & (table[h.COUNT] != 0)
         timestamps = table[h.MAX_TIMESTAMP, data & (table[h.MAX_TIMESTAMP] >= 0)]
@@ -159,20 +164,20 @@ class _Tally:
             newest=int(timestamps.max()) if len(timestamps) else None,
             magics=tuple(np.unique(table[h.MAGIC]).tolist()),
             end_offset=int(table[h.LAST_OFFSET].max()) + 1,
-            faults=self._disorder(table, before),
+            faults=self._find_disorder(table, before),
         )
         self._last = int(table[h.LAST_OFFSET, -1])
 
     def summary(self, walk: HeaderWalk) -> Summary:
-        """The sums, once the walk has ended."""
-        names = tuple(_codec_name(codec) for codec in np.flatnonzero(self._codecs).tolist())
+        """Returns the sums after the walk has ended."""
+        names = tuple(_name_codec(codec) for codec in np.flatnonzero(self._codecs).tolist())
         tail_is_legal = self._segment.is_last and walk.stop in (Stop.TORN, Stop.ZEROS)
         faults = self._sum.faults
         if walk.stop is not Stop.END and not tail_is_legal:
             faults = (*faults, f"{walk.stop.value} at byte {walk.position:,}")
         return replace(self._sum, codecs=names, faults=faults)
 
-    def _disorder(self, table: HeaderTable, before: npt.NDArray[np.int64]) -> tuple[str, ...]:
+    def _find_disorder(self, table: HeaderTable, before: npt.NDArray[np.int64]) -> tuple[str, ...]:
         limit = fmt.MAX_OFFSET if self._segment.next_base_offset is None else self._segment.next_base_offset
         wrong = (table[h.BASE_OFFSET] <= before) | (table[h.LAST_OFFSET] >= limit)
         if self._sum.faults or not wrong.any():
@@ -180,7 +185,7 @@ class _Tally:
         return (f"a batch out of order at byte {int(table[h.POSITION, int(np.argmax(wrong))]):,}",)
 
 
-def _index_health(segment: Segment, has_timestamps: bool) -> IndexHealth:
+def _check_indexes(segment: Segment, has_timestamps: bool) -> IndexHealth:
     base = segment.base_offset
     indexed = segment.size > WORTH_AN_INDEX
     offsets_size = bounded(segment.index_size, fmt.OFFSET_INDEX_ENTRY, segment.size)
@@ -198,9 +203,9 @@ def _index_health(segment: Segment, has_timestamps: bool) -> IndexHealth:
     )
 
 
-def _codec_name(codec: int) -> str:
+def _name_codec(codec: int) -> str:
     return fmt.CODEC_NAMES[codec] if codec < len(fmt.CODEC_NAMES) else f"codec {codec}"
 
 
-def _known(*values: int | None) -> list[int]:
+def _drop_unknown(*values: int | None) -> list[int]:
     return [value for value in values if value is not None]

@@ -1,4 +1,4 @@
-"""`verify`: a path and keyword options → whether the logs there are whole."""
+"""`verify`: a path and keyword options → whether the logs under the path are whole."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from kafka_segment_source.reporting import OnProgress, add_up, ignore_progress
 
 @dataclass(frozen=True, slots=True)
 class VerifyReport:
-    """What `verify` found out.
+    """The result of `verify`.
 
-    partitions: one for each partition directory. warnings: about partitions that have no directory, a sentence each.
+    partitions: one for each partition directory. warnings: one sentence about each partition without a directory.
     """
 
     partitions: tuple[Verified, ...]
@@ -31,7 +31,7 @@ class VerifyReport:
 
     @property
     def is_ok(self) -> bool:
-        """Whether there is no problem; notes are none."""
+        """Whether there is no problem. Notes are not problems."""
         return not self.problems
 
     @property
@@ -69,11 +69,11 @@ def verify(
     Args:
         path: A partition directory, a log directory, a `.log` file or a glob; or a list of these.
         deep: Whether each record is decompressed and decoded as well.
-        on_progress: Is told how many bytes are done, and how many there are.
+        on_progress: Is called with the number of verified bytes and the number of all bytes.
         options: subscribe, subscribePattern, assign, topic, partition, maxBatchBytes.
 
     Returns:
-        Problems, and notes about what is legal but worth knowing.
+        Problems, and notes. A note is about something legal that is worth knowing.
 
     Raises:
         UsageError: An invalid request: an option, a path or a topic that cannot be served.
@@ -103,7 +103,7 @@ def verify(
 
 
 def _list_again(options: ReadOptions, log: ListedLog) -> ListedLog | None:
-    """The log of one directory as it is now; None if it is gone, or cannot be listed."""
+    """Lists the log of one directory again; None if it is gone, or cannot be listed."""
     try:
         logs = list_directories(options)
     except (UsageError, StorageError):

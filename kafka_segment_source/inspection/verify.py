@@ -1,11 +1,14 @@
-"""One partition's log → whether it is whole: every CRC, length, offset order and index entry, by every version's rules.
+"""One partition's log → whether it is whole. It checks CRCs, lengths, offset order and index entries.
 
-Comes in: a ListedLog. Goes out: `Verified`, with a `Finding` for each thing that is wrong or worth a note. Goes on
-after damage, at the next batch that can be believed. What a healthy broker leaves behind is no problem: a torn or
-zero-filled tail of the last segment, index files that are missing, empty or padded, offsets that compaction took out.
+The rules are those of every Kafka version. Input: a ListedLog. Output: `Verified`, with a `Finding` for each problem
+and each note. After damage, it goes on at the next proven batch. The normal traces of a healthy broker are no problem:
 
-With `deep` every record is decompressed and decoded as well, and no record may be later than its batch's maxTimestamp,
-since reads by time skip batches on that word.
+- a torn or zero-filled tail of the last segment;
+- index files that are missing, empty or padded;
+- offsets that compaction removed.
+
+With `deep`, every record is decompressed and decoded too. Then no record may be later than its batch's maxTimestamp,
+since reads by time rely on maxTimestamp to skip batches.
 """
 
 from __future__ import annotations
@@ -70,7 +73,7 @@ _NO_INDEX = "not an error: reads walk more batch headers instead"
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """One partition's log, verified: what was looked at and what is to say. size: bytes of `.log` files."""
+    """The result for one partition's log: what was verified, and the findings. size: bytes of `.log` files."""
 
     topic: str
     partition: int
@@ -100,9 +103,9 @@ def verify_log(
 ) -> Verified:
     """Verifies every segment of one partition.
 
-    max_batch_bytes: a larger batch is a problem. advance: told of bytes that are done. list_again: gives the log as it
-    is now, None if it is gone; what a broker has replaced meanwhile is verified as it is then. A `.log` that the
-    storage does not give is a problem of that segment; the others are verified all the same.
+    max_batch_bytes: a larger batch is a problem. advance: is called with the number of verified bytes. list_again:
+    returns the current log, or None if it is gone. A segment that a broker replaced meanwhile is verified again. A
+    `.log` that the storage cannot read is a problem of that segment. The other segments are still verified.
     """
     done: dict[str, _SegmentCheck] = {}
     for tries in range(_LISTINGS):
@@ -119,7 +122,13 @@ def verify_log(
             break
         log = now
     findings = [finding for check in checks for finding in check.findings]
-    findings += [*_gaps(log, checks), *_states(log), *_without_index(log), *_odd_files(log), *_missing(log, checks)]
+    findings += [
+        *_find_gaps(log, checks),
+        *_check_states(log),
+        *_find_missing_indexes(log),
+        *_find_odd_files(log),
+        *_find_missing(log, checks),
+    ]
     return Verified(
         topic=log.topic,
         partition=log.partition,
@@ -134,9 +143,9 @@ def verify_log(
 
 @dataclass(slots=True)
 class _Noted(Damage):
-    """Skips damage, and a newer format too, and keeps where it ends; logs nothing."""
+    """Skips damage and newer formats, and keeps the skipped ranges. It logs nothing."""
 
-    ranges: list[tuple[DataError, int | None]] = field(default_factory=list)  # None: that batch alone
+    ranges: list[tuple[DataError, int | None]] = field(default_factory=list)  # None: only that batch
 
     def allow(self, error: DataError) -> None:
         self.confirm()
@@ -150,7 +159,7 @@ class _Noted(Damage):
 
 
 class _SegmentCheck:
-    """Verifies one segment; afterwards holds what was found."""
+    """Verifies one segment. Afterwards it holds the results."""
 
     def __init__(self, log: ListedLog, segment: Segment, deep: bool, max_batch_bytes: int) -> None:
         self.segment = segment
@@ -158,9 +167,9 @@ class _SegmentCheck:
         self.batches: Batches = batches_of([])
         self.records = 0
         self.is_compacted = False
-        self.end = 0  # where the good batches end
-        self.was_read = False  # to its end, damaged or not
-        self.has_changed = False  # it is another file than was listed, or is gone
+        self.end = 0  # byte position where the good batches end
+        self.was_read = False  # the segment was read to its end, damaged or not
+        self.has_changed = False  # the path leads to another file than the listed one, or to none
         self._split = split_of(PartitionLog.of(log), segment, ScanBounds())
         self._trust = Trust(max_batch_bytes=max_batch_bytes)
         self._damage = _Noted(drop=True)
@@ -178,7 +187,7 @@ class _SegmentCheck:
         return int(self.batches.last_offsets[-1]) if len(self.batches) else self.segment.base_offset - 1
 
     def is_of(self, segment: Segment) -> bool:
-        """Whether this check still says what is to be said of the segment as it is listed now."""
+        """Whether this check is still valid for the segment as it is listed now."""
         same_place = self.segment.next_base_offset == segment.next_base_offset
         same_file = self.segment.version.inode == segment.version.inode and self.segment.size <= segment.size
         return not self.has_changed and same_place and same_file
@@ -188,7 +197,7 @@ class _SegmentCheck:
         done = 0
         try:
             with SplitFile(self._split, self._trust, self._damage) as source:
-                for end in self._read(source):
+                for end in self._read_chunks(source):
                     advance(end - done)
                     done = end
         except StorageError as error:
@@ -203,7 +212,7 @@ class _SegmentCheck:
         self._check_indexes()
 
     def _check_indexes(self) -> None:
-        """Holds the index files against what was read of the segment, if they are still its own."""
+        """Checks the index files against the batches of the segment, if its file has not been replaced meanwhile."""
         segment = self.segment
         facts = Facts(segment, self.batches, self.end, self.damaged)
         found = [*check_offset_index(facts), *check_time_index(facts), *check_transaction_index(facts)]
@@ -215,21 +224,21 @@ class _SegmentCheck:
         else:
             self.findings += found
 
-    def _read(self, source: SplitFile) -> Iterator[int]:
-        """Looks at all of the segment; says again and again how far it has come, in bytes."""
+    def _read_chunks(self, source: SplitFile) -> Iterator[int]:
+        """Reads the whole segment. After each chunk, it yields the byte position that it has reached."""
         tables: list[HeaderTable] = []
         for chunk in source.chunks():
             tables.append(chunk.headers.copy())
-            self._look_at(chunk)
+            self._look_at_chunk(chunk)
             yield self.end
         self.was_read = True
         self.batches = batches_of(tables)
-        self.findings += [_damage_finding(error, end) for error, end in self._damage.ranges]
-        self.findings += self._tail(source)
-        with suppress(DataLossError):  # gaps between segments are found when all are read
+        self.findings += [_make_damage_finding(error, end) for error, end in self._damage.ranges]
+        self.findings += self._note_tail(source)
+        with suppress(DataLossError):  # gaps between segments are found after all segments are read
             source.finish()
 
-    def _look_at(self, chunk: Chunk) -> None:
+    def _look_at_chunk(self, chunk: Chunk) -> None:
         headers = chunk.headers
         self.end = int(headers[h.POSITION, -1] + headers[h.SIZE, -1])
         counted = headers[h.COUNT] >= 0
@@ -240,12 +249,12 @@ class _SegmentCheck:
             return
         try:
             for records in self._decoder.decode(chunk):
-                self.findings += _hidden(self.segment.path, records)
+                self.findings += _find_hidden_records(self.segment.path, records)
         except DataError as error:
-            self.findings.append(_damage_finding(error, None))
+            self.findings.append(_make_damage_finding(error, None))
 
-    def _tail(self, source: SplitFile) -> Iterator[Finding]:
-        """A note about what follows the last whole batch of a log, where BatchReader found that legal."""
+    def _note_tail(self, source: SplitFile) -> Iterator[Finding]:
+        """Yields a note about bytes after the last whole batch of a log, where BatchReader found them legal."""
         end = max([self.end, *(stop for _, stop in self.damaged)])
         left = self.segment.size - end
         if left > 0:
@@ -254,7 +263,7 @@ class _SegmentCheck:
             yield Finding(False, self.segment.path, what, _PREALLOCATED if zeros else _TORN, end, self.last_offset + 1)
 
 
-def _damage_finding(error: DataError, end: int | None) -> Finding:
+def _make_damage_finding(error: DataError, end: int | None) -> Finding:
     inside = "" if error.inside is None else f" at {error.inside}"
     what = f"{error.what}{inside}: found {error.found}, expected {error.expected}"
     skipped = "" if end is None else f" ({end - error.position:,} bytes, up to byte {end:,})"
@@ -262,8 +271,8 @@ def _damage_finding(error: DataError, end: int | None) -> Finding:
     return Finding(True, error.path, what, meaning + skipped, error.position, error.offset)
 
 
-def _hidden(path: str, records: RecordColumns) -> Iterator[Finding]:
-    """Records later than their CreateTime batch's maxTimestamp; the first of each batch."""
+def _find_hidden_records(path: str, records: RecordColumns) -> Iterator[Finding]:
+    """Finds records later than the maxTimestamp of their CreateTime batch; the first record of each such batch."""
     batch = records.ints[k.BATCH, : records.count]
     timestamps = records.longs[k.TIMESTAMP, : records.count]
     latest = records.headers[h.MAX_TIMESTAMP][batch]
@@ -278,8 +287,8 @@ def _hidden(path: str, records: RecordColumns) -> Iterator[Finding]:
 # ---- the partition ----
 
 
-def _gaps(log: ListedLog, checks: list[_SegmentCheck]) -> Iterator[Finding]:
-    """Offsets between segments that no file holds."""
+def _find_gaps(log: ListedLog, checks: list[_SegmentCheck]) -> Iterator[Finding]:
+    """Finds offsets between segments that no file holds."""
     faults: list[str] = []
     cleaned = Checkpoints(faults).is_cleaned(log)
     compacted = cleaned or log.compacted or any(check.is_compacted or _has_gaps(check) for check in checks)
@@ -301,7 +310,7 @@ def _gaps(log: ListedLog, checks: list[_SegmentCheck]) -> Iterator[Finding]:
 
 
 def _has_gaps(check: _SegmentCheck) -> bool:
-    """Whether batches inside the segment leave offsets out; damage does so too, and says nothing of compaction."""
+    """Whether batches inside the segment omit offsets. After damage it is False, since damage omits offsets too."""
     batches = check.batches
     if check.damaged or not len(batches):
         return False
@@ -309,20 +318,22 @@ def _has_gaps(check: _SegmentCheck) -> bool:
     return bool((~batches.is_wrapper & (batches.base_offsets > before + 1)).any())
 
 
-def _states(log: ListedLog) -> Iterator[Finding]:
-    """`.snapshot` files that their CRC gives away; an empty one is what an upgrade or a crash leaves."""
+def _check_states(log: ListedLog) -> Iterator[Finding]:
+    """Finds invalid `.snapshot` files, by version, length and CRC. An upgrade or a crash may leave an empty one."""
     for path, size, valid in saved_states(log.directory):
         now = None if valid else file_version(path)
-        if now is not None and now.size == size:  # else a broker has deleted it, or is writing it
+        if now is not None and now.size == size:  # otherwise a broker has deleted it, or writes it now
             what = (
                 "producer state that is empty" if size == 0 else "producer state whose CRC, version or length is wrong"
             )
             yield Finding(size > 0, path, what, _STATE)
 
 
-def _missing(log: ListedLog, checks: list[_SegmentCheck]) -> Iterator[Finding]:
-    """Offsets that no file holds, as other files tell. Where the log ends is known if its last segment is
-    not damaged."""
+def _find_missing(log: ListedLog, checks: list[_SegmentCheck]) -> Iterator[Finding]:
+    """Finds offsets that no file holds, by the evidence of other files.
+
+    The end of the log is known only if its last segment is not damaged.
+    """
     try:
         [noticed] = notice([PartitionLog.of(log)], [log], Checkpoints([]), time.monotonic())
     except FileChangedError as error:
@@ -337,14 +348,14 @@ def _missing(log: ListedLog, checks: list[_SegmentCheck]) -> Iterator[Finding]:
         yield Finding(each.is_hard, log.directory, what, meaning, None, each.offsets.start)
 
 
-def _odd_files(log: ListedLog) -> Iterator[Finding]:
-    """Files that cannot be what they are named: no regular files, or of an absurd size."""
+def _find_odd_files(log: ListedLog) -> Iterator[Finding]:
+    """Finds files that cannot be what their names mean: they are no regular files, or have an impossible size."""
     for fault in log.beside.faults:
         yield Finding(False, log.directory, fault, _NO_INDEX)
 
 
-def _without_index(log: ListedLog) -> Iterator[Finding]:
-    """One note for all index files of a kind that are missing or empty beside a log worth an index."""
+def _find_missing_indexes(log: ListedLog) -> Iterator[Finding]:
+    """Finds index files that are missing, or empty beside a large `.log`. All of one kind get one note."""
     for suffix, sizes in (
         (fmt.INDEX_SUFFIX, [segment.index_size for segment in log.segments]),
         (fmt.TIME_INDEX_SUFFIX, [segment.time_index_size for segment in log.segments]),

@@ -1,7 +1,7 @@
-"""Batch headers of a whole `.log`, chunk by chunk, as fast as the disk gives them; nothing is checked or decompressed.
+"""Batch headers of a whole `.log`, chunk by chunk, as fast as the disk. No CRC is checked, and nothing is decompressed.
 
-Comes in: an open file of a segment. Goes out: header tables (kernels.headers) of whole batches, in file order, and
-then where and why they end. A batch larger than a chunk is stepped over by its header.
+Input: an open file of a segment. Output: header tables (kernels.headers) of whole batches, in file order, and then
+where and why they end. If a batch is larger than a chunk, only its header is read.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _HEADERS = CHUNK_BYTES // fmt.BATCH_OVERHEAD + 1  # a chunk of batches without r
 
 
 class Stop(Enum):
-    """What stands after the last whole batch of a `.log`."""
+    """The kind of bytes after the last whole batch of a `.log`."""
 
     END = "the end of the file"
     TORN = "a batch that the file ends in the middle of"
@@ -32,7 +32,7 @@ class Stop(Enum):
 
 
 class HeaderWalk:
-    """Walks one `.log` of `size` bytes. After `tables` is used up, `position` and `stop` say where and why it ended."""
+    """Walks one `.log` of `size` bytes. After `tables` has ended, `position` and `stop` are where and why it ended."""
 
     def __init__(self, file: InputFile, size: int, advance: Advance) -> None:
         self.position = 0
@@ -42,7 +42,7 @@ class HeaderWalk:
         self._advance = advance
 
     def tables(self) -> Iterator[HeaderTable]:
-        """Headers of consecutive whole batches; each table is used again for the next."""
+        """Yields the headers of consecutive whole batches. The next table uses the same memory."""
         buffer = np.empty(min(CHUNK_BYTES, self._size), np.uint8)
         table = np.empty((h.FIELDS, _HEADERS), np.int64)
         report = np.zeros(2, np.int64)
@@ -70,7 +70,7 @@ class HeaderWalk:
 
 
 def _table_of(header: BatchHeader) -> HeaderTable:
-    """One batch as a table; fields that a BatchHeader does not have are -1."""
+    """Makes a table of one batch. Fields that a BatchHeader does not have are -1."""
     column = np.full((h.FIELDS, 1), -1, np.int64)
     column[h.POSITION] = header.position
     column[h.SIZE] = header.size

@@ -1,6 +1,6 @@
-"""Loops over flat arrays, compiled by numba; nothing here opens a file, holds an object or raises for data.
+"""Loops over flat arrays, compiled by numba. They open no file, hold no object and raise no error for data.
 
-Every kernel takes arrays and integers, fills arrays it was given, and answers with a count or a status code;
-`decoding/records.py` and `decoding/batches.py` turn codes into errors. Integers are signed 64-bit throughout: numba
-turns int64 + uint64 into a float. Nothing of the package's own modules but `format` is imported here.
+Every kernel takes arrays and integers, fills the arrays that it was given, and returns a count or a status code.
+`decoding/records.py` and `decoding/batches.py` turn status codes into errors. All integers are signed 64-bit, since
+numba turns int64 + uint64 into a float. Kernels import `format` only; `jit.py` also imports `storage/private.py`.
 """

@@ -1,6 +1,6 @@
-"""From where record parts lie to Arrow's buffers: offsets, validity bitmaps and copied bytes.
+"""Positions of record parts → Arrow's buffers: offsets, validity bitmaps and copied bytes.
 
-Positions and lengths come from `record_batches.decode_records`, which has checked them.
+Positions and lengths come from `decode_records` and `decode_messages`, which have checked them.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from kafka_segment_source.kernels.primitives import copy_bytes, read_varint
 
 @kernel("int64(int32[::1], int64, int64, int32[::1], uint8[::1])")
 def offsets_and_validity(lengths, n, null_below, offsets, validity):
-    """Arrow offsets (int32[n + 1]) and validity bitmap (zeroed, ≥ (n + 7) // 8 bytes); answers the number of nulls.
+    """Fills Arrow offsets (int32[n + 1]) and a zeroed validity bitmap (≥ (n + 7) // 8 bytes). Returns the null count.
 
-    A length below `null_below` is a null: 0 for binary (Kafka writes -1), 1 for a list of headers (none is null).
+    A length below `null_below` is a null. It is 0 for binary, since Kafka writes -1 for null. It is 1 for a list of
+    headers, since a record without headers gets null.
     """
     total = 0
     nulls = 0
@@ -40,7 +41,10 @@ def copy_slices(src, starts, offsets, n, data):
 
 @kernel("void(uint8[::1], int32[::1], int32[::1], int64, int32[:,::1])")
 def locate_headers(src, headers_at, headers_count, n, parts):
-    """Where each record header's key and value lie: rows key start, key length, value start, value length (-1 null)."""
+    """Fills `parts` with the place of each record header's key and value.
+
+    Its rows are key start, key length, value start and value length (-1 null).
+    """
     at_part = 0
     end = src.shape[0]
     for i in range(n):

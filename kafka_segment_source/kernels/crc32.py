@@ -1,5 +1,7 @@
-"""CRC-32 (IEEE, zlib's) over many small messages of a message set: one call a message through a library would make
-an object of each. Eight bytes a step, by tables made once from the definition.
+"""CRC-32 (IEEE, as in zlib) over many small messages of a message set.
+
+A library would need one call, and so one object, for each message. This loop takes eight bytes in each step. Its tables
+are computed once from the definition.
 """
 
 from __future__ import annotations
@@ -56,9 +58,9 @@ def crc32(src, at, end):
 
 @kernel("void(uint8[::1], int64, int64[:,:], boolean[::1])")
 def bad_crc32s(src, position, headers, bad):
-    """Sets bad[i] where column i of a header table is a message of magic 0 or 1 that does not hold its CRC.
+    """Sets bad[i] where column i of a header table is a message of magic 0 or 1 with a wrong CRC.
 
-    position: where src[0] lies in the file. Batches of magic 2 are passed over: their CRC is another.
+    position: where src[0] lies in the file. Batches of magic 2 are skipped, since they have a CRC-32C.
     """
     for i in range(headers.shape[1]):
         if headers[h.MAGIC, i] < fmt.MAGIC_V2:

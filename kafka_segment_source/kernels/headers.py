@@ -1,4 +1,4 @@
-"""The walk over batch headers: a buffer of log bytes in, one column of numbers a batch out."""
+"""The walk over batch headers: a buffer of log bytes → one column of numbers for each batch."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from kafka_segment_source import format as fmt
 from kafka_segment_source.kernels.jit import inline, kernel
 from kafka_segment_source.kernels.primitives import read_int16, read_int32, read_int64
 
-# Rows of a header table, int64[FIELDS, n]; one column a batch
+# Rows of a header table, int64[FIELDS, n]. Each column is one batch.
 POSITION = 0  # absolute byte position in the file
 SIZE = 1  # bytes of the whole batch, header included
 MAGIC = 2
@@ -21,21 +21,21 @@ PRODUCER_EPOCH = 10
 BASE_SEQUENCE = 11
 COUNT = 12  # -1 for magic 0 and 1
 LEADER_EPOCH = 13
-AFTER = 14  # the last offset before this batch, which its own must exceed; the walk leaves it to the reader
+AFTER = 14  # the last offset before this batch; this batch's offsets must be larger; BatchReader fills it in
 FIELDS = 15
 
 # Why a walk stopped
-USED_UP = 0  # at the end of the bytes, or the table is full
-INCOMPLETE = 1  # a batch begins here that needs more bytes than there are
+USED_UP = 0  # the bytes have ended, or the table is full
+INCOMPLETE = 1  # a batch begins here and needs more bytes than the buffer has
 ZEROS = 2  # a header of zeros: preallocated space
 BAD_LENGTH = 3
 BAD_MAGIC = 4
 BAD_COUNT = 5
 BAD_LAST_OFFSET = 6
 
-# Rows of a walk's report, int64[2]. It stopped after the last batch that it filled in.
+# Rows of a walk's report, int64[2]. The walk stopped after the last batch that it filled in.
 STOPPED_BY = 0
-FOUND = 1  # INCOMPLETE: bytes needed from there; errors: the impossible value
+FOUND = 1  # INCOMPLETE: the bytes that the batch needs; errors: the impossible value
 
 
 @inline
@@ -88,11 +88,11 @@ def _all_zero(src, at, count):
 
 @kernel("int64(uint8[::1], int64, int64, int64[:,::1], int64[::1])")
 def walk_headers(src, length, position, table, report):
-    """Fills one column of `table` (int64[FIELDS, n]) for each whole batch in src[:length]; answers how many.
+    """Fills one column of `table` (int64[FIELDS, n]) for each whole batch in src[:length]. Returns their number.
 
-    position: where src[0] lies in the file. report (int64[2]) says why the walk stopped. A batch
-    that is not wholly inside src[:length] is never filled in. Nothing but lengths is checked: CRCs are the
-    caller's. Kafka: FileLogInputStream.nextBatch.
+    position: where src[0] lies in the file. report (int64[2]): why the walk stopped. A batch that does not end inside
+    src[:length] is never filled in. The walk checks zeros, magic, length, count and offsets. The caller checks CRCs.
+    Kafka: FileLogInputStream.nextBatch.
     """
     at = 0
     n = 0
@@ -156,8 +156,8 @@ def find_batch(src, at, length, first_offset, end_offset):
     """The first position ≥ at in src[:length] that looks like a batch header, or -1.
 
     It looks like one if magic, length and count are possible and its offsets lie in [first_offset, end_offset). A magic
-    newer than this package is possible: only its base offset is looked at. Only the CRC can tell whether it is one.
-    Used to go on after damage.
+    newer than this package is possible; then only the base offset is checked. Only the CRC proves that it is a batch.
+    The reader uses this to go on after damage.
     """
     for i in range(at, length - fmt.MIN_LENGTH_V0 - fmt.LOG_OVERHEAD + 1):
         magic = src[i + fmt.MAGIC_AT]

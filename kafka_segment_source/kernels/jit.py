@@ -1,8 +1,8 @@
-"""How kernels are compiled: once per machine, with the compiled code kept on disk.
+"""Compilation of kernels: once per machine. The compiled code is kept on disk.
 
-numba keeps it beside the module, else in the user's cache directory; where neither can be written (a
-read-only install under an account without a home) it raises, so a private temporary directory is named first. Workers
-that start together take turns, so that the first compiles and the others load.
+numba keeps it beside the module, or else in the user's cache directory. It raises where it can write neither, as in a
+read-only install under an account without a home. So this module then gives numba a private temporary directory.
+Workers that start together take turns: the first one compiles, and the others load the compiled code.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if not numba.config.CACHE_DIR and not _writable(_BESIDE) and not _writable(Path.
 
 @contextmanager
 def _in_turn() -> Iterator[None]:
-    """Waits until no other process of this user compiles; without a place for the lock nobody waits."""
+    """Waits until no other process of this user compiles. Without a directory for the lock, it does not wait."""
     if _PRIVATE is None:
         yield
         return
@@ -47,7 +47,7 @@ def _in_turn() -> Iterator[None]:
 
 
 def kernel(signature: str) -> Callable[[F], F]:
-    """Compiles a function for exactly this signature, or loads what was compiled before; for good, on disk."""
+    """Compiles a function for exactly this signature and caches it on disk, or loads the compiled code from there."""
 
     def compile_in_turn(function: F) -> F:
         with _in_turn():

@@ -1,8 +1,9 @@
-"""Messages of magic 0 and 1 → where each wanted message's parts lie; same tables, cursor and report as record_batches.
+"""Messages of magic 0 and 1 → the places of each wanted message's parts. Tables are those of record_batches.
 
-A shallow entry is either one plain message, or a wrapper whose decompressed value is a message set again. The
-wrapper's magic says whether inner offsets are relative (1) or absolute (0), the inner message's own magic whether it
-has a timestamp: an old cleaner could make them differ (KAFKA-4298). Kafka: AbstractLegacyRecordBatch.
+The cursor and the report are the same too. A shallow entry is either one plain message or a wrapper. The decompressed
+value of a wrapper is a message set again. The wrapper's magic decides whether inner offsets are relative (1) or
+absolute (0). The inner message's own magic decides whether it has a timestamp. An old cleaner could make the two magics
+differ (KAFKA-4298). Kafka: AbstractLegacyRecordBatch.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from kafka_segment_source.kernels.jit import inline, kernel
 from kafka_segment_source.kernels.primitives import read_int32, read_int64
 
 # Status, after those of record_batches
-TRUNCATED = 20  # an inner message that ends after its set: Kafka drops it without a word
+TRUNCATED = 20  # an inner message that ends after its set; Kafka drops it without an error
 BAD_MESSAGE_LENGTH = 21
 BAD_MESSAGE_MAGIC = 22
 BAD_MESSAGE_CRC = 23
@@ -29,7 +30,7 @@ BAD_MESSAGE_OFFSET = 27
 
 @inline
 def _frame(src, at, end):
-    """The entry at src[at:end]: (status, position after it or of the fault, value found, magic)."""
+    """Frames the entry at src[at:end]: (status, position after it or of the fault, value found, magic)."""
     if end - at < fmt.LOG_OVERHEAD:
         return TRUNCATED, at, end - at, np.int64(0)
     size = read_int32(src, at + fmt.LENGTH_AT)
@@ -47,7 +48,7 @@ def _frame(src, at, end):
 
 @inline
 def _sized(src, at, end):
-    """An i32 length, negative for null, and that many bytes: (status, start, length, position after)."""
+    """Reads an i32 length (negative: null) and skips its bytes: (status, start, length, position after)."""
     if end - at < 4:
         return r.BAD_FIELD_LENGTH, at, end - at, at
     length = read_int32(src, at)
@@ -59,7 +60,7 @@ def _sized(src, at, end):
 
 @inline
 def _inner_offsets(src, at, end):
-    """A wrapper's plain set: (status, position of a fault, value found, first and last offset as stored)."""
+    """Walks a wrapper's plain set: (status, position of a fault, value found, first and last offset as stored)."""
     first = np.int64(-1)
     last = np.int64(-1)
     status = r.DONE
@@ -83,10 +84,11 @@ def _inner_offsets(src, at, end):
     " int64[::1], int64[:,::1], int32[:,::1], int64[::1], boolean)"
 )
 def decode_messages(src, batches, payloads, bounds, limits, cursor, longs, ints, report, check_crcs):
-    """As record_batches.decode_records, for shallow entries of magic 0 and 1.
+    """Does for shallow entries of magic 0 and 1 what record_batches.decode_records does for magic 2.
 
     payloads: for a plain message the whole entry, for a wrapper its decompressed value. batches: a wrapper's
-    BASE_OFFSET is set to its first message's, as Kafka reports it. check_crcs: of the messages inside wrappers.
+    BASE_OFFSET is set to its first message's offset, as Kafka reports it. check_crcs: whether to check the CRCs of
+    messages inside wrappers.
     """
     n = 0
     used = 0

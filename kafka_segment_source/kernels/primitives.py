@@ -1,4 +1,4 @@
-"""Big-endian integers, zig-zag varints and byte copies: what the other kernels are made of."""
+"""Big-endian integers, zig-zag varints and byte copies. The other kernels use them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numba.extending import intrinsic
 
 from kafka_segment_source.kernels.jit import inline
 
-FAILED = -1  # as the next position: the varint ran past its end, or past its type
+FAILED = -1  # returned as the next position: the varint is longer than its bytes or its type
 
 
 @inline
@@ -33,7 +33,7 @@ def read_int64(src, at):
 
 @inline
 def read_varlong(src, at, end):
-    """A zig-zag varlong of at most 10 bytes at src[at:end]: (value, position after it), or (_, FAILED)."""
+    """Reads a zig-zag varlong of at most 10 bytes at src[at:end]: (value, position after it), or (_, FAILED)."""
     raw = np.int64(0)
     shift = 0
     while at < end and shift < 70:
@@ -48,8 +48,8 @@ def read_varlong(src, at, end):
 
 @inline
 def read_varint(src, at, end):
-    """A zig-zag varint of at most 5 bytes and 32 bits at src[at:end]: (value, position after it), or (_, FAILED)."""
-    if at < end and src[at] < 0x80:  # lengths and deltas are mostly one byte, or two
+    """Reads a zig-zag varint of ≤ 5 bytes and 32 bits at src[at:end]: (value, position after it), or (_, FAILED)."""
+    if at < end and src[at] < 0x80:  # most lengths and deltas have one byte or two
         byte = np.int64(src[at])
         return (byte >> 1) ^ -(byte & 1), at + 1
     if at + 1 < end and src[at + 1] < 0x80:
@@ -64,15 +64,17 @@ def read_varint(src, at, end):
 if numba.config.DISABLE_JIT:
 
     def copy_bytes(dst: np.ndarray, dst_at: int, src: np.ndarray, src_at: int, count: int) -> None:
-        """dst[dst_at:][:count] = src[src_at:][:count]; the interpreter cannot run an LLVM intrinsic."""
+        """dst[dst_at:][:count] = src[src_at:][:count]. The interpreter cannot run the LLVM intrinsic below."""
         dst[dst_at : dst_at + count] = src[src_at : src_at + count]
 
 else:
 
     @intrinsic
     def copy_bytes(typingctx, dst, dst_at, src, src_at, count):
-        """dst[dst_at:][:count] = src[src_at:][:count] as one memcpy: six times a loop's speed. Bounds are
-        the caller's."""
+        """dst[dst_at:][:count] = src[src_at:][:count] as one memcpy. It has six times the speed of a loop.
+
+        The caller checks the bounds.
+        """
         signature = types.void(dst, types.int64, src, types.int64, types.int64)
 
         def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:

@@ -1,6 +1,7 @@
-"""Records of v2 batches → where each wanted record's parts lie. The only place that reads untrusted record bytes.
+"""Records of magic 2 batches → the places of each wanted record's parts. Every record byte is checked here.
 
-Nothing is copied here: `columns.py` copies what the caller asked for, from places this kernel has checked.
+Nothing is copied here. `columns.py` copies the parts that the caller wants, from the places that this kernel has
+checked.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ from kafka_segment_source.kernels import headers as h
 from kafka_segment_source.kernels.jit import inline, kernel
 from kafka_segment_source.kernels.primitives import FAILED, read_varint, read_varlong
 
-# Rows of the int64 table: one column a record
+# Rows of the int64 table. Each column is one record.
 OFFSET = 0
 TIMESTAMP = 1  # ms
 LONGS = 2
 
-# Rows of the int32 table: one column a record; positions are in the source buffer
+# Rows of the int32 table. Each column is one record. Positions are in the source buffer.
 BATCH = 0  # column of the header table
 KEY_AT = 1
 KEY_LENGTH = 2  # -1 null
@@ -34,20 +35,20 @@ LAST_OFFSET = 1
 FIRST_TIMESTAMP = 2
 LAST_TIMESTAMP = 3
 
-# The cursor, int64[CURSOR]: where the next call goes on; zeros to begin with
+# The cursor, int64[CURSOR]: where the next call goes on. It is all zeros for the first call.
 AT_BATCH = 0  # column of the header table
 AT_RECORD = 1  # 0: at the start of the batch
 AT_BYTE = 2
-AT_DELTA = 3  # offset delta of the record before; its offset in a message set
-AT_SHIFT = 4  # message sets: what makes a wrapper's inner offsets absolute
+AT_DELTA = 3  # offset delta of the record before; in a message set, the offset of the message before
+AT_SHIFT = 4  # message sets: the number that makes a wrapper's inner offsets absolute
 CURSOR = 5
 
-# The report, int64[3]. On an error the cursor is at its batch.
+# The report, int64[3]. After an error, the cursor is at the batch of the error.
 STATUS = 0
 FAULT_AT = 1  # position in the source buffer
-FOUND = 2  # the impossible value; BAD_VARINT: how many bytes there were for it
+FOUND = 2  # the impossible value; BAD_VARINT: how many bytes were left for the varint
 
-# Limits, int64[2]; a header counts as some bytes more, as two bytes of a record can become one
+# Limits, int64[2]. Each record header counts as HEADER_COST more bytes, since two bytes of a record can be a header.
 HEADER_COST = 32
 ROWS = 0
 BYTES = 1
@@ -66,9 +67,9 @@ BAD_OFFSET_DELTA = 8
 
 @inline
 def _field(src, at, end):
-    """A length and that many bytes: (start, length, position after, status); on an error length is what was found.
+    """Reads a length and skips its bytes: (start, length, position after, status).
 
-    Kafka writes -1 for null and reads any negative length as null.
+    After an error, length is the value found. Kafka writes -1 for null, and reads any negative length as null.
     """
     length, start = read_varint(src, at, end)
     if start == FAILED:
@@ -80,7 +81,7 @@ def _field(src, at, end):
 
 @inline
 def _headers(src, at, end, count):
-    """`count` headers, whose keys are never null: (position after, value found, status)."""
+    """Checks `count` headers, whose keys are never null: (position after, value found, status)."""
     for _ in range(count):
         _, length, after, status = _field(src, at, end)
         if status == DONE and length < 0:
@@ -97,7 +98,7 @@ def _headers(src, at, end, count):
 
 @inline
 def _record(src, start, end):
-    """One record, checked to its last byte: (status, position after or of the fault, value found, its parts)."""
+    """Checks one record to its last byte: (status, position after or of the fault, value found, its parts)."""
     none = (np.int64(0), np.int64(0), np.int64(0), np.int64(0), np.int64(0), np.int64(0), np.int64(0), np.int64(0))
     length, at = read_varint(src, start, end)
     if at == FAILED:
@@ -124,7 +125,7 @@ def _record(src, start, end):
     if headers_count < 0 or headers_count > (stop - headers_at) // fmt.MIN_HEADER_BYTES:
         return BAD_HEADERS_COUNT, at, headers_count, none
     at = headers_at
-    if headers_count > 0:  # a fifth of the time, for most records have none
+    if headers_count > 0:  # this test saves a fifth of the time, since most records have no headers
         at, found, status = _headers(src, headers_at, stop, headers_count)
         if status != DONE:
             return status, at, found, none
@@ -139,12 +140,14 @@ def _record(src, start, end):
     " int64[::1], int64[:,::1], int32[:,::1], int64[::1])"
 )
 def decode_records(src, batches, payloads, bounds, limits, cursor, longs, ints, report):
-    """Fills one column of `longs` and `ints` for each record inside `bounds`; answers how many.
+    """Fills one column of `longs` and `ints` for each record inside `bounds`. Returns their number.
 
-    batches: header table, int64[headers.FIELDS, n]; payloads: int64[2, n], start and end of each batch's plain
-    records in src; limits: int64[2], rows and source bytes after which to stop with FULL. Every length is
-    checked against the bytes left before it is used, every byte is accounted for, and offsets must grow
-    inside [baseOffset, lastOffset]. Kafka: DefaultRecord.readFrom, DefaultRecordBatch.RecordIterator.
+    batches: header table, int64[headers.FIELDS, n]. payloads: int64[2, n], start and end of each batch's plain records
+    in src. limits: int64[2], rows and source bytes after which to stop with FULL.
+
+    Every length is checked against the remaining bytes before it is used. Every byte of a batch must belong to a
+    record. Offsets must grow inside [baseOffset, lastOffset]. Kafka: DefaultRecord.readFrom,
+    DefaultRecordBatch.RecordIterator.
     """
     n = 0
     used = 0

@@ -1,1 +1,1 @@
-"""Options → ReadPlan, on the driver: starting and ending offsets, the last stable offset, splits and tasks."""
+"""Options → ReadPlan, on the driver. It finds starting, ending and last stable offsets, splits and tasks."""

@@ -1,7 +1,7 @@
 """Rules that hold for batch reads only, as in Spark's kafka source (`KafkaSourceProvider`, `KafkaBatch`).
 
-A batch read ends: starting at the end or ending at the start would read nothing. It reads the partitions that are there
-when it is planned: a map of offsets names exactly these.
+A batch read has an end. If it started at the end, or ended at the start, it would read no row. It reads the partitions
+that exist when it is planned. A map of offsets must name exactly these.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kafka_segment_source.options import ReadOptions
 
 
 def check_limits(options: ReadOptions) -> None:
-    """Raises OptionError for a start at the end or an end at the start, of all partitions or of one."""
+    """Raises OptionError for a start at the end or an end at the start, for all partitions or for one."""
     _check_offsets("startingOffsets", options.starting_offsets, LATEST, "latest", "earliest (-2) or an offset")
     _check_offsets("endingOffsets", options.ending_offsets, EARLIEST, "earliest", "latest (-1) or an offset")
 
@@ -36,7 +36,7 @@ def _check_offsets(
 
 
 def check_partitions(options: ReadOptions, logs: list[PartitionLog]) -> None:
-    """Raises OptionError if a map of offsets does not name exactly the partitions selected."""
+    """Raises OptionError if a map of offsets does not name exactly the selected partitions."""
     _check_map(options.starting, logs)
     _check_map(options.ending, logs)
 

@@ -1,8 +1,8 @@
-"""One split → several of the same segment, for minPartitions (by bytes) and maxRecordsPerPartition (by offsets).
+"""One split → several splits of the same segment: by bytes for minPartitions, by offsets for maxRecordsPerPartition.
 
-Cuts are made where a proven batch begins: the pieces share no batch, and each keeps to its own offsets, so no row
-is lost or doubled at a seam. Only a batch with more records than a piece may have is cut inside, by offset; both
-pieces read it then. It is cut no more often than it could hold records.
+A cut is made where a proven batch begins. The pieces share no batch, and each piece returns only its own offsets. So no
+row is lost or returned twice. A batch is cut inside, by offset, only if it has more records than a piece may have. Then
+both pieces read it. The size of the batch limits how many records it can hold, and so how many cuts it gets.
 """
 
 from __future__ import annotations
@@ -19,15 +19,20 @@ from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.logdir.probe import BatchHeader
 from kafka_segment_source.logdir.segment_view import SegmentView
 
-# Offsets say how often a batch is cut inside, and nothing vouches for them: no checksum covers the offset of a v0 or v1
-# wrapper, and compaction leaves one record of a wide batch, or a wrapper far behind the batch before it. So its bytes
-# bound it: gzip makes at most 1,032 of one, and a record takes 7.
+# The number of cuts inside a batch depends on its offsets, but these may be wrong or wide. No checksum covers the
+# offset of a magic 0 or 1 wrapper. Compaction may leave one record of a wide batch, or a wrapper far behind the batch
+# before it. So the bytes of the batch limit the number of cuts. gzip makes at most 1,032 bytes of one byte, and a
+# record takes 7.
 _MOST_RECORDS_A_BYTE = 150
 
 
 @dataclass(frozen=True, slots=True)
 class _Cut:
-    """Where one piece ends and the next begins: its first offset; positions differ only inside a batch."""
+    """Where one piece ends and the next one begins.
+
+    offset: the first offset of the next piece. end_before, start_after: byte positions, where the first piece ends and
+    the next one starts. They differ only for a cut inside a batch.
+    """
 
     offset: int
     end_before: int
@@ -35,11 +40,11 @@ class _Cut:
 
 
 def count_pieces(sizes: Sequence[int], wanted: int) -> list[int]:
-    """Into how many pieces to cut each split, so that there are `wanted` in all: the largest piece is cut first."""
+    """Counts the pieces of each split so that there are `wanted` pieces in all. The largest piece is cut first."""
     counts = [1] * len(sizes)
     by_piece: list[tuple[float, int]] = [
         (-size, at) for at, size in enumerate(sizes)
-    ]  # the size of its pieces, the largest first
+    ]  # the negative size of the split's pieces, so the largest comes first
     heapify(by_piece)
     for _ in range(wanted - len(sizes) if sizes else 0):
         at = by_piece[0][1]
@@ -49,29 +54,29 @@ def count_pieces(sizes: Sequence[int], wanted: int) -> list[int]:
 
 
 def cut_by_bytes(view: SegmentView, split: SegmentSplit, pieces: int) -> list[SegmentSplit]:
-    """At most `pieces` splits of about the same number of bytes."""
+    """Cuts a split into at most `pieces` splits with about the same number of bytes."""
     cuts: list[_Cut] = []
     position = split.start
     for piece in range(1, pieces):
         target = split.start + split.size * piece // pieces
-        header = _first_batch_from(view, max(target, position + 1), position)
+        header = _find_first_batch(view, max(target, position + 1), position)
         if header is None or header.position >= split.end:
             break
         cut = _Cut(header.base_offset, header.position, header.position)
-        if header.magic != fmt.MAGIC_V2 and header.is_compressed:  # tells its last offset only: cut after it
+        if header.magic != fmt.MAGIC_V2 and header.is_compressed:  # it states only its last offset: cut after it
             cut = _Cut(header.last_offset + 1, header.end, header.end)
         if cut.offset > (cuts[-1].offset if cuts else split.start_offset) and cut.end_before < split.end:
             cuts.append(cut)
         position = header.position
-    return _pieces(split, cuts)
+    return _cut_split(split, cuts)
 
 
 def cut_by_records(view: SegmentView, split: SegmentSplit, most: int) -> list[SegmentSplit]:
-    """Splits that span at most `most` offsets each, and so hold at most so many records."""
-    return _pieces(split, list(_record_cuts(view, split, most)))
+    """Cuts a split into splits that span at most `most` offsets each, so each holds at most `most` records."""
+    return _cut_split(split, list(_find_record_cuts(view, split, most)))
 
 
-def _record_cuts(view: SegmentView, split: SegmentSplit, most: int) -> Iterator[_Cut]:
+def _find_record_cuts(view: SegmentView, split: SegmentSplit, most: int) -> Iterator[_Cut]:
     walk = _ForwardWalk(view, split.start)
     end = split.end_offset
     offset = split.start_offset
@@ -83,48 +88,50 @@ def _record_cuts(view: SegmentView, split: SegmentSplit, most: int) -> Iterator[
         hides_first = header.magic != fmt.MAGIC_V2 and header.is_compressed
         inside = hides_first or header.base_offset <= offset
         if inside and header.position != position:
-            position, step = header.position, _step_inside(header, offset, most)
+            position, step = header.position, _compute_step(header, offset, most)
         offset = min(offset + step, header.last_offset) if inside else header.base_offset
         yield _Cut(offset, header.end if inside else header.position, header.position)
 
 
-def _step_inside(header: BatchHeader, offset: int, most: int) -> int:
-    """How many offsets from `offset` on come between two cuts inside a batch: `most`, or more where it spans more than
-    it can hold."""
+def _compute_step(header: BatchHeader, offset: int, most: int) -> int:
+    """The number of offsets between two cuts inside a batch, from `offset` on.
+
+    It is `most`, or more if the batch spans more offsets than its bytes can hold records.
+    """
     spans = header.last_offset + 1 - offset
     return max(most, -(-spans // (header.size * _MOST_RECORDS_A_BYTE)))
 
 
 class _ForwardWalk:
-    """Finds batches by offsets that only grow, in one walk over a segment: it proves no batch for each offset anew.
+    """Finds batches by ascending offsets, in one walk over a segment. So it does not prove a batch again and again.
 
-    start: a position where a batch begins, before every offset that will be asked for.
+    start: a position where a batch begins. Every wanted offset lies after it.
     """
 
     def __init__(self, view: SegmentView, start: int) -> None:
         self._view = view
-        self._header: BatchHeader | None = None  # the last one found
+        self._header: BatchHeader | None = None  # the last header that was found
         self._go_to(start)
 
     def find(self, offset: int) -> BatchHeader | None:
-        """The proven batch that holds `offset`, or the first after it; None where the walk cannot get there.
+        """Finds the proven batch that holds `offset`, or the first batch after it. None: the walk cannot get there.
 
-        The index serves to jump forward: over what need not be read, and over what cannot be proven.
+        The index helps to jump forward, over bytes that need not be read and over batches that cannot be proven.
         """
         if self._header is not None and self._header.last_offset >= offset:
             return self._header
         offsets = self._view.offsets
         slot = offsets.floor(offset)
         if slot >= 0 and int(offsets.positions[slot]) > self._position:
-            self._jump(offset)
+            self._jump_to(offset)
         found = self._walk_to(offset)
-        if found is None and self._jump(offset):
+        if found is None and self._jump_to(offset):
             found = self._walk_to(offset)
         self._header = found
         return found
 
-    def _jump(self, offset: int) -> bool:
-        """Goes on where the index leads for `offset`, if that is further on; answers whether it is."""
+    def _jump_to(self, offset: int) -> bool:
+        """Jumps to the index position for `offset`, if it lies further on. Returns whether it does."""
         position = self._view.start_position(offset)
         if position <= self._position:
             return False
@@ -145,8 +152,8 @@ class _ForwardWalk:
         return None
 
 
-def _first_batch_from(view: SegmentView, target: int, known: int) -> BatchHeader | None:
-    """The first proven batch at a position ≥ target; `known` is one where a batch begins."""
+def _find_first_batch(view: SegmentView, target: int, known: int) -> BatchHeader | None:
+    """Finds the first proven batch at a position ≥ target. known: a position where a batch begins."""
     positions = view.offsets.positions
     for slot in range(int(np.searchsorted(positions, target)), len(positions)):
         header = view.probe.proven(int(positions[slot]))
@@ -160,7 +167,7 @@ def _first_batch_from(view: SegmentView, target: int, known: int) -> BatchHeader
     return None
 
 
-def _pieces(split: SegmentSplit, cuts: list[_Cut]) -> list[SegmentSplit]:
+def _cut_split(split: SegmentSplit, cuts: list[_Cut]) -> list[SegmentSplit]:
     pieces = []
     rest = split
     for cut in cuts:
@@ -172,10 +179,10 @@ def _pieces(split: SegmentSplit, cuts: list[_Cut]) -> list[SegmentSplit]:
 
 
 def pack(splits: tuple[SegmentSplit, ...], more_than: int, pack_bytes: int) -> list[tuple[SegmentSplit, ...]]:
-    """Splits grouped for tasks, each group of at most `pack_bytes` bytes, unless it is one split.
+    """Groups splits into tasks. A group has at most `pack_bytes` bytes, unless it is a single split.
 
-    Pieces of one segment come together: a split costs about as much as reading 256 KiB, a task far more. Where there
-    are more than `more_than`, neighbours of one topic-partition do as well.
+    Neighbouring pieces of one segment share a group. A split costs about as much as reading 256 KiB, and a task costs
+    far more. If there are more than `more_than` splits, neighbours of one topic-partition share a group too.
     """
     groups: list[list[SegmentSplit]] = []
     size = 0

@@ -1,5 +1,7 @@
-"""What a plan reads, as a table for a terminal of any width and for a notebook. It knows rows and
-sentences, no plan."""
+"""Shows a plan as a table, for a terminal of any width and for a notebook.
+
+This module takes rows and sentences. It does not know the class ReadPlan.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ _NOTEBOOK_WIDTH = 140
 
 
 class Row(NamedTuple):
-    """One split, or one segment that is not read. detail: its bytes, or why it is not read."""
+    """One split, or one segment that is not read. detail: its byte range, or why it is not read."""
 
     path: str
     is_read: bool
@@ -26,7 +28,10 @@ class Row(NamedTuple):
 
 
 def sums_line(segments: tuple[int, int], sizes: tuple[int, int], saved: int) -> str:
-    """The sums of a plan in one line. segments, sizes (bytes): read, and in all; saved: bytes less by zone maps."""
+    """The sums of a plan in one line.
+
+    segments, sizes (bytes): first those that are read, then all. saved: bytes that zone maps leave out.
+    """
     read, total = sizes
     share = 100 * read / total if total else 0.0
     sums = f"reads {segments[0]} of {segments[1]} segments, {decimal(read)} of {decimal(total)} ({share:.1f} %)"
@@ -34,13 +39,15 @@ def sums_line(segments: tuple[int, int], sizes: tuple[int, int], saved: int) -> 
 
 
 def as_table(sums: str, rows: Sequence[Row], warnings: Iterable[str]) -> RenderableType:
-    """One line of sums, a line for each row, sorted by path, and the warnings."""
+    """Makes a line of sums, a line for each row, sorted by path, and the warnings."""
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("segment", no_wrap=True)
     table.add_column("read", no_wrap=True)
     table.add_column("bytes, or why not")
     for row in sorted(rows, key=lambda row: row.path)[:_MOST_ROWS]:
-        table.add_row(_short(row.path), "yes" if row.is_read else "no", row.detail, style="" if row.is_read else "dim")
+        table.add_row(
+            _shorten_path(row.path), "yes" if row.is_read else "no", row.detail, style="" if row.is_read else "dim"
+        )
     parts: list[RenderableType] = [Text(sums, style="bold"), table]
     if len(rows) > _MOST_ROWS:
         parts.append(Text(f"… and {len(rows) - _MOST_ROWS:,} more", style="dim"))
@@ -49,7 +56,7 @@ def as_table(sums: str, rows: Sequence[Row], warnings: Iterable[str]) -> Rendera
 
 
 def as_text(shown: RenderableType) -> str:
-    """The same as plain text, as wide as the terminal."""
+    """Converts it to plain text, as wide as the terminal."""
     out = io.StringIO()
     width = shutil.get_terminal_size().columns
     Console(file=out, width=width, color_system=None, force_jupyter=False).print(shown)
@@ -57,7 +64,7 @@ def as_text(shown: RenderableType) -> str:
 
 
 def as_html(shown: RenderableType) -> str:
-    """The same as HTML for a notebook."""
+    """Converts it to HTML for a notebook."""
     console = Console(file=io.StringIO(), width=_NOTEBOOK_WIDTH, record=True, force_jupyter=False)
     console.print(shown)
     return console.export_html(
@@ -65,7 +72,7 @@ def as_html(shown: RenderableType) -> str:
     )
 
 
-def _short(path: str) -> str:
-    """Directory and base offset: `orders-0/364`."""
+def _shorten_path(path: str) -> str:
+    """The directory and the base offset: `orders-0/364`."""
     directory, name = path.rsplit("/", 2)[-2:]
     return f"{directory}/{name.removesuffix('.log').lstrip('0') or '0'}"

@@ -1,8 +1,13 @@
-"""Where each partition's scan starts and ends, by offset: the starting… and ending… options against what is there.
+"""The offsets where each partition's scan starts and ends, from the starting… and ending… options and the files.
 
-Spark's rules (`KafkaOffsetReader`): a timestamp stands for the first offset at or after it; an ending timestamp that no
-record reaches means the end; a starting one is an error unless startingOffsetsByTimestampStrategy is latest; offsets
-given by number must be there (failOnDataLoss). What holds for batch reads alone is in `batch_rules.py`.
+Spark's rules (`KafkaOffsetReader`):
+
+- A timestamp stands for the first offset whose record has that timestamp or a later one.
+- An ending timestamp that no record reaches means the end.
+- A starting timestamp that no record reaches is an error, unless startingOffsetsByTimestampStrategy is latest.
+- The files must hold the offsets that are given by number (failOnDataLoss).
+
+The rules for batch reads alone are in `batch_rules.py`.
 """
 
 from __future__ import annotations
@@ -21,19 +26,19 @@ from kafka_segment_source.times import format_millis
 
 
 def offset_range(log: PartitionLog, options: ReadOptions, warnings: list[str]) -> OffsetRange:
-    """The offsets of one partition that the options leave, between its log start and what `endAt` says.
+    """The offsets of one partition that the options leave, between its log start and the end by `endAt`.
 
-    Raises OptionError for a start after the end or a timestamp that nothing reaches, DataLossError for offsets
-    given by number that are not there; with failOnDataLoss=false the latter becomes a warning.
+    Raises OptionError for a start after the end, and for a timestamp that no record reaches. Raises DataLossError for
+    missing offsets that are given by number or lie in a hole. With failOnDataLoss=false they become a warning.
     """
-    start = _start(log, options)
-    end = _end(log, options)
+    start = _find_start(log, options)
+    end = _find_end(log, options)
     where = f"partition {log.topic}-{log.partition}"
     if start > end:
         raise OptionError(
             f"option {options.starting.option!r} ({start}) is after option {options.ending.option!r} ({end}) for {where}"
         )
-    lost = _hole(log, OffsetRange(start, end)) or _lost(log, options, start, end)
+    lost = _describe_hole(log, OffsetRange(start, end)) or _describe_loss(log, options, start, end)
     if lost is not None and options.fail_on_data_loss:
         raise DataLossError(f"{lost} of {where}; give offsets that are there, or failOnDataLoss=false to read what is")
     if lost is not None:
@@ -44,7 +49,7 @@ def offset_range(log: PartitionLog, options: ReadOptions, warnings: list[str]) -
 def check_missing(
     log: PartitionLog, evidence: Iterable[Evidence], wanted: OffsetRange, options: ReadOptions
 ) -> Iterator[tuple[Evidence, str]]:
-    """The evidence about offsets that are wanted, each with a sentence for the plan.
+    """Yields the evidence about wanted offsets that are missing, each with a sentence for the plan.
 
     Raises DataLossError for hard evidence, under failOnDataLoss=true.
     """
@@ -58,11 +63,11 @@ def check_missing(
         yield each, f"{said}: reading what is there (failOnDataLoss=false)" if each.is_hard else said
 
 
-def _start(log: PartitionLog, options: ReadOptions) -> int:
+def _find_start(log: PartitionLog, options: ReadOptions) -> int:
     number = options.starting.at(log.topic_partition)
     if not options.starting.by_time:
         return 0 if number == EARLIEST else number
-    offset = _offset_at(log, number, options)
+    offset = _find_offset_at(log, number, options)
     if offset is not None:
         return offset
     if options.start_at_latest_if_no_match:
@@ -73,22 +78,23 @@ def _start(log: PartitionLog, options: ReadOptions) -> int:
     )
 
 
-def _end(log: PartitionLog, options: ReadOptions) -> int:
+def _find_end(log: PartitionLog, options: ReadOptions) -> int:
     number = options.ending.at(log.topic_partition)
     if not options.ending.by_time:
         return fmt.MAX_OFFSET if number == LATEST else number
-    offset = _offset_at(log, number, options)
+    offset = _find_offset_at(log, number, options)
     return fmt.MAX_OFFSET if offset is None else offset
 
 
-def _offset_at(log: PartitionLog, timestamp: int, options: ReadOptions) -> int | None:
-    from kafka_segment_source.planning.time_lookup import first_offset_at  # decodes: only then are the kernels loaded
+def _find_offset_at(log: PartitionLog, timestamp: int, options: ReadOptions) -> int | None:
+    # it decodes: only then are the kernels loaded
+    from kafka_segment_source.planning.time_lookup import first_offset_at
 
     return first_offset_at(log, timestamp, options)
 
 
 def log_end_offset(log: PartitionLog, options: ReadOptions) -> int:
-    """The offset after the last one to read: the high watermark or that in the files; 0 if there are none."""
+    """The offset after the last one to read: the high watermark, or the end of the files; 0 without segments."""
     if not log.segments:
         return 0
     if log.end is not None:
@@ -100,8 +106,8 @@ def log_end_offset(log: PartitionLog, options: ReadOptions) -> int:
         return min(view.end_offset(), log.offsets.end)
 
 
-def _hole(log: PartitionLog, wanted: OffsetRange) -> str | None:
-    """Which of the offsets wanted are in no file, although lower and higher ones are, in words."""
+def _describe_hole(log: PartitionLog, wanted: OffsetRange) -> str | None:
+    """Describes wanted offsets that no file holds, although files hold lower and higher offsets."""
     for hole in log.holes:
         gone = hole.offsets.intersect(wanted).intersect(log.offsets)
         if not gone.is_empty:
@@ -109,8 +115,8 @@ def _hole(log: PartitionLog, wanted: OffsetRange) -> str | None:
     return None
 
 
-def _lost(log: PartitionLog, options: ReadOptions, start: int, end: int) -> str | None:
-    """What the files do not hold of offsets that were given by number, in words."""
+def _describe_loss(log: PartitionLog, options: ReadOptions, start: int, end: int) -> str | None:
+    """Describes the offsets that were given by number and that the files do not hold."""
     bases = [segment.base_offset for segment in log.segments] or [0]
     first = min(bases[0], log.first_offset)
     earliest = max(first, log.offsets.start)
@@ -135,21 +141,21 @@ def _lost(log: PartitionLog, options: ReadOptions, start: int, end: int) -> str 
 
 
 class StableEnds:
-    """Last stable offsets (isolationLevel=read_committed), each found once a plan."""
+    """Last stable offsets (isolationLevel=read_committed). A plan finds each of them once."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
         self._found: dict[tuple[TopicPartition, int], tuple[int, list[str]]] = {}
 
     def intersect(self, log: PartitionLog, offsets: OffsetRange, warnings: list[str]) -> OffsetRange:
-        """The part of `offsets` that the isolation level leaves; what it costs goes into `warnings`.
+        """The part of `offsets` that the isolation level leaves. Withheld rows go into `warnings`.
 
         Raises CorruptRecordError for damage on the way to the end of the log, under FAILFAST.
         """
         if not self._options.read_committed or offsets.is_empty or not log.segments:
             return offsets
         from kafka_segment_source.planning.stable_end import (
-            stable_end,  # walks over batches: only then are the kernels loaded
+            stable_end,  # it walks over batches: only then are the kernels loaded
         )
 
         key = log.topic_partition, offsets.end

@@ -1,4 +1,4 @@
-"""ReadPlan: what a scan reads, what it leaves out and why. It prints, JSON can carry it, and it can be read."""
+"""ReadPlan: what a scan reads, what it leaves out and why. A plan can be printed, written as JSON and read."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class DroppedSegment:
 class ReadPlan:
     """What a scan reads. Byte counts are of `.log` files.
 
-    options: what was asked, with times ago as moments; splits: in order of topic, partition and offset; tasks: the
-    same, grouped as Spark partitions; bytes_total: of all segments of the selected partitions; warnings: one sentence
-    each; bytes_saved_by_zone_maps: what would be read without them, and is not.
+    options: the options of the read; times ago are converted to moments. splits: in order of topic, partition and
+    offset. tasks: the same splits, grouped as Spark partitions. bytes_total: of all segments of the selected
+    partitions. warnings: one sentence each. bytes_saved_by_zone_maps: bytes that would be read without zone maps.
     """
 
     options: ReadOptions
@@ -56,7 +56,7 @@ class ReadPlan:
         return sum(split.size for split in self.splits)
 
     def to_dict(self) -> dict[str, Any]:
-        """The plan as `kafkaseg plan --json` prints it. endOffset is null where only reading tells."""
+        """The plan as `kafkaseg plan --json` prints it. endOffset is null where only reading finds it."""
         return {
             "segmentsTotal": self.segments_total,
             "segmentsKept": self.segments_kept,
@@ -77,23 +77,23 @@ class ReadPlan:
             "warnings": list(self.warnings),
         }
 
-    # Reading loads the kernels, and planning does without them.
+    # Reading loads the kernels. Planning does not need them.
 
     def to_reader(self, columns: Sequence[str] | None = None) -> pa.RecordBatchReader:
-        """The rows of this plan, read lazily, with one batch in memory at a time.
+        """Reads the rows of this plan lazily, with one batch in memory at a time.
 
-        What was shown is what is read: nothing is planned again. Warnings of the plan go to the package's logger.
+        It reads exactly what the plan shows, and plans nothing again. Warnings of the plan go to the package's logger.
 
         Args:
-            columns: Names of the columns wanted, in order. By default those that the options ask for.
+            columns: Names of the wanted columns, in order. By default, the options decide.
 
         Returns:
-            A reader that gives segments one after another, by topic, partition and offset.
+            A reader that returns the segments one after another, by topic, partition and offset.
 
         Raises:
-            SchemaError: A column that is not there.
-            DataError: Damaged data; raised by the reader.
-            DataLossError: Offsets that are gone by now; raised by the reader.
+            SchemaError: A column does not exist.
+            DataError: Data is damaged. The reader raises it.
+            DataLossError: Offsets are no longer in the files. The reader raises it.
 
         Example:
             >>> import kafka_segment_source
@@ -110,17 +110,17 @@ class ReadPlan:
         return pa.RecordBatchReader.from_batches(schema, self.batches(schema))
 
     def schema(self, columns: Sequence[str] | None = None) -> pa.Schema:
-        """The Arrow schema of these columns, or of those that the options ask for; SchemaError for an unknown name."""
+        """The Arrow schema of these columns; None: of the columns of the options. SchemaError for an unknown name."""
         names = RECORDS.default_names(self.options) if columns is None else RECORDS.check_names(columns)
         return RECORDS.arrow_schema(names)
 
     def batches(self, schema: pa.Schema, advance: Callable[[int], None] = lambda _: None) -> Iterator[pa.RecordBatch]:
-        """The rows of this plan, without its warnings. advance: is told the size of each split that is done."""
+        """Reads the rows of this plan, without its warnings. advance: is called with the size of each read split."""
         from kafka_segment_source.scanning import read_splits
 
         return read_splits(self.splits, self.options, schema, advance)
 
-    # Printing is rich's work, and only printing loads it.
+    # rich prints the plan, and is loaded only for that.
 
     def __rich__(self) -> RenderableType:
         from kafka_segment_source.planning.display import Row, as_table, sums_line

@@ -1,7 +1,7 @@
 """Options → a ReadPlan: which byte range of which segment is read, which segments are not, and why.
 
-Runs on the driver, without Spark and, as a rule, without the kernels: names, index files, a few batch headers. The
-splits it makes are small frozen values that cross to the executors.
+Planning runs on the driver. It does not need Spark, and usually not the kernels: it reads file names, index files and a
+few batch headers. Its splits are small frozen values that the driver sends to the executors.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ PACK_MORE_THAN = 256  # tasks; fewer do not need to share
 
 
 def make_plan(options: ReadOptions, warnings: list[str] | None = None, pushed: RowFilter = EVERY_ROW) -> ReadPlan:
-    """The plan of a batch read; `warnings` of parsing are carried into it.
+    """Makes the plan of a batch read. The plan includes the `warnings` of parsing.
 
-    pushed: what the filters above the read leave possible. Raises PathError, OptionError and DataLossError for what is
-    not there or is an invalid request.
+    pushed: the rows that the filters above the read leave possible. Raises PathError for a path without logs,
+    OptionError for an invalid request, and DataLossError for missing offsets.
     """
 
     def select(sources: Sources) -> Selection:
@@ -43,7 +43,7 @@ def make_plan(options: ReadOptions, warnings: list[str] | None = None, pushed: R
 
 
 def plan_selected(options: ReadOptions, warnings: list[str] | None, select: Callable[[Sources], Selection]) -> ReadPlan:
-    """The plan of what `select` takes from the logs. They are listed again while files change under it."""
+    """Makes the plan of what `select` takes from the logs. If files change meanwhile, the logs are listed again."""
     check_limits(options)
     try:
         return try_again(lambda: _plan_once(options, warnings, select))
@@ -57,20 +57,23 @@ def _plan_once(
     select: Callable[[Sources], Selection],
     cuts_all: bool = True,
 ) -> ReadPlan:
-    """One try. cuts_all: a segment that was replaced before it was cut is a FileChangedError; False: it stays whole."""
+    """Makes one attempt at a plan.
+
+    cuts_all: a segment that was replaced before it was cut is a FileChangedError. False: such a segment stays whole.
+    """
     warnings = list(warnings or ())
     sources = Sources(options, examined_logs(options, warnings), StableEnds(options), ZoneMaps(options))
     check_partitions(options, sources.logs)
     selection = select(sources)
     warnings += selection.warnings
-    kept, uncut = _cut(selection, options, cuts_all)
+    kept, uncut = _cut_splits(selection, options, cuts_all)
     warnings += uncut
     for said in selection.missing.values():
         warnings += few(dict.fromkeys(said))
     warnings += few(dict.fromkeys(selection.faults))
     warnings += sources.maps.warnings()
     if selection.late_bytes:
-        warnings.append(_late_warning(selection.late_bytes, options))
+        warnings.append(_make_late_warning(selection.late_bytes, options))
     splits = tuple(split for _, split in kept)
     asked = options.min_partitions is not None or options.max_records_per_partition is not None
     tasks = pack(splits, PACK_MORE_THAN, 0 if asked else options.pack_bytes)
@@ -83,16 +86,16 @@ def _plan_once(
         dropped=tuple(reversed(dropped.values())),
         bytes_total=sources.bytes_total,
         warnings=tuple(warnings),
-        bytes_saved_by_zone_maps=_bytes_of(selection.without_maps) - _bytes_of(selection.kept),
+        bytes_saved_by_zone_maps=_sum_bytes(selection.without_maps) - _sum_bytes(selection.kept),
     )
 
 
-def _bytes_of(kept: list[SplitOf]) -> int:
+def _sum_bytes(kept: list[SplitOf]) -> int:
     return sum(split.size for _, split in kept)
 
 
-def _cut(selection: Selection, options: ReadOptions, cuts_all: bool) -> tuple[list[SplitOf], list[str]]:
-    """The splits cut as minPartitions and maxRecordsPerPartition ask, and what to say of those that are not."""
+def _cut_splits(selection: Selection, options: ReadOptions, cuts_all: bool) -> tuple[list[SplitOf], list[str]]:
+    """Cuts the splits by minPartitions and maxRecordsPerPartition. It also returns warnings about uncut splits."""
     kept, warnings = selection.kept, []
     most = options.max_records_per_partition
     if most is not None:
@@ -128,7 +131,7 @@ def _cut_each(
     return pieces, [said] if replaced else []
 
 
-def _late_warning(late_bytes: int, options: ReadOptions) -> str:
+def _make_late_warning(late_bytes: int, options: ReadOptions) -> str:
     bound = "option 'until'" if options.times.has_until else "a filter 'timestamp < …'"
     cost = f"{bound} cannot end the read early: {late_bytes:,} of the bytes to read come after the first timestamp that reaches it"
     remedies = []

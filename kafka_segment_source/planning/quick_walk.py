@@ -1,12 +1,15 @@
-"""What a small segment says of transactions, from one read of its file. Driver side, without the kernels.
+"""Transaction events of a small segment, from one read of its file. It runs on the driver, without the kernels.
 
-Comes in: a segment as it was listed. Goes out: `Told`; or None where anything about the segment is out of the ordinary:
-then `transactions.walk` has to read it, which knows all cases. To open the chunk reader for a segment of a few batches
-costs ten times as much, and a log may have thousands of them.
+Input: a segment as it was listed. Output: `Told`, or None if the segment is unusual in any way. Then
+`transactions.walk` must read the segment, since it handles all cases. For a segment of a few batches, the chunk reader
+costs ten times as much, and a log may have thousands of such segments.
 
-Ordinary is: the file is the one that was listed, byte for byte by its version; whole batches of magic 2 fill it, each
-under its CRC, with offsets that ascend and end before the next segment; and each control batch of a producer is a
-marker as brokers write it.
+A segment is usual if all of this holds:
+
+- The version of the file shows that it is the listed one.
+- Whole batches of magic 2 fill the file. With checkCrcs, each has the CRC that it states.
+- Their offsets ascend, and end before the next segment.
+- Each control batch of a producer is a marker in the layout that brokers write.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from kafka_segment_source.logdir.segments import Segment
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.storage.files import InputFile
 
-MOST_BYTES = 64 * 1024  # of a file; in a larger one reading costs more than opening
+MOST_BYTES = 64 * 1024  # of a file; for a larger one, reading costs more than opening
 _EVERYTHING = OffsetRange()
 _PRODUCERS = fmt.TRANSACTIONAL_MASK | fmt.CONTROL_MASK
 # length 16 · attributes · timestampDelta · offsetDelta · keyLength 4 · key · valueLength 6 · value · no headers
@@ -30,11 +33,11 @@ _MARKER = struct.Struct(">5shhB6sB")
 _MARKER_HEAD = b"\x20\x00\x00\x00\x08"
 _MARKER_VALUE = 0x0C
 
-Event = tuple[int, int, bool]  # offset, producer id; True: data of a transaction begins, False: a marker ends one
+Event = tuple[int, int, bool]  # offset, producer id; True: data of a transaction, False: a marker that ends one
 
 
 class Told(NamedTuple):
-    """events: in offset order; end: the offset after the last batch; size: bytes read."""
+    """The result of a walk. events: in offset order. end: the offset after the last batch. size: bytes read."""
 
     events: list[Event]
     end: int
@@ -42,17 +45,17 @@ class Told(NamedTuple):
 
 
 def quick_walk(segment: Segment, options: ReadOptions) -> Told | None:
-    """What the whole segment says; None if it is not small and ordinary. Raises what InputFile raises."""
+    """Reads the events of a whole segment; None if it is not small and usual. Raises what InputFile raises."""
     if not 0 < segment.size <= MOST_BYTES or segment.offsets != _EVERYTHING:
         return None
     with InputFile(segment.path) as file:
         if file.version() != segment.version:
             return None
         data = file.read_at(0, segment.size)
-    return _told(data, segment, options) if len(data) == segment.size else None
+    return _read_events(data, segment, options) if len(data) == segment.size else None
 
 
-def _told(data: bytes, segment: Segment, options: ReadOptions) -> Told | None:
+def _read_events(data: bytes, segment: Segment, options: ReadOptions) -> Told | None:
     events: list[Event] = []
     at, end = 0, segment.base_offset
     limit = fmt.MAX_OFFSET if segment.next_base_offset is None else segment.next_base_offset
@@ -73,7 +76,7 @@ def _told(data: bytes, segment: Segment, options: ReadOptions) -> Told | None:
             if not attributes & fmt.CONTROL_MASK:
                 events.append((base, producer, True))
             elif count:
-                kind = _marker(data, at, size) if count == 1 and not attributes & fmt.CODEC_MASK else None
+                kind = _read_marker(data, at, size) if count == 1 and not attributes & fmt.CODEC_MASK else None
                 if kind is None:
                     return None
                 events.append((base, producer, False))
@@ -81,8 +84,8 @@ def _told(data: bytes, segment: Segment, options: ReadOptions) -> Told | None:
     return Told(events, end, len(data))
 
 
-def _marker(data: bytes, at: int, size: int) -> int | None:
-    """The type of the control record of a batch, if it is an ABORT or COMMIT of the layout that brokers write."""
+def _read_marker(data: bytes, at: int, size: int) -> int | None:
+    """Reads the type of a batch's control record; None unless it is an ABORT or COMMIT in the brokers' layout."""
     if size != fmt.BATCH_OVERHEAD + _MARKER.size:
         return None
     head, _, kind, value_length, _, headers = _MARKER.unpack_from(data, at + fmt.BATCH_OVERHEAD)

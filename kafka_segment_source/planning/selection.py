@@ -1,7 +1,7 @@
-"""The logs of a plan and one filter → what is read of each segment: the `Selection` that a plan is made of.
+"""The logs of a plan and one filter → a `Selection`: what is read of each segment. The planner makes a plan from it.
 
-Here the rules meet, segment by segment: the bounds by offset and time, what the index files prove (`pruning/`), what
-zone maps leave (`zones/pruning.py`), and what the files say about offsets that are missing.
+For each segment, this module applies all rules: the bounds by offset and time, the proofs of the index files
+(`pruning/`), the zone maps (`zones/pruning.py`), and the evidence about missing offsets.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SplitOf = tuple[Segment, SegmentSplit]
 
 @dataclass(slots=True)
 class Sources:
-    """What a plan is made from: the logs as listed once, and what is found out about them once a plan."""
+    """The input of a plan: the logs, listed once, and the facts that one plan finds once about them."""
 
     options: ReadOptions
     logs: list[PartitionLog]
@@ -38,7 +38,7 @@ class Sources:
 
     @property
     def bytes_total(self) -> int:
-        """Bytes of all `.log` files, read or not."""
+        """Bytes of all `.log` files, whether they are read or not."""
         sizes = {segment.path: segment.size for log in self.logs for segment in log.segments}
         sizes |= {each.segment.path: each.segment.size for log in self.logs for each in log.unused}
         return sum(sizes.values())
@@ -46,11 +46,11 @@ class Sources:
 
 @dataclass(slots=True)
 class Selection:
-    """What is read and what is not, before it is cut and packed.
+    """What is read and what is not, before splits are cut and packed.
 
-    kept: a split for each piece to read, by partition and offset; without_maps: what would be kept without zone maps;
-    faults: of index files; missing: sentences by when they are harmless; late_bytes: to read, but after the first
-    timestamp that reached `until`, and in no zone.
+    kept: a split for each piece to read, by partition and offset. without_maps: the splits without zone maps. faults:
+    of index files. missing: sentences about missing offsets, grouped by the reason why they may be harmless.
+    late_bytes: bytes to read that come after the first timestamp that reached `until`, and that no zone covers.
     """
 
     kept: list[SplitOf] = field(default_factory=list)
@@ -65,7 +65,7 @@ class Selection:
 class Selector:
     """Selects what to read of one log after the other, for one filter.
 
-    pushed: what the filters above the read leave possible; a row that they do not let through can be left out.
+    pushed: the rows that the filters above the read leave possible. All other rows may be left out.
     """
 
     def __init__(self, sources: Sources, pushed: RowFilter) -> None:
@@ -97,20 +97,20 @@ class Selector:
             self._note_end(log, log.offsets.start, offsets)
         for at, segment in enumerate(log.segments):
             within = ScanBounds(bounds.offsets.intersect(segment.offsets), bounds.times)
-            with self._view(segment) as view:
-                found = _below_log_start(log, segment) or narrow(view, within, self._disorder)
+            with self._open_view(segment) as view:
+                found = _check_log_start(log, segment) or narrow(view, within, self._disorder)
                 if isinstance(found, Dropped):
                     if segment.is_last and segment.size == 0:
                         self._note_end(log, segment.base_offset, offsets)
                     self.selection.dropped.append(DroppedSegment(segment.path, segment.size, found.reason))
                     continue
-                witness = self._witness(view)
+                witness = self._find_witness(view)
                 if witness is not None:
-                    found = _until_witness(found, witness)
-                pruned = self._prune(log, view, found, zone_map)
+                    found = _cut_at_witness(found, witness)
+                pruned = self._prune_range(log, view, found, zone_map)
                 if self._times.has_until and self._stop is None:  # else nothing lies after until + D
                     late = self._count_late(view, pruned, late)
-                self._keep(log, at, view, within, found, pruned)
+                self._keep_pieces(log, at, view, within, found, pruned)
                 if segment.is_last and witness is None:
                     self._note_end(log, self.selection.without_maps[-1][1].log_end, offsets)
             if witness is not None:
@@ -119,24 +119,24 @@ class Selector:
                 return
 
     def _note_end(self, log: PartitionLog, end: int | None, wanted: OffsetRange) -> None:
-        """Warns where the log once reached further than the end of its files; None: that is not known."""
+        """Warns if the log once had offsets after `end`, where its files end. None: the end is not known."""
         evidence = None if end is None else beyond_end(log, end)
         self._note_missing(log, () if evidence is None else (evidence,), wanted)
 
     def _note_missing(self, log: PartitionLog, evidence: tuple[Evidence, ...], wanted: OffsetRange) -> None:
-        """Raises DataLossError for hard evidence about offsets that are wanted, under failOnDataLoss; warns else."""
+        """Raises DataLossError for hard evidence about wanted offsets, under failOnDataLoss. Otherwise it warns."""
         for each, said in check_missing(log, evidence, wanted, self._options):
             self.selection.missing.setdefault(each.harmless or said, []).append(said)
 
-    def _witness(self, view: SegmentView) -> BatchHeader | None:
-        """The batch after which nothing is wanted, by the declared disorder."""
+    def _find_witness(self, view: SegmentView) -> BatchHeader | None:
+        """Finds the batch after which no row is wanted, by the option timestampDisorder."""
         witness = None if self._stop is None else find_witness(view, self._stop)
         if witness is not None and witness.last_offset >= view.segment.offsets.end:
-            return None  # offsets before it are read from another directory
+            return None  # another directory serves some offsets before its end
         return witness
 
-    def _prune(self, log: PartitionLog, view: SegmentView, found: ByteRange, zone_map: ZoneMap | None) -> Pruned:
-        """What of a byte range is left by the partition's zone map, if there is one."""
+    def _prune_range(self, log: PartitionLog, view: SegmentView, found: ByteRange, zone_map: ZoneMap | None) -> Pruned:
+        """The part of a byte range that the partition's zone map leaves. Without a map, it is the whole range."""
         if zone_map is None:
             return Pruned((found,))
         pruned = prune(view, found, self._times, zone_map.of_segment(view.segment.base_offset))
@@ -144,7 +144,7 @@ class Selector:
             self._maps.note_stale(log, view.segment.path)
         return pruned
 
-    def _keep(
+    def _keep_pieces(
         self,
         log: PartitionLog,
         at: int,
@@ -153,17 +153,17 @@ class Selector:
         found: ByteRange,
         pruned: Pruned,
     ) -> None:
-        """Adds segment `at` to the plan: a split for each piece that is left of the range found."""
+        """Adds segment `at` to the plan: a split for each remaining piece of the byte range `found`."""
         segment = log.segments[at]
         split = split_of(
             log,
             segment,
-            _inside(within, found),
+            _narrow_bounds(within, found),
             found.start,
             found.end,
             stop_timestamp=self._stop,
             gap_is_loss=not log.compacted and log.is_followed(at),
-            log_end=_log_end(log, view),
+            log_end=_find_log_end(log, view),
         )
         whole = anchored(split, view.probe) if split.start > 0 else split
         self.selection.without_maps.append((segment, whole))
@@ -171,13 +171,13 @@ class Selector:
             self.selection.kept.append((segment, whole))
             return
         for piece in pruned.pieces:
-            part = replace(whole, start=piece.start, end=piece.end, bounds=_inside(whole.bounds, piece))
+            part = replace(whole, start=piece.start, end=piece.end, bounds=_narrow_bounds(whole.bounds, piece))
             self.selection.kept.append((segment, anchored(part, view.probe)))
         if not pruned.pieces:
             reason = "no row inside the time bounds (zone map)"
             self.selection.dropped.append(DroppedSegment(segment.path, segment.size, reason))
 
-    def _view(self, segment: Segment) -> SegmentView:
+    def _open_view(self, segment: Segment) -> SegmentView:
         options = self._options
         return SegmentView(segment, options.trust, self.selection.faults)
 
@@ -185,10 +185,10 @@ class Selector:
         self.selection.dropped += [DroppedSegment(segment.path, segment.size, reason) for segment in segments]
 
     def _count_late(self, view: SegmentView, pruned: Pruned, late: bool) -> bool:
-        """Counts the bytes after the first time index entry ≥ until: what `until` alone cannot leave out.
+        """Counts the bytes after the first time index entry ≥ until. The option `until` alone cannot leave them out.
 
-        late: whether that entry was in an earlier segment; answers the same for the next. Bytes in zones are not
-        counted.
+        late: whether that entry was in an earlier segment. Returns the value to pass for the next segment. Bytes in
+        zones are not counted.
         """
         position = 0
         if not late:
@@ -202,19 +202,19 @@ class Selector:
         return True
 
 
-def _until_witness(found: ByteRange, witness: BatchHeader) -> ByteRange:
-    """The range up to the end of the witness, of which no wanted row comes after."""
+def _cut_at_witness(found: ByteRange, witness: BatchHeader) -> ByteRange:
+    """Cuts the range at the end of the witness. No wanted row comes after it."""
     end = max(found.start, min(found.end, witness.end))
     return replace(found, end=end, end_offset=min(found.end_offset, witness.last_offset + 1))
 
 
-def _inside(bounds: ScanBounds, piece: ByteRange) -> ScanBounds:
-    """The bounds less the offsets that no wanted row of a byte range has."""
+def _narrow_bounds(bounds: ScanBounds, piece: ByteRange) -> ScanBounds:
+    """Narrows the bounds to the offsets that wanted rows of a byte range can have."""
     return ScanBounds(bounds.offsets.intersect(OffsetRange(piece.first_offset, piece.end_offset)), bounds.times)
 
 
-def _log_end(log: PartitionLog, view: SegmentView) -> int | None:
-    """The offset after the last whole batch, of the last segment of a directory; None where it is not known."""
+def _find_log_end(log: PartitionLog, view: SegmentView) -> int | None:
+    """Finds the offset after the last whole batch of a log. None for all but the last segment, or if not known."""
     if not view.segment.is_last:
         return None
     if log.copies:
@@ -222,8 +222,8 @@ def _log_end(log: PartitionLog, view: SegmentView) -> int | None:
     return view.log_end()
 
 
-def _below_log_start(log: PartitionLog, segment: Segment) -> Dropped | None:
-    """Why a segment that ends before the log start is not read; None for any other."""
+def _check_log_start(log: PartitionLog, segment: Segment) -> Dropped | None:
+    """Returns the reason why a segment that ends before the log start is not read; None for any other segment."""
     following, start = segment.next_base_offset, log.offsets.start
     if following is None or following > start:
         return None

@@ -1,12 +1,15 @@
-"""The last stable offset: where a read_committed consumer's log ends. Driver side.
+"""The last stable offset: where a read_committed consumer's log ends. It is found on the driver.
 
-It is the first offset of the oldest transaction without a marker, or the end of the log; every row from there on is
-withheld, of a transaction or not. The newest `.snapshot` says what was open at its offset; the batches after it, up
-to the end of the log, say the rest (Kafka: ProducerStateManager, ProducerAppendInfo). Without a usable snapshot the
-log is read from its start. A scan that ends at an offset of its own needs to know only of transactions that began
-before: nothing is read on once none of those is left open.
+It is the first offset of the oldest open transaction, which has no marker. Without one, it is the end of the log. Every
+row from there on is withheld, even one outside a transaction.
 
-A transaction whose marker was damaged (mode=DROPMALFORMED) stays open: more is withheld than need be, and said so.
+The newest `.snapshot` has the transactions that were open at its offset. The batches after it, up to the end of the
+log, show how this changed (Kafka: ProducerStateManager, ProducerAppendInfo). Without a usable snapshot, the log is read
+from its start. A scan that ends at its own offset needs only the transactions that began before that offset. Once none
+of them is open, reading stops.
+
+If a marker is damaged (mode=DROPMALFORMED), its transaction stays open. Then more rows are withheld than necessary, and
+a warning reports it.
 """
 
 from __future__ import annotations
@@ -36,7 +39,7 @@ _MOST_NAMED = 5  # open transactions in one warning
 
 
 def stable_end(log: PartitionLog, end: int, options: ReadOptions) -> tuple[int, list[str]]:
-    """The offset where a scan up to `end` ends under read_committed, and what the plan should say about it.
+    """The offset where a scan up to `end` ends under read_committed, and the warnings for the plan.
 
     Raises CorruptRecordError for damage on the way to the end of the log, under FAILFAST.
     """
@@ -47,20 +50,21 @@ def stable_end(log: PartitionLog, end: int, options: ReadOptions) -> tuple[int, 
     replay.run(end)
     waiting = {producer: first for producer, first in replay.open.items() if first < end}
     if not waiting:
-        # what a broker writes from here on, into space that it took in advance, may belong to a new transaction
+        # a broker may write a new transaction after this offset, into preallocated space
         return (min(end, replay.reached) if replay.is_at_end else end), replay.warnings
     replay.confirm()
     stable = min(waiting.values())
-    return stable, [*replay.warnings, _withheld(replay.log, waiting, stable, end, options)]
+    return stable, [*replay.warnings, _describe_withheld(replay.log, waiting, stable, end, options)]
 
 
 @dataclass(slots=True)
 class _Replay:
-    """Follows the producers of a log to see whose transactions are open, producer id → first offset.
+    """Follows the producers of a log to find the open transactions.
 
-    reached: the offset after the last batch that was read; is_at_end: whether none follows in the log.
+    open: producer id → first offset of its transaction. reached: the offset after the last batch that was read.
+    is_at_end: whether no batch follows in the log.
 
-    The log ends at its high watermark, where that is asked for: what a marker beyond ends is still open.
+    With endAt=highWatermark, the log ends at its high watermark. A marker after that does not end a transaction.
     """
 
     log: PartitionLog
@@ -72,26 +76,31 @@ class _Replay:
     is_at_end: bool = False
 
     def confirm(self) -> None:
-        """FileChangedError if a file that was read is another one by now: a cleaner may have taken out a marker between
-        two of them."""
+        """Raises FileChangedError if another file has replaced one that was read.
+
+        The log cleaner may have removed a marker between two of the files.
+        """
         for path, version in self.walked:
             now = file_version(path)
             if now is None or now.inode != version.inode:
                 raise FileChangedError(f"file {path!r} was replaced while the log was planned; plan the read anew")
 
     def run(self, end: int) -> None:
-        """Follows them until no transaction that began before `end` can still be open, or to the end of the log."""
-        state = self._state() if self.options.trust_indexes else None
+        """Follows the producers up to `end`.
+
+        It goes on while a transaction that began before `end` may be open, at most to the end of the log.
+        """
+        state = self._find_state() if self.options.trust_indexes else None
         since = ProducerState(0, {}) if state is None else state
         self.open = dict(since.open_transactions)
         self.reached, read = since.offset, 0
-        parts = self._parts(since.offset)
+        parts = self._walk_segments(since.offset)
         while self.reached < end or any(first < end for first in self.open.values()):
             told = next(parts, None)
             if told is None:
                 self.is_at_end = True
                 break
-            self._follow(told.events, since.offset)
+            self._apply_events(told.events, since.offset)
             read += told.size
             self.reached = max(self.reached, told.end)
         parts.close()
@@ -101,13 +110,13 @@ class _Replay:
                 " its start in planning, to find the last stable offset (isolationLevel=read_committed)"
             )
 
-    def _state(self) -> ProducerState | None:
-        """The newest state on record of what is read of this log."""
-        found = [newest_state(each, partial(self._holds, each), self.warnings) for each in self.log.directories]
+    def _find_state(self) -> ProducerState | None:
+        """Finds the newest producer state that belongs to the segments of this log."""
+        found = [newest_state(each, partial(self._is_read_from, each), self.warnings) for each in self.log.directories]
         return max((state for state in found if state is not None), key=lambda state: state.offset, default=None)
 
-    def _holds(self, directory: str, offset: int) -> bool:
-        """Whether the log is read from this directory up to an offset: a state beyond is of another log."""
+    def _is_read_from(self, directory: str, offset: int) -> bool:
+        """Whether the segment up to this offset is read from this directory. Otherwise, the state is another log's."""
         first = self.log.segments[0]
         if offset == first.base_offset:
             return os.path.dirname(first.path) == directory
@@ -121,46 +130,46 @@ class _Replay:
                 and os.path.dirname(segment.path) == directory
                 and segment.offsets.start < offset <= segment.offsets.end
             ):
-                return offset == after or next(_headers(segment, offset - 1, self.options), None) is not None
+                return offset == after or next(_read_headers(segment, offset - 1, self.options), None) is not None
         return False
 
-    def _parts(self, offset: int) -> Generator[Told, None, None]:
-        """What the log says from the batch at an offset on, in order."""
+    def _walk_segments(self, offset: int) -> Generator[Told, None, None]:
+        """Yields the events of the log in order, from the batch that holds `offset`."""
         end = 0
         for at, segment in enumerate(self.log.segments):
             first = max(offset, segment.offsets.start)
             if first >= min(segment.span.end, segment.offsets.end):
                 continue
             self.walked.append((segment.path, segment.version))
-            told = self._quickly(at, first)
+            told = self._walk_quickly(at, first)
             if told is not None:
                 end = told.end
                 yield told
                 continue
-            for stretch in walk(self._split(at, first), self.options, after=end):
-                told = self._told(stretch, end)
+            for stretch in walk(self._make_split(at, first), self.options, after=end):
+                told = self._collect_events(stretch, end)
                 end = told.end
                 yield told
 
-    def _quickly(self, at: int, first: int) -> Told | None:
-        """What segment number `at` says, if that can be had quickly, and all of it is wanted."""
+    def _walk_quickly(self, at: int, first: int) -> Told | None:
+        """Reads the events of segment number `at`, if all of it is wanted and the quick walk can read it."""
         segment = self.log.segments[at]
         if self.log.copies or segment.base_offset < first:
             return None
         return quick_walk(segment, self.options)
 
-    def _split(self, at: int, first: int) -> SegmentSplit:
-        """Segment number `at` from the batch at an offset on."""
+    def _make_split(self, at: int, first: int) -> SegmentSplit:
+        """Makes a split of segment number `at`, from the batch that holds the offset `first`."""
         segment = self.log.segments[at]
         split = whole_split(self.log, at)
         if segment.base_offset >= first:
             return split
-        with _view(segment, self.options) as view:
+        with _open_view(segment, self.options) as view:
             return anchored(replace(split, start=view.start_position(first)), view.probe)
 
-    def _told(self, stretch: Stretch, before: int) -> Told:
-        """What a stretch says; before: the offset after the batch before it."""
-        self._end_unknown(stretch)
+    def _collect_events(self, stretch: Stretch, before: int) -> Told:
+        """Collects the events of a stretch. before: the offset after the batch before the stretch."""
+        self._end_lost_transactions(stretch)
         self.warnings += [
             f"skipped in looking for the last stable offset (mode=DROPMALFORMED): {error}" for error in stretch.errors
         ]
@@ -171,8 +180,8 @@ class _Replay:
         end = int(stretch.headers[h.LAST_OFFSET, -1]) + 1 if stretch.headers.shape[1] else before
         return Told(sorted(events), end, int(stretch.headers[h.SIZE].sum()))
 
-    def _follow(self, events: list[Event], offset: int) -> None:
-        """Opens and ends what events say, from an offset on: earlier ones are in the state already."""
+    def _apply_events(self, events: list[Event], offset: int) -> None:
+        """Opens and ends transactions by the events from `offset` on. The state has the earlier events already."""
         for at, producer_id, opens in events:
             if not offset <= at < self.log.offsets.end:
                 continue
@@ -181,12 +190,12 @@ class _Replay:
             else:
                 self.open.pop(producer_id, None)
 
-    def _end_unknown(self, stretch: Stretch) -> None:
-        """Ends what was open before offsets that are gone from one of several copies.
+    def _end_lost_transactions(self, stretch: Stretch) -> None:
+        """Ends the transactions that were open before offsets that one of several copies has lost.
 
-        A cleaner stays below the first offset of every open transaction (Kafka: LogCleanerManager.cleanableOffsets). So
-        they have ended, although the marker may be gone with what one copy held before; then it is not known how, and
-        their rows are withheld when they are read.
+        The log cleaner stays below the first offset of every open transaction (Kafka:
+        LogCleanerManager.cleanableOffsets). So these transactions have ended. But the marker may be gone too, and then
+        it is not known how they ended. Their rows are withheld when they are read.
         """
         void = first_void(stretch, self.reached) if self.log.copies else None
         if void is not None:
@@ -196,46 +205,46 @@ class _Replay:
 # ---- what the plan says ----
 
 
-def _withheld(log: PartitionLog, waiting: dict[int, int], stable: int, end: int, options: ReadOptions) -> str:
-    """One sentence about what is open and what that costs."""
+def _describe_withheld(log: PartitionLog, waiting: dict[int, int], stable: int, end: int, options: ReadOptions) -> str:
+    """One sentence about the open transactions and the rows that they withhold."""
     named = [
-        f"producer {producer_id} since offset {first} ({_since(log, first, options)})"
+        f"producer {producer_id} since offset {first} ({_describe_begin(log, first, options)})"
         for producer_id, first in sorted(waiting.items(), key=lambda each: each[1])[:_MOST_NAMED]
     ]
     more = f" and {len(waiting) - len(named)} more" if len(waiting) > len(named) else ""
     return (
         f"partition {log.topic}-{log.partition} ends at its last stable offset, {stable} (isolationLevel=read_committed):"
-        f" {_bytes_from(log, stable, end, options):,} bytes from there on are withheld, as transactions are open of"
+        f" {_count_bytes_from(log, stable, end, options):,} bytes from there on are withheld, as transactions are open of"
         f" {', '.join(named)}{more}; one that stays open for long is hanging, and kafka-transactions.sh abort --topic"
         f" {log.topic} --partition {log.partition} --start-offset {stable} on the brokers ends it"
     )
 
 
-def _since(log: PartitionLog, first: int, options: ReadOptions) -> str:
+def _describe_begin(log: PartitionLog, first: int, options: ReadOptions) -> str:
     """When a transaction began: the timestamp of its first batch."""
     holding = [segment for segment in log.segments if segment.base_offset <= first]
-    header = next(_headers(holding[-1], first, options), None) if holding else None
+    header = next(_read_headers(holding[-1], first, options), None) if holding else None
     return "before the files begin" if header is None else format_millis(header.max_timestamp)
 
 
-def _bytes_from(log: PartitionLog, stable: int, end: int, options: ReadOptions) -> int:
-    """Bytes of the log from an offset up to the segment in which another lies."""
+def _count_bytes_from(log: PartitionLog, stable: int, end: int, options: ReadOptions) -> int:
+    """Counts the bytes of the log from the offset `stable`, to the end of the segment before or at `end`."""
     total = 0
     for segment in log.segments:
         if segment.base_offset >= end or (segment.next_base_offset or fmt.MAX_OFFSET) <= stable:
             continue
-        header = next(_headers(segment, stable, options), None) if segment.base_offset < stable else None
+        header = next(_read_headers(segment, stable, options), None) if segment.base_offset < stable else None
         total += segment.size - (0 if header is None else header.position)
     return total
 
 
-def _view(segment: Segment, options: ReadOptions) -> SegmentView:
+def _open_view(segment: Segment, options: ReadOptions) -> SegmentView:
     return SegmentView(segment, options.trust)
 
 
-def _headers(segment: Segment, offset: int, options: ReadOptions) -> Iterator[BatchHeader]:
-    """Proven headers of a segment from the batch that holds an offset on; ends early where proof fails."""
-    with _view(segment, options) as view:
+def _read_headers(segment: Segment, offset: int, options: ReadOptions) -> Iterator[BatchHeader]:
+    """Yields proven headers of a segment, from the batch that holds `offset`. It ends early where a proof fails."""
+    with _open_view(segment, options) as view:
         for header in view.headers_from(offset):
             if header is None:
                 return

@@ -1,7 +1,8 @@
 """A timestamp and a partition's log → the first offset at or after it, as a broker's offsetsForTimes answers.
 
-In offset order, control records included, whatever the order of timestamps (`UnifiedLog.fetchOffsetByTimestamp`). Where
-a broker's answer depends on what it has in memory or on file times, this reads the files instead.
+It searches in offset order, for any order of timestamps, and includes control records
+(`UnifiedLog.fetchOffsetByTimestamp`). A broker's answer may depend on its memory or on file times. This module reads
+the files instead.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from kafka_segment_source.reading.mending import damage_in
 
 
 def first_offset_at(log: PartitionLog, timestamp: int, options: ReadOptions) -> int | None:
-    """The lowest offset with a timestamp ≥ `timestamp` (ms); None if there is none. Decodes one batch, as a rule."""
+    """Finds the lowest offset with a timestamp ≥ `timestamp` (ms), or None. It usually decodes one batch."""
     for segment in log.segments:
         bounds = ScanBounds(log.offsets.intersect(segment.offsets), TimeRange(timestamp))
         with SegmentView(segment, options.trust) as view:
@@ -29,21 +30,23 @@ def first_offset_at(log: PartitionLog, timestamp: int, options: ReadOptions) -> 
             if isinstance(found, Dropped):
                 continue
             split = anchored(split_of(log, segment, bounds, found.start, found.end), view.probe)
-        offset = _first_offset(split, options)
+        offset = _find_first_offset(split, options)
         if offset is not None:
             return offset
     return None
 
 
-def _first_offset(split: SegmentSplit, options: ReadOptions) -> int | None:
-    """The first offset of a split's rows; None if there is none. What one of several copies has damaged is looked for
-    in the others."""
+def _find_first_offset(split: SegmentSplit, options: ReadOptions) -> int | None:
+    """Finds the first offset of a split's rows; None if there is none.
+
+    With several copies, rows that are damaged in one copy are looked for in the others.
+    """
     if not split.copies:
-        return next(_first_of_file(split, options), None)
-    return next(Follower(split, options).run(lambda part: _first_of_file(part, options)), None)
+        return next(_find_first_in_file(split, options), None)
+    return next(Follower(split, options).run(lambda part: _find_first_in_file(part, options)), None)
 
 
-def _first_of_file(split: SegmentSplit, options: ReadOptions) -> Iterator[int]:
+def _find_first_in_file(split: SegmentSplit, options: ReadOptions) -> Iterator[int]:
     damage = damage_in(split, options)
     with SplitFile(split, options.trust, damage) as source:
         decoder = source.decoder(include_control=True)

@@ -1,1 +1,1 @@
-"""The Spark edge: the only place where pyspark is imported."""
+"""The data source for Spark. Only this folder imports pyspark."""

@@ -1,7 +1,7 @@
-"""Options of `CREATE TABLE t USING kafkaseg OPTIONS (…)`, which Spark shows once, at CREATE, and not to a query.
+"""Options of `CREATE TABLE t USING kafkaseg OPTIONS (…)`. Spark passes them once, at CREATE, and not to a query.
 
-`schema()` puts them into the metadata of the first column, which the catalog keeps and a query's reader gets. A table
-declared with columns never asks for the schema, and loses them.
+`schema()` puts them into the metadata of the first column. The catalog keeps that metadata, and the reader of a query
+gets it. For a table declared with columns, Spark never calls `schema()`, so the options are lost.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from kafka_segment_source.decoding.tables import RECORDS
 from kafka_segment_source.errors import OptionError
 
 _METADATA_KEY = "kafkaseg.options"
-_DOUBLE = "option."  # the catalog repeats each option under this prefix, among the table's properties and its own
-_LOCATION = "location"  # and the path here, if LOCATION or OPTIONS gave it
+_DOUBLE = "option."  # the catalog repeats each option with this prefix, among table properties and its own entries
+_LOCATION = "location"  # the catalog puts the path here, if LOCATION or OPTIONS gave it
 
 
 def created_with(options: Mapping[str, str]) -> dict[str, str] | None:
-    """The options of CREATE TABLE alone, of all that the catalog shows; None where it is not a CREATE TABLE.
+    """Selects the options of CREATE TABLE from the entries of the catalog; None where it is not a CREATE TABLE.
 
-    A table property is no option, whatever its name. Where both have one name, the option's value counts.
+    A table property is not an option. If both have the same name, the option's value counts.
     """
     lowered = {name.lower(): text for name, text in options.items()}
     if not {"owner", "provider"} <= lowered.keys():
@@ -35,14 +35,17 @@ def created_with(options: Mapping[str, str]) -> dict[str, str] | None:
 
 
 def schema(columns: Sequence[str], options: Mapping[str, str]) -> StructType:
-    """The Spark schema of these columns, carrying `options`; made without a JVM, which this process has not."""
+    """The Spark schema of these columns, with `options` as metadata. It needs no JVM: this process has none."""
     first, *others = from_arrow_schema(RECORDS.arrow_schema(columns)).fields
     carrier = StructField(first.name, first.dataType, True, {_METADATA_KEY: json.dumps(dict(options))})
     return StructType([carrier, *others])
 
 
 def options_of_query(options: Mapping[str, str], schema: StructType) -> dict[str, str]:
-    """The options of a read: its own and, where it names no path, those that its table was created with."""
+    """The options of a read: its own options and, if it names no path, those of its CREATE TABLE.
+
+    Raises OptionError if there is no path at all.
+    """
     own = {name.lower(): text for name, text in options.items()}
     if "path" in own or "paths" in own:
         return own

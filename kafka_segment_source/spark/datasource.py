@@ -1,4 +1,4 @@
-"""`format("kafkaseg")`: Spark's options and schema in, this package's plan and batches out."""
+"""`format("kafkaseg")`: takes Spark's options and schema, and returns this package's schema and reader."""
 
 from __future__ import annotations
 
@@ -49,15 +49,17 @@ class KafkaSegmentDataSource(DataSource):
 
 
 def check_spark_version(version: str) -> None:
-    """Raises UnsupportedError, in one sentence that says what to install, for a Spark older than 4.1."""
+    """Raises UnsupportedError for a Spark older than 4.1. The message names the version to install."""
     major, minor = (int(part) for part in version.split(".")[:2])
     if (major, minor) < OLDEST_SPARK:
         raise UnsupportedError(f"kafkaseg needs Spark 4.1 or later, and this is {version}: pip install 'pyspark>=4.1'")
 
 
 def check_nullable(schema: StructType) -> None:
-    """Raises SchemaError for a column, or a part of one, declared NOT NULL: all are nullable, as in
-    Spark's kafka source."""
+    """Raises SchemaError for a column, or a part of a column, that is declared NOT NULL.
+
+    All columns are nullable, as in Spark's kafka source.
+    """
     for field in schema.fields:
         declared = field.json()
         if '"nullable":false' in declared or '"containsNull":false' in declared:
@@ -65,7 +67,7 @@ def check_nullable(schema: StructType) -> None:
 
 
 def register(spark: SparkSession) -> None:
-    """Makes `format("kafkaseg")` known to a session that did not find the package by itself (Spark Connect, zip files).
+    """Registers `format("kafkaseg")` in a session that has not found the package itself (Spark Connect, zip files).
 
     Args:
         spark: The session.
@@ -81,23 +83,25 @@ def register(spark: SparkSession) -> None:
 def read(
     spark: SparkSession, path: PathsLike, columns: Sequence[str] | None = None, **options: Unpack[ScanOptions]
 ) -> DataFrame:
-    """Makes a DataFrame of the records under `path` that reads only what its `.filter()` leaves possible.
+    """Makes a DataFrame of the records under `path`. It reads only the bytes that its `.filter()` leaves possible.
 
     Filters on timestamp, offset, partition and topic prune. This turns on `spark.sql.python.filterPushdown.enabled` in
-    the session. Spark 4.1 to 4.3: use one such DataFrame for one question, in one thread at a time. It goes on reading
-    for every filter it ever had; each call of `read` starts without any.
+    the session.
+
+    With Spark 4.1 to 4.3, use each DataFrame for one question, in one thread at a time. It reads the rows of every
+    filter that it ever had. Each call of `read` starts without filters.
 
     Args:
         spark: The session.
         path: A partition directory, a log directory, a `.log` file or a glob; or a list of these.
-        columns: Names of the columns wanted, in order. By default those that the options ask for.
+        columns: Names of the wanted columns, in order. By default, the options decide.
         options: The options of the README under their own names, with Python values.
 
     Returns:
-        The DataFrame. It is read when an action asks for it, and then raises what `scan` raises.
+        The DataFrame. An action reads it, and then raises the errors of `scan`.
 
     Raises:
-        SchemaError: A column that is not there.
+        SchemaError: A column does not exist.
 
     Example:
         >>> frame = kafka_segment_source.read(spark, "examples/data/orders/data", subscribe="orders")

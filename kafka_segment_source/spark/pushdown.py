@@ -1,7 +1,7 @@
-"""Spark's filters → RowFilter: what a conjunction of them leaves possible of topic, partition, offset and timestamp.
+"""Spark's filters → RowFilter: the topics, partitions, offsets and timestamps that pass a conjunction of filters.
 
-Every filter stays with Spark, which applies it again, so that a bound may be too wide, never too narrow. What is not
-known here (other columns, literals of another type, a negated equality) bounds nothing.
+Spark keeps every filter and applies it again. So a bound may be too wide, but never too narrow. Other columns, literals
+of another type and a negated equality set no bound.
 """
 
 from __future__ import annotations
@@ -36,29 +36,29 @@ _NEGATED: dict[type[Filter], type[Filter]] = {
 
 
 def row_filter(filters: Iterable[Filter]) -> RowFilter:
-    """What all of `filters` together leave possible."""
+    """The rows that all of `filters` together leave possible."""
     possible = RowFilter()
     for each in filters:
-        possible = possible.intersect(_one(each))
+        possible = possible.intersect(_bound_by_filter(each))
     return possible
 
 
-def _one(each: Filter) -> RowFilter:
+def _bound_by_filter(each: Filter) -> RowFilter:
     if isinstance(each, Not):  # the columns bounded here are never null, so NOT (a < b) is a >= b
         negated = _NEGATED.get(type(each.child))
         child: Any = each.child
-        return RowFilter() if negated is None else _one(negated(child.attribute, child.value))  # type: ignore[call-arg]
+        return RowFilter() if negated is None else _bound_by_filter(negated(child.attribute, child.value))  # type: ignore[call-arg]
     attribute, value = getattr(each, "attribute", None), getattr(each, "value", None)
     bound = _COLUMNS.get(attribute) if attribute is not None else None
     if bound is None:
         return RowFilter()
     if isinstance(each, In):
-        return _any_of(bound, value)
+        return _bound_by_values(bound, value)
     return bound(each, value)
 
 
-def _any_of(bound: Callable[[Filter, Any], RowFilter], values: Any) -> RowFilter:
-    """`column IN (…)`; a null among the values matches nothing."""
+def _bound_by_values(bound: Callable[[Filter, Any], RowFilter], values: Any) -> RowFilter:
+    """Bounds rows by `column IN (…)`. A null among the values matches no row."""
     possible = RowFilter(topics=frozenset())
     for value in values:
         if value is not None:
@@ -66,7 +66,7 @@ def _any_of(bound: Callable[[Filter, Any], RowFilter], values: Any) -> RowFilter
     return possible
 
 
-def _topic(each: Filter, value: Any) -> RowFilter:
+def _bound_topic(each: Filter, value: Any) -> RowFilter:
     if type(value) is not str:
         return RowFilter()
     if isinstance(each, (EqualTo, EqualNullSafe)):
@@ -76,19 +76,19 @@ def _topic(each: Filter, value: Any) -> RowFilter:
     return RowFilter()
 
 
-def _partition(each: Filter, value: Any) -> RowFilter:
+def _bound_partition(each: Filter, value: Any) -> RowFilter:
     if type(value) is not int:
         return RowFilter()
     if isinstance(each, (EqualTo, EqualNullSafe)):
         return RowFilter(partitions=frozenset([value]))
-    return RowFilter(partition_range=_range(each, value))
+    return RowFilter(partition_range=_make_range(each, value))
 
 
-def _offset(each: Filter, value: Any) -> RowFilter:
-    return RowFilter(offsets=_range(each, value)) if type(value) is int else RowFilter()
+def _bound_offset(each: Filter, value: Any) -> RowFilter:
+    return RowFilter(offsets=_make_range(each, value)) if type(value) is int else RowFilter()
 
 
-def _range(each: Filter, value: int) -> OffsetRange:
+def _make_range(each: Filter, value: int) -> OffsetRange:
     everything = OffsetRange()
     start = {GreaterThan: value + 1, GreaterThanOrEqual: value, EqualTo: value, EqualNullSafe: value}.get(type(each))
     end = {LessThan: value, LessThanOrEqual: value + 1, EqualTo: value + 1, EqualNullSafe: value + 1}.get(type(each))
@@ -97,13 +97,15 @@ def _range(each: Filter, value: int) -> OffsetRange:
     )
 
 
-def _timestamp(each: Filter, value: Any) -> RowFilter:
-    """Bounds in ms. A row shows as its milliseconds times 1000, a literal has microseconds: both
-    roundings are exact."""
+def _bound_timestamp(each: Filter, value: Any) -> RowFilter:
+    """Bounds timestamps in ms.
+
+    A row's microseconds are its milliseconds times 1000, and a literal has microseconds. So both roundings are exact.
+    """
     if not isinstance(value, datetime) or value.tzinfo is None:
         return RowFilter()
     micros = (value - _EPOCH) // _MICROSECOND
-    at_or_after, after = -(-micros // 1000), micros // 1000 + 1  # the first ms that is ≥, and the first that is >
+    at_or_after, after = -(-micros // 1000), micros // 1000 + 1  # the first ms ≥ the value, and the first ms > it
     everything = TimeRange()
     since = {GreaterThan: after, GreaterThanOrEqual: at_or_after, EqualTo: at_or_after, EqualNullSafe: at_or_after}
     until = {LessThan: at_or_after, LessThanOrEqual: after, EqualTo: after, EqualNullSafe: after}
@@ -111,8 +113,8 @@ def _timestamp(each: Filter, value: Any) -> RowFilter:
 
 
 _COLUMNS: dict[tuple[str, ...], Callable[[Filter, Any], RowFilter]] = {
-    ("topic",): _topic,
-    ("partition",): _partition,
-    ("offset",): _offset,
-    ("timestamp",): _timestamp,
+    ("topic",): _bound_topic,
+    ("partition",): _bound_partition,
+    ("offset",): _bound_offset,
+    ("timestamp",): _bound_timestamp,
 }

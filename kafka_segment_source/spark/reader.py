@@ -1,4 +1,4 @@
-"""The reader that Spark plans with on the driver and runs on the executors: two calls into the one way through."""
+"""The reader of Spark's data source. Spark plans with it on the driver, and reads with it on the executors."""
 
 from __future__ import annotations
 
@@ -32,7 +32,10 @@ class SegmentPartition(InputPartition):
 
 
 class KafkaSegmentReader(DataSourceReader):
-    """Plans once on the driver; each task reads one split. Only options and column names cross to the executors."""
+    """Plans once on the driver. Each task reads the splits of one Spark partition.
+
+    The driver sends this reader with options and column names to the executors.
+    """
 
     def __init__(self, options: ReadOptions, warnings: list[str], columns: tuple[str, ...]) -> None:
         self._options = options
@@ -42,25 +45,25 @@ class KafkaSegmentReader(DataSourceReader):
 
     @property
     def pushFilters(self) -> Callable[[list[Filter]], Iterable[Filter]]:
-        """Spark's hook, as a callable that shows the base class's function as its own.
+        """Spark's hook, as a callable whose `__func__` is the function of the base class.
 
-        With `spark.sql.python.filterPushdown.enabled` off, Spark refuses every reader whose `pushFilters` does not; and
-        it calls the hook only with the conf on. A reader cannot ask which it is.
+        With `spark.sql.python.filterPushdown.enabled` off, Spark refuses every reader that overrides `pushFilters`. It
+        compares `__func__` for that. It calls the hook only with the conf on. A reader cannot read the conf.
         """
         push = partial(self._push_all)
         push.__func__ = DataSourceReader.pushFilters  # type: ignore[attr-defined]
         return push
 
     def push(self, new: RowFilter) -> None:
-        """Takes what the filters above one scan leave possible; the plan made next may leave out the rest."""
+        """Takes the rows that the filters above one scan leave possible. The next plan may leave out all others."""
         self._pushed = new
 
     def _push_all(self, filters: list[Filter]) -> list[Filter]:
         self.push(row_filter(filters))
-        return filters  # Spark applies every one again, so that a bound may be too wide
+        return filters  # Spark applies every filter again, so a bound may be too wide
 
     def make_plan(self) -> ReadPlan:
-        """The plan of this read, for what was pushed."""
+        """Makes the plan of this read, for the pushed filters."""
         return make_plan(self._options, self._warnings, self._pushed)
 
     def partitions(self) -> Sequence[InputPartition]:
@@ -72,8 +75,8 @@ class KafkaSegmentReader(DataSourceReader):
         return [SegmentPartition(splits) for splits in plan.tasks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        # planning runs in a process of its own, which has no use for the kernels
+        # planning runs in its own process, which does not need the kernels
         from kafka_segment_source.scanning import read_splits
 
-        if isinstance(partition, SegmentPartition):  # Spark hands over InputPartition(None) where nothing is planned
+        if isinstance(partition, SegmentPartition):  # Spark passes InputPartition(None) for an empty plan
             yield from read_splits(partition.splits, self._options, RECORDS.arrow_schema(self._columns))

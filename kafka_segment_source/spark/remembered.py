@@ -1,16 +1,18 @@
-"""Filter pushdown on Spark 4.1 to 4.3. Delete this file, and the lines that import it, when Spark 5 is the floor.
+"""Filter pushdown on Spark 4.1 to 4.3. Delete this file and its imports when the oldest supported Spark is 5.
 
-These versions keep the plan of a pushdown on the relation, which all scans of one DataFrame share: a scan takes the
-plan that was stored last, for whichever filter. Two readers make every query right:
+These versions keep the plan of a pushdown on the relation. All scans of one DataFrame share the relation. A scan takes
+the plan that was stored last, even if it was made for another filter. Two readers make every query right:
 
-- `load()`: plans every row, and says once what to do instead (AdvisingReader).
-- `read()`: a scan takes a plan that leaves out no row of its own (RememberingReader). Each relation has a file of the
-  filters pushed for it, and every plan is for all of them. The file never forgets: a cached, explained or adaptively
-  re-planned query may take a plan long after it pushed its filter. An always-true predicate that Spark pushes makes
-  sure that every scan pushes something. Plans of one relation are made strictly one after another, under a lock held
-  until the whole answer is written, and then for SETTLE_SECONDS more, in which the JVM stores it.
+- `load()`: plans every row, and logs once what to do instead (AdvisingReader).
+- `read()`: a scan takes a plan that leaves out none of its rows (RememberingReader).
 
-A file that is missing, or is not what was written, stands for every row. Whoever cannot write it deletes it.
+For `read()`, each relation has a file of the filters that were pushed for it. Every plan is for all of them. The file
+keeps every filter. A cached, explained or adaptively re-planned query may take a plan long after it pushed its filter.
+An always-true predicate makes sure that every scan pushes a filter. Plans of one relation are made strictly one after
+another, under a lock. The lock is held until the whole answer is written. The next plan then waits SETTLE_SECONDS more,
+while the JVM stores the answer.
+
+A file that is missing or damaged stands for every row. A process that cannot write the file deletes it.
 """
 
 from __future__ import annotations
@@ -45,7 +47,7 @@ from kafka_segment_source.storage.private import make_private_directory
 
 try:
     import fcntl
-except ImportError:  # no such locks on this system: nothing is pushed
+except ImportError:  # this system has no file locks, so nothing is pushed
     fcntl = None  # type: ignore[assignment]
 
 if TYPE_CHECKING:
@@ -53,9 +55,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameReader
 
 MEMORY_OPTION = "pushedfiltersfile"  # set by read() only
-SETTLE_SECONDS = 0.1  # what a new filter waits after the last answer; another thread may still be storing it
-_SETTLED_LONG_AGO = 10  # s after the last answer: the DataFrame is used again, and not just by another thread
-_MOST_FILTERS = 8  # remembered one by one; past it, as the least range that holds all
+SETTLE_SECONDS = 0.1  # a new filter waits this long after the last answer, which another thread may still store
+_SETTLED_LONG_AGO = 10  # s after the last answer; a later filter means that the DataFrame is used for a new question
+_MOST_FILTERS = 8  # this many are remembered one by one; more are merged into the least range that holds all
 _DIRECTORY = "kafkaseg-pushed"
 _HEADER = "kafkaseg, filters pushed for one read(), 1"
 _KEPT_SECONDS = 7 * 24 * 3600
@@ -65,7 +67,7 @@ _NEVER_NULL = ("offset", "partition", "topic", "timestamp", "timestampType")
 def reader_of(
     given: Mapping[str, str], options: ReadOptions, warnings: list[str], columns: tuple[str, ...]
 ) -> DataSourceReader:
-    """The reader for a query with the options `given`: the plain one where Spark is repaired."""
+    """Makes the reader for a query with the options `given`. It is a KafkaSegmentReader where Spark is repaired."""
     if not needed():
         return KafkaSegmentReader(options, warnings, columns)
     memory = given.get(MEMORY_OPTION)
@@ -75,12 +77,12 @@ def reader_of(
 
 
 def needed() -> bool:
-    """Whether this Spark keeps plans on the relation; the repaired ones brought `pushLimit` in the same change."""
+    """Whether this Spark keeps plans on the relation. The change that repaired Spark also added `pushLimit`."""
     return not hasattr(DataSourceReader, "pushLimit")
 
 
 def without_memory(options: Mapping[str, str]) -> dict[str, str]:
-    """The options that users may give."""
+    """The options that users may give: all except MEMORY_OPTION."""
     return {name: text for name, text in options.items() if name.lower() != MEMORY_OPTION}
 
 
@@ -88,15 +90,15 @@ def without_memory(options: Mapping[str, str]) -> dict[str, str]:
 
 
 class AdvisingReader(KafkaSegmentReader):
-    """Pushes nothing; says, once a planning process, what would."""
+    """Pushes nothing. It logs, once for each planning process, how to prune instead."""
 
     def push(self, new: RowFilter) -> None:
         if new != EVERY_ROW:
-            _advise()
+            _advise_about_load()
 
 
 @cache
-def _advise() -> None:
+def _advise_about_load() -> None:
     logger.warning(
         "this Spark cannot push .filter() down without wrong rows elsewhere, so every segment is read and filtered after:"
         " give the bounds as options (since, until, startingOffsets, assign …), or load by kafka_segment_source.read(spark, path)"
@@ -107,11 +109,14 @@ def _advise() -> None:
 
 
 def load(reader: DataFrameReader, columns: tuple[str, ...] | None) -> DataFrame:
-    """The DataFrame of `reader` (None: its default columns), whose every scan pushes filters to a RememberingReader."""
+    """Makes the DataFrame of `reader`. Every scan of it pushes filters to a RememberingReader.
+
+    columns: None for the default columns.
+    """
     if not needed():
         return reader.load() if columns is None else reader.schema(RECORDS.spark_ddl(columns)).load()
     try:
-        memory = _new_memory()
+        memory = _make_memory()
     except OSError as error:
         logger.warning("no private file can be made for pushed filters (%s), so .filter() prunes nothing here", error)
         return reader.load() if columns is None else reader.schema(RECORDS.spark_ddl(columns)).load()
@@ -130,7 +135,7 @@ class RememberingReader(KafkaSegmentReader):
         super().__init__(options, warnings, columns)
         if not Path(memory).parent.name.startswith(
             f"{_DIRECTORY}-"
-        ):  # a file that is not ours may not be written or deleted
+        ):  # this class must not write or delete another program's file
             raise OptionError(f"option {MEMORY_OPTION!r} is for kafka_segment_source.read() alone")
         self._memory = memory
         self._planned_by_push = False
@@ -139,7 +144,7 @@ class RememberingReader(KafkaSegmentReader):
     def push(self, new: RowFilter) -> None:
         self._planned_by_push = True
         turn = _Turn(self._memory)
-        # Spark's worker drops the reader once its whole answer is written
+        # Spark's worker drops the reader after its whole answer is written
         weakref.finalize(self, turn.end)
         self._filters = turn.remember(new)
 
@@ -153,7 +158,7 @@ class RememberingReader(KafkaSegmentReader):
 
 
 def _check_conf() -> None:
-    """A query planned with the conf off pushes nothing, and would take whatever plan an earlier one left."""
+    """Raises UsageError if the conf is off. Such a query pushes nothing, and would take an earlier query's plan."""
     task = TaskContext.get()
     if task is None or task.getLocalProperty("spark.sql.execution.id") is None:  # df.rdd carries no conf
         return
@@ -165,9 +170,9 @@ def _check_conf() -> None:
 
 
 class _Turn:
-    """One plan's turn at its relation's file: from before it is read until the answer is written."""
+    """One plan's turn at the file of its relation. It begins before the file is read, and ends after the answer."""
 
-    _last: _Turn | None = None  # of this process, which plans one at a time
+    _last: _Turn | None = None  # the last turn of this process, which makes one plan at a time
 
     def __init__(self, path: str) -> None:
         if _Turn._last is not None:
@@ -177,27 +182,27 @@ class _Turn:
         self._file: int | None = None
 
     def remember(self, new: RowFilter) -> tuple[RowFilter, ...]:
-        """Everything pushed so far and now."""
+        """Adds a filter to the file. Returns all filters that were pushed so far, with this one."""
         try:
             self._file = os.open(self._path, os.O_RDWR | os.O_NOFOLLOW)
             fcntl.flock(self._file, fcntl.LOCK_EX)
-            return self._remember(self._file, new)
-        except (FileNotFoundError, PermissionError) as error:  # so it will be for every later plan
-            _advise_whole(str(error))
+            return self._remember_in_file(self._file, new)
+        except (FileNotFoundError, PermissionError) as error:  # every later plan will have the same error
+            _warn_of_whole_read(str(error))
         except (OSError, ValueError, TypeError) as error:
-            # this plan is for every row, and not recorded: later ones must be for every row too
+            # this plan is for every row, but the file does not have it: later plans must be for every row too
             Path(self._path).unlink(missing_ok=True)
-            _advise_whole(str(error))
+            _warn_of_whole_read(str(error))
         return (EVERY_ROW,)
 
     def end(self) -> None:
-        """Lets the next one in. What it waits for is counted from here."""
+        """Ends the turn. The next plan may begin, and its waiting time is counted from now."""
         file, self._file = self._file, None
         if file is not None:
             os.utime(file)
             os.close(file)
 
-    def _remember(self, file: int, new: RowFilter) -> tuple[RowFilter, ...]:
+    def _remember_in_file(self, file: int, new: RowFilter) -> tuple[RowFilter, ...]:
         found = os.fstat(file)
         if found.st_nlink == 0:
             raise FileNotFoundError(f"{self._path} was deleted")
@@ -210,11 +215,11 @@ class _Turn:
         if before:
             age = time.time() - found.st_mtime
             if age > _SETTLED_LONG_AGO:
-                _advise_anew()
+                _advise_new_read()
             time.sleep(min(max(SETTLE_SECONDS - age, 0), SETTLE_SECONDS))
         both = (*(each for each in before if not _covers(new, each)), new)
         if len(both) > _MOST_FILTERS:
-            both = (_hull(both),)
+            both = (_hull_of_filters(both),)
         text = "".join(f"{line}\n" for line in (_HEADER, *map(_to_json, both))).encode()
         os.ftruncate(file, 0)
         if os.pwrite(file, text, 0) != len(text):
@@ -223,19 +228,19 @@ class _Turn:
 
 
 @cache
-def _advise_whole(why: str) -> None:
+def _warn_of_whole_read(why: str) -> None:
     logger.warning("pushed filters cannot be remembered (%s), so a DataFrame of read() is read whole", why)
 
 
 @cache
-def _advise_anew() -> None:
+def _advise_new_read() -> None:
     logger.warning(
         "a DataFrame of kafka_segment_source.read() goes on reading for the filters that it had before;"
         " call read() again for one that reads only what a new filter needs"
     )
 
 
-def _hull(filters: tuple[RowFilter, ...]) -> RowFilter:
+def _hull_of_filters(filters: tuple[RowFilter, ...]) -> RowFilter:
     whole = filters[0]
     for each in filters[1:]:
         whole = whole.hull(each)
@@ -243,7 +248,7 @@ def _hull(filters: tuple[RowFilter, ...]) -> RowFilter:
 
 
 def _covers(one: RowFilter, other: RowFilter) -> bool:
-    """Whether `one` lets every row through that `other` does; False where that is not plain."""
+    """Whether every row that passes `other` also passes `one`; False where the hull does not prove it."""
     return one.hull(other) == one
 
 
@@ -277,24 +282,23 @@ def _from_json(line: str) -> RowFilter:
 
 
 def plan_for_any(options: ReadOptions, warnings: list[str], filters: Sequence[RowFilter]) -> ReadPlan:
-    """A plan that leaves out only rows which none of `filters` lets through; it reads each byte and each
-    offset once."""
+    """Makes a plan that reads every row that passes any of `filters`. It reads each byte and each offset once."""
 
     def select(sources: Sources) -> Selection:
         selectors = [Selector(sources, each) for each in filters]
         for log in sources.logs:  # the outer loop, so that one partition's zone map is in memory at a time
             for selector in selectors:
                 selector.add(log)
-        return _joined([selector.selection for selector in selectors])
+        return _join_selections([selector.selection for selector in selectors])
 
     return plan_selected(options, warnings, select)
 
 
-def _joined(selections: list[Selection]) -> Selection:
-    """What any of them reads."""
+def _join_selections(selections: list[Selection]) -> Selection:
+    """Joins selections into one that reads all their rows."""
     joined = Selection(
-        kept=_merged([each for selection in selections for each in selection.kept]),
-        without_maps=_merged([each for selection in selections for each in selection.without_maps]),
+        kept=_merge_splits([each for selection in selections for each in selection.kept]),
+        without_maps=_merge_splits([each for selection in selections for each in selection.without_maps]),
         faults=[each for selection in selections for each in selection.faults],
         warnings=list(dict.fromkeys(each for selection in selections for each in selection.warnings)),
         late_bytes=max(selection.late_bytes for selection in selections),
@@ -307,19 +311,23 @@ def _joined(selections: list[Selection]) -> Selection:
     return joined
 
 
-def _merged(kept: list[SplitOf]) -> list[SplitOf]:
-    """What any of these splits reads, in order, by splits that share nothing."""
+def _merge_splits(kept: list[SplitOf]) -> list[SplitOf]:
+    """Merges splits into splits that read the same rows, share nothing, and come in order."""
     found: dict[tuple[str, OffsetRange], list[SplitOf]] = {}
     for segment, split in kept:
         found.setdefault((segment.path, segment.offsets), []).append((segment, split))
-    merged = [(several[0][0], split) for several in found.values() for split in _hulls([each for _, each in several])]
+    merged = [
+        (several[0][0], split)
+        for several in found.values()
+        for split in _merge_overlapping([each for _, each in several])
+    ]
     return sorted(merged, key=lambda each: (each[1].topic, each[1].partition, each[1].start_offset))
 
 
-def _hulls(splits: list[SegmentSplit]) -> list[SegmentSplit]:
-    """The rows of splits of one segment by splits that share neither a byte nor an offset, in order.
+def _merge_overlapping(splits: list[SegmentSplit]) -> list[SegmentSplit]:
+    """Merges splits of one segment until no two share a byte or an offset. They come in order.
 
-    Offsets count too: of a file that shrank, each split is read from the first byte by its offsets alone.
+    Offsets matter too. If a file has shrunk, each split is read from the first byte, by its offsets alone.
     """
     merged: list[SegmentSplit] = []
     for split in sorted(splits, key=lambda each: (each.start, each.end)):
@@ -335,7 +343,7 @@ def _share_offsets(one: SegmentSplit, other: SegmentSplit) -> bool:
 
 
 def _hull_of_splits(one: SegmentSplit, other: SegmentSplit) -> SegmentSplit:
-    """One split of the same segment with the rows of both, and those between."""
+    """Makes one split of the same segment with the rows of both splits and the rows between them."""
     stops = (one.stop_timestamp, other.stop_timestamp)
     return replace(
         one,
@@ -350,13 +358,13 @@ def _hull_of_splits(one: SegmentSplit, other: SegmentSplit) -> SegmentSplit:
 # ---- the file ----
 
 
-def _new_memory() -> str:
-    """A new file of pushed filters, readable by this user only; those of a week ago are removed."""
+def _make_memory() -> str:
+    """Makes a new file of pushed filters, which only this user can read. It removes files older than a week."""
     if fcntl is None:
         raise OSError("this system has no file locks")
     directory = make_private_directory(_DIRECTORY) or Path(tempfile.mkdtemp(prefix=f"{_DIRECTORY}-"))
     for old in directory.iterdir():
-        with suppress(FileNotFoundError):  # another process may be at it too
+        with suppress(FileNotFoundError):  # another process may remove it too
             if time.time() - old.lstat().st_mtime > _KEPT_SECONDS:
                 old.unlink()
     handle, path = tempfile.mkstemp(dir=directory)

@@ -1,7 +1,7 @@
-"""Zone maps by a Spark job: one task a segment that has to be decoded, the files written by the driver.
+"""Zone maps by a Spark job: one task for each segment that must be decoded. The driver writes the files.
 
-The DataFrame API alone is used, so that Spark Connect works. Splits go out and zone tables come back pickled: both are
-small, and both ends are this package.
+This module uses the DataFrame API alone, so Spark Connect works. Splits and zone tables are pickled: both are small,
+and this package writes and reads them.
 """
 
 from __future__ import annotations
@@ -31,19 +31,18 @@ if TYPE_CHECKING:
 
 
 def update_zone_maps(spark: SparkSession, path: PathsLike, to: str, **options: Unpack[DecodeOptions]) -> ZoneMapSummary:
-    """Makes zone maps by a Spark job, or brings them up to date. `update_zone_maps_locally` does the same without
-    Spark.
+    """Makes zone maps by a Spark job, or updates them. `update_zone_maps_locally` does the same without Spark.
 
-    Only segments that are new or changed are decoded, by a Spark task each.
+    One Spark task decodes each segment that is new or changed. Other segments are not decoded.
 
     Args:
         spark: The session.
         path: A partition directory, a log directory, a `.log` file or a glob; or a list of these.
-        to: The directory of the zone maps. It is made if it is not there. The driver lists, and writes there.
+        to: The directory of the zone maps. It is made if it does not exist. The driver lists and writes it.
         options: subscribe, subscribePattern, assign, topic, partition, maxBatchBytes.
 
     Returns:
-        What was done, and what damage kept from being mapped.
+        A summary of the work, with the damage that could not be mapped.
 
     Raises:
         UsageError: An invalid request: an option, a path or a topic that cannot be served.
@@ -57,23 +56,23 @@ def update_zone_maps(spark: SparkSession, path: PathsLike, to: str, **options: U
     """
     parsed = parse_update(path, options)
     updates = plan_updates(parsed, local_path(to))
-    mapped = iter(_mapped(spark, [split for update in updates for split in update.splits], parsed.max_batch_bytes))
+    mapped = iter(_map_splits(spark, [split for update in updates for split in update.splits], parsed.max_batch_bytes))
     summary = ZoneMapSummary()
     for update in updates:
         answers = [next(mapped) for _ in update.splits]
-        if None in answers:  # a file was replaced meanwhile: this one partition again, here
+        if None in answers:  # a file was replaced meanwhile: map this partition again, on the driver
             run_update(update, parsed.max_batch_bytes, summary)
         else:
             finish_update(update, answers, summary)
     return summary
 
 
-def _mapped(spark: SparkSession, splits: list[SegmentSplit], max_batch_bytes: int) -> list[MappedSegment | None]:
-    """What `map_or_none` answers for each split, in their order."""
+def _map_splits(spark: SparkSession, splits: list[SegmentSplit], max_batch_bytes: int) -> list[MappedSegment | None]:
+    """Runs `map_or_none` for each split in a Spark job. The results have the order of the splits."""
     if not splits:
         return []
     rows = [(number, pickle.dumps(split)) for number, split in enumerate(splits)]
-    # dealt out in turn from one partition: each task gets exactly one
+    # repartition spreads one partition round-robin, so each task gets exactly one row
     work = spark.createDataFrame(rows, "number long, split binary").coalesce(1).repartition(len(rows))
     mapped = F.udf(partial(_map_pickled, max_batch_bytes), "binary", useArrow=False)  # Arrow's UDFs need pandas
     answers = work.select("number", mapped("split")).collect()
@@ -81,5 +80,5 @@ def _mapped(spark: SparkSession, splits: list[SegmentSplit], max_batch_bytes: in
 
 
 def _map_pickled(max_batch_bytes: int, split: bytearray) -> bytes:
-    """A task: a pickled split in, a pickled answer out."""
+    """Runs in a task: takes a pickled split, and returns a pickled result."""
     return pickle.dumps(map_or_none(pickle.loads(split), max_batch_bytes))

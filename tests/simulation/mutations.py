@@ -57,7 +57,7 @@ _ANCHOR = _in_package(
 )
 _RANGE_END = _in_package(
     "decoding/batches",
-    "if self._last_offset >= wanted_end - 1 or self._base_offset_of(position) >= wanted_end:",
+    "if self._last_offset >= wanted_end - 1 or self._read_base_offset(position) >= wanted_end:",
     "if True:",
 )
 _CONFIRM = _in_package(

@@ -237,7 +237,7 @@ def test_many_header_keys_that_are_not_utf8(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(arrow, "_KEYS_AT_ONCE", 3)
     raw = [b"k%d" % n if n % 2 else b"\xff%d" % n for n in range(10)]
     keys = pa.Array.from_buffers(pa.string(), 10, pa.array(raw, pa.binary()).buffers())
-    assert arrow._utf8(keys).to_pylist() == [key.decode("utf-8", "replace") for key in raw]
+    assert arrow._replace_invalid_utf8(keys).to_pylist() == [key.decode("utf-8", "replace") for key in raw]
 
 
 # --- decompressors ---------------------------------------------------------------------------------------------------

@@ -93,7 +93,7 @@ def test_readers_pass_sparks_check_with_the_conf_off(log_directory: Path, memory
 
 def test_load_pushes_nothing_and_says_what_would(log_directory: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Spark 4.1 to 4.3: every row is planned; one sentence, once, for a filter that could have pruned."""
-    remembered._advise.cache_clear()
+    remembered._advise_about_load.cache_clear()
     reader = reader_of(log_directory)
 
     assert plan_of(reader, ALWAYS) == ALL
@@ -107,9 +107,9 @@ def test_load_pushes_nothing_and_says_what_would(log_directory: Path, caplog: py
 def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """A new file of pushed filters, in a directory of this test."""
     monkeypatch.setattr(remembered.tempfile, "tempdir", str(tmp_path))
-    for advice in (remembered._advise_whole, remembered._advise_anew):
+    for advice in (remembered._warn_of_whole_read, remembered._advise_new_read):
         advice.cache_clear()
-    yield remembered._new_memory()
+    yield remembered._make_memory()
     if remembered._Turn._last is not None:
         remembered._Turn._last.end()
 
@@ -132,7 +132,7 @@ def test_each_plan_covers_every_filter_before_it(log_directory: Path, memory: st
 def test_another_read_remembers_by_itself(log_directory: Path, memory: str) -> None:
     """Each call of read() begins anew."""
     assert remembering(log_directory, memory, ALWAYS) == ALL
-    assert {8} == remembering(log_directory, remembered._new_memory(), LARGE)
+    assert {8} == remembering(log_directory, remembered._make_memory(), LARGE)
 
 
 def test_many_filters_become_the_range_that_holds_them(log_directory: Path, memory: str) -> None:
@@ -291,11 +291,11 @@ def test_the_directory_is_private_and_tidied(tmp_path: Path, memory: str) -> Non
     assert stat.S_IMODE(directory.stat().st_mode) == 0o700 and stat.S_IMODE(Path(memory).stat().st_mode) == 0o600
     assert directory == tmp_path / f"kafkaseg-pushed-{os.getuid()}"
     os.utime(memory, (time.time() - 8 * 24 * 3600,) * 2)
-    newer = Path(remembered._new_memory())
+    newer = Path(remembered._make_memory())
     assert [newer] == list(directory.iterdir())
 
     directory.chmod(0o777)
-    assert directory != Path(remembered._new_memory()).parent
+    assert directory != Path(remembered._make_memory()).parent
 
 
 class Task:
