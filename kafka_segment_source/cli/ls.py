@@ -11,7 +11,6 @@ from typing import Any
 import click
 from rich.filesize import decimal
 
-from kafka_segment_source.cli.listing import Rows, listing, offsets_text
 from kafka_segment_source.cli.shared import (
     DAMAGED,
     follow,
@@ -24,6 +23,7 @@ from kafka_segment_source.cli.shared import (
     warn,
     width,
 )
+from kafka_segment_source.cli.summaries import Rows, listing, offsets_text
 from kafka_segment_source.inspection.contents import ListedPartition, Listing, list_partitions
 from kafka_segment_source.inspection.summary import total
 from kafka_segment_source.keywords import TopicOptions, option_names

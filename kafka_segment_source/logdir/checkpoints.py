@@ -23,12 +23,12 @@ from io import BytesIO
 
 from kafka_segment_source import format as fmt
 from kafka_segment_source.errors import FileChangedError, OptionError, StorageError
-from kafka_segment_source.logdir.listing import MOST_METADATA
 from kafka_segment_source.logdir.names import named_partition
 from kafka_segment_source.logdir.segments import ListedLog
 from kafka_segment_source.option_values import TopicPartition
 from kafka_segment_source.storage.files import UNUSABLE, InputFile
 
+MOST_METADATA = 64 * 1024  # bytes of a `partition.metadata`; brokers write 43
 _MOST_BYTES = 64 * 1024 * 1024  # enough for 200,000 partitions with the longest names
 _MOST_ENTRIES = 200_000  # partitions; a broker has some thousands
 _MOST_LINE = 512  # bytes; a topic's name has at most 255

@@ -7,15 +7,15 @@ from collections.abc import Iterable, Mapping
 
 from kafka_segment_source import format as fmt
 from kafka_segment_source.errors import FileChangedError, PathError
+from kafka_segment_source.logdir.checkpoints import MOST_METADATA
 from kafka_segment_source.logdir.names import DEAD_DIRECTORY, INDEX_SUFFIXES, base_offset_of, is_hint, is_partition
+from kafka_segment_source.logdir.producer_snapshots import MOST_SNAPSHOT
 from kafka_segment_source.logdir.segments import Beside, Orphan, Segment
 from kafka_segment_source.storage import store
 from kafka_segment_source.storage.files import list_directory
 from kafka_segment_source.storage.store import Entry, FileVersion, Kind
 
 _LISTINGS = 10  # at most, while a broker changes the directory
-MOST_SNAPSHOT = 64 * 1024 * 1024  # bytes of a `.snapshot`; a producer takes 46
-MOST_METADATA = 64 * 1024  # bytes of a `partition.metadata`; brokers write 43
 _STANDS_FOR_LOG = (fmt.DELETED_SUFFIX, fmt.CLEANED_SUFFIX, fmt.SWAP_SUFFIX)
 _DELETED_LOG = fmt.LOG_SUFFIX + fmt.DELETED_SUFFIX
 _OF_CHANGE = (fmt.CLEANED_SUFFIX, fmt.SWAP_SUFFIX, fmt.DELETED_SUFFIX)

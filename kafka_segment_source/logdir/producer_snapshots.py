@@ -20,9 +20,10 @@ from crc32c import crc32c
 
 from kafka_segment_source import format as fmt
 from kafka_segment_source.errors import KafkaSegmentError
-from kafka_segment_source.logdir.listing import MOST_SNAPSHOT
 from kafka_segment_source.storage.files import UNUSABLE, InputFile, list_directory, try_again
 from kafka_segment_source.storage.store import Kind
+
+MOST_SNAPSHOT = 64 * 1024 * 1024  # bytes of a `.snapshot`; a producer takes 46
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,6 +71,7 @@ class Selector:
     def __init__(self, sources: Sources, pushed: RowFilter) -> None:
         self.selection = Selection()
         self._options = sources.options
+        self._trust = sources.options.trust
         self._pushed = pushed
         self._stable = sources.stable
         self._maps = sources.maps
@@ -178,8 +179,7 @@ class Selector:
             self.selection.dropped.append(DroppedSegment(segment.path, segment.size, reason))
 
     def _open_view(self, segment: Segment) -> SegmentView:
-        options = self._options
-        return SegmentView(segment, options.trust, self.selection.faults)
+        return SegmentView(segment, self._trust, self.selection.faults)
 
     def _drop_all(self, segments: tuple[Segment, ...], reason: str) -> None:
         self.selection.dropped += [DroppedSegment(segment.path, segment.size, reason) for segment in segments]

@@ -28,7 +28,7 @@ from kafka_segment_source.logdir.producer_snapshots import ProducerState, newest
 from kafka_segment_source.logdir.segment_view import SegmentView
 from kafka_segment_source.logdir.segments import PartitionLog, Segment
 from kafka_segment_source.options import ReadOptions
-from kafka_segment_source.planning.quick_walk import Event, Told, quick_walk
+from kafka_segment_source.planning.small_segments import Event, Told, quick_walk
 from kafka_segment_source.reading.following import list_whole, whole_split
 from kafka_segment_source.reading.transactions import Stretch, first_void, transactional_data, walk
 from kafka_segment_source.storage.files import file_version

@@ -34,7 +34,7 @@ from kafka_segment_source.reading.mending import Lost, mend
 from kafka_segment_source.reporting import logger
 from kafka_segment_source.storage.files import UNUSABLE, pause
 
-TRIES = 40  # most tries in a row without a batch read between them
+MOST_CHANGES_IN_A_ROW = 40  # most tries in a row without a batch read between them
 
 T = TypeVar("T")
 
@@ -109,7 +109,7 @@ class Follower:
         while True:
             self._why = error
             self._tries += 1
-            if self._tries > TRIES:
+            if self._tries > MOST_CHANGES_IN_A_ROW:
                 raise error
             pause(self._tries)
             wanted = OffsetRange(self._next, fmt.MAX_OFFSET if self._end is None else self._end)

@@ -44,7 +44,7 @@ from kafka_segment_source.errors import DataError, DataLossError, FileChangedErr
 from kafka_segment_source.kernels import headers as h
 from kafka_segment_source.kernels import record_batches as k
 from kafka_segment_source.options import ReadOptions
-from kafka_segment_source.reading.following import TRIES, find_again
+from kafka_segment_source.reading.following import MOST_CHANGES_IN_A_ROW, find_again
 from kafka_segment_source.reading.mending import Lost, Piece, Suspicion, mend
 from kafka_segment_source.reporting import logger
 from kafka_segment_source.storage.files import UNUSABLE, file_version
@@ -334,7 +334,7 @@ def _read_after(split: SegmentSplit, chunk: Chunk, options: ReadOptions) -> Gene
             found = find_again(wanted, OffsetRange(reached), options)
         except FileChangedError:
             tries += 1
-            if tries > TRIES:
+            if tries > MOST_CHANGES_IN_A_ROW:
                 raise
             pending, named_at, listed_at = iter(()), reached, -1
             continue

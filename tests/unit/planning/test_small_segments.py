@@ -11,7 +11,7 @@ import pytest
 import kafka_segment_source as kafkaseg
 from kafka_segment_source.logdir.catalog import list_logs
 from kafka_segment_source.options import ReadOptions, parse_options
-from kafka_segment_source.planning import quick_walk as q
+from kafka_segment_source.planning import small_segments as q
 from kafka_segment_source.planning import stable_end as stable
 from tests.support.batches import BatchSpec, control, data, empty
 from tests.support.logs import simple_log, simple_segment
