@@ -40,13 +40,16 @@ class _Cut:
 
 
 def count_pieces(sizes: Sequence[int], wanted: int) -> list[int]:
-    """Counts the pieces of each split so that there are `wanted` pieces in all. The largest piece is cut first."""
-    counts = [1] * len(sizes)
-    by_piece: list[tuple[float, int]] = [
-        (-size, at) for at, size in enumerate(sizes)
-    ]  # the negative size of the split's pieces, so the largest comes first
-    heapify(by_piece)
-    for _ in range(wanted - len(sizes) if sizes else 0):
+    """Counts the pieces of each split so that there are `wanted` pieces in all. The largest piece is cut first.
+
+    Nearly all pieces come from one division, so the time depends on the number of splits alone. With pieces of
+    total / (wanted - splits) bytes there are at most `wanted`, rounded up for each split. So no split gets too many.
+    """
+    total, spare = sum(sizes), wanted - len(sizes)
+    counts = [max(1, size * spare // total) if spare > 0 and total else 1 for size in sizes]
+    by_piece = [(-size / count, at) for at, (size, count) in enumerate(zip(sizes, counts, strict=True))]
+    heapify(by_piece)  # the negative size of the split's pieces, so the largest comes first
+    for _ in range(wanted - sum(counts) if sizes else 0):
         at = by_piece[0][1]
         counts[at] += 1
         heapreplace(by_piece, (-sizes[at] / counts[at], at))

@@ -4,10 +4,13 @@ or without."""
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from operator import truediv
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import kafka_segment_source as kafkaseg
 from kafka_segment_source.bounds import OffsetRange
@@ -15,7 +18,7 @@ from kafka_segment_source.logdir.catalog import list_logs
 from kafka_segment_source.logdir.probe import BatchHeader, HeaderProbe
 from kafka_segment_source.logdir.segment_view import SegmentView
 from kafka_segment_source.options import parse_options
-from kafka_segment_source.planning.cuts import cut_by_records
+from kafka_segment_source.planning.cuts import count_pieces, cut_by_records
 from kafka_segment_source.storage.files import InputFile
 from kafka_segment_source.trust import Trust
 from tests.support.batches import BatchSpec, data
@@ -158,3 +161,21 @@ def test_a_wide_batch_makes_few_pieces(tmp_path: Path) -> None:
 
     assert len(pieces) <= 160 * sum(path.stat().st_size for path in folder.glob("*.log"))
     assert kafkaseg.scan(folder, ["offset"], maxRecordsPerPartition=2**20).read_all().num_rows == 2
+
+
+@given(sizes=st.lists(st.integers(0, 10**6), max_size=8), wanted=st.integers(1, 60))
+def test_the_largest_piece_is_cut_first(sizes: list[int], wanted: int) -> None:
+    """The counts are those of cutting one piece after the other, always a largest one."""
+    slow = [1] * len(sizes)
+    for _ in range(wanted - len(sizes) if sizes else 0):
+        at = max(range(len(sizes)), key=lambda each: (sizes[each] / slow[each], -each))
+        slow[at] += 1
+    counts = count_pieces(sizes, wanted)
+    assert sum(counts) == sum(slow)
+    assert max(map(truediv, sizes, counts), default=0) == max(map(truediv, sizes, slow), default=0)
+
+
+def test_an_absurd_number_of_pieces_costs_nothing() -> None:
+    """A number far above that of the batches is divided, not counted up to."""
+    counts = count_pieces([10, 30], 10**12)
+    assert sum(counts) == 10**12 and counts[0] * 3 in range(counts[1] - 4, counts[1] + 5)
