@@ -59,6 +59,7 @@ class _Found:
     explicit: whether the path names this partition itself. An internal topic then counts as named.
     log_directory: the log directory that the path names. None if the path names the partition.
     listed: the entries of the directory, if it was listed already.
+    empty_path: the path, if it names a partition directory without segments: a copy that has lost all of them.
     """
 
     directory: str
@@ -67,6 +68,7 @@ class _Found:
     explicit: bool = False
     log_directory: str | None = None
     listed: tuple[Entry, ...] | None = None
+    empty_path: str | None = None
 
 
 def list_logs(options: ReadOptions) -> list[ListedLog]:
@@ -74,7 +76,7 @@ def list_logs(options: ReadOptions) -> list[ListedLog]:
 
     Each directory gives one log. Logs of the same partition keep the order of the paths.
     """
-    found = [each for path in options.paths for each in _find_directories(path)]
+    found = _find_all(options)
     named = _name_partitions(found, options)
     return sorted(_select_logs(named, options.topics), key=lambda log: log.topic_partition)
 
@@ -88,11 +90,24 @@ def list_directories(options: ReadOptions) -> list[ListedLog]:
 
 
 def _list_directories(options: ReadOptions) -> list[ListedLog]:
-    found = [each for path in options.paths for each in _find_directories(path)]
+    found = _find_all(options)
     logs = _select_logs(
         [(name, replace(each, explicit=True)) for name, each in _name_partitions(found, options)], options.topics
     )
     return sorted(logs, key=lambda log: (log.topic_partition, log.directory))
+
+
+def _find_all(options: ReadOptions) -> list[_Found]:
+    """Finds the directories of all paths. One without segments counts only as a copy of another one."""
+    found = [each for path in options.paths for each in _find_directories(path)]
+    there = {each.named for each in found if each.empty_path is None}
+    for each in found:
+        if each.empty_path is not None and each.named not in there:
+            raise PathError(
+                f"path {each.empty_path!r} holds no log segments: expected files like 00000000000000000000.log,"
+                " or directories like orders-0 that hold them"
+            )
+    return found
 
 
 def list_dead_directories(options: ReadOptions) -> list[tuple[str, int]]:
@@ -147,10 +162,7 @@ def _find_directories_at(path: str, given: str, pattern: str | None) -> Iterator
         return
     partitions = [child.name for child in children if child.kind is Kind.DIRECTORY and is_partition(child.name)]
     if not partitions and pattern is None:
-        raise PathError(
-            f"path {given!r} holds no log segments: expected files like 00000000000000000000.log,"
-            " or directories like orders-0 that hold them"
-        )
+        yield _Found(path, named_partition(path), explicit=True, listed=tuple(children), empty_path=given)
     for name in sorted(partitions):
         yield _Found(os.path.join(path, name), named_partition(name), log_directory=path)
 

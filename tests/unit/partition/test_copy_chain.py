@@ -375,6 +375,18 @@ def test_the_last_segment_of_one_copy_may_be_followed_by_another_copys(a: Path, 
     assert reader.read_all()["offset"].to_pylist() == [*range(10), *range(12, 30)]
 
 
+def test_a_copy_that_has_lost_all_its_segments(a: Path, b: Path) -> None:
+    """Its empty directory is a copy of the partition. Without another copy it is a path that holds nothing."""
+    put(a, 0, pl(0, 10))
+    (b / "t-0").mkdir(parents=True)
+    assert offsets([a / "t-0", b / "t-0"]) == offsets([b / "t-0", a / "t-0"]) == [*range(10)]
+    other = b / "u-0"
+    other.mkdir()
+    for paths in ([b / "t-0"], [a / "t-0", other]):
+        with pytest.raises(PathError, match="holds no log segments"):
+            kafkaseg.scan(paths)
+
+
 def test_damage_that_none_could_mend_leaves_the_pieces_after_it(a: Path, b: Path) -> None:
     """A piece that turns out to be damaged is skipped (DROPMALFORMED); those that follow it come all the same."""
     log = put(a, 0, pl(0, 10), bad(pl(10, 10)), pl(20, 10))
