@@ -85,15 +85,19 @@ def _merge_copies(
 ) -> PartitionLog:
     copies = settle(logs, options, warnings)
     logs = [copy.log for copy in copies]
-    spans = [span for at in range(len(copies)) for span in _find_spans(at, copies, near)]
+    listed = [_ListedCopy(copy) for copy in copies]
+    spans = [span for at in range(len(copies)) for span in _find_spans(at, listed, near)]
     picked = choose([span.offsets for span in spans], [span.holding for span in spans])
     chosen = _join_ranges([(spans[at].copy, offsets) for at, offsets in picked])
     compacted = any(log.compacted for log in logs)
     paths = tuple(dict.fromkeys(path for log in logs for path in _list_paths(log)))
     unused = [each for log in logs for each in log.unused]
     if not chosen:
+        nothing = OffsetRange(0, 0)
         unused += [
-            Unused(each, _explain_unused(each, copy, _Chain([]))) for copy in copies[1:] for each in copy.log.segments
+            Unused(each, _explain_unused(each, copy, nothing, _Chain([])))
+            for copy in copies[1:]
+            for each in copy.log.segments
         ]
         return replace(logs[0], unused=tuple(unused), compacted=compacted, copies=paths)
     holes = [_make_hole(logs[a], one.end, logs[b], other.start) for (a, one), (b, other) in pairwise(chosen)]
@@ -103,8 +107,11 @@ def _merge_copies(
     read_for = [(copy.log, part) for copy, part in parts]
     chain = _Chain(read_for)
     for copy in copies:
+        within = OffsetRange(end=copy.tail.end).intersect(copy.log.offsets)
         unused += [
-            Unused(each, _explain_unused(each, copy, chain)) for each in copy.log.segments if each.path not in read
+            Unused(each, _explain_unused(each, copy, within, chain))
+            for each in copy.log.segments
+            if each.path not in read
         ]
     warnings.append(_explain_choice(logs, read_for))
     warnings += [_explain_cut(copy) for copy in copies if not copy.tail.is_clean and copy.log is not read_for[-1][0]]
@@ -130,57 +137,69 @@ def _list_paths(log: PartitionLog) -> list[str]:
 # ---- how well a copy holds its offsets ----
 
 
-def _find_spans(at: int, copies: list[CopyView], near: OffsetRange) -> list[_Span]:
+def _find_spans(at: int, copies: list[_ListedCopy], near: OffsetRange) -> list[_Span]:
     """Returns the spans of copy number `at` around `near`, in order."""
-    copy = copies[at]
-    others = [other for other in copies if other is not copy and other.log.segments]
-    listed = [_OtherCopy(other) for other in others]
-    spans: list[_Span] = []
-    for segment in copy.segments_around(near):
-        for offsets, holding in _rate_segment(copy, segment, listed):
-            inside = offsets.intersect(copy.log.offsets)
-            if inside.is_empty:
+    own = copies[at]
+    others = [other for other in copies if other is not own and other.copy.log.segments]
+    alike = own.keys.intersection(*(other.keys for other in others))
+    starts: list[int] = []  # of runs of neighbours that are held alike
+    ends: list[int] = []
+    holdings: list[int] = []
+    for segment in own.copy.segments_around(near):
+        for offsets, holding in _rate_segment(own.copy, segment, others, _make_key(segment) in alike):
+            if offsets.is_empty:
                 continue
-            if spans and (spans[-1].offsets.end, spans[-1].holding) == (inside.start, holding):
-                inside = OffsetRange(spans.pop().offsets.start, inside.end)
-            spans.append(_Span(at, inside, holding))
-    return spans
+            if ends and (ends[-1], holdings[-1]) == (offsets.start, holding):
+                ends[-1] = offsets.end
+            else:
+                starts.append(offsets.start)
+                ends.append(offsets.end)
+                holdings.append(holding)
+    within = own.copy.log.offsets
+    spans = (
+        _Span(at, OffsetRange(start, end).intersect(within), holding)
+        for start, end, holding in zip(starts, ends, holdings, strict=True)
+    )
+    return [span for span in spans if not span.offsets.is_empty]
 
 
-def _rate_segment(copy: CopyView, segment: Segment, others: list[_OtherCopy]) -> Iterator[tuple[OffsetRange, int]]:
-    """Yields the offsets of a segment, and how well the copy holds them.
+def _rate_segment(
+    copy: CopyView, segment: Segment, others: list[_ListedCopy], is_alike: bool
+) -> Sequence[tuple[OffsetRange, int]]:
+    """Returns the offsets of a segment, and how well the copy holds them.
 
     Where the other copies agree, names decide. Otherwise the end of the segment is read.
+
+    is_alike: whether every other copy has an equal segment.
     """
     if not segment.size:
-        return
-    differing = [other for other in others if other.differs(segment)]
+        return ()
+    differing = [] if is_alike else [other for other in others if other.differs(segment)]
     if segment.is_last:
         tail = copy.tail
-        yield OffsetRange(segment.base_offset, tail.end), _rate_density(copy, segment, tail.end, differing)
+        held = (OffsetRange(segment.base_offset, tail.end), _rate_density(copy, segment, tail.end, differing))
         if tail.damage is not None and not is_explained(copy, [other.copy for other in others]):
-            yield OffsetRange(tail.end), DAMAGED
-        return
+            return held, (OffsetRange(tail.end), DAMAGED)
+        return (held,)
     following = segment.span.end
     if not differing:
-        yield segment.span, THIN if copy.log.compacted else WHOLE
-        return
+        return ((segment.span, THIN if copy.log.compacted else WHOLE),)
     end = copy.end_of(segment)
     end = following if end is None else min(max(end, segment.base_offset), following)
-    yield OffsetRange(segment.base_offset, end), _rate_density(copy, segment, end, differing)
-    yield OffsetRange(end, following), VOID
+    held = (OffsetRange(segment.base_offset, end), _rate_density(copy, segment, end, differing))
+    return held, (OffsetRange(end, following), VOID)
 
 
-class _OtherCopy:
-    """The segments of another copy, to compare a segment with."""
+class _ListedCopy:
+    """The segments of a copy by names and sizes, to compare the segments of another one with."""
 
     def __init__(self, copy: CopyView) -> None:
         self.copy = copy
-        self._keys = {_make_key(segment) for segment in copy.log.segments}
+        self.keys = frozenset(_make_key(segment) for segment in copy.log.segments)
 
     def differs(self, segment: Segment) -> bool:
         """Whether this copy lacks an equal segment, but holds some offsets of that segment."""
-        return _make_key(segment) not in self._keys and not self.common(segment, segment.span.end).is_empty
+        return _make_key(segment) not in self.keys and not self.common(segment, segment.span.end).is_empty
 
     def common(self, segment: Segment, end: int) -> OffsetRange:
         """Returns the offsets up to `end` that both hold, by their starts and ends."""
@@ -202,7 +221,7 @@ def _make_key(segment: Segment) -> _Key:
     return segment.base_offset, segment.next_base_offset, segment.size
 
 
-def _rate_density(copy: CopyView, segment: Segment, end: int, differing: list[_OtherCopy]) -> int:
+def _rate_density(copy: CopyView, segment: Segment, end: int, differing: list[_ListedCopy]) -> int:
     """Returns WHOLE, or THIN where compaction has removed records.
 
     Brokers copy batches byte for byte. So a copy with fewer bytes was compacted.
@@ -292,15 +311,15 @@ class _Chain:
         return [log.directory for log, offsets in parts if not wanted.intersect(offsets).is_empty]
 
 
-def _explain_unused(segment: Segment, copy: CopyView, chain: _Chain) -> str:
-    """Returns why a segment is not read."""
-    log = copy.log
-    own = segment.span.intersect(OffsetRange(end=copy.tail.end)).intersect(log.offsets)
-    others = chain.directories(own)
+def _explain_unused(segment: Segment, copy: CopyView, within: OffsetRange, chain: _Chain) -> str:
+    """Returns why a segment is not read. within: the offsets that the copy holds."""
     if segment.size == 0:
         return "empty file"
-    if others and not own.is_empty:
+    own = segment.span.intersect(within)
+    others = () if own.is_empty else chain.directories(own)
+    if others:
         return f"the same offsets are read from {' and '.join(map(repr, dict.fromkeys(others)))}"
+    log = copy.log
     return (
         f"none of its offsets is from {log.offsets.start} to {log.offsets.end - 1}, which its checkpoints and its"
         " leaders' history allow"
