@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from itertools import groupby
 from typing import Any
@@ -75,6 +76,9 @@ def ls_command(paths: tuple[str, ...], by_segment: bool, by_topic: bool, as_json
 def _make_notes(found: Listing) -> list[str]:
     """Makes notes about data on the disk that a read does not return, and about data that is missing on it."""
     notes = [missing.text(each.name) for each in found.partitions for missing in each.missing]
+    for name, count in Counter(each.name for each in found.partitions).items():
+        if count > 1:
+            notes.append(f"{name}: {count} directories hold it; the sums count each of them")
     for each in found.partitions:
         start = each.log_start_offset
         if start > each.summary.start_offset:
@@ -92,18 +96,28 @@ def _list_topics(found: Sequence[ListedPartition]) -> Rows:
     rows = []
     for topic, group in groupby(found, key=lambda each: each.topic):
         partitions = list(group)
-        rows.append((topic, f"{len(partitions):,}", total([each.summary for each in partitions])))
+        rows.append(
+            (topic, f"{len({each.partition for each in partitions}):,}", total([each.summary for each in partitions]))
+        )
     return Rows("topic", "partitions", rows)
 
 
 def _list_partitions(found: Sequence[ListedPartition]) -> Rows:
-    return Rows("partition", "offsets", [(each.name, offsets_text(each.summary), each.summary) for each in found])
+    names = _name_copies(found)
+    rows = [(name, offsets_text(each.summary), each.summary) for name, each in zip(names, found, strict=True)]
+    return Rows("partition", "offsets", rows)
 
 
 def _list_segments(found: Sequence[ListedPartition]) -> Rows:
     rows = [
-        (f"{each.name}/{segment.summary.start_offset}", offsets_text(segment.summary), segment.summary)
-        for each in found
+        (f"{name}/{segment.summary.start_offset}", offsets_text(segment.summary), segment.summary)
+        for name, each in zip(_name_copies(found), found, strict=True)
         for segment in each.segments
     ]
     return Rows("segment", "offsets", rows)
+
+
+def _name_copies(found: Sequence[ListedPartition]) -> list[str]:
+    """Names each partition. If several directories hold it, the name is the directory."""
+    counts = Counter(each.name for each in found)
+    return [each.directory if counts[each.name] > 1 else each.name for each in found]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -45,6 +46,9 @@ def verify_command(paths: tuple[str, ...], deep: bool, as_json: bool, **options:
     what is legal but worth knowing: a torn or preallocated end of the last segment, index files that are missing or
     empty, gaps that compaction leaves. Internal topics are verified too.
 
+    If PATHs hold several copies of a partition, damage of one copy is a note where another copy holds the records: a
+    query of all PATHs returns them. What no copy holds is a problem.
+
     Unlike kafka-dump-log it knows that index entries differ by Kafka version and by replica, and raises no alarm over
     "Mismatches" that are none.
 
@@ -68,8 +72,9 @@ def verify_command(paths: tuple[str, ...], deep: bool, as_json: bool, **options:
 def _render_report(report: VerifyReport) -> RenderableType:
     problems, notes = report.problems, report.notes
     parts: list[RenderableType] = []
+    names = Counter(os.path.basename(each.directory) for each in report.partitions)
     for findings, style in ((notes, "yellow"), (problems, "bold red")):
-        parts += [_render_finding(finding, style) for finding in findings[:_SHOWN]]
+        parts += [_render_finding(finding, style, names) for finding in findings[:_SHOWN]]
         if len(findings) > _SHOWN:
             parts.append(Text(f"… and {len(findings) - _SHOWN:,} more; --json lists them all\n", style="dim"))
     verdict = count(len(problems), "problem") if problems else "nothing wrong"
@@ -83,12 +88,14 @@ def _render_report(report: VerifyReport) -> RenderableType:
 def _describe_size(done: Sequence[Verified]) -> str:
     segments, size = sum(each.segments for each in done), decimal(sum(each.size for each in done))
     batches = sum(each.batches for each in done)
-    return f"{count(len(done), 'partition')}, {count(segments, 'segment')}, {batches:,} batches, {size}"
+    partitions = len({(each.topic, each.partition) for each in done})
+    directories = f" in {len(done):,} directories" if len(done) > partitions else ""
+    return f"{count(partitions, 'partition')}{directories}, {count(segments, 'segment')}, {batches:,} batches, {size}"
 
 
-def _render_finding(finding: Finding, style: str) -> RenderableType:
+def _render_finding(finding: Finding, style: str, names: Counter[str]) -> RenderableType:
     where = Text(f"{'problem' if finding.problem else 'note'}  ", style=style)
-    where.append(_shorten_path(finding.path), style="bold")
+    where.append(_shorten_path(finding.path, names), style="bold")
     if finding.position is not None:
         where.append(f"  byte {finding.position:,}")
     if finding.offset is not None:
@@ -98,7 +105,12 @@ def _render_finding(finding: Finding, style: str) -> RenderableType:
     )
 
 
-def _shorten_path(path: str) -> str:
-    """The name of a segment file with its directory, or the name of a directory."""
+def _shorten_path(path: str, names: Counter[str]) -> str:
+    """The name of a segment file with its directory, or the name of a directory.
+
+    The whole path if several directories have that name. names: how many directories have a name.
+    """
     directory, name = os.path.split(path)
+    if names[name] > 1 or names[os.path.basename(directory)] > 1:
+        return path
     return os.path.join(os.path.basename(directory), name) if "." in name and name[:1].isdigit() else name

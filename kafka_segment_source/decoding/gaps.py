@@ -2,8 +2,8 @@
 
 Kafka omits offsets only where it compacts. So a gap is a loss, unless this partition was compacted. A broker's
 checkpoint shows compaction, and planning checks that. Gaps among the batches of the segment show it too. Message sets
-(magic 0 and 1) do not have enough fields to decide. A segment that was not read to its end is not judged. A skipped
-damaged batch also leaves a gap, or leaves the end unread.
+(magic 0 and 1) do not have enough fields to decide. A segment that was not read to its end is not judged. Offsets
+of skipped damage are no sign of compaction: bytes are skipped there, and compaction leaves no bytes between batches.
 """
 
 from __future__ import annotations
@@ -37,10 +37,12 @@ class GapWatch:
         bases, lasts, counts = headers[h.BASE_OFFSET], headers[h.LAST_OFFSET], headers[h.COUNT]
         first = int(bases[0]) if self.next_offset is None else self.next_offset
         expected = np.concatenate(([first], lasts[:-1] + 1))
-        gaps = (bases > expected) | (counts < lasts - bases + 1) | (headers[h.MAGIC] < fmt.MAGIC_V2)
+        ends = headers[h.POSITION] + headers[h.SIZE]
+        follows = headers[h.POSITION] == np.concatenate(([self.position], ends[:-1]))
+        gaps = (follows & (bases > expected)) | (counts < lasts - bases + 1) | (headers[h.MAGIC] < fmt.MAGIC_V2)
         self._has_gaps = self._has_gaps or bool(gaps.any())
         self.next_offset = int(lasts[-1]) + 1
-        self.position = int(headers[h.POSITION, -1] + headers[h.SIZE, -1])
+        self.position = int(ends[-1])
 
     def missing(self, file: InputFile) -> OffsetRange | None:
         """The wanted offsets between the last batch and the next segment, if only a missing file explains the gap."""

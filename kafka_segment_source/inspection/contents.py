@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import os
 import time
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import groupby
 from typing import Any, Unpack
 
+from kafka_segment_source.bounds import OffsetRange
+from kafka_segment_source.errors import FileChangedError, PathError
+from kafka_segment_source.format import MAX_OFFSET
 from kafka_segment_source.inspection.summary import Summary, summarize, total
 from kafka_segment_source.keywords import PathsLike, TopicOptions, check_names, option_texts
 from kafka_segment_source.logdir.catalog import list_dead_directories, list_directories
 from kafka_segment_source.logdir.checkpoints import Checkpoints
 from kafka_segment_source.logdir.segments import Evidence, ListedLog, PartitionLog
 from kafka_segment_source.option_values import TopicSelection
-from kafka_segment_source.options import parse_options
+from kafka_segment_source.options import ReadOptions, parse_options
+from kafka_segment_source.partition.chain import list_paths
+from kafka_segment_source.partition.logs import available_logs
 from kafka_segment_source.partition.missing import all_evidence, lost_partitions, notice
 from kafka_segment_source.reporting import OnProgress, add_up, few, ignore_progress
+from kafka_segment_source.storage.files import try_again
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +41,8 @@ class ListedPartition:
 
     log_start_offset: records below it are deleted, even if the files still hold them. summary: of all segments. swaps:
     files that an interrupted compaction left; they are read instead of the segments that they replace. missing:
-    evidence about offsets that the files should hold and do not.
+    evidence about offsets that the files should hold and do not. read: the offsets that a read of all given paths takes
+    from this directory, in order. None if no other directory holds the partition, or if no read is possible.
     """
 
     topic: str
@@ -42,6 +53,7 @@ class ListedPartition:
     segments: tuple[ListedSegment, ...]
     swaps: tuple[str, ...]
     missing: tuple[Evidence, ...]
+    read: tuple[OffsetRange, ...] | None = None
 
     @property
     def name(self) -> str:
@@ -66,8 +78,14 @@ class ListedPartition:
                 }
                 for each in self.missing
             ],
+            **({} if self.read is None else {"read": [_range_to_dict(each) for each in self.read]}),
             "segments": [{"path": each.path, **each.summary.to_dict()} for each in self.segments],
         }
+
+
+def _range_to_dict(offsets: OffsetRange) -> dict[str, int | None]:
+    """An inclusive start and an exclusive end. The end is None where the log goes on."""
+    return {"startOffset": offsets.start, "endOffset": None if offsets.end == MAX_OFFSET else offsets.end}
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +114,8 @@ def list_partitions(
     """Lists partitions and their segments: offsets, records, bytes, time span, codecs, health of the indexes.
 
     It reads batch headers only. Nothing is decompressed, and no CRC is checked (`verify` does that). Internal topics
-    are listed too.
+    are listed too. If the paths hold several copies of a partition, a warning states which offsets a read takes from
+    which of them.
 
     Args:
         path: A partition directory, a log directory, a `.log` file or a glob; or a list of these.
@@ -124,6 +143,7 @@ def list_partitions(
     checkpoints = Checkpoints(warnings)
     warnings += few([fault for log in logs for fault in log.beside.faults])
     partitions = [_list_partition(log, found, checkpoints, seen) for log, found in zip(logs, summaries, strict=True)]
+    partitions = _note_reads(partitions, logs, parsed, warnings)
     warnings += lost_partitions(logs, checkpoints, parsed, seen)
     # these directories may belong to any topic
     not_read = list_dead_directories(parsed) if parsed.topics == TopicSelection() else []
@@ -145,3 +165,49 @@ def _list_partition(log: ListedLog, summaries: list[Summary], checkpoints: Check
         tuple(swap.path for swap in log.swaps),
         missing,
     )
+
+
+def _note_reads(
+    partitions: list[ListedPartition], logs: Sequence[ListedLog], options: ReadOptions, warnings: list[str]
+) -> list[ListedPartition]:
+    """Notes, for each directory of a partition with several, the offsets that a read of all of them takes from it."""
+    noted: list[ListedPartition] = []
+    for _, group in groupby(zip(partitions, logs, strict=True), key=lambda pair: pair[1].topic_partition):
+        pairs = list(group)
+        copies = [each for each, _ in pairs]
+        if len(pairs) > 1:
+            copies = _note_copies(copies, [log for _, log in pairs], options, warnings)
+        noted += copies
+    return noted
+
+
+def _note_copies(
+    copies: list[ListedPartition], logs: list[ListedLog], options: ReadOptions, warnings: list[str]
+) -> list[ListedPartition]:
+    paths = tuple(dict.fromkeys(path for log in logs for path in list_paths(log)))
+    try:
+        chain, said = try_again(partial(_chain_copies, options.at_paths(paths)))
+    except (FileChangedError, PathError) as error:
+        warnings.append(f"a read of all copies of {copies[0].name} is not possible: {error}")
+        return copies
+    warnings += said
+    return [replace(copy, read=_find_read_offsets(chain, copy.directory)) for copy in copies]
+
+
+def _chain_copies(options: ReadOptions) -> tuple[PartitionLog, list[str]]:
+    warnings: list[str] = []
+    [chain] = available_logs(options, warnings)
+    return chain, warnings
+
+
+def _find_read_offsets(chain: PartitionLog, directory: str) -> tuple[OffsetRange, ...]:
+    """Returns the offsets that a chain of copies takes from one directory. Neighbouring ranges are joined."""
+    found: list[OffsetRange] = []
+    for segment in chain.segments:
+        offsets = segment.span.intersect(segment.offsets)
+        if os.path.dirname(segment.path) != directory or offsets.is_empty:
+            continue
+        if found and found[-1].end == offsets.start:
+            offsets = OffsetRange(found.pop().start, offsets.end)
+        found.append(offsets)
+    return tuple(found)

@@ -11,7 +11,8 @@ class Finding:
     """One problem or note.
 
     problem: False for a note, which is about something legal that is worth knowing. path: the file that it is about.
-    position: bytes from the start of the file, or None. offset: Kafka offset, or None.
+    position: bytes from the start of the file, or None. offset: Kafka offset, or None. is_loss: whether records from
+    `offset` on cannot be read from this copy. Another copy may hold them.
     """
 
     problem: bool
@@ -20,6 +21,7 @@ class Finding:
     meaning: str
     position: int | None = None
     offset: int | None = None
+    is_loss: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """The finding as `kafkaseg verify --json` prints it."""

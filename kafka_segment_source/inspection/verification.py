@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import groupby
 from typing import Any, Unpack
 
 from kafka_segment_source.errors import StorageError, UsageError
+from kafka_segment_source.inspection.copies import combine_copies
 from kafka_segment_source.inspection.findings import Finding
 from kafka_segment_source.inspection.verify import Verified, verify_log
 from kafka_segment_source.keywords import DecodeOptions, PathsLike, check_names, option_texts
@@ -24,10 +27,12 @@ class VerifyReport:
     """The result of `verify`.
 
     partitions: one for each partition directory. warnings: one sentence about each partition without a directory.
+    together: what several copies of a partition hold together.
     """
 
     partitions: tuple[Verified, ...]
     warnings: tuple[str, ...]
+    together: tuple[Finding, ...] = ()
 
     @property
     def is_ok(self) -> bool:
@@ -36,11 +41,16 @@ class VerifyReport:
 
     @property
     def problems(self) -> tuple[Finding, ...]:
-        return tuple(finding for each in self.partitions for finding in each.problems)
+        return tuple(finding for finding in self._findings() if finding.problem)
 
     @property
     def notes(self) -> tuple[Finding, ...]:
-        return tuple(finding for each in self.partitions for finding in each.notes)
+        return tuple(finding for finding in self._findings() if not finding.problem)
+
+    def _findings(self) -> Iterator[Finding]:
+        for each in self.partitions:
+            yield from each.findings
+        yield from self.together
 
     def to_dict(self) -> dict[str, Any]:
         """The report as `kafkaseg verify --json` prints it."""
@@ -64,7 +74,9 @@ def verify(
 ) -> VerifyReport:
     """Checks every CRC, length, offset order and index entry, by the rules of every Kafka version.
 
-    It goes on after damage. Internal topics are checked too.
+    It goes on after damage. Internal topics are checked too. If the paths hold several copies of a partition, a loss of
+    one copy is a note if another copy holds the records. Only what no copy holds is a problem, as in a query of all
+    these paths. To verify one copy alone, give its path alone.
 
     Args:
         path: A partition directory, a log directory, a `.log` file or a glob; or a list of these.
@@ -88,7 +100,7 @@ def verify(
     parsed, _ = parse_options(option_texts(path, options))
     logs = list_directories(parsed)
     advance = add_up(sum(segment.size for log in logs for segment in log.segments), on_progress)
-    partitions = [
+    single = [
         verify_log(
             log,
             deep=deep,
@@ -98,8 +110,17 @@ def verify(
         )
         for log in logs
     ]
+    partitions: list[Verified] = []
+    together: list[Finding] = []
+    for _, group in groupby(zip(single, logs, strict=True), key=lambda pair: pair[1].topic_partition):
+        pairs = list(group)
+        copies = [each for each, _ in pairs]
+        if len(copies) > 1:
+            copies, findings = combine_copies(copies, [log for _, log in pairs], parsed, deep=deep)
+            together += findings
+        partitions += copies
     warnings = lost_partitions(logs, Checkpoints([]), parsed, time.monotonic())
-    return VerifyReport(tuple(partitions), tuple(warnings))
+    return VerifyReport(tuple(partitions), tuple(warnings), tuple(together))
 
 
 def _list_again(options: ReadOptions, log: ListedLog) -> ListedLog | None:

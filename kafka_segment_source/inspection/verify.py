@@ -64,7 +64,7 @@ _PREALLOCATED = (
     "space that the broker has taken in advance (preallocate=true) or lost in a power failure; reads end before it"
 )
 _BAD_DISK = "the file system does not give the bytes from there on"
-_CHANGED = "a broker at work deletes, compacts and truncates: verify again, or verify a snapshot of the disk"
+CHANGED = "a broker at work deletes, compacts and truncates: verify again, or verify a snapshot of the disk"
 _STATE = "a broker passes over it when it starts, and goes through the log from an older one; so does this reader"
 _CHECKPOINT = "nothing that it says is believed"
 _LISTINGS = 10  # of a directory that a broker changes while it is verified
@@ -201,11 +201,11 @@ class _SegmentCheck:
                     advance(end - done)
                     done = end
         except StorageError as error:
-            self.findings.append(Finding(True, self.segment.path, str(error), _BAD_DISK, self.end))
+            self.findings.append(Finding(True, self.segment.path, str(error), _BAD_DISK, self.end, is_loss=True))
             return
         except FileChangedError as error:
             self.has_changed = True
-            self.findings = [Finding(False, self.segment.path, str(error), _CHANGED, self.end)]
+            self.findings = [Finding(False, self.segment.path, str(error), CHANGED, self.end)]
             return
         finally:
             advance(self.segment.size - done)
@@ -220,7 +220,7 @@ class _SegmentCheck:
         if now is None or now.inode != segment.version.inode or (now != segment.version and not segment.is_last):
             self.has_changed = True
             what = f"file {segment.path!r} was replaced while it was verified"
-            self.findings = [Finding(False, segment.path, what, _CHANGED)]
+            self.findings = [Finding(False, segment.path, what, CHANGED)]
         else:
             self.findings += found
 
@@ -268,7 +268,7 @@ def _make_damage_finding(error: DataError, end: int | None) -> Finding:
     what = f"{error.what}{inside}: found {error.found}, expected {error.expected}"
     skipped = "" if end is None else f" ({end - error.position:,} bytes, up to byte {end:,})"
     meaning = _LOST if error.is_skippable else _NEWER
-    return Finding(True, error.path, what, meaning + skipped, error.position, error.offset)
+    return Finding(True, error.path, what, meaning + skipped, error.position, error.offset, is_loss=error.is_skippable)
 
 
 def _find_hidden_records(path: str, records: RecordColumns) -> Iterator[Finding]:
@@ -301,7 +301,7 @@ def _find_gaps(log: ListedLog, checks: list[_SegmentCheck]) -> Iterator[Finding]
         reaches_end = any(end == check.segment.size for _, end in check.damaged)
         if check.was_read and following is not None and following > first and not reaches_end:
             what = f"no segment holds the offsets {first} to {following - 1}, after the last batch of this one"
-            gaps.append(Finding(True, check.segment.path, what, _GONE, check.end, first))
+            gaps.append(Finding(True, check.segment.path, what, _GONE, check.end, first, is_loss=True))
     if gaps and compacted:
         what = f"between segments, offsets are in no file {len(gaps):,} times, first {gaps[0].offset}"
         yield Finding(False, log.directory, what, _COMPACTED, None, gaps[0].offset)
@@ -337,7 +337,7 @@ def _find_missing(log: ListedLog, checks: list[_SegmentCheck]) -> Iterator[Findi
     try:
         [noticed] = notice([PartitionLog.of(log)], [log], Checkpoints([]), time.monotonic())
     except FileChangedError as error:
-        yield Finding(False, log.directory, str(error), _CHANGED)
+        yield Finding(False, log.directory, str(error), CHANGED)
         return
     last = checks[-1] if checks else None
     is_known = last is None or (last.was_read and not last.damaged)
@@ -345,7 +345,7 @@ def _find_missing(log: ListedLog, checks: list[_SegmentCheck]) -> Iterator[Findi
     for each in all_evidence(noticed, end):
         what = each.text(f"{log.topic}-{log.partition}").partition("; ")[0]
         meaning = _NOT_THERE if each.harmless is None else f"harmless {each.harmless}"
-        yield Finding(each.is_hard, log.directory, what, meaning, None, each.offsets.start)
+        yield Finding(each.is_hard, log.directory, what, meaning, None, each.offsets.start, is_loss=each.is_hard)
 
 
 def _find_odd_files(log: ListedLog) -> Iterator[Finding]:

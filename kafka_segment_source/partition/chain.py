@@ -28,13 +28,14 @@ from kafka_segment_source.bounds import ALL_OFFSETS, OffsetRange
 from kafka_segment_source.errors import PathError
 from kafka_segment_source.format import MAX_OFFSET
 from kafka_segment_source.logdir.checkpoints import read_topic_id
-from kafka_segment_source.logdir.segments import Hole, PartitionLog, Segment, Unused
+from kafka_segment_source.logdir.segments import Hole, ListedLog, PartitionLog, Segment, Unused
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.partition.choice import DAMAGED, THIN, VOID, WHOLE, choose
 from kafka_segment_source.partition.copy_view import CopyView
 from kafka_segment_source.partition.histories import explained, fenced_end, find_fences
 
 _Key = tuple[int, int | None, int]
+_Rated = tuple[OffsetRange, int]  # offsets, and how well a copy holds them
 
 
 def merge_replicas(
@@ -90,7 +91,7 @@ def _merge_copies(
     picked = choose([span.offsets for span in spans], [span.holding for span in spans])
     chosen = _join_ranges([(spans[at].copy, offsets) for at, offsets in picked])
     compacted = any(log.compacted for log in logs)
-    paths = tuple(dict.fromkeys(path for log in logs for path in _list_paths(log)))
+    paths = tuple(dict.fromkeys(path for log in logs for path in list_paths(log)))
     unused = [each for log in logs for each in log.unused]
     if not chosen:
         nothing = OffsetRange(0, 0)
@@ -129,7 +130,7 @@ def _merge_copies(
     )
 
 
-def _list_paths(log: PartitionLog) -> list[str]:
+def list_paths(log: ListedLog) -> list[str]:
     """Returns the paths to list to find the copy again: its directory, or the files that the path names."""
     return [log.directory] if log.is_whole else [segment.path for segment in log.segments]
 
@@ -141,12 +142,17 @@ def _find_spans(at: int, copies: list[_ListedCopy], near: OffsetRange) -> list[_
     """Returns the spans of copy number `at` around `near`, in order."""
     own = copies[at]
     others = [other for other in copies if other is not own and other.copy.log.segments]
-    alike = own.keys.intersection(*(other.keys for other in others))
+    alike = {base_offset for base_offset, _, _ in own.keys.intersection(*(other.keys for other in others))}
+    sound = THIN if own.copy.log.compacted else WHOLE
     starts: list[int] = []  # of runs of neighbours that are held alike
     ends: list[int] = []
     holdings: list[int] = []
     for segment in own.copy.segments_around(near):
-        for offsets, holding in _rate_segment(own.copy, segment, others, _make_key(segment) in alike):
+        if segment.base_offset in alike and segment.size and not segment.is_last:
+            rated: Sequence[_Rated] = ((segment.span, sound),)
+        else:
+            rated = _rate_segment(own.copy, segment, others)
+        for offsets, holding in rated:
             if offsets.is_empty:
                 continue
             if ends and (ends[-1], holdings[-1]) == (offsets.start, holding):
@@ -163,18 +169,14 @@ def _find_spans(at: int, copies: list[_ListedCopy], near: OffsetRange) -> list[_
     return [span for span in spans if not span.offsets.is_empty]
 
 
-def _rate_segment(
-    copy: CopyView, segment: Segment, others: list[_ListedCopy], is_alike: bool
-) -> Sequence[tuple[OffsetRange, int]]:
+def _rate_segment(copy: CopyView, segment: Segment, others: list[_ListedCopy]) -> Sequence[_Rated]:
     """Returns the offsets of a segment, and how well the copy holds them.
 
     Where the other copies agree, names decide. Otherwise the end of the segment is read.
-
-    is_alike: whether every other copy has an equal segment.
     """
     if not segment.size:
         return ()
-    differing = [] if is_alike else [other for other in others if other.differs(segment)]
+    differing = [other for other in others if other.differs(segment)]
     if segment.is_last:
         tail = copy.tail
         held = (OffsetRange(segment.base_offset, tail.end), _rate_density(copy, segment, tail.end, differing))

@@ -53,12 +53,12 @@ def examined_logs(options: ReadOptions, warnings: list[str]) -> list[PartitionLo
     return logs
 
 
-def available_copies(options: ReadOptions) -> list[CopyView]:
+def available_copies(options: ReadOptions, warnings: list[str] | None = None) -> list[CopyView]:
     """Returns the copies of the one partition that the options select, not merged.
 
-    Each copy is cut to the offsets where its history is valid.
+    Each copy is cut to the offsets where its history is valid. `warnings` gets a sentence about each cut.
     """
-    return settle(_list_copies(options, [], Checkpoints([])), options, [])
+    return settle(_list_copies(options, [], Checkpoints([])), options, [] if warnings is None else warnings)
 
 
 def _list_copies(options: ReadOptions, warnings: list[str], checkpoints: Checkpoints) -> list[PartitionLog]:

@@ -20,7 +20,6 @@ from kafka_segment_source.decoding.damage import Damage
 from kafka_segment_source.decoding.split import BatchPlace, SegmentSplit, split_of
 from kafka_segment_source.errors import DataError, DataLossError, KafkaSegmentError
 from kafka_segment_source.kernels import headers as h
-from kafka_segment_source.logdir.segments import PartitionLog
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.partition.chain import is_explained
 from kafka_segment_source.partition.choice import DAMAGED, VOID, choose
@@ -85,27 +84,31 @@ def mend(
     copies = available_copies(replace(options.at_paths(split.copies), end_at_high_watermark=False))
     if wanted.end == fmt.MAX_OFFSET:
         wanted = OffsetRange(wanted.start, _find_end_by_names(split, copies))
-    found: list[tuple[Survey, Extent]] = []
-    failures: dict[str, KafkaSegmentError] = {}
-    for copy in copies:
-        for each in _survey_segments(copy.log, wanted, options, microseconds, failures):
-            found += [(each, extent) for extent in each.extents() if _is_counted(copy, extent, copies)]
-    picked = choose([extent.offsets for _, extent in found], [extent.holding for _, extent in found])
-    report = _Report(split, copies, error, failures)
-    may_have_gaps = not failures and any(copy.log.compacted for copy in copies)
+    found = _survey_copies(copies, wanted, options, microseconds=microseconds)
+    report = _Report(f"{split.topic}-{split.partition}", copies, found.failures, error)
     pieces: list[Piece] = []
-    position = wanted.start
-    for offsets, each, extent in _join_runs(picked, found):
-        if offsets.start > position and not may_have_gaps:
-            pieces.append(report.missing(OffsetRange(position, offsets.start)))
-        position = offsets.end
-        if extent.holding == DAMAGED:
-            pieces.append(report.damaged(offsets, extent))
-        elif extent.holding > VOID:
-            pieces.append(_make_piece(split, each, offsets))
-    if position < wanted.end < fmt.MAX_OFFSET and not may_have_gaps:
-        pieces.append(report.missing(OffsetRange(position, wanted.end)))
+    for offsets, held in found.held_by(report):
+        pieces.append(held if isinstance(held, Lost) else _make_piece(split, held, offsets))
     return pieces
+
+
+def find_lost(options: ReadOptions, *, decodes: bool) -> list[Lost]:
+    """Returns the offsets of one partition that none of its copies holds whole, in order.
+
+    It reads every copy from its first byte to its last. Raises FileChangedError if a file changes meanwhile,
+    StorageError if the copies cannot be listed, and PathError for copies that contradict each other.
+
+    options: select the partition.
+    decodes: whether a batch counts as whole only if it can be decoded.
+    """
+    copies = available_copies(options)
+    if not copies:
+        return []
+    log = copies[0].log
+    start = min((copy.start for copy in copies if copy.log.segments), default=0)
+    found = _survey_copies(copies, OffsetRange(start), options, decodes=decodes)
+    report = _Report(f"{log.topic}-{log.partition}", copies, found.failures)
+    return [held for _, held in found.held_by(report) if isinstance(held, Lost)]
 
 
 def _find_end_by_names(split: SegmentSplit, copies: Sequence[CopyView]) -> int:
@@ -117,22 +120,61 @@ def _find_end_by_names(split: SegmentSplit, copies: Sequence[CopyView]) -> int:
     return max((span.end for span in spans), default=fmt.MAX_OFFSET)
 
 
-def _survey_segments(
-    log: PartitionLog,
+class _Surveyed:
+    """What several copies hold of the wanted offsets.
+
+    failures: the errors of unreadable files, by path.
+    """
+
+    def __init__(self, wanted: OffsetRange, may_have_gaps: bool) -> None:
+        self.failures: dict[str, KafkaSegmentError] = {}
+        self.found: list[tuple[Survey, Extent]] = []
+        self._wanted = wanted
+        self._may_have_gaps = may_have_gaps
+
+    def held_by(self, report: _Report) -> Iterator[tuple[OffsetRange, Survey | Lost]]:
+        """Yields ranges of offsets, in order, each with the file that holds it, or with its loss."""
+        found, wanted = self.found, self._wanted
+        picked = choose([extent.offsets for _, extent in found], [extent.holding for _, extent in found])
+        may_have_gaps = self._may_have_gaps and not self.failures
+        position = wanted.start
+        for offsets, each, extent in _join_runs(picked, found):
+            if offsets.start > position and not may_have_gaps:
+                gap = OffsetRange(position, offsets.start)
+                yield gap, report.missing(gap)
+            position = offsets.end
+            if extent.holding == DAMAGED:
+                yield offsets, report.damaged(offsets, extent)
+            elif extent.holding > VOID:
+                yield offsets, each
+        if position < wanted.end < fmt.MAX_OFFSET and not may_have_gaps:
+            gap = OffsetRange(position, wanted.end)
+            yield gap, report.missing(gap)
+
+
+def _survey_copies(
+    copies: Sequence[CopyView],
     wanted: OffsetRange,
     options: ReadOptions,
-    microseconds: bool,
-    failures: dict[str, KafkaSegmentError],
-) -> Iterator[Survey]:
-    """Yields what each segment of a copy holds of the wanted offsets. `failures` gets the errors of unreadable
-    files."""
-    for segment in log.segments:
-        offsets = wanted.intersect(segment.offsets).intersect(log.offsets)
-        if segment.size and not segment.span.intersect(offsets).is_empty:
+    *,
+    decodes: bool = True,
+    microseconds: bool = False,
+) -> _Surveyed:
+    """Reads the wanted offsets once in the segments of every copy."""
+    surveyed = _Surveyed(wanted, any(copy.log.compacted for copy in copies))
+    for copy in copies:
+        log = copy.log
+        for segment in log.segments:
+            offsets = wanted.intersect(segment.offsets).intersect(log.offsets)
+            if not segment.size or segment.span.intersect(offsets).is_empty:
+                continue
             try:
-                yield survey(log, segment, offsets, options, decodes=True, microseconds=microseconds)
+                each = survey(log, segment, offsets, options, decodes=decodes, microseconds=microseconds)
             except UNUSABLE as failure:
-                failures[segment.path] = failure
+                surveyed.failures[segment.path] = failure
+                continue
+            surveyed.found += [(each, extent) for extent in each.extents() if _is_counted(copy, extent, copies)]
+    return surveyed
 
 
 def _is_counted(copy: CopyView, extent: Extent, copies: Sequence[CopyView]) -> bool:
@@ -177,16 +219,20 @@ def _make_piece(split: SegmentSplit, each: Survey, offsets: OffsetRange) -> Segm
 
 
 class _Report:
-    """Makes errors for offsets that no copy holds whole. met: the error that started the search."""
+    """Makes errors for offsets of a partition that no copy holds whole.
+
+    failures: the errors of unreadable files, by path.
+    met: the error that started the search, if one did.
+    """
 
     def __init__(
         self,
-        split: SegmentSplit,
+        partition: str,
         copies: Sequence[CopyView],
-        met: KafkaSegmentError,
         failures: dict[str, KafkaSegmentError],
+        met: KafkaSegmentError | None = None,
     ) -> None:
-        self._partition = f"{split.topic}-{split.partition}"
+        self._partition = partition
         self._tried = ", ".join(dict.fromkeys(repr(copy.log.directory) for copy in copies))
         self._met = met
         self._failure = next(iter(failures.values()), None)

@@ -85,6 +85,21 @@ def test_a_missing_segment(base: int, options: dict[str, Any], folder: Path, cap
     assert caplog.messages == [f"{caught.value}; going on without it (failOnDataLoss=false)"]
 
 
+def test_a_missing_segment_after_damage(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Skipped damage is no sign of compaction: the loss after the segment is still an error."""
+    damaged = log(folder, 0)
+    data = bytearray(damaged.read_bytes())
+    data[len(data) // 2] ^= 1
+    damaged.write_bytes(data)
+    log(folder, 10).unlink()
+    with pytest.raises(DataLossError, match="offsets 10 to 19 of partition orders-0 are missing"):
+        offsets(folder, mode="DROPMALFORMED")
+    with caplog.at_level(logging.WARNING, LOGGER):
+        found = offsets(folder, mode="DROPMALFORMED", failOnDataLoss=False)
+    assert set(found) < {*range(10), *range(20, 40)} and set(found) > {*range(20, 40)}
+    assert sum("are missing" in message for message in caplog.messages) == 1
+
+
 def test_a_missing_segment_that_nobody_asked_for(folder: Path) -> None:
     """Bounds that leave the missing offsets out read on as if nothing were missing."""
     log(folder, 10).unlink()

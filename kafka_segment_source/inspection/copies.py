@@ -1,0 +1,94 @@
+"""Several copies of a partition → what they hold together.
+
+A read of several copies takes each offset from a copy that holds it (`partition/chain.py`, `reading/mending.py`). So
+damage of one copy loses records only if no other copy holds them. Every copy is read once more if one has a loss.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from kafka_segment_source.bounds import OffsetRange
+from kafka_segment_source.errors import FileChangedError, PathError
+from kafka_segment_source.inspection.findings import Finding
+from kafka_segment_source.inspection.verify import CHANGED, Verified
+from kafka_segment_source.logdir.segments import ListedLog, PartitionLog
+from kafka_segment_source.options import ReadOptions
+from kafka_segment_source.partition.chain import list_paths
+from kafka_segment_source.partition.logs import available_copies, examined_logs
+from kafka_segment_source.partition.missing import all_evidence
+from kafka_segment_source.reading.mending import find_lost
+from kafka_segment_source.storage.files import try_again
+
+_HELD = "another of the given copies holds these records: a query of all these paths returns them"
+_LOST = "a query of these offsets ends with an error (mode, failOnDataLoss); look for another replica of this partition"
+_CUT = "a broker would drop these records from this copy; a query of all these paths leaves them out"
+_UNDECIDED = "a query of all these paths ends with this error"
+
+
+@dataclass(frozen=True, slots=True)
+class _Loss:
+    """Offsets that no copy holds, and why."""
+
+    offsets: OffsetRange
+    what: str
+
+
+def combine_copies(
+    copies: Sequence[Verified], logs: Sequence[ListedLog], options: ReadOptions, *, deep: bool
+) -> tuple[list[Verified], list[Finding]]:
+    """Returns the results of one partition's copies, and findings about what the copies hold together.
+
+    A loss of one copy is a note, not a problem, if another copy holds the records.
+
+    copies: the results for single copies. logs: the copies as they were listed. deep: whether records are decoded.
+    """
+    paths = tuple(dict.fromkeys(path for log in logs for path in list_paths(log)))
+    here = replace(options.at_paths(paths), read_committed=False, end_at_high_watermark=False)
+    directory = copies[0].directory
+    try:
+        losses, cuts = try_again(partial(_find_losses, copies, here, deep))
+    except FileChangedError as error:
+        return list(copies), [Finding(False, directory, str(error), CHANGED)]
+    except PathError as error:
+        return list(copies), [Finding(True, directory, str(error), _UNDECIDED)]
+    together = [Finding(True, directory, loss.what, _LOST, None, loss.offsets.start) for loss in losses]
+    together += [Finding(False, directory, cut, _CUT) for cut in cuts]
+    return [_note_held_losses(copy, losses) for copy in copies], together
+
+
+def _find_losses(copies: Sequence[Verified], options: ReadOptions, deep: bool) -> tuple[list[_Loss], list[str]]:
+    """Returns the offsets that no copy holds, and a sentence for each copy that is cut by its history."""
+    cuts: list[str] = []
+    available_copies(options, cuts)
+    [log] = examined_logs(options, [])
+    where = f"{log.topic}-{log.partition}"
+    losses = [
+        _Loss(each.offsets, each.text(where).partition("; ")[0]) for each in all_evidence(log, log.end) if each.is_hard
+    ]
+    if any(finding.is_loss for copy in copies for finding in copy.findings):
+        losses += [_Loss(lost.offsets, str(lost.error)) for lost in find_lost(options, decodes=deep)]
+    else:
+        losses += [_Loss(hole.offsets, _explain_hole(log, hole.offsets, hole.why)) for hole in log.holes]
+    return losses, cuts
+
+
+def _explain_hole(log: PartitionLog, offsets: OffsetRange, why: str) -> str:
+    return f"no copy holds the offsets {offsets.start} to {offsets.end - 1} of {log.topic}-{log.partition}: {why}"
+
+
+def _note_held_losses(copy: Verified, losses: Sequence[_Loss]) -> Verified:
+    """Returns the results of a copy, with a note for each loss whose records another copy holds."""
+
+    def is_held(finding: Finding) -> bool:
+        if finding.offset is None:
+            return not losses
+        return not any(loss.offsets.start <= finding.offset < loss.offsets.end for loss in losses)
+
+    findings = [
+        replace(finding, problem=False, meaning=_HELD) if finding.is_loss and is_held(finding) else finding
+        for finding in copy.findings
+    ]
+    return replace(copy, findings=tuple(findings))
