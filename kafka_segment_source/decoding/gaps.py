@@ -29,6 +29,7 @@ class GapWatch:
     def __init__(self, split: SegmentSplit) -> None:
         self._split = split
         self._has_gaps = False
+        self._has_old_formats = False
         self.position = split.start
         self.next_offset = split.base_offset if split.start == 0 else None
 
@@ -39,15 +40,21 @@ class GapWatch:
         expected = np.concatenate(([first], lasts[:-1] + 1))
         ends = headers[h.POSITION] + headers[h.SIZE]
         follows = headers[h.POSITION] == np.concatenate(([self.position], ends[:-1]))
-        gaps = (follows & (bases > expected)) | (counts < lasts - bases + 1) | (headers[h.MAGIC] < fmt.MAGIC_V2)
+        gaps = (follows & (bases > expected)) | ((counts >= 0) & (counts < lasts - bases + 1))
         self._has_gaps = self._has_gaps or bool(gaps.any())
+        self._has_old_formats = self._has_old_formats or bool((headers[h.MAGIC] < fmt.MAGIC_V2).any())
         self.next_offset = int(lasts[-1]) + 1
         self.position = int(ends[-1])
+
+    @property
+    def is_undecided(self) -> bool:
+        """Whether formats before magic 2 make it impossible to tell a missing file from compaction."""
+        return self._split.gap_is_loss and self._has_old_formats
 
     def missing(self, file: InputFile) -> OffsetRange | None:
         """The wanted offsets between the last batch and the next segment, if only a missing file explains the gap."""
         split = self._split
-        if not split.gap_is_loss or self._has_gaps or self.position != split.segment_size:
+        if not split.gap_is_loss or self._has_gaps or self._has_old_formats or self.position != split.segment_size:
             return None
         if self.next_offset is None or split.next_base_offset is None:
             return None

@@ -78,6 +78,11 @@ class SplitFile:
         return self._reader.is_done
 
     @property
+    def is_end_undecided(self) -> bool:
+        """Whether nothing can tell if offsets between the end of this file and the next segment are missing."""
+        return self._gaps.is_undecided
+
+    @property
     def version(self) -> FileVersion:
         """The state of the file when it was opened."""
         return self._version

@@ -248,7 +248,7 @@ def _select_logs(named: list[tuple[TopicPartition, _Found]], selection: TopicSel
             tuple(segments[base] for base in sorted(segments)),
             swaps.get(directory, ()),
             compacted=was_compacted(listings[directory], by_name[directory].values()),
-            is_whole=len(segments) == len(by_name[directory]),
+            is_whole=directory in whole,
             beside=beside[directory] if directory in whole else Beside(beside[directory].faults),
             log_directory=parents[directory],
         )

@@ -146,7 +146,7 @@ class ListedLog:
 
     swaps: files of an interrupted compaction, which can replace some of the segments.
     compacted: whether names show a compaction. Gaps between offsets are then no sign of loss.
-    is_whole: whether every segment of the directory was listed. Otherwise only the files that the path names were.
+    is_whole: whether a path names the directory. Otherwise paths name some of its files.
     beside: the other files of the directory.
     log_directory: the log directory that the path names. None if the path names the partition.
     """
@@ -180,6 +180,7 @@ class PartitionLog(ListedLog):
         `segments` are a chain: each is read for its `offsets` only, and may appear more than once.
     end: the offset after the last whole batch of all copies.
     is_end_damaged: whether damage follows that end, and no copy explains it.
+    fenced: the directories of copies that lose their end to a later leader, each with its end offset (exclusive).
     """
 
     offsets: OffsetRange = OffsetRange()
@@ -190,6 +191,7 @@ class PartitionLog(ListedLog):
     copies: tuple[str, ...] = ()
     end: int | None = None
     is_end_damaged: bool = False
+    fenced: tuple[tuple[str, int], ...] = ()
 
     @classmethod
     def of(cls, listed: ListedLog) -> PartitionLog:

@@ -85,6 +85,11 @@ def _merge_copies(
     logs: list[PartitionLog], options: ReadOptions, warnings: list[str], near: OffsetRange
 ) -> PartitionLog:
     copies = settle(logs, options, warnings)
+    fenced = tuple(
+        (copy.log.directory, copy.log.offsets.end)
+        for copy, log in zip(copies, logs, strict=True)
+        if copy.log.offsets.end < log.offsets.end
+    )
     logs = [copy.log for copy in copies]
     listed = [_ListedCopy(copy) for copy in copies]
     spans = [span for at in range(len(copies)) for span in _find_spans(at, listed, near)]
@@ -100,7 +105,7 @@ def _merge_copies(
             for copy in copies[1:]
             for each in copy.log.segments
         ]
-        return replace(logs[0], unused=tuple(unused), compacted=compacted, copies=paths)
+        return replace(logs[0], unused=tuple(unused), compacted=compacted, copies=paths, fenced=fenced)
     holes = [_make_hole(logs[a], one.end, logs[b], other.start) for (a, one), (b, other) in pairwise(chosen)]
     parts = _close_gaps([(copies[at], offsets) for at, offsets in chosen])
     segments = [_narrow_segment(segment, part) for copy, part in parts for segment in copy.segments_in(part)]
@@ -126,6 +131,7 @@ def _merge_copies(
         holes=tuple(hole for hole in holes if not (compacted or hole.offsets.is_empty)),
         copies=paths,
         end=max(copy.end for copy in copies),
+        fenced=fenced,
         is_end_damaged=spans[picked[-1][0]].holding == DAMAGED,
     )
 

@@ -3,6 +3,8 @@
 Comes in: ranges of offsets, and how well each is held. Goes out: disjoint ranges. How well a copy holds offsets, from
 worst to best:
 
+- UNKNOWN: no batch is left there, and nothing shows whether there ever was one. So it is with the end of a segment of
+  magic 0 or 1 before a later segment (`decoding/gaps.py`).
 - DAMAGED: damaged bytes are where the batches should be.
 - VOID: no batch and no damage. Compaction removed the batches, or there never were any.
 - THIN: batches from which compaction has removed records.
@@ -15,7 +17,7 @@ from collections.abc import Sequence
 
 from kafka_segment_source.bounds import OffsetRange
 
-DAMAGED, VOID, THIN, WHOLE = range(4)
+UNKNOWN, DAMAGED, VOID, THIN, WHOLE = range(5)
 
 
 def choose(spans: Sequence[OffsetRange], holdings: Sequence[int] | None = None) -> list[tuple[int, OffsetRange]]:

@@ -174,10 +174,22 @@ def _find_lost(parent: str, candidates: list[TopicPartition], seen: float) -> li
 def _add_evidence(
     log: PartitionLog, copies: list[ListedLog], checkpoints: Checkpoints, again: Checkpoints, seen: float
 ) -> PartitionLog:
-    reaches = [reach for copy in copies for reach in _find_reaches(copy, checkpoints, seen)]
+    ends = dict(log.fenced)  # a later leader decides what follows
+    reaches = [
+        reach
+        for copy in copies
+        for reach in _find_reaches(copy, checkpoints, seen)
+        if reach.offset <= ends.get(copy.directory, reach.offset)
+    ]
     reach = max(reaches, key=lambda each: each.offset, default=None)
     evidence = [*_check_log_starts(log, copies, checkpoints, again, seen)]
-    orphans = [orphan for copy in copies if copy.beside.orphans for orphan in _list_again(copy, seen)]
+    orphans = [
+        orphan
+        for copy in copies
+        if copy.beside.orphans
+        for orphan in _list_again(copy, seen)
+        if orphan.base_offset < ends.get(copy.directory, fmt.MAX_OFFSET)
+    ]
     if orphans:
         start = max(checkpoints.log_start(copy) for copy in copies)
         compacted = log.compacted or any(checkpoints.is_cleaned(copy) for copy in copies)

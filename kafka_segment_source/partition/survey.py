@@ -27,7 +27,7 @@ from kafka_segment_source.logdir.probe import BatchHeader
 from kafka_segment_source.logdir.segment_view import SegmentView
 from kafka_segment_source.logdir.segments import PartitionLog, Segment
 from kafka_segment_source.options import ReadOptions
-from kafka_segment_source.partition.choice import DAMAGED, THIN, VOID, WHOLE
+from kafka_segment_source.partition.choice import DAMAGED, THIN, UNKNOWN, VOID, WHOLE
 
 _PROBED = [
     *(h.POSITION, h.SIZE, h.MAGIC, h.CRC, h.ATTRIBUTES, h.BASE_OFFSET, h.LAST_OFFSET),
@@ -215,7 +215,11 @@ def _rate_rest(source: SplitFile) -> int | None:
         raise
     except DataLossError:
         return None
-    return VOID if source.is_done or not source.split.is_of_last else None
+    if source.is_done:
+        return VOID
+    if source.split.is_of_last:
+        return None
+    return UNKNOWN if source.is_end_undecided else VOID
 
 
 class _Collector:
