@@ -111,7 +111,7 @@ def _check(number: int, files: SimulatedFiles) -> str:
     same(scanned(paths, **LENIENT), expected.rows, "all")
     if number % 3 == 0:
         word = _check_strict(paths, expected)
-        if number % 5 == 0:
+        if number % 5 == 0 and not (word == "whole" and expected.is_compacted):
             _check_verify(paths, is_whole=word == "whole")
         return word
     if number % 3 == 1:
@@ -133,7 +133,10 @@ def _check_strict(paths: list[str], expected: Expected) -> str:
 
 
 def _check_verify(paths: list[str], is_whole: bool) -> None:
-    """Asserts that `verify` finds a loss just where a strict read ends with an error; its rules about indexes apart."""
+    """Asserts that `verify` finds a loss just where a strict read ends with an error; its rules about indexes apart.
+
+    Damage of a copy may be what compaction removed from another one. `verify` is then the stricter of the two.
+    """
     problems = [each for each in kafkaseg.verify(paths, deep=True).problems if not each.path.endswith("index")]
     assert is_whole == (not problems), f"verify finds {problems}, although a read {'succeeds' if is_whole else 'fails'}"
 
