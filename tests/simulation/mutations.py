@@ -78,11 +78,21 @@ _ONE_LISTING = _in_package("logdir/listing", "        if not _may_be_of_compacti
 
 MUTATIONS = (
     Mutation("no proof of identity at all", (_VERSION, _ANCHOR, _RANGE_END, _CONFIRM, _FINISH)),
-    Mutation("the version is not checked", (_VERSION,), kind="compacted", aim="cuts"),
-    Mutation("the anchor is not checked", (_ANCHOR,), kind="compacted", aim="cuts"),
+    Mutation(
+        "neither the version nor the anchor is checked",
+        (_VERSION, _ANCHOR),
+        kind="compacted",
+        aim="cuts",
+        why="each of the two finds what the other one finds; the version costs nothing, and a clock may be coarse",
+    ),
     Mutation("the end of a range is not proven", (_RANGE_END, _VERSION), kind="compacted", aim="cuts"),
     Mutation("damage is believed at once", (_CONFIRM,)),
-    Mutation("a short file is believed", (_FINISH, _VERSION), kind="plain"),
+    Mutation(
+        "a short file is believed",
+        (_FINISH, _VERSION, _RANGE_END),
+        kind="plain",
+        why="a shorter file is another version, and its range does not end where the planned one did",
+    ),
     Mutation(
         "markers are not looked for past the planned size",
         (
