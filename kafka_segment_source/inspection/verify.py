@@ -268,7 +268,7 @@ def _make_damage_finding(error: DataError, end: int | None) -> Finding:
     what = f"{error.what}{inside}: found {error.found}, expected {error.expected}"
     skipped = "" if end is None else f" ({end - error.position:,} bytes, up to byte {end:,})"
     meaning = _LOST if error.is_skippable else _NEWER
-    return Finding(True, error.path, what, meaning + skipped, error.position, error.offset, is_loss=error.is_skippable)
+    return Finding(True, error.path, what, meaning + skipped, error.position, error.offset, is_loss=True)
 
 
 def _find_hidden_records(path: str, records: RecordColumns) -> Iterator[Finding]:
