@@ -14,9 +14,9 @@ from kafka_segment_source.decoding.tables import RECORDS
 from kafka_segment_source.errors import DataLossError
 from kafka_segment_source.kernels.record_batches import OFFSET
 from kafka_segment_source.options import ReadOptions
+from kafka_segment_source.reading.committed import committed_chunks
 from kafka_segment_source.reading.following import Follower
 from kafka_segment_source.reading.mending import damage_in
-from kafka_segment_source.reading.transactions import committed_chunks
 from kafka_segment_source.reporting import logger
 
 

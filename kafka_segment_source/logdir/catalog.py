@@ -42,8 +42,9 @@ from kafka_segment_source.logdir.segments import Beside, ListedLog, Segment
 from kafka_segment_source.option_values import TopicPartition, TopicSelection
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.storage import store
-from kafka_segment_source.storage.files import look_at, try_again
+from kafka_segment_source.storage.files import look_at
 from kafka_segment_source.storage.paths import local_path
+from kafka_segment_source.storage.retrying import try_again
 from kafka_segment_source.storage.store import Entry, Kind
 
 _GLOB = re.compile(r"[*?\[]")

@@ -20,7 +20,8 @@ from crc32c import crc32c
 
 from kafka_segment_source import format as fmt
 from kafka_segment_source.errors import KafkaSegmentError
-from kafka_segment_source.storage.files import UNUSABLE, InputFile, list_directory, try_again
+from kafka_segment_source.storage.files import UNUSABLE, InputFile, list_directory
+from kafka_segment_source.storage.retrying import try_again
 from kafka_segment_source.storage.store import Kind
 
 MOST_SNAPSHOT = 64 * 1024 * 1024  # bytes of a `.snapshot`; a producer takes 46

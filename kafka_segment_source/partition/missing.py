@@ -49,7 +49,7 @@ from kafka_segment_source.logdir.segment_view import SegmentView
 from kafka_segment_source.logdir.segments import Evidence, ListedLog, Orphan, PartitionLog, Reach
 from kafka_segment_source.option_values import TopicPartition
 from kafka_segment_source.options import ReadOptions
-from kafka_segment_source.storage import files
+from kafka_segment_source.storage import retrying
 from kafka_segment_source.storage.files import file_version, list_directory
 from kafka_segment_source.trust import Trust
 
@@ -321,4 +321,4 @@ def _wait_after(seen: float) -> None:
     """Waits until PAUSE has passed since the listing at `seen`."""
     left = seen + PAUSE - time.monotonic()
     if left > 0:
-        files.wait(left)
+        retrying.wait(left)

@@ -20,7 +20,7 @@ from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.errors import DataLossError, OptionError
 from kafka_segment_source.logdir.segment_view import SegmentView
 from kafka_segment_source.logdir.segments import Evidence, PartitionLog
-from kafka_segment_source.option_values import EARLIEST, LATEST, TopicPartition
+from kafka_segment_source.option_values import EARLIEST, LATEST
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.times import format_millis
 
@@ -138,29 +138,3 @@ def _describe_loss(log: PartitionLog, options: ReadOptions, start: int, end: int
         end_words = "the high watermark is" if latest == log.offsets.end else "the files end at"
         return f"option {option!r} asks for offsets up to {furthest}, but {end_words} {latest}"
     return None
-
-
-class StableEnds:
-    """Last stable offsets (isolationLevel=read_committed). A plan finds each of them once."""
-
-    def __init__(self, options: ReadOptions) -> None:
-        self._options = options
-        self._found: dict[tuple[TopicPartition, int], tuple[int, list[str]]] = {}
-
-    def intersect(self, log: PartitionLog, offsets: OffsetRange, warnings: list[str]) -> OffsetRange:
-        """The part of `offsets` that the isolation level leaves. Withheld rows go into `warnings`.
-
-        Raises CorruptRecordError for damage on the way to the end of the log, under FAILFAST.
-        """
-        if not self._options.read_committed or offsets.is_empty or not log.segments:
-            return offsets
-        from kafka_segment_source.planning.stable_end import (
-            stable_end,  # it walks over batches: only then are the kernels loaded
-        )
-
-        key = log.topic_partition, offsets.end
-        if key not in self._found:
-            self._found[key] = stable_end(log, offsets.end, self._options)
-        end, found = self._found[key]
-        warnings += found
-        return offsets.intersect(OffsetRange(end=end))

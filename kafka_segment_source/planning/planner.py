@@ -16,11 +16,11 @@ from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.partition.logs import examined_logs
 from kafka_segment_source.planning.batch_rules import check_limits, check_partitions
 from kafka_segment_source.planning.cuts import count_pieces, cut_by_bytes, cut_by_records, pack
-from kafka_segment_source.planning.offsets import StableEnds
 from kafka_segment_source.planning.plan import ReadPlan
 from kafka_segment_source.planning.selection import Selection, Selector, Sources, SplitOf
+from kafka_segment_source.planning.stable_end import StableEnds
 from kafka_segment_source.reporting import few
-from kafka_segment_source.storage.files import try_again
+from kafka_segment_source.storage.retrying import try_again
 from kafka_segment_source.zones.maps import ZoneMaps, update_command
 
 PACK_MORE_THAN = 256  # tasks; fewer do not need to share

@@ -1,8 +1,8 @@
 """Transaction events of a small segment, from one read of its file. It runs on the driver, without the kernels.
 
 Input: a segment as it was listed. Output: `Told`, or None if the segment is unusual in any way. Then
-`transactions.walk` must read the segment, since it handles all cases. For a segment of a few batches, the chunk reader
-costs ten times as much, and a log may have thousands of such segments.
+`marker_walk.walk_split` must read the segment, since it handles all cases. For a segment of a few batches, it costs ten
+times as much, and a log may have thousands of such segments.
 
 A segment is usual if all of this holds:
 

@@ -32,7 +32,8 @@ from kafka_segment_source.pruning.disorder import usable_disorder
 from kafka_segment_source.pruning.ranges import Dropped, narrow
 from kafka_segment_source.reading.mending import Lost, mend
 from kafka_segment_source.reporting import logger
-from kafka_segment_source.storage.files import UNUSABLE, pause
+from kafka_segment_source.storage.files import UNUSABLE
+from kafka_segment_source.storage.retrying import pause
 
 MOST_CHANGES_IN_A_ROW = 40  # most tries in a row without a batch read between them
 

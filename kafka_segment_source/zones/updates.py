@@ -30,8 +30,9 @@ from kafka_segment_source.logdir.segments import PartitionLog, Segment
 from kafka_segment_source.options import ReadOptions, parse_options
 from kafka_segment_source.partition.logs import available_logs
 from kafka_segment_source.reporting import Advance, OnProgress, add_up, ignore_progress, logger
-from kafka_segment_source.storage.files import exists, file_version, try_again
+from kafka_segment_source.storage.files import exists, file_version
 from kafka_segment_source.storage.paths import local_path
+from kafka_segment_source.storage.retrying import try_again
 from kafka_segment_source.storage.store import FileVersion
 from kafka_segment_source.trust import Trust
 from kafka_segment_source.zones import table as z

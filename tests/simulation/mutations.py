@@ -57,7 +57,7 @@ _ANCHOR = _in_package(
 )
 _RANGE_END = _in_package(
     "decoding/batches",
-    "if self._last_offset >= wanted_end - 1 or self._read_base_offset(position) >= wanted_end:",
+    "if self._search.last_offset >= wanted_end - 1 or self._search.read_base_offset(position) >= wanted_end:",
     "if True:",
 )
 _CONFIRM = _in_package(
@@ -97,7 +97,7 @@ MUTATIONS = (
         "markers are not looked for past the planned size",
         (
             _in_package(
-                "reading/transactions",
+                "reading/marker_walk",
                 "            if listed_at == reached:\n                return",
                 "            return\n            if listed_at == reached:\n                return",
             ),
@@ -105,7 +105,7 @@ MUTATIONS = (
     ),
     Mutation(
         "markers are believed without their data",
-        (_in_package("reading/transactions", "        if looks_ahead:\n", "        if False:\n"),),
+        (_in_package("reading/committed", "        if looks_ahead:\n", "        if False:\n"),),
         kind="compacted transactional",
         aim="stalls",
     ),
@@ -113,7 +113,7 @@ MUTATIONS = (
         "the stable end is past what was read",
         (
             _in_package(
-                "planning/stable_end",
+                "planning/open_transactions",
                 "return (min(end, replay.reached) if replay.is_at_end else end), replay.warnings",
                 "return end, replay.warnings",
             ),

@@ -47,12 +47,11 @@ from kafka_segment_source.logdir.catalog import list_directories
 from kafka_segment_source.logdir.segments import PartitionLog
 from kafka_segment_source.options import parse_options
 from kafka_segment_source.planning.planner import make_plan
-from kafka_segment_source.reading import transactions
+from kafka_segment_source.reading import marker_walk
 from kafka_segment_source.reporting import logger
 from kafka_segment_source.scanning import read_split
-from kafka_segment_source.storage import files as package_files
-from kafka_segment_source.storage import store
-from kafka_segment_source.storage.files import try_again
+from kafka_segment_source.storage import retrying, store
+from kafka_segment_source.storage.retrying import try_again
 from kafka_segment_source.zones import making as zone_making
 from kafka_segment_source.zones.updates import plan_updates, run_updates
 from tests.support.simulated_broker import FIRST_TIMESTAMP, LATE, RETENTION, TOPIC, Row, Settings, SimulatedBroker
@@ -116,12 +115,12 @@ def simulated(files: store.Storage, sleep: Callable[[float], None], small: bool 
     """Within it the package sees only these files; waiting calls `sleep`; small: it reads a few bytes at a time."""
     with ExitStack() as stack:
         _set(stack, store, "STORAGE", files)
-        _set(stack, package_files, "wait", sleep)
+        _set(stack, retrying, "wait", sleep)
         _set(stack, zone_making.map_segment, "__defaults__", (*zone_making.map_segment.__defaults__[:-1], _SMALL_READS))  # type: ignore[index]
         if small:
-            _set(stack, transactions, "_AHEAD_BYTES", _SMALL_READS)
+            _set(stack, marker_walk, "_AHEAD_BYTES", _SMALL_READS)
             _set(stack, probe, "_BLOCK", 100)
-            for function in (split_file.SplitFile.__init__, transactions.walk):
+            for function in (split_file.SplitFile.__init__, marker_walk.walk_split):
                 defaults = {**(function.__kwdefaults__ or {}), "chunk_bytes": _SMALL_READS}
                 _set(stack, function, "__kwdefaults__", defaults)
         yield

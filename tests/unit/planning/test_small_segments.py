@@ -11,8 +11,8 @@ import pytest
 import kafka_segment_source as kafkaseg
 from kafka_segment_source.logdir.catalog import list_logs
 from kafka_segment_source.options import ReadOptions, parse_options
+from kafka_segment_source.planning import open_transactions
 from kafka_segment_source.planning import small_segments as q
-from kafka_segment_source.planning import stable_end as stable
 from tests.support.batches import BatchSpec, control, data, empty
 from tests.support.logs import simple_log, simple_segment
 from tests.support.rows import FIXTURES
@@ -98,6 +98,6 @@ def test_real_logs_end_where_they_did(fixture: str, monkeypatch: pytest.MonkeyPa
     options = {"isolationLevel": "read_committed", "trustIndexes": False}
     quick = kafkaseg.plan(path, **options)
 
-    monkeypatch.setattr(stable, "quick_walk", lambda segment, options: None)
+    monkeypatch.setattr(open_transactions, "quick_walk", lambda segment, options: None)
 
     assert kafkaseg.plan(path, **options).splits == quick.splits
