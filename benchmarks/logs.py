@@ -25,7 +25,7 @@ import numpy.typing as npt
 from crc32c import crc32c
 
 from benchmarks import values
-from kafka_segment_source import format as fmt
+from kafka_segment_source import kafka_format
 from kafka_segment_source.decoding.tables import RECORDS
 from kafka_segment_source.options import parse_options
 from tests.support import writer
@@ -190,9 +190,9 @@ class _Stamped:
         template = self._templates[self._count % len(self._templates)]
         first_offset, first = self.next_offset, ORIGIN + self.next_offset // RECORDS_A_MS - self._late()
         data = template.data
-        struct.pack_into(">q", data, fmt.BASE_OFFSET_AT, first_offset)
-        struct.pack_into(">qq", data, fmt.BASE_TIMESTAMP_AT, first, first + template.span)
-        struct.pack_into(">I", data, fmt.CRC_AT, crc32c(memoryview(data)[fmt.CRC_FROM :]))
+        struct.pack_into(">q", data, kafka_format.BASE_OFFSET_AT, first_offset)
+        struct.pack_into(">qq", data, kafka_format.BASE_TIMESTAMP_AT, first, first + template.span)
+        struct.pack_into(">I", data, kafka_format.CRC_AT, crc32c(memoryview(data)[kafka_format.CRC_FROM :]))
         self._count += 1
         self.next_offset += template.count
         self.plain_bytes += template.plain_bytes

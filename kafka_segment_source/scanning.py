@@ -64,7 +64,7 @@ def _read_part(
             for records in decoder.decode(chunk):
                 last = int(records.longs[OFFSET, records.count - 1])
                 yield to_record_batch(records, split, schema, builders)
-                follower.took(last)
-            follower.passed(source)
+                follower.note_returned(last)
+            follower.note_passed(source)
         source.finish()
-        follower.ended(source)
+        follower.note_end(source)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from kafka_segment_source import format as fmt
+from kafka_segment_source import kafka_format
 from kafka_segment_source.decoding.split import SegmentSplit
-from kafka_segment_source.kernels import headers as h
+from kafka_segment_source.kernels import batch_headers
 from kafka_segment_source.logdir.checksums import crc_holds
 from kafka_segment_source.storage.files import InputFile
 
@@ -30,8 +30,10 @@ _LOOK = 1024  # the least cost of a look at one place, in bytes of CRC work
 # Therefore the magics that one flipped bit can make are damage, except for 3. That is the number of the next format.
 # To skip good records would be worse than to refuse a damaged batch. A newer format that has its CRC elsewhere looks
 # like damage.
-_NEXT_MAGIC = fmt.MAGIC_V2 + 1
-_FLIPPED_MAGICS = frozenset({fmt.MAGIC_V2 ^ 1 << bit for bit in range(8)} - {fmt.MAGIC_V0, _NEXT_MAGIC})
+_NEXT_MAGIC = kafka_format.MAGIC_V2 + 1
+_FLIPPED_MAGICS = frozenset(
+    {kafka_format.MAGIC_V2 ^ 1 << bit for bit in range(8)} - {kafka_format.MAGIC_V0, _NEXT_MAGIC}
+)
 
 
 class BatchSearch:
@@ -50,38 +52,40 @@ class BatchSearch:
 
     def read_base_offset(self, position: int) -> int:
         """Reads the base offset that the bytes at `position` state, without proof; -1 where the file has ended."""
-        data = self._file.read_at(position, fmt.LENGTH_AT)
-        return int.from_bytes(data, "big", signed=True) if len(data) == fmt.LENGTH_AT else -1
+        data = self._file.read_at(position, kafka_format.LENGTH_AT)
+        return int.from_bytes(data, "big", signed=True) if len(data) == kafka_format.LENGTH_AT else -1
 
     def read_claimed_size(self, position: int) -> int:
         """Reads how many bytes the batch at `position` has, by its length field."""
-        length = self._file.read_at(position + fmt.LENGTH_AT, fmt.LOG_OVERHEAD - fmt.LENGTH_AT)
-        return int.from_bytes(length, "big") + fmt.LOG_OVERHEAD
+        length = self._file.read_at(
+            position + kafka_format.LENGTH_AT, kafka_format.LOG_OVERHEAD - kafka_format.LENGTH_AT
+        )
+        return int.from_bytes(length, "big") + kafka_format.LOG_OVERHEAD
 
     def read_proven_offset(self, position: int, otherwise: int) -> int:
         """Reads the offset of the batch at `position`. Where no proven batch begins there, it returns `otherwise`."""
         if not self.has_batch_at(position):
             return otherwise
-        return int.from_bytes(self._file.read_at(position, fmt.LENGTH_AT), "big", signed=True)
+        return int.from_bytes(self._file.read_at(position, kafka_format.LENGTH_AT), "big", signed=True)
 
     def find_next_batch(self, position: int) -> int | None:
         """Finds the first position ≥ `position` of a whole batch that continues this log, by header and CRC."""
         size = self._split.segment_size
         end_offset = self._find_offset_limit()
         window = FIRST_WINDOW
-        while size - position >= fmt.LOG_OVERHEAD + fmt.MIN_LENGTH_V0:
+        while size - position >= kafka_format.LOG_OVERHEAD + kafka_format.MIN_LENGTH_V0:
             buffer = np.empty(min(window, size - position), np.uint8)
             self._file.read_into(position, buffer)
-            at = h.find_batch(buffer, 0, len(buffer), self.last_offset + 1, end_offset)
+            at = batch_headers.find_batch(buffer, 0, len(buffer), self.last_offset + 1, end_offset)
             while at >= 0:
                 if self.has_batch_at(position + at):
                     return int(position + at)
                 if self.effort < 0:
                     return None
-                at = h.find_batch(buffer, at + 1, len(buffer), self.last_offset + 1, end_offset)
+                at = batch_headers.find_batch(buffer, at + 1, len(buffer), self.last_offset + 1, end_offset)
             if len(buffer) == size - position:
                 return None
-            position += len(buffer) - fmt.BATCH_OVERHEAD + 1
+            position += len(buffer) - kafka_format.BATCH_OVERHEAD + 1
             window = min(2 * window, LARGEST_WINDOW)
         return None
 
@@ -96,25 +100,25 @@ class BatchSearch:
         A batch of a newer magic counts too (see `_FLIPPED_MAGICS`). Each call reduces the budget of the search.
         """
         self.effort -= _LOOK
-        header = self._file.read_at(position, fmt.BATCH_OVERHEAD)
-        if len(header) < fmt.MAGIC_END:
+        header = self._file.read_at(position, kafka_format.BATCH_OVERHEAD)
+        if len(header) < kafka_format.MAGIC_END:
             return False
-        magic = header[fmt.MAGIC_AT]
-        base = int.from_bytes(header[: fmt.LENGTH_AT], "big", signed=True)
-        length = int.from_bytes(header[fmt.LENGTH_AT : fmt.LOG_OVERHEAD], "big", signed=True)
-        fits = _smallest_length(magic) <= length <= self._split.segment_size - position - fmt.LOG_OVERHEAD
+        magic = header[kafka_format.MAGIC_AT]
+        base = int.from_bytes(header[: kafka_format.LENGTH_AT], "big", signed=True)
+        length = int.from_bytes(header[kafka_format.LENGTH_AT : kafka_format.LOG_OVERHEAD], "big", signed=True)
+        fits = _smallest_length(magic) <= length <= self._split.segment_size - position - kafka_format.LOG_OVERHEAD
         if not fits or length > self._max_batch_bytes or base <= self.last_offset:
             return False
         self.effort -= length
-        crc_at = fmt.CRC_AT if magic >= fmt.MAGIC_V2 else fmt.LEGACY_CRC_AT
+        crc_at = kafka_format.CRC_AT if magic >= kafka_format.MAGIC_V2 else kafka_format.LEGACY_CRC_AT
         stored = int.from_bytes(header[crc_at : crc_at + 4], "big")
-        return crc_holds(self._file.read_at(position, length + fmt.LOG_OVERHEAD), magic, stored)
+        return crc_holds(self._file.read_at(position, length + kafka_format.LOG_OVERHEAD), magic, stored)
 
 
 def _smallest_length(magic: int) -> int:
     """The least length that a batch of this magic can state. It is larger than any length for an impossible magic."""
-    if magic > fmt.LARGEST_MAGIC or magic in _FLIPPED_MAGICS:
+    if magic > kafka_format.LARGEST_MAGIC or magic in _FLIPPED_MAGICS:
         return 2**31
-    if magic < fmt.MAGIC_V2:
-        return fmt.MIN_LENGTH_V1 if magic == fmt.MAGIC_V1 else fmt.MIN_LENGTH_V0
-    return fmt.MIN_BATCH_LENGTH
+    if magic < kafka_format.MAGIC_V2:
+        return kafka_format.MIN_LENGTH_V1 if magic == kafka_format.MAGIC_V1 else kafka_format.MIN_LENGTH_V0
+    return kafka_format.MIN_BATCH_LENGTH

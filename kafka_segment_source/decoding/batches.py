@@ -20,15 +20,14 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from kafka_segment_source import format as fmt
+from kafka_segment_source import kafka_format
 from kafka_segment_source.decoding.batch_search import BatchSearch
 from kafka_segment_source.decoding.damage import Damage
 from kafka_segment_source.decoding.faults import Faults
 from kafka_segment_source.decoding.log_tail import LogTail
 from kafka_segment_source.decoding.split import BatchPlace, SegmentSplit
 from kafka_segment_source.errors import DataError
-from kafka_segment_source.kernels import crc32
-from kafka_segment_source.kernels import headers as h
+from kafka_segment_source.kernels import batch_headers, crc32
 from kafka_segment_source.logdir.checksums import crc32cs, crc_of
 from kafka_segment_source.pruning.disorder import is_witness
 from kafka_segment_source.storage.files import Bytes, InputFile
@@ -42,7 +41,7 @@ HeaderTable = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Whole batches. `headers` (int64[FIELDS, n], kernels.headers) describe the batches in `data`.
+    """Whole batches. `headers` (int64[FIELDS, n], kernels.batch_headers) describe the batches in `data`.
 
     position: where byte 0 of `data` lies in the file. The next chunk uses both arrays again: copy what you need before
     you ask for it.
@@ -53,7 +52,7 @@ class Chunk:
     position: int
 
 
-_WITNESS_FIELDS = [h.MAGIC, h.ATTRIBUTES, h.COUNT, h.MAX_TIMESTAMP]
+_WITNESS_FIELDS = [batch_headers.MAGIC, batch_headers.ATTRIBUTES, batch_headers.COUNT, batch_headers.MAX_TIMESTAMP]
 
 
 class BatchReader:
@@ -85,15 +84,17 @@ class BatchReader:
         self._limit = split.end  # no byte after it is read, unless a batch begins before it and ends after it
         self._search = BatchSearch(file, split, trust.max_batch_bytes)
         self._tail = LogTail(file, split, self._search)
-        most = (split.segment_size - split.start) // (fmt.LOG_OVERHEAD + fmt.MIN_LENGTH_V0) + 1
+        most = (split.segment_size - split.start) // (kafka_format.LOG_OVERHEAD + kafka_format.MIN_LENGTH_V0) + 1
         self._table = np.empty(
-            (h.FIELDS, min(_HEADERS, max(most, 1))), np.int64
+            (batch_headers.FIELDS, min(_HEADERS, max(most, 1))), np.int64
         )  # a small one where segments are small
         self._report = np.zeros(2, np.int64)
 
     def chunks(self) -> Iterator[Chunk]:
         """Yields the chunks of the range, in order. It ends where the range, its offsets or the log end."""
-        buffer = np.empty(min(self._chunk_bytes, max(self._limit - self._split.start, fmt.BATCH_OVERHEAD)), np.uint8)
+        buffer = np.empty(
+            min(self._chunk_bytes, max(self._limit - self._split.start, kafka_format.BATCH_OVERHEAD)), np.uint8
+        )
         position: int | None = self._split.start
         while position is not None and not self._is_past_range(position):
             count = min(len(buffer), self._limit - position)
@@ -101,8 +102,8 @@ class BatchReader:
             before, position = position, (yield from self._read_batches(buffer, position, position + count))
             if position is not None:
                 self._search.effort -= max(before + count - position, 0)  # bytes that are read a second time
-            if position == before and self._report[h.FOUND] > len(buffer):  # one batch needs more room
-                buffer = np.empty(int(self._report[h.FOUND]), np.uint8)
+            if position == before and self._report[batch_headers.FOUND] > len(buffer):  # one batch needs more room
+                buffer = np.empty(int(self._report[batch_headers.FOUND]), np.uint8)
 
     def _is_past_range(self, position: int) -> bool:
         """Whether reading ends at `position`."""
@@ -128,16 +129,16 @@ class BatchReader:
         at: int | None = start
         while at is not None and at < end:
             here = buffer[at - start : end - start]
-            headers = self._table[:, : h.walk_headers(here, len(here), at, self._table, self._report)]
+            headers = self._table[:, : batch_headers.walk_headers(here, len(here), at, self._table, self._report)]
             at, stuck = yield from self._find_sound_batches(buffer, start, headers, at)
             if self._is_stale:
                 self._is_stale = False
                 break
-            if at is None or not stuck or self._report[h.STOPPED_BY] == h.USED_UP:
+            if at is None or not stuck or self._report[batch_headers.STOPPED_BY] == batch_headers.USED_UP:
                 continue
-            if self._report[h.STOPPED_BY] == h.INCOMPLETE and at > start:
+            if self._report[batch_headers.STOPPED_BY] == batch_headers.INCOMPLETE and at > start:
                 break
-            stuck_at, at = at, self._pass_missing_batch(at, buffer[at - start : end - start][: fmt.MAGIC_END])
+            stuck_at, at = at, self._pass_missing_batch(at, buffer[at - start : end - start][: kafka_format.MAGIC_END])
             if at == stuck_at:
                 break
         return at
@@ -160,12 +161,14 @@ class BatchReader:
                 self.is_done = True
                 return None, False
             if good.shape[1]:
-                self._search.last_offset = int(good[h.LAST_OFFSET, -1])
-                self.last = BatchPlace(*good[[h.POSITION, h.BASE_OFFSET, h.CRC], -1].tolist())
-                at = int(good[h.POSITION, -1] + good[h.SIZE, -1])
+                self._search.last_offset = int(good[batch_headers.LAST_OFFSET, -1])
+                self.last = BatchPlace(
+                    *good[[batch_headers.POSITION, batch_headers.BASE_OFFSET, batch_headers.CRC], -1].tolist()
+                )
+                at = int(good[batch_headers.POSITION, -1] + good[batch_headers.SIZE, -1])
             if fault is None:
                 break
-            size = int(headers[h.SIZE, fault[0]])
+            size = int(headers[batch_headers.SIZE, fault[0]])
             seen = buffer[at - start : at - start + size]
             is_tail, after = self._tail.look_at(at, seen) if bad[fault[0]] else (False, None)
             if is_tail:
@@ -175,10 +178,10 @@ class BatchReader:
             if after is None:
                 return None, False
             at = after
-            column = int(np.searchsorted(headers[h.POSITION], at))
+            column = int(np.searchsorted(headers[batch_headers.POSITION], at))
             if column == headers.shape[1]:
-                return at, at == int(headers[h.POSITION, -1] + headers[h.SIZE, -1])
-            if headers[h.POSITION, column] != at:
+                return at, at == int(headers[batch_headers.POSITION, -1] + headers[batch_headers.SIZE, -1])
+            if headers[batch_headers.POSITION, column] != at:
                 return at, False
             headers, bad = headers[:, column:], bad[column:]
         return at, True
@@ -189,11 +192,13 @@ class BatchReader:
         The end is the first batch past the offset bounds, or the batch after a witness (`disorder.py`).
         """
         count = headers.shape[1]
-        is_v2 = headers[h.MAGIC] == fmt.MAGIC_V2
+        is_v2 = headers[batch_headers.MAGIC] == kafka_format.MAGIC_V2
         end = self._split.bounds.offsets.end
-        is_wrapper = ~is_v2 & (headers[h.ATTRIBUTES] & fmt.CODEC_MASK != fmt.CODEC_NONE)
-        past = ~is_wrapper & (headers[h.BASE_OFFSET] >= end)  # a wrapper states only its last offset ...
-        past[1:] |= headers[h.LAST_OFFSET, :-1] >= end - 1  # ... but a batch after the last wanted offset is past
+        is_wrapper = ~is_v2 & (headers[batch_headers.ATTRIBUTES] & kafka_format.CODEC_MASK != kafka_format.CODEC_NONE)
+        past = ~is_wrapper & (headers[batch_headers.BASE_OFFSET] >= end)  # a wrapper states only its last offset ...
+        past[1:] |= (
+            headers[batch_headers.LAST_OFFSET, :-1] >= end - 1
+        )  # ... but a batch after the last wanted offset is past
         if past.any():
             count = int(np.argmax(past))
         stop = self._split.stop_timestamp
@@ -217,15 +222,17 @@ class BatchReader:
         one is wrong. If it were believed, every batch up to its offset would be lost.
         """
         count = int(np.argmax(bad)) if bad.any() else headers.shape[1]
-        base, last = headers[h.BASE_OFFSET, :count], headers[h.LAST_OFFSET, :count]
-        before = headers[h.AFTER, :count]
+        base, last = headers[batch_headers.BASE_OFFSET, :count], headers[batch_headers.LAST_OFFSET, :count]
+        before = headers[batch_headers.AFTER, :count]
         before[:1] = self._search.last_offset
         before[1:] = last[:-1]
-        limit = fmt.MAX_OFFSET if self._split.next_base_offset is None else self._split.next_base_offset
+        limit = kafka_format.MAX_OFFSET if self._split.next_base_offset is None else self._split.next_base_offset
         following = np.full(count, limit, np.int64)
         following[:-1] = base[1:]
         if 0 < count == headers.shape[1] and base[-1] > before[-1] + 1:
-            following[-1] = self._search.read_proven_offset(int(headers[h.POSITION, -1] + headers[h.SIZE, -1]), limit)
+            following[-1] = self._search.read_proven_offset(
+                int(headers[batch_headers.POSITION, -1] + headers[batch_headers.SIZE, -1]), limit
+            )
         jumped = (base > before + 1) & (following <= last) & (following > before)
         fits = following - before == last - base + 2  # without the jump it would exactly fill the gap before it
         jumped &= (following != base) | fits  # otherwise the next batch repeats this one
@@ -233,12 +240,19 @@ class BatchReader:
         if wrong.any():
             at = int(np.argmax(wrong))
             to = int(following[at]) if jumped[at] else limit
-            place, offsets = int(headers[h.POSITION, at]), (int(base[at]), int(last[at]))
+            place, offsets = int(headers[batch_headers.POSITION, at]), (int(base[at]), int(last[at]))
             return at, self._faults.out_of_order(place, offsets, (int(before[at]) + 1, to - 1))
         if count == headers.shape[1]:
             return None
         size, magic, stated, position, offset = headers[
-            [h.SIZE, h.MAGIC, h.CRC, h.POSITION, h.BASE_OFFSET], count
+            [
+                batch_headers.SIZE,
+                batch_headers.MAGIC,
+                batch_headers.CRC,
+                batch_headers.POSITION,
+                batch_headers.BASE_OFFSET,
+            ],
+            count,
         ].tolist()
         crc = crc_of(memoryview(data[position - start : position - start + size]), magic)  # type: ignore[arg-type]
         return count, self._faults.bad_crc(position, offset, crc, stated)
@@ -248,9 +262,11 @@ class BatchReader:
         bad = np.zeros(headers.shape[1], np.bool_)
         if not self._check_crcs:
             return bad
-        recent = headers[h.MAGIC] == fmt.MAGIC_V2
-        starts = headers[h.POSITION, recent] - position
-        bad[recent] = crc32cs(data, starts, starts + headers[h.SIZE, recent]) != headers[h.CRC, recent]
+        recent = headers[batch_headers.MAGIC] == kafka_format.MAGIC_V2
+        starts = headers[batch_headers.POSITION, recent] - position
+        bad[recent] = (
+            crc32cs(data, starts, starts + headers[batch_headers.SIZE, recent]) != headers[batch_headers.CRC, recent]
+        )
         if not recent.all():
             crc32.bad_crc32s(data, position, headers, bad)
         return bad
@@ -263,30 +279,33 @@ class BatchReader:
         It returns `position` if more bytes are needed there, a later position, or None. seen: the first bytes that were
         read at `position`.
         """
-        stopped_by = int(self._report[h.STOPPED_BY])
-        needed = int(self._report[h.FOUND]) if stopped_by == h.INCOMPLETE else 0
+        stopped_by = int(self._report[batch_headers.STOPPED_BY])
+        needed = int(self._report[batch_headers.FOUND]) if stopped_by == batch_headers.INCOMPLETE else 0
         size = self._split.segment_size
-        if stopped_by != h.INCOMPLETE:
+        if stopped_by != batch_headers.INCOMPLETE:
             is_tail, after = self._tail.look_at(position, seen)
             if is_tail:
                 return after
-        if stopped_by == h.INCOMPLETE and position + needed <= size:
+        if stopped_by == batch_headers.INCOMPLETE and position + needed <= size:
             if needed <= self._max_batch_bytes:
                 self._limit = max(self._limit, position + needed)
                 return position
             error = self._faults.too_large(position, needed, self._max_batch_bytes)
-        elif stopped_by == h.INCOMPLETE:
+        elif stopped_by == batch_headers.INCOMPLETE:
             error = self._faults.cut_short(position, size - position, needed)
             found = self._search.find_next_batch(position + 1) if self._split.next_base_offset is None else None
             if self._split.next_base_offset is None and found is None and self._search.effort > 0:
                 return None  # a torn tail
             if found is not None:
                 return self._report_skipped(error, found)
-        elif stopped_by == h.BAD_MAGIC and self._search.has_batch_at(position):
+        elif stopped_by == batch_headers.BAD_MAGIC and self._search.has_batch_at(position):
             return self._pass_newer_batch(position)
         else:
-            error = self._faults.bad_header(position, stopped_by, int(self._report[h.FOUND]))
-            if stopped_by in (h.BAD_COUNT, h.BAD_LAST_OFFSET):  # whole by its length, which may be right
+            error = self._faults.bad_header(position, stopped_by, int(self._report[batch_headers.FOUND]))
+            if stopped_by in (
+                batch_headers.BAD_COUNT,
+                batch_headers.BAD_LAST_OFFSET,
+            ):  # whole by its length, which may be right
                 needed = self._search.read_claimed_size(position)
         return self._pass_damage(error, position, needed)
 
@@ -302,7 +321,7 @@ class BatchReader:
             return None
         if self._search.has_batch_at(after) and self._search.read_base_offset(after) <= wanted.start:
             return after
-        magic = self._file.read_at(position + fmt.MAGIC_AT, 1)[0]
+        magic = self._file.read_at(position + kafka_format.MAGIC_AT, 1)[0]
         return self._report_skipped(self._faults.newer_magic(position, first, magic), after)
 
     def _pass_damage(self, error: DataError, position: int, claimed_size: int) -> int | None:

@@ -7,7 +7,7 @@ another whole batch, both are damage, since Kafka trims a segment when it rolls.
 
 from __future__ import annotations
 
-from kafka_segment_source import format as fmt
+from kafka_segment_source import kafka_format
 from kafka_segment_source.decoding.batch_search import FIRST_WINDOW, LARGEST_WINDOW, BatchSearch
 from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.storage.files import Bytes, InputFile
@@ -53,9 +53,11 @@ class LogTail:
 
     def _is_only_begun(self, position: int) -> bool:
         """Whether preallocated zeros reach into the end of the batch at `position`, and nothing but zeros follows."""
-        header = self._file.read_at(position, fmt.LOG_OVERHEAD)
-        length = int.from_bytes(header[fmt.LENGTH_AT :], "big", signed=True)
-        after = position + (length + fmt.LOG_OVERHEAD if length >= fmt.MIN_LENGTH_V0 else fmt.MAGIC_END)
+        header = self._file.read_at(position, kafka_format.LOG_OVERHEAD)
+        length = int.from_bytes(header[kafka_format.LENGTH_AT :], "big", signed=True)
+        after = position + (
+            length + kafka_format.LOG_OVERHEAD if length >= kafka_format.MIN_LENGTH_V0 else kafka_format.MAGIC_END
+        )
         return after < self._split.segment_size and self._is_zero_to_end(after - _UNWRITTEN)
 
     def _ends_in_zeros(self) -> bool:

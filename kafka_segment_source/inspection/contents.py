@@ -12,8 +12,8 @@ from typing import Any, Unpack
 
 from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.errors import FileChangedError, PathError
-from kafka_segment_source.format import MAX_OFFSET
 from kafka_segment_source.inspection.summary import Summary, summarize, total
+from kafka_segment_source.kafka_format import MAX_OFFSET
 from kafka_segment_source.keywords import PathsLike, TopicOptions, check_names, option_texts
 from kafka_segment_source.logdir.catalog import list_dead_directories, list_directories
 from kafka_segment_source.logdir.checkpoints import Checkpoints
@@ -24,7 +24,7 @@ from kafka_segment_source.partition.chain import list_paths
 from kafka_segment_source.partition.logs import available_logs
 from kafka_segment_source.partition.missing import all_evidence, lost_partitions, notice
 from kafka_segment_source.reporting import OnProgress, add_up, few, ignore_progress
-from kafka_segment_source.storage.files import try_again
+from kafka_segment_source.storage.retrying import try_again
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, fields
 
-from kafka_segment_source import format as fmt
+from kafka_segment_source import kafka_format
 from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.option_values import TopicPartition
 from kafka_segment_source.storage.store import NO_VERSION, FileVersion
@@ -36,16 +36,18 @@ class Segment:
 
     @property
     def index_path(self) -> str:
-        return self.path.removesuffix(fmt.LOG_SUFFIX) + fmt.INDEX_SUFFIX
+        return self.path.removesuffix(kafka_format.LOG_SUFFIX) + kafka_format.INDEX_SUFFIX
 
     @property
     def time_index_path(self) -> str:
-        return self.path.removesuffix(fmt.LOG_SUFFIX) + fmt.TIME_INDEX_SUFFIX
+        return self.path.removesuffix(kafka_format.LOG_SUFFIX) + kafka_format.TIME_INDEX_SUFFIX
 
     @property
     def span(self) -> OffsetRange:
         """The offsets that the segment can hold, according to the names."""
-        return OffsetRange(self.base_offset, fmt.MAX_OFFSET if self.next_base_offset is None else self.next_base_offset)
+        return OffsetRange(
+            self.base_offset, kafka_format.MAX_OFFSET if self.next_base_offset is None else self.next_base_offset
+        )
 
     @property
     def is_last(self) -> bool:

@@ -19,7 +19,7 @@ import time
 from dataclasses import replace
 
 from kafka_segment_source.bounds import ALL_OFFSETS, OffsetRange
-from kafka_segment_source.format import MAX_OFFSET
+from kafka_segment_source.kafka_format import MAX_OFFSET
 from kafka_segment_source.logdir.catalog import list_logs
 from kafka_segment_source.logdir.checkpoints import Checkpoints
 from kafka_segment_source.logdir.segment_view import SegmentView

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from kafka_segment_source import format as fmt
+from kafka_segment_source import kafka_format
 from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.errors import DataLossError, OptionError
 from kafka_segment_source.logdir.segment_view import SegmentView
@@ -81,9 +81,9 @@ def _find_start(log: PartitionLog, options: ReadOptions) -> int:
 def _find_end(log: PartitionLog, options: ReadOptions) -> int:
     number = options.ending.at(log.topic_partition)
     if not options.ending.by_time:
-        return fmt.MAX_OFFSET if number == LATEST else number
+        return kafka_format.MAX_OFFSET if number == LATEST else number
     offset = _find_offset_at(log, number, options)
-    return fmt.MAX_OFFSET if offset is None else offset
+    return kafka_format.MAX_OFFSET if offset is None else offset
 
 
 def _find_offset_at(log: PartitionLog, timestamp: int, options: ReadOptions) -> int | None:

@@ -16,16 +16,16 @@ from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from kafka_segment_source import format as fmt
+from kafka_segment_source import kafka_format
 from kafka_segment_source.decoding.split import SegmentSplit, anchored
 from kafka_segment_source.errors import FileChangedError
-from kafka_segment_source.kernels import headers as h
+from kafka_segment_source.kernels import batch_headers
 from kafka_segment_source.logdir.probe import BatchHeader
 from kafka_segment_source.logdir.producer_snapshots import ProducerState, newest_state
 from kafka_segment_source.logdir.segment_view import SegmentView
 from kafka_segment_source.logdir.segments import PartitionLog, Segment
 from kafka_segment_source.options import ReadOptions
-from kafka_segment_source.planning.small_segments import Event, Told, quick_walk
+from kafka_segment_source.planning.small_segments import Event, SegmentEvents, read_small_segment
 from kafka_segment_source.reading.following import list_whole, whole_split
 from kafka_segment_source.reading.marker_walk import Stretch, first_void, transactional_data, walk_split
 from kafka_segment_source.storage.files import file_version
@@ -41,7 +41,9 @@ def find_stable_end(log: PartitionLog, end: int, options: ReadOptions) -> tuple[
     Raises CorruptRecordError for damage on the way to the end of the log, under FAILFAST.
     """
     last = log.segments[-1]
-    end = min(end, last.offsets.end, fmt.MAX_OFFSET if last.next_base_offset is None else last.next_base_offset)
+    end = min(
+        end, last.offsets.end, kafka_format.MAX_OFFSET if last.next_base_offset is None else last.next_base_offset
+    )
     whole = log if log.is_whole or log.copies else list_whole(log.directories, options)
     replay = _Replay(whole, options)
     replay.run(end)
@@ -93,13 +95,13 @@ class _Replay:
         self.reached, read = since.offset, 0
         parts = self._walk_segments(since.offset)
         while self.reached < end or any(first < end for first in self.open.values()):
-            told = next(parts, None)
-            if told is None:
+            found = next(parts, None)
+            if found is None:
                 self.is_at_end = True
                 break
-            self._apply_events(told.events, since.offset)
-            read += told.size
-            self.reached = max(self.reached, told.end)
+            self._apply_events(found.events, since.offset)
+            read += found.size
+            self.reached = max(self.reached, found.end)
         parts.close()
         if state is None and len(self.log.segments) > 1 and self.options.trust_indexes:
             self.warnings.append(
@@ -130,7 +132,7 @@ class _Replay:
                 return offset == after or next(_read_headers(segment, offset - 1, self.options), None) is not None
         return False
 
-    def _walk_segments(self, offset: int) -> Generator[Told, None, None]:
+    def _walk_segments(self, offset: int) -> Generator[SegmentEvents, None, None]:
         """Yields the events of the log in order, from the batch that holds `offset`."""
         end = 0
         for at, segment in enumerate(self.log.segments):
@@ -138,22 +140,22 @@ class _Replay:
             if first >= min(segment.span.end, segment.offsets.end):
                 continue
             self.walked.append((segment.path, segment.version))
-            told = self._walk_quickly(at, first)
-            if told is not None:
-                end = told.end
-                yield told
+            found = self._read_small(at, first)
+            if found is not None:
+                end = found.end
+                yield found
                 continue
             for stretch in walk_split(self._make_split(at, first), self.options, after=end):
-                told = self._collect_events(stretch, end)
-                end = told.end
-                yield told
+                found = self._collect_events(stretch, end)
+                end = found.end
+                yield found
 
-    def _walk_quickly(self, at: int, first: int) -> Told | None:
-        """Reads the events of segment number `at`, if all of it is wanted and the quick walk can read it."""
+    def _read_small(self, at: int, first: int) -> SegmentEvents | None:
+        """Reads the events of segment number `at`, if all of it is wanted and the segment is small and usual."""
         segment = self.log.segments[at]
         if self.log.copies or segment.base_offset < first:
             return None
-        return quick_walk(segment, self.options)
+        return read_small_segment(segment, self.options)
 
     def _make_split(self, at: int, first: int) -> SegmentSplit:
         """Makes a split of segment number `at`, from the batch that holds the offset `first`."""
@@ -164,7 +166,7 @@ class _Replay:
         with _open_view(segment, self.options) as view:
             return anchored(replace(split, start=view.start_position(first)), view.probe)
 
-    def _collect_events(self, stretch: Stretch, before: int) -> Told:
+    def _collect_events(self, stretch: Stretch, before: int) -> SegmentEvents:
         """Collects the events of a stretch. before: the offset after the batch before the stretch."""
         self._end_lost_transactions(stretch)
         self.warnings += [
@@ -172,10 +174,12 @@ class _Replay:
         ]
         begins = stretch.headers[:, transactional_data(stretch.headers)]
         events = [(marker.offset, marker.producer_id, False) for marker in stretch.markers]
-        for producer_id, first in zip(begins[h.PRODUCER_ID].tolist(), begins[h.BASE_OFFSET].tolist(), strict=True):
+        for producer_id, first in zip(
+            begins[batch_headers.PRODUCER_ID].tolist(), begins[batch_headers.BASE_OFFSET].tolist(), strict=True
+        ):
             events.append((first, producer_id, True))
-        end = int(stretch.headers[h.LAST_OFFSET, -1]) + 1 if stretch.headers.shape[1] else before
-        return Told(sorted(events), end, int(stretch.headers[h.SIZE].sum()))
+        end = int(stretch.headers[batch_headers.LAST_OFFSET, -1]) + 1 if stretch.headers.shape[1] else before
+        return SegmentEvents(sorted(events), end, int(stretch.headers[batch_headers.SIZE].sum()))
 
     def _apply_events(self, events: list[Event], offset: int) -> None:
         """Opens and ends transactions by the events from `offset` on. The state has the earlier events already."""
@@ -228,7 +232,7 @@ def _count_bytes_from(log: PartitionLog, stable: int, end: int, options: ReadOpt
     """Counts the bytes of the log from the offset `stable`, to the end of the segment before or at `end`."""
     total = 0
     for segment in log.segments:
-        if segment.base_offset >= end or (segment.next_base_offset or fmt.MAX_OFFSET) <= stable:
+        if segment.base_offset >= end or (segment.next_base_offset or kafka_format.MAX_OFFSET) <= stable:
             continue
         header = next(_read_headers(segment, stable, options), None) if segment.base_offset < stable else None
         total += segment.size - (0 if header is None else header.position)

@@ -23,7 +23,7 @@ from kafka_segment_source.pruning.ranges import ByteRange, Dropped, narrow
 from kafka_segment_source.times import format_millis
 from kafka_segment_source.zones.maps import ZoneMaps
 from kafka_segment_source.zones.pruning import Pruned, prune
-from kafka_segment_source.zones.table import ZoneMap
+from kafka_segment_source.zones.zone_table import ZoneMap
 
 SplitOf = tuple[Segment, SegmentSplit]
 

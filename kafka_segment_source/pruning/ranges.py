@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kafka_segment_source import format as fmt
+from kafka_segment_source import kafka_format
 from kafka_segment_source.bounds import ScanBounds
 from kafka_segment_source.logdir.segment_view import SegmentView
 from kafka_segment_source.logdir.segments import Segment
@@ -35,7 +35,7 @@ class ByteRange:
     start: int
     end: int
     first_offset: int
-    end_offset: int = fmt.MAX_OFFSET
+    end_offset: int = kafka_format.MAX_OFFSET
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ def narrow(view: SegmentView, bounds: ScanBounds, disorder: int | None = None) -
         first_offset = max(first_offset, _find_first_offset_since(view, bounds.times.since, disorder))
     start = view.start_position(first_offset) if first_offset > segment.base_offset else 0
     end = None
-    if bounds.offsets.end < (fmt.MAX_OFFSET if segment.next_base_offset is None else segment.next_base_offset):
+    if bounds.offsets.end < (kafka_format.MAX_OFFSET if segment.next_base_offset is None else segment.next_base_offset):
         end = view.end_position(bounds.offsets.end)
     return ByteRange(start, segment.size if end is None else max(start, end), first_offset)
 
@@ -90,7 +90,7 @@ def _find_latest_before(view: SegmentView, since: int) -> int | None:
         return None
     seen = 0
     for header in view.headers_from(int(times.offsets[-1])):
-        if header is None or header.magic != fmt.MAGIC_V2 or header.max_timestamp >= since:
+        if header is None or header.magic != kafka_format.MAGIC_V2 or header.max_timestamp >= since:
             return None
         seen += 1
     return int(times.timestamps[-1]) if seen else None  # an entry beyond the log proves nothing about it

@@ -24,11 +24,11 @@ from collections.abc import Generator, Iterator
 import numpy as np
 import numpy.typing as npt
 
-from kafka_segment_source import format as fmt
+from kafka_segment_source import kafka_format
 from kafka_segment_source.decoding.batches import Chunk, HeaderTable
 from kafka_segment_source.decoding.split_file import SplitFile
 from kafka_segment_source.errors import DataLossError
-from kafka_segment_source.kernels import headers as h
+from kafka_segment_source.kernels import batch_headers
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.reading.marker_walk import Marker, MarkerReader, Stretch, transactional_data, walk_after
 from kafka_segment_source.reporting import logger
@@ -100,7 +100,10 @@ class _SplitTransactions:
         self._ahead = None
 
     def _learn_markers(self, chunk: Chunk) -> None:
-        first, last = int(chunk.headers[h.BASE_OFFSET, 0]), int(chunk.headers[h.LAST_OFFSET, -1])
+        first, last = (
+            int(chunk.headers[batch_headers.BASE_OFFSET, 0]),
+            int(chunk.headers[batch_headers.LAST_OFFSET, -1]),
+        )
         if self._known_to <= first:
             self._known = _KnownMarkers()
         if self._known_to <= last:
@@ -117,14 +120,14 @@ class _SplitTransactions:
             return False
         self._known.add(stretch, self._known_to)
         if stretch.headers.shape[1]:
-            self._known_to = max(self._known_to, int(stretch.headers[h.LAST_OFFSET, -1]) + 1)
+            self._known_to = max(self._known_to, int(stretch.headers[batch_headers.LAST_OFFSET, -1]) + 1)
         return True
 
     def _report_withheld(self, batches: HeaderTable, fate: int) -> None:
         """Handles batches that are withheld because their marker was not found: raises, or warns once for each
         producer."""
-        for producer_id in np.unique(batches[h.PRODUCER_ID]).tolist():
-            first = int(batches[h.BASE_OFFSET, batches[h.PRODUCER_ID] == producer_id].min())
+        for producer_id in np.unique(batches[batch_headers.PRODUCER_ID]).tolist():
+            first = int(batches[batch_headers.BASE_OFFSET, batches[batch_headers.PRODUCER_ID] == producer_id].min())
             whose = f"the transaction of producer {producer_id} around offset {first} in {self._split.path}"
             if fate == OPEN and self._options.fail_on_data_loss:
                 raise DataLossError(
@@ -164,19 +167,19 @@ class _KnownMarkers:
 
     def fates(self, batches: HeaderTable) -> Fates:
         """Returns the fate of each transactional batch by its next marker."""
-        producers, offsets = batches[h.PRODUCER_ID], batches[h.BASE_OFFSET]
+        producers, offsets = batches[batch_headers.PRODUCER_ID], batches[batch_headers.BASE_OFFSET]
         found = np.zeros(len(producers), np.int8)
-        next_marker = np.full(len(producers), fmt.MAX_OFFSET)
+        next_marker = np.full(len(producers), kafka_format.MAX_OFFSET)
         order = np.argsort(producers, kind="stable")
-        starts = np.flatnonzero(np.diff(producers[order], prepend=fmt.NO_PRODUCER))
+        starts = np.flatnonzero(np.diff(producers[order], prepend=kafka_format.NO_PRODUCER))
         for own in np.split(order, starts[1:]):
             run_offsets, run_fates = self._runs.get(int(producers[own[0]]), ((), ())) if len(own) else ((), ())
             slots = np.searchsorted(np.array(run_offsets, np.int64), offsets[own], side="right")
             decided = slots < len(run_offsets)
             found[own[decided]] = np.array(run_fates, np.int8)[slots[decided]]
             next_marker[own[decided]] = np.array(run_offsets, np.int64)[slots[decided]]
-        next_gap = np.append(np.array(self._gaps, np.int64), fmt.MAX_OFFSET)[
+        next_gap = np.append(np.array(self._gaps, np.int64), kafka_format.MAX_OFFSET)[
             np.searchsorted(np.array(self._gaps, np.int64), offsets, side="right")
         ]
-        found[(next_gap < fmt.MAX_OFFSET) & (next_gap <= next_marker)] = UNKNOWN
+        found[(next_gap < kafka_format.MAX_OFFSET) & (next_gap <= next_marker)] = UNKNOWN
         return found

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from kafka_segment_source import format as fmt
+from kafka_segment_source import kafka_format
 from kafka_segment_source.bounds import OffsetRange, ScanBounds
 from kafka_segment_source.decoding.batches import CHUNK_BYTES, Chunk, HeaderTable
 from kafka_segment_source.decoding.damage import Damage, UnloggedDamage
@@ -30,15 +30,14 @@ from kafka_segment_source.decoding.records import Decoder, RecordColumns
 from kafka_segment_source.decoding.split import BatchPlace, SegmentSplit
 from kafka_segment_source.decoding.split_file import SplitFile
 from kafka_segment_source.errors import DataError, DataLossError, FileChangedError
-from kafka_segment_source.kernels import headers as h
-from kafka_segment_source.kernels import record_batches as k
+from kafka_segment_source.kernels import batch_headers, record_batches
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.reading.following import MOST_CHANGES_IN_A_ROW, find_again
 from kafka_segment_source.reading.mending import Lost, Piece, Suspicion, mend
 from kafka_segment_source.storage.files import UNUSABLE, file_version
 
 _AHEAD_BYTES = 256 * 1024  # bytes per read on the way to a marker, which is usually near
-_NO_HEADERS = np.empty((h.FIELDS, 0), np.int64)
+_NO_HEADERS = np.empty((batch_headers.FIELDS, 0), np.int64)
 
 Mask = npt.NDArray[np.bool_]
 
@@ -73,7 +72,10 @@ class Stretch:
 
 def transactional_data(headers: HeaderTable) -> Mask:
     """Returns which batches hold data of a transaction."""
-    transactional = headers[h.ATTRIBUTES] & (fmt.TRANSACTIONAL_MASK | fmt.CONTROL_MASK) == fmt.TRANSACTIONAL_MASK
+    transactional = (
+        headers[batch_headers.ATTRIBUTES] & (kafka_format.TRANSACTIONAL_MASK | kafka_format.CONTROL_MASK)
+        == kafka_format.TRANSACTIONAL_MASK
+    )
     return np.asarray(transactional & _has_producer(headers))
 
 
@@ -109,12 +111,12 @@ def _walk_file(
         reader = MarkerReader(split, options, damage if split.copies else None)
         seen = 0
         for chunk in source.chunks():
-            inside = chunk.headers[:, chunk.headers[h.LAST_OFFSET] >= split.bounds.offsets.start]
+            inside = chunk.headers[:, chunk.headers[batch_headers.LAST_OFFSET] >= split.bounds.offsets.start]
             found = reader.read(Chunk(chunk.data, inside, chunk.position))
             skipped = tuple(damage.skipped[seen:])
             gaps = (end, *found.gaps) if skipped else found.gaps
             seen = len(damage.skipped)
-            end = int(chunk.headers[h.LAST_OFFSET, -1]) + 1
+            end = int(chunk.headers[batch_headers.LAST_OFFSET, -1]) + 1
             yield replace(found, gaps=gaps, errors=skipped + found.errors)
         skipped = tuple(damage.skipped[seen:])
         if skipped:
@@ -145,14 +147,14 @@ def _walk_copies(
             for stretch in _walk_file(piece, options, reached, before, chunk_bytes, Suspicion()):
                 yield stretch if piece.path == split.path else replace(stretch, void=first_void(stretch, reached))
                 if stretch.headers.shape[1]:
-                    reached = int(stretch.headers[h.LAST_OFFSET, -1]) + 1
+                    reached = int(stretch.headers[batch_headers.LAST_OFFSET, -1]) + 1
         except FileChangedError:
             raise
         except (DataError, DataLossError, *UNUSABLE) as error:
             if mended_at == reached:
                 raise
             mended_at, before = reached, _NO_HEADERS
-            end = fmt.MAX_OFFSET if split.end_offset is None else split.end_offset
+            end = kafka_format.MAX_OFFSET if split.end_offset is None else split.end_offset
             pending = mend(split, OffsetRange(reached, end), options, error)
 
 
@@ -170,9 +172,9 @@ def first_void(stretch: Stretch, reached: int) -> int | None:
     headers = stretch.headers
     if not headers.shape[1]:
         return None
-    before = np.concatenate(([reached], headers[h.LAST_OFFSET, :-1] + 1))
-    gone = headers[h.BASE_OFFSET] > before
-    gone |= (headers[h.ATTRIBUTES] & fmt.CONTROL_MASK != 0) & (headers[h.COUNT] == 0)
+    before = np.concatenate(([reached], headers[batch_headers.LAST_OFFSET, :-1] + 1))
+    gone = headers[batch_headers.BASE_OFFSET] > before
+    gone |= (headers[batch_headers.ATTRIBUTES] & kafka_format.CONTROL_MASK != 0) & (headers[batch_headers.COUNT] == 0)
     return int(before[np.argmax(gone)]) if gone.any() else None
 
 
@@ -184,9 +186,11 @@ def walk_after(split: SegmentSplit, chunk: Chunk, options: ReadOptions) -> Gener
 
     Raises CorruptRecordError for damage under FAILFAST, and FileChangedError if the log changes too fast to be read.
     """
-    last = BatchPlace(*chunk.headers[[h.POSITION, h.BASE_OFFSET, h.CRC], -1].tolist())
-    reached = int(chunk.headers[h.LAST_OFFSET, -1]) + 1
-    position = int(chunk.headers[h.POSITION, -1] + chunk.headers[h.SIZE, -1])
+    last = BatchPlace(
+        *chunk.headers[[batch_headers.POSITION, batch_headers.BASE_OFFSET, batch_headers.CRC], -1].tolist()
+    )
+    reached = int(chunk.headers[batch_headers.LAST_OFFSET, -1]) + 1
+    position = int(chunk.headers[batch_headers.POSITION, -1] + chunk.headers[batch_headers.SIZE, -1])
     bounds = ScanBounds(OffsetRange(reached, split.served_to))
     rest = replace(split, start=position, end=split.segment_size, bounds=bounds, stop_timestamp=None, anchor=last)
     pending: Iterator[SegmentSplit] = iter([rest, *_find_by_name(split, split.next_base_offset, reached)])
@@ -207,7 +211,7 @@ def walk_after(split: SegmentSplit, chunk: Chunk, options: ReadOptions) -> Gener
                     if stretch.ends_in_loss:
                         return
                     if stretch.headers.shape[1]:
-                        reached, tries = int(stretch.headers[h.LAST_OFFSET, -1]) + 1, 0
+                        reached, tries = int(stretch.headers[batch_headers.LAST_OFFSET, -1]) + 1, 0
             if listed_at == reached:
                 return
             if named_at != reached:
@@ -227,7 +231,7 @@ def walk_after(split: SegmentSplit, chunk: Chunk, options: ReadOptions) -> Gener
         if loss is not None and (loss <= reached or not split.copies):
             yield Stretch(_NO_HEADERS, (), ends_in_loss=True)
             return
-        pending = _select_parts_below(found.splits, fmt.MAX_OFFSET if loss is None else loss)
+        pending = _select_parts_below(found.splits, kafka_format.MAX_OFFSET if loss is None else loss)
 
 
 def _select_parts_below(parts: Iterator[SegmentSplit], end: int) -> Iterator[SegmentSplit]:
@@ -247,7 +251,7 @@ def _find_by_name(split: SegmentSplit, base_offset: int | None, offset: int) -> 
     """
     if base_offset is None or base_offset >= split.served_to:
         return []
-    name = f"{base_offset:0{fmt.BASE_OFFSET_DIGITS}d}{fmt.LOG_SUFFIX}"
+    name = f"{base_offset:0{kafka_format.BASE_OFFSET_DIGITS}d}{kafka_format.LOG_SUFFIX}"
     directory = os.path.dirname(split.path)
     path = os.path.join(directory, name)
     is_given = not split.copies or directory in split.copies or path in split.copies
@@ -293,7 +297,9 @@ class MarkerReader:
     def read(self, chunk: Chunk) -> Stretch:
         """Returns the chunk as a stretch. Under FAILFAST it raises CorruptRecordError for an unreadable control
         record."""
-        control = (chunk.headers[h.ATTRIBUTES] & fmt.CONTROL_MASK != 0) & _has_producer(chunk.headers)
+        control = (chunk.headers[batch_headers.ATTRIBUTES] & kafka_format.CONTROL_MASK != 0) & _has_producer(
+            chunk.headers
+        )
         if not control.any():
             return Stretch(chunk.headers, ())
         seen = len(self._damage.skipped)
@@ -310,22 +316,25 @@ class MarkerReader:
         Their keys may be longer than expected, and of a later version.
         """
         n = records.count
-        lengths = records.ints[k.KEY_LENGTH, :n]
+        lengths = records.ints[record_batches.KEY_LENGTH, :n]
         self._check_keys(records, lengths)
-        readable = lengths >= fmt.CONTROL_KEY_BYTES
-        at = records.ints[k.KEY_AT, :n][readable]
+        readable = lengths >= kafka_format.CONTROL_KEY_BYTES
+        at = records.ints[record_batches.KEY_AT, :n][readable]
         types = records.source[at + 2].astype(np.int64) << 8 | records.source[at + 3]
-        producers = records.headers[h.PRODUCER_ID, records.ints[k.BATCH, :n][readable]]
-        offsets = records.longs[k.OFFSET, :n][readable]
+        producers = records.headers[batch_headers.PRODUCER_ID, records.ints[record_batches.BATCH, :n][readable]]
+        offsets = records.longs[record_batches.OFFSET, :n][readable]
         for kind, producer_id, offset in zip(types.tolist(), producers.tolist(), offsets.tolist(), strict=True):
-            if kind in (fmt.CONTROL_ABORT, fmt.CONTROL_COMMIT):
-                yield Marker(producer_id, offset, kind == fmt.CONTROL_ABORT)
+            if kind in (kafka_format.CONTROL_ABORT, kafka_format.CONTROL_COMMIT):
+                yield Marker(producer_id, offset, kind == kafka_format.CONTROL_ABORT)
 
     def _check_keys(self, records: RecordColumns, lengths: npt.NDArray[np.int32]) -> None:
-        for at in np.flatnonzero(lengths < fmt.CONTROL_KEY_BYTES).tolist():
-            header = records.headers[:, records.ints[k.BATCH, at]]
+        for at in np.flatnonzero(lengths < kafka_format.CONTROL_KEY_BYTES).tolist():
+            header = records.headers[:, records.ints[record_batches.BATCH, at]]
             self._damage.report(Faults(self._split.path).short_control_key(header, int(lengths[at])))
 
 
 def _has_producer(headers: HeaderTable) -> Mask:
-    return np.asarray((headers[h.MAGIC] == fmt.MAGIC_V2) & (headers[h.PRODUCER_ID] > fmt.NO_PRODUCER))
+    return np.asarray(
+        (headers[batch_headers.MAGIC] == kafka_format.MAGIC_V2)
+        & (headers[batch_headers.PRODUCER_ID] > kafka_format.NO_PRODUCER)
+    )

@@ -39,7 +39,7 @@ _WRONG_NAMES = frozenset(
     }
 )
 
-_LISTINGS = 20  # most listings of a directory from which files vanish
+_MOST_TRIES_TO_LIST = 20  # most listings of a directory from which files vanish
 _RACY_NANOS = 2_000_000_000  # the coarsest clock of a file system (FAT); git guards its index in the same way
 
 
@@ -124,7 +124,7 @@ def list_directory(directory: str, given: str | None = None) -> list[Entry]:
 
     given: the name for error messages, if the user gave another one.
     """
-    for _ in range(_LISTINGS - 1):
+    for _ in range(_MOST_TRIES_TO_LIST - 1):
         with suppress(VanishedError):
             return _list_once(directory, given)
     try:

@@ -8,7 +8,7 @@ from kafka_segment_source.logdir.checkpoints import read_topic_id
 from kafka_segment_source.logdir.segments import PartitionLog
 from kafka_segment_source.option_values import TopicPartition
 from kafka_segment_source.options import ReadOptions
-from kafka_segment_source.zones.table import ZoneMap, read_zone_map, zone_map_path
+from kafka_segment_source.zones.zone_table import ZoneMap, read_zone_map, zone_map_path
 
 _MOST_NAMED = 5  # most partitions that one warning names
 

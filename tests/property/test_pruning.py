@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import kafka_segment_source as kafkaseg
 from kafka_segment_source.decoding.tables import RECORDS
 from kafka_segment_source.errors import OptionError
-from kafka_segment_source.format import LENGTH_AT
+from kafka_segment_source.kafka_format import LENGTH_AT
 from kafka_segment_source.keywords import option_texts
 from kafka_segment_source.options import parse_options
 from kafka_segment_source.planning.plan import ReadPlan

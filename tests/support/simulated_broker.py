@@ -31,7 +31,7 @@ from typing import Literal
 
 import crc32c
 
-from kafka_segment_source import format as fmt
+from kafka_segment_source import kafka_format
 from tests.support import writer
 from tests.support.simulated_files import Node, SimulatedFiles
 from tests.support.writer import Rec
@@ -42,7 +42,7 @@ FIRST_TIMESTAMP = 1_700_000_000_000
 LATE = 5_000  # ms by which a record may be older than one before it, at most
 _KEYS = tuple(b"k%c" % letter for letter in b"abcdefghijklmnopqrst")
 RETENTION = 500  # of delete horizons, in the time of `pass_time`
-_FILES = (fmt.LOG_SUFFIX, fmt.INDEX_SUFFIX, fmt.TIME_INDEX_SUFFIX)
+_FILES = (kafka_format.LOG_SUFFIX, kafka_format.INDEX_SUFFIX, kafka_format.TIME_INDEX_SUFFIX)
 _MOST_RECORDS = 300  # then producers have nothing more to say: a log without end would cost runs without end
 _PADDED = 96  # bytes by which index files of an active segment grow: entries of both kinds fit
 _LOSSES = ("retention", "delete records", "truncate", "refetch", "change leader")
@@ -274,18 +274,18 @@ class Replica:
 
     def _new_segment(self, base: int) -> Segment:
         segment = Segment(base, os.path.join(self.path, f"{base:020d}"), state=dict(self.state))
-        segment.node = self.files.create(segment.path(fmt.LOG_SUFFIX), bytes(self.settings.preallocated))
+        segment.node = self.files.create(segment.path(kafka_format.LOG_SUFFIX), bytes(self.settings.preallocated))
         self.segments.append(segment)
         return segment
 
     def _snapshot(self, offset: int) -> None:
         entries = b"".join(
-            fmt.SNAPSHOT_ENTRY.pack(producer, 0, 0, last, 0, FIRST_TIMESTAMP, -1, first)
+            kafka_format.SNAPSHOT_ENTRY.pack(producer, 0, 0, last, 0, FIRST_TIMESTAMP, -1, first)
             for producer, (last, first) in sorted(self.state.items())
         )
         checked = struct.pack(">i", len(self.state)) + entries
-        data = struct.pack(">hI", fmt.SNAPSHOT_VERSION, crc32c.crc32c(checked)) + checked
-        self._replace(os.path.join(self.path, f"{offset:020d}{fmt.SNAPSHOT_SUFFIX}"), data)
+        data = struct.pack(">hI", kafka_format.SNAPSHOT_VERSION, crc32c.crc32c(checked)) + checked
+        self._replace(os.path.join(self.path, f"{offset:020d}{kafka_format.SNAPSHOT_SUFFIX}"), data)
 
     def _replace(self, path: str, data: bytes) -> None:
         """A file written aside and renamed, in one step: nobody reads a name that ends so."""
@@ -301,10 +301,10 @@ class Replica:
             path = segment.path(suffix)
             if not self.files.has(path):
                 continue
-            self.files.rename(path, path + fmt.DELETED_SUFFIX)
-            if suffix == fmt.LOG_SUFFIX:
+            self.files.rename(path, path + kafka_format.DELETED_SUFFIX)
+            if suffix == kafka_format.LOG_SUFFIX:
                 self._forget(segment)
-            self.retired.append(path + fmt.DELETED_SUFFIX)
+            self.retired.append(path + kafka_format.DELETED_SUFFIX)
             yield f"renames {segment.name(suffix)} to .deleted"
 
     def _forget(self, segment: Segment) -> None:
@@ -314,10 +314,10 @@ class Replica:
 
     def _retire_snapshots(self, wanted: Callable[[int], bool]) -> Activity:
         for name in self.files.names(self.path):
-            if name.endswith(fmt.SNAPSHOT_SUFFIX) and wanted(int(name[: fmt.BASE_OFFSET_DIGITS])):
+            if name.endswith(kafka_format.SNAPSHOT_SUFFIX) and wanted(int(name[: kafka_format.BASE_OFFSET_DIGITS])):
                 path = os.path.join(self.path, name)
-                self.files.rename(path, path + fmt.DELETED_SUFFIX)
-                self.retired.append(path + fmt.DELETED_SUFFIX)
+                self.files.rename(path, path + kafka_format.DELETED_SUFFIX)
+                self.retired.append(path + kafka_format.DELETED_SUFFIX)
                 yield f"renames {name} to .deleted"
 
     def unlink(self) -> Activity:
@@ -346,7 +346,7 @@ class Replica:
         """Writes the log start: only where it is not that of the first segment."""
         self.log_start = offset if offset > self.segments[0].base else 0
         entries = {PARTITION: self.log_start} if self.log_start else {}
-        self._checkpoint(fmt.LOG_START_CHECKPOINT, entries)
+        self._checkpoint(kafka_format.LOG_START_CHECKPOINT, entries)
         self.broker.vanished()
         yield f"log start {self.log_start}"
 
@@ -356,7 +356,7 @@ class Replica:
         self._replace(os.path.join(self.log_directory, name), data)
 
     def checkpoint_high_watermark(self) -> Activity:
-        self._checkpoint(fmt.HIGH_WATERMARK_CHECKPOINT, {PARTITION: min(self.broker.high_watermark, self.end)})
+        self._checkpoint(kafka_format.HIGH_WATERMARK_CHECKPOINT, {PARTITION: min(self.broker.high_watermark, self.end)})
         yield "checkpoints the high watermark"
 
     # ---- truncation, restart, a replica made anew ----
@@ -418,7 +418,7 @@ class Replica:
     def _start(self) -> Activity:
         for name in self.files.names(self.path):
             path = os.path.join(self.path, name)
-            if name.endswith(fmt.DELETED_SUFFIX) and self.files.has(path):
+            if name.endswith(kafka_format.DELETED_SUFFIX) and self.files.has(path):
                 self.files.unlink(path)
                 yield f"unlinks {name}"
         yield from self._write_indexes(self.active, padded=True)
@@ -464,7 +464,7 @@ class Replica:
             group, closed = closed[:count], closed[count:]
             yield from self._clean_group(group, latest, end, seen)
         self.cleaned_to = end
-        self._checkpoint(fmt.CLEANER_CHECKPOINT, {PARTITION: end})
+        self._checkpoint(kafka_format.CLEANER_CHECKPOINT, {PARTITION: end})
         yield f"cleaner checkpoint {end}"
 
     def _group(self, segments: list[Segment]) -> int:
@@ -480,7 +480,7 @@ class Replica:
         self, group: list[Segment], latest: dict[bytes, int], end: int, seen: set[Transaction]
     ) -> Activity:
         stem = os.path.join(self.path, f"{group[0].base:020d}")
-        new = Segment(group[0].base, stem, fmt.CLEANED_SUFFIX, state=group[0].state)
+        new = Segment(group[0].base, stem, kafka_format.CLEANED_SUFFIX, state=group[0].state)
         data = b""
         for batch in [batch for segment in group for batch in segment.batches]:
             kept = self._cleaned(batch, latest, end, seen)
@@ -492,7 +492,7 @@ class Replica:
                 data += kept.data
         _close(new)
         half = self.broker.random.randrange(len(data) + 1)
-        new.node = self.files.create(new.path(fmt.LOG_SUFFIX), data[:half])
+        new.node = self.files.create(new.path(kafka_format.LOG_SUFFIX), data[:half])
         yield f"cleans {[segment.base for segment in group]}, {half} bytes"
         if half < len(data):
             self.files.write(new.log, half, data[half:])
@@ -502,14 +502,14 @@ class Replica:
 
     def _swap_in(self, group: list[Segment], new: Segment) -> Activity:
         for suffix in _FILES:
-            self.files.rename(new.path(suffix), new.stem + suffix + fmt.SWAP_SUFFIX)
-            if suffix == fmt.LOG_SUFFIX:
+            self.files.rename(new.path(suffix), new.stem + suffix + kafka_format.SWAP_SUFFIX)
+            if suffix == kafka_format.LOG_SUFFIX:
                 at = self.segments.index(group[0])
                 self.segments[at : at + len(group)] = [new]
                 self.leaving += group
                 self.broker.vanished()
             yield f"renames {os.path.basename(new.stem)}{suffix}.cleaned to .swap"
-        new.suffix = fmt.SWAP_SUFFIX
+        new.suffix = kafka_format.SWAP_SUFFIX
         for segment in group:
             yield from self._retire(segment)
         for suffix in _FILES:
@@ -600,7 +600,7 @@ def _index_files(segment: Segment, padded: bool) -> list[tuple[str, bytes]]:
     times = writer.time_index(segment.time_entries, segment.base)
     if padded:
         offsets, times = (each.ljust(_PADDED * (len(each) // _PADDED + 1), b"\0") for each in (offsets, times))
-    return [(fmt.INDEX_SUFFIX, offsets), (fmt.TIME_INDEX_SUFFIX, times)]
+    return [(kafka_format.INDEX_SUFFIX, offsets), (kafka_format.TIME_INDEX_SUFFIX, times)]
 
 
 def _batch(
@@ -707,7 +707,7 @@ class SimulatedBroker:
         found: dict[Row, None] = {}
         views = [(replica, replica.rows()) for replica in self.replicas]
         for one, rows in views:
-            end = fmt.MAX_OFFSET if one.truncate_at is None else one.truncate_at
+            end = kafka_format.MAX_OFFSET if one.truncate_at is None else one.truncate_at
             others = [(other, theirs) for other, theirs in views if other is not one]
             for row in rows:
                 if row.offset < end and all(row in theirs or not other.covers(row.offset) for other, theirs in others):

@@ -36,7 +36,7 @@ from typing import Any
 import pyarrow as pa
 
 import kafka_segment_source as kafkaseg
-from kafka_segment_source import format as fmt
+from kafka_segment_source import kafka_format
 from kafka_segment_source.decoding import split_file
 from kafka_segment_source.decoding.tables import RECORDS
 from kafka_segment_source.errors import DataLossError, PathError
@@ -538,7 +538,7 @@ def _is_not_committed(row: Row) -> bool:
 def _is_wanted(row: Row, options: dict[str, Any]) -> bool:
     """Whether the bounds let a row through."""
     start = options.get("startingOffsets", {TOPIC: {"0": 0}})[TOPIC]["0"]
-    end = options.get("endingOffsets", {TOPIC: {"0": fmt.MAX_OFFSET}})[TOPIC]["0"]
+    end = options.get("endingOffsets", {TOPIC: {"0": kafka_format.MAX_OFFSET}})[TOPIC]["0"]
     times = options.get("since", 0) <= row.timestamp < options.get("until", 2 * FIRST_TIMESTAMP)
     return bool(start <= row.offset < end and times)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kafka_segment_source import format as fmt
+from kafka_segment_source import kafka_format
 from kafka_segment_source.decoding.compression import _DECOMPRESSORS
 from kafka_segment_source.errors import CorruptRecordError, UnsupportedFormatError
 from tests.cli.runner import answer
@@ -181,4 +181,4 @@ def test_verify_goes_on_behind_a_newer_format(newer: bytes, folder: Path) -> Non
 
 def test_every_codec_has_its_function() -> None:
     """The codecs of the format are those that can be decompressed."""
-    assert {0, *_DECOMPRESSORS} == set(fmt.CODECS[2]) == set(range(len(fmt.CODEC_NAMES)))
+    assert {0, *_DECOMPRESSORS} == set(kafka_format.CODECS[2]) == set(range(len(kafka_format.CODEC_NAMES)))
