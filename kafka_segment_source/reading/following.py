@@ -59,8 +59,8 @@ class Follower:
     def run(self, read: Callable[[SegmentSplit], Iterator[T]]) -> Iterator[T]:
         """Yields the results of `read` for the split, or for the splits that hold its offsets now.
 
-        `read` must call `note_passed` after each chunk, `note_returned` after rows of a chunk, and `note_end` at the end
-        of a file.
+        `read` must call `note_passed` after each chunk, `note_returned` after rows of a chunk, and `note_end` at the
+        end of a file.
 
         Raises DataLossError for offsets that are gone (failOnDataLoss), and DataError for damage (mode). Raises
         StorageError if a file cannot be read. With several copies it raises these only if no copy helps. Raises

@@ -160,25 +160,25 @@ def test_why_a_walk_stops(name: str, data: bytes, stopped_by: int, found: int | 
     room=st.integers(0, 25),
 )
 def test_find_batch(prefix: bytes, suffix: bytes, base: int, first: int, room: int) -> None:
-    """The first place that could be a batch header is found, exactly as by trying every byte."""
+    """The first place that could be a batch header, of any magic, is found, exactly as by trying every byte."""
     batch = writer.record_batch([Rec(0, 5, b"a", b"b"), Rec(2, 6)], base_offset=base)
     data = prefix + batch + suffix
     end = first + room
 
     def likely(at: int) -> bool:
         head = data[at : at + kafka_format.BATCH_OVERHEAD]
+        if len(head) < kafka_format.LOG_OVERHEAD + kafka_format.MIN_LENGTH_V0:
+            return False
+        offset, length, magic = *struct.unpack_from(">qi", head), head[kafka_format.MAGIC_AT]
+        least = {0: kafka_format.MIN_LENGTH_V0, 1: kafka_format.MIN_LENGTH_V1}.get(magic, kafka_format.MIN_BATCH_LENGTH)
+        if magic > kafka_format.LARGEST_MAGIC or length < least:
+            return False
+        if magic != kafka_format.MAGIC_V2:
+            return first <= offset < end
         if len(head) < kafka_format.BATCH_OVERHEAD:
             return False
-        offset, length, _, magic, _, attributes, delta, *_, count = kafka_format.BATCH_HEADER.unpack(head)
-        return (
-            magic == 2
-            and length >= kafka_format.MIN_BATCH_LENGTH
-            and first <= offset
-            and delta >= 0
-            and offset + delta < end
-            and 0 <= attributes < 0x80
-            and count >= 0
-        )
+        _, _, _, _, _, attributes, delta, *_, count = kafka_format.BATCH_HEADER.unpack(head)
+        return first <= offset and delta >= 0 and offset + delta < end and 0 <= attributes < 0x80 and count >= 0
 
     wanted = next((at for at in range(len(data)) if likely(at)), -1)
     assert batch_headers.find_batch(array(data), 0, len(data), first, end) == wanted
