@@ -22,7 +22,7 @@ from kafka_segment_source.option_values import TopicSelection
 from kafka_segment_source.options import ReadOptions, parse_options
 from kafka_segment_source.partition.chain import list_paths
 from kafka_segment_source.partition.logs import available_logs
-from kafka_segment_source.partition.missing import all_evidence, lost_partitions, notice
+from kafka_segment_source.partition.missing import all_evidence, notice, report_lost_partitions
 from kafka_segment_source.reporting import OnProgress, add_up, few, ignore_progress
 from kafka_segment_source.storage.retrying import try_again
 
@@ -144,7 +144,7 @@ def list_partitions(
     warnings += few([fault for log in logs for fault in log.beside.faults])
     partitions = [_list_partition(log, found, checkpoints, seen) for log, found in zip(logs, summaries, strict=True)]
     partitions = _note_reads(partitions, logs, parsed, warnings)
-    warnings += lost_partitions(logs, checkpoints, parsed, seen)
+    report_lost_partitions(logs, checkpoints, parsed, seen, warnings)
     # these directories may belong to any topic
     not_read = list_dead_directories(parsed) if parsed.topics == TopicSelection() else []
     return Listing(tuple(partitions), tuple(not_read), tuple(warnings))

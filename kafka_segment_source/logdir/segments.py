@@ -87,11 +87,19 @@ class Beside:
 
 
 @dataclass(frozen=True, slots=True)
-class Unused:
-    """A segment that no query reads, whatever its bounds, and the reason."""
+class DroppedSegment:
+    """A segment that is not read, and why that is safe."""
 
     segment: Segment
     reason: str
+
+    @property
+    def path(self) -> str:
+        return self.segment.path
+
+    @property
+    def size(self) -> int:
+        return self.segment.size
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +183,7 @@ class PartitionLog(ListedLog):
     directory: if several directories hold the partition, the one with the lowest offsets.
     swaps: empty, as these files are among the segments.
     offsets: from the log start on, up to the high watermark if the options ask for that.
-    unused: segments that are not read.
+    unused: segments that no query reads, whatever its bounds.
     holes: offsets that no file holds.
     evidence, reach: the results of `partition/missing.py`.
     copies: paths of the directories and single files that were combined. Empty for one directory. With several,
@@ -186,7 +194,7 @@ class PartitionLog(ListedLog):
     """
 
     offsets: OffsetRange = OffsetRange()
-    unused: tuple[Unused, ...] = ()
+    unused: tuple[DroppedSegment, ...] = ()
     holes: tuple[Hole, ...] = ()
     evidence: tuple[Evidence, ...] = ()
     reach: Reach | None = None
@@ -205,7 +213,7 @@ class PartitionLog(ListedLog):
         """The first offset of the files, or 0 if there are none. Empty first files of a compacted log count."""
         starts = [max(segment.base_offset, segment.offsets.start) for segment in self.segments[:1]]
         if self.compacted:
-            starts += [each.segment.base_offset for each in self.unused if each.segment.size == 0]
+            starts += [each.segment.base_offset for each in self.unused if each.size == 0]
         return min(starts, default=0)
 
     @property

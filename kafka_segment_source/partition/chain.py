@@ -28,7 +28,7 @@ from kafka_segment_source.bounds import ALL_OFFSETS, OffsetRange
 from kafka_segment_source.errors import PathError
 from kafka_segment_source.kafka_format import MAX_OFFSET
 from kafka_segment_source.logdir.checkpoints import read_topic_id
-from kafka_segment_source.logdir.segments import Hole, ListedLog, PartitionLog, Segment, Unused
+from kafka_segment_source.logdir.segments import DroppedSegment, Hole, ListedLog, PartitionLog, Segment
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.partition.choice import DAMAGED, THIN, VOID, WHOLE, choose
 from kafka_segment_source.partition.copy_view import CopyView
@@ -101,7 +101,7 @@ def _merge_copies(
     if not chosen:
         nothing = OffsetRange(0, 0)
         unused += [
-            Unused(each, _explain_unused(each, copy, nothing, _Chain([])))
+            DroppedSegment(each, _explain_unused(each, copy, nothing, _Chain([])))
             for copy in copies[1:]
             for each in copy.log.segments
         ]
@@ -115,7 +115,7 @@ def _merge_copies(
     for copy in copies:
         within = OffsetRange(end=copy.tail.end).intersect(copy.log.offsets)
         unused += [
-            Unused(each, _explain_unused(each, copy, within, chain))
+            DroppedSegment(each, _explain_unused(each, copy, within, chain))
             for each in copy.log.segments
             if each.path not in read
         ]

@@ -23,11 +23,11 @@ from kafka_segment_source.kafka_format import MAX_OFFSET
 from kafka_segment_source.logdir.catalog import list_logs
 from kafka_segment_source.logdir.checkpoints import Checkpoints
 from kafka_segment_source.logdir.segment_view import SegmentView
-from kafka_segment_source.logdir.segments import Hole, ListedLog, PartitionLog, Segment, Unused
+from kafka_segment_source.logdir.segments import DroppedSegment, Hole, ListedLog, PartitionLog, Segment
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.partition.chain import merge_replicas, settle
 from kafka_segment_source.partition.copy_view import CopyView
-from kafka_segment_source.partition.missing import lost_partitions, notice
+from kafka_segment_source.partition.missing import notice, report_lost_partitions
 from kafka_segment_source.reporting import few
 from kafka_segment_source.trust import Trust
 
@@ -49,7 +49,7 @@ def examined_logs(options: ReadOptions, warnings: list[str]) -> list[PartitionLo
     checkpoints = Checkpoints(warnings)
     copies = _list_copies(options, warnings, checkpoints)
     logs = notice(merge_replicas(copies, options, warnings), copies, checkpoints, seen)
-    warnings += lost_partitions(copies, checkpoints, options, seen)
+    report_lost_partitions(copies, checkpoints, options, seen, warnings)
     return logs
 
 
@@ -85,7 +85,7 @@ def swap_in(log: ListedLog, warnings: list[str]) -> PartitionLog:
     by_base.update({swap.base_offset: swap for swap in log.swaps})
     segments = _chain_segments([by_base[base] for base in sorted(by_base)])
     read = {segment.path for segment in segments}
-    unused = [Unused(each, f"replaced by {names}") for each in log.segments if each.path not in read]
+    unused = [DroppedSegment(each, f"replaced by {names}") for each in log.segments if each.path not in read]
     warnings.append(
         f"a compaction of {log.directory!r} was interrupted, or is under way: {names} {'is' if len(log.swaps) == 1 else 'are'}"
         f" read for the offsets {start} to {max(start, end - 1)}, as a broker would on its next start"

@@ -116,18 +116,16 @@ def all_evidence(log: PartitionLog, end: int | None) -> tuple[Evidence, ...]:
     return log.evidence if beyond is None else (*log.evidence, beyond)
 
 
-def lost_partitions(
-    copies: Sequence[ListedLog], checkpoints: Checkpoints, options: ReadOptions, seen: float
-) -> list[str]:
-    """Returns one sentence for each log directory in the paths that has high watermarks of partitions without a
-    directory.
+def report_lost_partitions(
+    copies: Sequence[ListedLog], checkpoints: Checkpoints, options: ReadOptions, seen: float, warnings: list[str]
+) -> None:
+    """Warns once of each log directory in the paths that has high watermarks of partitions without a directory.
 
     Internal topics are left out, as backups often omit them.
     """
     if options.topic is not None or options.partition is not None:
-        return []
+        return
     there = {copy.topic_partition for copy in copies}
-    sentences = []
     for parent in dict.fromkeys(copy.log_directory for copy in copies if copy.log_directory is not None):
         candidates = [
             (topic, partition)
@@ -141,8 +139,7 @@ def lost_partitions(
         ]
         lost = _find_lost(parent, candidates, seen) if candidates else []
         if lost:
-            sentences.append(_explain_lost(parent, lost))
-    return sentences
+            warnings.append(_explain_lost(parent, lost))
 
 
 def _explain_lost(parent: str, lost: list[str]) -> str:

@@ -17,7 +17,8 @@ from dataclasses import replace
 
 from kafka_segment_source import kafka_format
 from kafka_segment_source.bounds import OffsetRange
-from kafka_segment_source.errors import DataLossError, OptionError
+from kafka_segment_source.data_loss import report_lost_offsets
+from kafka_segment_source.errors import OptionError
 from kafka_segment_source.logdir.segment_view import SegmentView
 from kafka_segment_source.logdir.segments import Evidence, PartitionLog
 from kafka_segment_source.option_values import EARLIEST, LATEST
@@ -39,10 +40,8 @@ def offset_range(log: PartitionLog, options: ReadOptions, warnings: list[str]) -
             f"option {options.starting.option!r} ({start}) is after option {options.ending.option!r} ({end}) for {where}"
         )
     lost = _describe_hole(log, OffsetRange(start, end)) or _describe_loss(log, options, start, end)
-    if lost is not None and options.fail_on_data_loss:
-        raise DataLossError(f"{lost} of {where}; give offsets that are there, or failOnDataLoss=false to read what is")
     if lost is not None:
-        warnings.append(f"{lost} of {where}: reading what is there (failOnDataLoss=false)")
+        warnings.append(report_lost_offsets(f"{lost} of {where}", options))
     return OffsetRange(start, end).intersect(log.offsets)
 
 
@@ -58,9 +57,7 @@ def check_missing(
         if gone.is_empty:
             continue
         said = replace(each, offsets=gone).text(f"partition {log.topic}-{log.partition}")
-        if each.is_hard and options.fail_on_data_loss:
-            raise DataLossError(f"{said}; give offsets that are there, or failOnDataLoss=false to read what is")
-        yield each, f"{said}: reading what is there (failOnDataLoss=false)" if each.is_hard else said
+        yield each, report_lost_offsets(said, options) if each.is_hard else said
 
 
 def _find_start(log: PartitionLog, options: ReadOptions) -> int:

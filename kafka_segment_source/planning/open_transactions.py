@@ -35,8 +35,8 @@ from kafka_segment_source.times import format_millis
 _MOST_NAMED = 5  # open transactions in one warning
 
 
-def find_stable_end(log: PartitionLog, end: int, options: ReadOptions) -> tuple[int, list[str]]:
-    """The offset where a scan up to `end` ends under read_committed, and the warnings for the plan.
+def find_stable_end(log: PartitionLog, end: int, options: ReadOptions, warnings: list[str]) -> int:
+    """Finds the offset where a scan up to `end` ends under read_committed. It warns of withheld rows.
 
     Raises CorruptRecordError for damage on the way to the end of the log, under FAILFAST.
     """
@@ -45,15 +45,16 @@ def find_stable_end(log: PartitionLog, end: int, options: ReadOptions) -> tuple[
         end, last.offsets.end, kafka_format.MAX_OFFSET if last.next_base_offset is None else last.next_base_offset
     )
     whole = log if log.is_whole or log.copies else list_whole(log.directories, options)
-    replay = _Replay(whole, options)
+    replay = _Replay(whole, options, warnings)
     replay.run(end)
     waiting = {producer: first for producer, first in replay.open.items() if first < end}
     if not waiting:
         # a broker may write a new transaction after this offset, into preallocated space
-        return (min(end, replay.reached) if replay.is_at_end else end), replay.warnings
+        return min(end, replay.reached) if replay.is_at_end else end
     replay.confirm()
     stable = min(waiting.values())
-    return stable, [*replay.warnings, _describe_withheld(replay.log, waiting, stable, end, options)]
+    warnings.append(_describe_withheld(replay.log, waiting, stable, end, options))
+    return stable
 
 
 @dataclass(slots=True)
@@ -68,8 +69,8 @@ class _Replay:
 
     log: PartitionLog
     options: ReadOptions
+    warnings: list[str]
     open: dict[int, int] = field(default_factory=dict)
-    warnings: list[str] = field(default_factory=list)
     walked: list[tuple[str, FileVersion]] = field(default_factory=list)
     reached: int = 0
     is_at_end: bool = False

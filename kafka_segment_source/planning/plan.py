@@ -10,20 +10,12 @@ import pyarrow as pa
 
 from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.decoding.tables import RECORDS
+from kafka_segment_source.logdir.segments import DroppedSegment
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.reporting import logger
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
-
-
-@dataclass(frozen=True, slots=True)
-class DroppedSegment:
-    """A segment that is not read, and why that is safe."""
-
-    path: str
-    size: int
-    reason: str
 
 
 @dataclass(frozen=True, repr=False)

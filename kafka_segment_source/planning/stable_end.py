@@ -31,7 +31,8 @@ class StableEnds:
 
         key = log.topic_partition, offsets.end
         if key not in self._found:
-            self._found[key] = find_stable_end(log, offsets.end, self._options)
+            noted: list[str] = []
+            self._found[key] = find_stable_end(log, offsets.end, self._options, noted), noted
         end, found = self._found[key]
         warnings += found
         return offsets.intersect(OffsetRange(end=end))

@@ -25,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kafka_segment_source import kafka_format
+from kafka_segment_source.data_loss import allow_loss
 from kafka_segment_source.decoding.batches import Chunk, HeaderTable
 from kafka_segment_source.decoding.split_file import SplitFile
 from kafka_segment_source.errors import DataLossError
@@ -129,11 +130,12 @@ class _SplitTransactions:
         for producer_id in np.unique(batches[batch_headers.PRODUCER_ID]).tolist():
             first = int(batches[batch_headers.BASE_OFFSET, batches[batch_headers.PRODUCER_ID] == producer_id].min())
             whose = f"the transaction of producer {producer_id} around offset {first} in {self._split.path}"
-            if fate == OPEN and self._options.fail_on_data_loss:
-                raise DataLossError(
+            if fate == OPEN:
+                error = DataLossError(
                     f"{whose} has no marker in the files: its end, and with it a segment, is missing; failOnDataLoss=false"
                     " withholds what cannot be shown to be committed"
                 )
+                allow_loss(error, self._options)
             if producer_id not in self._reported:
                 self._reported.add(producer_id)
                 why = "no marker in the files" if fate == OPEN else "no marker before the next damage"

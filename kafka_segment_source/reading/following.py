@@ -21,15 +21,16 @@ from typing import TypeVar
 
 from kafka_segment_source import kafka_format
 from kafka_segment_source.bounds import ALL_OFFSETS, OffsetRange, ScanBounds
+from kafka_segment_source.data_loss import report_lost_rows
 from kafka_segment_source.decoding.split import SegmentSplit, anchored, split_of
 from kafka_segment_source.decoding.split_file import SplitFile
 from kafka_segment_source.errors import DataError, DataLossError, FileChangedError, KafkaSegmentError, PathError
 from kafka_segment_source.logdir.segment_view import SegmentView
-from kafka_segment_source.logdir.segments import PartitionLog, Segment
+from kafka_segment_source.logdir.segments import DroppedSegment, PartitionLog, Segment
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.partition.logs import available_logs
 from kafka_segment_source.pruning.disorder import usable_disorder
-from kafka_segment_source.pruning.ranges import Dropped, narrow
+from kafka_segment_source.pruning.ranges import narrow
 from kafka_segment_source.reading.mending import Lost, mend
 from kafka_segment_source.reporting import logger
 from kafka_segment_source.storage.files import UNUSABLE
@@ -148,9 +149,9 @@ class Follower:
         if isinstance(error, DataError) and error.is_skippable and self._options.drop_malformed:
             logger.warning("skipped (mode=DROPMALFORMED): %s", error)
             return
-        if self._options.fail_on_data_loss or not isinstance(error, DataLossError):
+        if not isinstance(error, DataLossError):
             raise error
-        logger.warning("%s; going on without it (failOnDataLoss=false)", error)
+        report_lost_rows(error, self._options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +231,7 @@ def _plan_part(
     within = ScanBounds(wanted.intersect(segment.offsets), planned.bounds.times)
     with SegmentView(segment, options.trust) as view:
         found = narrow(view, within, usable_disorder(options.timestamp_disorder, options.include_control))
-        if isinstance(found, Dropped):
+        if isinstance(found, DroppedSegment):
             return None
         split = replace(
             split_of(log, segment, within, found.start, found.end),

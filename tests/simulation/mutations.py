@@ -114,8 +114,8 @@ MUTATIONS = (
         (
             _in_package(
                 "planning/open_transactions",
-                "return (min(end, replay.reached) if replay.is_at_end else end), replay.warnings",
-                "return end, replay.warnings",
+                "return min(end, replay.reached) if replay.is_at_end else end",
+                "return end",
             ),
         ),
     ),

@@ -23,7 +23,7 @@ PACKAGE = Path(kafka_segment_source.__file__).parent
 ROOMS = [
     *("errors", "kafka_format", "reporting"),
     "storage",
-    *("bounds", "times", "trust", "option_values", "options", "keywords", "schema"),
+    *("bounds", "times", "trust", "option_values", "options", "keywords", "data_loss", "schema"),
     *("logdir", "pruning", "kernels", "decoding", "partition", "reading", "scanning", "zones", "planning"),
     "queries",
     *("spark", "inspection", "cli"),
