@@ -41,7 +41,7 @@ def _speeds(work: Callable[[], object], amount: float, runs: int) -> list[float]
 
 
 def _memcpy(size: int, runs: int) -> float:
-    """Bytes a second of a memcpy of so many bytes."""
+    """Bytes a second of a memcpy of that number of bytes."""
     source, target = np.ones(size, np.uint8), np.empty(size, np.uint8)
     return statistics.median(_speeds(lambda: np.copyto(target, source), size, runs))
 

@@ -47,10 +47,10 @@ SEGMENT, POSITION, SIZE, FIRST_OFFSET, LAST_OFFSET, FIRST_TIMESTAMP, LAST_TIMEST
 
 @dataclass(frozen=True)
 class LogShape:
-    """What a log is to hold: at least so many records, in so many segments of the same number of records.
+    """What a log is to hold: at least `records` records, in `segments` segments of the same number of records.
 
     batch_bytes: stored bytes of a batch, compressed or not: producers fill batches by what they estimate to be stored.
-    late_every: one batch of so many comes late, by up to late_ms; 0: none does.
+    late_every: one batch in `late_every` comes late, by up to late_ms; 0: none does.
     """
 
     records: int
@@ -113,7 +113,7 @@ class Log:
 
 @dataclass(frozen=True)
 class _Template:
-    """One batch, to be stamped: `data` is written anew for each copy."""
+    """One batch, to be stamped: `data` is written again for each copy."""
 
     data: bytearray
     count: int

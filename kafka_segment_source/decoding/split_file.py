@@ -176,11 +176,13 @@ class SplitFile:
     def _make_shrunk_error(self) -> FileChangedError:
         return FileChangedError(
             f"file {self.split.path!r} has shrunk since it was listed: found {self._version.size} bytes, expected"
-            f" {self.split.version.size}, so it was compacted or truncated; plan the read anew"
+            f" {self.split.version.size}, so it was compacted or truncated; plan the read again"
         )
 
     def _make_changed_error(self, what: str) -> FileChangedError:
-        return FileChangedError(f"file {self.split.path!r} has changed since it was listed: {what}; plan the read anew")
+        return FileChangedError(
+            f"file {self.split.path!r} has changed since it was listed: {what}; plan the read again"
+        )
 
     def close(self) -> None:
         """Closes the file."""

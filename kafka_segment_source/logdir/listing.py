@@ -41,7 +41,7 @@ def list_settled(directory: str, listed: Iterable[Entry] | None = None) -> dict[
             break
         files = again
     else:
-        raise FileChangedError(f"directory {directory!r} changes faster than it is listed; plan the read anew")
+        raise FileChangedError(f"directory {directory!r} changes faster than it is listed; plan the read again")
     return files
 
 

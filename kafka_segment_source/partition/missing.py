@@ -243,7 +243,7 @@ def _list_again(copy: ListedLog, seen: float) -> list[Orphan]:
     _wait_after(seen)
     now = list_beside(copy.directory)
     if not copy.segments and now.last_base >= 0:
-        raise FileChangedError(f"path {copy.directory!r} has changed while it was listed; plan the read anew")
+        raise FileChangedError(f"path {copy.directory!r} has changed while it was listed; plan the read again")
     paths = {orphan.path for orphan in now.orphans}
     return [orphan for orphan in copy.beside.orphans if orphan.path in paths]
 

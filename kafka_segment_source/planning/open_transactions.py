@@ -83,7 +83,7 @@ class _Replay:
         for path, version in self.walked:
             now = file_version(path)
             if now is None or now.inode != version.inode:
-                raise FileChangedError(f"file {path!r} was replaced while the log was planned; plan the read anew")
+                raise FileChangedError(f"file {path!r} was replaced while the log was planned; plan the read again")
 
     def run(self, end: int) -> None:
         """Follows the producers up to `end`.

@@ -57,7 +57,7 @@ class InputFile:
         except FileNotFoundError as error:
             raise FileChangedError(
                 f"file {path!r} was there when it was listed, but is gone now, deleted by retention or compaction,"
-                " or not on this machine; plan the read anew"
+                " or not on this machine; plan the read again"
             ) from error
         except OSError as error:
             raise failure("read", self.path, error) from error
@@ -92,7 +92,7 @@ class InputFile:
         if done < len(target):
             raise FileChangedError(
                 f"file {self.path!r} has shrunk since it was listed: found its end at byte {position + done},"
-                f" expected {len(target) - done} bytes more; plan the read anew"
+                f" expected {len(target) - done} bytes more; plan the read again"
             )
 
     def close(self) -> None:

@@ -54,7 +54,7 @@ class ZoneMaps:
         solves it."""
         command, directory = update_command(self._options), self._options.zone_maps
         warnings += [
-            f"the zone map of partition {topic}-{partition} is not used: {fault}; `{command}` makes it anew"
+            f"the zone map of partition {topic}-{partition} is not used: {fault}; `{command}` makes it again"
             for (topic, partition), fault in self._faults.items()
         ]
         warnings += [

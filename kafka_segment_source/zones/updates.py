@@ -259,10 +259,10 @@ def _read_usable(path: str, topic_id: str | None) -> ZoneMap | None:
     try:
         found = read_zone_map(path)
     except ValueError as error:
-        logger.warning("zone map %r is made anew: %s", path, error)
+        logger.warning("zone map %r is made again: %s", path, error)
         return None
     if found is not None and None not in (topic_id, found.topic_id) and topic_id != found.topic_id:
-        logger.warning("zone map %r is made anew: it was made of another topic of that name", path)
+        logger.warning("zone map %r is made again: it was made of another topic of that name", path)
         return None
     return found
 

@@ -123,7 +123,7 @@ def poison(plan: ReadPlan, directory: Path) -> ReadPlan:
     """Overwrites whatever of the files is not to be read, and removes the files of which nothing is.
 
     The first eight bytes after a range stay: by the offset of the batch there a reader sees that it may stop. Answers
-    the plan as if the files had been so before: a reader looks for its offsets anew in a file that was changed.
+    the plan as if the files had been so before: a reader looks for its offsets again in a file that was changed.
     """
     for path in directory.glob("*/*"):
         ranges = [(split.start, split.end) for split in plan.splits if split.path == str(path)]

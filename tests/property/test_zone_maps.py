@@ -304,7 +304,7 @@ def test_files_that_shrink_give_no_row_twice(log: GeneratedLog, data: st.DataObj
 
 
 @given(story=histories(), cell=CELLS)
-def test_maps_brought_up_to_date_are_as_if_made_anew(story: tuple[str, GeneratedLog, GeneratedLog], cell: int) -> None:
+def test_maps_brought_up_to_date_are_as_if_made_again(story: tuple[str, GeneratedLog, GeneratedLog], cell: int) -> None:
     """A log that grew, was cut or was refilled: what an update decodes and what it keeps make the table
     of the whole log."""
     what, before, now = story

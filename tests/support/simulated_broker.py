@@ -1,7 +1,7 @@
 """A model of a broker's log directories with one partition in them, as files and as truth.
 
 In: a `Settings` and a `random.Random`. `SimulatedBroker.step()` makes one change to the files that a reader could see:
-whoever calls it between two file operations of a reader shows that reader every half-done state. Out: the files, in
+a caller that runs it between two file operations of a reader shows it every half-done state. Out: the files, in
 `SimulatedFiles`, and what is true of them: which rows each directory holds, and how each transaction ended.
 
 What a broker does over several steps is an activity, a generator that yields after each change. Activities of one
@@ -134,7 +134,7 @@ class Settings:
     interval: int = 150  # bytes between index entries
     preallocated: int = 0
     alike: bool = True  # one record a batch, mostly, so that all batches are of one size
-    losses: bool = True  # rows may be lost: retention, truncation, a replica made anew
+    losses: bool = True  # rows may be lost: retention, truncation, a replica that was made again
     keys: int = len(_KEYS)  # the fewer there are, the more a cleaner takes out
     marker_retention: int = RETENTION  # for how long a cleaner keeps a marker without data
 
@@ -359,7 +359,7 @@ class Replica:
         self._checkpoint(kafka_format.HIGH_WATERMARK_CHECKPOINT, {PARTITION: min(self.broker.high_watermark, self.end)})
         yield "checkpoints the high watermark"
 
-    # ---- truncation, restart, a replica made anew ----
+    # ---- truncation, restart, a replica that was made again ----
 
     def truncate(self, offset: int) -> Activity:
         """Cuts off every batch from an offset on, segments too."""
@@ -398,7 +398,7 @@ class Replica:
         yield from self._start()
 
     def crash(self, batch: Batch | None) -> Activity:
-        """A broker dies, in the middle of a write perhaps, and starts again: the tail is cut, index files made anew."""
+        """A broker dies, in the middle of a write perhaps, and starts again: it cuts the tail and makes index files."""
         segment = self.active
         if batch is not None:
             # a batch that a dead broker only began, in preallocated space, cannot be told from damage, and is reported
@@ -423,7 +423,7 @@ class Replica:
                 yield f"unlinks {name}"
         yield from self._write_indexes(self.active, padded=True)
 
-    def make_anew(self, batches: list[Batch], start: int) -> Activity:
+    def make_again(self, batches: list[Batch], start: int) -> Activity:
         """The directory goes away and comes back with batches fetched again, from an offset on."""
         dead = f"{self.path}.{self.broker.random.getrandbits(128):032x}-delete"
         names = self.files.names(self.path)
@@ -1014,10 +1014,10 @@ class SimulatedBroker:
         start = self.random.choice((starts[0], starts[0], self.random.choice(starts)))
         replica.truncate_at = None
         if others:
-            return replica.make_anew([], start), locks
+            return replica.make_again([], start), locks
         self._forget_from(self.high_watermark)
         again = [batch for batch in batches if start <= batch.base and batch.last < self.high_watermark]
-        return replica.make_anew(again, start), locks
+        return replica.make_again(again, start), locks
 
     def _fetch(self, replica: Replica) -> _Begun:
         locks = self._writing(replica)

@@ -11,11 +11,11 @@ What the judge demands:
   there once. Under read_committed: if its transaction was committed, and it lay below the last stable offset when
   planning began (where an end of the log was cut off meanwhile, below the lowest of that time).
 - Every offset that was there when planning ended is given, or its loss is said, where no row but by retention,
-  truncation or a replica made anew can be gone (no compaction, no transactions, no bounds of time).
+  truncation or a replica that was made again can be gone (no compaction, no transactions, no bounds of time).
 - No row that the log did not hold at some time between; none outside the bounds; no offset twice; offsets ascend in a
   split.
 - Under read_committed no row of a transaction that was aborted or has no outcome.
-- An error is a DataLossError, and only where retention, truncation or a replica made anew took something away
+- An error is a DataLossError, and only where retention, truncation or a replica that was made again took something away
   meanwhile; a PathError too where its directory was gone. Never a CorruptRecordError, nothing skipped as damaged, no
   damage in what a zone map's update says. With failOnDataLoss=false there is no DataLossError, and a warning of loss
   only in the same case.

@@ -326,7 +326,7 @@ def test_swaps_of_a_split(data: Path) -> None:
     assert "are read for the offsets 10 to 19" in kafkaseg.plan(data).warnings[0]
 
 
-def test_swaps_that_an_unfinished_compaction_makes_anew(data: Path) -> None:
+def test_swaps_that_an_unfinished_compaction_makes_again(data: Path) -> None:
     """A .swap whose base is not below the smallest .cleaned counts for nothing: its compaction was not finished."""
     folder = data / "orders-0"
     swap(folder, 10, batch(19, 190))

@@ -46,7 +46,7 @@ def test_a_percent_sign_of_a_uri(end: str, both: Path) -> None:
 
 @pytest.mark.parametrize("path", ["file:/x%00y", "file:/" + "x%20" * 2000, "file:/%zz"])
 def test_what_can_be_no_file(path: str) -> None:
-    """Such a path is an absolute path like any other; whoever opens it says what is wrong."""
+    """Such a path is an absolute path like any other; the code that opens it says what is wrong."""
     assert local_path(path).startswith("/")
 
 

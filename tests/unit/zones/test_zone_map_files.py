@@ -112,7 +112,7 @@ def test_a_topic_by_an_odd_name_stays_in_the_directory() -> None:
 
 
 def test_two_writers_and_a_reader_at_once(tmp_path: Path) -> None:
-    """Whoever reads sees one of the maps that were written, whole; in the end one is there, and nothing else."""
+    """A reader sees one of the maps that were written, whole; in the end one is there, and nothing else."""
     path = str(tmp_path / "orders-0.parquet")
     maps = [zone_table.ZoneMap(some_zones(2000, first)) for first in range(2)]
     zone_table.write_zone_map(path, maps[0])
@@ -221,7 +221,7 @@ def test_a_segment_that_grew_is_decoded_from_its_last_zone_on(folder: Path, tmp_
 
 
 @pytest.mark.usefixtures("settled")
-def test_a_segment_that_was_swapped_is_decoded_anew(folder: Path, tmp_path: Path) -> None:
+def test_a_segment_that_was_swapped_is_decoded_again(folder: Path, tmp_path: Path) -> None:
     """Compaction leaves the name and the old file's mtime; even the size may be the same."""
     make_maps(folder, tmp_path / "maps")
     path = folder / f"{3:020d}.log"

@@ -212,7 +212,7 @@ def test_a_wrong_checksum_is_noticed(logs: Path, maps: Path) -> None:
 # ---- what the plan says ----
 
 
-def test_a_topic_made_anew(logs: Path, maps: Path) -> None:
+def test_a_topic_made_again(logs: Path, maps: Path) -> None:
     """The topic's id tells, although every batch is the same."""
     write(logs, LATE, topic_id=TOPIC_ID)
     make_maps(logs, maps)
@@ -222,7 +222,7 @@ def test_a_topic_made_anew(logs: Path, maps: Path) -> None:
     [said] = kafkaseg.plan(logs, until=1, zoneMaps=maps).warnings[:1]
 
     assert f"is not used: it was made of another topic of that name, of id {TOPIC_ID}, and this one's is BBB" in said
-    assert f"`kafkaseg zonemap {logs} --to {maps}` makes it anew" in said
+    assert f"`kafkaseg zonemap {logs} --to {maps}` makes it again" in said
 
 
 def test_no_map_is_a_warning_only_where_it_could_help(logs: Path, maps: Path) -> None:
