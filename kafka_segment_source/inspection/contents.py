@@ -127,6 +127,7 @@ def list_partitions(
 
     Raises:
         UsageError: An invalid request: an option, a path or a topic that cannot be served.
+        StorageError: A file or directory cannot be read. A retry may help.
 
     Example:
         >>> import kafka_segment_source

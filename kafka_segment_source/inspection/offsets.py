@@ -90,6 +90,8 @@ def offsets_for_time(path: PathsLike, time: datetime | int | str, **options: Unp
     Raises:
         UsageError: An invalid request: a time, an option, a path or a topic that cannot be served.
         DataError: Damaged data on the way to the offset.
+        DataLossError: The files change faster than they are read (FileChangedError).
+        StorageError: A file or directory cannot be read. A retry may help.
 
     Example:
         >>> import kafka_segment_source

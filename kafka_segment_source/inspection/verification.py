@@ -89,6 +89,7 @@ def verify(
 
     Raises:
         UsageError: An invalid request: an option, a path or a topic that cannot be served.
+        StorageError: A directory cannot be listed. A `.log` that cannot be read is a problem of its segment.
 
     Example:
         >>> import kafka_segment_source

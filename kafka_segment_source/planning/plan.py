@@ -86,6 +86,7 @@ class ReadPlan:
             SchemaError: A column does not exist.
             DataError: Data is damaged. The reader raises it.
             DataLossError: Offsets are no longer in the files. The reader raises it.
+            StorageError: A file cannot be read. The reader raises it. A retry may help.
 
         Example:
             >>> import kafka_segment_source

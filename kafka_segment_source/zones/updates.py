@@ -121,6 +121,7 @@ def update_zone_maps_locally(
 
     Raises:
         UsageError: An invalid request: an option, a path or a topic that cannot be served.
+        StorageError: A file cannot be read, or a map cannot be written. A retry may help.
 
     Example:
         >>> import kafka_segment_source, tempfile
