@@ -17,6 +17,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.support.changes import Change, change_package
+
 ROOT = Path(__file__).parent.parent
 SECONDS = 900
 _TOGETHER = 2  # processes
@@ -31,17 +33,15 @@ _TRANSACTIONS = (
 
 @dataclass(frozen=True)
 class Loosened:
-    """A rule, a line of a file that states it, the line without it, and the tests to run."""
+    """A rule, the change of the line that states it, and the tests to run."""
 
     rule: str
-    file: str
-    old: str
-    new: str
+    change: Change
     tests: str
 
 
 def _of(file: str, tests: str, *changes: tuple[str, str, str]) -> list[Loosened]:
-    return [Loosened(rule, f"kafka_segment_source/{file}", old, new, tests) for rule, old, new in changes]
+    return [Loosened(rule, change_package(file, old, new), tests) for rule, old, new in changes]
 
 
 LOOSENED = [
@@ -317,12 +317,9 @@ LOOSENED = [
 
 def caught_by(loosened: Loosened) -> str | None:
     """The test that fails for the change, or None if all pass. Raises ValueError if its line is not there once."""
-    text = (ROOT / loosened.file).read_text(encoding="utf-8")
-    if text.count(loosened.old) != 1:
-        raise ValueError(f"{loosened.file} has this {text.count(loosened.old)} times: {loosened.old}")
     with tempfile.TemporaryDirectory(prefix="kafkaseg-loosened-") as directory:
         copy = _copy_to(Path(directory))
-        (copy / loosened.file).write_text(text.replace(loosened.old, loosened.new), encoding="utf-8")
+        loosened.change.make(copy)
         command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *loosened.tests.split()]
         environment = os.environ | {"PYTHONPATH": str(copy)}
         done = subprocess.run(
@@ -358,7 +355,10 @@ def main(words: list[str]) -> int:
     with ThreadPoolExecutor(_TOGETHER) as pool:
         for loosened, result in zip(chosen, pool.map(_result, chosen), strict=True):
             missed += result.startswith("NOT")
-            print(f"| {loosened.rule} | `{loosened.old.strip()}` → `{loosened.new.strip()}` | {result} |", flush=True)
+            print(
+                f"| {loosened.rule} | `{loosened.change.old.strip()}` → `{loosened.change.new.strip()}` | {result} |",
+                flush=True,
+            )
     print(f"{len(chosen)} rules loosened, {missed} of them not caught")
     return int(missed > 0)
 

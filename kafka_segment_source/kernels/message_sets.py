@@ -46,6 +46,13 @@ def _frame(src, at, end):
 
 
 @inline
+def _report_fault(report, status, at, found):
+    report[record_batches.STATUS] = status
+    report[record_batches.FAULT_AT] = at
+    report[record_batches.FOUND] = found
+
+
+@inline
 def _sized(src, at, end):
     """Reads an i32 length (negative: null) and skips its bytes: (status, start, length, position after)."""
     if end - at < 4:
@@ -116,11 +123,7 @@ def decode_messages(src, batches, payloads, bounds, limits, cursor, longs, ints,
                 ):
                     status, found = BAD_WRAPPER_OFFSET, last
                 if status != record_batches.DONE:
-                    report[record_batches.STATUS], report[record_batches.FAULT_AT], report[record_batches.FOUND] = (
-                        status,
-                        at,
-                        found,
-                    )
+                    _report_fault(report, status, at, found)
                     return n
                 batches[batch_headers.BASE_OFFSET, b] = first + cursor[record_batches.AT_SHIFT]
         at = cursor[record_batches.AT_BYTE]
@@ -162,11 +165,7 @@ def decode_messages(src, batches, payloads, bounds, limits, cursor, longs, ints,
             if status == record_batches.DONE and body != after:
                 status, found = record_batches.RECORD_NOT_USED_UP, after - body
             if status != record_batches.DONE:
-                report[record_batches.STATUS], report[record_batches.FAULT_AT], report[record_batches.FOUND] = (
-                    status,
-                    at,
-                    found,
-                )
+                _report_fault(report, status, at, found)
                 return n
             used += after - at
             at = after

@@ -29,7 +29,6 @@ from tests.property.test_pruning import (
     COLUMNS,
     KeyedRow,
     in_order,
-    options_of,
     poison,
     rows,
     wanted,
@@ -39,7 +38,7 @@ from tests.support import naive
 from tests.support.histories import compacted, cut, refilled, share_a_batch
 from tests.support.logs import GeneratedLog
 from tests.support.maps import make_maps, map_path, table_of
-from tests.support.strategies import Bounds, bounds, partition_logs
+from tests.support.strategies import Bounds, bounds, options_of, partition_logs
 
 MANY = settings(max_examples=settings().max_examples * 4)
 
