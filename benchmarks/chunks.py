@@ -17,8 +17,7 @@ from kafka_segment_source.decoding.payloads import Group, Unpacker
 from kafka_segment_source.decoding.records import MAX_BYTES, MAX_ROWS, STRIDE, Decoder, RecordColumns
 from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.decoding.tables import RECORDS
-from kafka_segment_source.kernels import message_sets as m
-from kafka_segment_source.kernels import record_batches as k
+from kafka_segment_source.kernels import message_sets, record_batches
 from kafka_segment_source.planning import planner as planning
 from kafka_segment_source.storage.files import InputFile
 from kafka_segment_source.trust import Trust
@@ -67,8 +66,8 @@ class Records:
         """Room for as many rows as one Arrow batch has."""
         every = np.iinfo(np.int64)
         return cls(
-            np.empty((k.LONGS, STRIDE), np.int64),
-            np.empty((k.INTS, STRIDE), np.int32),
+            np.empty((record_batches.LONGS, STRIDE), np.int64),
+            np.empty((record_batches.INTS, STRIDE), np.int32),
             np.zeros(3, np.int64),
             np.array([MAX_ROWS, MAX_BYTES], np.int64),
             np.array([0, every.max, every.min, every.max], np.int64),
@@ -76,18 +75,20 @@ class Records:
 
     def find(self, group: Group) -> int:
         """Runs the kernel over the group until it is done; answers how many records."""
-        cursor = np.zeros(k.CURSOR, np.int64)
+        cursor = np.zeros(record_batches.CURSOR, np.int64)
         found = 0
         into = (self.limits, cursor, self.longs, self.ints, self.report)
         while True:
             if group.is_message_set:
-                found += m.decode_messages(group.source, group.headers, group.payloads, self.bounds, *into, True)
+                found += message_sets.decode_messages(
+                    group.source, group.headers, group.payloads, self.bounds, *into, True
+                )
             else:
-                found += k.decode_records(group.source, group.headers, group.payloads, self.bounds, *into)
-            if self.report[k.STATUS] == k.DONE:
+                found += record_batches.decode_records(group.source, group.headers, group.payloads, self.bounds, *into)
+            if self.report[record_batches.STATUS] == record_batches.DONE:
                 return int(found)
-            if self.report[k.STATUS] != k.FULL:
-                raise AssertionError(f"status {self.report[k.STATUS]} in a sound log")
+            if self.report[record_batches.STATUS] != record_batches.FULL:
+                raise AssertionError(f"status {self.report[record_batches.STATUS]} in a sound log")
 
 
 def to_arrow(split: SegmentSplit, source: list[Chunk], columns: tuple[str, ...]) -> int:
@@ -105,7 +106,7 @@ def to_arrow(split: SegmentSplit, source: list[Chunk], columns: tuple[str, ...])
 def one_table(group: Group) -> RecordColumns:
     """The records of a group up to the first limit."""
     records = Records.arrays()
-    cursor = np.zeros(k.CURSOR, np.int64)
+    cursor = np.zeros(record_batches.CURSOR, np.int64)
     into = (records.limits, cursor, records.longs, records.ints, records.report)
-    count = k.decode_records(group.source, group.headers, group.payloads, records.bounds, *into)
+    count = record_batches.decode_records(group.source, group.headers, group.payloads, records.bounds, *into)
     return RecordColumns(int(count), group.source, group.headers, records.longs, records.ints)

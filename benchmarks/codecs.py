@@ -17,9 +17,9 @@ import pyarrow as pa
 from benchmarks import chunks
 from benchmarks.logs import CODECS, LogShape, column_names, log
 from benchmarks.results import Goal, Row, Settings, row
-from kafka_segment_source import format as fmt
+from kafka_segment_source import kafka_format
 from kafka_segment_source.decoding.compression import Plain, decompress
-from kafka_segment_source.kernels import headers as h
+from kafka_segment_source.kernels import batch_headers
 from tests.support import writer
 
 TITLE = "decompression, one core"
@@ -43,10 +43,14 @@ def _codec(codec: str, runs: int) -> Iterator[Row]:
     source = chunks.chunks(split, 1)
     data = memoryview(source[0].data)
     stored = [
-        data[start + fmt.BATCH_OVERHEAD : start + size]
-        for start, size in zip(source[0].headers[h.POSITION].tolist(), source[0].headers[h.SIZE].tolist(), strict=True)
+        data[start + kafka_format.BATCH_OVERHEAD : start + size]
+        for start, size in zip(
+            source[0].headers[batch_headers.POSITION].tolist(),
+            source[0].headers[batch_headers.SIZE].tolist(),
+            strict=True,
+        )
     ]
-    ours: Decompress = partial(_ours, fmt.CODEC_NAMES.index(codec))
+    ours: Decompress = partial(_ours, kafka_format.CODEC_NAMES.index(codec))
     plain = [bytes(ours(each, 0)) for each in stored]  # type: ignore[call-overload]  # buffers
     size = sum(map(len, plain))
     rivals = {name: rival for name, rival in _rivals(codec).items() if _agrees(rival, stored, plain)}
@@ -121,7 +125,7 @@ def _xerial(decompress_block: Callable[[memoryview], object]) -> Decompress:
     """A decompressor of raw blocks as one of the framing that Java writes."""
 
     def whole(stored: memoryview, _: int) -> bytes:
-        at, parts = fmt.XERIAL_HEADER, []
+        at, parts = kafka_format.XERIAL_HEADER, []
         while at < len(stored):
             size = int.from_bytes(stored[at : at + 4], "big")
             parts.append(decompress_block(stored[at + 4 : at + 4 + size]))

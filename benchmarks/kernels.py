@@ -14,12 +14,9 @@ from benchmarks import chunks, values
 from benchmarks.logs import ORIGIN, LogShape, column_names, log
 from benchmarks.measure import repeat_cpu
 from benchmarks.results import Goal, Row, Settings, row
-from kafka_segment_source import format as fmt
+from kafka_segment_source import kafka_format
 from kafka_segment_source.decoding.payloads import Group
-from kafka_segment_source.kernels import columns as c
-from kafka_segment_source.kernels import crc32
-from kafka_segment_source.kernels import headers as h
-from kafka_segment_source.kernels import record_batches as k
+from kafka_segment_source.kernels import arrow_buffers, batch_headers, crc32, record_batches
 from tests.support import writer
 
 TITLE = "kernels, one core"
@@ -44,7 +41,7 @@ def _speeds(work: Callable[[], object], amount: float, runs: int) -> list[float]
 
 
 def _memcpy(size: int, runs: int) -> float:
-    """Bytes a second of a memcpy of so many bytes."""
+    """Bytes a second of a memcpy of that number of bytes."""
     source, target = np.ones(size, np.uint8), np.empty(size, np.uint8)
     return statistics.median(_speeds(lambda: np.copyto(target, source), size, runs))
 
@@ -56,7 +53,7 @@ def _records(shape: LogShape, runs: int) -> Iterator[Row]:
     groups = chunks.groups(split, source)
     records = chunks.Records.arrays()
     count = sum(records.find(group) for group in groups)
-    size = sum(int(group.headers[h.SIZE].sum()) for group in groups)
+    size = sum(int(group.headers[batch_headers.SIZE].sum()) for group in groups)
     kind = f"{shape.value_bytes} B{', headers' if shape.headers else ''}"
     promised = shape.value_bytes == 119 and not shape.headers
 
@@ -74,32 +71,34 @@ def _columns(runs: int) -> Iterator[Row]:
     group = chunks.groups(split, chunks.chunks(split, 1))[0]
     table = chunks.one_table(group)
     n = table.count
-    lengths = table.ints[k.VALUE_LENGTH]
+    lengths = table.ints[record_batches.VALUE_LENGTH]
     offsets, validity = np.empty(n + 1, np.int32), np.zeros((n + 7) // 8, np.uint8)
-    measured = _speeds(lambda: c.offsets_and_validity(lengths, n, 0, offsets, validity), n / 1e6, runs)
+    measured = _speeds(lambda: arrow_buffers.offsets_and_validity(lengths, n, 0, offsets, validity), n / 1e6, runs)
     yield row("offsets_and_validity", measured, "M rows/s")
     data = np.empty(int(offsets[n]), np.uint8)
     measured = _speeds(
-        lambda: c.copy_slices(group.source, table.ints[k.VALUE_AT], offsets, n, data), len(data) / 1e9, runs
+        lambda: arrow_buffers.copy_slices(group.source, table.ints[record_batches.VALUE_AT], offsets, n, data),
+        len(data) / 1e9,
+        runs,
     )
     share = statistics.median(measured) * 1e9 / _memcpy(len(data), runs)
     yield row("copy_slices, 119 B", measured, "GB/s", note=f"{share:.2f} of memcpy")
-    parts = np.empty((4, int(table.ints[k.HEADERS_COUNT, :n].sum())), np.int32)
-    where = table.ints[k.HEADERS_AT], table.ints[k.HEADERS_COUNT]
-    measured = _speeds(lambda: c.locate_headers(group.source, *where, n, parts), parts.shape[1] / 1e6, runs)
+    parts = np.empty((4, int(table.ints[record_batches.HEADERS_COUNT, :n].sum())), np.int32)
+    where = table.ints[record_batches.HEADERS_AT], table.ints[record_batches.HEADERS_COUNT]
+    measured = _speeds(lambda: arrow_buffers.locate_headers(group.source, *where, n, parts), parts.shape[1] / 1e6, runs)
     yield row("locate_headers", measured, "M headers/s")
 
 
 def _headers_and_sums(runs: int) -> Iterator[Row]:
     events = log(LogShape(1).of_bytes(_STORED))
     chunk = chunks.chunks(chunks.first_split(events), 1)[0]
-    table, report = np.empty((h.FIELDS, 16384), np.int64), np.zeros(2, np.int64)
+    table, report = np.empty((batch_headers.FIELDS, 16384), np.int64), np.zeros(2, np.int64)
     size = len(chunk.data)
     measured = _speeds(
-        lambda: h.walk_headers(chunk.data, size, 0, table, report), chunk.headers.shape[1] / 1e6, runs * 20
+        lambda: batch_headers.walk_headers(chunk.data, size, 0, table, report), chunk.headers.shape[1] / 1e6, runs * 20
     )
     yield row("walk_headers, batches of 16 KiB", measured, "M batches/s")
-    measured = _speeds(lambda: h.find_batch(chunk.data, 1, size, 2**62, 2**62 + 1), size / 1e9, runs)
+    measured = _speeds(lambda: batch_headers.find_batch(chunk.data, 1, size, 2**62, 2**62 + 1), size / 1e9, runs)
     yield row("find_batch, nothing to be found", measured, "GB/s")
     measured = _speeds(lambda: crc32c(chunk.data), size / 1e9, runs)
     yield row(
@@ -117,10 +116,10 @@ def _message_sets(runs: int) -> Row:
     entry = writer.message_set_v1(records)
     copies = 100
     data = np.frombuffer(entry * copies, np.uint8).copy()
-    table, report = np.empty((h.FIELDS, len(records) * copies), np.int64), np.zeros(2, np.int64)
-    count = int(h.walk_headers(data, len(data), 0, table, report))
-    starts = table[h.POSITION]
-    group = Group(data, table, np.stack((starts, starts + table[h.SIZE])))
+    table, report = np.empty((batch_headers.FIELDS, len(records) * copies), np.int64), np.zeros(2, np.int64)
+    count = int(batch_headers.walk_headers(data, len(data), 0, table, report))
+    starts = table[batch_headers.POSITION]
+    group = Group(data, table, np.stack((starts, starts + table[batch_headers.SIZE])))
     arrays = chunks.Records.arrays()
     if arrays.find(group) != count:
         raise AssertionError("the kernel does not find every message")
@@ -129,5 +128,5 @@ def _message_sets(runs: int) -> Row:
     library = _speeds(lambda: zlib.crc32(memoryview(data)), len(data) / 1e9, runs)
     note = f"bad_crc32s {statistics.median(sums):.2f} GB/s (zlib's {statistics.median(library):.2f})"
     measured = _speeds(lambda: arrays.find(group), count / 1e6, runs)
-    assert table[h.MAGIC, 0] == fmt.MAGIC_V1
+    assert table[batch_headers.MAGIC, 0] == kafka_format.MAGIC_V1
     return row("decode_messages, magic 1, 119 B", measured, "M rows/s", note=note)

@@ -25,7 +25,7 @@ import numpy.typing as npt
 from crc32c import crc32c
 
 from benchmarks import values
-from kafka_segment_source import format as fmt
+from kafka_segment_source import kafka_format
 from kafka_segment_source.decoding.tables import RECORDS
 from kafka_segment_source.options import parse_options
 from tests.support import writer
@@ -47,10 +47,10 @@ SEGMENT, POSITION, SIZE, FIRST_OFFSET, LAST_OFFSET, FIRST_TIMESTAMP, LAST_TIMEST
 
 @dataclass(frozen=True)
 class LogShape:
-    """What a log is to hold: at least so many records, in so many segments of the same number of records.
+    """What a log is to hold: at least `records` records, in `segments` segments of the same number of records.
 
     batch_bytes: stored bytes of a batch, compressed or not: producers fill batches by what they estimate to be stored.
-    late_every: one batch of so many comes late, by up to late_ms; 0: none does.
+    late_every: one batch in `late_every` comes late, by up to late_ms; 0: none does.
     """
 
     records: int
@@ -113,7 +113,7 @@ class Log:
 
 @dataclass(frozen=True)
 class _Template:
-    """One batch, to be stamped: `data` is written anew for each copy."""
+    """One batch, to be stamped: `data` is written again for each copy."""
 
     data: bytearray
     count: int
@@ -190,9 +190,9 @@ class _Stamped:
         template = self._templates[self._count % len(self._templates)]
         first_offset, first = self.next_offset, ORIGIN + self.next_offset // RECORDS_A_MS - self._late()
         data = template.data
-        struct.pack_into(">q", data, fmt.BASE_OFFSET_AT, first_offset)
-        struct.pack_into(">qq", data, fmt.BASE_TIMESTAMP_AT, first, first + template.span)
-        struct.pack_into(">I", data, fmt.CRC_AT, crc32c(memoryview(data)[fmt.CRC_FROM :]))
+        struct.pack_into(">q", data, kafka_format.BASE_OFFSET_AT, first_offset)
+        struct.pack_into(">qq", data, kafka_format.BASE_TIMESTAMP_AT, first, first + template.span)
+        struct.pack_into(">I", data, kafka_format.CRC_AT, crc32c(memoryview(data)[kafka_format.CRC_FROM :]))
         self._count += 1
         self.next_offset += template.count
         self.plain_bytes += template.plain_bytes

@@ -1,7 +1,7 @@
 """Figures with their goals: what a group of benchmarks yields, and how it is kept in JSON.
 
 `results.json` beside this file is the committed run that the README's figures come from. It names its machine; a run on
-another machine, or with other versions, starts it anew, a run of some groups replaces those groups.
+another machine, or with other versions, starts it again, a run of some groups replaces those groups.
 """
 
 from __future__ import annotations

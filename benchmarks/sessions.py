@@ -80,7 +80,7 @@ def cpu_seconds() -> float | None:
     except OSError:
         return None
     tree, ticks = {root}, 0
-    for pid in sorted(stats):  # a child's number is larger than its parent's, as long as numbers do not begin anew
+    for pid in sorted(stats):  # a child's number is larger than its parent's, as long as numbers do not start again
         parent, spent = stats[pid]
         if pid in tree or parent in tree:
             tree.add(pid)
@@ -122,7 +122,7 @@ def ceiling(ready: Path, columns: Sequence[str]) -> DataFrame:
 
 
 def make_ready(log: Log, columns: Sequence[str]) -> Path:
-    """The log's rows as Arrow files, one a segment; whoever asks deletes them."""
+    """The log's rows as Arrow files, one a segment; the caller deletes them."""
     folder = cache_directory() / f"ready-{os.getpid()}"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()

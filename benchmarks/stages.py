@@ -16,13 +16,13 @@ import kafka_segment_source
 from benchmarks import chunks
 from benchmarks.logs import CODECS, LogShape, column_names, log
 from benchmarks.results import Row, Settings, row
-from kafka_segment_source import format as fmt
+from kafka_segment_source import kafka_format
 from kafka_segment_source.decoding.batches import CHUNK_BYTES, BatchReader
 from kafka_segment_source.decoding.compression import Plain, decompress
 from kafka_segment_source.decoding.damage import Damage
 from kafka_segment_source.decoding.payloads import Unpacker
 from kafka_segment_source.decoding.split import SegmentSplit
-from kafka_segment_source.kernels import headers as h
+from kafka_segment_source.kernels import batch_headers
 from kafka_segment_source.storage.files import InputFile
 from kafka_segment_source.trust import Trust
 
@@ -45,13 +45,15 @@ def _stages(codec: str, size: int, headers: bool, runs: int) -> Iterator[Row]:
     source = chunks.chunks(split, 2**30)
     groups = chunks.groups(split, source)
     stored = [
-        (memoryview(chunk.data)[at + fmt.BATCH_OVERHEAD : at + size])
+        (memoryview(chunk.data)[at + kafka_format.BATCH_OVERHEAD : at + size])
         for chunk in source
         for at, size in zip(
-            (chunk.headers[h.POSITION] - chunk.position).tolist(), chunk.headers[h.SIZE].tolist(), strict=True
+            (chunk.headers[batch_headers.POSITION] - chunk.position).tolist(),
+            chunk.headers[batch_headers.SIZE].tolist(),
+            strict=True,
         )
     ]
-    number = fmt.CODEC_NAMES.index(codec)
+    number = kafka_format.CODEC_NAMES.index(codec)
     records, columns = chunks.Records.arrays(), column_names(headers)
     works: dict[str, Callable[[], object]] = {
         "read": lambda: _read(split),

@@ -12,7 +12,7 @@ What makes that hold, wherever it dies:
 - Spark writes into DESTINATION/_staging, which no reader of DESTINATION looks into. Then each file is moved to its
   place by one rename, which replaces the one before it. A record belongs to exactly one file, so that at every moment
   each file, and with it each record, is there once: as the last run left it, or as this one does.
-- Nothing that a run left behind is needed by the next: it removes the leftovers of its window and begins anew.
+- Nothing that a run left behind is needed by the next: it removes the leftovers of its window and starts again.
 - A window is whole hours, so that no file belongs to two windows that do not both cover its hour. Others are refused.
 - A record belongs to the hour of its own timestamp, however late it came: run a window again to take in late ones.
 - Two runs for the same hour exclude each other by a lock that ends with its process.
@@ -73,7 +73,7 @@ _KEYS = {
 
 
 class WrongUseError(ValueError):
-    """The configuration or the window cannot be meant; running the job again will not help."""
+    """The configuration or the window is invalid. Running the job again will not help."""
 
 
 class RunError(Exception):
@@ -419,7 +419,7 @@ def main(arguments: Sequence[str] | None = None, spark: SparkSession | None = No
     """Runs the job as the command line says; returns its exit code. A session that is given is used and left alone."""
     try:
         config, window = _parse(arguments)
-        plan(config, window)  # what cannot be meant is told before Spark starts
+        plan(config, window)  # an invalid request ends the job before Spark starts
         session = spark or start_spark()
         try:
             summary = run(session, config, window)

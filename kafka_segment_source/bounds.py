@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeVar
 
-from kafka_segment_source.format import MAX_OFFSET
+from kafka_segment_source.kafka_format import MAX_OFFSET
 
 T = TypeVar("T")
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import Any, TypedDict
 
 from kafka_segment_source import times
@@ -17,14 +17,16 @@ from kafka_segment_source.errors import OptionError
 PathsLike = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 Flag = bool | str | None
 Number = int | str | None
-Moment = datetime | int | str | None
+Duration = timedelta | int | str | None
+Moment = datetime | timedelta | int | str | None  # a negative timedelta is a time ago
+Names = str | Sequence[str] | None  # several names, or one text with commas between them
 ByPartition = dict[str, Any] | str | None  # {"topic": {"0": 23}}, or the same as JSON
 
 
 class TopicOptions(TypedDict, total=False):
     """Options that select partitions."""
 
-    subscribe: str | None
+    subscribe: Names
     subscribePattern: str | None
     assign: ByPartition
     topic: str | None
@@ -56,7 +58,7 @@ class ScanOptions(DecodeOptions, OffsetOptions, total=False):
     includeControl: Flag
     since: Moment
     until: Moment
-    timestampDisorder: Number
+    timestampDisorder: Duration
     zoneMaps: str | os.PathLike[str] | None
     startingOffsets: ByPartition
     endingOffsets: ByPartition
@@ -91,12 +93,10 @@ def check_names(given: Collection[str], keywords: type, who_takes: str) -> None:
 def option_texts(path: PathsLike, keywords: Mapping[str, object]) -> dict[str, str]:
     """Converts Python keywords into option texts, as Spark would send them.
 
-    Values may be booleans, numbers, datetimes with a zone, dicts and lists. None leaves the option out.
+    Values may be booleans, numbers, datetimes with a zone, timedeltas, dicts and lists. None leaves the option out.
+    Raises OptionError for a value of another type.
     """
-    if isinstance(path, (str, os.PathLike)):
-        texts = {"path": os.fspath(path)}
-    else:
-        texts = {"path": json.dumps([os.fspath(each) for each in path])}
+    texts = {"path": _path_text(path)}
     for name, value in keywords.items():
         if value is None:
             continue
@@ -104,17 +104,45 @@ def option_texts(path: PathsLike, keywords: Mapping[str, object]) -> dict[str, s
     return texts
 
 
+def _path_text(path: object) -> str:
+    """Converts one path, or several, into text. Raises OptionError for anything else."""
+    if isinstance(path, str):
+        return path
+    several = isinstance(path, Iterable) and not isinstance(path, (os.PathLike, bytes, bytearray, memoryview, Mapping))
+    texts = []
+    for each in path if several else [path]:  # type: ignore[attr-defined]
+        text = os.fspath(each) if isinstance(each, (str, os.PathLike)) else None
+        if not isinstance(text, str):
+            raise OptionError(f"option 'path' is {path!r}: expected a path (str or os.PathLike), or a list of paths")
+        texts.append(text)
+    return json.dumps(texts) if several else texts[0]
+
+
 def value_text(name: str, value: object) -> str:
-    """Converts one value into text. Raises OptionError with the option's name for a datetime without a zone."""
+    """Converts one value into text. Raises OptionError with the option's name for a value that has no text.
+
+    Those are a datetime without a zone, and topic names that are not text.
+    """
+    if name.lower() == "subscribe" and isinstance(value, (list, tuple)):
+        if not all(isinstance(each, str) for each in value):
+            raise OptionError(f"option {name!r} is {value!r}: expected topic names (str)")
+        return ",".join(value)
     if isinstance(value, str):
         return value
     if isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, datetime):
-        try:
-            return times.millis_text(times.datetime_to_millis(value))
-        except ValueError as error:
-            raise OptionError(f"option {name!r} is {value!r}: {error}") from error
+    if isinstance(value, (datetime, timedelta)):
+        return _time_text(name, value)
     if isinstance(value, (dict, list, tuple)):
         return json.dumps(value)
     return str(value)
+
+
+def _time_text(name: str, value: datetime | timedelta) -> str:
+    """Converts a moment, or a duration. A negative duration is the text of a time ago."""
+    if isinstance(value, timedelta):
+        return f"{-(-value // timedelta(milliseconds=1))} ms"  # rounded up, as times are
+    try:
+        return times.millis_text(times.datetime_to_millis(value))
+    except ValueError as error:
+        raise OptionError(f"option {name!r} is {value!r}: {error}") from error

@@ -27,7 +27,11 @@ def plan(path: PathsLike, **options: Unpack[ScanOptions]) -> ReadPlan:
 
     Raises:
         UsageError: An invalid request: an option, a path or a topic that cannot be served.
-        DataLossError: The query asks for offsets that the files do not hold.
+        DataLossError: The query asks for offsets that the files do not hold, or the files change faster than they are
+            planned (FileChangedError).
+        DataError: Data is damaged where planning needs it: for an offset by timestamp, for the last stable offset, or
+            where copies of a partition differ.
+        StorageError: A file or directory cannot be read. A retry may help.
 
     Example:
         >>> import kafka_segment_source
@@ -55,7 +59,8 @@ def scan(path: PathsLike, columns: Sequence[str] | None = None, **options: Unpac
         UsageError: An invalid request: an option, a column, a path or a topic that cannot be served.
         DataLossError: The query asks for offsets that the files do not hold. For offsets that disappear after planning,
             the reader raises it.
-        DataError: The data is damaged. The reader raises it.
+        DataError: The data is damaged. The reader raises it. Planning raises it where it needs the data itself.
+        StorageError: A file or directory cannot be read. The reader may raise it too. A retry may help.
 
     Example:
         >>> import kafka_segment_source

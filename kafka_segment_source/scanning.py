@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 import pyarrow as pa
 
+from kafka_segment_source.data_loss import report_lost_rows
 from kafka_segment_source.decoding.arrow import to_record_batch
 from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.decoding.split_file import SplitFile
@@ -14,10 +15,9 @@ from kafka_segment_source.decoding.tables import RECORDS
 from kafka_segment_source.errors import DataLossError
 from kafka_segment_source.kernels.record_batches import OFFSET
 from kafka_segment_source.options import ReadOptions
+from kafka_segment_source.reading.committed import committed_chunks
 from kafka_segment_source.reading.following import Follower
 from kafka_segment_source.reading.mending import damage_in
-from kafka_segment_source.reading.transactions import committed_chunks
-from kafka_segment_source.reporting import logger
 
 
 def read_splits(
@@ -45,9 +45,7 @@ def read_split(split: SegmentSplit, options: ReadOptions, schema: pa.Schema) -> 
     try:
         yield from follower.run(lambda part: _read_part(part, options, schema, follower))
     except DataLossError as error:
-        if options.fail_on_data_loss:
-            raise
-        logger.warning("%s; going on without it (failOnDataLoss=false)", error)
+        report_lost_rows(error, options)
 
 
 def _read_part(
@@ -64,7 +62,7 @@ def _read_part(
             for records in decoder.decode(chunk):
                 last = int(records.longs[OFFSET, records.count - 1])
                 yield to_record_batch(records, split, schema, builders)
-                follower.took(last)
-            follower.passed(source)
+                follower.note_returned(last)
+            follower.note_passed(source)
         source.finish()
-        follower.ended(source)
+        follower.note_end(source)

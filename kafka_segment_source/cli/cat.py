@@ -41,7 +41,7 @@ _FORMATS = ("text", "jsonl", "parquet")
 )
 @click.option("--json", "as_json", is_flag=True, help="The same as --format jsonl.")
 @click.option("-o", "--output", type=click.Path(dir_okay=False), metavar="FILE", help="The Parquet file to write.")
-@click.option("-n", "--limit", type=click.IntRange(min=0), metavar="N", help="Stop after so many records.")
+@click.option("-n", "--limit", type=click.IntRange(min=0), metavar="N", help="Stop after N records.")
 @click.option("--columns", metavar="NAMES", help="Columns to print, separated by commas: offset,key,value.")
 @click.option(
     "--as",

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from kafka_segment_source import format as fmt
+from kafka_segment_source import kafka_format
 from kafka_segment_source.storage.files import InputFile
 
 NEEDED = ("key", "metadata")  # the columns that control_types reads
@@ -25,7 +25,9 @@ def control_types(rows: pa.RecordBatch) -> list[str | None]:
     types: list[str | None] = [None] * rows.num_rows
     keys, metadata = rows["key"].to_pylist(), rows["metadata"].to_pylist()
     candidates = [
-        row for row, key in enumerate(keys) if _type_of(key) is not None and metadata[row]["magic"] == fmt.MAGIC_V2
+        row
+        for row, key in enumerate(keys)
+        if _type_of(key) is not None and metadata[row]["magic"] == kafka_format.MAGIC_V2
     ]
     for path, found in groupby(candidates, key=lambda row: metadata[row]["file_path"]):
         with InputFile(path) as file:
@@ -40,19 +42,19 @@ def coordinator_epoch(value: bytes | None) -> int | None:
 
     It is None if the value is null or too short.
     """
-    if value is None or len(value) < fmt.END_MARKER_BYTES:
+    if value is None or len(value) < kafka_format.END_MARKER_BYTES:
         return None
-    return int.from_bytes(value[fmt.COORDINATOR_EPOCH_AT : fmt.END_MARKER_BYTES], "big", signed=True)
+    return int.from_bytes(value[kafka_format.COORDINATOR_EPOCH_AT : kafka_format.END_MARKER_BYTES], "big", signed=True)
 
 
 def _type_of(key: bytes | None) -> str | None:
     """The type that a key would have if it were a control record's; None if it cannot be one."""
-    if key is None or len(key) < fmt.CONTROL_KEY_BYTES:
+    if key is None or len(key) < kafka_format.CONTROL_KEY_BYTES:
         return None
     number = int.from_bytes(key[2:4], "big", signed=True)
-    return fmt.CONTROL_TYPES[number] if 0 <= number < len(fmt.CONTROL_TYPES) else None
+    return kafka_format.CONTROL_TYPES[number] if 0 <= number < len(kafka_format.CONTROL_TYPES) else None
 
 
 def _is_control(file: InputFile, metadata: dict[str, Any]) -> bool:
-    attributes = file.read_at(metadata["position"] + fmt.ATTRIBUTES_AT, 2)
-    return bool(int.from_bytes(attributes, "big") & fmt.CONTROL_MASK)
+    attributes = file.read_at(metadata["position"] + kafka_format.ATTRIBUTES_AT, 2)
+    return bool(int.from_bytes(attributes, "big") & kafka_format.CONTROL_MASK)

@@ -11,13 +11,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from kafka_segment_source import format as fmt
+from kafka_segment_source import kafka_format
 from kafka_segment_source.cli.markers import coordinator_epoch
 from kafka_segment_source.times import format_millis
 
 _MICROS = 1000  # in a millisecond
 _PLACE = "topic-partition"  # a field of text lines; it is not a column
-_END_MARKERS = (fmt.CONTROL_TYPES[fmt.CONTROL_ABORT], fmt.CONTROL_TYPES[fmt.CONTROL_COMMIT])
+_END_MARKERS = (
+    kafka_format.CONTROL_TYPES[kafka_format.CONTROL_ABORT],
+    kafka_format.CONTROL_TYPES[kafka_format.CONTROL_COMMIT],
+)
 _json = json.JSONEncoder(ensure_ascii=False).encode  # json.dumps would make an encoder for every line
 
 

@@ -16,13 +16,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kafka_segment_source import format as fmt
-from kafka_segment_source import schema
+from kafka_segment_source import kafka_format, schema
 from kafka_segment_source.decoding.records import MAX_ROWS, RecordColumns, beyond_microseconds
 from kafka_segment_source.decoding.split import SegmentSplit
-from kafka_segment_source.kernels import columns as c
-from kafka_segment_source.kernels import headers as h
-from kafka_segment_source.kernels import record_batches as k
+from kafka_segment_source.kernels import arrow_buffers, batch_headers, record_batches
 from kafka_segment_source.storage.files import Bytes
 
 _MIN_SEQUENCE_WRAP = 2**31
@@ -53,26 +50,34 @@ def _build_varying(
     """Builds a binary or string array of `n` slices of `source`. A length below `null_below` is a null."""
     offsets, validity, nulls = _build_offsets(lengths, n, null_below)
     data = np.empty(int(offsets[n]), np.uint8)
-    c.copy_slices(source, starts, offsets, n, data)
+    arrow_buffers.copy_slices(source, starts, offsets, n, data)
     return pa.Array.from_buffers(kind, n, [validity, pa.py_buffer(offsets), pa.py_buffer(data)], nulls)
 
 
 def _build_offsets(lengths: Ints, n: int, null_below: int) -> tuple[Ints, pa.Buffer | None, int]:
     offsets = np.empty(n + 1, np.int32)
     validity = np.zeros((n + 7) // 8, np.uint8)
-    nulls = int(c.offsets_and_validity(lengths, n, null_below, offsets, validity))
+    nulls = int(arrow_buffers.offsets_and_validity(lengths, n, null_below, offsets, validity))
     return offsets, pa.py_buffer(validity) if nulls else None, nulls
 
 
 def _build_key(records: RecordColumns, _: SegmentSplit) -> pa.Array:
     return _build_varying(
-        records.source, records.ints[k.KEY_AT], records.ints[k.KEY_LENGTH], records.count, pa.binary()
+        records.source,
+        records.ints[record_batches.KEY_AT],
+        records.ints[record_batches.KEY_LENGTH],
+        records.count,
+        pa.binary(),
     )
 
 
 def _build_value(records: RecordColumns, _: SegmentSplit) -> pa.Array:
     return _build_varying(
-        records.source, records.ints[k.VALUE_AT], records.ints[k.VALUE_LENGTH], records.count, pa.binary()
+        records.source,
+        records.ints[record_batches.VALUE_AT],
+        records.ints[record_batches.VALUE_LENGTH],
+        records.count,
+        pa.binary(),
     )
 
 
@@ -91,11 +96,11 @@ def _repeat_value(value: str | int, kind: pa.DataType) -> pa.Array:
 
 
 def _build_offset(records: RecordColumns, _: SegmentSplit) -> pa.Array:
-    return pa.array(records.longs[k.OFFSET, : records.count].copy())
+    return pa.array(records.longs[record_batches.OFFSET, : records.count].copy())
 
 
 def _build_timestamp(records: RecordColumns, split: SegmentSplit) -> pa.Array:
-    millis = records.longs[k.TIMESTAMP, : records.count]
+    millis = records.longs[record_batches.TIMESTAMP, : records.count]
     error = beyond_microseconds(split.path, records)
     if error is not None:
         raise error
@@ -104,21 +109,21 @@ def _build_timestamp(records: RecordColumns, split: SegmentSplit) -> pa.Array:
 
 def _spread_over_records(records: RecordColumns, values: npt.NDArray[np.generic], kind: pa.DataType) -> pa.Array:
     """Gives each record the value of its batch. values: int64[n] or bool[n], one for each batch."""
-    return pa.array(values[records.ints[k.BATCH, : records.count]], kind)
+    return pa.array(values[records.ints[record_batches.BATCH, : records.count]], kind)
 
 
 def _build_timestamp_type(records: RecordColumns, _: SegmentSplit) -> pa.Array:
-    return pa.array(records.ints[k.TIMESTAMP_TYPE, : records.count].copy())
+    return pa.array(records.ints[record_batches.TIMESTAMP_TYPE, : records.count].copy())
 
 
 def _build_headers(records: RecordColumns, _: SegmentSplit) -> pa.Array:
     """Builds the column headers. It is null where a record has no headers, as in Spark's kafka source."""
     n = records.count
-    counts = records.ints[k.HEADERS_COUNT]
+    counts = records.ints[record_batches.HEADERS_COUNT]
     offsets, validity, nulls = _build_offsets(counts, n, 1)
     total = int(offsets[n])
     parts = np.empty((4, total), np.int32)
-    c.locate_headers(records.source, records.ints[k.HEADERS_AT], counts, n, parts)
+    arrow_buffers.locate_headers(records.source, records.ints[record_batches.HEADERS_AT], counts, n, parts)
     keys = _replace_invalid_utf8(_build_varying(records.source, parts[0], parts[1], total, pa.string()))
     values = _build_varying(records.source, parts[2], parts[3], total, pa.binary())
     pairs = pa.StructArray.from_arrays([keys, values], fields=list(schema.HEADER_TYPE))
@@ -143,17 +148,21 @@ def _replace_invalid_utf8(keys: pa.Array) -> pa.Array:
 def _build_metadata(records: RecordColumns, split: SegmentSplit) -> pa.Array:
     """Builds one struct for each record. Its fields have the names that kafka-dump-log prints."""
     headers = records.headers
-    codecs = pa.array(fmt.CODEC_NAMES, pa.string()).take(pa.array(headers[h.ATTRIBUTES] & fmt.CODEC_MASK))
+    codecs = pa.array(kafka_format.CODEC_NAMES, pa.string()).take(
+        pa.array(headers[batch_headers.ATTRIBUTES] & kafka_format.CODEC_MASK)
+    )
     columns = [
-        _spread_over_records(records, headers[h.BASE_OFFSET], pa.int64()),
-        _spread_over_records(records, headers[h.POSITION], pa.int64()),
-        _spread_over_records(records, headers[h.MAGIC], pa.int32()),
-        codecs.take(pa.array(records.ints[k.BATCH, : records.count])),
-        _spread_over_records(records, headers[h.LEADER_EPOCH], pa.int32()),
-        _spread_over_records(records, headers[h.PRODUCER_ID], pa.int64()),
-        _spread_over_records(records, headers[h.PRODUCER_EPOCH], pa.int32()),
+        _spread_over_records(records, headers[batch_headers.BASE_OFFSET], pa.int64()),
+        _spread_over_records(records, headers[batch_headers.POSITION], pa.int64()),
+        _spread_over_records(records, headers[batch_headers.MAGIC], pa.int32()),
+        codecs.take(pa.array(records.ints[record_batches.BATCH, : records.count])),
+        _spread_over_records(records, headers[batch_headers.LEADER_EPOCH], pa.int32()),
+        _spread_over_records(records, headers[batch_headers.PRODUCER_ID], pa.int64()),
+        _spread_over_records(records, headers[batch_headers.PRODUCER_EPOCH], pa.int32()),
         _build_sequence(records),
-        _spread_over_records(records, headers[h.ATTRIBUTES] & fmt.TRANSACTIONAL_MASK != 0, pa.bool_()),
+        _spread_over_records(
+            records, headers[batch_headers.ATTRIBUTES] & kafka_format.TRANSACTIONAL_MASK != 0, pa.bool_()
+        ),
         pa.repeat(pa.scalar(split.path, pa.string()), records.count),
         pa.repeat(pa.scalar(os.path.basename(split.path), pa.string()), records.count),
     ]
@@ -165,10 +174,10 @@ def _build_sequence(records: RecordColumns) -> pa.Array:
 
     The number is -1 where the producer is not idempotent.
     """
-    batch = records.ints[k.BATCH, : records.count]
-    base = records.headers[h.BASE_SEQUENCE][batch]
-    delta = records.longs[k.OFFSET, : records.count] - records.headers[h.BASE_OFFSET][batch]
-    sequence = np.where(base == fmt.NO_SEQUENCE, fmt.NO_SEQUENCE, (base + delta) % _MIN_SEQUENCE_WRAP)
+    batch = records.ints[record_batches.BATCH, : records.count]
+    base = records.headers[batch_headers.BASE_SEQUENCE][batch]
+    delta = records.longs[record_batches.OFFSET, : records.count] - records.headers[batch_headers.BASE_OFFSET][batch]
+    sequence = np.where(base == kafka_format.NO_SEQUENCE, kafka_format.NO_SEQUENCE, (base + delta) % _MIN_SEQUENCE_WRAP)
     return pa.array(sequence.astype(np.int32))
 
 

@@ -21,7 +21,7 @@ import xxhash
 import zstandard
 from isal import isal_zlib
 
-from kafka_segment_source import format as fmt
+from kafka_segment_source import kafka_format
 from kafka_segment_source.storage.files import Bytes
 
 _GZIP_WINDOW = 31  # zlib's wbits for "gzip header expected"
@@ -29,7 +29,7 @@ _GZIP_MAGIC = b"\x1f\x8b"
 _NEXT_MEMBER = 512  # bytes that a gzip member after the first one gets at first
 _ROOM_PER_BYTE = 16  # plain bytes of room for each compressed byte; memory that is not used is never touched
 _LEAST_ROOM = 64 * 1024
-_XERIAL = memoryview(fmt.XERIAL_MAGIC)
+_XERIAL = memoryview(kafka_format.XERIAL_MAGIC)
 # The frame header that Kafka's Java clients write (Lz4BlockOutputStream): independent blocks of 64 KiB, and no checksum
 # except the header's
 _LZ4_OF_JAVA = bytes.fromhex("04224d18604082")
@@ -91,7 +91,7 @@ class Plain:
         return self._end - self.size
 
     def room(self, count: int) -> memoryview:
-        """Returns the memory for the next `count` bytes. Then `took` must state how many bytes were written."""
+        """Returns the memory for the next `count` bytes. Then `note_written` must state how many bytes were written."""
         end = self.size + count
         if end > len(self.data):
             data = np.empty(max(end, 2 * self.size), np.uint8)
@@ -99,7 +99,7 @@ class Plain:
             self.data, self._view = data, memoryview(data)  # type: ignore[arg-type]
         return self._view[self.size : end]
 
-    def took(self, count: int) -> None:
+    def note_written(self, count: int) -> None:
         """Adds the first `count` bytes of the memory from `room`. Raises DecompressionError past the limit."""
         if count > self.left:
             raise _make_size_error(self.limit)
@@ -134,18 +134,20 @@ def _decompress_snappy_block(block: memoryview, out: Plain) -> None:
     size = cramjam.snappy.decompress_raw_len(block)
     if size > out.left:
         raise _make_size_error(out.limit)
-    out.took(cramjam.snappy.decompress_raw_into(block, out.room(size)))
+    out.note_written(cramjam.snappy.decompress_raw_into(block, out.room(size)))
 
 
 def _decompress_snappy(view: memoryview, out: Plain) -> None:
     if view[: len(_XERIAL)] != _XERIAL:
         _decompress_snappy_block(view, out)
         return
-    at = fmt.XERIAL_HEADER
+    at = kafka_format.XERIAL_HEADER
     while at < len(view):
         size = int.from_bytes(view[at : at + 4], "big", signed=True)
         if size < 0 and view[at : at + len(_XERIAL)] == _XERIAL:
-            at += fmt.XERIAL_HEADER  # a further stream repeats the header, whose first byte makes `size` negative
+            at += (
+                kafka_format.XERIAL_HEADER
+            )  # a further stream repeats the header, whose first byte makes `size` negative
             continue
         at += 4
         if size < 0 or size > len(view) - at:
@@ -182,7 +184,7 @@ def _decompress_lz4_blocks(view: memoryview, out: Plain) -> None:
             out.append(block)
         else:
             room = out.room(_LZ4_BLOCK)
-            out.took(cramjam.lz4.decompress_block_into(block, room, output_len=_LZ4_BLOCK))
+            out.note_written(cramjam.lz4.decompress_block_into(block, room, output_len=_LZ4_BLOCK))
         at += size
 
 
@@ -213,7 +215,7 @@ def _decompress_zstd(view: memoryview, out: Plain) -> None:
         while not ended:
             room = out.room(min(out.left + 1, _guess_room(view)))
             count = reader.readinto(room)
-            out.took(count)
+            out.note_written(count)
             ended = count < len(room)
 
 
@@ -236,10 +238,10 @@ def with_right_lz4_checksum(view: memoryview) -> bytes:
 
 
 _DECOMPRESSORS: dict[int, Callable[[memoryview, Plain], None]] = {
-    fmt.CODEC_GZIP: _decompress_gzip,
-    fmt.CODEC_SNAPPY: _decompress_snappy,
-    fmt.CODEC_LZ4: _decompress_lz4,
-    fmt.CODEC_ZSTD: _decompress_zstd,
+    kafka_format.CODEC_GZIP: _decompress_gzip,
+    kafka_format.CODEC_SNAPPY: _decompress_snappy,
+    kafka_format.CODEC_LZ4: _decompress_lz4,
+    kafka_format.CODEC_ZSTD: _decompress_zstd,
 }
 
 # The errors that the libraries raise for invalid bytes. They have no common base class.
@@ -272,4 +274,6 @@ def decompress(codec: int, view: memoryview, out: Plain, limit: int) -> None:
         raise _make_size_error(limit) from error
     except _LIBRARY_ERRORS as error:
         out.size = before
-        raise DecompressionError(f"bytes that {fmt.CODEC_NAMES[codec]} refuses ({error})", "its own format") from error
+        raise DecompressionError(
+            f"bytes that {kafka_format.CODEC_NAMES[codec]} refuses ({error})", "its own format"
+        ) from error

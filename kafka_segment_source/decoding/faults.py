@@ -11,49 +11,59 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from kafka_segment_source import format as fmt
+from kafka_segment_source import kafka_format
 from kafka_segment_source.errors import CorruptRecordError, DataError, UnsupportedFormatError
-from kafka_segment_source.kernels import headers as h
-from kafka_segment_source.kernels import message_sets as m
-from kafka_segment_source.kernels import record_batches as k
+from kafka_segment_source.kernels import batch_headers, message_sets, record_batches
 
 _LONGEST_VARINT = 10  # bytes
 _CONTINUES = 0x80  # this bit of a varint's byte means that another byte follows
 
 # The reason why a walk over headers stopped → what is wrong, what was expected
 _OF_HEADERS = {
-    h.BAD_LENGTH: (
+    batch_headers.BAD_LENGTH: (
         "batch of impossible length",
-        f"at least {fmt.MIN_LENGTH_V0} bytes, {fmt.MIN_BATCH_LENGTH} for magic 2",
+        f"at least {kafka_format.MIN_LENGTH_V0} bytes, {kafka_format.MIN_BATCH_LENGTH} for magic 2",
     ),
-    h.BAD_MAGIC: ("batch of unknown magic", "0, 1 or 2"),
-    h.BAD_COUNT: ("batch with a negative count", "0 records or more"),
-    h.BAD_LAST_OFFSET: ("batch that ends before it begins", "baseOffset ≥ 0 and lastOffsetDelta ≥ 0"),
-    h.ZEROS: ("zeros where a batch should be", "a batch or the end of the log"),
+    batch_headers.BAD_MAGIC: ("batch of unknown magic", "0, 1 or 2"),
+    batch_headers.BAD_COUNT: ("batch with a negative count", "0 records or more"),
+    batch_headers.BAD_LAST_OFFSET: ("batch that ends before it begins", "baseOffset ≥ 0 and lastOffsetDelta ≥ 0"),
+    batch_headers.ZEROS: ("zeros where a batch should be", "a batch or the end of the log"),
 }
 
 # Status of a record kernel → what is wrong, what was expected
 _OF_RECORDS = {
-    k.BAD_VARINT: (
+    record_batches.BAD_VARINT: (
         "record with an unreadable varint",
         "a varint inside the record, of at most 32 (timestamps 64) bits",
     ),
-    k.BAD_RECORD_LENGTH: ("record of impossible length", "a length inside the batch"),
-    k.BAD_FIELD_LENGTH: ("key, value or header of impossible length", "-1 (null) or a length inside the record"),
-    k.RECORD_NOT_USED_UP: ("record with bytes left over", "0 bytes left over"),
-    k.BATCH_NOT_USED_UP: ("batch with bytes left over after its last record", "0 bytes left over"),
-    k.BAD_HEADERS_COUNT: ("record with an impossible number of headers", "0 or as many as fit the record"),
-    k.BAD_OFFSET_DELTA: ("record out of order", "offset deltas that grow from 0 to lastOffsetDelta"),
-    m.TRUNCATED: ("message cut short", "a whole message"),
-    m.BAD_MESSAGE_LENGTH: ("message of impossible length", "at least 14 bytes, 22 for magic 1"),
-    m.BAD_MESSAGE_MAGIC: ("message of impossible magic inside a wrapper", "0 or 1"),
-    m.BAD_MESSAGE_CRC: ("message inside a wrapper whose bytes do not have the CRC that it states", "the CRC stated"),
-    m.EMPTY_WRAPPER: ("wrapper without a message inside", "at least one whole message"),
-    m.NESTED_WRAPPER: ("wrapper inside a wrapper", "plain messages"),
-    m.BAD_WRAPPER_OFFSET: ("wrapper that ends before its last message", "an inner offset up to the wrapper's own"),
-    m.BAD_MESSAGE_OFFSET: ("message out of order", "offsets that grow up to the wrapper's own"),
+    record_batches.BAD_RECORD_LENGTH: ("record of impossible length", "a length inside the batch"),
+    record_batches.BAD_FIELD_LENGTH: (
+        "key, value or header of impossible length",
+        "-1 (null) or a length inside the record",
+    ),
+    record_batches.RECORD_NOT_USED_UP: ("record with bytes left over", "0 bytes left over"),
+    record_batches.BATCH_NOT_USED_UP: ("batch with bytes left over after its last record", "0 bytes left over"),
+    record_batches.BAD_HEADERS_COUNT: ("record with an impossible number of headers", "0 or as many as fit the record"),
+    record_batches.BAD_OFFSET_DELTA: ("record out of order", "offset deltas that grow from 0 to lastOffsetDelta"),
+    message_sets.TRUNCATED: ("message cut short", "a whole message"),
+    message_sets.BAD_MESSAGE_LENGTH: ("message of impossible length", "at least 14 bytes, 22 for magic 1"),
+    message_sets.BAD_MESSAGE_MAGIC: ("message of impossible magic inside a wrapper", "0 or 1"),
+    message_sets.BAD_MESSAGE_CRC: (
+        "message inside a wrapper whose bytes do not have the CRC that it states",
+        "the CRC stated",
+    ),
+    message_sets.EMPTY_WRAPPER: ("wrapper without a message inside", "at least one whole message"),
+    message_sets.NESTED_WRAPPER: ("wrapper inside a wrapper", "plain messages"),
+    message_sets.BAD_WRAPPER_OFFSET: (
+        "wrapper that ends before its last message",
+        "an inner offset up to the wrapper's own",
+    ),
+    message_sets.BAD_MESSAGE_OFFSET: ("message out of order", "offsets that grow up to the wrapper's own"),
 }
-_OF_WHOLE_BATCHES = (m.EMPTY_WRAPPER, m.BAD_WRAPPER_OFFSET)  # these have no place inside the batch
+_OF_WHOLE_BATCHES = (
+    message_sets.EMPTY_WRAPPER,
+    message_sets.BAD_WRAPPER_OFFSET,
+)  # these have no place inside the batch
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +94,12 @@ class Faults:
     def bad_header(self, position: int, stopped_by: int, found: int) -> DataError:
         """stopped_by, found: the report of `walk_headers`."""
         what, expected = _OF_HEADERS[stopped_by]
-        return self._make_corrupt_error(what, position, None, "zeros" if stopped_by == h.ZEROS else found, expected)
+        return self._make_corrupt_error(
+            what, position, None, "zeros" if stopped_by == batch_headers.ZEROS else found, expected
+        )
 
     def newer_magic(self, position: int, offset: int, magic: int) -> DataError:
-        _, expected = _OF_HEADERS[h.BAD_MAGIC]
+        _, expected = _OF_HEADERS[batch_headers.BAD_MAGIC]
         what = "batch of a magic that this version does not read"
         return UnsupportedFormatError(
             what, path=self.path, position=position, offset=offset, found=magic, expected=expected
@@ -104,9 +116,15 @@ class Faults:
 
         is_proven: the batch has the CRC that it states, so a newer Kafka may have written it.
         """
-        codec = int(header[h.ATTRIBUTES] & fmt.CODEC_MASK)
-        found = f"codec {codec} ({fmt.CODEC_NAMES[codec]})" if codec < len(fmt.CODEC_NAMES) else f"codec {codec}"
-        *names, last = (fmt.CODEC_NAMES[each] for each in fmt.CODECS[int(header[h.MAGIC])])
+        codec = int(header[batch_headers.ATTRIBUTES] & kafka_format.CODEC_MASK)
+        found = (
+            f"codec {codec} ({kafka_format.CODEC_NAMES[codec]})"
+            if codec < len(kafka_format.CODEC_NAMES)
+            else f"codec {codec}"
+        )
+        *names, last = (
+            kafka_format.CODEC_NAMES[each] for each in kafka_format.CODECS[int(header[batch_headers.MAGIC])]
+        )
         expected = f"{', '.join(names)} or {last}"
         position, offset = _find_place(header)
         if not is_proven:
@@ -126,10 +144,10 @@ class Faults:
         """report: from a record kernel. source: the bytes that it read. payload: start and end of the batch in them."""
         status, at, found = report.tolist()
         what, expected = _OF_RECORDS[status]
-        if status == k.BAD_VARINT:
+        if status == record_batches.BAD_VARINT:
             found = _show_varint(source[at : at + min(found, _LONGEST_VARINT)])
-        elif status == m.BAD_MESSAGE_CRC:
-            stated = source[at + fmt.LEGACY_CRC_AT : at + fmt.MAGIC_AT].tobytes()
+        elif status == message_sets.BAD_MESSAGE_CRC:
+            stated = source[at + kafka_format.LEGACY_CRC_AT : at + kafka_format.MAGIC_AT].tobytes()
             found, expected = f"0x{found:08x}", f"0x{stated.hex()}"
         inside = None if status in _OF_WHOLE_BATCHES else _describe_place(header, int(at - payload[0]))
         return self._make_corrupt_error(what, *_find_place(header), found, expected, inside)
@@ -141,10 +159,12 @@ class Faults:
 
     def beyond_microseconds(self, header: npt.NDArray[np.int64], offset: int, millis: int, most: int) -> DataError:
         what = "timestamp that Spark's microseconds cannot hold (leave the column timestamp out, or bound it by until)"
-        return self._make_corrupt_error(what, int(header[h.POSITION]), offset, f"{millis} ms", f"at most {most} ms")
+        return self._make_corrupt_error(
+            what, int(header[batch_headers.POSITION]), offset, f"{millis} ms", f"at most {most} ms"
+        )
 
     def short_control_key(self, header: npt.NDArray[np.int64], length: int) -> DataError:
-        expected = f"{fmt.CONTROL_KEY_BYTES} bytes, version and type"
+        expected = f"{kafka_format.CONTROL_KEY_BYTES} bytes, version and type"
         return self._make_corrupt_error(
             "control record whose key is too short", *_find_place(header), f"{max(length, 0)} bytes", expected
         )
@@ -164,14 +184,14 @@ class Faults:
 
 
 def _find_place(header: npt.NDArray[np.int64]) -> tuple[int, int]:
-    return int(header[h.POSITION]), int(header[h.BASE_OFFSET])
+    return int(header[batch_headers.POSITION]), int(header[batch_headers.BASE_OFFSET])
 
 
 def _describe_place(header: npt.NDArray[np.int64], at: int) -> str:
     """Describes the place of byte `at` of a batch's plain records, for an error message."""
-    if header[h.ATTRIBUTES] & fmt.CODEC_MASK != fmt.CODEC_NONE:
+    if header[batch_headers.ATTRIBUTES] & kafka_format.CODEC_MASK != kafka_format.CODEC_NONE:
         return f"byte {at} after decompression"
-    return f"byte {at + (fmt.BATCH_OVERHEAD if header[h.MAGIC] == fmt.MAGIC_V2 else 0)} of the batch"
+    return f"byte {at + (kafka_format.BATCH_OVERHEAD if header[batch_headers.MAGIC] == kafka_format.MAGIC_V2 else 0)} of the batch"
 
 
 def _show_varint(data: npt.NDArray[np.uint8]) -> str:

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from kafka_segment_source import format as fmt
+from kafka_segment_source import kafka_format
 from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.decoding.batches import HeaderTable
 from kafka_segment_source.decoding.split import SegmentSplit
-from kafka_segment_source.kernels import headers as h
+from kafka_segment_source.kernels import batch_headers
 from kafka_segment_source.logdir.probe import HeaderProbe
 from kafka_segment_source.storage.files import InputFile
 
@@ -35,14 +35,20 @@ class GapWatch:
 
     def see(self, headers: HeaderTable) -> None:
         """Takes the headers of the next batches: int64[FIELDS, n], n ≥ 1."""
-        bases, lasts, counts = headers[h.BASE_OFFSET], headers[h.LAST_OFFSET], headers[h.COUNT]
+        bases, lasts, counts = (
+            headers[batch_headers.BASE_OFFSET],
+            headers[batch_headers.LAST_OFFSET],
+            headers[batch_headers.COUNT],
+        )
         first = int(bases[0]) if self.next_offset is None else self.next_offset
         expected = np.concatenate(([first], lasts[:-1] + 1))
-        ends = headers[h.POSITION] + headers[h.SIZE]
-        follows = headers[h.POSITION] == np.concatenate(([self.position], ends[:-1]))
+        ends = headers[batch_headers.POSITION] + headers[batch_headers.SIZE]
+        follows = headers[batch_headers.POSITION] == np.concatenate(([self.position], ends[:-1]))
         gaps = (follows & (bases > expected)) | ((counts >= 0) & (counts < lasts - bases + 1))
         self._has_gaps = self._has_gaps or bool(gaps.any())
-        self._has_old_formats = self._has_old_formats or bool((headers[h.MAGIC] < fmt.MAGIC_V2).any())
+        self._has_old_formats = self._has_old_formats or bool(
+            (headers[batch_headers.MAGIC] < kafka_format.MAGIC_V2).any()
+        )
         self.next_offset = int(lasts[-1]) + 1
         self.position = int(ends[-1])
 
@@ -68,7 +74,7 @@ class GapWatch:
         """
         expected = self._split.base_offset
         for header in HeaderProbe(file, self._split.segment_size, check_crcs=False).walk(0):
-            if header is None or header.magic < fmt.MAGIC_V2 or header.base_offset > expected:
+            if header is None or header.magic < kafka_format.MAGIC_V2 or header.base_offset > expected:
                 return True
             if header.count < header.last_offset - header.base_offset + 1:
                 return True

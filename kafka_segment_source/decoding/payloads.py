@@ -12,12 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from kafka_segment_source import format as fmt
+from kafka_segment_source import kafka_format
 from kafka_segment_source.decoding.batches import Chunk, HeaderTable
 from kafka_segment_source.decoding.compression import DecompressionError, Plain, decompress, with_right_lz4_checksum
 from kafka_segment_source.decoding.damage import Damage
 from kafka_segment_source.decoding.faults import Faults
-from kafka_segment_source.kernels import headers as h
+from kafka_segment_source.kernels import batch_headers
 from kafka_segment_source.logdir.checksums import crc_holds
 from kafka_segment_source.storage.files import Bytes
 
@@ -41,7 +41,7 @@ class Group:
     @property
     def is_message_set(self) -> bool:
         """Whether the batches are of magic 0 or 1. Otherwise all are of magic 2."""
-        return bool(self.headers[h.MAGIC, 0] < fmt.MAGIC_V2)
+        return bool(self.headers[batch_headers.MAGIC, 0] < kafka_format.MAGIC_V2)
 
     def without(self, column: int) -> Group:
         """The group without the batch in one column."""
@@ -66,28 +66,35 @@ class Unpacker:
 
         The given Damage raises or reports the error of a damaged batch.
         """
-        is_set = headers[h.MAGIC] < fmt.MAGIC_V2
+        is_set = headers[batch_headers.MAGIC] < kafka_format.MAGIC_V2
         borders = np.flatnonzero(np.diff(is_set)) + 1  # an upgraded log may mix magics in one segment
         for start, end in zip([0, *borders], [*borders, headers.shape[1]], strict=True):
             run = headers[:, start:end]
-            if (run[h.ATTRIBUTES] & fmt.CODEC_MASK).any():
+            if (run[batch_headers.ATTRIBUTES] & kafka_format.CODEC_MASK).any():
                 yield from self._unpack_batches(chunk, run)
             elif run.shape[1]:
-                starts = run[h.POSITION] - chunk.position
-                skip = 0 if is_set[start] else fmt.BATCH_OVERHEAD
-                yield Group(chunk.data, np.ascontiguousarray(run), np.stack((starts + skip, starts + run[h.SIZE])))
+                starts = run[batch_headers.POSITION] - chunk.position
+                skip = 0 if is_set[start] else kafka_format.BATCH_OVERHEAD
+                yield Group(
+                    chunk.data, np.ascontiguousarray(run), np.stack((starts + skip, starts + run[batch_headers.SIZE]))
+                )
 
     def _unpack_batches(self, chunk: Chunk, headers: HeaderTable) -> Iterator[Group]:
         view = memoryview(chunk.data)  # type: ignore[arg-type]  # arrays are buffers
-        starts = headers[h.POSITION] - chunk.position
-        told = starts, starts + headers[h.SIZE], headers[h.MAGIC], headers[h.ATTRIBUTES] & fmt.CODEC_MASK
-        batches = zip(*(row.tolist() for row in told), strict=True)
+        starts = headers[batch_headers.POSITION] - chunk.position
+        rows = (
+            starts,
+            starts + headers[batch_headers.SIZE],
+            headers[batch_headers.MAGIC],
+            headers[batch_headers.ATTRIBUTES] & kafka_format.CODEC_MASK,
+        )
+        batches = zip(*(row.tolist() for row in rows), strict=True)
         columns: list[int] = []
         places = [0]
         self._plain.clear()
         for column, (start, end, magic, codec) in enumerate(batches):
-            if codec not in fmt.CODECS[magic]:
-                is_proven = crc_holds(view[start:end], magic, int(headers[h.CRC, column]))
+            if codec not in kafka_format.CODECS[magic]:
+                is_proven = crc_holds(view[start:end], magic, int(headers[batch_headers.CRC, column]))
                 self._damage.report(self._faults.bad_codec(headers[:, column], is_proven))
                 continue
             try:
@@ -110,15 +117,15 @@ class Unpacker:
         For magic 2 these are the bytes after the header. For a wrapper it is the value, and for a plain message the
         whole entry.
         """
-        if magic == fmt.MAGIC_V2:
-            stored = batch[fmt.BATCH_OVERHEAD :]
+        if magic == kafka_format.MAGIC_V2:
+            stored = batch[kafka_format.BATCH_OVERHEAD :]
         else:
             stored = _find_wrapped_value(batch, magic) if codec else batch
-        if codec == fmt.CODEC_NONE:
+        if codec == kafka_format.CODEC_NONE:
             self._plain.begin(len(stored))
             self._plain.append(stored)
             return
-        if codec == fmt.CODEC_LZ4 and magic == fmt.MAGIC_V0:
+        if codec == kafka_format.CODEC_LZ4 and magic == kafka_format.MAGIC_V0:
             stored = memoryview(with_right_lz4_checksum(stored))
         decompress(codec, stored, self._plain, self._max_batch_bytes)
 
@@ -129,7 +136,7 @@ class Unpacker:
 
 def _find_wrapped_value(entry: memoryview, magic: int) -> memoryview:
     """Finds the value of a wrapper message. It follows the key, which is usually null, and its own length."""
-    at = fmt.LEGACY_TIMESTAMP_AT + (8 if magic == fmt.MAGIC_V1 else 0)
+    at = kafka_format.LEGACY_TIMESTAMP_AT + (8 if magic == kafka_format.MAGIC_V1 else 0)
     _, key_end = _find_sized_part(entry, at, "key")
     start, end = _find_sized_part(entry, key_end, "value")
     if end != len(entry):

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from kafka_segment_source import format as fmt
+from kafka_segment_source import kafka_format
 from kafka_segment_source.bounds import ScanBounds
 from kafka_segment_source.decoding.batches import Chunk, HeaderTable
 from kafka_segment_source.decoding.damage import Damage
@@ -20,9 +20,7 @@ from kafka_segment_source.decoding.faults import Faults
 from kafka_segment_source.decoding.payloads import Group, Unpacker
 from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.errors import DataError
-from kafka_segment_source.kernels import headers as h
-from kafka_segment_source.kernels import message_sets as m
-from kafka_segment_source.kernels import record_batches as k
+from kafka_segment_source.kernels import batch_headers, message_sets, record_batches
 from kafka_segment_source.storage.files import Bytes
 from kafka_segment_source.trust import Trust
 
@@ -67,12 +65,12 @@ class Decoder:
         self._unpacker = Unpacker(split.path, trust.max_batch_bytes, damage)
         self._include_control = include_control
         self._damage = damage
-        self._longs = np.empty((k.LONGS, STRIDE), np.int64)
-        self._ints = np.empty((k.INTS, STRIDE), np.int32)
+        self._longs = np.empty((record_batches.LONGS, STRIDE), np.int64)
+        self._ints = np.empty((record_batches.INTS, STRIDE), np.int32)
         self._limits = np.array([MAX_ROWS, MAX_BYTES], np.int64)
         self._inclusive = _make_inclusive(split.bounds)
         self._microseconds = microseconds
-        self._most_headers = trust.max_batch_bytes // k.HEADER_COST
+        self._most_headers = trust.max_batch_bytes // record_batches.HEADER_COST
 
     def decode(self, chunk: Chunk) -> Iterator[RecordColumns]:
         """Yields the wanted records of a chunk. Damage raises the error of a damaged batch, or reports and skips it."""
@@ -83,18 +81,18 @@ class Decoder:
                 yield from self._decode_group(sound)
 
     def _decode_group(self, group: Group) -> Iterator[RecordColumns]:
-        cursor = np.zeros(k.CURSOR, np.int64)
+        cursor = np.zeros(record_batches.CURSOR, np.int64)
         while True:
             count, status, report = self._call_kernel(group, self._inclusive, cursor)
-            if status not in (k.DONE, k.FULL):
-                raise self._make_error(group, int(cursor[k.AT_BATCH]), report)
+            if status not in (record_batches.DONE, record_batches.FULL):
+                raise self._make_error(group, int(cursor[record_batches.AT_BATCH]), report)
             if count:
                 records = RecordColumns(count, group.source, group.headers, self._longs, self._ints)
                 error = self._check_header_counts(records)
                 if error is not None:
                     raise error
                 yield records
-            if status == k.DONE:
+            if status == record_batches.DONE:
                 return
 
     def _remove_damaged(self, group: Group) -> Group | None:
@@ -102,25 +100,25 @@ class Decoder:
 
         No row of a damaged batch may be returned. So the whole group is decoded before its first row is returned.
         """
-        cursor = np.zeros(k.CURSOR, np.int64)
+        cursor = np.zeros(record_batches.CURSOR, np.int64)
         error: DataError | None
         while True:
             count, status, report = self._call_kernel(group, self._inclusive, cursor)
             found = RecordColumns(count, group.source, group.headers, self._longs, self._ints)
-            at, error = int(cursor[k.AT_BATCH]), self._check_header_counts(found)
+            at, error = int(cursor[record_batches.AT_BATCH]), self._check_header_counts(found)
             if error is None and self._microseconds:
                 error = beyond_microseconds(self._faults.path, found)
             if error is not None:
-                at = int(np.searchsorted(group.headers[h.POSITION], error.position))
-            elif status not in (k.DONE, k.FULL):
+                at = int(np.searchsorted(group.headers[batch_headers.POSITION], error.position))
+            elif status not in (record_batches.DONE, record_batches.FULL):
                 error = self._make_error(group, at, report)
             if error is not None:
                 self._damage.report(error)
                 if group.headers.shape[1] == 1:
                     return None
                 group = group.without(at)
-                cursor[k.AT_BATCH], cursor[k.AT_RECORD] = at, 0
-            elif status == k.DONE:
+                cursor[record_batches.AT_BATCH], cursor[record_batches.AT_RECORD] = at, 0
+            elif status == record_batches.DONE:
                 return group
 
     def _call_kernel(
@@ -129,10 +127,12 @@ class Decoder:
         report = np.zeros(3, np.int64)
         into = (self._limits, cursor, self._longs, self._ints, report)
         if group.is_message_set:
-            count = m.decode_messages(group.source, group.headers, group.payloads, bounds, *into, self._check_crcs)
+            count = message_sets.decode_messages(
+                group.source, group.headers, group.payloads, bounds, *into, self._check_crcs
+            )
         else:
-            count = k.decode_records(group.source, group.headers, group.payloads, bounds, *into)
-        return int(count), int(report[k.STATUS]), report
+            count = record_batches.decode_records(group.source, group.headers, group.payloads, bounds, *into)
+        return int(count), int(report[record_batches.STATUS]), report
 
     def _check_header_counts(self, records: RecordColumns) -> DataError | None:
         """Returns an error if a record has too many headers.
@@ -140,11 +140,11 @@ class Decoder:
         An empty header takes two bytes in a record, and sixteen times as much in the columns. So maxBatchBytes limits
         the number of headers by their size in the columns.
         """
-        counts = records.ints[k.HEADERS_COUNT, : records.count]
+        counts = records.ints[record_batches.HEADERS_COUNT, : records.count]
         if not records.count or counts.max() <= self._most_headers:
             return None
         at = int(np.argmax(counts > self._most_headers))
-        header = records.headers[:, records.ints[k.BATCH, at]]
+        header = records.headers[:, records.ints[record_batches.BATCH, at]]
         return self._faults.too_many_headers(header, int(counts[at]), self._most_headers)
 
     def _make_error(self, group: Group, column: int, report: npt.NDArray[np.int64]) -> DataError:
@@ -153,13 +153,15 @@ class Decoder:
 
 def beyond_microseconds(path: str, records: RecordColumns) -> DataError | None:
     """The error about the first record whose timestamp microseconds cannot hold; None if there is none."""
-    millis = records.longs[k.TIMESTAMP, : records.count]
+    millis = records.longs[record_batches.TIMESTAMP, : records.count]
     wrong = (millis > MAX_MILLIS) | (millis < -MAX_MILLIS)
     if not wrong.any():
         return None
     at = int(np.argmax(wrong))
-    header = records.headers[:, records.ints[k.BATCH, at]]
-    return Faults(path).beyond_microseconds(header, int(records.longs[k.OFFSET, at]), int(millis[at]), MAX_MILLIS)
+    header = records.headers[:, records.ints[record_batches.BATCH, at]]
+    return Faults(path).beyond_microseconds(
+        header, int(records.longs[record_batches.OFFSET, at]), int(millis[at]), MAX_MILLIS
+    )
 
 
 def _make_inclusive(bounds: ScanBounds) -> npt.NDArray[np.int64]:
@@ -175,14 +177,20 @@ def _select_batches(headers: HeaderTable, bounds: ScanBounds, include_control: b
     every row's timestamp. A wrapper of magic 0 or 1 states only its last offset. Its timestamp is used only under
     LogAppendTime, since Kafka 0.10.0 stored the timestamp that the producer sent.
     """
-    attributes, latest = headers[h.ATTRIBUTES], headers[h.MAX_TIMESTAMP]
+    attributes, latest = headers[batch_headers.ATTRIBUTES], headers[batch_headers.MAX_TIMESTAMP]
     offsets, times = bounds.offsets, bounds.times
-    append_time = (attributes & fmt.TIMESTAMP_TYPE_MASK != 0) & (headers[h.MAGIC] > fmt.MAGIC_V0)
-    wrapper = (headers[h.MAGIC] < fmt.MAGIC_V2) & (attributes & fmt.CODEC_MASK != fmt.CODEC_NONE)
-    wanted = headers[h.COUNT] != 0
+    append_time = (attributes & kafka_format.TIMESTAMP_TYPE_MASK != 0) & (
+        headers[batch_headers.MAGIC] > kafka_format.MAGIC_V0
+    )
+    wrapper = (headers[batch_headers.MAGIC] < kafka_format.MAGIC_V2) & (
+        attributes & kafka_format.CODEC_MASK != kafka_format.CODEC_NONE
+    )
+    wanted = headers[batch_headers.COUNT] != 0
     if not include_control:
-        wanted &= (headers[h.MAGIC] < fmt.MAGIC_V2) | (attributes & fmt.CONTROL_MASK == 0)
-    wanted &= (headers[h.LAST_OFFSET] >= offsets.start) & ((headers[h.BASE_OFFSET] < offsets.end) | wrapper)
+        wanted &= (headers[batch_headers.MAGIC] < kafka_format.MAGIC_V2) | (attributes & kafka_format.CONTROL_MASK == 0)
+    wanted &= (headers[batch_headers.LAST_OFFSET] >= offsets.start) & (
+        (headers[batch_headers.BASE_OFFSET] < offsets.end) | wrapper
+    )
     wanted &= (latest >= times.since) | (wrapper & ~append_time)
     if times.has_until:
         wanted &= ~append_time | (latest < times.until)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from kafka_segment_source import format as fmt
+from kafka_segment_source import kafka_format
 from kafka_segment_source.bounds import ScanBounds
 from kafka_segment_source.logdir.probe import BatchHeader, HeaderProbe
 from kafka_segment_source.logdir.segments import PartitionLog, Segment
@@ -60,7 +60,7 @@ class SegmentSplit:
     stop_timestamp: int | None = None
     gap_is_loss: bool = False
     copies: tuple[str, ...] = ()
-    served_to: int = fmt.MAX_OFFSET
+    served_to: int = kafka_format.MAX_OFFSET
     version: FileVersion = NO_VERSION
     before: FileVersion | None = None
     anchor: BatchPlace | None = None
@@ -84,8 +84,10 @@ class SegmentSplit:
     @property
     def end_offset(self) -> int | None:
         """Exclusive bound of the offsets that this split can hold; None where only reading finds it."""
-        end = min(self.bounds.offsets.end, fmt.MAX_OFFSET if self.next_base_offset is None else self.next_base_offset)
-        return end if end < fmt.MAX_OFFSET else None
+        end = min(
+            self.bounds.offsets.end, kafka_format.MAX_OFFSET if self.next_base_offset is None else self.next_base_offset
+        )
+        return end if end < kafka_format.MAX_OFFSET else None
 
 
 def split_of(

@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from types import TracebackType
 
-from kafka_segment_source import format as fmt
+from kafka_segment_source import kafka_format
 from kafka_segment_source.decoding.batches import CHUNK_BYTES, BatchReader, Chunk, HeaderTable
 from kafka_segment_source.decoding.damage import Damage
 from kafka_segment_source.decoding.gaps import GapWatch
@@ -136,7 +136,7 @@ class SplitFile:
                 f"offsets {gap.start} to {gap.end - 1} of partition {split.topic}-{split.partition} are missing:"
                 f" {split.path!r} ends before {self._gaps.next_offset}, the next segment begins at"
                 f" {split.next_base_offset}, so a segment file between them is not there, or compaction left it out and the"
-                f" broker's {fmt.CLEANER_CHECKPOINT} is not here to say so; failOnDataLoss=false reads what is there"
+                f" broker's {kafka_format.CLEANER_CHECKPOINT} is not here to say so; failOnDataLoss=false reads what is there"
             )
 
     def confirm(self) -> None:
@@ -176,11 +176,13 @@ class SplitFile:
     def _make_shrunk_error(self) -> FileChangedError:
         return FileChangedError(
             f"file {self.split.path!r} has shrunk since it was listed: found {self._version.size} bytes, expected"
-            f" {self.split.version.size}, so it was compacted or truncated; plan the read anew"
+            f" {self.split.version.size}, so it was compacted or truncated; plan the read again"
         )
 
     def _make_changed_error(self, what: str) -> FileChangedError:
-        return FileChangedError(f"file {self.split.path!r} has changed since it was listed: {what}; plan the read anew")
+        return FileChangedError(
+            f"file {self.split.path!r} has changed since it was listed: {what}; plan the read again"
+        )
 
     def close(self) -> None:
         """Closes the file."""

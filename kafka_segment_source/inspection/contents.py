@@ -12,8 +12,8 @@ from typing import Any, Unpack
 
 from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.errors import FileChangedError, PathError
-from kafka_segment_source.format import MAX_OFFSET
 from kafka_segment_source.inspection.summary import Summary, summarize, total
+from kafka_segment_source.kafka_format import MAX_OFFSET
 from kafka_segment_source.keywords import PathsLike, TopicOptions, check_names, option_texts
 from kafka_segment_source.logdir.catalog import list_dead_directories, list_directories
 from kafka_segment_source.logdir.checkpoints import Checkpoints
@@ -22,9 +22,9 @@ from kafka_segment_source.option_values import TopicSelection
 from kafka_segment_source.options import ReadOptions, parse_options
 from kafka_segment_source.partition.chain import list_paths
 from kafka_segment_source.partition.logs import available_logs
-from kafka_segment_source.partition.missing import all_evidence, lost_partitions, notice
+from kafka_segment_source.partition.missing import all_evidence, notice, report_lost_partitions
 from kafka_segment_source.reporting import OnProgress, add_up, few, ignore_progress
-from kafka_segment_source.storage.files import try_again
+from kafka_segment_source.storage.retrying import try_again
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +127,7 @@ def list_partitions(
 
     Raises:
         UsageError: An invalid request: an option, a path or a topic that cannot be served.
+        StorageError: A file or directory cannot be read. A retry may help.
 
     Example:
         >>> import kafka_segment_source
@@ -144,7 +145,7 @@ def list_partitions(
     warnings += few([fault for log in logs for fault in log.beside.faults])
     partitions = [_list_partition(log, found, checkpoints, seen) for log, found in zip(logs, summaries, strict=True)]
     partitions = _note_reads(partitions, logs, parsed, warnings)
-    warnings += lost_partitions(logs, checkpoints, parsed, seen)
+    report_lost_partitions(logs, checkpoints, parsed, seen, warnings)
     # these directories may belong to any topic
     not_read = list_dead_directories(parsed) if parsed.topics == TopicSelection() else []
     return Listing(tuple(partitions), tuple(not_read), tuple(warnings))

@@ -20,7 +20,7 @@ from kafka_segment_source.partition.chain import list_paths
 from kafka_segment_source.partition.logs import available_copies, examined_logs
 from kafka_segment_source.partition.missing import all_evidence
 from kafka_segment_source.reading.mending import find_lost
-from kafka_segment_source.storage.files import try_again
+from kafka_segment_source.storage.retrying import try_again
 
 _HELD = "another of the given copies holds these records: a query of all these paths returns them"
 _LOST = "a query of these offsets ends with an error (mode, failOnDataLoss); look for another replica of this partition"

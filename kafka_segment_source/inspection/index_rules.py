@@ -31,10 +31,10 @@ from dataclasses import dataclass, fields
 import numpy as np
 import numpy.typing as npt
 
-from kafka_segment_source import format as fmt
+from kafka_segment_source import kafka_format
 from kafka_segment_source.decoding.batches import HeaderTable
 from kafka_segment_source.inspection.findings import Finding
-from kafka_segment_source.kernels import headers as h
+from kafka_segment_source.kernels import batch_headers
 from kafka_segment_source.logdir.indexes import (
     OffsetIndex,
     TimeIndex,
@@ -84,23 +84,23 @@ class Batches:
 
 def batches_of(tables: Sequence[HeaderTable]) -> Batches:
     """The batches of consecutive header tables."""
-    parts = [_read_batches(table) for table in tables] or [_read_batches(np.empty((h.FIELDS, 0), np.int64))]
+    parts = [_read_batches(table) for table in tables] or [_read_batches(np.empty((batch_headers.FIELDS, 0), np.int64))]
     columns = ([getattr(part, field.name) for part in parts] for field in fields(Batches))
     return Batches(*(np.concatenate(column) for column in columns))
 
 
 def _read_batches(table: HeaderTable) -> Batches:
-    is_v2 = table[h.MAGIC] == fmt.MAGIC_V2
+    is_v2 = table[batch_headers.MAGIC] == kafka_format.MAGIC_V2
     return Batches(
-        positions=table[h.POSITION].copy(),
-        base_offsets=table[h.BASE_OFFSET].copy(),
-        last_offsets=table[h.LAST_OFFSET].copy(),
-        max_timestamps=table[h.MAX_TIMESTAMP].copy(),
+        positions=table[batch_headers.POSITION].copy(),
+        base_offsets=table[batch_headers.BASE_OFFSET].copy(),
+        last_offsets=table[batch_headers.LAST_OFFSET].copy(),
+        max_timestamps=table[batch_headers.MAX_TIMESTAMP].copy(),
         is_v2=is_v2,
-        is_empty=table[h.COUNT] == 0,
-        is_wrapper=~is_v2 & (table[h.ATTRIBUTES] & fmt.CODEC_MASK != 0),
-        is_control=is_v2 & (table[h.ATTRIBUTES] & fmt.CONTROL_MASK != 0),
-        producer_ids=table[h.PRODUCER_ID].copy(),
+        is_empty=table[batch_headers.COUNT] == 0,
+        is_wrapper=~is_v2 & (table[batch_headers.ATTRIBUTES] & kafka_format.CODEC_MASK != 0),
+        is_control=is_v2 & (table[batch_headers.ATTRIBUTES] & kafka_format.CONTROL_MASK != 0),
+        producer_ids=table[batch_headers.PRODUCER_ID].copy(),
     )
 
 
@@ -136,7 +136,7 @@ def sound_offsets(index: OffsetIndex, base_offset: int) -> int:
 
 def sound_times(index: TimeIndex, base_offset: int) -> int:
     """Counts the leading entries that keep the order of a time index. It is all of them if the file is sound."""
-    timestamps = np.concatenate(([fmt.NO_TIMESTAMP], index.timestamps))
+    timestamps = np.concatenate(([kafka_format.NO_TIMESTAMP], index.timestamps))
     offsets = np.concatenate(([base_offset], index.offsets))
     return _count_leading((timestamps[1:] > timestamps[:-1]) & (np.diff(offsets) >= 0))
 
@@ -146,16 +146,16 @@ def check_offset_index(facts: Facts) -> Iterator[Finding]:
     segment = facts.segment
     path = segment.index_path
     index = written_offsets(
-        path, bounded(segment.index_size, fmt.OFFSET_INDEX_ENTRY, segment.size), segment.base_offset
+        path, bounded(segment.index_size, kafka_format.OFFSET_INDEX_ENTRY, segment.size), segment.base_offset
     )
     sound = sound_offsets(index, segment.base_offset)
     yield from _check_usable(path, index.fault, len(index), segment.size)
     if sound < len(index):
-        yield _make_order_finding(path, sound, fmt.OFFSET_INDEX_ENTRY, len(index))
-    yield from _find_odd_bytes(path, segment.index_size, fmt.OFFSET_INDEX_ENTRY)
+        yield _make_order_finding(path, sound, kafka_format.OFFSET_INDEX_ENTRY, len(index))
+    yield from _find_odd_bytes(path, segment.index_size, kafka_format.OFFSET_INDEX_ENTRY)
     offsets, positions = index.offsets[:sound], index.positions[:sound]
     known = ~_is_inside(positions, facts.damaged)
-    yield from _find_ahead(facts, path, known & (positions >= facts.end), fmt.OFFSET_INDEX_ENTRY)
+    yield from _find_ahead(facts, path, known & (positions >= facts.end), kafka_format.OFFSET_INDEX_ENTRY)
     yield from _find_wrong_offsets(facts, path, offsets, positions, known & (positions < facts.end))
 
 
@@ -164,37 +164,37 @@ def check_time_index(facts: Facts) -> Iterator[Finding]:
     segment = facts.segment
     path = segment.time_index_path
     index = written_times(
-        path, bounded(segment.time_index_size, fmt.TIME_INDEX_ENTRY, segment.size), segment.base_offset
+        path, bounded(segment.time_index_size, kafka_format.TIME_INDEX_ENTRY, segment.size), segment.base_offset
     )
     sound = sound_times(index, segment.base_offset)
     yield from _check_usable(path, index.fault, len(index), segment.size)
     if sound < len(index):
-        yield _make_order_finding(path, sound, fmt.TIME_INDEX_ENTRY, len(index))
-    yield from _find_odd_bytes(path, segment.time_index_size, fmt.TIME_INDEX_ENTRY)
+        yield _make_order_finding(path, sound, kafka_format.TIME_INDEX_ENTRY, len(index))
+    yield from _find_odd_bytes(path, segment.time_index_size, kafka_format.TIME_INDEX_ENTRY)
     beyond = index.offsets[:sound] > facts.last_offset
     if not facts.damaged:
-        yield from _find_ahead(facts, path, beyond, fmt.TIME_INDEX_ENTRY)
+        yield from _find_ahead(facts, path, beyond, kafka_format.TIME_INDEX_ENTRY)
     yield from _find_wrong_times(facts, path, index.timestamps[:sound][~beyond], index.offsets[:sound][~beyond])
 
 
 def check_transaction_index(facts: Facts) -> Iterator[Finding]:
     """Finds problems and notes in the `.txnindex` of a segment. Most segments have no such file."""
     segment = facts.segment
-    path = segment.path.removesuffix(fmt.LOG_SUFFIX) + fmt.TRANSACTION_INDEX_SUFFIX
+    path = segment.path.removesuffix(kafka_format.LOG_SUFFIX) + kafka_format.TRANSACTION_INDEX_SUFFIX
     version = file_version(path)
     size = 0 if version is None else version.size
-    aborts = written_aborts(path, bounded(size, fmt.TRANSACTION_INDEX_ENTRY, segment.size))
+    aborts = written_aborts(path, bounded(size, kafka_format.TRANSACTION_INDEX_ENTRY, segment.size))
     yield from _check_usable(path, aborts.fault, len(aborts), segment.size)
-    yield from _find_odd_bytes(path, size, fmt.TRANSACTION_INDEX_ENTRY)
+    yield from _find_odd_bytes(path, size, kafka_format.TRANSACTION_INDEX_ENTRY)
     if not len(aborts):
         return
     before = np.concatenate(([segment.base_offset - 1], aborts.last_offsets[:-1]))
-    limit = fmt.MAX_OFFSET if segment.next_base_offset is None else segment.next_base_offset
+    limit = kafka_format.MAX_OFFSET if segment.next_base_offset is None else segment.next_base_offset
     wrong = (aborts.versions != 0) | (aborts.last_offsets <= before) | (aborts.last_offsets >= limit)
     wrong |= (aborts.first_offsets > aborts.last_offsets) | (aborts.producer_ids < 0) | (aborts.first_offsets < 0)
     beyond = ~wrong & (aborts.last_offsets > facts.last_offset)
     if not facts.damaged:
-        yield from _find_ahead(facts, path, beyond, fmt.TRANSACTION_INDEX_ENTRY)
+        yield from _find_ahead(facts, path, beyond, kafka_format.TRANSACTION_INDEX_ENTRY)
     batches = facts.batches
     if len(batches):
         holder = np.minimum(np.searchsorted(batches.last_offsets, aborts.last_offsets), len(batches) - 1)
@@ -209,7 +209,7 @@ def check_transaction_index(facts: Facts) -> Iterator[Finding]:
             int(column[slot]) for column in (aborts.producer_ids, aborts.first_offsets, aborts.last_offsets)
         )
         what = f"entry {slot} (producer {producer}, offsets {first} to {last}) names no abort in this segment{_count_rest(slots, slot)}"
-        yield Finding(True, path, what, _ABORT, slot * fmt.TRANSACTION_INDEX_ENTRY, last)
+        yield Finding(True, path, what, _ABORT, slot * kafka_format.TRANSACTION_INDEX_ENTRY, last)
 
 
 # ---- the rules ----
@@ -225,7 +225,7 @@ def _find_wrong_offsets(facts: Facts, path: str, offsets: Longs, positions: Long
     begins = known & ~stray
     last_before = np.where(at > 0, batches.last_offsets[at - 1], facts.segment.base_offset - 1)
     low = begins & ((offsets <= last_before) | (batches.is_v2[at] & (offsets < batches.base_offsets[at])))
-    limits = np.full(len(offsets), fmt.MAX_OFFSET if facts.damaged else facts.last_offset + 1)
+    limits = np.full(len(offsets), kafka_format.MAX_OFFSET if facts.damaged else facts.last_offset + 1)
     limits[:-1] = np.where(begins[1:], batches.base_offsets[at[1:]], limits[:-1])
     high = begins & ~low & (offsets >= limits)
     for wrong, what in (
@@ -237,7 +237,7 @@ def _find_wrong_offsets(facts: Facts, path: str, offsets: Longs, positions: Long
         for slot in slots[:SHOWN]:
             offset = int(offsets[slot])
             said = f"entry {slot} (offset {offset}) {what.format(int(positions[slot]))}{_count_rest(slots, slot)}"
-            yield Finding(True, path, said, _STRAY, slot * fmt.OFFSET_INDEX_ENTRY, offset)
+            yield Finding(True, path, said, _STRAY, slot * kafka_format.OFFSET_INDEX_ENTRY, offset)
 
 
 def _find_wrong_times(facts: Facts, path: str, timestamps: Longs, offsets: Longs) -> Iterator[Finding]:
@@ -245,7 +245,7 @@ def _find_wrong_times(facts: Facts, path: str, timestamps: Longs, offsets: Longs
     if not len(offsets) or not len(batches):
         return
     latest = batches.max_timestamps
-    covered = np.maximum.accumulate(np.where(batches.is_empty | batches.is_wrapper, fmt.NO_TIMESTAMP, latest))
+    covered = np.maximum.accumulate(np.where(batches.is_empty | batches.is_wrapper, kafka_format.NO_TIMESTAMP, latest))
     begun = np.searchsorted(batches.base_offsets, offsets, side="right") - 1  # the last batch that begins at or below
     too_low = (begun >= 0) & (covered[begun] > timestamps)
     holder = np.minimum(np.searchsorted(batches.last_offsets, offsets), len(batches) - 1)  # the batch of the offset
@@ -258,7 +258,7 @@ def _find_wrong_times(facts: Facts, path: str, timestamps: Longs, offsets: Longs
             offset = int(offsets[slot])
             at = f"entry {slot} says that {format_millis(int(timestamps[slot]))} is reached up to offset {offset}"
             said = f"{at}, {what}{_count_rest(slots, slot)}"
-            yield Finding(is_rule, path, said, _LATE if is_rule else _OLD, slot * fmt.TIME_INDEX_ENTRY, offset)
+            yield Finding(is_rule, path, said, _LATE if is_rule else _OLD, slot * kafka_format.TIME_INDEX_ENTRY, offset)
 
 
 def _count_rest(slots: list[int], slot: int) -> str:

@@ -16,7 +16,8 @@ from kafka_segment_source.option_values import EARLIEST, LATEST
 from kafka_segment_source.options import ReadOptions, parse_options
 from kafka_segment_source.partition.logs import examined_logs
 from kafka_segment_source.partition.missing import all_evidence
-from kafka_segment_source.planning.offsets import StableEnds, log_end_offset
+from kafka_segment_source.planning.offsets import log_end_offset
+from kafka_segment_source.planning.stable_end import StableEnds
 from kafka_segment_source.planning.time_lookup import first_offset_at
 
 _WORDS = {"earliest": EARLIEST, "-2": EARLIEST, "latest": LATEST, "-1": LATEST}
@@ -89,6 +90,8 @@ def offsets_for_time(path: PathsLike, time: datetime | int | str, **options: Unp
     Raises:
         UsageError: An invalid request: a time, an option, a path or a topic that cannot be served.
         DataError: Damaged data on the way to the offset.
+        DataLossError: The files change faster than they are read (FileChangedError).
+        StorageError: A file or directory cannot be read. A retry may help.
 
     Example:
         >>> import kafka_segment_source

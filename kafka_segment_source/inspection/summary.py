@@ -20,11 +20,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kafka_segment_source import format as fmt
+from kafka_segment_source import kafka_format
 from kafka_segment_source.decoding.batches import HeaderTable
 from kafka_segment_source.inspection.index_rules import bounded, sound_offsets, sound_times
 from kafka_segment_source.inspection.walk import HeaderWalk, Stop
-from kafka_segment_source.kernels import headers as h
+from kafka_segment_source.kernels import batch_headers
 from kafka_segment_source.logdir.indexes import most_entries, written_offsets, written_times
 from kafka_segment_source.logdir.segments import Segment
 from kafka_segment_source.reporting import Advance
@@ -32,7 +32,7 @@ from kafka_segment_source.storage.files import InputFile
 from kafka_segment_source.times import format_millis
 
 WORTH_AN_INDEX = 64 * 1024  # bytes of `.log`; a walk over a smaller file is fast without index entries
-_CODECS = fmt.CODEC_MASK + 1
+_CODECS = kafka_format.CODEC_MASK + 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,15 +143,17 @@ class _Tally:
 
     def add(self, table: HeaderTable) -> None:
         """Adds a table of consecutive whole batches."""
-        control = (table[h.MAGIC] == fmt.MAGIC_V2) & (table[h.ATTRIBUTES] & fmt.CONTROL_MASK != 0)
-        data = ~control & (table[h.COUNT] != 0)
-        timestamps = table[h.MAX_TIMESTAMP, data & (table[h.MAX_TIMESTAMP] >= 0)]
-        before = np.concatenate(([self._last], table[h.LAST_OFFSET, :-1]))
-        counts = table[h.COUNT].copy()
-        wrappers = (counts < 0) & (table[h.ATTRIBUTES] & fmt.CODEC_MASK != 0)
+        control = (table[batch_headers.MAGIC] == kafka_format.MAGIC_V2) & (
+            table[batch_headers.ATTRIBUTES] & kafka_format.CONTROL_MASK != 0
+        )
+        data = ~control & (table[batch_headers.COUNT] != 0)
+        timestamps = table[batch_headers.MAX_TIMESTAMP, data & (table[batch_headers.MAX_TIMESTAMP] >= 0)]
+        before = np.concatenate(([self._last], table[batch_headers.LAST_OFFSET, :-1]))
+        counts = table[batch_headers.COUNT].copy()
+        wrappers = (counts < 0) & (table[batch_headers.ATTRIBUTES] & kafka_format.CODEC_MASK != 0)
         counts[counts < 0] = 1
-        counts[wrappers] = (table[h.LAST_OFFSET] - before)[wrappers]
-        self._codecs += np.bincount(table[h.ATTRIBUTES, data] & fmt.CODEC_MASK, minlength=_CODECS)
+        counts[wrappers] = (table[batch_headers.LAST_OFFSET] - before)[wrappers]
+        self._codecs += np.bincount(table[batch_headers.ATTRIBUTES, data] & kafka_format.CODEC_MASK, minlength=_CODECS)
         self._sum = self._sum + replace(
             self._sum,
             segments=0,
@@ -162,11 +164,11 @@ class _Tally:
             control_records=int(counts[control].sum()),
             oldest_at_most=int(timestamps.min()) if len(timestamps) else None,
             newest=int(timestamps.max()) if len(timestamps) else None,
-            magics=tuple(np.unique(table[h.MAGIC]).tolist()),
-            end_offset=int(table[h.LAST_OFFSET].max()) + 1,
+            magics=tuple(np.unique(table[batch_headers.MAGIC]).tolist()),
+            end_offset=int(table[batch_headers.LAST_OFFSET].max()) + 1,
             faults=self._find_disorder(table, before),
         )
-        self._last = int(table[h.LAST_OFFSET, -1])
+        self._last = int(table[batch_headers.LAST_OFFSET, -1])
 
     def summary(self, walk: HeaderWalk) -> Summary:
         """Returns the sums after the walk has ended."""
@@ -178,18 +180,18 @@ class _Tally:
         return replace(self._sum, codecs=names, faults=faults)
 
     def _find_disorder(self, table: HeaderTable, before: npt.NDArray[np.int64]) -> tuple[str, ...]:
-        limit = fmt.MAX_OFFSET if self._segment.next_base_offset is None else self._segment.next_base_offset
-        wrong = (table[h.BASE_OFFSET] <= before) | (table[h.LAST_OFFSET] >= limit)
+        limit = kafka_format.MAX_OFFSET if self._segment.next_base_offset is None else self._segment.next_base_offset
+        wrong = (table[batch_headers.BASE_OFFSET] <= before) | (table[batch_headers.LAST_OFFSET] >= limit)
         if self._sum.faults or not wrong.any():
             return ()
-        return (f"a batch out of order at byte {int(table[h.POSITION, int(np.argmax(wrong))]):,}",)
+        return (f"a batch out of order at byte {int(table[batch_headers.POSITION, int(np.argmax(wrong))]):,}",)
 
 
 def _check_indexes(segment: Segment, has_timestamps: bool) -> IndexHealth:
     base = segment.base_offset
     indexed = segment.size > WORTH_AN_INDEX
-    offsets_size = bounded(segment.index_size, fmt.OFFSET_INDEX_ENTRY, segment.size)
-    times_size = bounded(segment.time_index_size, fmt.TIME_INDEX_ENTRY, segment.size)
+    offsets_size = bounded(segment.index_size, kafka_format.OFFSET_INDEX_ENTRY, segment.size)
+    times_size = bounded(segment.time_index_size, kafka_format.TIME_INDEX_ENTRY, segment.size)
     offsets = written_offsets(segment.index_path, offsets_size, base)
     times = written_times(segment.time_index_path, times_size, base)
     most = most_entries(segment.size)
@@ -204,7 +206,7 @@ def _check_indexes(segment: Segment, has_timestamps: bool) -> IndexHealth:
 
 
 def _name_codec(codec: int) -> str:
-    return fmt.CODEC_NAMES[codec] if codec < len(fmt.CODEC_NAMES) else f"codec {codec}"
+    return kafka_format.CODEC_NAMES[codec] if codec < len(kafka_format.CODEC_NAMES) else f"codec {codec}"
 
 
 def _drop_unknown(*values: int | None) -> list[int]:

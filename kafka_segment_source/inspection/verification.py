@@ -18,7 +18,7 @@ from kafka_segment_source.logdir.catalog import list_directories
 from kafka_segment_source.logdir.checkpoints import Checkpoints
 from kafka_segment_source.logdir.segments import ListedLog
 from kafka_segment_source.options import ReadOptions, parse_options
-from kafka_segment_source.partition.missing import lost_partitions
+from kafka_segment_source.partition.missing import report_lost_partitions
 from kafka_segment_source.reporting import OnProgress, add_up, ignore_progress
 
 
@@ -89,6 +89,7 @@ def verify(
 
     Raises:
         UsageError: An invalid request: an option, a path or a topic that cannot be served.
+        StorageError: A directory cannot be listed. A `.log` that cannot be read is a problem of its segment.
 
     Example:
         >>> import kafka_segment_source
@@ -119,7 +120,8 @@ def verify(
             copies, findings = combine_copies(copies, [log for _, log in pairs], parsed, deep=deep)
             together += findings
         partitions += copies
-    warnings = lost_partitions(logs, Checkpoints([]), parsed, time.monotonic())
+    warnings: list[str] = []
+    report_lost_partitions(logs, Checkpoints([]), parsed, time.monotonic(), warnings)
     return VerifyReport(tuple(partitions), tuple(warnings), tuple(together))
 
 

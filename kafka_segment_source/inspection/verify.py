@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from kafka_segment_source import format as fmt
+from kafka_segment_source import kafka_format
 from kafka_segment_source.bounds import ScanBounds
 from kafka_segment_source.decoding.batches import Chunk, HeaderTable
 from kafka_segment_source.decoding.damage import Damage
@@ -38,8 +38,7 @@ from kafka_segment_source.inspection.index_rules import (
     check_transaction_index,
 )
 from kafka_segment_source.inspection.summary import WORTH_AN_INDEX
-from kafka_segment_source.kernels import headers as h
-from kafka_segment_source.kernels import record_batches as k
+from kafka_segment_source.kernels import batch_headers, record_batches
 from kafka_segment_source.logdir.checkpoints import Checkpoints
 from kafka_segment_source.logdir.producer_snapshots import saved_states
 from kafka_segment_source.logdir.segments import ListedLog, PartitionLog, Segment
@@ -67,7 +66,7 @@ _BAD_DISK = "the file system does not give the bytes from there on"
 CHANGED = "a broker at work deletes, compacts and truncates: verify again, or verify a snapshot of the disk"
 _STATE = "a broker passes over it when it starts, and goes through the log from an older one; so does this reader"
 _CHECKPOINT = "nothing that it says is believed"
-_LISTINGS = 10  # of a directory that a broker changes while it is verified
+_MOST_PASSES = 10  # over a partition whose segments a broker replaces while it is verified
 _NO_INDEX = "not an error: reads walk more batch headers instead"
 
 
@@ -108,7 +107,7 @@ def verify_log(
     `.log` that the storage cannot read is a problem of that segment. The other segments are still verified.
     """
     done: dict[str, _SegmentCheck] = {}
-    for tries in range(_LISTINGS):
+    for tries in range(_MOST_PASSES):
         for segment in log.segments:
             check = done.get(segment.path)
             if check is None or not check.is_of(segment):
@@ -117,7 +116,7 @@ def verify_log(
         checks = [done[segment.path] for segment in log.segments]
         if not any(check.has_changed for check in checks):
             break
-        now = list_again(log) if tries < _LISTINGS - 1 else None
+        now = list_again(log) if tries < _MOST_PASSES - 1 else None
         if now is None:
             break
         log = now
@@ -240,11 +239,11 @@ class _SegmentCheck:
 
     def _look_at_chunk(self, chunk: Chunk) -> None:
         headers = chunk.headers
-        self.end = int(headers[h.POSITION, -1] + headers[h.SIZE, -1])
-        counted = headers[h.COUNT] >= 0
-        self.records += int(np.where(counted, headers[h.COUNT], 1).sum())
-        spans = headers[h.LAST_OFFSET] - headers[h.BASE_OFFSET] + 1
-        self.is_compacted = self.is_compacted or bool((counted & (headers[h.COUNT] < spans)).any())
+        self.end = int(headers[batch_headers.POSITION, -1] + headers[batch_headers.SIZE, -1])
+        counted = headers[batch_headers.COUNT] >= 0
+        self.records += int(np.where(counted, headers[batch_headers.COUNT], 1).sum())
+        spans = headers[batch_headers.LAST_OFFSET] - headers[batch_headers.BASE_OFFSET] + 1
+        self.is_compacted = self.is_compacted or bool((counted & (headers[batch_headers.COUNT] < spans)).any())
         if self._decoder is None:
             return
         try:
@@ -258,7 +257,7 @@ class _SegmentCheck:
         end = max([self.end, *(stop for _, stop in self.damaged)])
         left = self.segment.size - end
         if left > 0:
-            zeros = not any(source.read_at(end, fmt.MAGIC_END))
+            zeros = not any(source.read_at(end, kafka_format.MAGIC_END))
             what = f"ends in {left:,} bytes of {'zeros' if zeros else 'a torn batch'}"
             yield Finding(False, self.segment.path, what, _PREALLOCATED if zeros else _TORN, end, self.last_offset + 1)
 
@@ -273,15 +272,15 @@ def _make_damage_finding(error: DataError, end: int | None) -> Finding:
 
 def _find_hidden_records(path: str, records: RecordColumns) -> Iterator[Finding]:
     """Finds records later than the maxTimestamp of their CreateTime batch; the first record of each such batch."""
-    batch = records.ints[k.BATCH, : records.count]
-    timestamps = records.longs[k.TIMESTAMP, : records.count]
-    latest = records.headers[h.MAX_TIMESTAMP][batch]
-    wrong = (timestamps > latest) & (records.headers[h.MAGIC][batch] == fmt.MAGIC_V2)
+    batch = records.ints[record_batches.BATCH, : records.count]
+    timestamps = records.longs[record_batches.TIMESTAMP, : records.count]
+    latest = records.headers[batch_headers.MAX_TIMESTAMP][batch]
+    wrong = (timestamps > latest) & (records.headers[batch_headers.MAGIC][batch] == kafka_format.MAGIC_V2)
     _, firsts = np.unique(batch[wrong], return_index=True)
     for at in np.flatnonzero(wrong)[firsts].tolist():
         what = f"record of {format_millis(int(timestamps[at]))}, but its batch's maxTimestamp is {format_millis(int(latest[at]))}"
-        position = int(records.headers[h.POSITION, batch[at]])
-        yield Finding(True, path, what, _HIDDEN, position, int(records.longs[k.OFFSET, at]))
+        position = int(records.headers[batch_headers.POSITION, batch[at]])
+        yield Finding(True, path, what, _HIDDEN, position, int(records.longs[record_batches.OFFSET, at]))
 
 
 # ---- the partition ----
@@ -357,8 +356,8 @@ def _find_odd_files(log: ListedLog) -> Iterator[Finding]:
 def _find_missing_indexes(log: ListedLog) -> Iterator[Finding]:
     """Finds index files that are missing, or empty beside a large `.log`. All of one kind get one note."""
     for suffix, sizes in (
-        (fmt.INDEX_SUFFIX, [segment.index_size for segment in log.segments]),
-        (fmt.TIME_INDEX_SUFFIX, [segment.time_index_size for segment in log.segments]),
+        (kafka_format.INDEX_SUFFIX, [segment.index_size for segment in log.segments]),
+        (kafka_format.TIME_INDEX_SUFFIX, [segment.time_index_size for segment in log.segments]),
     ):
         missing = sizes.count(None)
         large = [size for size, segment in zip(sizes, log.segments, strict=True) if segment.size > WORTH_AN_INDEX]

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from kafka_segment_source import format as fmt
-from kafka_segment_source.kernels import headers as h
+from kafka_segment_source import kafka_format
+from kafka_segment_source.kernels import batch_headers
 from kafka_segment_source.kernels.jit import inline, kernel
 
 _POLYNOMIAL = 0xEDB88320
@@ -63,7 +63,10 @@ def bad_crc32s(src, position, headers, bad):
     position: where src[0] lies in the file. Batches of magic 2 are skipped, since they have a CRC-32C.
     """
     for i in range(headers.shape[1]):
-        if headers[h.MAGIC, i] < fmt.MAGIC_V2:
-            at = headers[h.POSITION, i] - position
-            if crc32(src, at + fmt.MAGIC_AT, at + headers[h.SIZE, i]) != headers[h.CRC, i]:
+        if headers[batch_headers.MAGIC, i] < kafka_format.MAGIC_V2:
+            at = headers[batch_headers.POSITION, i] - position
+            if (
+                crc32(src, at + kafka_format.MAGIC_AT, at + headers[batch_headers.SIZE, i])
+                != headers[batch_headers.CRC, i]
+            ):
                 bad[i] = True

@@ -1,6 +1,6 @@
 """Records of magic 2 batches → the places of each wanted record's parts. Every record byte is checked here.
 
-Nothing is copied here. `columns.py` copies the parts that the caller wants, from the places that this kernel has
+Nothing is copied here. `arrow_buffers.py` copies the parts that the caller wants, from the places that this kernel has
 checked.
 """
 
@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from kafka_segment_source import format as fmt
-from kafka_segment_source.kernels import headers as h
+from kafka_segment_source import kafka_format
+from kafka_segment_source.kernels import batch_headers
 from kafka_segment_source.kernels.jit import inline, kernel
 from kafka_segment_source.kernels.primitives import FAILED, read_varint, read_varlong
 
@@ -122,7 +122,7 @@ def _record(src, start, end):
     headers_count, headers_at = read_varint(src, at, stop)
     if headers_at == FAILED:
         return BAD_VARINT, at, stop - at, none
-    if headers_count < 0 or headers_count > (stop - headers_at) // fmt.MIN_HEADER_BYTES:
+    if headers_count < 0 or headers_count > (stop - headers_at) // kafka_format.MIN_HEADER_BYTES:
         return BAD_HEADERS_COUNT, at, headers_count, none
     at = headers_at
     if headers_count > 0:  # this test saves a fifth of the time, since most records have no headers
@@ -156,14 +156,16 @@ def decode_records(src, batches, payloads, bounds, limits, cursor, longs, ints, 
         cursor[AT_BATCH] = b
         at = cursor[AT_BYTE] if cursor[AT_RECORD] > 0 else payloads[0, b]
         previous = cursor[AT_DELTA] if cursor[AT_RECORD] > 0 else np.int64(-1)
-        base_offset = batches[h.BASE_OFFSET, b]
-        for record in range(cursor[AT_RECORD], batches[h.COUNT, b]):
+        base_offset = batches[batch_headers.BASE_OFFSET, b]
+        for record in range(cursor[AT_RECORD], batches[batch_headers.COUNT, b]):
             if n >= limits[ROWS] or used >= limits[BYTES]:
                 cursor[AT_RECORD], cursor[AT_BYTE], cursor[AT_DELTA] = record, at, previous
                 report[STATUS] = FULL
                 return n
             status, after, found, parts = _record(src, at, payloads[1, b])
-            if status == DONE and (parts[1] <= previous or parts[1] > batches[h.LAST_OFFSET, b] - base_offset):
+            if status == DONE and (
+                parts[1] <= previous or parts[1] > batches[batch_headers.LAST_OFFSET, b] - base_offset
+            ):
                 status, after, found = BAD_OFFSET_DELTA, at, parts[1]
             if status != DONE:
                 report[STATUS], report[FAULT_AT], report[FOUND] = status, after, found
@@ -173,11 +175,11 @@ def decode_records(src, batches, payloads, bounds, limits, cursor, longs, ints, 
             at = after
 
             offset = base_offset + previous
-            timestamp = batches[h.BASE_TIMESTAMP, b] + timestamp_delta
-            timestamp_type = fmt.TIMESTAMP_TYPE_CREATE
-            if batches[h.ATTRIBUTES, b] & fmt.TIMESTAMP_TYPE_MASK:
-                timestamp = batches[h.MAX_TIMESTAMP, b]
-                timestamp_type = fmt.TIMESTAMP_TYPE_LOG_APPEND
+            timestamp = batches[batch_headers.BASE_TIMESTAMP, b] + timestamp_delta
+            timestamp_type = kafka_format.TIMESTAMP_TYPE_CREATE
+            if batches[batch_headers.ATTRIBUTES, b] & kafka_format.TIMESTAMP_TYPE_MASK:
+                timestamp = batches[batch_headers.MAX_TIMESTAMP, b]
+                timestamp_type = kafka_format.TIMESTAMP_TYPE_LOG_APPEND
             if offset < bounds[FIRST_OFFSET] or offset > bounds[LAST_OFFSET]:
                 continue
             if timestamp < bounds[FIRST_TIMESTAMP] or timestamp > bounds[LAST_TIMESTAMP]:

@@ -20,7 +20,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from kafka_segment_source import format as fmt
+from kafka_segment_source import kafka_format
 from kafka_segment_source.errors import OptionError, PathError
 from kafka_segment_source.logdir.listing import (
     beside_of,
@@ -42,8 +42,9 @@ from kafka_segment_source.logdir.segments import Beside, ListedLog, Segment
 from kafka_segment_source.option_values import TopicPartition, TopicSelection
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.storage import store
-from kafka_segment_source.storage.files import look_at, try_again
+from kafka_segment_source.storage.files import look_at
 from kafka_segment_source.storage.paths import local_path
+from kafka_segment_source.storage.retrying import try_again
 from kafka_segment_source.storage.store import Entry, Kind
 
 _GLOB = re.compile(r"[*?\[]")
@@ -147,7 +148,9 @@ def _find_directories_at(path: str, given: str, pattern: str | None) -> Iterator
         if base_offset_of(os.path.basename(path)) is None:
             if pattern is not None:
                 return  # a glob of partitions also matches the checkpoints of the log directory
-            raise PathError(f"path {given!r} is a file, but not a segment: expected 20 digits and {fmt.LOG_SUFFIX}")
+            raise PathError(
+                f"path {given!r} is a file, but not a segment: expected 20 digits and {kafka_format.LOG_SUFFIX}"
+            )
         directory = os.path.dirname(path)
         named = pattern is None or _names_directory(os.path.dirname(pattern))
         if named or not DEAD_DIRECTORY.fullmatch(os.path.basename(directory)):
@@ -170,7 +173,7 @@ def _find_directories_at(path: str, given: str, pattern: str | None) -> Iterator
 def _names_directory(pattern: str) -> bool:
     """Whether a glob names its last directory, or at least names an internal topic. `*` names nothing."""
     name = os.path.basename(pattern)
-    return _GLOB.search(name) is None or name.startswith(fmt.INTERNAL_TOPIC_PREFIX)
+    return _GLOB.search(name) is None or name.startswith(kafka_format.INTERNAL_TOPIC_PREFIX)
 
 
 def _is_there(path: str) -> bool:
@@ -267,7 +270,7 @@ def _is_wanted(topic_partition: TopicPartition, found: _Found, selection: TopicS
         return topic in selection.subscribe
     if selection.assign is not None:
         return topic_partition in selection.assign
-    internal = topic.startswith(fmt.INTERNAL_TOPIC_PREFIX) and not found.explicit
+    internal = topic.startswith(kafka_format.INTERNAL_TOPIC_PREFIX) and not found.explicit
     if selection.pattern is not None:
         return not internal and re.fullmatch(selection.pattern, topic) is not None
     return not internal

@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from io import BytesIO
 
-from kafka_segment_source import format as fmt
+from kafka_segment_source import kafka_format
 from kafka_segment_source.errors import FileChangedError, OptionError, StorageError
 from kafka_segment_source.logdir.names import named_partition
 from kafka_segment_source.logdir.segments import ListedLog
@@ -46,8 +46,8 @@ def parse_checkpoint(data: bytes) -> dict[TopicPartition, int]:
         return {}
     lines = BytesIO(data)
     version = _read_line(lines)
-    if version != str(fmt.CHECKPOINT_VERSION):
-        raise ValueError(f"found version {version[:20]!r}, expected {fmt.CHECKPOINT_VERSION}")
+    if version != str(kafka_format.CHECKPOINT_VERSION):
+        raise ValueError(f"found version {version[:20]!r}, expected {kafka_format.CHECKPOINT_VERSION}")
     if (line_ends := data.count(b"\n")) > _MOST_ENTRIES + 2:
         raise ValueError(f"found {line_ends:,} lines, expected at most {_MOST_ENTRIES:,} entries")
     count = _read_line(lines) or "none"
@@ -72,14 +72,14 @@ def _read_line(lines: BytesIO) -> str:
 
 
 def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS and int(text) <= fmt.MAX_OFFSET
+    return text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS and int(text) <= kafka_format.MAX_OFFSET
 
 
 def parse_topic_id(data: bytes) -> str | None:
     """Returns the topic id in the bytes of a `partition.metadata`, or None if they have none."""
     for line in data.decode("ascii", "replace").splitlines():
         key, _, value = line.partition(":")
-        if key.strip() == fmt.TOPIC_ID_KEY and len(value.strip()) == _TOPIC_ID_LENGTH:
+        if key.strip() == kafka_format.TOPIC_ID_KEY and len(value.strip()) == _TOPIC_ID_LENGTH:
             return value.strip()
     return None
 
@@ -90,7 +90,9 @@ def read_topic_id(directory: str) -> str | None:
     None if the directory has no id (before Kafka 2.8), or none that can be read.
     """
     try:
-        return parse_topic_id(_read_file(os.path.join(directory, fmt.PARTITION_METADATA), MOST_METADATA) or b"")
+        return parse_topic_id(
+            _read_file(os.path.join(directory, kafka_format.PARTITION_METADATA), MOST_METADATA) or b""
+        )
     except UNUSABLE:
         return None
 
@@ -122,18 +124,18 @@ class Checkpoints:
     def log_start(self, log: ListedLog) -> int:
         """Returns the offset below which this directory's records are deleted, or 0. Its files may still hold such
         records."""
-        return self.entry(log, fmt.LOG_START_CHECKPOINT) or 0
+        return self.entry(log, kafka_format.LOG_START_CHECKPOINT) or 0
 
     def is_cleaned(self, log: ListedLog) -> bool:
         """Whether the broker has compacted this partition. Gaps between its offsets are then no sign of loss."""
-        return self.entry(log, fmt.CLEANER_CHECKPOINT) is not None
+        return self.entry(log, kafka_format.CLEANER_CHECKPOINT) is not None
 
     def high_watermark(self, log: ListedLog) -> int:
         """Returns the offset below which every in-sync replica has each record.
 
         Raises OptionError if the checkpoint does not record it, and StorageError if the checkpoint cannot be read.
         """
-        checkpoint = self._read_beside(log, fmt.HIGH_WATERMARK_CHECKPOINT)
+        checkpoint = self._read_beside(log, kafka_format.HIGH_WATERMARK_CHECKPOINT)
         offset = checkpoint.entries.get(named_partition(log.directory) or ("", -1))
         if offset is not None:
             return offset

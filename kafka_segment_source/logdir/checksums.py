@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from crc32c import crc32c
 
-from kafka_segment_source import format as fmt
+from kafka_segment_source import kafka_format
 
 
 def crc_of(batch: memoryview | bytes, magic: int) -> int:
@@ -17,9 +17,9 @@ def crc_of(batch: memoryview | bytes, magic: int) -> int:
     A newer magic is treated as magic 2.
     """
     view = memoryview(batch)
-    if magic >= fmt.MAGIC_V2:
-        return int(crc32c(view[fmt.CRC_FROM :]))
-    return zlib.crc32(view[fmt.MAGIC_AT :])
+    if magic >= kafka_format.MAGIC_V2:
+        return int(crc32c(view[kafka_format.CRC_FROM :]))
+    return zlib.crc32(view[kafka_format.MAGIC_AT :])
 
 
 def crc_holds(batch: memoryview | bytes, magic: int, stored: int) -> bool:
@@ -33,5 +33,5 @@ def crc32cs(
     """Returns the CRC-32C that each batch of magic 2 should have, int64[n]. Batch i lies in `data` at
     starts[i]:ends[i]."""
     view = memoryview(data)  # type: ignore[arg-type]  # arrays are buffers
-    froms, tos = (starts + fmt.CRC_FROM).tolist(), ends.tolist()
+    froms, tos = (starts + kafka_format.CRC_FROM).tolist(), ends.tolist()
     return np.array([crc32c(view[start:end]) for start, end in zip(froms, tos, strict=True)], np.int64)

@@ -18,23 +18,25 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from kafka_segment_source import format as fmt
+from kafka_segment_source import kafka_format
 from kafka_segment_source.errors import FileChangedError, PathError
 from kafka_segment_source.storage.files import UNUSABLE, InputFile
 
 Longs = npt.NDArray[np.int64]
 _BLOCK_ENTRIES = 8192  # entries per read: of a padded file the valid part is read, and at most one block more
 _LARGEST_LOG = 2**31 - 1  # bytes: positions in a segment are 32-bit
-_LEAST_BATCH = fmt.LOG_OVERHEAD + fmt.MIN_LENGTH_V0  # bytes of a message of magic 0 without key and value
+_LEAST_BATCH = (
+    kafka_format.LOG_OVERHEAD + kafka_format.MIN_LENGTH_V0
+)  # bytes of a message of magic 0 without key and value
 _NONE = np.empty(0, np.int64)
 _MOST_BYTES = 64 * 1024 * 1024  # of entries; brokers roll a segment when its index has 10 MiB (segment.index.bytes)
 
 _OFFSET_ENTRY = np.dtype([("offset", ">i4"), ("position", ">i4")])
 _TIME_ENTRY = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])
 _ABORTED_TXN = np.dtype([("version", ">i2"), ("producer", ">i8"), ("first", ">i8"), ("last", ">i8"), ("stable", ">i8")])
-assert _OFFSET_ENTRY.itemsize == fmt.OFFSET_INDEX_ENTRY
-assert _ABORTED_TXN.itemsize == fmt.TRANSACTION_INDEX_ENTRY
-assert _TIME_ENTRY.itemsize == fmt.TIME_INDEX_ENTRY
+assert _OFFSET_ENTRY.itemsize == kafka_format.OFFSET_INDEX_ENTRY
+assert _ABORTED_TXN.itemsize == kafka_format.TRANSACTION_INDEX_ENTRY
+assert _TIME_ENTRY.itemsize == kafka_format.TIME_INDEX_ENTRY
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +129,7 @@ def read_time_index(
     size: bytes of the file as it was listed. None if there is no such file.
     next_base_offset: of the next segment, above every offset of this one. None for the last segment.
     """
-    limit = (next_base_offset if next_base_offset is not None else fmt.MAX_OFFSET) - base_offset
+    limit = (next_base_offset if next_base_offset is not None else kafka_format.MAX_OFFSET) - base_offset
     parts: list[tuple[Longs, Longs]] = []
     last_timestamp, last_offset = -1, 0
     try:

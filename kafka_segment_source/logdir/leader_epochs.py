@@ -13,7 +13,7 @@ import os
 from bisect import bisect_right
 from itertools import pairwise
 
-from kafka_segment_source import format as fmt
+from kafka_segment_source import kafka_format
 from kafka_segment_source.errors import KafkaSegmentError
 from kafka_segment_source.storage.files import InputFile
 
@@ -33,7 +33,7 @@ def parse_epochs(data: bytes) -> Epochs:
     if (
         len(lines) < _HEAD_LINES
         or not whole
-        or numbers[0] != [fmt.CHECKPOINT_VERSION]
+        or numbers[0] != [kafka_format.CHECKPOINT_VERSION]
         or numbers[1] != [len(lines) - _HEAD_LINES]
     ):
         return ()
@@ -48,7 +48,7 @@ def read_epochs(directory: str) -> Epochs:
     """Returns the entries of a partition directory's `leader-epoch-checkpoint`. It returns none for a missing or
     invalid file."""
     try:
-        with InputFile(os.path.join(directory, fmt.LEADER_EPOCH_CHECKPOINT)) as file:
+        with InputFile(os.path.join(directory, kafka_format.LEADER_EPOCH_CHECKPOINT)) as file:
             return parse_epochs(file.read_all(_MOST_BYTES))
     except KafkaSegmentError:
         return ()

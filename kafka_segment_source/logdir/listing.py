@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 
-from kafka_segment_source import format as fmt
+from kafka_segment_source import kafka_format
 from kafka_segment_source.errors import FileChangedError, PathError
 from kafka_segment_source.logdir.checkpoints import MOST_METADATA
 from kafka_segment_source.logdir.names import DEAD_DIRECTORY, INDEX_SUFFIXES, base_offset_of, is_hint, is_partition
@@ -15,10 +15,10 @@ from kafka_segment_source.storage import store
 from kafka_segment_source.storage.files import list_directory
 from kafka_segment_source.storage.store import Entry, FileVersion, Kind
 
-_LISTINGS = 10  # at most, while a broker changes the directory
-_STANDS_FOR_LOG = (fmt.DELETED_SUFFIX, fmt.CLEANED_SUFFIX, fmt.SWAP_SUFFIX)
-_DELETED_LOG = fmt.LOG_SUFFIX + fmt.DELETED_SUFFIX
-_OF_CHANGE = (fmt.CLEANED_SUFFIX, fmt.SWAP_SUFFIX, fmt.DELETED_SUFFIX)
+_MOST_LISTINGS = 10  # until a directory that a broker changes is settled
+_STANDS_FOR_LOG = (kafka_format.DELETED_SUFFIX, kafka_format.CLEANED_SUFFIX, kafka_format.SWAP_SUFFIX)
+_DELETED_LOG = kafka_format.LOG_SUFFIX + kafka_format.DELETED_SUFFIX
+_OF_CHANGE = (kafka_format.CLEANED_SUFFIX, kafka_format.SWAP_SUFFIX, kafka_format.DELETED_SUFFIX)
 
 
 def list_settled(directory: str, listed: Iterable[Entry] | None = None) -> dict[str, Entry]:
@@ -33,7 +33,7 @@ def list_settled(directory: str, listed: Iterable[Entry] | None = None) -> dict[
     listed: the entries of the directory, if they are known.
     """
     files = list_files(directory) if listed is None else _select_files(listed)
-    for _ in range(_LISTINGS - 1):
+    for _ in range(_MOST_LISTINGS - 1):
         if not _may_be_of_compaction(files):
             break
         again = list_files(directory)
@@ -41,7 +41,7 @@ def list_settled(directory: str, listed: Iterable[Entry] | None = None) -> dict[
             break
         files = again
     else:
-        raise FileChangedError(f"directory {directory!r} changes faster than it is listed; plan the read anew")
+        raise FileChangedError(f"directory {directory!r} changes faster than it is listed; plan the read again")
     return files
 
 
@@ -49,7 +49,7 @@ def _may_be_of_compaction(files: Mapping[str, Entry]) -> bool:
     """Whether a compaction may have been under way while these files were listed."""
     if any(name.endswith(_OF_CHANGE) for name in files):
         return True
-    logs = [name for name in files if name.endswith(fmt.LOG_SUFFIX)]
+    logs = [name for name in files if name.endswith(kafka_format.LOG_SUFFIX)]
     last = max(logs, default="")
     return any(files[name].size == 0 for name in logs if name != last)
 
@@ -68,7 +68,7 @@ def list_checked(path: str, given: str) -> list[Entry]:
         if entry.kind is Kind.FILE:
             continue
         where = os.path.join(path, entry.name)
-        is_segment = base_offset_of(entry.name.removesuffix(fmt.SWAP_SUFFIX)) is not None
+        is_segment = base_offset_of(entry.name.removesuffix(kafka_format.SWAP_SUFFIX)) is not None
         if entry.kind is Kind.BROKEN_LINK and (is_segment or is_partition(entry.name)):
             target = store.STORAGE.read_link(where)
             raise PathError(f"{where!r} is a link to {target!r}, which is not there: its records are missing")
@@ -90,12 +90,14 @@ def list_beside(directory: str) -> Beside:
 
 
 def beside_of(directory: str, files: Mapping[str, Entry]) -> Beside:
-    width = fmt.BASE_OFFSET_DIGITS
-    bases = {name[:width] for name in files if name[width:] == fmt.LOG_SUFFIX}
+    width = kafka_format.BASE_OFFSET_DIGITS
+    bases = {name[:width] for name in files if name[width:] == kafka_format.LOG_SUFFIX}
     faults, orphans, snapshot, has_deleted = [], [], -1, False
     for name, file in files.items():
         suffix = name[width:]
-        if suffix == fmt.LOG_SUFFIX or (suffix in INDEX_SUFFIXES and name[:width] in bases and file.kind is Kind.FILE):
+        if suffix == kafka_format.LOG_SUFFIX or (
+            suffix in INDEX_SUFFIXES and name[:width] in bases and file.kind is Kind.FILE
+        ):
             continue  # nearly every file ends here
         has_deleted = has_deleted or suffix == _DELETED_LOG
         if not is_hint(name):
@@ -103,10 +105,10 @@ def beside_of(directory: str, files: Mapping[str, Entry]) -> Beside:
         fault = _find_fault(name, file)
         if fault is not None:
             faults.append(f"{os.path.join(directory, name)!r} {fault}, so it is not used")
-        elif suffix == fmt.SNAPSHOT_SUFFIX:
+        elif suffix == kafka_format.SNAPSHOT_SUFFIX:
             snapshot = max(snapshot, int(name[:width]))
         elif suffix in INDEX_SUFFIXES:
-            stem = name[:width] + fmt.LOG_SUFFIX
+            stem = name[:width] + kafka_format.LOG_SUFFIX
             if not any(stem + other in files for other in _STANDS_FOR_LOG):
                 orphans.append(Orphan(os.path.join(directory, name), int(name[:width]), file.size))
     if DEAD_DIRECTORY.fullmatch(os.path.basename(directory)):
@@ -124,9 +126,9 @@ def _find_fault(name: str, file: Entry) -> str | None:
     """Returns why a file cannot be what its name states, or None. The file is one that a read may use."""
     if file.kind is not Kind.FILE:
         return f"is {file.kind.value}"
-    if name[fmt.BASE_OFFSET_DIGITS :] in INDEX_SUFFIXES:
+    if name[kafka_format.BASE_OFFSET_DIGITS :] in INDEX_SUFFIXES:
         return None
-    most = MOST_METADATA if name == fmt.PARTITION_METADATA else MOST_SNAPSHOT
+    most = MOST_METADATA if name == kafka_format.PARTITION_METADATA else MOST_SNAPSHOT
     return f"has {file.size:,} bytes, where at most {most:,} were expected" if file.size > most else None
 
 
@@ -136,15 +138,15 @@ def swaps_of(directory: str, files: Mapping[str, Entry]) -> tuple[Segment, ...]:
     cleaned = [
         base
         for name in files
-        if name.endswith(fmt.CLEANED_SUFFIX)
-        and (base := base_offset_of(name.split(".")[0] + fmt.LOG_SUFFIX)) is not None
+        if name.endswith(kafka_format.CLEANED_SUFFIX)
+        and (base := base_offset_of(name.split(".")[0] + kafka_format.LOG_SUFFIX)) is not None
     ]
     swaps = [
         Segment(os.path.join(directory, name), base, file.size, version=file.version)
         for name, file in files.items()
-        if name.endswith(fmt.SWAP_SUFFIX)
-        and (base := base_offset_of(name.removesuffix(fmt.SWAP_SUFFIX))) is not None
-        and base < min(cleaned, default=fmt.MAX_OFFSET)
+        if name.endswith(kafka_format.SWAP_SUFFIX)
+        and (base := base_offset_of(name.removesuffix(kafka_format.SWAP_SUFFIX))) is not None
+        and base < min(cleaned, default=kafka_format.MAX_OFFSET)
     ]
     return tuple(sorted(swaps, key=lambda swap: swap.base_offset))
 
@@ -158,14 +160,14 @@ def segments_of(directory: str, files: Mapping[str, Entry]) -> dict[str, Segment
     before: FileVersion | None = None
     for base, following in zip(ordered, followers, strict=False):  # without segments `followers` is longer
         name = bases[base]
-        stem = name.removesuffix(fmt.LOG_SUFFIX)
+        stem = name.removesuffix(kafka_format.LOG_SUFFIX)
         version = files[name].version
         segments[name] = Segment(
             path=os.path.join(directory, name),
             base_offset=base,
             size=version.size,
-            index_size=_size_of(files.get(stem + fmt.INDEX_SUFFIX)),
-            time_index_size=_size_of(files.get(stem + fmt.TIME_INDEX_SUFFIX)),
+            index_size=_size_of(files.get(stem + kafka_format.INDEX_SUFFIX)),
+            time_index_size=_size_of(files.get(stem + kafka_format.TIME_INDEX_SUFFIX)),
             next_base_offset=following,
             version=version,
             before=before,
@@ -187,10 +189,10 @@ def was_compacted(files: Mapping[str, Entry], segments: Iterable[Segment]) -> bo
     """
     bases = [segment.base_offset for segment in segments]
     for name in files:
-        if name.endswith((fmt.CLEANED_SUFFIX, fmt.SWAP_SUFFIX)):
+        if name.endswith((kafka_format.CLEANED_SUFFIX, kafka_format.SWAP_SUFFIX)):
             return True
-        if name.endswith(fmt.LOG_SUFFIX + fmt.DELETED_SUFFIX) and bases:
-            base = base_offset_of(name.removesuffix(fmt.DELETED_SUFFIX))
+        if name.endswith(kafka_format.LOG_SUFFIX + kafka_format.DELETED_SUFFIX) and bases:
+            base = base_offset_of(name.removesuffix(kafka_format.DELETED_SUFFIX))
             if base is not None and min(bases) <= base <= max(bases):
                 return True
     return False

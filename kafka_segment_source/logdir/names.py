@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import re
 
-from kafka_segment_source import format as fmt
+from kafka_segment_source import kafka_format
 from kafka_segment_source.option_values import TopicPartition
 
 _PARTITION_DIRECTORY = re.compile(r"(?P<topic>[A-Za-z0-9._-]{1,255})-(?P<partition>\d+)")
-DEAD_DIRECTORY = re.compile(r"\S+-\S+\.\S+(" + "|".join(fmt.DEAD_DIRECTORY_SUFFIXES) + ")")
-INDEX_SUFFIXES = frozenset((fmt.INDEX_SUFFIX, fmt.TIME_INDEX_SUFFIX, fmt.TRANSACTION_INDEX_SUFFIX))
-_HINT_SUFFIXES = INDEX_SUFFIXES | {fmt.SNAPSHOT_SUFFIX}
+DEAD_DIRECTORY = re.compile(r"\S+-\S+\.\S+(" + "|".join(kafka_format.DEAD_DIRECTORY_SUFFIXES) + ")")
+INDEX_SUFFIXES = frozenset(
+    (kafka_format.INDEX_SUFFIX, kafka_format.TIME_INDEX_SUFFIX, kafka_format.TRANSACTION_INDEX_SUFFIX)
+)
+_HINT_SUFFIXES = INDEX_SUFFIXES | {kafka_format.SNAPSHOT_SUFFIX}
 
 
 def named_partition(directory: str) -> TopicPartition | None:
@@ -31,20 +33,20 @@ def base_offset_of(name: str) -> int | None:
 
     The digits may be of any locale.
     """
-    digits = name.removesuffix(fmt.LOG_SUFFIX)
-    if name.endswith(fmt.LOG_SUFFIX) and len(digits) == fmt.BASE_OFFSET_DIGITS and digits.isdecimal():
-        return int(digits) if int(digits) <= fmt.MAX_OFFSET else None
+    digits = name.removesuffix(kafka_format.LOG_SUFFIX)
+    if name.endswith(kafka_format.LOG_SUFFIX) and len(digits) == kafka_format.BASE_OFFSET_DIGITS and digits.isdecimal():
+        return int(digits) if int(digits) <= kafka_format.MAX_OFFSET else None
     return None
 
 
 def is_of_segment(name: str) -> bool:
     """Whether only partition directories hold a file of that name: a segment, or a file that belonged to one."""
-    if base_offset_of(name.removesuffix(fmt.SWAP_SUFFIX)) is not None:
+    if base_offset_of(name.removesuffix(kafka_format.SWAP_SUFFIX)) is not None:
         return True
-    return is_hint(name) and name != fmt.PARTITION_METADATA
+    return is_hint(name) and name != kafka_format.PARTITION_METADATA
 
 
 def is_hint(name: str) -> bool:
     """Whether the file is one that a read may use, but does not need."""
-    digits, suffix = name[: fmt.BASE_OFFSET_DIGITS], name[fmt.BASE_OFFSET_DIGITS :]
-    return (suffix in _HINT_SUFFIXES and digits.isdecimal()) or name == fmt.PARTITION_METADATA
+    digits, suffix = name[: kafka_format.BASE_OFFSET_DIGITS], name[kafka_format.BASE_OFFSET_DIGITS :]
+    return (suffix in _HINT_SUFFIXES and digits.isdecimal()) or name == kafka_format.PARTITION_METADATA

@@ -11,7 +11,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from kafka_segment_source import format as fmt
+from kafka_segment_source import kafka_format
 from kafka_segment_source.logdir.checksums import crc_holds
 from kafka_segment_source.storage.files import InputFile
 
@@ -47,11 +47,11 @@ class BatchHeader:
 
     @property
     def is_control(self) -> bool:
-        return self.magic == fmt.MAGIC_V2 and self.attributes & fmt.CONTROL_MASK != 0
+        return self.magic == kafka_format.MAGIC_V2 and self.attributes & kafka_format.CONTROL_MASK != 0
 
     @property
     def is_compressed(self) -> bool:
-        return self.attributes & fmt.CODEC_MASK != fmt.CODEC_NONE
+        return self.attributes & kafka_format.CODEC_MASK != kafka_format.CODEC_NONE
 
 
 class HeaderProbe:
@@ -68,7 +68,7 @@ class HeaderProbe:
         """Returns the header of the whole batch at `position`, or None if no batch can start there."""
         if position < 0 or position >= self._size:
             return None
-        return _parse_header(self._read_bytes(position, fmt.BATCH_OVERHEAD), position, self._size)
+        return _parse_header(self._read_bytes(position, kafka_format.BATCH_OVERHEAD), position, self._size)
 
     def proven(self, position: int) -> BatchHeader | None:
         """Does the same as `at`, and also checks the batch's CRC unless CRCs are off."""
@@ -95,11 +95,11 @@ class HeaderProbe:
 
         A batch that is cut short may, and so may preallocated zeros. Of the zeros only the first are checked.
         """
-        data = self._read_bytes(position, fmt.MAGIC_END)
-        if len(data) < fmt.MAGIC_END or not any(data):
+        data = self._read_bytes(position, kafka_format.MAGIC_END)
+        if len(data) < kafka_format.MAGIC_END or not any(data):
             return True
-        length = int.from_bytes(data[fmt.LENGTH_AT : fmt.LOG_OVERHEAD], "big", signed=True)
-        return position + fmt.LOG_OVERHEAD + length > self._size
+        length = int.from_bytes(data[kafka_format.LENGTH_AT : kafka_format.LOG_OVERHEAD], "big", signed=True)
+        return position + kafka_format.LOG_OVERHEAD + length > self._size
 
     def _read_bytes(self, position: int, count: int) -> bytes:
         start = position - self._block_at
@@ -111,12 +111,12 @@ class HeaderProbe:
 
 
 def _parse_header(data: bytes, position: int, size: int) -> BatchHeader | None:
-    if len(data) < fmt.MAGIC_END:
+    if len(data) < kafka_format.MAGIC_END:
         return None
-    magic = data[fmt.MAGIC_AT]
-    if magic == fmt.MAGIC_V2:
+    magic = data[kafka_format.MAGIC_AT]
+    if magic == kafka_format.MAGIC_V2:
         header = _parse_v2(data, position)
-    elif magic in (fmt.MAGIC_V0, fmt.MAGIC_V1):
+    elif magic in (kafka_format.MAGIC_V0, kafka_format.MAGIC_V1):
         header = _parse_legacy(data, position, magic)
     else:
         header = None
@@ -124,21 +124,29 @@ def _parse_header(data: bytes, position: int, size: int) -> BatchHeader | None:
 
 
 def _parse_v2(data: bytes, position: int) -> BatchHeader | None:
-    if len(data) < fmt.BATCH_OVERHEAD:
+    if len(data) < kafka_format.BATCH_OVERHEAD:
         return None
-    base, length, epoch, magic, crc, attributes, delta, _, latest, _, _, _, count = fmt.BATCH_HEADER.unpack(data)
-    if length < fmt.MIN_BATCH_LENGTH or delta < 0 or count < 0:
+    base, length, epoch, magic, crc, attributes, delta, _, latest, _, _, _, count = kafka_format.BATCH_HEADER.unpack(
+        data
+    )
+    if length < kafka_format.MIN_BATCH_LENGTH or delta < 0 or count < 0:
         return None
-    size = length + fmt.LOG_OVERHEAD
+    size = length + kafka_format.LOG_OVERHEAD
     return BatchHeader(position, size, magic, crc, attributes, base, base + delta, latest, count, epoch)
 
 
 def _parse_legacy(data: bytes, position: int, magic: int) -> BatchHeader | None:
-    smallest = fmt.MIN_LENGTH_V1 if magic == fmt.MAGIC_V1 else fmt.MIN_LENGTH_V0
-    if len(data) < smallest + fmt.LOG_OVERHEAD:
+    smallest = kafka_format.MIN_LENGTH_V1 if magic == kafka_format.MAGIC_V1 else kafka_format.MIN_LENGTH_V0
+    if len(data) < smallest + kafka_format.LOG_OVERHEAD:
         return None
     offset, length, crc, magic, attributes = _LEGACY.unpack_from(data)
     if length < smallest:
         return None
-    timestamp = _TIMESTAMP.unpack_from(data, fmt.LEGACY_TIMESTAMP_AT)[0] if magic == fmt.MAGIC_V1 else fmt.NO_TIMESTAMP
-    return BatchHeader(position, length + fmt.LOG_OVERHEAD, magic, crc, attributes, offset, offset, timestamp, -1, -1)
+    timestamp = (
+        _TIMESTAMP.unpack_from(data, kafka_format.LEGACY_TIMESTAMP_AT)[0]
+        if magic == kafka_format.MAGIC_V1
+        else kafka_format.NO_TIMESTAMP
+    )
+    return BatchHeader(
+        position, length + kafka_format.LOG_OVERHEAD, magic, crc, attributes, offset, offset, timestamp, -1, -1
+    )

@@ -18,9 +18,10 @@ from dataclasses import dataclass
 
 from crc32c import crc32c
 
-from kafka_segment_source import format as fmt
+from kafka_segment_source import kafka_format
 from kafka_segment_source.errors import KafkaSegmentError
-from kafka_segment_source.storage.files import UNUSABLE, InputFile, list_directory, try_again
+from kafka_segment_source.storage.files import UNUSABLE, InputFile, list_directory
+from kafka_segment_source.storage.retrying import try_again
 from kafka_segment_source.storage.store import Kind
 
 MOST_SNAPSHOT = 64 * 1024 * 1024  # bytes of a `.snapshot`; a producer takes 46
@@ -65,30 +66,37 @@ def _list_snapshots(directory: str) -> list[tuple[int, str, int]]:
         return []
     found = []
     for entry in entries:
-        digits = entry.name.removesuffix(fmt.SNAPSHOT_SUFFIX)
-        named = len(digits) == fmt.BASE_OFFSET_DIGITS and digits.isdecimal()
-        if named and entry.name.endswith(fmt.SNAPSHOT_SUFFIX) and entry.kind is Kind.FILE:
+        digits = entry.name.removesuffix(kafka_format.SNAPSHOT_SUFFIX)
+        named = len(digits) == kafka_format.BASE_OFFSET_DIGITS and digits.isdecimal()
+        if named and entry.name.endswith(kafka_format.SNAPSHOT_SUFFIX) and entry.kind is Kind.FILE:
             found.append((int(digits), os.path.join(directory, entry.name), entry.size))
     return found
 
 
 def _read_open_transactions(path: str, size: int, faults: list[str] | None = None) -> dict[int, int] | None:
     """Returns producer id → first offset of its open transaction, or None if the file is not valid."""
-    if not fmt.SNAPSHOT_HEADER.size <= size <= MOST_SNAPSHOT:
+    if not kafka_format.SNAPSHOT_HEADER.size <= size <= MOST_SNAPSHOT:
         return None
     try:
         with InputFile(path) as file:
-            version, crc, count = fmt.SNAPSHOT_HEADER.unpack(file.read_at(0, fmt.SNAPSHOT_HEADER.size))
-            if version != fmt.SNAPSHOT_VERSION or size != fmt.SNAPSHOT_HEADER.size + count * fmt.SNAPSHOT_ENTRY.size:
+            version, crc, count = kafka_format.SNAPSHOT_HEADER.unpack(
+                file.read_at(0, kafka_format.SNAPSHOT_HEADER.size)
+            )
+            if (
+                version != kafka_format.SNAPSHOT_VERSION
+                or size != kafka_format.SNAPSHOT_HEADER.size + count * kafka_format.SNAPSHOT_ENTRY.size
+            ):
                 return None  # no further byte is read
-            data = file.read_at(fmt.SNAPSHOT_CRC_FROM, size - fmt.SNAPSHOT_CRC_FROM)
+            data = file.read_at(kafka_format.SNAPSHOT_CRC_FROM, size - kafka_format.SNAPSHOT_CRC_FROM)
     except UNUSABLE as error:
         if faults is not None:
             faults.append(f"{error}; the last stable offset is looked for without it (isolationLevel=read_committed)")
         return None
     except (KafkaSegmentError, struct.error):  # the file is gone or was cut
         return None
-    if len(data) != size - fmt.SNAPSHOT_CRC_FROM or crc32c(data) != crc:
+    if len(data) != size - kafka_format.SNAPSHOT_CRC_FROM or crc32c(data) != crc:
         return None
-    producers = fmt.SNAPSHOT_ENTRY.iter_unpack(memoryview(data)[fmt.SNAPSHOT_HEADER.size - fmt.SNAPSHOT_CRC_FROM :])
+    producers = kafka_format.SNAPSHOT_ENTRY.iter_unpack(
+        memoryview(data)[kafka_format.SNAPSHOT_HEADER.size - kafka_format.SNAPSHOT_CRC_FROM :]
+    )
     return {producer_id: first for producer_id, *_, first in producers if first >= 0}

@@ -11,7 +11,7 @@ from types import TracebackType
 
 import numpy as np
 
-from kafka_segment_source import format as fmt
+from kafka_segment_source import kafka_format
 from kafka_segment_source.logdir.indexes import OffsetIndex, TimeIndex, read_offset_index, read_time_index
 from kafka_segment_source.logdir.probe import BatchHeader, HeaderProbe
 from kafka_segment_source.logdir.segments import Segment
@@ -123,7 +123,7 @@ class SegmentView:
         for candidate in range(slot, min(slot + _ATTEMPTS, len(offsets))):
             header = self.probe.proven(int(offsets.positions[candidate]))
             # a compressed v0 or v1 wrapper states only its last offset, so it may begin earlier
-            is_first_known = header is not None and (header.magic == fmt.MAGIC_V2 or not header.is_compressed)
+            is_first_known = header is not None and (header.magic == kafka_format.MAGIC_V2 or not header.is_compressed)
             if header is not None and is_first_known and header.base_offset >= end_offset:
                 return header.position
         return None
@@ -141,7 +141,7 @@ class SegmentView:
     def end_offset(self) -> int:
         """Returns the offset after the last proven batch, or the base offset if there is none."""
         end = self.segment.base_offset
-        for header in self.probe.walk(self.start_position(fmt.MAX_OFFSET)):
+        for header in self.probe.walk(self.start_position(kafka_format.MAX_OFFSET)):
             if header is not None:
                 end = header.last_offset + 1
         return end
@@ -157,7 +157,7 @@ class SegmentView:
         return None
 
     def _find_log_end(self) -> int | None:
-        reached, position = self.segment.base_offset, self.start_position(fmt.MAX_OFFSET)
+        reached, position = self.segment.base_offset, self.start_position(kafka_format.MAX_OFFSET)
         if self.segment.size - position > (_MOST_WALKED if len(self.offsets) else _MOST_WITHOUT_INDEX):
             return None
         for header in self.probe.walk(position):
@@ -179,7 +179,7 @@ class SegmentView:
         """
         seen = 0
         for header in self.probe.walk(0):
-            if header is None or header.magic != fmt.MAGIC_V2 or seen == _HEAD_BATCHES:
+            if header is None or header.magic != kafka_format.MAGIC_V2 or seen == _HEAD_BATCHES:
                 return False
             if header.base_offset > times.offsets[0]:
                 break

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, fields
 
-from kafka_segment_source import format as fmt
+from kafka_segment_source import kafka_format
 from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.option_values import TopicPartition
 from kafka_segment_source.storage.store import NO_VERSION, FileVersion
@@ -36,16 +36,18 @@ class Segment:
 
     @property
     def index_path(self) -> str:
-        return self.path.removesuffix(fmt.LOG_SUFFIX) + fmt.INDEX_SUFFIX
+        return self.path.removesuffix(kafka_format.LOG_SUFFIX) + kafka_format.INDEX_SUFFIX
 
     @property
     def time_index_path(self) -> str:
-        return self.path.removesuffix(fmt.LOG_SUFFIX) + fmt.TIME_INDEX_SUFFIX
+        return self.path.removesuffix(kafka_format.LOG_SUFFIX) + kafka_format.TIME_INDEX_SUFFIX
 
     @property
     def span(self) -> OffsetRange:
         """The offsets that the segment can hold, according to the names."""
-        return OffsetRange(self.base_offset, fmt.MAX_OFFSET if self.next_base_offset is None else self.next_base_offset)
+        return OffsetRange(
+            self.base_offset, kafka_format.MAX_OFFSET if self.next_base_offset is None else self.next_base_offset
+        )
 
     @property
     def is_last(self) -> bool:
@@ -85,11 +87,19 @@ class Beside:
 
 
 @dataclass(frozen=True, slots=True)
-class Unused:
-    """A segment that no query reads, whatever its bounds, and the reason."""
+class DroppedSegment:
+    """A segment that is not read, and why that is safe."""
 
     segment: Segment
     reason: str
+
+    @property
+    def path(self) -> str:
+        return self.segment.path
+
+    @property
+    def size(self) -> int:
+        return self.segment.size
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +183,7 @@ class PartitionLog(ListedLog):
     directory: if several directories hold the partition, the one with the lowest offsets.
     swaps: empty, as these files are among the segments.
     offsets: from the log start on, up to the high watermark if the options ask for that.
-    unused: segments that are not read.
+    unused: segments that no query reads, whatever its bounds.
     holes: offsets that no file holds.
     evidence, reach: the results of `partition/missing.py`.
     copies: paths of the directories and single files that were combined. Empty for one directory. With several,
@@ -184,7 +194,7 @@ class PartitionLog(ListedLog):
     """
 
     offsets: OffsetRange = OffsetRange()
-    unused: tuple[Unused, ...] = ()
+    unused: tuple[DroppedSegment, ...] = ()
     holes: tuple[Hole, ...] = ()
     evidence: tuple[Evidence, ...] = ()
     reach: Reach | None = None
@@ -203,7 +213,7 @@ class PartitionLog(ListedLog):
         """The first offset of the files, or 0 if there are none. Empty first files of a compacted log count."""
         starts = [max(segment.base_offset, segment.offsets.start) for segment in self.segments[:1]]
         if self.compacted:
-            starts += [each.segment.base_offset for each in self.unused if each.segment.size == 0]
+            starts += [each.segment.base_offset for each in self.unused if each.size == 0]
         return min(starts, default=0)
 
     @property

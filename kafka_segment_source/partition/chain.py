@@ -26,13 +26,13 @@ from itertools import groupby, pairwise
 
 from kafka_segment_source.bounds import ALL_OFFSETS, OffsetRange
 from kafka_segment_source.errors import PathError
-from kafka_segment_source.format import MAX_OFFSET
+from kafka_segment_source.kafka_format import MAX_OFFSET
 from kafka_segment_source.logdir.checkpoints import read_topic_id
-from kafka_segment_source.logdir.segments import Hole, ListedLog, PartitionLog, Segment, Unused
+from kafka_segment_source.logdir.segments import DroppedSegment, Hole, ListedLog, PartitionLog, Segment
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.partition.choice import DAMAGED, THIN, VOID, WHOLE, choose
 from kafka_segment_source.partition.copy_view import CopyView
-from kafka_segment_source.partition.histories import explained, fenced_end, find_fences
+from kafka_segment_source.partition.histories import explain_fence, find_fenced_end, find_fences
 
 _Key = tuple[int, int | None, int]
 _Rated = tuple[OffsetRange, int]  # offsets, and how well a copy holds them
@@ -66,8 +66,8 @@ def settle(copies: list[PartitionLog], options: ReadOptions, warnings: list[str]
     for at, copy in enumerate(found):
         own = [fence for fence in fences if fence.loser == at]
         if own:
-            end = fenced_end(own)
-            warnings.append(explained(copy, found[own[0].winner], end, own[0].epochs))
+            end = find_fenced_end(own)
+            warnings.append(explain_fence(copy, found[own[0].winner], end, own[0].epochs))
             copy.log = replace(copy.log, offsets=copy.log.offsets.intersect(OffsetRange(end=end)))
     return found
 
@@ -101,7 +101,7 @@ def _merge_copies(
     if not chosen:
         nothing = OffsetRange(0, 0)
         unused += [
-            Unused(each, _explain_unused(each, copy, nothing, _Chain([])))
+            DroppedSegment(each, _explain_unused(each, copy, nothing, _Chain([])))
             for copy in copies[1:]
             for each in copy.log.segments
         ]
@@ -115,7 +115,7 @@ def _merge_copies(
     for copy in copies:
         within = OffsetRange(end=copy.tail.end).intersect(copy.log.offsets)
         unused += [
-            Unused(each, _explain_unused(each, copy, within, chain))
+            DroppedSegment(each, _explain_unused(each, copy, within, chain))
             for each in copy.log.segments
             if each.path not in read
         ]

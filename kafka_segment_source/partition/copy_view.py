@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.errors import DataError
-from kafka_segment_source.format import MAGIC_END, MAX_OFFSET
+from kafka_segment_source.kafka_format import MAGIC_END, MAX_OFFSET
 from kafka_segment_source.logdir.leader_epochs import Epochs, read_epochs
 from kafka_segment_source.logdir.probe import BatchHeader
 from kafka_segment_source.logdir.segment_view import SegmentView

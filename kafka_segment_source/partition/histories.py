@@ -67,7 +67,7 @@ def find_fences(copies: Sequence[CopyView]) -> list[Fence]:
     return fences
 
 
-def fenced_end(fences: Sequence[Fence]) -> int:
+def find_fenced_end(fences: Sequence[Fence]) -> int:
     """Returns the offset from which on a copy that loses by these fences is not used.
 
     It is not above any difference. Up to there it is as far as agreement is proven.
@@ -226,7 +226,7 @@ def _quote_directory(log: PartitionLog) -> str:
     return repr(log.directory)
 
 
-def explained(loser: CopyView, winner: CopyView, offset: int, epochs: tuple[int, int]) -> str:
+def explain_fence(loser: CopyView, winner: CopyView, offset: int, epochs: tuple[int, int]) -> str:
     """Returns one sentence about which copy loses which offsets."""
     end = f" to {loser.end - 1}" if loser.end > offset else " on"
     return (

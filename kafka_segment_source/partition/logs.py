@@ -16,18 +16,19 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from dataclasses import replace
 
 from kafka_segment_source.bounds import ALL_OFFSETS, OffsetRange
-from kafka_segment_source.format import MAX_OFFSET
+from kafka_segment_source.kafka_format import MAX_OFFSET
 from kafka_segment_source.logdir.catalog import list_logs
 from kafka_segment_source.logdir.checkpoints import Checkpoints
 from kafka_segment_source.logdir.segment_view import SegmentView
-from kafka_segment_source.logdir.segments import Hole, ListedLog, PartitionLog, Segment, Unused
+from kafka_segment_source.logdir.segments import DroppedSegment, Hole, ListedLog, PartitionLog, Segment
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.partition.chain import merge_replicas, settle
 from kafka_segment_source.partition.copy_view import CopyView
-from kafka_segment_source.partition.missing import lost_partitions, notice
+from kafka_segment_source.partition.missing import notice, report_lost_partitions
 from kafka_segment_source.reporting import few
 from kafka_segment_source.trust import Trust
 
@@ -49,7 +50,7 @@ def examined_logs(options: ReadOptions, warnings: list[str]) -> list[PartitionLo
     checkpoints = Checkpoints(warnings)
     copies = _list_copies(options, warnings, checkpoints)
     logs = notice(merge_replicas(copies, options, warnings), copies, checkpoints, seen)
-    warnings += lost_partitions(copies, checkpoints, options, seen)
+    report_lost_partitions(copies, checkpoints, options, seen, warnings)
     return logs
 
 
@@ -65,17 +66,43 @@ def _list_copies(options: ReadOptions, warnings: list[str], checkpoints: Checkpo
     """Returns one log per directory, without the segments that are not read."""
     listed = list_logs(options)
     warnings += few([fault for log in listed for fault in log.beside.faults])
-    logs = [swap_in(log, warnings) for log in listed]
+    counts = Counter(log.topic_partition for log in listed)
+    logs = [_swap_in(log, warnings, options.drop_malformed or counts[log.topic_partition] > 1) for log in listed]
     return [_note_empty_files(_apply_checkpoints(log, checkpoints, options)) for log in logs]
 
 
-def swap_in(log: ListedLog, warnings: list[str]) -> PartitionLog:
+def _swap_in(log: ListedLog, warnings: list[str], leaves_damaged: bool) -> PartitionLog:
     """Returns the log after the step that a broker takes at its start: `.swap` files replace the files they were made
     from.
 
     They replace every segment whose base offset is at or above the lowest base of a `.swap` and below the end of the
     furthest. Their index files are not used. Kafka: LogLoader.
+
+    leaves_damaged: whether a damaged `.swap` is left out where a segment still holds its offsets, with a warning.
+        Otherwise it is read for them, which raises its error.
     """
+    damaged = {swap.path: swap for swap in log.swaps if _is_damaged_over_segment(swap, log)}
+    if not leaves_damaged or not damaged:
+        return _replace_by_swaps(log, frozenset(damaged), warnings)
+    left = replace(log, swaps=tuple(swap for swap in log.swaps if swap.path not in damaged))
+    read = _replace_by_swaps(left, frozenset(), warnings)
+    warnings += [
+        f"{path!r} begins with no whole batch: it is not read, as segments hold its offsets" for path in damaged
+    ]
+    unused = [DroppedSegment(swap, "begins with no whole batch") for swap in damaged.values()]
+    return replace(read, unused=(*read.unused, *unused))
+
+
+def _is_damaged_over_segment(swap: Segment, log: ListedLog) -> bool:
+    """Whether a `.swap` begins with damage, and its base offset is that of a segment or lies inside one."""
+    if not swap.size or _find_end_offset(swap) > swap.base_offset:
+        return False
+    before = [segment for segment in log.segments if segment.base_offset <= swap.base_offset][-1:]
+    return any(each.base_offset == swap.base_offset or _find_end_offset(each) > swap.base_offset for each in before)
+
+
+def _replace_by_swaps(log: ListedLog, damaged: frozenset[str], warnings: list[str]) -> PartitionLog:
+    """Returns the log with its `.swap` files in place of what they replace. damaged: those that begin with damage."""
     if not log.swaps:
         return PartitionLog.of(log)
     start = min(swap.base_offset for swap in log.swaps)
@@ -83,9 +110,9 @@ def swap_in(log: ListedLog, warnings: list[str]) -> PartitionLog:
     names = ", ".join(os.path.basename(swap.path) for swap in log.swaps)
     by_base = {segment.base_offset: segment for segment in log.segments if not start <= segment.base_offset < end}
     by_base.update({swap.base_offset: swap for swap in log.swaps})
-    segments = _chain_segments([by_base[base] for base in sorted(by_base)])
+    segments = _chain_segments([by_base[base] for base in sorted(by_base)], damaged)
     read = {segment.path for segment in segments}
-    unused = [Unused(each, f"replaced by {names}") for each in log.segments if each.path not in read]
+    unused = [DroppedSegment(each, f"replaced by {names}") for each in log.segments if each.path not in read]
     warnings.append(
         f"a compaction of {log.directory!r} was interrupted, or is under way: {names} {'is' if len(log.swaps) == 1 else 'are'}"
         f" read for the offsets {start} to {max(start, end - 1)}, as a broker would on its next start"
@@ -99,12 +126,20 @@ def _find_end_offset(swap: Segment) -> int:
         return view.end_offset()
 
 
-def _chain_segments(segments: list[Segment]) -> tuple[Segment, ...]:
-    """Returns the segments in offset order, each with the base offset of the next one."""
-    followers = [*(segment.base_offset for segment in segments[1:]), None]
-    return tuple(
-        replace(segment, next_base_offset=following) for segment, following in zip(segments, followers, strict=True)
-    )
+def _chain_segments(segments: list[Segment], damaged: frozenset[str]) -> tuple[Segment, ...]:
+    """Returns the segments in offset order, each with the base offset of the next one.
+
+    A segment before a damaged `.swap` keeps its own end. It is read up to that file only, so its batches after that
+    are no damage.
+    """
+    chained = []
+    for segment, following in zip(segments, [*segments[1:], None], strict=True):
+        if following is not None and following.path in damaged:
+            chained.append(replace(segment, offsets=segment.offsets.intersect(OffsetRange(end=following.base_offset))))
+        else:
+            base = None if following is None else following.base_offset
+            chained.append(replace(segment, next_base_offset=base))
+    return tuple(chained)
 
 
 def _apply_checkpoints(log: PartitionLog, checkpoints: Checkpoints, options: ReadOptions) -> PartitionLog:

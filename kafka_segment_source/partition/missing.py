@@ -38,7 +38,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import groupby
 
-from kafka_segment_source import format as fmt
+from kafka_segment_source import kafka_format
 from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.errors import FileChangedError
 from kafka_segment_source.logdir.catalog import is_selected
@@ -49,7 +49,7 @@ from kafka_segment_source.logdir.segment_view import SegmentView
 from kafka_segment_source.logdir.segments import Evidence, ListedLog, Orphan, PartitionLog, Reach
 from kafka_segment_source.option_values import TopicPartition
 from kafka_segment_source.options import ReadOptions
-from kafka_segment_source.storage import files
+from kafka_segment_source.storage import retrying
 from kafka_segment_source.storage.files import file_version, list_directory
 from kafka_segment_source.trust import Trust
 
@@ -116,36 +116,35 @@ def all_evidence(log: PartitionLog, end: int | None) -> tuple[Evidence, ...]:
     return log.evidence if beyond is None else (*log.evidence, beyond)
 
 
-def lost_partitions(
-    copies: Sequence[ListedLog], checkpoints: Checkpoints, options: ReadOptions, seen: float
-) -> list[str]:
-    """Returns one sentence for each log directory in the paths that has high watermarks of partitions without a
-    directory.
+def report_lost_partitions(
+    copies: Sequence[ListedLog], checkpoints: Checkpoints, options: ReadOptions, seen: float, warnings: list[str]
+) -> None:
+    """Warns once of each log directory in the paths that has high watermarks of partitions without a directory.
 
     Internal topics are left out, as backups often omit them.
     """
     if options.topic is not None or options.partition is not None:
-        return []
+        return
     there = {copy.topic_partition for copy in copies}
-    sentences = []
     for parent in dict.fromkeys(copy.log_directory for copy in copies if copy.log_directory is not None):
         candidates = [
             (topic, partition)
-            for (topic, partition), offset in checkpoints.entries(parent, fmt.HIGH_WATERMARK_CHECKPOINT).items()
+            for (topic, partition), offset in checkpoints.entries(
+                parent, kafka_format.HIGH_WATERMARK_CHECKPOINT
+            ).items()
             if (topic, partition) not in there
-            and not topic.startswith(fmt.INTERNAL_TOPIC_PREFIX)
-            and offset > checkpoints.entries(parent, fmt.LOG_START_CHECKPOINT).get((topic, partition), 0)
+            and not topic.startswith(kafka_format.INTERNAL_TOPIC_PREFIX)
+            and offset > checkpoints.entries(parent, kafka_format.LOG_START_CHECKPOINT).get((topic, partition), 0)
             and is_selected((topic, partition), options.topics)
         ]
         lost = _find_lost(parent, candidates, seen) if candidates else []
         if lost:
-            sentences.append(_explain_lost(parent, lost))
-    return sentences
+            warnings.append(_explain_lost(parent, lost))
 
 
 def _explain_lost(parent: str, lost: list[str]) -> str:
     more = f" and {len(lost) - _MOST_NAMED:,} more" if len(lost) > _MOST_NAMED else ""
-    path = os.path.join(parent, fmt.HIGH_WATERMARK_CHECKPOINT)
+    path = os.path.join(parent, kafka_format.HIGH_WATERMARK_CHECKPOINT)
     return (
         f"{path!r} lists {len(lost):,} {'partition' if len(lost) == 1 else 'partitions'} without a directory:"
         f" {', '.join(lost[:_MOST_NAMED])}{more}; harmless where they were left out on purpose"
@@ -159,8 +158,8 @@ def _find_lost(parent: str, candidates: list[TopicPartition], seen: float) -> li
     """
     _wait_after(seen)
     names = {entry.name for entry in list_directory(parent)}
-    dead = {name.rpartition(".")[0] for name in names if name.endswith(fmt.DEAD_DIRECTORY_SUFFIXES)}
-    listed = Checkpoints([]).entries(parent, fmt.HIGH_WATERMARK_CHECKPOINT)
+    dead = {name.rpartition(".")[0] for name in names if name.endswith(kafka_format.DEAD_DIRECTORY_SUFFIXES)}
+    listed = Checkpoints([]).entries(parent, kafka_format.HIGH_WATERMARK_CHECKPOINT)
     return [
         f"{topic}-{partition}"
         for topic, partition in sorted(candidates)
@@ -188,7 +187,7 @@ def _add_evidence(
         for copy in copies
         if copy.beside.orphans
         for orphan in _list_again(copy, seen)
-        if orphan.base_offset < ends.get(copy.directory, fmt.MAX_OFFSET)
+        if orphan.base_offset < ends.get(copy.directory, kafka_format.MAX_OFFSET)
     ]
     if orphans:
         start = max(checkpoints.log_start(copy) for copy in copies)
@@ -201,15 +200,17 @@ def _find_reaches(copy: ListedLog, checkpoints: Checkpoints, seen: float) -> Ite
     """Yields offsets up to which the log of one directory once reached."""
     parent = os.path.dirname(copy.directory)
     for name, what in (
-        (fmt.HIGH_WATERMARK_CHECKPOINT, "high watermark"),
-        (fmt.RECOVERY_POINT_CHECKPOINT, "recovery point"),
+        (kafka_format.HIGH_WATERMARK_CHECKPOINT, "high watermark"),
+        (kafka_format.RECOVERY_POINT_CHECKPOINT, "recovery point"),
     ):
         offset = checkpoints.entry(copy, name)
         if offset is not None:
             yield Reach(offset, f"the {what} is {offset} by {os.path.join(parent, name)!r}", copy.directory, seen)
     offset = copy.beside.snapshot
     if offset > copy.beside.last_base:
-        path = os.path.join(copy.directory, f"{offset:0{fmt.BASE_OFFSET_DIGITS}d}{fmt.SNAPSHOT_SUFFIX}")
+        path = os.path.join(
+            copy.directory, f"{offset:0{kafka_format.BASE_OFFSET_DIGITS}d}{kafka_format.SNAPSHOT_SUFFIX}"
+        )
         yield Reach(offset, f"the log has reached {offset} by {path!r}", copy.directory, seen, is_snapshot=True)
 
 
@@ -225,12 +226,15 @@ def _check_log_starts(
         return
     first = _list_starts(log)[0]
     for copy in copies:
-        start = checkpoints.entry(copy, fmt.LOG_START_CHECKPOINT)
+        start = checkpoints.entry(copy, kafka_format.LOG_START_CHECKPOINT)
         if start is None or start >= first or copy.beside.has_deleted:
             continue
         _wait_after(seen)
-        if again.entry(copy, fmt.LOG_START_CHECKPOINT) == start and not list_beside(copy.directory).has_deleted:
-            path = os.path.join(os.path.dirname(copy.directory), fmt.LOG_START_CHECKPOINT)
+        if (
+            again.entry(copy, kafka_format.LOG_START_CHECKPOINT) == start
+            and not list_beside(copy.directory).has_deleted
+        ):
+            path = os.path.join(os.path.dirname(copy.directory), kafka_format.LOG_START_CHECKPOINT)
             yield Evidence(OffsetRange(start, first), f"the log start is {start} by {path!r}", _STALE_START)
 
 
@@ -239,7 +243,7 @@ def _list_again(copy: ListedLog, seen: float) -> list[Orphan]:
     _wait_after(seen)
     now = list_beside(copy.directory)
     if not copy.segments and now.last_base >= 0:
-        raise FileChangedError(f"path {copy.directory!r} has changed while it was listed; plan the read anew")
+        raise FileChangedError(f"path {copy.directory!r} has changed while it was listed; plan the read again")
     paths = {orphan.path for orphan in now.orphans}
     return [orphan for orphan in copy.beside.orphans if orphan.path in paths]
 
@@ -262,7 +266,7 @@ def _check_orphans(log: PartitionLog, orphans: list[Orphan], start: int, compact
             (offset for orphan in reversed(together) if (offset := _read_last_offset(orphan)) is not None), None
         )
         first = max(together[0].base_offset, start)
-        end = fmt.MAX_OFFSET if is_after else starts[slot]
+        end = kafka_format.MAX_OFFSET if is_after else starts[slot]
         if latest is None:
             if is_after and first == together[0].base_offset:
                 yield Evidence(OffsetRange(first, first + 1), _explain_orphans(together), _IF_EMPTY)
@@ -284,13 +288,13 @@ def _explain_orphans(orphans: list[Orphan]) -> str:
 def _read_last_offset(orphan: Orphan) -> int | None:
     """Returns the last offset that an index file mentions, or None if it mentions none."""
     path, base = orphan.path, orphan.base_offset
-    if path.endswith(fmt.TIME_INDEX_SUFFIX):
+    if path.endswith(kafka_format.TIME_INDEX_SUFFIX):
         offsets = read_time_index(path, orphan.size, base, None).offsets
-    elif path.endswith(fmt.INDEX_SUFFIX):
+    elif path.endswith(kafka_format.INDEX_SUFFIX):
         offsets = read_offset_index(path, orphan.size, base, _LARGEST_LOG).offsets
     else:
         offsets = written_aborts(path, orphan.size).last_offsets
-    return next((int(offset) for offset in offsets[-1:] if base <= offset < fmt.MAX_OFFSET), None)
+    return next((int(offset) for offset in offsets[-1:] if base <= offset < kafka_format.MAX_OFFSET), None)
 
 
 def _list_starts(log: PartitionLog) -> list[int]:
@@ -311,7 +315,7 @@ def _find_end_offset(log: PartitionLog, at: int) -> int:
         return log.end
     with SegmentView(segment, Trust()) as view:
         end = segment.base_offset
-        for header in view.headers_from(fmt.MAX_OFFSET):
+        for header in view.headers_from(kafka_format.MAX_OFFSET):
             if header is None and log.copies:
                 end = segment.span.end
         return min(max(end, view.end_offset()), segment.offsets.end)
@@ -321,4 +325,4 @@ def _wait_after(seen: float) -> None:
     """Waits until PAUSE has passed since the listing at `seen`."""
     left = seen + PAUSE - time.monotonic()
     if left > 0:
-        files.wait(left)
+        retrying.wait(left)

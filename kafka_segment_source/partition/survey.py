@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from kafka_segment_source import format as fmt
+from kafka_segment_source import kafka_format
 from kafka_segment_source.bounds import OffsetRange, ScanBounds
 from kafka_segment_source.decoding.batches import Chunk, HeaderTable
 from kafka_segment_source.decoding.damage import Damage, UnloggedDamage
@@ -21,8 +21,7 @@ from kafka_segment_source.decoding.records import Decoder
 from kafka_segment_source.decoding.split import anchored, place_of, split_of
 from kafka_segment_source.decoding.split_file import SplitFile
 from kafka_segment_source.errors import DataError, DataLossError, FileChangedError
-from kafka_segment_source.kernels import headers as h
-from kafka_segment_source.kernels import record_batches as k
+from kafka_segment_source.kernels import batch_headers, record_batches
 from kafka_segment_source.logdir.probe import BatchHeader
 from kafka_segment_source.logdir.segment_view import SegmentView
 from kafka_segment_source.logdir.segments import PartitionLog, Segment
@@ -30,8 +29,16 @@ from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.partition.choice import DAMAGED, THIN, UNKNOWN, VOID, WHOLE
 
 _PROBED = [
-    *(h.POSITION, h.SIZE, h.MAGIC, h.CRC, h.ATTRIBUTES, h.BASE_OFFSET, h.LAST_OFFSET),
-    *(h.MAX_TIMESTAMP, h.COUNT, h.LEADER_EPOCH),
+    *(
+        batch_headers.POSITION,
+        batch_headers.SIZE,
+        batch_headers.MAGIC,
+        batch_headers.CRC,
+        batch_headers.ATTRIBUTES,
+        batch_headers.BASE_OFFSET,
+        batch_headers.LAST_OFFSET,
+    ),
+    *(batch_headers.MAX_TIMESTAMP, batch_headers.COUNT, batch_headers.LEADER_EPOCH),
 ]
 """The rows of a header table that a BatchHeader has, in the order of its fields."""
 
@@ -72,7 +79,7 @@ class Survey:
     def first_from(self, offset: int) -> int:
         """Returns the number of the first sound batch that ends at or after an offset, or the number of batches if none
         does."""
-        return int(np.searchsorted(self.batches[h.LAST_OFFSET], offset))
+        return int(np.searchsorted(self.batches[batch_headers.LAST_OFFSET], offset))
 
     def between(self, offsets: OffsetRange) -> HeaderTable:
         """Returns the sound batches that reach into a range of offsets."""
@@ -89,11 +96,11 @@ class Survey:
         known."""
         start = max(self.offsets.start, self.segment.base_offset)
         batches = self.batches
-        afters = batches[h.LAST_OFFSET] + 1
+        afters = batches[batch_headers.LAST_OFFSET] + 1
         before = np.concatenate(([start], afters))[:-1]
-        is_v2 = batches[h.MAGIC] == fmt.MAGIC_V2
+        is_v2 = batches[batch_headers.MAGIC] == kafka_format.MAGIC_V2
         bases = self.firsts
-        is_thin = is_v2 & (batches[h.COUNT] < afters - bases)
+        is_thin = is_v2 & (batches[batch_headers.COUNT] < afters - bases)
         begins = (bases > before) | (np.diff(is_thin, prepend=~is_thin[:1]))
         firsts = np.flatnonzero(begins).tolist()
         for at, until in zip(firsts, [*firsts[1:], len(bases)], strict=False):
@@ -157,14 +164,16 @@ def _find_first_offsets(found: Survey, options: ReadOptions) -> Survey:
     It is the offset after the batch before it. If damage lies between them, the wrapper is decompressed to find it.
     """
     batches = found.batches
-    hides_first = (batches[h.MAGIC] != fmt.MAGIC_V2) & (batches[h.ATTRIBUTES] & fmt.CODEC_MASK != fmt.CODEC_NONE)
+    hides_first = (batches[batch_headers.MAGIC] != kafka_format.MAGIC_V2) & (
+        batches[batch_headers.ATTRIBUTES] & kafka_format.CODEC_MASK != kafka_format.CODEC_NONE
+    )
     start = max(found.offsets.start, found.segment.base_offset)
-    before = np.concatenate(([start], batches[h.LAST_OFFSET] + 1))[:-1]
-    firsts = np.where(hides_first, before, batches[h.BASE_OFFSET])
+    before = np.concatenate(([start], batches[batch_headers.LAST_OFFSET] + 1))[:-1]
+    firsts = np.where(hides_first, before, batches[batch_headers.BASE_OFFSET])
     for at in np.flatnonzero(hides_first).tolist():
         if found.faults[at] is not None:
             rows = rows_of(found.log, found.segment, found.header(at), options)
-            firsts[at] = max(min(rows, default=int(batches[h.LAST_OFFSET, at])), before[at])
+            firsts[at] = max(min(rows, default=int(batches[batch_headers.LAST_OFFSET, at])), before[at])
     return replace(found, firsts=firsts)
 
 
@@ -186,10 +195,16 @@ def rows_of(log: PartitionLog, segment: Segment, header: BatchHeader, options: R
         for chunk in source.chunks():
             for records in decoder.decode(chunk):
                 ints, data = records.ints[:, : records.count], memoryview(records.source)  # type: ignore[arg-type]
-                keys = _slice_bytes(data, ints[k.KEY_AT], ints[k.KEY_LENGTH])
-                values = _slice_bytes(data, ints[k.VALUE_AT], ints[k.VALUE_LENGTH])
+                keys = _slice_bytes(data, ints[record_batches.KEY_AT], ints[record_batches.KEY_LENGTH])
+                values = _slice_bytes(data, ints[record_batches.VALUE_AT], ints[record_batches.VALUE_LENGTH])
                 longs = records.longs[:, : records.count]
-                columns = zip(longs[k.OFFSET].tolist(), longs[k.TIMESTAMP].tolist(), keys, values, strict=True)
+                columns = zip(
+                    longs[record_batches.OFFSET].tolist(),
+                    longs[record_batches.TIMESTAMP].tolist(),
+                    keys,
+                    values,
+                    strict=True,
+                )
                 rows |= {offset: (timestamp, key, value) for offset, timestamp, key, value in columns}
     return rows
 
@@ -240,7 +255,7 @@ class _Collector:
     def take(self, chunk: Chunk, unreadable: dict[int, DataError]) -> None:
         """Adds the batches of a chunk."""
         headers = chunk.headers
-        keep = headers[h.LAST_OFFSET] >= self._offsets.start
+        keep = headers[batch_headers.LAST_OFFSET] >= self._offsets.start
         if not keep[0]:
             self._fault = None  # the damage lies before the wanted offsets
         if not unreadable:
@@ -248,7 +263,7 @@ class _Collector:
                 self._add_batches(headers[:, keep])
             return
         for at in np.flatnonzero(keep).tolist():
-            error = unreadable.get(int(headers[h.POSITION, at]))
+            error = unreadable.get(int(headers[batch_headers.POSITION, at]))
             if error is None:
                 self._add_batches(headers[:, at : at + 1])
             elif self._fault is None:
@@ -261,6 +276,8 @@ class _Collector:
 
     def survey(self, log: PartitionLog, end_holding: int | None) -> Survey:
         """Returns the survey of all batches that were added."""
-        batches = np.concatenate([np.empty((h.FIELDS, 0), np.int64), *self._tables], axis=1)
+        batches = np.concatenate([np.empty((batch_headers.FIELDS, 0), np.int64), *self._tables], axis=1)
         faults = (*self._faults, self._fault)
-        return Survey(log, self._segment, self._offsets, batches, faults, end_holding, batches[h.BASE_OFFSET])
+        return Survey(
+            log, self._segment, self._offsets, batches, faults, end_holding, batches[batch_headers.BASE_OFFSET]
+        )

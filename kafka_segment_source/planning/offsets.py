@@ -15,12 +15,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from kafka_segment_source import format as fmt
+from kafka_segment_source import kafka_format
 from kafka_segment_source.bounds import OffsetRange
-from kafka_segment_source.errors import DataLossError, OptionError
+from kafka_segment_source.data_loss import report_lost_offsets
+from kafka_segment_source.errors import OptionError
 from kafka_segment_source.logdir.segment_view import SegmentView
 from kafka_segment_source.logdir.segments import Evidence, PartitionLog
-from kafka_segment_source.option_values import EARLIEST, LATEST, TopicPartition
+from kafka_segment_source.option_values import EARLIEST, LATEST
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.times import format_millis
 
@@ -39,10 +40,8 @@ def offset_range(log: PartitionLog, options: ReadOptions, warnings: list[str]) -
             f"option {options.starting.option!r} ({start}) is after option {options.ending.option!r} ({end}) for {where}"
         )
     lost = _describe_hole(log, OffsetRange(start, end)) or _describe_loss(log, options, start, end)
-    if lost is not None and options.fail_on_data_loss:
-        raise DataLossError(f"{lost} of {where}; give offsets that are there, or failOnDataLoss=false to read what is")
     if lost is not None:
-        warnings.append(f"{lost} of {where}: reading what is there (failOnDataLoss=false)")
+        warnings.append(report_lost_offsets(f"{lost} of {where}", options))
     return OffsetRange(start, end).intersect(log.offsets)
 
 
@@ -58,9 +57,7 @@ def check_missing(
         if gone.is_empty:
             continue
         said = replace(each, offsets=gone).text(f"partition {log.topic}-{log.partition}")
-        if each.is_hard and options.fail_on_data_loss:
-            raise DataLossError(f"{said}; give offsets that are there, or failOnDataLoss=false to read what is")
-        yield each, f"{said}: reading what is there (failOnDataLoss=false)" if each.is_hard else said
+        yield each, report_lost_offsets(said, options) if each.is_hard else said
 
 
 def _find_start(log: PartitionLog, options: ReadOptions) -> int:
@@ -81,9 +78,9 @@ def _find_start(log: PartitionLog, options: ReadOptions) -> int:
 def _find_end(log: PartitionLog, options: ReadOptions) -> int:
     number = options.ending.at(log.topic_partition)
     if not options.ending.by_time:
-        return fmt.MAX_OFFSET if number == LATEST else number
+        return kafka_format.MAX_OFFSET if number == LATEST else number
     offset = _find_offset_at(log, number, options)
-    return fmt.MAX_OFFSET if offset is None else offset
+    return kafka_format.MAX_OFFSET if offset is None else offset
 
 
 def _find_offset_at(log: PartitionLog, timestamp: int, options: ReadOptions) -> int | None:
@@ -138,29 +135,3 @@ def _describe_loss(log: PartitionLog, options: ReadOptions, start: int, end: int
         end_words = "the high watermark is" if latest == log.offsets.end else "the files end at"
         return f"option {option!r} asks for offsets up to {furthest}, but {end_words} {latest}"
     return None
-
-
-class StableEnds:
-    """Last stable offsets (isolationLevel=read_committed). A plan finds each of them once."""
-
-    def __init__(self, options: ReadOptions) -> None:
-        self._options = options
-        self._found: dict[tuple[TopicPartition, int], tuple[int, list[str]]] = {}
-
-    def intersect(self, log: PartitionLog, offsets: OffsetRange, warnings: list[str]) -> OffsetRange:
-        """The part of `offsets` that the isolation level leaves. Withheld rows go into `warnings`.
-
-        Raises CorruptRecordError for damage on the way to the end of the log, under FAILFAST.
-        """
-        if not self._options.read_committed or offsets.is_empty or not log.segments:
-            return offsets
-        from kafka_segment_source.planning.stable_end import (
-            stable_end,  # it walks over batches: only then are the kernels loaded
-        )
-
-        key = log.topic_partition, offsets.end
-        if key not in self._found:
-            self._found[key] = stable_end(log, offsets.end, self._options)
-        end, found = self._found[key]
-        warnings += found
-        return offsets.intersect(OffsetRange(end=end))

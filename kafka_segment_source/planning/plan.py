@@ -10,20 +10,12 @@ import pyarrow as pa
 
 from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.decoding.tables import RECORDS
+from kafka_segment_source.logdir.segments import DroppedSegment
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.reporting import logger
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
-
-
-@dataclass(frozen=True, slots=True)
-class DroppedSegment:
-    """A segment that is not read, and why that is safe."""
-
-    path: str
-    size: int
-    reason: str
 
 
 @dataclass(frozen=True, repr=False)
@@ -94,6 +86,7 @@ class ReadPlan:
             SchemaError: A column does not exist.
             DataError: Data is damaged. The reader raises it.
             DataLossError: Offsets are no longer in the files. The reader raises it.
+            StorageError: A file cannot be read. The reader raises it. A retry may help.
 
         Example:
             >>> import kafka_segment_source

@@ -16,14 +16,16 @@ from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.partition.logs import examined_logs
 from kafka_segment_source.planning.batch_rules import check_limits, check_partitions
 from kafka_segment_source.planning.cuts import count_pieces, cut_by_bytes, cut_by_records, pack
-from kafka_segment_source.planning.offsets import StableEnds
 from kafka_segment_source.planning.plan import ReadPlan
 from kafka_segment_source.planning.selection import Selection, Selector, Sources, SplitOf
+from kafka_segment_source.planning.stable_end import StableEnds
 from kafka_segment_source.reporting import few
-from kafka_segment_source.storage.files import try_again
+from kafka_segment_source.storage.retrying import try_again
 from kafka_segment_source.zones.maps import ZoneMaps, update_command
 
 PACK_MORE_THAN = 256  # tasks; fewer do not need to share
+
+Select = Callable[[Sources, list[str]], Selection]
 
 
 def make_plan(options: ReadOptions, warnings: list[str] | None = None, pushed: RowFilter = EVERY_ROW) -> ReadPlan:
@@ -33,8 +35,8 @@ def make_plan(options: ReadOptions, warnings: list[str] | None = None, pushed: R
     OptionError for an invalid request, and DataLossError for missing offsets.
     """
 
-    def select(sources: Sources) -> Selection:
-        selector = Selector(sources, pushed)
+    def select(sources: Sources, warnings: list[str]) -> Selection:
+        selector = Selector(sources, pushed, warnings)
         for log in sources.logs:
             selector.add(log)
         return selector.selection
@@ -42,7 +44,7 @@ def make_plan(options: ReadOptions, warnings: list[str] | None = None, pushed: R
     return plan_selected(options, warnings, select)
 
 
-def plan_selected(options: ReadOptions, warnings: list[str] | None, select: Callable[[Sources], Selection]) -> ReadPlan:
+def plan_selected(options: ReadOptions, warnings: list[str] | None, select: Select) -> ReadPlan:
     """Makes the plan of what `select` takes from the logs. If files change meanwhile, the logs are listed again."""
     check_limits(options)
     try:
@@ -54,7 +56,7 @@ def plan_selected(options: ReadOptions, warnings: list[str] | None, select: Call
 def _plan_once(
     options: ReadOptions,
     warnings: list[str] | None,
-    select: Callable[[Sources], Selection],
+    select: Select,
     cuts_all: bool = True,
 ) -> ReadPlan:
     """Makes one attempt at a plan.
@@ -64,14 +66,12 @@ def _plan_once(
     warnings = list(warnings or ())
     sources = Sources(options, examined_logs(options, warnings), StableEnds(options), ZoneMaps(options))
     check_partitions(options, sources.logs)
-    selection = select(sources)
-    warnings += selection.warnings
-    kept, uncut = _cut_splits(selection, options, cuts_all)
-    warnings += uncut
+    selection = select(sources, warnings)
+    kept = _cut_splits(selection, options, cuts_all, warnings)
     for said in selection.missing.values():
         warnings += few(dict.fromkeys(said))
     warnings += few(dict.fromkeys(selection.faults))
-    warnings += sources.maps.warnings()
+    sources.maps.report_problems(warnings)
     if selection.late_bytes:
         warnings.append(_make_late_warning(selection.late_bytes, options))
     splits = tuple(split for _, split in kept)
@@ -85,7 +85,7 @@ def _plan_once(
         tasks=tuple(tasks),
         dropped=tuple(reversed(dropped.values())),
         bytes_total=sources.bytes_total,
-        warnings=tuple(warnings),
+        warnings=tuple(dict.fromkeys(warnings)),
         bytes_saved_by_zone_maps=_sum_bytes(selection.without_maps) - _sum_bytes(selection.kept),
     )
 
@@ -94,27 +94,28 @@ def _sum_bytes(kept: list[SplitOf]) -> int:
     return sum(split.size for _, split in kept)
 
 
-def _cut_splits(selection: Selection, options: ReadOptions, cuts_all: bool) -> tuple[list[SplitOf], list[str]]:
-    """Cuts the splits by minPartitions and maxRecordsPerPartition. It also returns warnings about uncut splits."""
-    kept, warnings = selection.kept, []
+def _cut_splits(selection: Selection, options: ReadOptions, cuts_all: bool, warnings: list[str]) -> list[SplitOf]:
+    """Cuts the splits by minPartitions and maxRecordsPerPartition."""
+    kept = selection.kept
     most = options.max_records_per_partition
     if most is not None:
-        kept, uncut = _cut_each(kept, options, cuts_all, lambda view, split: cut_by_records(view, split, most))
-        warnings += uncut
+        kept = _cut_each(kept, options, cuts_all, warnings, lambda view, split: cut_by_records(view, split, most))
     if options.min_partitions is not None and len(kept) < options.min_partitions:
         whole = [split for _, split in kept]
         counts = dict(zip(whole, count_pieces([split.size for split in whole], options.min_partitions), strict=True))
-        kept, uncut = _cut_each(kept, options, cuts_all, lambda view, split: cut_by_bytes(view, split, counts[split]))
-        warnings += uncut
-    return kept, warnings
+        kept = _cut_each(
+            kept, options, cuts_all, warnings, lambda view, split: cut_by_bytes(view, split, counts[split])
+        )
+    return kept
 
 
 def _cut_each(
     kept: list[SplitOf],
     options: ReadOptions,
     cuts_all: bool,
+    warnings: list[str],
     cut: Callable[[SegmentView, SegmentSplit], list[SegmentSplit]],
-) -> tuple[list[SplitOf], list[str]]:
+) -> list[SplitOf]:
     pieces: list[SplitOf] = []
     replaced = 0
     for segment, split in kept:
@@ -127,8 +128,9 @@ def _cut_each(
                 raise
             pieces.append((segment, split))  # its task finds its offsets again
             replaced += 1
-    said = f"{replaced:,} segments were replaced while they were planned, and are not cut"
-    return pieces, [said] if replaced else []
+    if replaced:
+        warnings.append(f"{replaced:,} segments were replaced while they were planned, and are not cut")
+    return pieces
 
 
 def _make_late_warning(late_bytes: int, options: ReadOptions) -> str:

@@ -12,17 +12,17 @@ from kafka_segment_source.bounds import OffsetRange, RowFilter, ScanBounds
 from kafka_segment_source.decoding.split import SegmentSplit, anchored, split_of
 from kafka_segment_source.logdir.probe import BatchHeader
 from kafka_segment_source.logdir.segment_view import SegmentView
-from kafka_segment_source.logdir.segments import Evidence, PartitionLog, Segment
+from kafka_segment_source.logdir.segments import DroppedSegment, Evidence, PartitionLog, Segment
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.partition.missing import beyond_end
-from kafka_segment_source.planning.offsets import StableEnds, check_missing, offset_range
-from kafka_segment_source.planning.plan import DroppedSegment
+from kafka_segment_source.planning.offsets import check_missing, offset_range
+from kafka_segment_source.planning.stable_end import StableEnds
 from kafka_segment_source.pruning.disorder import find_witness, stop_timestamp, usable_disorder
-from kafka_segment_source.pruning.ranges import ByteRange, Dropped, narrow
+from kafka_segment_source.pruning.ranges import ByteRange, narrow
 from kafka_segment_source.times import format_millis
 from kafka_segment_source.zones.maps import ZoneMaps
 from kafka_segment_source.zones.pruning import Pruned, prune
-from kafka_segment_source.zones.table import ZoneMap
+from kafka_segment_source.zones.zone_table import ZoneMap
 
 SplitOf = tuple[Segment, SegmentSplit]
 
@@ -40,7 +40,7 @@ class Sources:
     def bytes_total(self) -> int:
         """Bytes of all `.log` files, whether they are read or not."""
         sizes = {segment.path: segment.size for log in self.logs for segment in log.segments}
-        sizes |= {each.segment.path: each.segment.size for log in self.logs for each in log.unused}
+        sizes |= {each.path: each.size for log in self.logs for each in log.unused}
         return sum(sizes.values())
 
 
@@ -56,7 +56,6 @@ class Selection:
     kept: list[SplitOf] = field(default_factory=list)
     without_maps: list[SplitOf] = field(default_factory=list)
     dropped: list[DroppedSegment] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
     missing: dict[str, list[str]] = field(default_factory=dict)
     late_bytes: int = 0
@@ -65,11 +64,13 @@ class Selection:
 class Selector:
     """Selects what to read of one log after the other, for one filter.
 
-    pushed: the rows that the filters above the read leave possible. All other rows may be left out.
+    pushed: the rows that the filters above the read leave possible. All other rows may be left out. warnings: gets a
+    sentence for each problem.
     """
 
-    def __init__(self, sources: Sources, pushed: RowFilter) -> None:
+    def __init__(self, sources: Sources, pushed: RowFilter, warnings: list[str]) -> None:
         self.selection = Selection()
+        self._warnings = warnings
         self._options = sources.options
         self._trust = sources.options.trust
         self._pushed = pushed
@@ -82,15 +83,13 @@ class Selector:
 
     def add(self, log: PartitionLog) -> None:
         """Plans one partition's segments, in offset order."""
-        self.selection.dropped += [
-            DroppedSegment(each.segment.path, each.segment.size, each.reason) for each in log.unused
-        ]
+        self.selection.dropped += log.unused
         if not self._pushed.matches_partition(log.topic, log.partition):
             self._drop_all(log.segments, "the filter on topic and partition leaves it out")
             return
-        offsets = offset_range(log, self._options, self.selection.warnings).intersect(self._pushed.offsets)
+        offsets = offset_range(log, self._options, self._warnings).intersect(self._pushed.offsets)
         self._note_missing(log, log.evidence, offsets)
-        bounds = ScanBounds(self._stable.intersect(log, offsets, self.selection.warnings), self._times)
+        bounds = ScanBounds(self._stable.intersect(log, offsets, self._warnings), self._times)
         has_times = self._times.has_since or self._times.has_until
         zone_map = self._maps.of(log) if has_times else None
         late = False
@@ -100,10 +99,10 @@ class Selector:
             within = ScanBounds(bounds.offsets.intersect(segment.offsets), bounds.times)
             with self._open_view(segment) as view:
                 found = _check_log_start(log, segment) or narrow(view, within, self._disorder)
-                if isinstance(found, Dropped):
+                if isinstance(found, DroppedSegment):
                     if segment.is_last and segment.size == 0:
                         self._note_end(log, segment.base_offset, offsets)
-                    self.selection.dropped.append(DroppedSegment(segment.path, segment.size, found.reason))
+                    self.selection.dropped.append(found)
                     continue
                 witness = self._find_witness(view)
                 if witness is not None:
@@ -176,13 +175,13 @@ class Selector:
             self.selection.kept.append((segment, anchored(part, view.probe)))
         if not pruned.pieces:
             reason = "no row inside the time bounds (zone map)"
-            self.selection.dropped.append(DroppedSegment(segment.path, segment.size, reason))
+            self.selection.dropped.append(DroppedSegment(segment, reason))
 
     def _open_view(self, segment: Segment) -> SegmentView:
         return SegmentView(segment, self._trust, self.selection.faults)
 
     def _drop_all(self, segments: tuple[Segment, ...], reason: str) -> None:
-        self.selection.dropped += [DroppedSegment(segment.path, segment.size, reason) for segment in segments]
+        self.selection.dropped += [DroppedSegment(segment, reason) for segment in segments]
 
     def _count_late(self, view: SegmentView, pruned: Pruned, late: bool) -> bool:
         """Counts the bytes after the first time index entry ≥ until. The option `until` alone cannot leave them out.
@@ -222,9 +221,11 @@ def _find_log_end(log: PartitionLog, view: SegmentView) -> int | None:
     return view.log_end()
 
 
-def _check_log_start(log: PartitionLog, segment: Segment) -> Dropped | None:
+def _check_log_start(log: PartitionLog, segment: Segment) -> DroppedSegment | None:
     """Returns the reason why a segment that ends before the log start is not read; None for any other segment."""
     following, start = segment.next_base_offset, log.offsets.start
     if following is None or following > start:
         return None
-    return Dropped(f"ends before offset {following}, the log starts at {start} (log-start-offset-checkpoint)")
+    return DroppedSegment(
+        segment, f"ends before offset {following}, the log starts at {start} (log-start-offset-checkpoint)"
+    )

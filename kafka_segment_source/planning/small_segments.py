@@ -1,8 +1,8 @@
 """Transaction events of a small segment, from one read of its file. It runs on the driver, without the kernels.
 
-Input: a segment as it was listed. Output: `Told`, or None if the segment is unusual in any way. Then
-`transactions.walk` must read the segment, since it handles all cases. For a segment of a few batches, the chunk reader
-costs ten times as much, and a log may have thousands of such segments.
+Input: a segment as it was listed. Output: `SegmentEvents`, or None if the segment is unusual in any way. Then
+`marker_walk.walk_split` must read the segment, since it handles all cases. For a segment of a few batches, it costs ten
+times as much, and a log may have thousands of such segments.
 
 A segment is usual if all of this holds:
 
@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from kafka_segment_source import format as fmt
+from kafka_segment_source import kafka_format
 from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.logdir.segments import Segment
 from kafka_segment_source.options import ReadOptions
@@ -27,7 +27,7 @@ from kafka_segment_source.storage.files import InputFile
 
 MOST_BYTES = 64 * 1024  # of a file; for a larger one, reading costs more than opening
 _EVERYTHING = OffsetRange()
-_PRODUCERS = fmt.TRANSACTIONAL_MASK | fmt.CONTROL_MASK
+_PRODUCERS = kafka_format.TRANSACTIONAL_MASK | kafka_format.CONTROL_MASK
 # length 16 · attributes · timestampDelta · offsetDelta · keyLength 4 · key · valueLength 6 · value · no headers
 _MARKER = struct.Struct(">5shhB6sB")
 _MARKER_HEAD = b"\x20\x00\x00\x00\x08"
@@ -36,15 +36,18 @@ _MARKER_VALUE = 0x0C
 Event = tuple[int, int, bool]  # offset, producer id; True: data of a transaction, False: a marker that ends one
 
 
-class Told(NamedTuple):
-    """The result of a walk. events: in offset order. end: the offset after the last batch. size: bytes read."""
+class SegmentEvents(NamedTuple):
+    """The transaction events of some batches, in offset order.
+
+    end: the offset after the last batch. size: bytes read.
+    """
 
     events: list[Event]
     end: int
     size: int
 
 
-def quick_walk(segment: Segment, options: ReadOptions) -> Told | None:
+def read_small_segment(segment: Segment, options: ReadOptions) -> SegmentEvents | None:
     """Reads the events of a whole segment; None if it is not small and usual. Raises what InputFile raises."""
     if not 0 < segment.size <= MOST_BYTES or segment.offsets != _EVERYTHING:
         return None
@@ -55,40 +58,42 @@ def quick_walk(segment: Segment, options: ReadOptions) -> Told | None:
     return _read_events(data, segment, options) if len(data) == segment.size else None
 
 
-def _read_events(data: bytes, segment: Segment, options: ReadOptions) -> Told | None:
+def _read_events(data: bytes, segment: Segment, options: ReadOptions) -> SegmentEvents | None:
     events: list[Event] = []
     at, end = 0, segment.base_offset
-    limit = fmt.MAX_OFFSET if segment.next_base_offset is None else segment.next_base_offset
+    limit = kafka_format.MAX_OFFSET if segment.next_base_offset is None else segment.next_base_offset
     while at < len(data):
-        if len(data) - at < fmt.BATCH_OVERHEAD:
+        if len(data) - at < kafka_format.BATCH_OVERHEAD:
             return None
-        base, length, _, magic, crc, attributes, delta, _, _, producer, _, _, count = fmt.BATCH_HEADER.unpack_from(
-            data, at
+        base, length, _, magic, crc, attributes, delta, _, _, producer, _, _, count = (
+            kafka_format.BATCH_HEADER.unpack_from(data, at)
         )
-        size = length + fmt.LOG_OVERHEAD
-        if magic != fmt.MAGIC_V2 or not fmt.BATCH_OVERHEAD <= size <= min(len(data) - at, options.max_batch_bytes):
+        size = length + kafka_format.LOG_OVERHEAD
+        if magic != kafka_format.MAGIC_V2 or not kafka_format.BATCH_OVERHEAD <= size <= min(
+            len(data) - at, options.max_batch_bytes
+        ):
             return None
         if base < end or delta < 0 or base + delta >= limit or count < 0:
             return None
-        if options.check_crcs and crc32c(data[at + fmt.CRC_FROM : at + size]) != crc:
+        if options.check_crcs and crc32c(data[at + kafka_format.CRC_FROM : at + size]) != crc:
             return None
-        if producer > fmt.NO_PRODUCER and attributes & _PRODUCERS:
-            if not attributes & fmt.CONTROL_MASK:
+        if producer > kafka_format.NO_PRODUCER and attributes & _PRODUCERS:
+            if not attributes & kafka_format.CONTROL_MASK:
                 events.append((base, producer, True))
             elif count:
-                kind = _read_marker(data, at, size) if count == 1 and not attributes & fmt.CODEC_MASK else None
+                kind = _read_marker(data, at, size) if count == 1 and not attributes & kafka_format.CODEC_MASK else None
                 if kind is None:
                     return None
                 events.append((base, producer, False))
         at, end = at + size, base + delta + 1
-    return Told(events, end, len(data))
+    return SegmentEvents(events, end, len(data))
 
 
 def _read_marker(data: bytes, at: int, size: int) -> int | None:
     """Reads the type of a batch's control record; None unless it is an ABORT or COMMIT in the brokers' layout."""
-    if size != fmt.BATCH_OVERHEAD + _MARKER.size:
+    if size != kafka_format.BATCH_OVERHEAD + _MARKER.size:
         return None
-    head, _, kind, value_length, _, headers = _MARKER.unpack_from(data, at + fmt.BATCH_OVERHEAD)
+    head, _, kind, value_length, _, headers = _MARKER.unpack_from(data, at + kafka_format.BATCH_OVERHEAD)
     if head != _MARKER_HEAD or value_length != _MARKER_VALUE or headers:
         return None
-    return int(kind) if kind in (fmt.CONTROL_ABORT, fmt.CONTROL_COMMIT) else None
+    return int(kind) if kind in (kafka_format.CONTROL_ABORT, kafka_format.CONTROL_COMMIT) else None

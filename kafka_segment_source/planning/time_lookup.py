@@ -14,9 +14,9 @@ from kafka_segment_source.decoding.split import SegmentSplit, anchored, split_of
 from kafka_segment_source.decoding.split_file import SplitFile
 from kafka_segment_source.kernels.record_batches import OFFSET
 from kafka_segment_source.logdir.segment_view import SegmentView
-from kafka_segment_source.logdir.segments import PartitionLog
+from kafka_segment_source.logdir.segments import DroppedSegment, PartitionLog
 from kafka_segment_source.options import ReadOptions
-from kafka_segment_source.pruning.ranges import Dropped, narrow
+from kafka_segment_source.pruning.ranges import narrow
 from kafka_segment_source.reading.following import Follower
 from kafka_segment_source.reading.mending import damage_in
 
@@ -27,7 +27,7 @@ def first_offset_at(log: PartitionLog, timestamp: int, options: ReadOptions) -> 
         bounds = ScanBounds(log.offsets.intersect(segment.offsets), TimeRange(timestamp))
         with SegmentView(segment, options.trust) as view:
             found = narrow(view, bounds)
-            if isinstance(found, Dropped):
+            if isinstance(found, DroppedSegment):
                 continue
             split = anchored(split_of(log, segment, bounds, found.start, found.end), view.probe)
         offset = _find_first_offset(split, options)

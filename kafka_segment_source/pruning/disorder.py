@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafka_segment_source import format as fmt
+from kafka_segment_source import kafka_format
 from kafka_segment_source.bounds import TimeRange
 from kafka_segment_source.logdir.probe import BatchHeader
 from kafka_segment_source.logdir.segment_view import SegmentView
@@ -50,7 +50,7 @@ def stop_timestamp(times: TimeRange, disorder: int | None) -> int | None:
 def has_data(magic: Any, attributes: Any, count: Any) -> Any:
     """Whether a header proves that the batch holds data records. The arguments are ints, or arrays with one value per
     batch."""
-    return (magic == fmt.MAGIC_V2) & (attributes & fmt.CONTROL_MASK == 0) & (count > 0)
+    return (magic == kafka_format.MAGIC_V2) & (attributes & kafka_format.CONTROL_MASK == 0) & (count > 0)
 
 
 def is_witness(magic: Any, attributes: Any, count: Any, max_timestamp: Any, stop: int) -> Any:

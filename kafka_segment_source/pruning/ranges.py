@@ -15,10 +15,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kafka_segment_source import format as fmt
+from kafka_segment_source import kafka_format
 from kafka_segment_source.bounds import ScanBounds
 from kafka_segment_source.logdir.segment_view import SegmentView
-from kafka_segment_source.logdir.segments import Segment
+from kafka_segment_source.logdir.segments import DroppedSegment, Segment
 from kafka_segment_source.pruning.disorder import settled_offset
 from kafka_segment_source.times import format_millis
 
@@ -35,32 +35,27 @@ class ByteRange:
     start: int
     end: int
     first_offset: int
-    end_offset: int = fmt.MAX_OFFSET
+    end_offset: int = kafka_format.MAX_OFFSET
 
 
-@dataclass(frozen=True, slots=True)
-class Dropped:
-    """The reason why no row of a segment can match."""
-
-    reason: str
-
-
-def drop_by_name(segment: Segment, bounds: ScanBounds) -> Dropped | None:
+def drop_by_name(segment: Segment, bounds: ScanBounds) -> DroppedSegment | None:
     """Drops a segment by base offsets and sizes alone, without opening a file. Returns None if it may hold a wanted
     row."""
     offsets = bounds.offsets
     if segment.size == 0:
-        return Dropped("empty file")
+        return DroppedSegment(segment, "empty file")
     if offsets.is_empty or bounds.times.is_empty:
-        return Dropped("the bounds leave no row")
+        return DroppedSegment(segment, "the bounds leave no row")
     if segment.base_offset >= offsets.end:
-        return Dropped(f"starts at offset {segment.base_offset}, the bounds end before {offsets.end}")
+        return DroppedSegment(segment, f"starts at offset {segment.base_offset}, the bounds end before {offsets.end}")
     if segment.next_base_offset is not None and segment.next_base_offset <= offsets.start:
-        return Dropped(f"ends before offset {segment.next_base_offset}, the bounds start at {offsets.start}")
+        return DroppedSegment(
+            segment, f"ends before offset {segment.next_base_offset}, the bounds start at {offsets.start}"
+        )
     return None
 
 
-def narrow(view: SegmentView, bounds: ScanBounds, disorder: int | None = None) -> ByteRange | Dropped:
+def narrow(view: SegmentView, bounds: ScanBounds, disorder: int | None = None) -> ByteRange | DroppedSegment:
     """Returns the byte range of a segment that holds every row inside `bounds`.
 
     disorder: the declared timestampDisorder in ms. With it, `since` does not need a time index.
@@ -73,11 +68,11 @@ def narrow(view: SegmentView, bounds: ScanBounds, disorder: int | None = None) -
     if bounds.times.has_since:
         latest = _find_latest_before(view, bounds.times.since)
         if latest is not None:
-            return Dropped(f"nothing after {format_millis(latest)} (time index)")
+            return DroppedSegment(segment, f"nothing after {format_millis(latest)} (time index)")
         first_offset = max(first_offset, _find_first_offset_since(view, bounds.times.since, disorder))
     start = view.start_position(first_offset) if first_offset > segment.base_offset else 0
     end = None
-    if bounds.offsets.end < (fmt.MAX_OFFSET if segment.next_base_offset is None else segment.next_base_offset):
+    if bounds.offsets.end < (kafka_format.MAX_OFFSET if segment.next_base_offset is None else segment.next_base_offset):
         end = view.end_position(bounds.offsets.end)
     return ByteRange(start, segment.size if end is None else max(start, end), first_offset)
 
@@ -90,7 +85,7 @@ def _find_latest_before(view: SegmentView, since: int) -> int | None:
         return None
     seen = 0
     for header in view.headers_from(int(times.offsets[-1])):
-        if header is None or header.magic != fmt.MAGIC_V2 or header.max_timestamp >= since:
+        if header is None or header.magic != kafka_format.MAGIC_V2 or header.max_timestamp >= since:
             return None
         seen += 1
     return int(times.timestamps[-1]) if seen else None  # an entry beyond the log proves nothing about it

@@ -19,20 +19,22 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from kafka_segment_source import format as fmt
+from kafka_segment_source import kafka_format
 from kafka_segment_source.bounds import ALL_OFFSETS, OffsetRange, ScanBounds
+from kafka_segment_source.data_loss import report_lost_rows
 from kafka_segment_source.decoding.split import SegmentSplit, anchored, split_of
 from kafka_segment_source.decoding.split_file import SplitFile
 from kafka_segment_source.errors import DataError, DataLossError, FileChangedError, KafkaSegmentError, PathError
 from kafka_segment_source.logdir.segment_view import SegmentView
-from kafka_segment_source.logdir.segments import PartitionLog, Segment
+from kafka_segment_source.logdir.segments import DroppedSegment, PartitionLog, Segment
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.partition.logs import available_logs
 from kafka_segment_source.pruning.disorder import usable_disorder
-from kafka_segment_source.pruning.ranges import Dropped, narrow
+from kafka_segment_source.pruning.ranges import narrow
 from kafka_segment_source.reading.mending import Lost, mend
 from kafka_segment_source.reporting import logger
-from kafka_segment_source.storage.files import UNUSABLE, pause
+from kafka_segment_source.storage.files import UNUSABLE
+from kafka_segment_source.storage.retrying import pause
 
 MOST_CHANGES_IN_A_ROW = 40  # most tries in a row without a batch read between them
 
@@ -58,7 +60,8 @@ class Follower:
     def run(self, read: Callable[[SegmentSplit], Iterator[T]]) -> Iterator[T]:
         """Yields the results of `read` for the split, or for the splits that hold its offsets now.
 
-        `read` must call `passed` after each chunk, `took` after rows of a chunk, and `ended` at the end of a file.
+        `read` must call `note_passed` after each chunk, `note_returned` after rows of a chunk, and `note_end` at the
+        end of a file.
 
         Raises DataLossError for offsets that are gone (failOnDataLoss), and DataError for damage (mode). Raises
         StorageError if a file cannot be read. With several copies it raises these only if no copy helps. Raises
@@ -90,17 +93,17 @@ class Follower:
                     offsets = OffsetRange(self._next, self._end)
                     self._report_gone(f"the log ends before offset {self._next} now", offsets)
 
-    def passed(self, source: SplitFile) -> None:
+    def note_passed(self, source: SplitFile) -> None:
         """Notes that everything up to the last chunk of `source` was read."""
         if source.next_offset is not None and source.next_offset > self._next:
             self._next = source.next_offset
             self._tries = 0
 
-    def took(self, offset: int) -> None:
+    def note_returned(self, offset: int) -> None:
         """Notes that all rows up to an offset were returned, inside a chunk."""
         self._next = max(self._next, offset + 1)
 
-    def ended(self, source: SplitFile) -> None:
+    def note_end(self, source: SplitFile) -> None:
         """Notes that `source` was read to its end."""
         self._is_end_of_log = self._why is not None and source.split.is_of_last and not source.is_done
 
@@ -112,7 +115,7 @@ class Follower:
             if self._tries > MOST_CHANGES_IN_A_ROW:
                 raise error
             pause(self._tries)
-            wanted = OffsetRange(self._next, fmt.MAX_OFFSET if self._end is None else self._end)
+            wanted = OffsetRange(self._next, kafka_format.MAX_OFFSET if self._end is None else self._end)
             try:
                 found = find_again(self._split, wanted, self._options)
                 self._pending = [*found.splits]
@@ -129,7 +132,7 @@ class Follower:
             self._report_error(error)
             return
         self._mended_at = self._next
-        wanted = OffsetRange(self._next, fmt.MAX_OFFSET if self._end is None else self._end)
+        wanted = OffsetRange(self._next, kafka_format.MAX_OFFSET if self._end is None else self._end)
         try:
             self._pending = [*mend(self._split, wanted, self._options, error, microseconds=self._microseconds)]
         except FileChangedError as another:
@@ -138,7 +141,7 @@ class Follower:
 
     def _report_gone(self, why: str, offsets: OffsetRange) -> None:
         split = self._split
-        end = "on" if offsets.end == fmt.MAX_OFFSET else f"to {offsets.end - 1}"
+        end = "on" if offsets.end == kafka_format.MAX_OFFSET else f"to {offsets.end - 1}"
         gone = f"offsets {offsets.start} {end} of partition {split.topic}-{split.partition} are gone: {why}"
         self._report_error(FileChangedError(f"{gone}; {self._why}"))
 
@@ -146,9 +149,9 @@ class Follower:
         if isinstance(error, DataError) and error.is_skippable and self._options.drop_malformed:
             logger.warning("skipped (mode=DROPMALFORMED): %s", error)
             return
-        if self._options.fail_on_data_loss or not isinstance(error, DataLossError):
+        if not isinstance(error, DataLossError):
             raise error
-        logger.warning("%s; going on without it (failOnDataLoss=false)", error)
+        report_lost_rows(error, self._options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +189,7 @@ def find_again(planned: SegmentSplit, wanted: OffsetRange, options: ReadOptions)
         lost.append((f"{planned.path!r} was deleted, and nothing else has changed", vanished))
     lost += [(hole.why, gone) for hole in log.holes if not (gone := hole.offsets.intersect(wanted)).is_empty]
     last = log.segments[-1]
-    if last.size == 0 and last.is_last and last.base_offset < wanted.end < fmt.MAX_OFFSET:
+    if last.size == 0 and last.is_last and last.base_offset < wanted.end < kafka_format.MAX_OFFSET:
         offsets = OffsetRange(max(wanted.start, last.base_offset), wanted.end)
         lost.append((f"the log ends before offset {offsets.start} now", offsets))
     return Found(_plan_parts(planned, wanted, log, options), tuple(lost))
@@ -228,7 +231,7 @@ def _plan_part(
     within = ScanBounds(wanted.intersect(segment.offsets), planned.bounds.times)
     with SegmentView(segment, options.trust) as view:
         found = narrow(view, within, usable_disorder(options.timestamp_disorder, options.include_control))
-        if isinstance(found, Dropped):
+        if isinstance(found, DroppedSegment):
             return None
         split = replace(
             split_of(log, segment, within, found.start, found.end),
@@ -269,5 +272,5 @@ def _find_known_end(split: SegmentSplit) -> int | None:
     end = split.log_end if split.is_of_last else split.next_base_offset
     wanted = split.bounds.offsets.end
     if end is None:
-        return None if wanted == fmt.MAX_OFFSET else wanted
+        return None if wanted == kafka_format.MAX_OFFSET else wanted
     return min(end, wanted)

@@ -14,12 +14,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NoReturn
 
-from kafka_segment_source import format as fmt
+from kafka_segment_source import kafka_format
 from kafka_segment_source.bounds import OffsetRange, ScanBounds
 from kafka_segment_source.decoding.damage import Damage
 from kafka_segment_source.decoding.split import BatchPlace, SegmentSplit, split_of
 from kafka_segment_source.errors import DataError, DataLossError, KafkaSegmentError
-from kafka_segment_source.kernels import headers as h
+from kafka_segment_source.kernels import batch_headers
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.partition.chain import is_explained
 from kafka_segment_source.partition.choice import DAMAGED, VOID, choose
@@ -82,7 +82,7 @@ def mend(
     StorageError if the copies cannot be listed.
     """
     copies = available_copies(replace(options.at_paths(split.copies), end_at_high_watermark=False))
-    if wanted.end == fmt.MAX_OFFSET:
+    if wanted.end == kafka_format.MAX_OFFSET:
         wanted = OffsetRange(wanted.start, _find_end_by_names(split, copies))
     found = _survey_copies(copies, wanted, options, microseconds=microseconds)
     report = _Report(f"{split.topic}-{split.partition}", copies, found.failures, error)
@@ -117,7 +117,7 @@ def _find_end_by_names(split: SegmentSplit, copies: Sequence[CopyView]) -> int:
     Without this, everything that follows in the log would be read.
     """
     spans = (segment.span for copy in copies for segment in copy.log.segments if segment.path == split.path)
-    return max((span.end for span in spans), default=fmt.MAX_OFFSET)
+    return max((span.end for span in spans), default=kafka_format.MAX_OFFSET)
 
 
 class _Surveyed:
@@ -147,7 +147,7 @@ class _Surveyed:
                 yield offsets, report.damaged(offsets, extent)
             elif extent.holding > VOID:
                 yield offsets, each
-        if position < wanted.end < fmt.MAX_OFFSET and not may_have_gaps:
+        if position < wanted.end < kafka_format.MAX_OFFSET and not may_have_gaps:
             gap = OffsetRange(position, wanted.end)
             yield gap, report.missing(gap)
 
@@ -205,9 +205,9 @@ def _join_runs(
 def _make_piece(split: SegmentSplit, each: Survey, offsets: OffsetRange) -> SegmentSplit:
     """Returns the split of the offsets that one file holds, between the positions that its survey found."""
     batches = each.between(offsets)
-    place = BatchPlace(*batches[[h.POSITION, h.BASE_OFFSET, h.CRC], 0].tolist())
+    place = BatchPlace(*batches[[batch_headers.POSITION, batch_headers.BASE_OFFSET, batch_headers.CRC], 0].tolist())
     bounds = ScanBounds(offsets.intersect(split.bounds.offsets), split.bounds.times)
-    end = int(batches[h.POSITION, -1] + batches[h.SIZE, -1])
+    end = int(batches[batch_headers.POSITION, -1] + batches[batch_headers.SIZE, -1])
     piece = split_of(each.log, each.segment, bounds, place.position, end)
     return replace(
         piece,
@@ -243,7 +243,7 @@ class _Report:
         assert error is not None
         if isinstance(met, type(error)) and (met.path, met.position) == (error.path, error.position):
             error = met
-        end = "on" if offsets.end == fmt.MAX_OFFSET else f"to {offsets.end - 1}"
+        end = "on" if offsets.end == kafka_format.MAX_OFFSET else f"to {offsets.end - 1}"
         what = f"{error.what} (no copy holds the offsets {offsets.start} {end} whole, of {self._tried})"
         return Lost(offsets, self._failure or error.with_what(what))
 

@@ -102,6 +102,7 @@ def read(
 
     Raises:
         SchemaError: A column does not exist.
+        OptionError: The path or a value has a type that no option takes.
 
     Example:
         >>> frame = kafka_segment_source.read(spark, "examples/data/orders/data", subscribe="orders")

@@ -284,8 +284,8 @@ def _from_json(line: str) -> RowFilter:
 def plan_for_any(options: ReadOptions, warnings: list[str], filters: Sequence[RowFilter]) -> ReadPlan:
     """Makes a plan that reads every row that passes any of `filters`. It reads each byte and each offset once."""
 
-    def select(sources: Sources) -> Selection:
-        selectors = [Selector(sources, each) for each in filters]
+    def select(sources: Sources, warnings: list[str]) -> Selection:
+        selectors = [Selector(sources, each, warnings) for each in filters]
         for log in sources.logs:  # the outer loop, so that one partition's zone map is in memory at a time
             for selector in selectors:
                 selector.add(log)
@@ -300,7 +300,6 @@ def _join_selections(selections: list[Selection]) -> Selection:
         kept=_merge_splits([each for selection in selections for each in selection.kept]),
         without_maps=_merge_splits([each for selection in selections for each in selection.without_maps]),
         faults=[each for selection in selections for each in selection.faults],
-        warnings=list(dict.fromkeys(each for selection in selections for each in selection.warnings)),
         late_bytes=max(selection.late_bytes for selection in selections),
     )
     kept = {segment.path for segment, _ in joined.kept}

@@ -46,6 +46,7 @@ def update_zone_maps(spark: SparkSession, path: PathsLike, to: str, **options: U
 
     Raises:
         UsageError: An invalid request: an option, a path or a topic that cannot be served.
+        StorageError: A directory cannot be listed, or a map cannot be written. A retry may help.
 
     Example:
         >>> import tempfile

@@ -9,10 +9,8 @@ from __future__ import annotations
 import errno
 import os
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from types import TracebackType
-from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,8 +18,6 @@ import numpy.typing as npt
 from kafka_segment_source.errors import FileChangedError, PathError, StorageError
 from kafka_segment_source.storage import store
 from kafka_segment_source.storage.store import Entry, FileVersion, Kind, VanishedError
-
-T = TypeVar("T")
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -43,11 +39,7 @@ _WRONG_NAMES = frozenset(
     }
 )
 
-_LISTINGS = 20  # most listings of a directory from which files vanish
-_TRIES = 20  # most tries of an action while files change
-_QUICK_TRIES = 4  # tries without a pause; a broker renames the files of one segment in less time
-_PAUSE = 0.002  # s; each pause is twice as long as the one before
-_LONGEST_PAUSE = 0.25  # s; 20 tries take about 3 s
+_MOST_TRIES_TO_LIST = 20  # most listings of a directory from which files vanish
 _RACY_NANOS = 2_000_000_000  # the coarsest clock of a file system (FAT); git guards its index in the same way
 
 
@@ -65,7 +57,7 @@ class InputFile:
         except FileNotFoundError as error:
             raise FileChangedError(
                 f"file {path!r} was there when it was listed, but is gone now, deleted by retention or compaction,"
-                " or not on this machine; plan the read anew"
+                " or not on this machine; plan the read again"
             ) from error
         except OSError as error:
             raise failure("read", self.path, error) from error
@@ -100,7 +92,7 @@ class InputFile:
         if done < len(target):
             raise FileChangedError(
                 f"file {self.path!r} has shrunk since it was listed: found its end at byte {position + done},"
-                f" expected {len(target) - done} bytes more; plan the read anew"
+                f" expected {len(target) - done} bytes more; plan the read again"
             )
 
     def close(self) -> None:
@@ -132,7 +124,7 @@ def list_directory(directory: str, given: str | None = None) -> list[Entry]:
 
     given: the name for error messages, if the user gave another one.
     """
-    for _ in range(_LISTINGS - 1):
+    for _ in range(_MOST_TRIES_TO_LIST - 1):
         with suppress(VanishedError):
             return _list_once(directory, given)
     try:
@@ -189,26 +181,3 @@ def failure(done: str, path: str, error: OSError) -> PathError | StorageError:
     if error.errno in _WRONG_NAMES:
         return PathError(what)
     return StorageError(what, errno=error.errno, strerror=reason, filename=path)
-
-
-def try_again(action: Callable[[], T], tries: int = _TRIES) -> T:
-    """Returns the result of `action`. It repeats the action, with pauses, while that raises FileChangedError.
-
-    The last FileChangedError is raised.
-    """
-    for at in range(1, tries):
-        with suppress(FileChangedError):
-            return action()
-        pause(at)
-    return action()
-
-
-def pause(tries: int) -> None:
-    """Waits before another try. The wait grows with the number of tries."""
-    if tries >= _QUICK_TRIES:
-        wait(min(_PAUSE * 2 ** (tries - _QUICK_TRIES), _LONGEST_PAUSE))
-
-
-def wait(seconds: float) -> None:
-    """Waits. All waits of the package for changing files call `files.wait`, so that a test can replace it."""
-    time.sleep(seconds)

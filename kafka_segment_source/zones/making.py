@@ -22,14 +22,13 @@ from kafka_segment_source.decoding.records import Decoder, RecordColumns
 from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.decoding.split_file import SplitFile
 from kafka_segment_source.errors import DataError
-from kafka_segment_source.kernels import headers as h
-from kafka_segment_source.kernels import record_batches as k
+from kafka_segment_source.kernels import batch_headers, record_batches
 from kafka_segment_source.reporting import Advance
 from kafka_segment_source.storage.files import lasting_version
 from kafka_segment_source.trust import Trust
-from kafka_segment_source.zones import table as z
+from kafka_segment_source.zones import zone_table
 from kafka_segment_source.zones.pruning import is_there
-from kafka_segment_source.zones.table import ZoneTable, no_zones
+from kafka_segment_source.zones.zone_table import ZoneTable, no_zones
 
 # For a window of 0.5 % of a 1 GiB log (benchmarks/zone_maps.py):
 # - cells of 64 KiB: 5.5 MB are read, and the maps have 151 kB
@@ -76,7 +75,7 @@ def map_segment(
         try:
             for headers, times in _decode_sound_batches(source):
                 tables.append(_join_by_cell(_make_batch_zones(headers, times), cell))
-                end = int(tables[-1][z.END, -1])
+                end = int(tables[-1][zone_table.END, -1])
                 advance(end - done)
                 done = end
             source.finish()
@@ -86,8 +85,12 @@ def map_segment(
         zones = _join_by_cell(np.concatenate(tables, axis=1), cell)
         if source.has_changed():
             zones = _drop_truncated(source, zones)
-    zones[z.SEGMENT] = split.base_offset
-    zones[z.FILE_SIZE], zones[z.FILE_INODE], zones[z.FILE_CHANGED] = version.size, version.inode, version.changed
+    zones[zone_table.SEGMENT] = split.base_offset
+    zones[zone_table.FILE_SIZE], zones[zone_table.FILE_INODE], zones[zone_table.FILE_CHANGED] = (
+        version.size,
+        version.inode,
+        version.changed,
+    )
     return MappedSegment(zones, damage, done - split.start)
 
 
@@ -120,12 +123,12 @@ def _decode_chunk(decoder: Decoder, chunk: Chunk) -> tuple[HeaderTable, BatchTim
     headers, damage = chunk.headers, None
     while headers.shape[1]:
         times = np.empty((3, headers.shape[1]), np.int64)
-        times[_COUNT], times[_MIN], times[_MAX] = 0, z.NO_MINIMUM, z.NO_MAXIMUM
+        times[_COUNT], times[_MIN], times[_MAX] = 0, zone_table.NO_MINIMUM, zone_table.NO_MAXIMUM
         try:
             for records in decoder.decode(Chunk(chunk.data, headers, chunk.position)):
                 _add_records(records, headers, times)
         except DataError as error:  # rows of sound batches may be lost too: decode again, without the damaged part
-            sound = int(np.searchsorted(headers[h.POSITION], error.position))
+            sound = int(np.searchsorted(headers[batch_headers.POSITION], error.position))
             headers, damage = headers[:, :sound], error
             continue
         return headers, times, damage
@@ -134,10 +137,10 @@ def _decode_chunk(decoder: Decoder, chunk: Chunk) -> tuple[HeaderTable, BatchTim
 
 def _add_records(records: RecordColumns, headers: HeaderTable, times: BatchTimes) -> None:
     """Adds the count and the least and largest timestamp of records to `times`, by batch. A batch may come in parts."""
-    batches = records.ints[k.BATCH, : records.count]
-    timestamps = records.longs[k.TIMESTAMP, : records.count]
+    batches = records.ints[record_batches.BATCH, : records.count]
+    timestamps = records.longs[record_batches.TIMESTAMP, : records.count]
     starts = np.flatnonzero(np.diff(batches, prepend=-1))
-    at = np.searchsorted(headers[h.POSITION], records.headers[h.POSITION, batches[starts]])
+    at = np.searchsorted(headers[batch_headers.POSITION], records.headers[batch_headers.POSITION, batches[starts]])
     times[_COUNT, at] += np.diff(starts, append=records.count)
     times[_MIN, at] = np.minimum(times[_MIN, at], np.minimum.reduceat(timestamps, starts))
     times[_MAX, at] = np.maximum(times[_MAX, at], np.maximum.reduceat(timestamps, starts))
@@ -146,12 +149,19 @@ def _add_records(records: RecordColumns, headers: HeaderTable, times: BatchTimes
 def _make_batch_zones(headers: HeaderTable, times: BatchTimes) -> ZoneTable:
     """Returns each batch as a zone of its own. It does not fill SEGMENT and the rows about the file."""
     zones = no_zones(headers.shape[1])
-    zones[z.START] = zones[z.LAST_POSITION] = headers[h.POSITION]
-    zones[z.END] = headers[h.POSITION] + headers[h.SIZE]
-    zones[z.FIRST_OFFSET], zones[z.LAST_OFFSET] = headers[h.BASE_OFFSET], headers[h.LAST_OFFSET]
-    zones[z.FIRST_CRC] = zones[z.LAST_CRC] = headers[h.CRC]
-    zones[z.LAST_EPOCH] = headers[h.LEADER_EPOCH]
-    zones[z.RECORDS], zones[z.MIN_TIMESTAMP], zones[z.MAX_TIMESTAMP] = times[_COUNT], times[_MIN], times[_MAX]
+    zones[zone_table.START] = zones[zone_table.LAST_POSITION] = headers[batch_headers.POSITION]
+    zones[zone_table.END] = headers[batch_headers.POSITION] + headers[batch_headers.SIZE]
+    zones[zone_table.FIRST_OFFSET], zones[zone_table.LAST_OFFSET] = (
+        headers[batch_headers.BASE_OFFSET],
+        headers[batch_headers.LAST_OFFSET],
+    )
+    zones[zone_table.FIRST_CRC] = zones[zone_table.LAST_CRC] = headers[batch_headers.CRC]
+    zones[zone_table.LAST_EPOCH] = headers[batch_headers.LEADER_EPOCH]
+    zones[zone_table.RECORDS], zones[zone_table.MIN_TIMESTAMP], zones[zone_table.MAX_TIMESTAMP] = (
+        times[_COUNT],
+        times[_MIN],
+        times[_MAX],
+    )
     return zones
 
 
@@ -159,12 +169,18 @@ def _join_by_cell(zones: ZoneTable, cell: int) -> ZoneTable:
     """Joins neighbouring zones that begin in the same cell."""
     if not zones.shape[1]:
         return zones
-    firsts = np.flatnonzero(np.diff(zones[z.START] // cell, prepend=-1))
+    firsts = np.flatnonzero(np.diff(zones[zone_table.START] // cell, prepend=-1))
     lasts = np.append(firsts[1:], zones.shape[1]) - 1
     joined = zones[:, firsts]
-    ends = [z.END, z.LAST_OFFSET, z.LAST_POSITION, z.LAST_CRC, z.LAST_EPOCH]
+    ends = [
+        zone_table.END,
+        zone_table.LAST_OFFSET,
+        zone_table.LAST_POSITION,
+        zone_table.LAST_CRC,
+        zone_table.LAST_EPOCH,
+    ]
     joined[ends] = zones[:, lasts][ends]
-    joined[z.RECORDS] = np.add.reduceat(zones[z.RECORDS], firsts)
-    joined[z.MIN_TIMESTAMP] = np.minimum.reduceat(zones[z.MIN_TIMESTAMP], firsts)
-    joined[z.MAX_TIMESTAMP] = np.maximum.reduceat(zones[z.MAX_TIMESTAMP], firsts)
+    joined[zone_table.RECORDS] = np.add.reduceat(zones[zone_table.RECORDS], firsts)
+    joined[zone_table.MIN_TIMESTAMP] = np.minimum.reduceat(zones[zone_table.MIN_TIMESTAMP], firsts)
+    joined[zone_table.MAX_TIMESTAMP] = np.maximum.reduceat(zones[zone_table.MAX_TIMESTAMP], firsts)
     return joined

@@ -8,7 +8,7 @@ from kafka_segment_source.logdir.checkpoints import read_topic_id
 from kafka_segment_source.logdir.segments import PartitionLog
 from kafka_segment_source.option_values import TopicPartition
 from kafka_segment_source.options import ReadOptions
-from kafka_segment_source.zones.table import ZoneMap, read_zone_map, zone_map_path
+from kafka_segment_source.zones.zone_table import ZoneMap, read_zone_map, zone_map_path
 
 _MOST_NAMED = 5  # most partitions that one warning names
 
@@ -49,15 +49,15 @@ class ZoneMaps:
         """Notes a segment that the partition's map does not describe in its present state."""
         self._stale.setdefault(log.topic_partition, set()).add(path)
 
-    def warnings(self) -> list[str]:
-        """Returns a sentence for each partition whose map could not be used. It states the problem and the command that
+    def report_problems(self, warnings: list[str]) -> None:
+        """Warns of each partition whose map could not be used. The sentence states the problem and the command that
         solves it."""
         command, directory = update_command(self._options), self._options.zone_maps
-        sentences = [
-            f"the zone map of partition {topic}-{partition} is not used: {fault}; `{command}` makes it anew"
+        warnings += [
+            f"the zone map of partition {topic}-{partition} is not used: {fault}; `{command}` makes it again"
             for (topic, partition), fault in self._faults.items()
         ]
-        sentences += [
+        warnings += [
             f"the zone map of partition {topic}-{partition} is stale for {len(paths)} of its segments, which were compacted,"
             f" truncated or replaced since; `{command}` renews it"
             for (topic, partition), paths in self._stale.items()
@@ -65,14 +65,13 @@ class ZoneMaps:
         if self._missing:
             names = ", ".join(f"{topic}-{partition}" for topic, partition in self._missing[:_MOST_NAMED])
             more = f" and {len(self._missing) - _MOST_NAMED} more" if len(self._missing) > _MOST_NAMED else ""
-            sentences.append(
+            warnings.append(
                 f"{directory!r} (zoneMaps) holds no zone map of {names}{more}; `{command}` makes what is missing"
             )
         if self._says_nothing:
-            sentences.append(
+            warnings.append(
                 "zoneMaps is not used with includeControl=true: zone maps say nothing about control records"
             )
-        return sentences
 
     def _read_usable(self, log: PartitionLog, directory: str) -> ZoneMap | None:
         try:

@@ -22,8 +22,8 @@ from kafka_segment_source.bounds import TimeRange
 from kafka_segment_source.logdir.probe import HeaderProbe
 from kafka_segment_source.logdir.segment_view import SegmentView
 from kafka_segment_source.pruning.ranges import ByteRange
-from kafka_segment_source.zones import table as z
-from kafka_segment_source.zones.table import ZoneTable
+from kafka_segment_source.zones import zone_table
+from kafka_segment_source.zones.zone_table import ZoneTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,18 +42,18 @@ class Pruned:
 def prune(view: SegmentView, found: ByteRange, times: TimeRange, zones: ZoneTable) -> Pruned:
     """Returns the pieces of `found` that hold every data row inside `times`. `zones` are those of the view's
     segment."""
-    zones = zones[:, zones[z.END] <= view.segment.size]
+    zones = zones[:, zones[zone_table.END] <= view.segment.size]
     runs = list(_find_runs(zones, found, times))
     proven = [run for run in runs if is_there(view.probe, zones, *run)]
     is_stale = len(proven) < len(runs)
-    covered = 0 if is_stale or not zones.shape[1] else int(zones[z.END, -1])
+    covered = 0 if is_stale or not zones.shape[1] else int(zones[zone_table.END, -1])
     if not proven:
         return Pruned((found,), covered, is_stale)
     pieces = []
     rest = found
     for first, last in proven:
-        begin, first_offset = int(zones[z.START, first]), int(zones[z.FIRST_OFFSET, first])
-        end, after = int(zones[z.END, last]), int(zones[z.LAST_OFFSET, last]) + 1
+        begin, first_offset = int(zones[zone_table.START, first]), int(zones[zone_table.FIRST_OFFSET, first])
+        end, after = int(zones[zone_table.END, last]), int(zones[zone_table.LAST_OFFSET, last]) + 1
         pieces.append(ByteRange(rest.start, begin, rest.first_offset, first_offset))
         rest = ByteRange(end, found.end, max(rest.first_offset, after), found.end_offset)
     pieces.append(rest)
@@ -63,12 +63,12 @@ def prune(view: SegmentView, found: ByteRange, times: TimeRange, zones: ZoneTabl
 def _find_runs(zones: ZoneTable, found: ByteRange, times: TimeRange) -> Iterator[tuple[int, int]]:
     """Yields the first and last zone of each run of neighbours that reach into `found` and hold no row inside
     `times`."""
-    outside = (zones[z.END] > found.start) & (zones[z.START] < found.end)
+    outside = (zones[zone_table.END] > found.start) & (zones[zone_table.START] < found.end)
     wanted = np.ones(zones.shape[1], np.bool_)
     if times.has_since:
-        wanted &= zones[z.MAX_TIMESTAMP] >= times.since
+        wanted &= zones[zone_table.MAX_TIMESTAMP] >= times.since
     if times.has_until:
-        wanted &= zones[z.MIN_TIMESTAMP] < times.until
+        wanted &= zones[zone_table.MIN_TIMESTAMP] < times.until
     outside &= ~wanted
     borders = np.flatnonzero(np.diff(np.concatenate(([False], outside, [False]))))
     for first, after in borders.reshape(-1, 2).tolist():
@@ -78,11 +78,14 @@ def _find_runs(zones: ZoneTable, found: ByteRange, times: TimeRange) -> Iterator
 def is_there(probe: HeaderProbe, zones: ZoneTable, first: int, last: int) -> bool:
     """Whether the file has the first batch of zone `first` and the last batch of zone `last` where the table has
     them."""
-    head = probe.at(int(zones[z.START, first]))
-    if head is None or (head.base_offset, head.crc) != tuple(zones[[z.FIRST_OFFSET, z.FIRST_CRC], first].tolist()):
+    head = probe.at(int(zones[zone_table.START, first]))
+    expected = zones[[zone_table.FIRST_OFFSET, zone_table.FIRST_CRC], first].tolist()
+    if head is None or [head.base_offset, head.crc] != expected:
         return False
-    tail = probe.at(int(zones[z.LAST_POSITION, last]))
-    expected = zones[[z.LAST_OFFSET, z.LAST_CRC, z.LAST_EPOCH, z.END], last].tolist()
+    tail = probe.at(int(zones[zone_table.LAST_POSITION, last]))
+    expected = zones[
+        [zone_table.LAST_OFFSET, zone_table.LAST_CRC, zone_table.LAST_EPOCH, zone_table.END], last
+    ].tolist()
     return tail is not None and [tail.last_offset, tail.crc, tail.leader_epoch, tail.end] == expected
 
 

@@ -19,7 +19,7 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from kafka_segment_source import format as fmt
+from kafka_segment_source import kafka_format
 from kafka_segment_source.bounds import ScanBounds
 from kafka_segment_source.decoding.split import BatchPlace, SegmentSplit, split_of
 from kafka_segment_source.errors import FileChangedError, PathError
@@ -30,14 +30,15 @@ from kafka_segment_source.logdir.segments import PartitionLog, Segment
 from kafka_segment_source.options import ReadOptions, parse_options
 from kafka_segment_source.partition.logs import available_logs
 from kafka_segment_source.reporting import Advance, OnProgress, add_up, ignore_progress, logger
-from kafka_segment_source.storage.files import exists, file_version, try_again
+from kafka_segment_source.storage.files import exists, file_version
 from kafka_segment_source.storage.paths import local_path
+from kafka_segment_source.storage.retrying import try_again
 from kafka_segment_source.storage.store import FileVersion
 from kafka_segment_source.trust import Trust
-from kafka_segment_source.zones import table as z
+from kafka_segment_source.zones import zone_table
 from kafka_segment_source.zones.making import MappedSegment, map_segment
 from kafka_segment_source.zones.pruning import is_there
-from kafka_segment_source.zones.table import (
+from kafka_segment_source.zones.zone_table import (
     ZoneMap,
     ZoneTable,
     no_zones,
@@ -120,6 +121,7 @@ def update_zone_maps_locally(
 
     Raises:
         UsageError: An invalid request: an option, a path or a topic that cannot be served.
+        StorageError: A file cannot be read, or a map cannot be written. A retry may help.
 
     Example:
         >>> import kafka_segment_source, tempfile
@@ -258,10 +260,10 @@ def _read_usable(path: str, topic_id: str | None) -> ZoneMap | None:
     try:
         found = read_zone_map(path)
     except ValueError as error:
-        logger.warning("zone map %r is made anew: %s", path, error)
+        logger.warning("zone map %r is made again: %s", path, error)
         return None
     if found is not None and None not in (topic_id, found.topic_id) and topic_id != found.topic_id:
-        logger.warning("zone map %r is made anew: it was made of another topic of that name", path)
+        logger.warning("zone map %r is made again: it was made of another topic of that name", path)
         return None
     return found
 
@@ -269,8 +271,8 @@ def _read_usable(path: str, topic_id: str | None) -> ZoneMap | None:
 def _find_unlisted(old: ZoneMap, log: PartitionLog) -> list[int]:
     """Returns the segments of a map that exist but were not listed. The path may name single files of a directory."""
     listed = {segment.base_offset for segment in log.segments}
-    others = sorted(set(old.zones[z.SEGMENT].tolist()) - listed)
-    names = {base: f"{base:0{fmt.BASE_OFFSET_DIGITS}d}{fmt.LOG_SUFFIX}" for base in others}
+    others = sorted(set(old.zones[zone_table.SEGMENT].tolist()) - listed)
+    names = {base: f"{base:0{kafka_format.BASE_OFFSET_DIGITS}d}{kafka_format.LOG_SUFFIX}" for base in others}
     return [base for base, name in names.items() if any(exists(os.path.join(each, name)) for each in log.directories)]
 
 
@@ -278,8 +280,8 @@ def _keep_zones(segment: Segment, zones: ZoneTable) -> tuple[ZoneTable, int | No
     """Returns the zones of a segment that stay, and the position to decode it from. None if nothing must be decoded."""
     if not zones.shape[1]:
         return zones, 0
-    stored = FileVersion(*zones[[z.FILE_SIZE, z.FILE_INODE, z.FILE_CHANGED], 0].tolist())
-    end = int(zones[z.END, -1])
+    stored = FileVersion(*zones[[zone_table.FILE_SIZE, zone_table.FILE_INODE, zone_table.FILE_CHANGED], 0].tolist())
+    end = int(zones[zone_table.END, -1])
     version = file_version(segment.path)
     if version is None:
         return no_zones(), 0  # the file is gone; decoding it reports that
@@ -288,7 +290,7 @@ def _keep_zones(segment: Segment, zones: ZoneTable) -> tuple[ZoneTable, int | No
     if stored.inode == version.inode and end <= segment.size:  # the file has grown, or only its time has changed
         with suppress(FileChangedError), SegmentView(segment, Trust(trust_indexes=False)) as view:
             if is_there(view.probe, zones, 0, zones.shape[1] - 1):
-                return zones[:, :-1], int(zones[z.START, -1])
+                return zones[:, :-1], int(zones[zone_table.START, -1])
     return no_zones(), 0
 
 
@@ -297,12 +299,12 @@ def _find_first_place(old: ZoneMap, base: int, start: int) -> BatchPlace | None:
     if start == 0:
         return None
     last = old.of_segment(base)[:, -1]
-    return BatchPlace(*last[[z.START, z.FIRST_OFFSET, z.FIRST_CRC]].tolist())
+    return BatchPlace(*last[[zone_table.START, zone_table.FIRST_OFFSET, zone_table.FIRST_CRC]].tolist())
 
 
 def _continue_zones(kept: ZoneTable, found: ZoneTable) -> ZoneTable:
     """Joins the kept zones of a segment with those that were decoded after them. All are of the file as it was then."""
     zones = np.concatenate((kept, found), axis=1)
-    of_file = [z.FILE_SIZE, z.FILE_INODE, z.FILE_CHANGED]
+    of_file = [zone_table.FILE_SIZE, zone_table.FILE_INODE, zone_table.FILE_CHANGED]
     zones[of_file] = found[of_file, :1] if found.shape[1] else zones[of_file]
     return zones

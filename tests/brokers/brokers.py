@@ -3,7 +3,7 @@
 In: a working directory and overrides of the server properties. Out: a running broker with `bootstrap` and `log_dir`.
 Raises `BrokerError`, with the end of the server's own log, when a server does not come up. Every server listens on
 127.0.0.1 only and is stopped through the process that was started here, by SIGTERM first: a clean shutdown is what
-trims the index files. `kill` is there for whoever wants the other kind.
+trims the index files. `kill` gives the other kind.
 """
 
 from __future__ import annotations

@@ -84,8 +84,8 @@ def test_wrong_use(arguments: list[str], said: str, tmp_path: Path) -> None:
     assert said in result.stderr
 
 
-def test_a_map_that_is_made_anew(maps: Path) -> None:
-    """A damaged map is made anew, and standard error says so."""
+def test_a_map_that_is_made_again(maps: Path) -> None:
+    """A damaged map is made again, and standard error says so."""
     run("zonemap", LOGS / "payments-0", "--to", maps)
     path = maps / "payments-0.parquet"
     path.write_bytes(path.read_bytes()[:-9])
@@ -93,5 +93,5 @@ def test_a_map_that_is_made_anew(maps: Path) -> None:
     result = run("zonemap", LOGS / "payments-0", "--to", maps)
 
     assert result.exit_code == 0
-    assert "is made anew: it is damaged" in result.stderr
+    assert "is made again: it is damaged" in result.stderr
     assert "6 segments mapped" in result.stdout

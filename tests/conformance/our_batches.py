@@ -12,12 +12,12 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from kafka_segment_source import format as fmt
+from kafka_segment_source import kafka_format
 from kafka_segment_source.bounds import ScanBounds
 from kafka_segment_source.decoding.batches import BatchReader
 from kafka_segment_source.decoding.damage import Damage
 from kafka_segment_source.decoding.split import SegmentSplit
-from kafka_segment_source.kernels import headers as h
+from kafka_segment_source.kernels import batch_headers
 from kafka_segment_source.storage.files import InputFile
 from kafka_segment_source.trust import Trust
 from tests.support.rows import TESTS
@@ -54,36 +54,45 @@ def _batches(path: Path) -> Iterator[dict[str, object]]:
 
 
 def _row(header: np.ndarray) -> dict[str, object]:
-    attributes, magic = int(header[h.ATTRIBUTES]), int(header[h.MAGIC])
-    kind = _TYPES[bool(attributes & fmt.TIMESTAMP_TYPE_MASK)] if magic > fmt.MAGIC_V0 else "NoTimestampType"
+    attributes, magic = int(header[batch_headers.ATTRIBUTES]), int(header[batch_headers.MAGIC])
+    kind = (
+        _TYPES[bool(attributes & kafka_format.TIMESTAMP_TYPE_MASK)]
+        if magic > kafka_format.MAGIC_V0
+        else "NoTimestampType"
+    )
     row: dict[str, object] = {
-        "lastOffset": int(header[h.LAST_OFFSET]),
-        "position": int(header[h.POSITION]),
+        "lastOffset": int(header[batch_headers.LAST_OFFSET]),
+        "position": int(header[batch_headers.POSITION]),
         "timestampType": kind,
-        "timestamp": int(header[h.MAX_TIMESTAMP]),
-        "size": int(header[h.SIZE]),
+        "timestamp": int(header[batch_headers.MAX_TIMESTAMP]),
+        "size": int(header[batch_headers.SIZE]),
         "magic": magic,
-        "compresscodec": fmt.CODEC_NAMES[attributes & fmt.CODEC_MASK],
-        "crc": int(header[h.CRC]),
+        "compresscodec": kafka_format.CODEC_NAMES[attributes & kafka_format.CODEC_MASK],
+        "crc": int(header[batch_headers.CRC]),
         "isvalid": True,
     }
-    return row if magic < fmt.MAGIC_V2 else {**row, **_of_record_batch(header, attributes)}
+    return row if magic < kafka_format.MAGIC_V2 else {**row, **_of_record_batch(header, attributes)}
 
 
 def _of_record_batch(header: np.ndarray, attributes: int) -> dict[str, object]:
     """What only magic 2 has; the inspector says nothing of it for a message set."""
-    base, delta = int(header[h.BASE_SEQUENCE]), int(header[h.LAST_OFFSET] - header[h.BASE_OFFSET])
+    base, delta = (
+        int(header[batch_headers.BASE_SEQUENCE]),
+        int(header[batch_headers.LAST_OFFSET] - header[batch_headers.BASE_OFFSET]),
+    )
     return {
-        "baseOffset": int(header[h.BASE_OFFSET]),
-        "count": int(header[h.COUNT]),
+        "baseOffset": int(header[batch_headers.BASE_OFFSET]),
+        "count": int(header[batch_headers.COUNT]),
         "baseSequence": base,
-        "lastSequence": base if base == fmt.NO_SEQUENCE else (base + delta) % 2**31,
-        "producerId": int(header[h.PRODUCER_ID]),
-        "producerEpoch": int(header[h.PRODUCER_EPOCH]),
-        "partitionLeaderEpoch": int(header[h.LEADER_EPOCH]),
-        "isTransactional": bool(attributes & fmt.TRANSACTIONAL_MASK),
-        "isControl": bool(attributes & fmt.CONTROL_MASK),
-        "deleteHorizonMs": int(header[h.BASE_TIMESTAMP]) if attributes & fmt.DELETE_HORIZON_MASK else None,
+        "lastSequence": base if base == kafka_format.NO_SEQUENCE else (base + delta) % 2**31,
+        "producerId": int(header[batch_headers.PRODUCER_ID]),
+        "producerEpoch": int(header[batch_headers.PRODUCER_EPOCH]),
+        "partitionLeaderEpoch": int(header[batch_headers.LEADER_EPOCH]),
+        "isTransactional": bool(attributes & kafka_format.TRANSACTIONAL_MASK),
+        "isControl": bool(attributes & kafka_format.CONTROL_MASK),
+        "deleteHorizonMs": int(header[batch_headers.BASE_TIMESTAMP])
+        if attributes & kafka_format.DELETE_HORIZON_MASK
+        else None,
     }
 
 

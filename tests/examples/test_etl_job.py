@@ -222,7 +222,7 @@ def test_run_again_and_beside_its_neighbours(spark: SparkSession, done: Any) -> 
     later = {name: each for name, each in files(done.destination).items() if "T10" in name}
     etl_job.run(spark, done, WINDOW)
     assert {name: each for name, each in files(done.destination).items() if "T10" in name} == later
-    assert not set(files(done.destination).values()) & set(before.values())  # 09 was written anew
+    assert not set(files(done.destination).values()) & set(before.values())  # 09 was written again
 
     both = etl_job.Window(NINE - HOUR, NINE + 2 * HOUR)
     assert etl_job.run(spark, done, both).rows == 6_000

@@ -46,14 +46,7 @@ class Seed:
 
     def write(self, directory: Path) -> Path:
         """Writes the log as a partition's directory below `directory`; returns its own directory."""
-        folder = directory / writer.partition_name(TOPIC, PARTITION)
-        folder.mkdir()
-        for segment in self.segments:
-            files = {".log": segment.log, ".index": segment.index, ".timeindex": segment.timeindex}
-            for suffix, data in files.items():
-                if data is not None:
-                    (folder / writer.segment_name(segment.base_offset, suffix)).write_bytes(data)
-        return folder
+        return writer.write_partition(directory, TOPIC, PARTITION, self.segments)
 
 
 _DIRECTORIES = (

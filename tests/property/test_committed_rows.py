@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 import kafka_segment_source as kafkaseg
 from kafka_segment_source.decoding import split_file
 from kafka_segment_source.errors import CorruptRecordError
-from kafka_segment_source.reading import transactions
+from kafka_segment_source.reading import marker_walk
 from tests.support import writer
 from tests.support.maps import EACH_BATCH, make_maps
 from tests.support.writer import Codec, Rec
@@ -258,8 +258,8 @@ def small_chunks(size: int) -> Iterator[None]:
     """Reads in chunks of `size` bytes, so that small logs have many."""
     with (
         mock.patch.dict(split_file.SplitFile.__init__.__kwdefaults__, chunk_bytes=size),
-        mock.patch.dict(transactions.walk.__kwdefaults__, chunk_bytes=size),
-        mock.patch.object(transactions, "_AHEAD_BYTES", size),
+        mock.patch.dict(marker_walk.walk_split.__kwdefaults__, chunk_bytes=size),
+        mock.patch.object(marker_walk, "_AHEAD_BYTES", size),
     ):
         yield
 

@@ -14,7 +14,7 @@ import kafka_segment_source as kafkaseg
 from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.partition.choice import choose
 from tests.support.logs import GeneratedLog, expected_rows
-from tests.support.strategies import Bounds, logs_and_bounds, partition_logs
+from tests.support.strategies import Bounds, logs_and_bounds, options_of, partition_logs
 
 COLUMNS = ["offset", "key", "value"]
 EXAMPLES = settings(max_examples=settings().max_examples * 2)
@@ -37,19 +37,6 @@ def union(copies: list[GeneratedLog], asked: Bounds) -> list[tuple[int, bytes | 
         for record in expected_rows(copy, asked.offsets, asked.since, asked.until)
     }
     return [(offset, rows[offset].key, rows[offset].value) for offset in sorted(rows)]
-
-
-def options_of(asked: Bounds) -> dict[str, Any]:
-    """Bounds as options; holes between the copies are no errors."""
-    options: dict[str, Any] = {"failOnDataLoss": False}
-    if asked.offsets is not None:
-        options["startingOffsets"] = {"orders": {"0": asked.offsets[0]}}
-        options["endingOffsets"] = {"orders": {"0": asked.offsets[1]}}
-    if asked.since is not None:
-        options["since"] = asked.since
-    if asked.until is not None and (asked.since is None or asked.since <= asked.until):
-        options["until"] = asked.until
-    return options
 
 
 @EXAMPLES

@@ -15,12 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kafka_segment_source as kafkaseg
-from kafka_segment_source.decoding import batches as reading
 from kafka_segment_source.decoding import records as decode
 from kafka_segment_source.decoding.tables import RECORDS
 from kafka_segment_source.errors import DataError
 from tests.support import naive, writer
 from tests.support.batches import BatchSpec, control
+from tests.support.chunks import read_in_chunks
 from tests.support.logs import GeneratedLog, Segment, expected_rows, simple_log, simple_segment
 from tests.support.rows import Row, decoded, in_scan_order, scanned
 from tests.support.strategies import partition_logs
@@ -76,7 +76,7 @@ def portions(rows: int, most_bytes: int, chunk: int) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(decode, "MAX_ROWS", rows)
         patch.setattr(decode, "MAX_BYTES", most_bytes)
-        patch.setattr(reading, "CHUNK_BYTES", chunk)
+        read_in_chunks(patch, chunk)
         yield
 
 

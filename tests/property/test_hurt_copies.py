@@ -20,8 +20,7 @@ import pytest
 
 import kafka_segment_source as kafkaseg
 from kafka_segment_source.errors import DataError, DataLossError, KafkaSegmentError
-from kafka_segment_source.storage import files as package_files
-from kafka_segment_source.storage import store
+from kafka_segment_source.storage import retrying, store
 from kafka_segment_source.zones.making import map_segment
 from kafka_segment_source.zones.updates import ZoneMapSummary, finish_update, parse_update, plan_updates
 from tests.support.hurt_copies import TOPIC, Batch, Case, Row, case, fate_of, open_producers, put
@@ -96,7 +95,7 @@ def check(number: int) -> str:
     files = SimulatedFiles()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(store, "STORAGE", files)
-        patch.setattr(package_files, "wait", lambda _: None)
+        patch.setattr(retrying, "wait", lambda _: None)
         return _check(number, files)
 
 

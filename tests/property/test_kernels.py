@@ -9,11 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_segment_source import format as fmt
-from kafka_segment_source.kernels import columns as c
-from kafka_segment_source.kernels import headers as h
-from kafka_segment_source.kernels import primitives as p
-from kafka_segment_source.kernels import record_batches as k
+from kafka_segment_source import kafka_format
+from kafka_segment_source.kernels import arrow_buffers, batch_headers, primitives, record_batches
 from tests.support import naive, writer
 from tests.support.logs import GeneratedLog
 from tests.support.strategies import partition_logs
@@ -33,9 +30,9 @@ def array(data: bytes) -> np.ndarray:
 def test_fixed_width_integers(number: int) -> None:
     """Big-endian integers of 16, 32 and 64 bits are read signed, as struct reads them."""
     raw = struct.pack(">q", number)
-    assert p.read_int64(array(b"\x99" + raw), 1) == number
-    assert p.read_int32(array(b"\x99" + raw), 1) == struct.unpack_from(">i", raw)[0]
-    assert p.read_int16(array(b"\x99" + raw), 1) == struct.unpack_from(">h", raw)[0]
+    assert primitives.read_int64(array(b"\x99" + raw), 1) == number
+    assert primitives.read_int32(array(b"\x99" + raw), 1) == struct.unpack_from(">i", raw)[0]
+    assert primitives.read_int16(array(b"\x99" + raw), 1) == struct.unpack_from(">h", raw)[0]
 
 
 @given(
@@ -46,28 +43,28 @@ def test_varints_round_trip(number: int, rest: bytes) -> None:
     """What a writer wrote is read back, in 64 bits always and in 32 bits exactly if it fits."""
     written = writer.varint(number, 64)
     source = array(b"\xff" + written + rest)
-    assert p.read_varlong(source, 1, len(source)) == (number, 1 + len(written))
+    assert primitives.read_varlong(source, 1, len(source)) == (number, 1 + len(written))
 
-    value, after = p.read_varint(source, 1, len(source))
+    value, after = primitives.read_varint(source, 1, len(source))
     if -(2**31) <= number < 2**31:
         assert (value, after) == (number, 1 + len(written))
     else:
-        assert after == p.FAILED
+        assert after == primitives.FAILED
 
 
 @given(data=st.binary(max_size=14) | st.lists(st.integers(0x70, 0xFF), max_size=14).map(bytes), end=st.integers(0, 14))
 def test_varints_of_any_bytes(data: bytes, end: int) -> None:
     """Any bytes give the naive decoder's value and end, or FAILED where it fails; nothing at or after `end` is read."""
     source, end = array(data), min(end, len(data))
-    for read, most in ((p.read_varlong, 10), (p.read_varint, 5)):
+    for read, most in ((primitives.read_varlong, 10), (primitives.read_varint, 5)):
         try:
             wanted = naive._read_varint(data[:end], 0, most=most)
         except (naive.NaiveError, IndexError):
             wanted = None
         value, after = read(source, 0, end)
         if wanted is None:
-            assert after == p.FAILED
-        elif most == 5 and after == p.FAILED:  # Java drops bits above the 32nd; here they are an error
+            assert after == primitives.FAILED
+        elif most == 5 and after == primitives.FAILED:  # Java drops bits above the 32nd; here they are an error
             assert int.from_bytes([data[4] & 0x7F], "big") >> 4 != 0
         else:
             assert (value, after) == wanted
@@ -78,9 +75,9 @@ def test_varints_of_any_bytes(data: bytes, end: int) -> None:
 
 def walk(data: bytes, columns: int = 64, position: int = 0) -> tuple[np.ndarray, int, np.ndarray]:
     """The header table, how many of its columns are filled, and the report."""
-    table = np.full((h.FIELDS, columns), GUARD, np.int64)
+    table = np.full((batch_headers.FIELDS, columns), GUARD, np.int64)
     report = np.zeros(2, np.int64)
-    count = h.walk_headers(array(data), len(data), position, table, report)
+    count = batch_headers.walk_headers(array(data), len(data), position, table, report)
     assert (table[:, count + 1 :] == GUARD).all()  # a refused batch may have been begun, in the next column
     return table, count, report
 
@@ -94,17 +91,28 @@ def test_walk_finds_every_whole_batch(log: GeneratedLog, columns: int) -> None:
     table, count, report = walk(segment.log, columns, position=7000)
     batches = naive.decode_batches(segment.log)
 
-    found = table[[h.POSITION, h.SIZE, h.MAGIC, h.LAST_OFFSET, h.MAX_TIMESTAMP], :count].T.tolist()
+    found = table[
+        [
+            batch_headers.POSITION,
+            batch_headers.SIZE,
+            batch_headers.MAGIC,
+            batch_headers.LAST_OFFSET,
+            batch_headers.MAX_TIMESTAMP,
+        ],
+        :count,
+    ].T.tolist()
     assert found == [[7000 + b.position, b.size, b.magic, b.last_offset, b.max_timestamp] for b in batches][:columns]
     v2 = [(n, b) for n, b in enumerate(batches[:columns]) if b.magic == 2]
-    assert [table[h.BASE_OFFSET, n] for n, _ in v2] == [b.base_offset for _, b in v2]
-    assert [table[h.COUNT, n] for n, _ in v2] == [len(b.records) for _, b in v2]
+    assert [table[batch_headers.BASE_OFFSET, n] for n, _ in v2] == [b.base_offset for _, b in v2]
+    assert [table[batch_headers.COUNT, n] for n, _ in v2] == [len(b.records) for _, b in v2]
     end = batches[count - 1].position + batches[count - 1].size if count else 0
     if count == len(batches) < columns and end < len(segment.log):
         rest = segment.log[end:]
-        assert report[h.STOPPED_BY] == (h.ZEROS if len(rest) >= 17 and not any(rest) else h.INCOMPLETE)
+        assert report[batch_headers.STOPPED_BY] == (
+            batch_headers.ZEROS if len(rest) >= 17 and not any(rest) else batch_headers.INCOMPLETE
+        )
     else:
-        assert report[h.STOPPED_BY] == h.USED_UP
+        assert report[batch_headers.STOPPED_BY] == batch_headers.USED_UP
 
 
 @given(data=st.binary(max_size=200), columns=st.integers(1, 4))
@@ -112,25 +120,25 @@ def test_walk_over_any_bytes(data: bytes, columns: int) -> None:
     """Random bytes are walked without reading or writing outside, and every batch accepted is whole."""
     table, count, _ = walk(data, columns)
     assert 0 <= count <= columns
-    ends = table[h.POSITION, :count] + table[h.SIZE, :count]
+    ends = table[batch_headers.POSITION, :count] + table[batch_headers.SIZE, :count]
     assert (ends <= len(data)).all()
-    assert table[h.POSITION, :count].tolist() == [0, *ends.tolist()][:count]
+    assert table[batch_headers.POSITION, :count].tolist() == [0, *ends.tolist()][:count]
 
 
 BATCH = writer.record_batch([Rec(0, 5, b"a", b"b"), Rec(1, 6)], base_offset=3)
 STOPS = [
-    ("cut", BATCH[:-1], h.INCOMPLETE, len(BATCH)),
-    ("cut before the magic", BATCH[:16], h.INCOMPLETE, 17),
-    ("zeros", bytes(17), h.ZEROS, None),
-    ("too short for magic 2", BATCH[:8] + b"\0\0\0\x30" + BATCH[12:], h.BAD_LENGTH, 48),
-    ("negative length", BATCH[:8] + b"\x80\0\0\0" + BATCH[12:], h.BAD_LENGTH, -(2**31)),
-    ("too short for magic 1", writer.message(0, None, None, magic=1)[:8] + b"\0\0\0\x15" + bytes(4) + b"\1" + bytes(21), h.BAD_LENGTH, 21),
-    ("magic 3", BATCH[:16] + b"\3" + BATCH[17:], h.BAD_MAGIC, 3),
-    ("negative magic", BATCH[:16] + b"\xff" + BATCH[17:], h.BAD_MAGIC, 255),
-    ("negative count", BATCH[:57] + b"\xff" * 4 + BATCH[61:], h.BAD_COUNT, -1),
-    ("negative delta", BATCH[:23] + b"\xff" * 4 + BATCH[27:], h.BAD_LAST_OFFSET, 2),
-    ("negative base", b"\xff" * 8 + BATCH[8:], h.BAD_LAST_OFFSET, 0),
-    ("offsets past 64 bits", b"\x7f" + b"\xff" * 7 + BATCH[8:], h.BAD_LAST_OFFSET, -(2**63)),
+    ("cut", BATCH[:-1], batch_headers.INCOMPLETE, len(BATCH)),
+    ("cut before the magic", BATCH[:16], batch_headers.INCOMPLETE, 17),
+    ("zeros", bytes(17), batch_headers.ZEROS, None),
+    ("too short for magic 2", BATCH[:8] + b"\0\0\0\x30" + BATCH[12:], batch_headers.BAD_LENGTH, 48),
+    ("negative length", BATCH[:8] + b"\x80\0\0\0" + BATCH[12:], batch_headers.BAD_LENGTH, -(2**31)),
+    ("too short for magic 1", writer.message(0, None, None, magic=1)[:8] + b"\0\0\0\x15" + bytes(4) + b"\1" + bytes(21), batch_headers.BAD_LENGTH, 21),
+    ("magic 3", BATCH[:16] + b"\3" + BATCH[17:], batch_headers.BAD_MAGIC, 3),
+    ("negative magic", BATCH[:16] + b"\xff" + BATCH[17:], batch_headers.BAD_MAGIC, 255),
+    ("negative count", BATCH[:57] + b"\xff" * 4 + BATCH[61:], batch_headers.BAD_COUNT, -1),
+    ("negative delta", BATCH[:23] + b"\xff" * 4 + BATCH[27:], batch_headers.BAD_LAST_OFFSET, 2),
+    ("negative base", b"\xff" * 8 + BATCH[8:], batch_headers.BAD_LAST_OFFSET, 0),
+    ("offsets past 64 bits", b"\x7f" + b"\xff" * 7 + BATCH[8:], batch_headers.BAD_LAST_OFFSET, -(2**63)),
 ]  # fmt: skip
 
 
@@ -139,9 +147,9 @@ def test_why_a_walk_stops(name: str, data: bytes, stopped_by: int, found: int | 
     """After a whole batch, each impossible header is reported with its place and the value found."""
     table, count, report = walk(BATCH + data)
 
-    assert (count, report[h.STOPPED_BY]) == (1, stopped_by)
-    assert table[h.POSITION, 0] + table[h.SIZE, 0] == len(BATCH)
-    assert found is None or report[h.FOUND] == found
+    assert (count, report[batch_headers.STOPPED_BY]) == (1, stopped_by)
+    assert table[batch_headers.POSITION, 0] + table[batch_headers.SIZE, 0] == len(BATCH)
+    assert found is None or report[batch_headers.FOUND] == found
 
 
 @given(
@@ -152,28 +160,28 @@ def test_why_a_walk_stops(name: str, data: bytes, stopped_by: int, found: int | 
     room=st.integers(0, 25),
 )
 def test_find_batch(prefix: bytes, suffix: bytes, base: int, first: int, room: int) -> None:
-    """The first place that could be a batch header is found, exactly as by trying every byte."""
+    """The first place that could be a batch header, of any magic, is found, exactly as by trying every byte."""
     batch = writer.record_batch([Rec(0, 5, b"a", b"b"), Rec(2, 6)], base_offset=base)
     data = prefix + batch + suffix
     end = first + room
 
     def likely(at: int) -> bool:
-        head = data[at : at + fmt.BATCH_OVERHEAD]
-        if len(head) < fmt.BATCH_OVERHEAD:
+        head = data[at : at + kafka_format.BATCH_OVERHEAD]
+        if len(head) < kafka_format.LOG_OVERHEAD + kafka_format.MIN_LENGTH_V0:
             return False
-        offset, length, _, magic, _, attributes, delta, *_, count = fmt.BATCH_HEADER.unpack(head)
-        return (
-            magic == 2
-            and length >= fmt.MIN_BATCH_LENGTH
-            and first <= offset
-            and delta >= 0
-            and offset + delta < end
-            and 0 <= attributes < 0x80
-            and count >= 0
-        )
+        offset, length, magic = *struct.unpack_from(">qi", head), head[kafka_format.MAGIC_AT]
+        least = {0: kafka_format.MIN_LENGTH_V0, 1: kafka_format.MIN_LENGTH_V1}.get(magic, kafka_format.MIN_BATCH_LENGTH)
+        if magic > kafka_format.LARGEST_MAGIC or length < least:
+            return False
+        if magic != kafka_format.MAGIC_V2:
+            return first <= offset < end
+        if len(head) < kafka_format.BATCH_OVERHEAD:
+            return False
+        _, _, _, _, _, attributes, delta, *_, count = kafka_format.BATCH_HEADER.unpack(head)
+        return first <= offset and delta >= 0 and offset + delta < end and 0 <= attributes < 0x80 and count >= 0
 
     wanted = next((at for at in range(len(data)) if likely(at)), -1)
-    assert h.find_batch(array(data), 0, len(data), first, end) == wanted
+    assert batch_headers.find_batch(array(data), 0, len(data), first, end) == wanted
     if first <= base and base + 2 < end:
         assert 0 <= wanted <= len(prefix)
 
@@ -198,31 +206,41 @@ def decode(batches: list[bytes], rows: int, most_bytes: int) -> tuple[list[tuple
     source = array(b"".join(batches))
     table, count, _ = walk(source.tobytes(), max(len(batches), 1))
     table = np.ascontiguousarray(table[:, :count])
-    payloads = np.stack((table[h.POSITION] + fmt.BATCH_OVERHEAD, table[h.POSITION] + table[h.SIZE]))
+    payloads = np.stack(
+        (
+            table[batch_headers.POSITION] + kafka_format.BATCH_OVERHEAD,
+            table[batch_headers.POSITION] + table[batch_headers.SIZE],
+        )
+    )
     bounds = np.array([0, 2**63 - 1, -(2**63), 2**63 - 1], np.int64)
     cursor, report = np.zeros(4, np.int64), np.zeros(3, np.int64)
     found: list[tuple[object, ...]] = []
     while True:
-        longs = np.full((k.LONGS, rows + 1), GUARD, np.int64)
-        ints = np.full((k.INTS, rows + 1), GUARD, np.int32)
+        longs = np.full((record_batches.LONGS, rows + 1), GUARD, np.int64)
+        ints = np.full((record_batches.INTS, rows + 1), GUARD, np.int32)
         limits = np.array([rows, most_bytes], np.int64)
-        n = k.decode_records(source, table, payloads, bounds, limits, cursor, longs, ints, report)
+        n = record_batches.decode_records(source, table, payloads, bounds, limits, cursor, longs, ints, report)
         assert n <= rows and (longs[:, n:] == GUARD).all() and (ints[:, n:] == GUARD).all()
         found += [_parts(source, longs[:, i], ints[:, i]) for i in range(n)]
-        if report[k.STATUS] != k.FULL:
-            return found, int(report[k.STATUS])
+        if report[record_batches.STATUS] != record_batches.FULL:
+            return found, int(report[record_batches.STATUS])
 
 
 def _parts(source: np.ndarray, longs: np.ndarray, ints: np.ndarray) -> tuple[object, ...]:
     def sliced(at: int, length: int) -> bytes | None:
         return None if length < 0 else source[at : at + length].tobytes()
 
-    count = int(ints[k.HEADERS_COUNT])
+    count = int(ints[record_batches.HEADERS_COUNT])
     parts = np.zeros((4, count), np.int32)
-    c.locate_headers(source, ints[k.HEADERS_AT : k.HEADERS_AT + 1], np.array([count], np.int32), 1, parts)
+    arrow_buffers.locate_headers(
+        source, ints[record_batches.HEADERS_AT : record_batches.HEADERS_AT + 1], np.array([count], np.int32), 1, parts
+    )
     pairs = [(sliced(parts[0, i], parts[1, i]), sliced(parts[2, i], parts[3, i])) for i in range(count)]
-    key, value = sliced(ints[k.KEY_AT], ints[k.KEY_LENGTH]), sliced(ints[k.VALUE_AT], ints[k.VALUE_LENGTH])
-    return int(longs[k.OFFSET]), int(longs[k.TIMESTAMP]), key, value, pairs
+    key, value = (
+        sliced(ints[record_batches.KEY_AT], ints[record_batches.KEY_LENGTH]),
+        sliced(ints[record_batches.VALUE_AT], ints[record_batches.VALUE_LENGTH]),
+    )
+    return int(longs[record_batches.OFFSET]), int(longs[record_batches.TIMESTAMP]), key, value, pairs
 
 
 @given(
@@ -245,7 +263,7 @@ def test_records_in_any_portions(
     ]
     wanted = [(r.offset, r.timestamp, r.key, r.value, r.headers) for r in naive.decode_log(b"".join(batches))]
 
-    assert decode(batches, rows, most_bytes) == (wanted, k.DONE)
+    assert decode(batches, rows, most_bytes) == (wanted, record_batches.DONE)
 
 
 @given(body=st.binary(max_size=60), count=st.integers(1, 4), last=st.integers(0, 4), rows=st.integers(1, 3))
@@ -264,18 +282,18 @@ def test_a_changed_record_byte(group: list[Rec], at: int, byte: int, rows: int) 
 
 def _agree(batch: bytes, rows: int) -> None:
     found, status = decode([batch], rows, 10**6)
-    assert 0 <= status <= k.BAD_OFFSET_DELTA and status != k.FULL
+    assert 0 <= status <= record_batches.BAD_OFFSET_DELTA and status != record_batches.FULL
     try:
         wanted = naive.decode_batch(batch)
     except naive.NaiveError:
-        assert status != k.DONE
+        assert status != record_batches.DONE
         return
     offsets = [r.offset for r in wanted.records]
     grow = offsets == sorted(set(offsets)) and all(0 <= offset <= wanted.last_offset for offset in offsets)
-    if status == k.DONE:
+    if status == record_batches.DONE:
         assert grow and found == [(r.offset, r.timestamp, r.key, r.value, r.headers) for r in wanted.records]
     else:  # stricter than Java in two points only: the order of offsets, and varints with bits above the 32nd
-        assert not grow or status in (k.BAD_VARINT,)
+        assert not grow or status in (record_batches.BAD_VARINT,)
 
 
 # --- columns ---------------------------------------------------------------------------------------------------------
@@ -286,7 +304,7 @@ def test_offsets_and_validity(lengths: list[int], null_below: int) -> None:
     """Arrow offsets add up the lengths that are not null, and the bitmap has a bit for each of them."""
     n = len(lengths)
     offsets, validity = np.full(n + 2, GUARD, np.int32), np.zeros((n + 7) // 8, np.uint8)
-    nulls = c.offsets_and_validity(np.array([*lengths, 99], np.int32), n, null_below, offsets, validity)
+    nulls = arrow_buffers.offsets_and_validity(np.array([*lengths, 99], np.int32), n, null_below, offsets, validity)
 
     there = [length >= null_below for length in lengths]
     sums = np.cumsum([0] + [length if ok else 0 for length, ok in zip(lengths, there, strict=True)])
@@ -302,7 +320,7 @@ def test_copy_slices(pieces: list[tuple[int, int]]) -> None:
     starts = np.array([start for start, _ in pieces], np.int32)
     offsets = np.cumsum([0] + [length for _, length in pieces]).astype(np.int32)
     data = np.full(offsets[-1] + 8, GUARD, np.uint8)
-    c.copy_slices(source, starts, offsets, len(pieces), data)
+    arrow_buffers.copy_slices(source, starts, offsets, len(pieces), data)
 
     wanted = b"".join(source[start : start + length].tobytes() for start, length in pieces)
     assert data.tobytes() == wanted + bytes([GUARD]) * 8

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import kafka_segment_source as kafkaseg
 from kafka_segment_source.decoding.tables import RECORDS
 from kafka_segment_source.errors import OptionError
-from kafka_segment_source.format import LENGTH_AT
+from kafka_segment_source.kafka_format import LENGTH_AT
 from kafka_segment_source.keywords import option_texts
 from kafka_segment_source.options import parse_options
 from kafka_segment_source.planning.plan import ReadPlan
@@ -25,7 +25,7 @@ from kafka_segment_source.planning.planner import make_plan
 from kafka_segment_source.scanning import read_split
 from kafka_segment_source.storage.store import STORAGE, FileVersion
 from tests.support.logs import GeneratedLog, expected_rows
-from tests.support.strategies import Bounds, logs_and_bounds, partition_logs
+from tests.support.strategies import Bounds, logs_and_bounds, options_of, partition_logs
 
 COLUMNS = ["offset", "key", "value"]  # without timestamp: some are past what microseconds hold
 MANY = settings(max_examples=settings().max_examples * 4)
@@ -50,19 +50,6 @@ def written(log: GeneratedLog) -> AbstractContextManager[str]:
     directory = tempfile.TemporaryDirectory()
     log.write(Path(directory.name))
     return directory
-
-
-def options_of(asked: Bounds) -> dict[str, Any]:
-    """Bounds as options; offsets beyond what is there are asked for as well."""
-    options: dict[str, Any] = {"failOnDataLoss": False}
-    if asked.offsets is not None:
-        options["startingOffsets"] = {"orders": {"0": asked.offsets[0]}}
-        options["endingOffsets"] = {"orders": {"0": asked.offsets[1]}}
-    if asked.since is not None:
-        options["since"] = asked.since
-    if asked.until is not None:
-        options["until"] = asked.until
-    return options
 
 
 def wanted(log: GeneratedLog, asked: Bounds) -> list[KeyedRow]:
@@ -123,7 +110,7 @@ def poison(plan: ReadPlan, directory: Path) -> ReadPlan:
     """Overwrites whatever of the files is not to be read, and removes the files of which nothing is.
 
     The first eight bytes after a range stay: by the offset of the batch there a reader sees that it may stop. Answers
-    the plan as if the files had been so before: a reader looks for its offsets anew in a file that was changed.
+    the plan as if the files had been so before: a reader looks for its offsets again in a file that was changed.
     """
     for path in directory.glob("*/*"):
         ranges = [(split.start, split.end) for split in plan.splits if split.path == str(path)]

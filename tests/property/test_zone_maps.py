@@ -24,12 +24,11 @@ from kafka_segment_source.options import ReadOptions, parse_options
 from kafka_segment_source.planning.plan import ReadPlan
 from kafka_segment_source.planning.planner import make_plan
 from kafka_segment_source.scanning import read_split
-from kafka_segment_source.zones import table as z
+from kafka_segment_source.zones import zone_table
 from tests.property.test_pruning import (
     COLUMNS,
     KeyedRow,
     in_order,
-    options_of,
     poison,
     rows,
     wanted,
@@ -39,7 +38,7 @@ from tests.support import naive
 from tests.support.histories import compacted, cut, refilled, share_a_batch
 from tests.support.logs import GeneratedLog
 from tests.support.maps import make_maps, map_path, table_of
-from tests.support.strategies import Bounds, bounds, partition_logs
+from tests.support.strategies import Bounds, bounds, options_of, partition_logs
 
 MANY = settings(max_examples=settings().max_examples * 4)
 
@@ -52,8 +51,8 @@ later_log = partition_logs(
 )  # with leader epochs, as a log that is cut and refilled has
 
 IDENTITY = (
-    z.SEGMENT, z.START, z.END, z.FIRST_OFFSET, z.LAST_OFFSET, z.FIRST_CRC, z.LAST_POSITION, z.LAST_CRC, z.LAST_EPOCH,
-    z.FILE_SIZE, z.FILE_INODE, z.FILE_CHANGED,
+    zone_table.SEGMENT, zone_table.START, zone_table.END, zone_table.FIRST_OFFSET, zone_table.LAST_OFFSET, zone_table.FIRST_CRC, zone_table.LAST_POSITION, zone_table.LAST_CRC, zone_table.LAST_EPOCH,
+    zone_table.FILE_SIZE, zone_table.FILE_INODE, zone_table.FILE_CHANGED,
 )  # fmt: skip
 """What of a table says where its zones are, and of which file."""
 
@@ -89,7 +88,7 @@ class Case:
         """Makes the maps, or brings them up to date."""
         make_maps(self.logs, self.maps, cell)
 
-    def table(self) -> z.ZoneTable:
+    def table(self) -> zone_table.ZoneTable:
         return table_of(self.maps)
 
     def options(self, asked: Bounds, **more: Any) -> ReadOptions:
@@ -130,7 +129,15 @@ def test_a_map_is_what_the_naive_decoder_says(log: GeneratedLog, cell: int) -> N
     with Case() as case:
         case.write(log)
         case.make_maps(cell)
-        columns = [z.SEGMENT, z.START, z.END, z.LAST_OFFSET, z.RECORDS, z.MIN_TIMESTAMP, z.MAX_TIMESTAMP]
+        columns = [
+            zone_table.SEGMENT,
+            zone_table.START,
+            zone_table.END,
+            zone_table.LAST_OFFSET,
+            zone_table.RECORDS,
+            zone_table.MIN_TIMESTAMP,
+            zone_table.MAX_TIMESTAMP,
+        ]
         expected = [(each.base_offset, *zone) for each in log.segments for zone in zones_of(each.log, cell)]
         assert [tuple(zone) for zone in case.table()[columns].T.tolist()] == expected
 
@@ -163,7 +170,7 @@ def stories(draw: st.DrawFn) -> tuple[str, GeneratedLog, GeneratedLog, Bounds]:
     return what, before, now, asked
 
 
-def edited(table: z.ZoneTable, how: str, salt: bytes) -> z.ZoneTable:
+def edited(table: zone_table.ZoneTable, how: str, salt: bytes) -> zone_table.ZoneTable:
     """A table as somebody might have left it; its bounds are never touched: nobody could tell."""
     if not table.shape[1] or how == "as it was":
         return table
@@ -171,7 +178,7 @@ def edited(table: z.ZoneTable, how: str, salt: bytes) -> z.ZoneTable:
     if how == "cut":
         return table[:, :column]
     if how == "without a segment":
-        return table[:, table[z.SEGMENT] != table[z.SEGMENT, column]]
+        return table[:, table[zone_table.SEGMENT] != table[zone_table.SEGMENT, column]]
     if how == "without a zone":
         return np.delete(table, column, axis=1)
     changed = table.copy()
@@ -207,7 +214,7 @@ def test_rows_are_the_naive_ones(
         case.write(before, "A" * 22)
         case.make_maps(cell)
         table = edited(case.table(), edit, salt)
-        z.write_zone_map(str(case.map_path), z.ZoneMap(table, "A" * 22))
+        zone_table.write_zone_map(str(case.map_path), zone_table.ZoneMap(table, "A" * 22))
         case.write(now, "B" * 22 if other_topic else "A" * 22)
         if update:
             case.make_maps(cell)
@@ -296,7 +303,7 @@ def test_files_that_shrink_give_no_row_twice(log: GeneratedLog, data: st.DataObj
 
 
 @given(story=histories(), cell=CELLS)
-def test_maps_brought_up_to_date_are_as_if_made_anew(story: tuple[str, GeneratedLog, GeneratedLog], cell: int) -> None:
+def test_maps_brought_up_to_date_are_as_if_made_again(story: tuple[str, GeneratedLog, GeneratedLog], cell: int) -> None:
     """A log that grew, was cut or was refilled: what an update decodes and what it keeps make the table
     of the whole log."""
     what, before, now = story
@@ -309,5 +316,5 @@ def test_maps_brought_up_to_date_are_as_if_made_anew(story: tuple[str, Generated
         updated = case.table()
         case.map_path.unlink()
         case.make_maps(cell)
-        of_file = [z.FILE_SIZE, z.FILE_INODE, z.FILE_CHANGED]
+        of_file = [zone_table.FILE_SIZE, zone_table.FILE_INODE, zone_table.FILE_CHANGED]
         assert np.array_equal(np.delete(updated, of_file, axis=0), np.delete(case.table(), of_file, axis=0))

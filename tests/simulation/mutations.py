@@ -18,17 +18,10 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.support.changes import Change, change_package
+
 _ROOT = Path(__file__).parents[2]
 _COPIED = ("kafka_segment_source", "tests")
-
-
-@dataclass(frozen=True)
-class Change:
-    """In one file, text that comes there once, and what takes its place."""
-
-    path: str
-    old: str
-    new: str
 
 
 @dataclass(frozen=True)
@@ -44,7 +37,7 @@ class Mutation:
 
 
 def _in_package(name: str, old: str, new: str) -> Change:
-    return Change(f"kafka_segment_source/{name}.py", old, new)
+    return change_package(f"{name}.py", old, new)
 
 
 _VERSION = _in_package(
@@ -57,7 +50,7 @@ _ANCHOR = _in_package(
 )
 _RANGE_END = _in_package(
     "decoding/batches",
-    "if self._last_offset >= wanted_end - 1 or self._read_base_offset(position) >= wanted_end:",
+    "if self._search.last_offset >= wanted_end - 1 or self._search.read_base_offset(position) >= wanted_end:",
     "if True:",
 )
 _CONFIRM = _in_package(
@@ -97,7 +90,7 @@ MUTATIONS = (
         "markers are not looked for past the planned size",
         (
             _in_package(
-                "reading/transactions",
+                "reading/marker_walk",
                 "            if listed_at == reached:\n                return",
                 "            return\n            if listed_at == reached:\n                return",
             ),
@@ -105,7 +98,7 @@ MUTATIONS = (
     ),
     Mutation(
         "markers are believed without their data",
-        (_in_package("reading/transactions", "        if looks_ahead:\n", "        if False:\n"),),
+        (_in_package("reading/committed", "        if looks_ahead:\n", "        if False:\n"),),
         kind="compacted transactional",
         aim="stalls",
     ),
@@ -113,9 +106,9 @@ MUTATIONS = (
         "the stable end is past what was read",
         (
             _in_package(
-                "planning/stable_end",
-                "return (min(end, replay.reached) if replay.is_at_end else end), replay.warnings",
-                "return end, replay.warnings",
+                "planning/open_transactions",
+                "return min(end, replay.reached) if replay.is_at_end else end",
+                "return end",
             ),
         ),
     ),
@@ -185,7 +178,7 @@ def _find(mutation: Mutation, directory: Path, first: int, runs: int) -> tuple[b
     before = {change.path: (directory / change.path).read_text() for change in mutation.changes}
     try:
         for change in mutation.changes:
-            _make(change, directory)
+            change.make(directory)
         command = [sys.executable, "-m", "tests.simulation", "--until-failed", f"--from={first}", f"--runs={runs}"]
         command += [f"--kind={mutation.kind}"] if mutation.kind else []
         command += [f"--aim={mutation.aim}"] if mutation.aim else []
@@ -204,14 +197,6 @@ def _find(mutation: Mutation, directory: Path, first: int, runs: int) -> tuple[b
     if failed is None:
         return False, f"NOT FOUND in {lines[-1].split(',  ')[0]}"
     return True, f"{failed.split(' | ')[0][:200]} [{lines[-1].split(' failed')[0]} failed]"
-
-
-def _make(change: Change, directory: Path) -> None:
-    path = directory / change.path
-    text = path.read_text()
-    if text.count(change.old) != 1:
-        raise ValueError(f"{change.path} has {text.count(change.old)} times, expected once: {change.old!r}")
-    path.write_text(text.replace(change.old, change.new))
 
 
 if __name__ == "__main__":

@@ -267,7 +267,7 @@ def test_two_loads_in_one_query(conf: str, sessions: dict[str, SparkSession], pa
 
 
 def poison(path: Path, *base_offsets: int) -> None:
-    """Overwrites whole segments: whoever reads one fails."""
+    """Overwrites whole segments: a task that reads one fails."""
     for base_offset in base_offsets:
         segment = path / f"{base_offset:020}.log"
         segment.write_bytes(b"\x5a" * segment.stat().st_size)

@@ -1,6 +1,6 @@
 """Runs a function in a fresh process that has the package loaded already: its memory and its end are its own.
 
-The process is forked from one that did nothing but import, so that each call does not import anew.
+The process is forked from one that did nothing but import, so that each call does not import again.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What may become of a log after somebody looked at it: it grows, shrinks, is refilled, compacted, or is another log.
 
-In: a `GeneratedLog` and bytes that say where. Out: another, whose truth is its own. Batches that are written anew come
+In: a `GeneratedLog` and bytes that say where. Out: another, whose truth is its own. Batches that are written again come
 without index files.
 """
 
@@ -64,9 +64,9 @@ def refilled(log: GeneratedLog, at: int, shift: int) -> GeneratedLog:
         old, new = segment.batches[: max(at, 0)], segment.batches[max(at, 0) :]
         if new:
             specs = [spec_of(batch) for batch in old] + [spec_of(batch, 255, shift, NEW_EPOCHS) for batch in new]
-            anew = simple_segment(specs, base=segment.base_offset)
+            again = simple_segment(specs, base=segment.base_offset)
             head = b"".join(batch.data for batch in old)
-            tail = [batch for batch in anew.batches if batch.base_offset > (old[-1].last_offset if old else -1)]
+            tail = [batch for batch in again.batches if batch.base_offset > (old[-1].last_offset if old else -1)]
             segments.append(_of(segment, head, old, tail))
         else:
             segments.append(segment)

@@ -66,14 +66,7 @@ class GeneratedLog:
 
     def write(self, directory: Path) -> Path:
         """Write the partition below `directory`; returns its own directory."""
-        folder = directory / writer.partition_name(self.topic, self.partition)
-        folder.mkdir(parents=True)
-        for segment in self.segments:
-            files = {".log": segment.log, ".index": segment.index, ".timeindex": segment.timeindex}
-            for suffix, data in files.items():
-                if data is not None:
-                    (folder / writer.segment_name(segment.base_offset, suffix)).write_bytes(data)
-        return folder
+        return writer.write_partition(directory, self.topic, self.partition, self.segments)
 
     def __repr__(self) -> str:
         """One line for each segment."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kafka_segment_source.zones import table as z
+from kafka_segment_source.zones import zone_table
 from kafka_segment_source.zones.making import map_segment
 from kafka_segment_source.zones.updates import ZoneMapSummary, finish_update, parse_update, plan_updates
 
@@ -21,11 +21,11 @@ def make_maps(logs: Path, maps: Path, cell: int = EACH_BATCH) -> ZoneMapSummary:
 
 
 def map_path(maps: Path, topic: str = "orders", partition: int = 0) -> Path:
-    return Path(z.zone_map_path(str(maps), topic, partition))
+    return Path(zone_table.zone_map_path(str(maps), topic, partition))
 
 
-def table_of(maps: Path, topic: str = "orders", partition: int = 0) -> z.ZoneTable:
+def table_of(maps: Path, topic: str = "orders", partition: int = 0) -> zone_table.ZoneTable:
     """The zones in a partition's map."""
-    found = z.read_zone_map(str(map_path(maps, topic, partition)))
+    found = zone_table.read_zone_map(str(map_path(maps, topic, partition)))
     assert found is not None
     return found.zones

@@ -1,7 +1,7 @@
 """A model of a broker's log directories with one partition in them, as files and as truth.
 
 In: a `Settings` and a `random.Random`. `SimulatedBroker.step()` makes one change to the files that a reader could see:
-whoever calls it between two file operations of a reader shows that reader every half-done state. Out: the files, in
+a caller that runs it between two file operations of a reader shows it every half-done state. Out: the files, in
 `SimulatedFiles`, and what is true of them: which rows each directory holds, and how each transaction ended.
 
 What a broker does over several steps is an activity, a generator that yields after each change. Activities of one
@@ -31,7 +31,7 @@ from typing import Literal
 
 import crc32c
 
-from kafka_segment_source import format as fmt
+from kafka_segment_source import kafka_format
 from tests.support import writer
 from tests.support.simulated_files import Node, SimulatedFiles
 from tests.support.writer import Rec
@@ -42,7 +42,7 @@ FIRST_TIMESTAMP = 1_700_000_000_000
 LATE = 5_000  # ms by which a record may be older than one before it, at most
 _KEYS = tuple(b"k%c" % letter for letter in b"abcdefghijklmnopqrst")
 RETENTION = 500  # of delete horizons, in the time of `pass_time`
-_FILES = (fmt.LOG_SUFFIX, fmt.INDEX_SUFFIX, fmt.TIME_INDEX_SUFFIX)
+_FILES = (kafka_format.LOG_SUFFIX, kafka_format.INDEX_SUFFIX, kafka_format.TIME_INDEX_SUFFIX)
 _MOST_RECORDS = 300  # then producers have nothing more to say: a log without end would cost runs without end
 _PADDED = 96  # bytes by which index files of an active segment grow: entries of both kinds fit
 _LOSSES = ("retention", "delete records", "truncate", "refetch", "change leader")
@@ -134,7 +134,7 @@ class Settings:
     interval: int = 150  # bytes between index entries
     preallocated: int = 0
     alike: bool = True  # one record a batch, mostly, so that all batches are of one size
-    losses: bool = True  # rows may be lost: retention, truncation, a replica made anew
+    losses: bool = True  # rows may be lost: retention, truncation, a replica that was made again
     keys: int = len(_KEYS)  # the fewer there are, the more a cleaner takes out
     marker_retention: int = RETENTION  # for how long a cleaner keeps a marker without data
 
@@ -274,18 +274,18 @@ class Replica:
 
     def _new_segment(self, base: int) -> Segment:
         segment = Segment(base, os.path.join(self.path, f"{base:020d}"), state=dict(self.state))
-        segment.node = self.files.create(segment.path(fmt.LOG_SUFFIX), bytes(self.settings.preallocated))
+        segment.node = self.files.create(segment.path(kafka_format.LOG_SUFFIX), bytes(self.settings.preallocated))
         self.segments.append(segment)
         return segment
 
     def _snapshot(self, offset: int) -> None:
         entries = b"".join(
-            fmt.SNAPSHOT_ENTRY.pack(producer, 0, 0, last, 0, FIRST_TIMESTAMP, -1, first)
+            kafka_format.SNAPSHOT_ENTRY.pack(producer, 0, 0, last, 0, FIRST_TIMESTAMP, -1, first)
             for producer, (last, first) in sorted(self.state.items())
         )
         checked = struct.pack(">i", len(self.state)) + entries
-        data = struct.pack(">hI", fmt.SNAPSHOT_VERSION, crc32c.crc32c(checked)) + checked
-        self._replace(os.path.join(self.path, f"{offset:020d}{fmt.SNAPSHOT_SUFFIX}"), data)
+        data = struct.pack(">hI", kafka_format.SNAPSHOT_VERSION, crc32c.crc32c(checked)) + checked
+        self._replace(os.path.join(self.path, f"{offset:020d}{kafka_format.SNAPSHOT_SUFFIX}"), data)
 
     def _replace(self, path: str, data: bytes) -> None:
         """A file written aside and renamed, in one step: nobody reads a name that ends so."""
@@ -301,10 +301,10 @@ class Replica:
             path = segment.path(suffix)
             if not self.files.has(path):
                 continue
-            self.files.rename(path, path + fmt.DELETED_SUFFIX)
-            if suffix == fmt.LOG_SUFFIX:
+            self.files.rename(path, path + kafka_format.DELETED_SUFFIX)
+            if suffix == kafka_format.LOG_SUFFIX:
                 self._forget(segment)
-            self.retired.append(path + fmt.DELETED_SUFFIX)
+            self.retired.append(path + kafka_format.DELETED_SUFFIX)
             yield f"renames {segment.name(suffix)} to .deleted"
 
     def _forget(self, segment: Segment) -> None:
@@ -314,10 +314,10 @@ class Replica:
 
     def _retire_snapshots(self, wanted: Callable[[int], bool]) -> Activity:
         for name in self.files.names(self.path):
-            if name.endswith(fmt.SNAPSHOT_SUFFIX) and wanted(int(name[: fmt.BASE_OFFSET_DIGITS])):
+            if name.endswith(kafka_format.SNAPSHOT_SUFFIX) and wanted(int(name[: kafka_format.BASE_OFFSET_DIGITS])):
                 path = os.path.join(self.path, name)
-                self.files.rename(path, path + fmt.DELETED_SUFFIX)
-                self.retired.append(path + fmt.DELETED_SUFFIX)
+                self.files.rename(path, path + kafka_format.DELETED_SUFFIX)
+                self.retired.append(path + kafka_format.DELETED_SUFFIX)
                 yield f"renames {name} to .deleted"
 
     def unlink(self) -> Activity:
@@ -346,7 +346,7 @@ class Replica:
         """Writes the log start: only where it is not that of the first segment."""
         self.log_start = offset if offset > self.segments[0].base else 0
         entries = {PARTITION: self.log_start} if self.log_start else {}
-        self._checkpoint(fmt.LOG_START_CHECKPOINT, entries)
+        self._checkpoint(kafka_format.LOG_START_CHECKPOINT, entries)
         self.broker.vanished()
         yield f"log start {self.log_start}"
 
@@ -356,10 +356,10 @@ class Replica:
         self._replace(os.path.join(self.log_directory, name), data)
 
     def checkpoint_high_watermark(self) -> Activity:
-        self._checkpoint(fmt.HIGH_WATERMARK_CHECKPOINT, {PARTITION: min(self.broker.high_watermark, self.end)})
+        self._checkpoint(kafka_format.HIGH_WATERMARK_CHECKPOINT, {PARTITION: min(self.broker.high_watermark, self.end)})
         yield "checkpoints the high watermark"
 
-    # ---- truncation, restart, a replica made anew ----
+    # ---- truncation, restart, a replica that was made again ----
 
     def truncate(self, offset: int) -> Activity:
         """Cuts off every batch from an offset on, segments too."""
@@ -398,7 +398,7 @@ class Replica:
         yield from self._start()
 
     def crash(self, batch: Batch | None) -> Activity:
-        """A broker dies, in the middle of a write perhaps, and starts again: the tail is cut, index files made anew."""
+        """A broker dies, in the middle of a write perhaps, and starts again: it cuts the tail and makes index files."""
         segment = self.active
         if batch is not None:
             # a batch that a dead broker only began, in preallocated space, cannot be told from damage, and is reported
@@ -418,12 +418,12 @@ class Replica:
     def _start(self) -> Activity:
         for name in self.files.names(self.path):
             path = os.path.join(self.path, name)
-            if name.endswith(fmt.DELETED_SUFFIX) and self.files.has(path):
+            if name.endswith(kafka_format.DELETED_SUFFIX) and self.files.has(path):
                 self.files.unlink(path)
                 yield f"unlinks {name}"
         yield from self._write_indexes(self.active, padded=True)
 
-    def make_anew(self, batches: list[Batch], start: int) -> Activity:
+    def make_again(self, batches: list[Batch], start: int) -> Activity:
         """The directory goes away and comes back with batches fetched again, from an offset on."""
         dead = f"{self.path}.{self.broker.random.getrandbits(128):032x}-delete"
         names = self.files.names(self.path)
@@ -464,7 +464,7 @@ class Replica:
             group, closed = closed[:count], closed[count:]
             yield from self._clean_group(group, latest, end, seen)
         self.cleaned_to = end
-        self._checkpoint(fmt.CLEANER_CHECKPOINT, {PARTITION: end})
+        self._checkpoint(kafka_format.CLEANER_CHECKPOINT, {PARTITION: end})
         yield f"cleaner checkpoint {end}"
 
     def _group(self, segments: list[Segment]) -> int:
@@ -480,7 +480,7 @@ class Replica:
         self, group: list[Segment], latest: dict[bytes, int], end: int, seen: set[Transaction]
     ) -> Activity:
         stem = os.path.join(self.path, f"{group[0].base:020d}")
-        new = Segment(group[0].base, stem, fmt.CLEANED_SUFFIX, state=group[0].state)
+        new = Segment(group[0].base, stem, kafka_format.CLEANED_SUFFIX, state=group[0].state)
         data = b""
         for batch in [batch for segment in group for batch in segment.batches]:
             kept = self._cleaned(batch, latest, end, seen)
@@ -492,7 +492,7 @@ class Replica:
                 data += kept.data
         _close(new)
         half = self.broker.random.randrange(len(data) + 1)
-        new.node = self.files.create(new.path(fmt.LOG_SUFFIX), data[:half])
+        new.node = self.files.create(new.path(kafka_format.LOG_SUFFIX), data[:half])
         yield f"cleans {[segment.base for segment in group]}, {half} bytes"
         if half < len(data):
             self.files.write(new.log, half, data[half:])
@@ -502,14 +502,14 @@ class Replica:
 
     def _swap_in(self, group: list[Segment], new: Segment) -> Activity:
         for suffix in _FILES:
-            self.files.rename(new.path(suffix), new.stem + suffix + fmt.SWAP_SUFFIX)
-            if suffix == fmt.LOG_SUFFIX:
+            self.files.rename(new.path(suffix), new.stem + suffix + kafka_format.SWAP_SUFFIX)
+            if suffix == kafka_format.LOG_SUFFIX:
                 at = self.segments.index(group[0])
                 self.segments[at : at + len(group)] = [new]
                 self.leaving += group
                 self.broker.vanished()
             yield f"renames {os.path.basename(new.stem)}{suffix}.cleaned to .swap"
-        new.suffix = fmt.SWAP_SUFFIX
+        new.suffix = kafka_format.SWAP_SUFFIX
         for segment in group:
             yield from self._retire(segment)
         for suffix in _FILES:
@@ -600,7 +600,7 @@ def _index_files(segment: Segment, padded: bool) -> list[tuple[str, bytes]]:
     times = writer.time_index(segment.time_entries, segment.base)
     if padded:
         offsets, times = (each.ljust(_PADDED * (len(each) // _PADDED + 1), b"\0") for each in (offsets, times))
-    return [(fmt.INDEX_SUFFIX, offsets), (fmt.TIME_INDEX_SUFFIX, times)]
+    return [(kafka_format.INDEX_SUFFIX, offsets), (kafka_format.TIME_INDEX_SUFFIX, times)]
 
 
 def _batch(
@@ -707,7 +707,7 @@ class SimulatedBroker:
         found: dict[Row, None] = {}
         views = [(replica, replica.rows()) for replica in self.replicas]
         for one, rows in views:
-            end = fmt.MAX_OFFSET if one.truncate_at is None else one.truncate_at
+            end = kafka_format.MAX_OFFSET if one.truncate_at is None else one.truncate_at
             others = [(other, theirs) for other, theirs in views if other is not one]
             for row in rows:
                 if row.offset < end and all(row in theirs or not other.covers(row.offset) for other, theirs in others):
@@ -1014,10 +1014,10 @@ class SimulatedBroker:
         start = self.random.choice((starts[0], starts[0], self.random.choice(starts)))
         replica.truncate_at = None
         if others:
-            return replica.make_anew([], start), locks
+            return replica.make_again([], start), locks
         self._forget_from(self.high_watermark)
         again = [batch for batch in batches if start <= batch.base and batch.last < self.high_watermark]
-        return replica.make_anew(again, start), locks
+        return replica.make_again(again, start), locks
 
     def _fetch(self, replica: Replica) -> _Begun:
         locks = self._writing(replica)

@@ -7,7 +7,7 @@ not open) is given to the next one made, as file systems like to do.
 Before each operation of a reader `before(operation, path)` is called, so that somebody else can change files between
 any two of them. A listing calls it before it reads the names, and again before the size of each file.
 
-The other half of the methods is for whoever plays the broker; those call nothing.
+The other half of the methods is for the code that plays the broker; those call nothing.
 """
 
 from __future__ import annotations

@@ -11,11 +11,11 @@ What the judge demands:
   there once. Under read_committed: if its transaction was committed, and it lay below the last stable offset when
   planning began (where an end of the log was cut off meanwhile, below the lowest of that time).
 - Every offset that was there when planning ended is given, or its loss is said, where no row but by retention,
-  truncation or a replica made anew can be gone (no compaction, no transactions, no bounds of time).
+  truncation or a replica that was made again can be gone (no compaction, no transactions, no bounds of time).
 - No row that the log did not hold at some time between; none outside the bounds; no offset twice; offsets ascend in a
   split.
 - Under read_committed no row of a transaction that was aborted or has no outcome.
-- An error is a DataLossError, and only where retention, truncation or a replica made anew took something away
+- An error is a DataLossError, and only where retention, truncation or a replica that was made again took something away
   meanwhile; a PathError too where its directory was gone. Never a CorruptRecordError, nothing skipped as damaged, no
   damage in what a zone map's update says. With failOnDataLoss=false there is no DataLossError, and a warning of loss
   only in the same case.
@@ -36,7 +36,7 @@ from typing import Any
 import pyarrow as pa
 
 import kafka_segment_source as kafkaseg
-from kafka_segment_source import format as fmt
+from kafka_segment_source import kafka_format
 from kafka_segment_source.decoding import split_file
 from kafka_segment_source.decoding.tables import RECORDS
 from kafka_segment_source.errors import DataLossError, PathError
@@ -47,12 +47,11 @@ from kafka_segment_source.logdir.catalog import list_directories
 from kafka_segment_source.logdir.segments import PartitionLog
 from kafka_segment_source.options import parse_options
 from kafka_segment_source.planning.planner import make_plan
-from kafka_segment_source.reading import transactions
+from kafka_segment_source.reading import marker_walk
 from kafka_segment_source.reporting import logger
 from kafka_segment_source.scanning import read_split
-from kafka_segment_source.storage import files as package_files
-from kafka_segment_source.storage import store
-from kafka_segment_source.storage.files import try_again
+from kafka_segment_source.storage import retrying, store
+from kafka_segment_source.storage.retrying import try_again
 from kafka_segment_source.zones import making as zone_making
 from kafka_segment_source.zones.updates import plan_updates, run_updates
 from tests.support.simulated_broker import FIRST_TIMESTAMP, LATE, RETENTION, TOPIC, Row, Settings, SimulatedBroker
@@ -116,12 +115,12 @@ def simulated(files: store.Storage, sleep: Callable[[float], None], small: bool 
     """Within it the package sees only these files; waiting calls `sleep`; small: it reads a few bytes at a time."""
     with ExitStack() as stack:
         _set(stack, store, "STORAGE", files)
-        _set(stack, package_files, "wait", sleep)
+        _set(stack, retrying, "wait", sleep)
         _set(stack, zone_making.map_segment, "__defaults__", (*zone_making.map_segment.__defaults__[:-1], _SMALL_READS))  # type: ignore[index]
         if small:
-            _set(stack, transactions, "_AHEAD_BYTES", _SMALL_READS)
+            _set(stack, marker_walk, "_AHEAD_BYTES", _SMALL_READS)
             _set(stack, probe, "_BLOCK", 100)
-            for function in (split_file.SplitFile.__init__, transactions.walk):
+            for function in (split_file.SplitFile.__init__, marker_walk.walk_split):
                 defaults = {**(function.__kwdefaults__ or {}), "chunk_bytes": _SMALL_READS}
                 _set(stack, function, "__kwdefaults__", defaults)
         yield
@@ -539,7 +538,7 @@ def _is_not_committed(row: Row) -> bool:
 def _is_wanted(row: Row, options: dict[str, Any]) -> bool:
     """Whether the bounds let a row through."""
     start = options.get("startingOffsets", {TOPIC: {"0": 0}})[TOPIC]["0"]
-    end = options.get("endingOffsets", {TOPIC: {"0": fmt.MAX_OFFSET}})[TOPIC]["0"]
+    end = options.get("endingOffsets", {TOPIC: {"0": kafka_format.MAX_OFFSET}})[TOPIC]["0"]
     times = options.get("since", 0) <= row.timestamp < options.get("until", 2 * FIRST_TIMESTAMP)
     return bool(start <= row.offset < end and times)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 from hypothesis import strategies as st
 
@@ -318,6 +318,19 @@ class Bounds:
     offsets: tuple[int, int] | None = None
     since: int | None = None
     until: int | None = None
+
+
+def options_of(asked: Bounds) -> dict[str, Any]:
+    """Bounds as options. Offsets that the log does not hold are no error."""
+    options: dict[str, Any] = {"failOnDataLoss": False}
+    if asked.offsets is not None:
+        options["startingOffsets"] = {"orders": {"0": asked.offsets[0]}}
+        options["endingOffsets"] = {"orders": {"0": asked.offsets[1]}}
+    if asked.since is not None:
+        options["since"] = asked.since
+    if asked.until is not None:
+        options["until"] = asked.until
+    return options
 
 
 def bounds(log: GeneratedLog) -> st.SearchStrategy[Bounds]:

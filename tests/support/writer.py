@@ -11,7 +11,8 @@ import struct
 import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from pathlib import Path
+from typing import Literal, Protocol
 
 import cramjam
 import crc32c
@@ -345,6 +346,31 @@ def segment_name(base: int, suffix: str = ".log") -> str:
 def partition_name(topic: str, partition: int) -> str:
     """Name of a partition's directory (section 7.1)."""
     return f"{topic}-{partition}"
+
+
+class SegmentFiles(Protocol):
+    """What is in a segment's files (None: no such file)."""
+
+    @property
+    def base_offset(self) -> int: ...
+    @property
+    def log(self) -> bytes: ...
+    @property
+    def index(self) -> bytes | None: ...
+    @property
+    def timeindex(self) -> bytes | None: ...
+
+
+def write_partition(directory: Path, topic: str, partition: int, segments: Iterable[SegmentFiles]) -> Path:
+    """Writes the segments as a partition's directory below `directory`. Returns the partition's directory."""
+    folder = directory / partition_name(topic, partition)
+    folder.mkdir(parents=True)
+    for segment in segments:
+        files = {".log": segment.log, ".index": segment.index, ".timeindex": segment.timeindex}
+        for suffix, data in files.items():
+            if data is not None:
+                (folder / segment_name(segment.base_offset, suffix)).write_bytes(data)
+    return folder
 
 
 def _padded(data: bytes, size: int | None) -> bytes:

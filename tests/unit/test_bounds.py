@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_segment_source.bounds import MIN_TIMESTAMP, TIMESTAMP_LIMIT, OffsetRange, ScanBounds, TimeRange
-from kafka_segment_source.format import MAX_OFFSET
+from kafka_segment_source.kafka_format import MAX_OFFSET
 
 small = st.integers(-5, 15)
 

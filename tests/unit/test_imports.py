@@ -21,9 +21,9 @@ PACKAGE = Path(kafka_segment_source.__file__).parent
 
 # A module imports only from rooms above its own, and from its own folder. docs/architecture.md has the same order.
 ROOMS = [
-    *("errors", "format", "reporting"),
+    *("errors", "kafka_format", "reporting"),
     "storage",
-    *("bounds", "times", "trust", "option_values", "options", "keywords", "schema"),
+    *("bounds", "times", "trust", "option_values", "options", "keywords", "data_loss", "schema"),
     *("logdir", "pruning", "kernels", "decoding", "partition", "reading", "scanning", "zones", "planning"),
     "queries",
     *("spark", "inspection", "cli"),
@@ -150,14 +150,15 @@ def test_scanning_loads_no_spark() -> None:
     assert loaded_by("from kafka_segment_source import scan") & {"pyspark", "pandas"} == set()
 
 
-def test_format_is_all_that_kernels_share(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Kernels import nothing of the package but `format`, one another, and what makes the directory of
+def test_kafka_format_is_all_that_kernels_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels import nothing of the package but `kafka_format`, one another, and what makes the directory of
     compiled code."""
     for module, path in modules().items():
         if module.startswith("kernels."):
             targets = {own(name) for name, _ in imported(path)} - {None}
             assert all(
-                target in {"format", "storage.private"} or str(target).startswith("kernels.") for target in targets
+                target in {"kafka_format", "storage.private"} or str(target).startswith("kernels.")
+                for target in targets
             ), module
 
 

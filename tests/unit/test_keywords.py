@@ -13,8 +13,10 @@ from kafka_segment_source.errors import OptionError
 from kafka_segment_source.keywords import (
     ByPartition,
     DecodeOptions,
+    Duration,
     Flag,
     Moment,
+    Names,
     Number,
     OffsetOptions,
     ScanOptions,
@@ -32,7 +34,8 @@ TYPES = {  # by what an option takes
     "true|false": Flag,
     "N": Number,
     "BYTES": Number,
-    "DURATION": Number,
+    "TOPICS": Names,
+    "DURATION": Duration,
     "TIME": Moment,
     "JSON": ByPartition,
     "earliest|JSON": ByPartition,
@@ -73,6 +76,8 @@ def test_names_that_a_function_does_not_take() -> None:
         (datetime(2026, 3, 10, 11, tzinfo=timezone(timedelta(hours=2))), str(NOW)),
         (datetime(2026, 3, 10, 9, microsecond=1, tzinfo=UTC), str(NOW + 1)),
         (datetime(1970, 1, 21, 12, 32, 13, 200_000, tzinfo=UTC), "+1773133200"),
+        (timedelta(hours=-2), "-7200000 ms"),
+        (timedelta(seconds=10, microseconds=1), "10001 ms"),
         ({"a": {"0": 5}}, '{"a": {"0": 5}}'),
         ({"a": [0, 1]}, '{"a": [0, 1]}'),
     ],
@@ -107,3 +112,50 @@ def test_paths_of_every_kind() -> None:
     assert option_texts(Path("/a"), {}) == {"path": "/a"}
     assert json.loads(option_texts([Path("/a"), "/b"], {})["path"]) == ["/a", "/b"]
     assert parse_options(option_texts(["/a"], {}), NOW)[0].paths == ("/a",)
+
+
+def test_a_timedelta_is_a_time_ago_or_a_duration() -> None:
+    """A negative one is a time ago for `since`, as `-2h` is. A positive one is a duration."""
+    given = {"since": timedelta(hours=-2), "timestampDisorder": timedelta(seconds=10)}
+    parsed, _ = parse_options(option_texts("/x", given), NOW)
+    assert (parsed.since, parsed.timestamp_disorder) == (NOW - 2 * HOUR, 10_000)
+
+
+def test_a_time_in_the_future_is_refused() -> None:
+    """The error says what to write."""
+    with pytest.raises(OptionError, match=r"option 'since' is '7200000 ms': expected .* or a time ago \(-2h"):
+        parse_options(option_texts("/x", {"since": timedelta(hours=2)}), NOW)
+
+
+@pytest.mark.parametrize("names", [["orders", "payments"], ("orders", "payments"), "orders,payments"])
+def test_several_topics(names: object) -> None:
+    """`subscribe` takes a list, as well as Spark's text."""
+    assert parse_options(option_texts("/x", {"subscribe": names}))[0].subscribe == ("orders", "payments")
+
+
+@pytest.mark.parametrize(
+    ("names", "sentence"),
+    [
+        ([], "option 'subscribe' is '': expected one topic name or more, separated by commas"),
+        (["orders", 5], r"option 'subscribe' is \['orders', 5\]: expected topic names \(str\)"),
+    ],
+)
+def test_what_is_no_list_of_topics(names: object, sentence: str) -> None:
+    """An empty list, or one with something else in it."""
+    with pytest.raises(OptionError, match=sentence):
+        parse_options(option_texts("/x", {"subscribe": names}))
+
+
+@pytest.mark.parametrize("path", [None, 5, b"/x", True, {"/x": 1}, ["/x", None], [b"/x"], [["/x"]]])
+def test_what_is_no_path(path: object) -> None:
+    """One sentence names what was given and what is expected."""
+    with pytest.raises(
+        OptionError, match=r"option 'path' is .*: expected a path \(str or os.PathLike\), or a list of pa"
+    ):
+        option_texts(path, {})  # type: ignore[arg-type]
+
+
+def test_paths() -> None:
+    """One path, or any iterable of paths."""
+    assert option_texts(Path("/x"), {}) == {"path": "/x"}
+    assert option_texts(["/x", Path("/y")], {}) == option_texts((each for each in ("/x", "/y")), {})  # type: ignore[arg-type]

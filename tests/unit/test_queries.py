@@ -47,7 +47,7 @@ def test_a_plan_keeps_the_time_that_it_was_made_for() -> None:
 
 
 def test_warnings_are_said_once_it_is_read(caplog: pytest.LogCaptureFixture) -> None:
-    """A plan holds its warnings; whoever reads it without looking hears them."""
+    """A plan holds its warnings, and reading it logs them."""
     plan = kafkaseg.plan(ORDERS, **WINDOW)
     assert plan.warnings and not caplog.records
     with caplog.at_level(logging.WARNING):

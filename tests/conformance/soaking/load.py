@@ -121,7 +121,7 @@ class LoadThread(threading.Thread):
                 producer.poll(0)
                 time.sleep(_TICK)
         except BaseException:
-            self._ledger.end(transaction, Fate.ABORTED)  # whoever takes over the id aborts it
+            self._ledger.end(transaction, Fate.ABORTED)  # the next producer with the id aborts it
             raise
         if self._chance.random() < self._load.aborts:
             self._ledger.end(transaction, Fate.ABORTED)

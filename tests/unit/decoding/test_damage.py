@@ -15,6 +15,7 @@ import pytest
 import kafka_segment_source as kafkaseg
 from kafka_segment_source.errors import CorruptRecordError, DataError, FileChangedError
 from tests.support import naive, writer
+from tests.support.chunks import read_in_chunks
 from tests.support.reads import error_of, offsets, write
 from tests.support.rows import decoded, scanned
 from tests.support.writer import Codec, Rec
@@ -421,7 +422,7 @@ def test_a_bad_crc_in_the_last_batch_is_damage(folder: Path) -> None:
 @pytest.mark.parametrize("damage", ["a flipped bit", "a length past the end of the file", "zeros in the middle"])
 def test_damage_across_chunks(damage: str, chunk: int, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where chunks begin and end changes neither the error nor what is dropped."""
-    monkeypatch.setattr("kafka_segment_source.decoding.batches.CHUNK_BYTES", chunk)
+    read_in_chunks(monkeypatch, chunk)
     damaged, what, fields = DAMAGE[damage]
     write(folder, FIRST, damaged, THIRD)
     error = error_of(folder)

@@ -22,6 +22,7 @@ from kafka_segment_source.decoding.compression import DecompressionError
 from kafka_segment_source.errors import CorruptRecordError
 from kafka_segment_source.storage.files import InputFile
 from tests.support import writer
+from tests.support.chunks import read_in_chunks
 from tests.support.plain import plain_bytes
 from tests.support.reads import error_of, offsets, write
 from tests.support.writer import Rec
@@ -56,7 +57,7 @@ def test_an_offset_that_jumped_ahead_costs_its_own_batch(
     ahead: int, chunk: int, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A flipped bit in baseOffset is told by the next batch, which steps back: the rest of the segment is not lost."""
-    monkeypatch.setattr("kafka_segment_source.decoding.batches.CHUNK_BYTES", chunk)
+    read_in_chunks(monkeypatch, chunk)
     path = write(folder, batch(0), moved(batch(3), 3 + ahead), batch(6), batch(9))
     error = error_of(folder)
 
@@ -170,7 +171,7 @@ def test_lengths_that_claim_the_rest_of_the_segment(
     """Where every batch claims all that follows, checksums would take the square: the rest is given up,
     and reported."""
     count, size = 3000, len(batch(0))
-    monkeypatch.setattr("kafka_segment_source.decoding.batches._LEAST_EFFORT", 0)
+    monkeypatch.setattr("kafka_segment_source.decoding.batch_search._LEAST_EFFORT", 0)
     claims = [
         batch(3 * n)[:8] + struct.pack(">i", (2 * count - n) * size - 12) + batch(3 * n)[12:] for n in range(count)
     ]

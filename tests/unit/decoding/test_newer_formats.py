@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kafka_segment_source import format as fmt
+from kafka_segment_source import kafka_format
 from kafka_segment_source.decoding.compression import _DECOMPRESSORS
 from kafka_segment_source.errors import CorruptRecordError, UnsupportedFormatError
 from tests.cli.runner import answer
@@ -124,6 +124,23 @@ def test_offsets_around_a_newer_format(newer: bytes, mode: str, folder: Path) ->
         assert type(error) is UnsupportedFormatError
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_committed_rows_before_a_newer_format(mode: str, folder: Path) -> None:
+    """A newer magic may hide the marker of a transaction that is open there. A newer codec hides none."""
+    opened = batch(0, producer_id=7, transactional=True)
+    commit = writer.control_batch("commit", offset=3, timestamp=2000, producer_id=7)
+    later = writer.control_batch("commit", offset=20, timestamp=2000, producer_id=7)
+    before = {"isolationLevel": "read_committed", "mode": mode, "endingOffsets": {"orders": {"0": 3}}}
+
+    write(folder, opened, commit, of_magic(SECOND, 3))
+    assert offsets(folder, **before) == [0, 1, 2]
+    write(folder, opened, of_codec(SECOND, 5), later)
+    assert offsets(folder, **before) == [0, 1, 2]
+    write(folder, opened, of_magic(SECOND, 3), later)
+    assert type(error_of(folder, **before)) is UnsupportedFormatError
+    assert offsets(folder, **before | {"isolationLevel": "read_uncommitted"}) == [0, 1, 2]
+
+
 DAMAGED = {
     **{f"bit {bit} of the magic": flip(SECOND, 16, 1 << bit) for bit in range(1, 8)},
     **{f"bit {bit} of the codec": flip(SECOND, 22, 1 << bit) for bit in range(3)},
@@ -181,4 +198,4 @@ def test_verify_goes_on_behind_a_newer_format(newer: bytes, folder: Path) -> Non
 
 def test_every_codec_has_its_function() -> None:
     """The codecs of the format are those that can be decompressed."""
-    assert {0, *_DECOMPRESSORS} == set(fmt.CODECS[2]) == set(range(len(fmt.CODEC_NAMES)))
+    assert {0, *_DECOMPRESSORS} == set(kafka_format.CODECS[2]) == set(range(len(kafka_format.CODEC_NAMES)))

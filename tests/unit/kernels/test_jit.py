@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-LOAD = "import kafka_segment_source.kernels.columns"
+LOAD = "import kafka_segment_source.kernels.arrow_buffers"
 
 
 def load_kernels(environment: dict[str, str], program: str = LOAD) -> subprocess.Popen[str]:

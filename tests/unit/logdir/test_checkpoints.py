@@ -326,7 +326,54 @@ def test_swaps_of_a_split(data: Path) -> None:
     assert "are read for the offsets 10 to 19" in kafkaseg.plan(data).warnings[0]
 
 
-def test_swaps_that_an_unfinished_compaction_makes_anew(data: Path) -> None:
+GARBAGE = b"\xabgarbage!" * 100
+
+
+@pytest.mark.parametrize("base", [0, 5, 10, 15, 20, 25])
+def test_a_damaged_swap_is_to_blame(base: int, data: Path) -> None:
+    """Its error names the .swap, not the healthy segment that it lies over. Offsets beside it are read."""
+    path = swap(data / "orders-0", base)
+    path.write_bytes(GARBAGE)
+    with pytest.raises(kafkaseg.CorruptRecordError) as caught:
+        offsets(data)
+    assert (caught.value.path, caught.value.position) == (str(path), 0)
+    beside = {"startingOffsets": 20} if base < 20 else {"endingOffsets": 20}
+    given = {name: {"orders": {"0": offset}} for name, offset in beside.items()}
+    assert len(kafkaseg.scan(data, ["offset"], **given).read_all()) == (10 if base < 20 else 20)
+
+
+@pytest.mark.parametrize("base", [0, 5, 10, 15, 20, 25])
+def test_a_damaged_swap_takes_no_rows_of_segments(base: int, data: Path) -> None:
+    """DROPMALFORMED reads the segments that hold its offsets, and says so."""
+    path = swap(data / "orders-0", base)
+    path.write_bytes(GARBAGE)
+    plan = kafkaseg.plan(data, mode="DROPMALFORMED")
+    assert plan.to_reader(["offset"]).read_all()["offset"].to_pylist() == [*range(30)]
+    assert plan.warnings == (f"'{path}' begins with no whole batch: it is not read, as segments hold its offsets",)
+    assert [(each.path, each.reason) for each in plan.dropped] == [(str(path), "begins with no whole batch")]
+
+
+def test_a_damaged_swap_whose_originals_are_gone(data: Path) -> None:
+    """DROPMALFORMED skips its damage, and reads its later batches: nothing else holds them."""
+    folder = data / "orders-0"
+    path = swap(folder, 10, batch(12, 120), batch(17, 170))
+    damaged = path.read_bytes()
+    path.write_bytes(damaged[:20] + b"\xff" + damaged[21:])
+    (folder / f"{10:020d}.log").unlink()
+    reader = kafkaseg.scan(data, ["offset"], mode="DROPMALFORMED")
+    assert reader.read_all()["offset"].to_pylist() == [*range(10), 17, *range(20, 30)]
+
+
+def test_a_damaged_swap_of_one_of_several_copies(data: Path, tmp_path: Path) -> None:
+    """The other copy and the segments hold its offsets, so nothing is lost."""
+    other = tmp_path / "other"
+    shutil.copytree(data, other)
+    swap(data / "orders-0", 5).write_bytes(GARBAGE)
+    rows = kafkaseg.scan([data, other], ["offset"]).read_all()
+    assert rows["offset"].to_pylist() == [*range(30)]
+
+
+def test_swaps_that_an_unfinished_compaction_makes_again(data: Path) -> None:
     """A .swap whose base is not below the smallest .cleaned counts for nothing: its compaction was not finished."""
     folder = data / "orders-0"
     swap(folder, 10, batch(19, 190))

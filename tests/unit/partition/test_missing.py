@@ -309,7 +309,7 @@ def test_a_deletion_under_way(at: int, folder: Path, monkeypatch: pytest.MonkeyP
     assert missing.PAUSE >= 0.05
 
 
-def test_a_directory_that_is_made_anew(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_directory_that_is_made_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Listed between the last of the old files and the first of the new ones, it is listed again."""
     data = file(folder, 30).read_bytes()
     for base in (0, 10, 20, 30):

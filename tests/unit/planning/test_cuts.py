@@ -54,7 +54,7 @@ def work(monkeypatch: pytest.MonkeyPatch) -> Work:
 
 
 def batches_of(records: int, count: int, payload: int = 0) -> list[BatchSpec]:
-    """`count` batches of so many records."""
+    """`count` batches of `records` records each."""
     return [data(first, *[5] * records, payload=payload) for first in range(0, count * records, records)]
 
 

@@ -1,4 +1,4 @@
-"""quick_walk: of every segment it says what the reader of all cases says, or nothing."""
+"""read_small_segment: of every segment it says what the reader of all cases says, or nothing."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ import pytest
 import kafka_segment_source as kafkaseg
 from kafka_segment_source.logdir.catalog import list_logs
 from kafka_segment_source.options import ReadOptions, parse_options
-from kafka_segment_source.planning import small_segments as q
-from kafka_segment_source.planning import stable_end as stable
+from kafka_segment_source.planning import open_transactions, small_segments
 from tests.support.batches import BatchSpec, control, data, empty
 from tests.support.logs import simple_log, simple_segment
 from tests.support.rows import FIXTURES
@@ -26,10 +25,10 @@ def options_of(path: Path, **options: str) -> ReadOptions:
     return parse_options({"path": str(path), **options})[0]
 
 
-def told(path: Path, **options: str) -> list[q.Told | None]:
+def events_of(path: Path, **options: str) -> list[small_segments.SegmentEvents | None]:
     """What is said of each segment."""
     parsed = options_of(path, **options)
-    return [q.quick_walk(segment, parsed) for log in list_logs(parsed) for segment in log.segments]
+    return [small_segments.read_small_segment(segment, parsed) for log in list_logs(parsed) for segment in log.segments]
 
 
 def test_what_is_said(tmp_path: Path) -> None:
@@ -40,7 +39,7 @@ def test_what_is_said(tmp_path: Path) -> None:
         tmp_path
     )
 
-    [one, other] = told(path)
+    [one, other] = events_of(path)
 
     assert one is not None and other is not None
     assert one.events == [(1, 7, True), (2, 7, True), (3, 7, False)] and (one.end, one.size) == (5, len(first.log))
@@ -67,7 +66,7 @@ def test_what_is_left_to_others(tmp_path: Path, kind: str) -> None:
     log = sorted(path.glob("*.log"))[0]
     log.write_bytes(ODD[kind](log.read_bytes()))
 
-    assert told(path)[0] is None
+    assert events_of(path)[0] is None
 
 
 def test_a_file_that_has_changed_is_left_to_others(tmp_path: Path) -> None:
@@ -78,7 +77,7 @@ def test_a_file_that_has_changed_is_left_to_others(tmp_path: Path) -> None:
     with (path / log.segments[0].path).open("ab") as file:
         file.write(b"x")
 
-    assert q.quick_walk(log.segments[0], parsed) is None
+    assert small_segments.read_small_segment(log.segments[0], parsed) is None
 
 
 def test_damage_counts_where_crcs_are_not_checked(tmp_path: Path) -> None:
@@ -87,8 +86,8 @@ def test_damage_counts_where_crcs_are_not_checked(tmp_path: Path) -> None:
     log = next(path.glob("*.log"))
     log.write_bytes(log.read_bytes()[:-1] + b"\xff")
 
-    assert told(path) == [None]
-    assert told(path, checkCrcs="false") == [q.Told([(0, 7, True)], 1, log.stat().st_size)]
+    assert events_of(path) == [None]
+    assert events_of(path, checkCrcs="false") == [small_segments.SegmentEvents([(0, 7, True)], 1, log.stat().st_size)]
 
 
 @pytest.mark.parametrize("fixture", ["transactions", "compacted", "records", "message-sets"])
@@ -98,6 +97,6 @@ def test_real_logs_end_where_they_did(fixture: str, monkeypatch: pytest.MonkeyPa
     options = {"isolationLevel": "read_committed", "trustIndexes": False}
     quick = kafkaseg.plan(path, **options)
 
-    monkeypatch.setattr(stable, "quick_walk", lambda segment, options: None)
+    monkeypatch.setattr(open_transactions, "read_small_segment", lambda segment, options: None)
 
     assert kafkaseg.plan(path, **options).splits == quick.splits

@@ -20,12 +20,12 @@ MIB = 2**20
 
 
 def batches_of(first: int, count: int, records: int = 1) -> list[BatchSpec]:
-    """`count` batches of so many records, all about of one size."""
+    """`count` batches of `records` records each, all of about one size."""
     return [data(base, *[5] * records, payload=200) for base in range(first, first + count * records, records)]
 
 
 def segments_of(*counts: int, records: int = 1) -> list[Segment]:
-    """Segments of so many batches each, with an index entry for every batch, as a broker would have for large ones."""
+    """Segments with these numbers of batches, and an index entry for every batch, as a broker has for large ones."""
     found, first = [], 0
     for count in counts:
         index = [(first + number * records, number) for number in range(1, count)]
@@ -60,7 +60,7 @@ def test_one_spark_partition_a_segment(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("wanted", [1, 3, 4, 5, 6, 7, 8, 11, 40, 60])
 def test_min_partitions_is_the_number_of_spark_partitions(wanted: int, tmp_path: Path) -> None:
-    """Four segments of 25 batches: four Spark partitions where fewer are wanted, and else just so many."""
+    """Four segments of 25 batches: four Spark partitions where fewer are wanted, otherwise the wanted number."""
     path = simple_log(*segments_of(25, 25, 25, 25)).write(tmp_path)
 
     assert len(kafkaseg.plan(path, minPartitions=wanted).tasks) == max(4, wanted)
@@ -139,7 +139,7 @@ def test_max_records_leaves_small_segments_whole(tmp_path: Path) -> None:
 
 
 def test_both_limits_hold_together(tmp_path: Path) -> None:
-    """At least so many Spark partitions, none with more records."""
+    """At least minPartitions Spark partitions, none with more than maxRecordsPerPartition records."""
     path = simple_log(*segments_of(100)).write(tmp_path)
 
     assert len(kafkaseg.plan(path, maxRecordsPerPartition=25).tasks) == 4

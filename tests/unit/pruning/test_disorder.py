@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import kafka_segment_source as kafkaseg
-from kafka_segment_source import format as fmt
+from kafka_segment_source import kafka_format
 from kafka_segment_source.bounds import TimeRange
 from kafka_segment_source.pruning.disorder import stop_timestamp, usable_disorder
 from tests.support.batches import control, data, empty
@@ -117,7 +117,7 @@ def test_a_flipped_bit_is_no_witness(tmp_path: Path) -> None:
     directory = log.write(tmp_path)
     first = directory / "00000000000000000000.log"
     damaged = bytearray(first.read_bytes())
-    damaged[fmt.MAX_TIMESTAMP_AT + 4] ^= 0x40
+    damaged[kafka_format.MAX_TIMESTAMP_AT + 4] ^= 0x40
     first.write_bytes(damaged)
     plan = kafkaseg.plan(directory, checkCrcs=False, **until(10, 0))
     assert plan.dropped == ()

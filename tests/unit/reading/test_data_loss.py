@@ -224,7 +224,7 @@ def test_a_file_that_vanished(base: int, folder: Path, warned: pytest.LogCapture
     assert f"offsets {base} to {base + 9} of partition orders-0 are" in str(caught.value)
     assert str(caught.value).endswith(
         f"file '{log(folder, base)}' was there when it was listed, but is gone now, deleted by retention or compaction, or"
-        " not on this machine; plan the read anew"
+        " not on this machine; plan the read again"
     )
     assert all_of(readers[1]) == [n for n in range(40) if not base <= n < base + 10]
     assert warned.messages == [f"{caught.value}; going on without it (failOnDataLoss=false)"]
@@ -241,7 +241,7 @@ def test_a_file_that_shrank(base: int, left: int, folder: Path, warned: pytest.L
         all_of(readers[0])
     assert str(caught.value).endswith(
         f"file '{log(folder, base)}' has shrunk since it was listed: found {left} bytes, expected {len(whole)}, so it was"
-        " compacted or truncated; plan the read anew"
+        " compacted or truncated; plan the read again"
     )
     kept = [record.offset for each in segment(base, base + 10).batches if each.end <= left for record in each.records]
     assert all_of(readers[1]) == [n for n in range(40) if not base <= n < base + 10 or n in kept]

@@ -130,7 +130,7 @@ def test_each_plan_covers_every_filter_before_it(log_directory: Path, memory: st
 
 
 def test_another_read_remembers_by_itself(log_directory: Path, memory: str) -> None:
-    """Each call of read() begins anew."""
+    """Each call of read() starts again."""
     assert remembering(log_directory, memory, ALWAYS) == ALL
     assert {8} == remembering(log_directory, remembered._make_memory(), LARGE)
 

@@ -46,7 +46,7 @@ def test_a_file_that_shrank(path: str) -> None:
 
 def test_a_file_that_is_gone(tmp_path: Path) -> None:
     """A file that was listed and is gone is an error of its own, which says what to do."""
-    with pytest.raises(FileChangedError, match=r"is gone now.*; plan the read anew"):
+    with pytest.raises(FileChangedError, match=r"is gone now.*; plan the read again"):
         InputFile(str(tmp_path / "none.log"))
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import kafka_segment_source as kafkaseg
-from kafka_segment_source.errors import UnsupportedError
+from kafka_segment_source.errors import PathError, UnsupportedError
 from kafka_segment_source.storage.paths import local_path
 from tests.support.batches import data
 from tests.support.logs import simple_log, simple_segment
@@ -44,9 +44,9 @@ def test_a_percent_sign_of_a_uri(end: str, both: Path) -> None:
     assert local_path(f"file:{both}/new%20one") == f"{both}/new one"
 
 
-@pytest.mark.parametrize("path", ["file:/x%00y", "file:/" + "x%20" * 2000, "file:/%zz"])
+@pytest.mark.parametrize("path", ["file:/" + "x%20" * 2000, "file:/%zz"])
 def test_what_can_be_no_file(path: str) -> None:
-    """Such a path is an absolute path like any other; whoever opens it says what is wrong."""
+    """Such a path is an absolute path like any other; the code that opens it says what is wrong."""
     assert local_path(path).startswith("/")
 
 
@@ -54,3 +54,11 @@ def test_another_scheme() -> None:
     """Only local files are read so far."""
     with pytest.raises(UnsupportedError, match="only local files are read so far, not s3"):
         local_path("s3://bucket/a%20b")
+
+
+@pytest.mark.parametrize("path", ["/x\0y", "x\0", "file:/x%00y", "file:/x\0", "/x\0*", "s3://x\0"])
+def test_a_nul_in_a_path(path: str) -> None:
+    """No file name has one, so the path is wrong, for one read and for a listing."""
+    for function in (kafkaseg.plan, kafkaseg.list_partitions):
+        with pytest.raises(PathError, match=r"path '.*' names no file: found a NUL character"):
+            function(path)

@@ -14,7 +14,7 @@ from kafka_segment_source.decoding import split_file as split_files
 from kafka_segment_source.errors import OptionError, StorageError
 from kafka_segment_source.storage import files, store
 from kafka_segment_source.zones import making as zone_making
-from kafka_segment_source.zones import table as z
+from kafka_segment_source.zones import zone_table
 from kafka_segment_source.zones.updates import parse_update, plan_updates, run_updates
 from tests.support.batches import BatchSpec, data
 from tests.support.logs import simple_log, simple_segment
@@ -25,12 +25,12 @@ LONG_AGO = 10 * 10**9
 """ns after which a change of a file cannot be mistaken for an earlier one."""
 
 
-def some_zones(count: int, first: int = 0) -> z.ZoneTable:
-    table = z.no_zones(count)
-    table[z.START] = table[z.LAST_POSITION] = 100 * np.arange(count)
-    table[z.END] = table[z.START] + 100
-    table[z.FIRST_OFFSET] = table[z.LAST_OFFSET] = np.arange(count)
-    table[z.MIN_TIMESTAMP], table[z.MAX_TIMESTAMP] = first, z.NO_MAXIMUM
+def some_zones(count: int, first: int = 0) -> zone_table.ZoneTable:
+    table = zone_table.no_zones(count)
+    table[zone_table.START] = table[zone_table.LAST_POSITION] = 100 * np.arange(count)
+    table[zone_table.END] = table[zone_table.START] + 100
+    table[zone_table.FIRST_OFFSET] = table[zone_table.LAST_OFFSET] = np.arange(count)
+    table[zone_table.MIN_TIMESTAMP], table[zone_table.MAX_TIMESTAMP] = first, zone_table.NO_MAXIMUM
     return table
 
 
@@ -38,14 +38,14 @@ def some_zones(count: int, first: int = 0) -> z.ZoneTable:
 @pytest.mark.parametrize("count", [0, 1, 5000])
 def test_what_is_written_is_read(tmp_path: Path, topic_id: str | None, count: int) -> None:
     """Every number of a table, the extremes of int64 among them, and the topic's id; twice the same bytes."""
-    written = z.ZoneMap(some_zones(count, z.NO_MINIMUM), topic_id)
+    written = zone_table.ZoneMap(some_zones(count, zone_table.NO_MINIMUM), topic_id)
     path = str(tmp_path / "deep" / "maps" / "orders-0.parquet")
 
-    z.write_zone_map(path, written)
+    zone_table.write_zone_map(path, written)
 
-    found = z.read_zone_map(path)
+    found = zone_table.read_zone_map(path)
     assert found is not None and found.equals(written)
-    assert z.to_parquet(found) == Path(path).read_bytes()
+    assert zone_table.to_parquet(found) == Path(path).read_bytes()
     assert os.listdir(Path(path).parent) == ["orders-0.parquet"]
 
 
@@ -61,10 +61,10 @@ def test_what_is_written_is_read(tmp_path: Path, topic_id: str | None, count: in
 def test_a_file_that_is_no_map(tmp_path: Path, change, reason: str) -> None:  # type: ignore[no-untyped-def]
     """Whatever is wrong with a file is one sentence, and no map."""
     path = tmp_path / "orders-0.parquet"
-    path.write_bytes(change(z.to_parquet(z.ZoneMap(some_zones(10)))))
+    path.write_bytes(change(zone_table.to_parquet(zone_table.ZoneMap(some_zones(10)))))
 
     with pytest.raises(ValueError, match=reason):
-        z.read_zone_map(str(path))
+        zone_table.read_zone_map(str(path))
 
 
 @pytest.mark.parametrize("ends", [b"", b"PAR1"])
@@ -78,20 +78,20 @@ def test_a_file_too_large_for_a_map(tmp_path: Path, ends: bytes, monkeypatch: py
     monkeypatch.setattr(files.InputFile, "read_all", lambda file, most: read.append(most))
 
     with pytest.raises(ValueError, match=r"found 1,073,741,824 bytes, expected at most 134,217,728"):
-        z.read_zone_map(str(path))
+        zone_table.read_zone_map(str(path))
     os.truncate(path, 2**20)
     with pytest.raises(ValueError, match=r"it is damaged: it begins with b'.*' and ends in b'.*', expected b'PAR1'"):
-        z.read_zone_map(str(path))
+        zone_table.read_zone_map(str(path))
     assert not read
 
 
 def test_more_zones_than_a_partition_has(monkeypatch: pytest.MonkeyPatch) -> None:
     """A small file may say that it has any number of rows: none is made before that is looked at."""
-    data = z.to_parquet(z.ZoneMap(some_zones(11)))
-    monkeypatch.setattr(z, "_MOST_ZONES", 10)
+    data = zone_table.to_parquet(zone_table.ZoneMap(some_zones(11)))
+    monkeypatch.setattr(zone_table, "_MOST_ZONES", 10)
 
     with pytest.raises(ValueError, match="found 11 zones, expected at most 10"):
-        z.from_parquet(data)
+        zone_table.from_parquet(data)
 
 
 def test_other_parquet_files_are_no_maps(tmp_path: Path) -> None:
@@ -102,25 +102,27 @@ def test_other_parquet_files_are_no_maps(tmp_path: Path) -> None:
     pq.write_table(pa.table({"a": ["text"]}), out)
 
     with pytest.raises(ValueError, match="found version 'none', expected '2'"):
-        z.from_parquet(out.getvalue().to_pybytes())
+        zone_table.from_parquet(out.getvalue().to_pybytes())
 
 
 def test_a_topic_by_an_odd_name_stays_in_the_directory() -> None:
     """The option `topic` may be anything; a file's name may not."""
-    assert z.zone_map_path("/maps", "orders.eu_1-2", 3) == "/maps/orders.eu_1-2-3.parquet"
-    assert z.zone_map_path("/maps", "../x/y", 3) == "/maps/..%2Fx%2Fy-3.parquet"
+    assert zone_table.zone_map_path("/maps", "orders.eu_1-2", 3) == "/maps/orders.eu_1-2-3.parquet"
+    assert zone_table.zone_map_path("/maps", "../x/y", 3) == "/maps/..%2Fx%2Fy-3.parquet"
 
 
 def test_two_writers_and_a_reader_at_once(tmp_path: Path) -> None:
-    """Whoever reads sees one of the maps that were written, whole; in the end one is there, and nothing else."""
+    """A reader sees one of the maps that were written, whole; in the end one is there, and nothing else."""
     path = str(tmp_path / "orders-0.parquet")
-    maps = [z.ZoneMap(some_zones(2000, first)) for first in range(2)]
-    z.write_zone_map(path, maps[0])
-    writers = [threading.Thread(target=lambda m=m: [z.write_zone_map(path, m) for _ in range(30)]) for m in maps]
+    maps = [zone_table.ZoneMap(some_zones(2000, first)) for first in range(2)]
+    zone_table.write_zone_map(path, maps[0])
+    writers = [
+        threading.Thread(target=lambda m=m: [zone_table.write_zone_map(path, m) for _ in range(30)]) for m in maps
+    ]
     for writer in writers:
         writer.start()
     while any(writer.is_alive() for writer in writers):
-        found = z.read_zone_map(path)
+        found = zone_table.read_zone_map(path)
         assert found is not None and any(found.equals(each) for each in maps)
     for writer in writers:
         writer.join()
@@ -130,8 +132,8 @@ def test_two_writers_and_a_reader_at_once(tmp_path: Path) -> None:
 def test_a_death_half_way_leaves_the_old_map(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Killed before the rename, and a rename that fails: the old map is read as before."""
     path = str(tmp_path / "orders-0.parquet")
-    old, new = z.ZoneMap(some_zones(3)), z.ZoneMap(some_zones(4))
-    z.write_zone_map(path, old)
+    old, new = zone_table.ZoneMap(some_zones(3)), zone_table.ZoneMap(some_zones(4))
+    zone_table.write_zone_map(path, old)
 
     def full(*_: str) -> None:
         raise OSError(28, "No space left on device")
@@ -142,10 +144,10 @@ def test_a_death_half_way_leaves_the_old_map(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(store.os, "replace", full)
     monkeypatch.setattr(store.os, "unlink", dead)
     with pytest.raises(StorageError, match=r"orders-0.parquet' cannot be written: No space left on device"):
-        z.write_zone_map(path, new)
+        zone_table.write_zone_map(path, new)
     monkeypatch.undo()
 
-    found = z.read_zone_map(path)
+    found = zone_table.read_zone_map(path)
     assert found is not None and found.equals(old)
     assert len(os.listdir(tmp_path)) == 2  # what the dead one left is no map, and in nobody's way
     assert [update.before is not None for update in plan_updates(parse_update(ORDERS / "data", {}), str(tmp_path))] == [
@@ -193,7 +195,10 @@ def test_a_file_that_was_just_changed_is_looked_at_again(folder: Path, tmp_path:
 
     again = make_maps(folder, tmp_path / "maps")
 
-    assert (again.segments_mapped, again.bytes_read) == (3, int(sum((table[z.END] - table[z.START])[2::3])))
+    assert (again.segments_mapped, again.bytes_read) == (
+        3,
+        int(sum((table[zone_table.END] - table[zone_table.START])[2::3])),
+    )
 
 
 @pytest.mark.usefixtures("settled")
@@ -210,13 +215,13 @@ def test_a_segment_that_grew_is_decoded_from_its_last_zone_on(folder: Path, tmp_
     assert (done.segments_mapped, done.segments_kept, done.bytes_read) == (
         1,
         2,
-        table[z.END, -1] - table[z.START, -1] + len(more),
+        table[zone_table.END, -1] - table[zone_table.START, -1] + len(more),
     )
-    assert table_of(tmp_path / "maps")[z.MAX_TIMESTAMP].max() == 500
+    assert table_of(tmp_path / "maps")[zone_table.MAX_TIMESTAMP].max() == 500
 
 
 @pytest.mark.usefixtures("settled")
-def test_a_segment_that_was_swapped_is_decoded_anew(folder: Path, tmp_path: Path) -> None:
+def test_a_segment_that_was_swapped_is_decoded_again(folder: Path, tmp_path: Path) -> None:
     """Compaction leaves the name and the old file's mtime; even the size may be the same."""
     make_maps(folder, tmp_path / "maps")
     path = folder / f"{3:020d}.log"
@@ -230,7 +235,7 @@ def test_a_segment_that_was_swapped_is_decoded_anew(folder: Path, tmp_path: Path
     done = make_maps(folder, tmp_path / "maps")
 
     assert (done.segments_mapped, done.segments_kept) == (1, 2)
-    assert table_of(tmp_path / "maps")[z.MAX_TIMESTAMP].max() == 702
+    assert table_of(tmp_path / "maps")[zone_table.MAX_TIMESTAMP].max() == 702
 
 
 @pytest.mark.usefixtures("settled")
@@ -238,12 +243,12 @@ def test_segments_that_are_gone_leave_the_map(folder: Path, tmp_path: Path) -> N
     """Those that retention took; not those that a path of single files leaves out."""
     make_maps(folder, tmp_path / "maps")
     make_maps(folder / f"{6:020d}.log", tmp_path / "maps")
-    assert sorted(set(table_of(tmp_path / "maps")[z.SEGMENT].tolist())) == [0, 3, 6]
+    assert sorted(set(table_of(tmp_path / "maps")[zone_table.SEGMENT].tolist())) == [0, 3, 6]
     (folder / f"{0:020d}.log").unlink()
 
     done = make_maps(folder, tmp_path / "maps")
 
-    assert sorted(set(table_of(tmp_path / "maps")[z.SEGMENT].tolist())) == [3, 6]
+    assert sorted(set(table_of(tmp_path / "maps")[zone_table.SEGMENT].tolist())) == [3, 6]
     assert done.files_written == 1
 
 
@@ -256,7 +261,7 @@ def test_damage_ends_a_segments_zones(folder: Path, tmp_path: Path) -> None:
     for _ in range(2):
         done = make_maps(folder, tmp_path / "maps")
         assert len(done.damage) == 1 and "CRC" in done.damage[0] and str(path) in done.damage[0]
-        assert [int(sum(table_of(tmp_path / "maps")[z.SEGMENT] == base)) for base in (0, 3, 6)] == [3, 2, 3]
+        assert [int(sum(table_of(tmp_path / "maps")[zone_table.SEGMENT] == base)) for base in (0, 3, 6)] == [3, 2, 3]
 
 
 def test_a_damaged_record_costs_its_batch_and_what_follows(tmp_path: Path) -> None:
@@ -273,7 +278,9 @@ def test_a_damaged_record_costs_its_batch_and_what_follows(tmp_path: Path) -> No
 
     table = table_of(tmp_path / "maps")
     assert len(done.damage) == 1
-    assert table[[z.END, z.RECORDS, z.MIN_TIMESTAMP, z.MAX_TIMESTAMP]].T.tolist() == [[part.batches[1].end, 2, 5, 7]]
+    assert table[
+        [zone_table.END, zone_table.RECORDS, zone_table.MIN_TIMESTAMP, zone_table.MAX_TIMESTAMP]
+    ].T.tolist() == [[part.batches[1].end, 2, 5, 7]]
 
 
 def test_a_zone_may_go_on_in_the_next_chunk(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -312,7 +319,7 @@ def test_a_log_that_is_refilled_while_it_is_read(tmp_path: Path, monkeypatch: py
 
     make_maps(folder, tmp_path / "maps")
 
-    assert table_of(tmp_path / "maps")[z.MAX_TIMESTAMP].tolist() == [900]
+    assert table_of(tmp_path / "maps")[zone_table.MAX_TIMESTAMP].tolist() == [900]
 
 
 def test_a_file_that_vanishes_is_left_out(folder: Path, tmp_path: Path) -> None:
@@ -322,7 +329,7 @@ def test_a_file_that_vanishes_is_left_out(folder: Path, tmp_path: Path) -> None:
 
     run_updates(updates, 2**28)
 
-    assert sorted(set(table_of(tmp_path / "maps")[z.SEGMENT].tolist())) == [3, 6]
+    assert sorted(set(table_of(tmp_path / "maps")[zone_table.SEGMENT].tolist())) == [3, 6]
 
 
 def test_bounds_are_not_for_maps() -> None:

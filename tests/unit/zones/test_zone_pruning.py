@@ -12,7 +12,7 @@ import pytest
 
 import kafka_segment_source as kafkaseg
 from kafka_segment_source.planning.plan import ReadPlan
-from kafka_segment_source.zones import table as z
+from kafka_segment_source.zones import zone_table
 from tests.support.batches import BatchSpec, control, data
 from tests.support.logs import Segment, simple_log, simple_segment
 from tests.support.maps import make_maps, map_path, table_of
@@ -183,7 +183,7 @@ def test_zones_without_a_neighbour_are_ignored(logs: Path, maps: Path, missing: 
     """A table with a hole: a run over it would leave out what nobody looked at."""
     write(logs, segment(data(0, 900), data(1, 900), data(2, 100), data(3, 900)))
     make_maps(logs, maps)
-    z.write_zone_map(str(map_path(maps)), z.ZoneMap(np.delete(table_of(maps), missing, axis=1)))
+    zone_table.write_zone_map(str(map_path(maps)), zone_table.ZoneMap(np.delete(table_of(maps), missing, axis=1)))
 
     plan = kafkaseg.plan(logs, until=200, zoneMaps=maps)
 
@@ -195,10 +195,10 @@ def test_a_wrong_checksum_is_noticed(logs: Path, maps: Path) -> None:
     """A maximum that is not what was written costs rows; no proof in the log can show it."""
     write(logs, LATE)
     make_maps(logs, maps)
-    whole = z.to_parquet(z.ZoneMap(table_of(maps)))
+    whole = zone_table.to_parquet(zone_table.ZoneMap(table_of(maps)))
     lower = table_of(maps)
-    lower[z.MAX_TIMESTAMP, 4] = 0
-    other = z.to_parquet(z.ZoneMap(lower))
+    lower[zone_table.MAX_TIMESTAMP, 4] = 0
+    other = zone_table.to_parquet(zone_table.ZoneMap(lower))
     checksums = [data[data.index(b"xxh64") :][5:40] for data in (other, whole)]
     assert checksums[0] != checksums[1] and other.count(checksums[0]) >= 1
     map_path(maps).write_bytes(other.replace(*checksums))
@@ -212,7 +212,7 @@ def test_a_wrong_checksum_is_noticed(logs: Path, maps: Path) -> None:
 # ---- what the plan says ----
 
 
-def test_a_topic_made_anew(logs: Path, maps: Path) -> None:
+def test_a_topic_made_again(logs: Path, maps: Path) -> None:
     """The topic's id tells, although every batch is the same."""
     write(logs, LATE, topic_id=TOPIC_ID)
     make_maps(logs, maps)
@@ -222,7 +222,7 @@ def test_a_topic_made_anew(logs: Path, maps: Path) -> None:
     [said] = kafkaseg.plan(logs, until=1, zoneMaps=maps).warnings[:1]
 
     assert f"is not used: it was made of another topic of that name, of id {TOPIC_ID}, and this one's is BBB" in said
-    assert f"`kafkaseg zonemap {logs} --to {maps}` makes it anew" in said
+    assert f"`kafkaseg zonemap {logs} --to {maps}` makes it again" in said
 
 
 def test_no_map_is_a_warning_only_where_it_could_help(logs: Path, maps: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafka_segment_source import format as fmt
+from kafka_segment_source import kafka_format
 from kafka_segment_source.kernels.jit import inline, kernel
 from kafka_segment_source.kernels.primitives import read_int16, read_int32, read_int64
 
@@ -40,25 +40,25 @@ FOUND = 1  # INCOMPLETE: the bytes that the batch needs; errors: the impossible 
 
 @inline
 def _fill_v2(src, at, table, n):
-    table[CRC, n] = read_int32(src, at + fmt.CRC_AT) & 0xFFFFFFFF
-    table[ATTRIBUTES, n] = read_int16(src, at + fmt.ATTRIBUTES_AT)
-    table[LAST_OFFSET, n] = table[BASE_OFFSET, n] + read_int32(src, at + fmt.LAST_OFFSET_DELTA_AT)
-    table[BASE_TIMESTAMP, n] = read_int64(src, at + fmt.BASE_TIMESTAMP_AT)
-    table[MAX_TIMESTAMP, n] = read_int64(src, at + fmt.MAX_TIMESTAMP_AT)
-    table[PRODUCER_ID, n] = read_int64(src, at + fmt.PRODUCER_ID_AT)
-    table[PRODUCER_EPOCH, n] = read_int16(src, at + fmt.PRODUCER_EPOCH_AT)
-    table[BASE_SEQUENCE, n] = read_int32(src, at + fmt.BASE_SEQUENCE_AT)
-    table[COUNT, n] = read_int32(src, at + fmt.RECORDS_COUNT_AT)
-    table[LEADER_EPOCH, n] = read_int32(src, at + fmt.LEADER_EPOCH_AT)
+    table[CRC, n] = read_int32(src, at + kafka_format.CRC_AT) & 0xFFFFFFFF
+    table[ATTRIBUTES, n] = read_int16(src, at + kafka_format.ATTRIBUTES_AT)
+    table[LAST_OFFSET, n] = table[BASE_OFFSET, n] + read_int32(src, at + kafka_format.LAST_OFFSET_DELTA_AT)
+    table[BASE_TIMESTAMP, n] = read_int64(src, at + kafka_format.BASE_TIMESTAMP_AT)
+    table[MAX_TIMESTAMP, n] = read_int64(src, at + kafka_format.MAX_TIMESTAMP_AT)
+    table[PRODUCER_ID, n] = read_int64(src, at + kafka_format.PRODUCER_ID_AT)
+    table[PRODUCER_EPOCH, n] = read_int16(src, at + kafka_format.PRODUCER_EPOCH_AT)
+    table[BASE_SEQUENCE, n] = read_int32(src, at + kafka_format.BASE_SEQUENCE_AT)
+    table[COUNT, n] = read_int32(src, at + kafka_format.RECORDS_COUNT_AT)
+    table[LEADER_EPOCH, n] = read_int32(src, at + kafka_format.LEADER_EPOCH_AT)
 
 
 @inline
 def _fill_legacy(src, at, table, n):
-    timestamp = fmt.NO_TIMESTAMP
-    if table[MAGIC, n] == fmt.MAGIC_V1:
-        timestamp = read_int64(src, at + fmt.LEGACY_TIMESTAMP_AT)
-    table[CRC, n] = read_int32(src, at + fmt.LEGACY_CRC_AT) & 0xFFFFFFFF
-    table[ATTRIBUTES, n] = src[at + fmt.LEGACY_ATTRIBUTES_AT]
+    timestamp = kafka_format.NO_TIMESTAMP
+    if table[MAGIC, n] == kafka_format.MAGIC_V1:
+        timestamp = read_int64(src, at + kafka_format.LEGACY_TIMESTAMP_AT)
+    table[CRC, n] = read_int32(src, at + kafka_format.LEGACY_CRC_AT) & 0xFFFFFFFF
+    table[ATTRIBUTES, n] = src[at + kafka_format.LEGACY_ATTRIBUTES_AT]
     table[LAST_OFFSET, n] = table[BASE_OFFSET, n]
     table[BASE_TIMESTAMP, n] = timestamp
     table[MAX_TIMESTAMP, n] = timestamp
@@ -71,11 +71,11 @@ def _fill_legacy(src, at, table, n):
 
 @inline
 def _smallest_length(magic):
-    if magic >= fmt.MAGIC_V2:
-        return fmt.MIN_BATCH_LENGTH
-    if magic == fmt.MAGIC_V1:
-        return fmt.MIN_LENGTH_V1
-    return fmt.MIN_LENGTH_V0
+    if magic >= kafka_format.MAGIC_V2:
+        return kafka_format.MIN_BATCH_LENGTH
+    if magic == kafka_format.MAGIC_V1:
+        return kafka_format.MIN_LENGTH_V1
+    return kafka_format.MIN_LENGTH_V0
 
 
 @inline
@@ -98,17 +98,17 @@ def walk_headers(src, length, position, table, report):
     n = 0
     report[STOPPED_BY] = USED_UP
     while at < length and n < table.shape[1]:
-        if length - at < fmt.MAGIC_END:
+        if length - at < kafka_format.MAGIC_END:
             report[STOPPED_BY] = INCOMPLETE
-            report[FOUND] = fmt.MAGIC_END
+            report[FOUND] = kafka_format.MAGIC_END
             return n
-        size = read_int32(src, at + fmt.LENGTH_AT)
-        magic = read_int16(src, at + fmt.MAGIC_AT - 1)
+        size = read_int32(src, at + kafka_format.LENGTH_AT)
+        magic = read_int16(src, at + kafka_format.MAGIC_AT - 1)
         magic = magic & 0xFF
-        if size == 0 and _all_zero(src, at, fmt.MAGIC_END):
+        if size == 0 and _all_zero(src, at, kafka_format.MAGIC_END):
             report[STOPPED_BY] = ZEROS
             return n
-        if magic > fmt.MAGIC_V2:
+        if magic > kafka_format.MAGIC_V2:
             report[STOPPED_BY] = BAD_MAGIC
             report[FOUND] = magic
             return n
@@ -116,16 +116,16 @@ def walk_headers(src, length, position, table, report):
             report[STOPPED_BY] = BAD_LENGTH
             report[FOUND] = size
             return n
-        if size + fmt.LOG_OVERHEAD > length - at:
+        if size + kafka_format.LOG_OVERHEAD > length - at:
             report[STOPPED_BY] = INCOMPLETE
-            report[FOUND] = size + fmt.LOG_OVERHEAD
+            report[FOUND] = size + kafka_format.LOG_OVERHEAD
             return n
         table[POSITION, n] = position + at
-        table[SIZE, n] = size + fmt.LOG_OVERHEAD
+        table[SIZE, n] = size + kafka_format.LOG_OVERHEAD
         table[MAGIC, n] = magic
         table[BASE_OFFSET, n] = read_int64(src, at)
         table[AFTER, n] = -1
-        if magic == fmt.MAGIC_V2:
+        if magic == kafka_format.MAGIC_V2:
             _fill_v2(src, at, table, n)
             if table[COUNT, n] < 0:
                 report[STOPPED_BY] = BAD_COUNT
@@ -137,7 +137,7 @@ def walk_headers(src, length, position, table, report):
                 return n
         else:
             _fill_legacy(src, at, table, n)
-        at += size + fmt.LOG_OVERHEAD
+        at += size + kafka_format.LOG_OVERHEAD
         n += 1
     return n
 
@@ -145,10 +145,10 @@ def walk_headers(src, length, position, table, report):
 @inline
 def _looks_like_v2(src, at, first_offset, end_offset):
     base = read_int64(src, at)
-    delta = read_int32(src, at + fmt.LAST_OFFSET_DELTA_AT)
+    delta = read_int32(src, at + kafka_format.LAST_OFFSET_DELTA_AT)
     if base < first_offset or base >= end_offset or delta < 0 or delta >= end_offset - base:
         return False
-    return read_int32(src, at + fmt.RECORDS_COUNT_AT) >= 0
+    return read_int32(src, at + kafka_format.RECORDS_COUNT_AT) >= 0
 
 
 @kernel("int64(uint8[::1], int64, int64, int64, int64)")
@@ -159,12 +159,12 @@ def find_batch(src, at, length, first_offset, end_offset):
     newer than this package is possible; then only the base offset is checked. Only the CRC proves that it is a batch.
     The reader uses this to go on after damage.
     """
-    for i in range(at, length - fmt.MIN_LENGTH_V0 - fmt.LOG_OVERHEAD + 1):
-        magic = src[i + fmt.MAGIC_AT]
-        if magic > fmt.LARGEST_MAGIC or read_int32(src, i + fmt.LENGTH_AT) < _smallest_length(magic):
+    for i in range(at, length - kafka_format.MIN_LENGTH_V0 - kafka_format.LOG_OVERHEAD + 1):
+        magic = src[i + kafka_format.MAGIC_AT]
+        if magic > kafka_format.LARGEST_MAGIC or read_int32(src, i + kafka_format.LENGTH_AT) < _smallest_length(magic):
             continue
-        if magic == fmt.MAGIC_V2:
-            if length - i >= fmt.BATCH_OVERHEAD and _looks_like_v2(src, i, first_offset, end_offset):
+        if magic == kafka_format.MAGIC_V2:
+            if length - i >= kafka_format.BATCH_OVERHEAD and _looks_like_v2(src, i, first_offset, end_offset):
                 return i
             continue
         offset = read_int64(src, i)

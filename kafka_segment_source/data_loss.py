@@ -1,0 +1,31 @@
+"""Decides what lost offsets lead to (failOnDataLoss): an error, or a warning. No other module decides it.
+
+Planning and reading find losses. They report them here.
+"""
+
+from __future__ import annotations
+
+from kafka_segment_source.errors import DataLossError
+from kafka_segment_source.options import ReadOptions
+from kafka_segment_source.reporting import logger
+
+
+def allow_loss(error: DataLossError, options: ReadOptions) -> None:
+    """Raises `error`, unless failOnDataLoss=false allows the loss. Then the caller must warn."""
+    if options.fail_on_data_loss:
+        raise error
+
+
+def report_lost_offsets(lost: str, options: ReadOptions) -> str:
+    """Reports offsets that planning misses. Raises DataLossError, or returns the warning for the plan.
+
+    lost: which offsets are missing, and how that is known, as a sentence without its end.
+    """
+    allow_loss(DataLossError(f"{lost}; give offsets that are there, or failOnDataLoss=false to read what is"), options)
+    return f"{lost}: reading what is there (failOnDataLoss=false)"
+
+
+def report_lost_rows(error: DataLossError, options: ReadOptions) -> None:
+    """Reports rows that reading misses. Raises `error`, or logs that reading goes on without them."""
+    allow_loss(error, options)
+    logger.warning("%s; going on without it (failOnDataLoss=false)", error)

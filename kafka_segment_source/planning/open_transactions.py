@@ -1,0 +1,253 @@
+"""Finds the transactions that are open at the end of a log, and says what they withhold. It runs on the driver.
+
+The newest `.snapshot` has the transactions that were open at its offset. The batches after it, up to the end of the
+log, show how this changed (Kafka: ProducerStateManager, ProducerAppendInfo). Without a usable snapshot, the log is read
+from its start. A scan that ends at its own offset needs only the transactions that began before that offset. Once none
+of them is open, reading stops.
+
+If a marker is damaged (mode=DROPMALFORMED), its transaction stays open. Then more rows are withheld than necessary, and
+a warning reports it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from kafka_segment_source import kafka_format
+from kafka_segment_source.decoding.split import SegmentSplit, anchored
+from kafka_segment_source.errors import FileChangedError
+from kafka_segment_source.kernels import batch_headers
+from kafka_segment_source.logdir.probe import BatchHeader
+from kafka_segment_source.logdir.producer_snapshots import ProducerState, newest_state
+from kafka_segment_source.logdir.segment_view import SegmentView
+from kafka_segment_source.logdir.segments import PartitionLog, Segment
+from kafka_segment_source.options import ReadOptions
+from kafka_segment_source.planning.small_segments import Event, SegmentEvents, read_small_segment
+from kafka_segment_source.reading.following import list_whole, whole_split
+from kafka_segment_source.reading.marker_walk import Stretch, first_void, transactional_data, walk_split
+from kafka_segment_source.storage.files import file_version
+from kafka_segment_source.storage.store import FileVersion
+from kafka_segment_source.times import format_millis
+
+_MOST_NAMED = 5  # open transactions in one warning
+
+
+def find_stable_end(log: PartitionLog, end: int, options: ReadOptions, warnings: list[str]) -> int:
+    """Finds the offset where a scan up to `end` ends under read_committed. It warns of withheld rows.
+
+    Raises CorruptRecordError for damage on the way to the end of the log, under FAILFAST.
+    """
+    last = log.segments[-1]
+    end = min(
+        end, last.offsets.end, kafka_format.MAX_OFFSET if last.next_base_offset is None else last.next_base_offset
+    )
+    whole = log if log.is_whole or log.copies else list_whole(log.directories, options)
+    replay = _Replay(whole, options, warnings)
+    replay.run(end)
+    waiting = {producer: first for producer, first in replay.open.items() if first < end}
+    if not waiting:
+        # a broker may write a new transaction after this offset, into preallocated space
+        return min(end, replay.reached) if replay.is_at_end else end
+    replay.confirm()
+    stable = min(waiting.values())
+    warnings.append(_describe_withheld(replay.log, waiting, stable, end, options))
+    return stable
+
+
+@dataclass(slots=True)
+class _Replay:
+    """Follows the producers of a log to find the open transactions.
+
+    open: producer id → first offset of its transaction. reached: the offset after the last batch that was read.
+    is_at_end: whether no batch follows in the log.
+
+    With endAt=highWatermark, the log ends at its high watermark. A marker after that does not end a transaction.
+    """
+
+    log: PartitionLog
+    options: ReadOptions
+    warnings: list[str]
+    open: dict[int, int] = field(default_factory=dict)
+    walked: list[tuple[str, FileVersion]] = field(default_factory=list)
+    reached: int = 0
+    is_at_end: bool = False
+
+    def confirm(self) -> None:
+        """Raises FileChangedError if another file has replaced one that was read.
+
+        The log cleaner may have removed a marker between two of the files.
+        """
+        for path, version in self.walked:
+            now = file_version(path)
+            if now is None or now.inode != version.inode:
+                raise FileChangedError(f"file {path!r} was replaced while the log was planned; plan the read again")
+
+    def run(self, end: int) -> None:
+        """Follows the producers up to `end`.
+
+        It goes on while a transaction that began before `end` may be open, at most to the end of the log.
+        """
+        state = self._find_state() if self.options.trust_indexes else None
+        since = ProducerState(0, {}) if state is None else state
+        self.open = dict(since.open_transactions)
+        self.reached, read = since.offset, 0
+        parts = self._walk_segments(since.offset)
+        while self.reached < end or any(first < end for first in self.open.values()):
+            found = next(parts, None)
+            if found is None:
+                self.is_at_end = True
+                break
+            self._apply_events(found.events, since.offset)
+            read += found.size
+            self.reached = max(self.reached, found.end)
+        parts.close()
+        if state is None and len(self.log.segments) > 1 and self.options.trust_indexes:
+            self.warnings.append(
+                f"partition {self.log.topic}-{self.log.partition} has no usable .snapshot: {read:,} bytes were read from"
+                " its start in planning, to find the last stable offset (isolationLevel=read_committed)"
+            )
+
+    def _find_state(self) -> ProducerState | None:
+        """Finds the newest producer state that belongs to the segments of this log."""
+        found = [newest_state(each, partial(self._is_read_from, each), self.warnings) for each in self.log.directories]
+        return max((state for state in found if state is not None), key=lambda state: state.offset, default=None)
+
+    def _is_read_from(self, directory: str, offset: int) -> bool:
+        """Whether the segment up to this offset is read from this directory. Otherwise, the state is another log's."""
+        first = self.log.segments[0]
+        if offset == first.base_offset:
+            return os.path.dirname(first.path) == directory
+        if offset > self.log.offsets.end:
+            return False
+        for segment in self.log.segments:
+            after = segment.next_base_offset
+            inside = segment.base_offset < offset and (after is None or offset <= after)
+            if (
+                inside
+                and os.path.dirname(segment.path) == directory
+                and segment.offsets.start < offset <= segment.offsets.end
+            ):
+                return offset == after or next(_read_headers(segment, offset - 1, self.options), None) is not None
+        return False
+
+    def _walk_segments(self, offset: int) -> Generator[SegmentEvents, None, None]:
+        """Yields the events of the log in order, from the batch that holds `offset`."""
+        end = 0
+        for at, segment in enumerate(self.log.segments):
+            first = max(offset, segment.offsets.start)
+            if first >= min(segment.span.end, segment.offsets.end):
+                continue
+            self.walked.append((segment.path, segment.version))
+            found = self._read_small(at, first)
+            if found is not None:
+                end = found.end
+                yield found
+                continue
+            for stretch in walk_split(self._make_split(at, first), self.options, after=end):
+                found = self._collect_events(stretch, end)
+                end = found.end
+                yield found
+
+    def _read_small(self, at: int, first: int) -> SegmentEvents | None:
+        """Reads the events of segment number `at`, if all of it is wanted and the segment is small and usual."""
+        segment = self.log.segments[at]
+        if self.log.copies or segment.base_offset < first:
+            return None
+        return read_small_segment(segment, self.options)
+
+    def _make_split(self, at: int, first: int) -> SegmentSplit:
+        """Makes a split of segment number `at`, from the batch that holds the offset `first`."""
+        segment = self.log.segments[at]
+        split = whole_split(self.log, at)
+        if segment.base_offset >= first:
+            return split
+        with _open_view(segment, self.options) as view:
+            return anchored(replace(split, start=view.start_position(first)), view.probe)
+
+    def _collect_events(self, stretch: Stretch, before: int) -> SegmentEvents:
+        """Collects the events of a stretch. before: the offset after the batch before the stretch."""
+        self._end_lost_transactions(stretch)
+        self.warnings += [
+            f"skipped in looking for the last stable offset (mode=DROPMALFORMED): {error}" for error in stretch.errors
+        ]
+        begins = stretch.headers[:, transactional_data(stretch.headers)]
+        events = [(marker.offset, marker.producer_id, False) for marker in stretch.markers]
+        for producer_id, first in zip(
+            begins[batch_headers.PRODUCER_ID].tolist(), begins[batch_headers.BASE_OFFSET].tolist(), strict=True
+        ):
+            events.append((first, producer_id, True))
+        end = int(stretch.headers[batch_headers.LAST_OFFSET, -1]) + 1 if stretch.headers.shape[1] else before
+        return SegmentEvents(sorted(events), end, int(stretch.headers[batch_headers.SIZE].sum()))
+
+    def _apply_events(self, events: list[Event], offset: int) -> None:
+        """Opens and ends transactions by the events from `offset` on. The state has the earlier events already."""
+        for at, producer_id, opens in events:
+            if not offset <= at < self.log.offsets.end:
+                continue
+            if opens:
+                self.open.setdefault(producer_id, at)
+            else:
+                self.open.pop(producer_id, None)
+
+    def _end_lost_transactions(self, stretch: Stretch) -> None:
+        """Ends the transactions that were open before offsets that one of several copies has lost.
+
+        The log cleaner stays below the first offset of every open transaction (Kafka:
+        LogCleanerManager.cleanableOffsets). So these transactions have ended. But the marker may be gone too, and then
+        it is not known how they ended. Their rows are withheld when they are read.
+        """
+        void = first_void(stretch, self.reached) if self.log.copies else None
+        if void is not None:
+            self.open = {producer_id: first for producer_id, first in self.open.items() if first >= void}
+
+
+# ---- what the plan says ----
+
+
+def _describe_withheld(log: PartitionLog, waiting: dict[int, int], stable: int, end: int, options: ReadOptions) -> str:
+    """One sentence about the open transactions and the rows that they withhold."""
+    named = [
+        f"producer {producer_id} since offset {first} ({_describe_begin(log, first, options)})"
+        for producer_id, first in sorted(waiting.items(), key=lambda each: each[1])[:_MOST_NAMED]
+    ]
+    more = f" and {len(waiting) - len(named)} more" if len(waiting) > len(named) else ""
+    return (
+        f"partition {log.topic}-{log.partition} ends at its last stable offset, {stable} (isolationLevel=read_committed):"
+        f" {_count_bytes_from(log, stable, end, options):,} bytes from there on are withheld, as transactions are open of"
+        f" {', '.join(named)}{more}; one that stays open for long is hanging, and kafka-transactions.sh abort --topic"
+        f" {log.topic} --partition {log.partition} --start-offset {stable} on the brokers ends it"
+    )
+
+
+def _describe_begin(log: PartitionLog, first: int, options: ReadOptions) -> str:
+    """When a transaction began: the timestamp of its first batch."""
+    holding = [segment for segment in log.segments if segment.base_offset <= first]
+    header = next(_read_headers(holding[-1], first, options), None) if holding else None
+    return "before the files begin" if header is None else format_millis(header.max_timestamp)
+
+
+def _count_bytes_from(log: PartitionLog, stable: int, end: int, options: ReadOptions) -> int:
+    """Counts the bytes of the log from the offset `stable`, to the end of the segment before or at `end`."""
+    total = 0
+    for segment in log.segments:
+        if segment.base_offset >= end or (segment.next_base_offset or kafka_format.MAX_OFFSET) <= stable:
+            continue
+        header = next(_read_headers(segment, stable, options), None) if segment.base_offset < stable else None
+        total += segment.size - (0 if header is None else header.position)
+    return total
+
+
+def _open_view(segment: Segment, options: ReadOptions) -> SegmentView:
+    return SegmentView(segment, options.trust)
+
+
+def _read_headers(segment: Segment, offset: int, options: ReadOptions) -> Iterator[BatchHeader]:
+    """Yields proven headers of a segment, from the batch that holds `offset`. It ends early where a proof fails."""
+    with _open_view(segment, options) as view:
+        for header in view.headers_from(offset):
+            if header is None:
+                return
+            yield header
