@@ -119,17 +119,11 @@ class SplitFile:
     def finish(self) -> None:
         """Checks the end of the file. Call it after the last chunk.
 
-        Raises FileChangedError if wanted rows may now be in another file, and DataLossError for a gap before the next
-        segment.
+        Raises DataLossError for a gap before the next segment.
         """
         split = self.split
         if self._reader.is_done:
             return
-        if not self._is_listed_one and not self._damage.skipped:
-            end = split.log_end if split.is_of_last else split.next_base_offset
-            reached = split.start_offset if self._gaps.next_offset is None else self._gaps.next_offset
-            if end is not None and reached < min(end, split.bounds.offsets.end):
-                raise self._make_changed_error(f"it ends before offset {reached}, expected offsets up to {end - 1}")
         gap = self._gaps.missing(self._file)
         if gap is not None:
             raise DataLossError(

@@ -58,7 +58,6 @@ _CONFIRM = _in_package(
     "        planned, now = self.split.version, file_version(self.split.path)\n",
     "        return\n        planned, now = self.split.version, file_version(self.split.path)\n",
 )
-_FINISH = _in_package("decoding/split_file", "if not self._is_listed_one and not self._damage.skipped:", "if False:")
 _NO_FIRST_PLACE = _in_package(
     "zones/updates", "    if start == 0:\n        return None\n    last", "    return None\n    last"
 )
@@ -70,7 +69,7 @@ _LEFT_OUT = Change(
 _ONE_LISTING = _in_package("logdir/listing", "        if not _may_be_of_compaction(files):\n", "        if True:\n")
 
 MUTATIONS = (
-    Mutation("no proof of identity at all", (_VERSION, _ANCHOR, _RANGE_END, _CONFIRM, _FINISH)),
+    Mutation("no proof of identity at all", (_VERSION, _ANCHOR, _RANGE_END, _CONFIRM)),
     Mutation(
         "neither the version nor the anchor is checked",
         (_VERSION, _ANCHOR),
@@ -80,12 +79,6 @@ MUTATIONS = (
     ),
     Mutation("the end of a range is not proven", (_RANGE_END, _VERSION), kind="compacted", aim="cuts"),
     Mutation("damage is believed at once", (_CONFIRM,)),
-    Mutation(
-        "a short file is believed",
-        (_FINISH, _VERSION, _RANGE_END),
-        kind="plain",
-        why="a shorter file is another version, and its range does not end where the planned one did",
-    ),
     Mutation(
         "markers are not looked for past the planned size",
         (
