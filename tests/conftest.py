@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -31,6 +32,10 @@ _WITH_SPARK = ("tests/spark/", "tests/examples/test_etl_job.py")
 
 # Spark's workers and its planning process must be this interpreter, activated environment or not
 os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+
+# and load pyspark from its files, not from Spark's zip
+_UNZIPPED = str(Path(__file__).parent / "support" / "unzipped")
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [_UNZIPPED, os.environ.get("PYTHONPATH")]))
 
 # a JVM that lives for minutes gains nothing from the second compiler, and its collector needs no threads of its own
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData")

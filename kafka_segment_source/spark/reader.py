@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
@@ -75,8 +77,21 @@ class KafkaSegmentReader(DataSourceReader):
         return [SegmentPartition(splits) for splits in plan.tasks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        is_first = "kafka_segment_source.scanning" not in sys.modules
         # planning runs in its own process, which does not need the kernels
         from kafka_segment_source.scanning import read_splits
 
+        if is_first:
+            _exempt_loaded_modules()
         if isinstance(partition, SegmentPartition):  # Spark passes InputPartition(None) for an empty plan
             yield from read_splits(partition.splits, self._options, RECORDS.arrow_schema(self._columns))
+
+
+def _exempt_loaded_modules() -> None:
+    """Exempts what is loaded by now from garbage collection.
+
+    Spark's Python workers collect garbage after each task (`pyspark/daemon.py`). With numba and the kernels loaded,
+    that takes longer than reading a small partition.
+    """
+    gc.collect()
+    gc.freeze()

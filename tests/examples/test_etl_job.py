@@ -119,7 +119,12 @@ def done(finished: tuple[Any, Any], tmp_path: Path) -> Any:
 @pytest.fixture
 def staging_without_spark(finished: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """Staging the window 09:00 to 10:00 copies what Spark wrote for it."""
-    destination = finished[0].destination
+    monkeypatch.setattr(etl_job, "_stage", copying_stage(finished[0].destination))
+    monkeypatch.setattr(etl_job, "_update_zone_maps", lambda *_: None)
+
+
+def copying_stage(destination: Path) -> Callable[..., dict[Path, Path]]:
+    """What stages copies of the files that a run has put in place at `destination`, without Spark."""
     names = [Path(name) for name in files(destination)]
 
     def stage(_spark: Any, _config: Any, _window: Any, staging: Path) -> dict[Path, Path]:
@@ -129,8 +134,7 @@ def staging_without_spark(finished: tuple[Any, Any], monkeypatch: pytest.MonkeyP
             shutil.copyfile(destination / name, path)
         return staged
 
-    monkeypatch.setattr(etl_job, "_stage", stage)
-    monkeypatch.setattr(etl_job, "_update_zone_maps", lambda *_: None)
+    return stage
 
 
 def without_last_rows(destination: Path) -> None:
@@ -320,14 +324,19 @@ def test_killed_while_spark_writes(spark: SparkSession, done: Any, monkeypatch: 
     assert read_by_spark(spark, done.destination) == consumed(WINDOW)
 
 
-def test_a_process_killed_half_way_and_the_command_run_again(spark: SparkSession, tmp_path: Path) -> None:
-    """SIGKILL after the second file is in place; the same command then exits with 0, one line, and exact rows."""
+def test_a_process_killed_half_way_and_the_command_run_again(
+    spark: SparkSession, finished: tuple[Any, Any], tmp_path: Path
+) -> None:
+    """SIGKILL after the second file is in place; the same command then exits with 0, one line, and exact rows.
+
+    The process that dies stages copies of what Spark wrote: its death comes after staging. The command has a Spark of
+    its own.
+    """
     config = configuration(tmp_path)
     destination = tmp_path / "out"
     script = f"""
-import os, signal, sys
-sys.path.insert(0, {str(JOB.parent)!r})
-import etl_job
+import os, pathlib, signal
+from tests.examples.test_etl_job import copying_stage, etl_job
 calls = []
 def replace(source, target):
     os.replace(source, target)
@@ -335,9 +344,11 @@ def replace(source, target):
     if len(calls) == 2:
         os.kill(os.getpid(), signal.SIGKILL)
 etl_job._replace = replace
-etl_job.main({["--config", str(config), START]!r})
+etl_job._stage = copying_stage(pathlib.Path({str(finished[0].destination)!r}))
+etl_job._update_zone_maps = lambda *_: None
+etl_job.main({["--config", str(config), START]!r}, object())
 """
-    killed = subprocess.run([sys.executable, "-c", script], check=False, capture_output=True, timeout=300)
+    killed = subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=False, capture_output=True, timeout=300)
     assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
     assert len(files(destination)) == 2
     assert len(staged_leftovers(destination)) == 1

@@ -33,6 +33,8 @@ def run(notebook: Any, directory: Path) -> Any:
     manager = KernelManager()
     manager.kernel_spec.argv[0] = sys.executable  # this environment, whatever "python3" names on this machine
     plain = {name: value for name, value in os.environ.items() if name != "COLUMNS" and not name.startswith("SPARK_")}
+    if "SPARK_SUBMIT_OPTS" in os.environ:  # how the JVM compiles: it changes no output
+        plain["SPARK_SUBMIT_OPTS"] = os.environ["SPARK_SUBMIT_OPTS"]
     where = {"metadata": {"path": str(directory)}}
     NotebookClient(
         notebook, km=manager, timeout=300, startup_timeout=300, resources=where, coalesce_streams=True

@@ -24,13 +24,14 @@ import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache, lru_cache
 
 import crc32c
 
 from kafka_segment_source.errors import UnsupportedFormatError
 from tests.fuzz.corpus import PARTITION, TOPIC, RealSegment, Seed
 from tests.support import naive
-from tests.support.rows import OFFSET, Row, decoded
+from tests.support.rows import OFFSET, TIMESTAMP, Row, decoded
 
 _LEAST = {0: 14, 1: 22, 2: 49}
 _MAX_MILLIS = (2**63 - 1) // 1000
@@ -95,16 +96,27 @@ def sound(data: bytes, position: int, after: int, limit: int) -> Sound | None:
         return None
     if count == 0 or is_control:  # nobody looks inside
         return Sound(position, end, base, last, [])
+    found = _decoded_batch(batch)
+    if found is None:
+        return None
+    first, last, rows = found
+    least = base if batch[16] == 2 else after + 1
+    offsets = [row[OFFSET] for row in rows]
+    grows = all(a < b for a, b in zip([least - 1, *offsets], [*offsets, last + 1], strict=True))
+    if not grows or any(abs(row[TIMESTAMP]) > _MAX_MILLIS for row in rows):
+        return None
+    return Sound(position, end, first, last, rows)
+
+
+@lru_cache(maxsize=10_000)  # most batches of a damaged log are those of its seed
+def _decoded_batch(batch: bytes) -> tuple[int, int, list[Row]] | None:
+    """First and last offset and the rows of a batch that is not a control batch; None if the naive decoder
+    refuses it."""
     try:
-        found = naive.decode_batch(batch, position)
+        found = naive.decode_batch(batch)
     except naive.NaiveError:
         return None
-    least = base if batch[16] == 2 else after + 1
-    offsets = [record.offset for record in found.records]
-    grows = all(a < b for a, b in zip([least - 1, *offsets], [*offsets, found.last_offset + 1], strict=True))
-    if not grows or any(abs(record.timestamp) > _MAX_MILLIS for record in found.records):
-        return None
-    return Sound(position, end, found.base_offset, found.last_offset, decoded(found.records, TOPIC, PARTITION))
+    return found.base_offset, found.last_offset, decoded(found.records, TOPIC, PARTITION)
 
 
 def _claims(batch: bytes) -> tuple[int, int, int, bool]:
@@ -294,10 +306,15 @@ def _is_newer(data: bytes, position: int) -> bool:
 
 def check_contents(original: Seed, rows: Sequence[Row]) -> None:
     """Statement 4: apart from offset, topic and partition, every row is one of the original rows, and no more often."""
-    real = Counter(_contents(row) for segment in original.segments for row in _real_rows(segment))
+    real = _real_contents(original)
     for contents, count in Counter(_contents(row) for row in rows).items():
         if count > real[contents]:
             raise ViolationError(f"no such row was ever written, or not so often: {contents}")
+
+
+@cache
+def _real_contents(original: Seed) -> Counter[tuple[object, ...]]:
+    return Counter(map(_contents, real_rows(original)))
 
 
 def real_rows(original: Seed) -> list[Row]:
@@ -305,6 +322,7 @@ def real_rows(original: Seed) -> list[Row]:
     return [row for segment in original.segments for row in _real_rows(segment)]
 
 
+@cache
 def _real_rows(segment: RealSegment) -> list[Row]:
     return decoded(naive.decode_log(segment.log), TOPIC, PARTITION)
 
