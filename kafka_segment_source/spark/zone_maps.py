@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Unpack
 from pyspark.sql import functions as F  # noqa: N812  # as everyone calls it
 
 from kafka_segment_source.keywords import DecodeOptions, PathsLike
-from kafka_segment_source.storage.paths import local_path
+from kafka_segment_source.storage.paths import resolve_path
 from kafka_segment_source.zones.updates import (
     ZoneMapSummary,
     finish_update,
@@ -56,7 +56,7 @@ def update_zone_maps(spark: SparkSession, path: PathsLike, to: str, **options: U
         (3, 18)
     """
     parsed = parse_update(path, options)
-    updates = plan_updates(parsed, local_path(to))
+    updates = plan_updates(parsed, resolve_path(to, parsed.storage))
     mapped = iter(_map_splits(spark, [split for update in updates for split in update.splits], parsed.max_batch_bytes))
     summary = ZoneMapSummary()
     for update in updates:
