@@ -246,11 +246,15 @@ def _make_client(root: str, settings: Settings) -> Any:
                 config.setdefault("azure_storage_endpoint", f"https://{account.replace('.dfs.', '.blob.', 1)}")
         return store.AzureStore(bucket, config=config, **common)
     except _errors() as error:
-        name = next((each for each in config if each in str(error)), None)
-        what = (
-            "the storage options do not make a store" if name is None else f"the storage option {name!r} has no value"
+        is_nameless = "MissingAccount" in str(error)
+    if is_nameless:
+        reason = (
+            "the account is not known: write abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/…, or give the option"
+            " azure_storage_account_name"
         )
-        raise ServiceError(f"{what} for {scheme}://", errno.EINVAL, is_wrong_name=True) from None
+    else:
+        reason = f"no client can be made of the storage options {', '.join(sorted(texts)) or 'that are set'}"
+    raise ServiceError(reason, errno.EINVAL, is_wrong_name=True)
 
 
 def _split_config(texts: dict[str, str], prefix: str) -> tuple[dict[str, str], dict[str, Any]]:
