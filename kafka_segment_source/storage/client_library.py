@@ -19,16 +19,17 @@ from typing import Any
 _NAME = "obstore"
 _LIBRARY = "obstore._obstore"
 
-_loaded: tuple[int, Any] | None = None  # the process, and its module
+_loaded: tuple[int, Any, str] | None = None  # the process, its module, and the library's file as it was installed
 
 
 def load_library() -> Any:
-    """Returns the module `obstore` of this process."""
+    """Returns the module `obstore` of this process. Raises OSError if a copy cannot be written to a temporary file."""
     global _loaded  # noqa: PLW0603
     if _loaded is None:
-        _loaded = os.getpid(), _load()
+        module: Any = _load()
+        _loaded = os.getpid(), module, module._obstore.__file__
     elif _loaded[0] != os.getpid():
-        _loaded = os.getpid(), _load_copy(_loaded[1])
+        _loaded = os.getpid(), _load_copy(Path(_loaded[2])), _loaded[2]
     return _loaded[1]
 
 
@@ -39,7 +40,7 @@ def _load() -> ModuleType:
     return module
 
 
-def _load_copy(module: Any) -> ModuleType:
+def _load_copy(source: Path) -> ModuleType:
     """Loads the library from another file. The system gives one file to all that load it from the same path.
 
     Modules that were imported before stay in `sys.modules`.
@@ -49,7 +50,6 @@ def _load_copy(module: Any) -> ModuleType:
         del sys.modules[name]
     try:
         with tempfile.TemporaryDirectory(prefix="kafkaseg-obstore-") as directory:
-            source = Path(module._obstore.__file__)
             copy = Path(directory) / source.name
             shutil.copyfile(source, copy)
             spec = importlib.util.spec_from_file_location(_LIBRARY, copy)

@@ -21,7 +21,13 @@ from typing import Any, TypeVar
 from kafka_segment_source.storage.client_library import load_library
 from kafka_segment_source.storage.credentials import find_credentials
 from kafka_segment_source.storage.paths import join_path, name_of, split_remote
-from kafka_segment_source.storage.service_errors import is_missing, is_missing_bucket, is_past_end, translate
+from kafka_segment_source.storage.service_errors import (
+    is_missing,
+    is_missing_bucket,
+    is_past_end,
+    is_refusal,
+    translate,
+)
 from kafka_segment_source.storage.settings import Settings
 from kafka_segment_source.storage.store import (
     NO_VERSION,
@@ -114,11 +120,12 @@ class ObjectStorage:
 
         The error of the library is not kept as the cause, as its text may have credentials in it.
         """
+        errors = load_library().exceptions.BaseError
         try:
             return action(self._find_client(root))
         except ServiceError:
             raise
-        except (OSError, _errors()) as error:
+        except (OSError, errors) as error:
             failure = translate(error, root)
         raise failure
 
@@ -192,12 +199,17 @@ def _errors() -> Any:
 
 
 def _head(store: Any, key: str) -> Any:
-    """Returns the metadata of an object, or None if there is none."""
+    """Returns the metadata of an object, or None if there is none.
+
+    The answer to a HEAD has no body, so a refusal has no reason. That to a GET of one byte has one.
+    """
     try:
         return load_library().head(store, key)
     except (FileNotFoundError, _errors()) as error:
         if is_missing(error) and not is_missing_bucket(error):
             return None
+        if is_refusal(error):
+            load_library().get(store, key, options={"range": (0, 1)})
         raise
 
 

@@ -37,6 +37,7 @@ _PREFIX = {"s3": "aws", "gs": "google", "az": "azure", "abfss": "azure"}
 _THROTTLES = ("SlowDown", "ServerBusy", "TooManyRequests", "RequestLimitExceeded")
 
 _NOT_FOUND, _FORBIDDEN, _UNAUTHORIZED, _RANGE, _CONFLICT, _PRECONDITION, _TOO_MANY = 404, 403, 401, 416, 409, 412, 429
+_BAD_REQUEST, _UNAVAILABLE = 400, 503
 _MOVED = (301, 302, 307, 308)
 
 _FAULTS = (
@@ -90,6 +91,12 @@ def is_missing_bucket(error: BaseException) -> bool:
 def is_missing(error: BaseException) -> bool:
     """Whether the error says that an object does not exist."""
     return isinstance(error, FileNotFoundError) or _read(error).status == _NOT_FOUND
+
+
+def is_refusal(error: BaseException) -> bool:
+    """Whether the server refused the request itself, without a reason."""
+    failure = _read(error)
+    return failure.status in (_BAD_REQUEST, _FORBIDDEN) and failure.code is None
 
 
 def translate(error: BaseException, root: str) -> OSError:
@@ -147,7 +154,7 @@ def _explain_network(failure: _Failure, scheme: str) -> tuple[str, int]:
             return reason.format(**fill), number
     if failure.status is None:
         return f"the connection to {where} broke{after}", errno.ECONNRESET
-    if failure.status == _TOO_MANY or failure.code in _THROTTLES:
+    if failure.status in (_TOO_MANY, _UNAVAILABLE) or failure.code in _THROTTLES:
         return f"{where} throttles ({failure.answer}{after}): ask for less at a time", errno.EBUSY
     return f"{where} answered {failure.answer}{after}", errno.EIO
 

@@ -92,7 +92,7 @@ def test_spellings_of_paths(bucket: Bucket, tmp_path: Path) -> None:
         assert offsets(path, bucket) == list(range(40)), path
     assert offsets(f"s3://{name}/a b/x*/orders-0/{segment_name(20)}", bucket) == list(range(20, 30))
     bucket.put_tree(tmp_path, "orders-1")  # a bucket may hold the log directory at its root
-    for key in bucket.keys():
+    for key in bucket.list_keys():
         if key.startswith("a b/"):
             bucket.delete(key)
     (plan,) = {split.path.rpartition("/")[0] for split in _plan(f"s3://{name}/orders-1", bucket).splits}
@@ -201,7 +201,7 @@ def test_an_object_that_was_deleted(bucket: Bucket, tmp_path: Path) -> None:
 
 
 def test_reads_at_the_end_of_an_object(bucket: Bucket) -> None:
-    """A range over the end is short, one past it is empty, whether or not the size is known; so with no bytes at all."""
+    """A range over the end is short, one past it is empty, whether the size is known or not."""
     storage = storage_of(bucket)
     bucket.put("some", bytes(range(10)))
     bucket.put("none", b"")
@@ -237,7 +237,7 @@ def test_one_version_is_read(bucket: Bucket) -> None:
     assert bucket.get("some") == b"y"
 
 
-# --- the command line, and processes -----------------------------------------------------------------------------------
+# --- the command line, and processes ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -265,7 +265,7 @@ def test_command_for_zone_maps(bucket: Bucket) -> None:
     """Maps of a log in a bucket, in that bucket."""
     url = bucket.put_tree(LOGS / "orders-0", "orders-0")
     done = run("zonemap", url, "--to", f"{bucket.url}/maps", *bucket.flags)
-    assert done.exit_code == 0 and "maps/orders-0.parquet" in bucket.keys()
+    assert done.exit_code == 0 and "maps/orders-0.parquet" in bucket.list_keys()
 
 
 def test_a_process_that_is_forked_after_a_read(bucket: Bucket, tmp_path: Path) -> None:
@@ -279,6 +279,7 @@ def scan_in_child(url: str, options: dict[str, str]) -> list[list[int]]:
     """The offsets that a process, its forked child, and that child's child read."""
     import os  # noqa: PLC0415
     import pickle  # noqa: PLC0415
+    import traceback  # noqa: PLC0415
 
     found = kafkaseg.scan(url, ["offset"], storage_options=options).read_all()["offset"].to_pylist()
     if os.environ.get("KAFKASEG_FORKS", "0") == "2":
@@ -289,6 +290,8 @@ def scan_in_child(url: str, options: dict[str, str]) -> list[list[int]]:
     if child == 0:
         try:
             os.write(writes, pickle.dumps(scan_in_child(url, options)))
+        except BaseException:
+            traceback.print_exc()
         finally:
             os._exit(0)
     os.close(writes)

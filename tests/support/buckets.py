@@ -64,7 +64,7 @@ class Bucket:
     def delete(self, key: str) -> None:
         obstore.delete(self.client, key)
 
-    def keys(self) -> list[str]:
+    def list_keys(self) -> list[str]:
         return [each["path"] for each in obstore.list(self.client).collect()]
 
     def put_tree(self, root: Path, prefix: str) -> str:
@@ -134,7 +134,7 @@ def answering(status: int, body: str = "", headers: dict[str, str] | None = None
             if self.command != "HEAD":
                 self.wfile.write(body.encode())
 
-        do_GET = do_HEAD = do_PUT = _answer
+        do_GET = do_HEAD = do_PUT = _answer  # noqa: N815
 
         def log_message(self, *_: Any) -> None:
             """Says nothing."""
