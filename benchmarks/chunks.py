@@ -33,7 +33,7 @@ def first_split(log: Log) -> SegmentSplit:
 def chunks(split: SegmentSplit, count: int) -> list[Chunk]:
     """The first chunks of a segment, each in arrays of its own."""
     damage = Damage(False)
-    with InputFile(split.path) as file:
+    with InputFile(split.path, split.storage) as file:
         reader = BatchReader(file, split, Trust(max_batch_bytes=LIMIT), damage)
         return [
             Chunk(each.data.copy(), np.ascontiguousarray(each.headers), each.position)

@@ -97,13 +97,13 @@ def _in_turn(works: dict[str, Callable[[], object]], runs: int) -> dict[str, lis
 
 def _read(split: SegmentSplit) -> None:
     buffer = np.empty(CHUNK_BYTES, np.uint8)
-    with InputFile(split.path) as file:
+    with InputFile(split.path, split.storage) as file:
         for position in range(split.start, split.end, CHUNK_BYTES):
             file.read_into(position, buffer[: min(CHUNK_BYTES, split.end - position)])
 
 
 def _walk(split: SegmentSplit, check_crcs: bool) -> None:
-    with InputFile(split.path) as file:
+    with InputFile(split.path, split.storage) as file:
         reader = BatchReader(file, split, Trust(check_crcs, max_batch_bytes=chunks.LIMIT), Damage(False))
         for _ in reader.chunks():
             pass

@@ -34,7 +34,7 @@ from typing import Any
 _RAISED = re.compile(r"^kafka_segment_source\.errors\.(\w+): (.*)$", re.MULTILINE)
 # The message formats of DataError and StorageError
 _DATA = re.compile(
-    r"(?P<what>.+?) in (?P<path>/.*?) at byte (?P<position>\d+)(?:, offset (?P<offset>-?\d+))?"
+    r"(?P<what>.+?) in (?P<path>(?:[a-z0-9]+:/)?/.*?) at byte (?P<position>\d+)(?:, offset (?P<offset>-?\d+))?"
     r"(?:, (?P<inside>byte \d+ (?:of the batch|after decompression)))?: found (?P<found>.*?), expected (?P<expected>.*)"
 )
 _STORAGE = re.compile(r"(?:file|path) (?P<filename>'.*'|\".*\") cannot be \w+: (?P<strerror>.*)")

@@ -13,6 +13,7 @@ from typing import Any, TypedDict
 
 from kafka_segment_source import times
 from kafka_segment_source.errors import OptionError
+from kafka_segment_source.storage.settings import looks_like_setting, suggest
 
 PathsLike = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 Flag = bool | str | None
@@ -22,10 +23,13 @@ Moment = datetime | timedelta | int | str | None  # a negative timedelta is a ti
 Names = str | Sequence[str] | None  # several names, or one text with commas between them
 ByPartition = dict[str, Any] | str | None  # {"topic": {"0": 23}}, or the same as JSON
 
+STORAGE_OPTIONS = "storage_options"
+
 
 class TopicOptions(TypedDict, total=False):
-    """Options that select partitions."""
+    """Options that select partitions, and those of object stores, which every function takes."""
 
+    storage_options: Mapping[str, object] | None
     subscribe: Names
     subscribePattern: str | None
     assign: ByPartition
@@ -74,8 +78,9 @@ class ScanOptions(DecodeOptions, OffsetOptions, total=False):
 
 
 def option_names(keywords: type) -> tuple[str, ...]:
-    """The names of the options in one of the classes above, in its order."""
-    return tuple(keywords.__annotations__)
+    """The names of the options in one of the classes above, in its order; `storage_options` last."""
+    names = dict.fromkeys(keywords.__annotations__)
+    return (*(name for name in names if name != STORAGE_OPTIONS), STORAGE_OPTIONS)
 
 
 def check_names(given: Collection[str], keywords: type, who_takes: str) -> None:
@@ -100,7 +105,23 @@ def option_texts(path: PathsLike, keywords: Mapping[str, object]) -> dict[str, s
     for name, value in keywords.items():
         if value is None:
             continue
-        texts[name] = value_text(name, value)
+        if name == STORAGE_OPTIONS:
+            texts |= _make_storage_texts(value)
+        else:
+            texts[name] = value_text(name, value)
+    return texts
+
+
+def _make_storage_texts(options: object) -> dict[str, str]:
+    """Converts the options of object stores into texts. No error has a value, as it may be a secret."""
+    if not isinstance(options, Mapping):
+        raise OptionError(f"{STORAGE_OPTIONS} is a {type(options).__name__}, expected a dict of names and texts")
+    texts = {}
+    for name, value in options.items():
+        if not looks_like_setting(str(name).lower()):
+            raise OptionError(f"storage option {name!r} is unknown{suggest(str(name).lower())}")
+        if value is not None:
+            texts[str(name)] = value_text(str(name), value)
     return texts
 
 

@@ -14,7 +14,8 @@ from typing import Any
 
 from kafka_segment_source import times
 from kafka_segment_source.errors import OptionError
-from kafka_segment_source.storage.paths import local_path
+from kafka_segment_source.storage.paths import resolve_path
+from kafka_segment_source.storage.store import LOCAL, Storage
 
 EARLIEST = -2  # in offset maps, as in Kafka's ListOffsets
 LATEST = -1
@@ -58,6 +59,7 @@ class Context:
 
     zone: tzinfo
     now_ms: int
+    storage: Storage = LOCAL
 
 
 def parse_boolean(text: str, _: Context) -> bool:
@@ -76,8 +78,8 @@ def parse_name(text: str, _: Context) -> str:
     return text.strip()
 
 
-def parse_directory(text: str, _: Context) -> str:
-    return local_path(parse_name(text, _))
+def parse_directory(text: str, context: Context) -> str:
+    return resolve_path(parse_name(text, context), context.storage)
 
 
 def parse_partition(text: str, _: Context) -> int:

@@ -27,8 +27,11 @@ from typing import Any
 from kafka_segment_source import option_values as values
 from kafka_segment_source import times
 from kafka_segment_source.bounds import MIN_TIMESTAMP, TIMESTAMP_LIMIT, TimeRange
-from kafka_segment_source.errors import OptionError, UnsupportedError
+from kafka_segment_source.errors import OptionError, PathError, UnsupportedError
 from kafka_segment_source.option_values import DROPMALFORMED, Context, OffsetLimit, TopicPartition, TopicSelection
+from kafka_segment_source.storage.routed import make_storage
+from kafka_segment_source.storage.settings import looks_like_setting, make_settings, suggest
+from kafka_segment_source.storage.store import Storage
 from kafka_segment_source.trust import Trust
 
 WHAT = "what is read"
@@ -149,7 +152,11 @@ class ReadOptions:
     """All options of one read, parsed: a field for each entry of `OPTIONS`. Times are absolute epoch milliseconds.
 
     There are no defaults here: `parse_options` gives each field the value of the text in the table.
+
+    storage: where the files of all paths are, zone maps too. It has the options of object stores.
     """
+
+    storage: Storage
 
     paths: tuple[str, ...]
     subscribe: tuple[str, ...] | None
@@ -233,29 +240,38 @@ def _make_limit(
 
 
 def parse_options(
-    given: Mapping[str, str], now_ms: int | None = None, parameters: Sequence[str] = ()
+    given: Mapping[str, str],
+    now_ms: int | None = None,
+    parameters: Sequence[str] = (),
+    storage: Storage | None = None,
 ) -> tuple[ReadOptions, list[str]]:
     """Parses option names and texts, as Spark passes them. Returns ReadOptions, and warnings of one sentence each.
 
     now_ms: the moment that times ago are counted from; by default the present. parameters: other parameter names of the
-    caller; the error about an unknown name may suggest one of them. Raises OptionError for an unknown, malformed or
-    contradictory option. Raises UnsupportedError for an option that has a meaning, but is not built.
+    caller; the error about an unknown name may suggest one of them. storage: where the files are; by default, the local
+    file system and the buckets that the options of object stores lead to. Raises OptionError for an unknown, malformed
+    or contradictory option. Raises UnsupportedError for an option that has a meaning, but is not built.
     """
-    texts, ignored = _sort_texts(given, parameters)
+    texts, of_stores, ignored = _sort_texts(given, parameters)
+    storage = make_storage(make_settings(of_stores)) if storage is None else storage
     try:
         zone = times.zone(texts.get("timezone", _BY_KEY["timezone"].default or ""))
     except ValueError as error:
         raise OptionError(f"option 'timeZone': {error}") from error
-    context = Context(zone, int(time.time() * 1000) if now_ms is None else now_ms)
+    context = Context(zone, int(time.time() * 1000) if now_ms is None else now_ms, storage)
     found = {option.field: _parse_value(option, texts.get(key), context) for key, option in _BY_KEY.items()}
-    options = ReadOptions(**found)
+    options = ReadOptions(**found, storage=storage)
     _check_conflicts(options)
     return options, _make_warnings(ignored)
 
 
-def _sort_texts(given: Mapping[str, str], parameters: Sequence[str]) -> tuple[dict[str, str], list[str]]:
-    """Sorts texts: by lower-case key for options of the table, and the names of options without meaning here."""
+def _sort_texts(
+    given: Mapping[str, str], parameters: Sequence[str]
+) -> tuple[dict[str, str], dict[str, str], list[str]]:
+    """Sorts texts: by lower-case key for options of the table, by name for those of object stores, and the names of
+    options without meaning here."""
     texts: dict[str, str] = {}
+    of_stores: dict[str, str] = {}
     ignored: list[str] = []
     for name, text in given.items():
         key = _ALIASES.get(name.lower(), name.lower())
@@ -263,14 +279,16 @@ def _sort_texts(given: Mapping[str, str], parameters: Sequence[str]) -> tuple[di
             if key in texts and texts[key] != text:
                 raise OptionError(f"option {_BY_KEY[key].name!r} is given twice, as {texts[key]!r} and {text!r}")
             texts[key] = text
+        elif looks_like_setting(key):
+            of_stores[name] = text
         elif key.startswith(_MEANINGLESS) or key in _MEANINGLESS_KEYS or key in _STREAMING_KEYS:
             ignored.append(name)
         else:
             known = {key: option.name for key, option in _BY_KEY.items()} | {name: name for name in parameters}
             near = get_close_matches(key, known, n=1, cutoff=0.4)
-            hint = f"; did you mean {known[near[0]]!r}?" if near else ""
+            hint = f"; did you mean {known[near[0]]!r}?" if near else suggest(key)
             raise OptionError(f"option {name!r} is unknown{hint}")
-    return texts, ignored
+    return texts, of_stores, ignored
 
 
 def _parse_value(option: Option, text: str | None, context: Context) -> Any:
@@ -282,8 +300,8 @@ def _parse_value(option: Option, text: str | None, context: Context) -> Any:
         return option.parse(text, context)
     except UnsupportedError as error:
         raise UnsupportedError(f"option {option.name!r}: {error}") from error
-    except OptionError:
-        raise  # its message names the option already
+    except (OptionError, PathError):
+        raise  # its message names the option already, or must not repeat the text
     except ValueError as error:
         raise OptionError(f"option {option.name!r} is {text!r}: {error}") from error
 

@@ -18,6 +18,8 @@ from hypothesis import HealthCheck, settings
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from tests.support.buckets import Bucket
+
 # Minutes of work in few tests: begun late, they would leave one process to wait for the other
 _LONG = (
     "tests/examples/",
@@ -67,6 +69,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Puts long tests first where several processes share the tests."""
     if "PYTEST_XDIST_WORKER" in os.environ:
         items.sort(key=lambda item: not item.nodeid.startswith(_LONG))  # stable: the order is the same otherwise
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[str]:
+    """The URL of one S3 server for all tests that ask for it."""
+    from tests.support.buckets import serving_s3  # noqa: PLC0415
+
+    with serving_s3() as url:
+        yield url
+
+
+@pytest.fixture
+def bucket(s3_server: str) -> Bucket:
+    """An empty bucket, and the options that lead to it."""
+    from tests.support.buckets import make_bucket  # noqa: PLC0415
+
+    return make_bucket(s3_server)
 
 
 @pytest.fixture(scope="session")

@@ -118,7 +118,7 @@ def _print_records(
     schema = RECORDS.arrow_schema(dict.fromkeys((*names, *needed)))
     records = 0
     for batch in _read_batches(plan, schema, limit):
-        controls = markers.control_types(batch) if with_control else ()
+        controls = markers.control_types(batch, plan.options.storage) if with_control else ()
         sys.stdout.writelines(lines(batch, controls=controls))
         records += batch.num_rows
     return records

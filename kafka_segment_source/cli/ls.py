@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -28,6 +27,7 @@ from kafka_segment_source.cli.summaries import Rows, listing, offsets_text
 from kafka_segment_source.inspection.contents import ListedPartition, Listing, list_partitions
 from kafka_segment_source.inspection.summary import total
 from kafka_segment_source.keywords import TopicOptions, option_names
+from kafka_segment_source.storage.paths import name_of
 
 
 @click.command("ls", short_help="What is there: offsets, records, bytes, time span.")
@@ -84,11 +84,11 @@ def _make_notes(found: Listing) -> list[str]:
         if start > each.summary.start_offset:
             notes.append(f"{each.name}: records below offset {start:,} are deleted, though still in its files")
         if each.swaps:
-            swaps = ", ".join(os.path.basename(swap) for swap in each.swaps)
+            swaps = ", ".join(name_of(swap) for swap in each.swaps)
             notes.append(
                 f"{each.name}: {swaps}, left by a compaction, is read instead of the segments that it replaces"
             )
-    notes += [f"not read: {os.path.basename(directory)}, {decimal(size)}" for directory, size in found.not_read]
+    notes += [f"not read: {name_of(directory)}, {decimal(size)}" for directory, size in found.not_read]
     return notes
 
 

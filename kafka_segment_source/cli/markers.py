@@ -13,14 +13,15 @@ import pyarrow as pa
 
 from kafka_segment_source import kafka_format
 from kafka_segment_source.storage.files import InputFile
+from kafka_segment_source.storage.store import Storage
 
 NEEDED = ("key", "metadata")  # the columns that control_types reads
 
 
-def control_types(rows: pa.RecordBatch) -> list[str | None]:
+def control_types(rows: pa.RecordBatch, storage: Storage) -> list[str | None]:
     """The type of each row: COMMIT, ABORT or another for a control record, None for data.
 
-    It opens the files that hold the rows.
+    It opens the files that hold the rows. storage: where these are.
     """
     types: list[str | None] = [None] * rows.num_rows
     keys, metadata = rows["key"].to_pylist(), rows["metadata"].to_pylist()
@@ -30,7 +31,7 @@ def control_types(rows: pa.RecordBatch) -> list[str | None]:
         if _type_of(key) is not None and metadata[row]["magic"] == kafka_format.MAGIC_V2
     ]
     for path, found in groupby(candidates, key=lambda row: metadata[row]["file_path"]):
-        with InputFile(path) as file:
+        with InputFile(path, storage) as file:
             for row in found:
                 if _is_control(file, metadata[row]):
                     types[row] = _type_of(keys[row])

@@ -18,7 +18,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 from rich.text import Text
 
 from kafka_segment_source.errors import KafkaSegmentError, UsageError
-from kafka_segment_source.keywords import PathsLike, option_texts
+from kafka_segment_source.keywords import STORAGE_OPTIONS, PathsLike, option_texts
 from kafka_segment_source.options import OPTIONS, ReadOptions, parse_options
 from kafka_segment_source.reporting import Advance, OnProgress, logger
 
@@ -80,9 +80,21 @@ json_flag = click.option("--json", "as_json", is_flag=True, help="Print JSON for
 
 
 def read_options(*names: str, but: Sequence[str] = ()) -> Callable[[F], F]:
-    """Adds options of a read to a command, under their own names, as text: the named ones, or all except `but`."""
+    """Adds options of a read to a command, under their own names, as text: the named ones, or all except `but`.
+
+    It adds `--storage-option` too, which every command that takes a path has.
+    """
 
     def add(command: F) -> F:
+        command = click.option(
+            "--storage-option",
+            STORAGE_OPTIONS,
+            metavar="KEY=VALUE",
+            multiple=True,
+            callback=_parse_storage_options,
+            help="An option of the object store, such as aws_region=eu-central-1; may be given several times."
+            " Others of this machine can see a command line: leave secrets to the environment.",
+        )(command)
         for option in reversed(OPTIONS):
             wanted = option.name in names if names else option.name not in ("path", *but)
             if wanted:
@@ -93,6 +105,19 @@ def read_options(*names: str, but: Sequence[str] = ()) -> Callable[[F], F]:
         return command
 
     return add
+
+
+def _parse_storage_options(
+    context: click.Context, parameter: click.Parameter, texts: tuple[str, ...]
+) -> dict[str, str] | None:
+    """Converts `KEY=VALUE` texts into a dict. The error has no value, as it may be a secret."""
+    found = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip():
+            raise click.BadParameter("expected KEY=VALUE", context, parameter)
+        found[name.strip()] = value
+    return found or None
 
 
 def parse(paths: tuple[str, ...], options: dict[str, Any]) -> tuple[ReadOptions, list[str]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -30,6 +29,7 @@ from kafka_segment_source.inspection.findings import Finding
 from kafka_segment_source.inspection.verification import VerifyReport, verify
 from kafka_segment_source.inspection.verify import Verified
 from kafka_segment_source.keywords import DecodeOptions, option_names
+from kafka_segment_source.storage.paths import join_path, name_of, parent_of
 
 _SHOWN = 50  # at most this many problems and this many notes are printed; --json has all of them
 
@@ -72,7 +72,7 @@ def verify_command(paths: tuple[str, ...], deep: bool, as_json: bool, **options:
 def _render_report(report: VerifyReport) -> RenderableType:
     problems, notes = report.problems, report.notes
     parts: list[RenderableType] = []
-    names = Counter(os.path.basename(each.directory) for each in report.partitions)
+    names = Counter(name_of(each.directory) for each in report.partitions)
     for findings, style in ((notes, "yellow"), (problems, "bold red")):
         parts += [_render_finding(finding, style, names) for finding in findings[:_SHOWN]]
         if len(findings) > _SHOWN:
@@ -110,7 +110,7 @@ def _shorten_path(path: str, names: Counter[str]) -> str:
 
     The whole path if several directories have that name. names: how many directories have a name.
     """
-    directory, name = os.path.split(path)
-    if names[name] > 1 or names[os.path.basename(directory)] > 1:
+    directory, name = name_of(parent_of(path)), name_of(path)
+    if names[name] > 1 or names[directory] > 1:
         return path
-    return os.path.join(os.path.basename(directory), name) if "." in name and name[:1].isdigit() else name
+    return join_path(directory, name) if "." in name and name[:1].isdigit() else name

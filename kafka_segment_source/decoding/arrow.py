@@ -8,7 +8,6 @@ No Python object is made for a record. There are two exceptions, each for one ba
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 
@@ -21,6 +20,7 @@ from kafka_segment_source.decoding.records import MAX_ROWS, RecordColumns, beyon
 from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.kernels import arrow_buffers, batch_headers, record_batches
 from kafka_segment_source.storage.files import Bytes
+from kafka_segment_source.storage.paths import name_of
 
 _MIN_SEQUENCE_WRAP = 2**31
 _KEYS_AT_ONCE = 65_536
@@ -164,7 +164,7 @@ def _build_metadata(records: RecordColumns, split: SegmentSplit) -> pa.Array:
             records, headers[batch_headers.ATTRIBUTES] & kafka_format.TRANSACTIONAL_MASK != 0, pa.bool_()
         ),
         pa.repeat(pa.scalar(split.path, pa.string()), records.count),
-        pa.repeat(pa.scalar(os.path.basename(split.path), pa.string()), records.count),
+        pa.repeat(pa.scalar(name_of(split.path), pa.string()), records.count),
     ]
     return pa.StructArray.from_arrays(columns, fields=list(schema.METADATA_TYPE))
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from kafka_segment_source import kafka_format
 from kafka_segment_source.bounds import ScanBounds
 from kafka_segment_source.logdir.probe import BatchHeader, HeaderProbe
 from kafka_segment_source.logdir.segments import PartitionLog, Segment
-from kafka_segment_source.storage.store import NO_VERSION, FileVersion
+from kafka_segment_source.storage.store import LOCAL, NO_VERSION, FileVersion, Storage
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +46,7 @@ class SegmentSplit:
     version: the state of the file when it was listed. before: the same for the file of the segment before it.
     anchor: a batch at or before `start`; None where `start` is 0.
     log_end: for the last segment, the offset after its last whole batch; None where it is not known.
+    storage: where the file is.
     """
 
     path: str
@@ -65,6 +66,7 @@ class SegmentSplit:
     before: FileVersion | None = None
     anchor: BatchPlace | None = None
     log_end: int | None = None
+    storage: Storage = field(default=LOCAL, repr=False)
 
     @property
     def is_of_last(self) -> bool:
@@ -119,6 +121,7 @@ def split_of(
         log_end=log_end,
         copies=log.copies,
         served_to=segment.offsets.end,
+        storage=segment.storage,
     )
 
 

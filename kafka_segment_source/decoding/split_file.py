@@ -51,7 +51,7 @@ class SplitFile:
         self.split = split
         self._trust = trust
         self._damage = damage
-        self._file = InputFile(split.path)
+        self._file = InputFile(split.path, split.storage, split.version)
         try:
             self._version = self._file.version()
             self._is_listed_one = split.version in (NO_VERSION, self._version)
@@ -135,12 +135,12 @@ class SplitFile:
 
     def confirm(self) -> None:
         """Raises FileChangedError unless the path still leads to this file, and the file still has the batches read."""
-        planned, now = self.split.version, file_version(self.split.path)
-        if now is None or now.inode != self._version.inode:
+        planned, now = self.split.version, file_version(self.split.path, self.split.storage)
+        if now is None or not now.is_same_file(self._version):
             raise self._make_changed_error("it was replaced while it was read")
         if planned in (NO_VERSION, now):
             return
-        if not self.split.is_of_last or now.inode != planned.inode:
+        if not self.split.is_of_last or not now.is_same_file(planned):
             raise self._make_changed_error("the system says so")
         last = self._reader.last or self.split.anchor
         if last is not None and not last.is_in(self.probe()):
@@ -153,7 +153,7 @@ class SplitFile:
         if self._is_listed_one:
             return
         if self.split.is_of_last:
-            if found.inode != planned.inode:
+            if not found.is_same_file(planned):
                 raise self._make_changed_error("it was replaced")
             if found.size < planned.size:
                 raise self._make_shrunk_error()

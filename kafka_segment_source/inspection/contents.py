@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -24,6 +23,7 @@ from kafka_segment_source.partition.chain import list_paths
 from kafka_segment_source.partition.logs import available_logs
 from kafka_segment_source.partition.missing import all_evidence, notice, report_lost_partitions
 from kafka_segment_source.reporting import OnProgress, add_up, few, ignore_progress
+from kafka_segment_source.storage.paths import parent_of
 from kafka_segment_source.storage.retrying import try_again
 
 
@@ -141,7 +141,7 @@ def list_partitions(
     logs = list_directories(parsed)
     advance = add_up(sum(segment.size for log in logs for segment in log.segments), on_progress)
     summaries = [[summarize(segment, advance) for segment in log.segments] for log in logs]
-    checkpoints = Checkpoints(warnings)
+    checkpoints = Checkpoints(warnings, parsed.storage)
     warnings += few([fault for log in logs for fault in log.beside.faults])
     partitions = [_list_partition(log, found, checkpoints, seen) for log, found in zip(logs, summaries, strict=True)]
     partitions = _note_reads(partitions, logs, parsed, warnings)
@@ -206,7 +206,7 @@ def _find_read_offsets(chain: PartitionLog, directory: str) -> tuple[OffsetRange
     found: list[OffsetRange] = []
     for segment in chain.segments:
         offsets = segment.span.intersect(segment.offsets)
-        if os.path.dirname(segment.path) != directory or offsets.is_empty:
+        if parent_of(segment.path) != directory or offsets.is_empty:
             continue
         if found and found[-1].end == offsets.start:
             offsets = OffsetRange(found.pop().start, offsets.end)

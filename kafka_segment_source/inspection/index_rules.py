@@ -146,7 +146,10 @@ def check_offset_index(facts: Facts) -> Iterator[Finding]:
     segment = facts.segment
     path = segment.index_path
     index = written_offsets(
-        path, bounded(segment.index_size, kafka_format.OFFSET_INDEX_ENTRY, segment.size), segment.base_offset
+        path,
+        segment.storage,
+        bounded(segment.index_size, kafka_format.OFFSET_INDEX_ENTRY, segment.size),
+        segment.base_offset,
     )
     sound = sound_offsets(index, segment.base_offset)
     yield from _check_usable(path, index.fault, len(index), segment.size)
@@ -164,7 +167,10 @@ def check_time_index(facts: Facts) -> Iterator[Finding]:
     segment = facts.segment
     path = segment.time_index_path
     index = written_times(
-        path, bounded(segment.time_index_size, kafka_format.TIME_INDEX_ENTRY, segment.size), segment.base_offset
+        path,
+        segment.storage,
+        bounded(segment.time_index_size, kafka_format.TIME_INDEX_ENTRY, segment.size),
+        segment.base_offset,
     )
     sound = sound_times(index, segment.base_offset)
     yield from _check_usable(path, index.fault, len(index), segment.size)
@@ -181,9 +187,9 @@ def check_transaction_index(facts: Facts) -> Iterator[Finding]:
     """Finds problems and notes in the `.txnindex` of a segment. Most segments have no such file."""
     segment = facts.segment
     path = segment.path.removesuffix(kafka_format.LOG_SUFFIX) + kafka_format.TRANSACTION_INDEX_SUFFIX
-    version = file_version(path)
+    version = file_version(path, segment.storage)
     size = 0 if version is None else version.size
-    aborts = written_aborts(path, bounded(size, kafka_format.TRANSACTION_INDEX_ENTRY, segment.size))
+    aborts = written_aborts(path, segment.storage, bounded(size, kafka_format.TRANSACTION_INDEX_ENTRY, segment.size))
     yield from _check_usable(path, aborts.fault, len(aborts), segment.size)
     yield from _find_odd_bytes(path, size, kafka_format.TRANSACTION_INDEX_ENTRY)
     if not len(aborts):

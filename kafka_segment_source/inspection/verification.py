@@ -99,6 +99,13 @@ def verify(
     """
     check_names(options, DecodeOptions, "verify, which takes")
     parsed, _ = parse_options(option_texts(path, options))
+    return verify_parsed(parsed, deep=deep, on_progress=on_progress)
+
+
+def verify_parsed(
+    parsed: ReadOptions, *, deep: bool = False, on_progress: OnProgress = ignore_progress
+) -> VerifyReport:
+    """Does the same as `verify`, for parsed options."""
     logs = list_directories(parsed)
     advance = add_up(sum(segment.size for log in logs for segment in log.segments), on_progress)
     single = [
@@ -121,7 +128,7 @@ def verify(
             together += findings
         partitions += copies
     warnings: list[str] = []
-    report_lost_partitions(logs, Checkpoints([]), parsed, time.monotonic(), warnings)
+    report_lost_partitions(logs, Checkpoints([], parsed.storage), parsed, time.monotonic(), warnings)
     return VerifyReport(tuple(partitions), tuple(warnings), tuple(together))
 
 

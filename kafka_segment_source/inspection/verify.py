@@ -188,7 +188,7 @@ class _SegmentCheck:
     def is_of(self, segment: Segment) -> bool:
         """Whether this check is still valid for the segment as it is listed now."""
         same_place = self.segment.next_base_offset == segment.next_base_offset
-        same_file = self.segment.version.inode == segment.version.inode and self.segment.size <= segment.size
+        same_file = self.segment.version.is_same_file(segment.version) and self.segment.size <= segment.size
         return not self.has_changed and same_place and same_file
 
     def run(self, advance: Advance) -> None:
@@ -215,8 +215,8 @@ class _SegmentCheck:
         segment = self.segment
         facts = Facts(segment, self.batches, self.end, self.damaged)
         found = [*check_offset_index(facts), *check_time_index(facts), *check_transaction_index(facts)]
-        now = file_version(segment.path)
-        if now is None or now.inode != segment.version.inode or (now != segment.version and not segment.is_last):
+        now = file_version(segment.path, segment.storage)
+        if now is None or not now.is_same_file(segment.version) or (now != segment.version and not segment.is_last):
             self.has_changed = True
             what = f"file {segment.path!r} was replaced while it was verified"
             self.findings = [Finding(False, segment.path, what, CHANGED)]
@@ -289,7 +289,7 @@ def _find_hidden_records(path: str, records: RecordColumns) -> Iterator[Finding]
 def _find_gaps(log: ListedLog, checks: list[_SegmentCheck]) -> Iterator[Finding]:
     """Finds offsets between segments that no file holds."""
     faults: list[str] = []
-    cleaned = Checkpoints(faults).is_cleaned(log)
+    cleaned = Checkpoints(faults, log.storage).is_cleaned(log)
     compacted = cleaned or log.compacted or any(check.is_compacted or _has_gaps(check) for check in checks)
     for fault in faults:
         yield Finding(False, log.directory, fault.partition(";")[0], _CHECKPOINT)
@@ -319,8 +319,8 @@ def _has_gaps(check: _SegmentCheck) -> bool:
 
 def _check_states(log: ListedLog) -> Iterator[Finding]:
     """Finds invalid `.snapshot` files, by version, length and CRC. An upgrade or a crash may leave an empty one."""
-    for path, size, valid in saved_states(log.directory):
-        now = None if valid else file_version(path)
+    for path, size, valid in saved_states(log.directory, log.storage):
+        now = None if valid else file_version(path, log.storage)
         if now is not None and now.size == size:  # otherwise a broker has deleted it, or writes it now
             what = (
                 "producer state that is empty" if size == 0 else "producer state whose CRC, version or length is wrong"
@@ -334,7 +334,7 @@ def _find_missing(log: ListedLog, checks: list[_SegmentCheck]) -> Iterator[Findi
     The end of the log is known only if its last segment is not damaged.
     """
     try:
-        [noticed] = notice([PartitionLog.of(log)], [log], Checkpoints([]), time.monotonic())
+        [noticed] = notice([PartitionLog.of(log)], [log], Checkpoints([], log.storage), time.monotonic())
     except FileChangedError as error:
         yield Finding(False, log.directory, str(error), CHANGED)
         return

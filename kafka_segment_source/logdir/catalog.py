@@ -15,7 +15,6 @@ Kafka defines the names in LocalLog.parseTopicPartitionName and LogFileUtils.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -41,11 +40,10 @@ from kafka_segment_source.logdir.names import (
 from kafka_segment_source.logdir.segments import Beside, ListedLog, Segment
 from kafka_segment_source.option_values import TopicPartition, TopicSelection
 from kafka_segment_source.options import ReadOptions
-from kafka_segment_source.storage import store
 from kafka_segment_source.storage.files import look_at
-from kafka_segment_source.storage.paths import local_path
+from kafka_segment_source.storage.paths import join_path, name_of, parent_of, resolve_path
 from kafka_segment_source.storage.retrying import try_again
-from kafka_segment_source.storage.store import Entry, Kind
+from kafka_segment_source.storage.store import Entry, Kind, Storage
 
 _GLOB = re.compile(r"[*?\[]")
 _MOST_NAMED = 10  # most partitions or topics that one sentence names
@@ -79,7 +77,7 @@ def list_logs(options: ReadOptions) -> list[ListedLog]:
     """
     found = _find_all(options)
     named = _name_partitions(found, options)
-    return sorted(_select_logs(named, options.topics), key=lambda log: log.topic_partition)
+    return sorted(_select_logs(named, options), key=lambda log: log.topic_partition)
 
 
 def list_directories(options: ReadOptions) -> list[ListedLog]:
@@ -93,14 +91,14 @@ def list_directories(options: ReadOptions) -> list[ListedLog]:
 def _list_directories(options: ReadOptions) -> list[ListedLog]:
     found = _find_all(options)
     logs = _select_logs(
-        [(name, replace(each, explicit=True)) for name, each in _name_partitions(found, options)], options.topics
+        [(name, replace(each, explicit=True)) for name, each in _name_partitions(found, options)], options
     )
     return sorted(logs, key=lambda log: (log.topic_partition, log.directory))
 
 
 def _find_all(options: ReadOptions) -> list[_Found]:
     """Finds the directories of all paths. One without segments counts only as a copy of another one."""
-    found = [each for path in options.paths for each in _find_directories(path)]
+    found = [each for path in options.paths for each in _find_directories(path, options.storage)]
     there = {each.named for each in found if each.empty_path is None}
     for each in found:
         if each.empty_path is not None and each.named not in there:
@@ -118,47 +116,50 @@ def list_dead_directories(options: ReadOptions) -> list[tuple[str, int]]:
     the log directories that the paths name are searched. No query reads these directories.
     """
     dead = []
+    storage = options.storage
     for path in options.paths:
-        local = local_path(path)
-        for parent in [local] if _is_there(local) else store.STORAGE.glob(local):
-            if _is_directory(look_at(parent)):
-                names = [child.name for child in list_checked(parent, path) if child.kind is Kind.DIRECTORY]
-                dead += [os.path.join(parent, name) for name in names if DEAD_DIRECTORY.fullmatch(name)]
-    return [(directory, sum(file.size for file in list_files(directory).values())) for directory in sorted(dead)]
+        resolved = resolve_path(path, storage)
+        for parent in [resolved] if _is_there(resolved, storage) else storage.glob(resolved):
+            if _is_directory(look_at(parent, storage)):
+                names = [child.name for child in list_checked(parent, storage, path) if child.kind is Kind.DIRECTORY]
+                dead += [join_path(parent, name) for name in names if DEAD_DIRECTORY.fullmatch(name)]
+    return [
+        (directory, sum(file.size for file in list_files(directory, storage).values())) for directory in sorted(dead)
+    ]
 
 
-def _find_directories(path: str) -> Iterator[_Found]:
-    local = local_path(path)
-    matches = [local]
-    if not _is_there(local) and _GLOB.search(local):
-        matches = store.STORAGE.glob(local)
+def _find_directories(path: str, storage: Storage) -> Iterator[_Found]:
+    resolved = resolve_path(path, storage)
+    matches = [resolved]
+    if _GLOB.search(resolved) and not _is_there(resolved, storage):
+        matches = storage.glob(resolved)
         if not matches:
             raise PathError(f"nothing matches the path {path!r}")
-    by_glob = len(matches) > 1 or matches[0] != local
+    by_glob = len(matches) > 1 or matches[0] != resolved
     for match in matches:
-        yield from _find_directories_at(match, given=path, pattern=local if by_glob else None)
+        yield from _find_directories_at(match, storage, given=path, pattern=resolved if by_glob else None)
 
 
-def _find_directories_at(path: str, given: str, pattern: str | None) -> Iterator[_Found]:
+def _find_directories_at(path: str, storage: Storage, given: str, pattern: str | None) -> Iterator[_Found]:
     """Yields the partition directories at a path. `pattern` is the glob that matched the path, or None."""
-    entry = look_at(path)
+    entry = look_at(path, storage)
     if entry is None or entry.kind is Kind.BROKEN_LINK:
         raise PathError(f"path {given!r} does not exist")
     if entry.kind is not Kind.DIRECTORY:
-        if base_offset_of(os.path.basename(path)) is None:
+        if base_offset_of(name_of(path)) is None:
             if pattern is not None:
                 return  # a glob of partitions also matches the checkpoints of the log directory
             raise PathError(
                 f"path {given!r} is a file, but not a segment: expected 20 digits and {kafka_format.LOG_SUFFIX}"
             )
-        directory = os.path.dirname(path)
-        named = pattern is None or _names_directory(os.path.dirname(pattern))
-        if named or not DEAD_DIRECTORY.fullmatch(os.path.basename(directory)):
-            yield _Found(directory, named_partition(directory), os.path.basename(path), explicit=named)
+        directory = parent_of(path)
+        named = pattern is None or _names_directory(parent_of(pattern))
+        if named or not DEAD_DIRECTORY.fullmatch(name_of(directory)):
+            yield _Found(directory, named_partition(directory), name_of(path), explicit=named)
         return
-    if pattern is not None and DEAD_DIRECTORY.fullmatch(os.path.basename(path)):
+    if pattern is not None and DEAD_DIRECTORY.fullmatch(name_of(path)):
         return
-    children = list_checked(path, given)
+    children = list_checked(path, storage, given)
     if any(is_of_segment(child.name) for child in children):
         named = pattern is None or _names_directory(pattern)
         yield _Found(path, named_partition(path), explicit=named, listed=tuple(children))
@@ -167,18 +168,18 @@ def _find_directories_at(path: str, given: str, pattern: str | None) -> Iterator
     if not partitions and pattern is None:
         yield _Found(path, named_partition(path), explicit=True, listed=tuple(children), empty_path=given)
     for name in sorted(partitions):
-        yield _Found(os.path.join(path, name), named_partition(name), log_directory=path)
+        yield _Found(join_path(path, name), named_partition(name), log_directory=path)
 
 
 def _names_directory(pattern: str) -> bool:
     """Whether a glob names its last directory, or at least names an internal topic. `*` names nothing."""
-    name = os.path.basename(pattern)
+    name = name_of(pattern)
     return _GLOB.search(name) is None or name.startswith(kafka_format.INTERNAL_TOPIC_PREFIX)
 
 
-def _is_there(path: str) -> bool:
+def _is_there(path: str, storage: Storage) -> bool:
     """Whether the path exists. A broken link counts."""
-    return look_at(path) is not None
+    return look_at(path, storage) is not None
 
 
 def _is_directory(entry: Entry | None) -> bool:
@@ -209,9 +210,10 @@ def _name_partitions(found: list[_Found], options: ReadOptions) -> list[tuple[To
     return named
 
 
-def _select_logs(named: list[tuple[TopicPartition, _Found]], selection: TopicSelection) -> list[ListedLog]:
+def _select_logs(named: list[tuple[TopicPartition, _Found]], options: ReadOptions) -> list[ListedLog]:
     """Returns the selected partitions with their segments. Raises OptionError if a partition selected by name is
     missing."""
+    selection, storage = options.topics, options.storage
     there = {topic_partition for topic_partition, _ in named}
     topics = sorted({topic for topic, _ in there})
     for topic in selection.subscribe or ():
@@ -228,19 +230,19 @@ def _select_logs(named: list[tuple[TopicPartition, _Found]], selection: TopicSel
     found: dict[str, _Found] = {}
     for _, each in wanted:
         found.setdefault(each.directory, each)
-    listings = {directory: list_settled(directory, each.listed) for directory, each in found.items()}
-    by_name = {directory: segments_of(directory, sizes) for directory, sizes in listings.items()}
+    listings = {directory: list_settled(directory, storage, each.listed) for directory, each in found.items()}
+    by_name = {directory: segments_of(directory, storage, sizes) for directory, sizes in listings.items()}
     whole = {each.directory for _, each in wanted if each.only_file is None}
     parents = {each.directory: each.log_directory for _, each in wanted}
     for topic_partition, each in wanted:
         segments = logs.setdefault((topic_partition, each.directory), {})
         if each.only_file is None:
             segments.update((segment.base_offset, segment) for segment in by_name[each.directory].values())
-            swaps[each.directory] = swaps_of(each.directory, listings[each.directory])
+            swaps[each.directory] = swaps_of(each.directory, storage, listings[each.directory])
         elif each.only_file in by_name[each.directory]:
             segment = by_name[each.directory][each.only_file]
             segments[segment.base_offset] = segment
-    beside = {directory: beside_of(directory, files) for directory, files in listings.items()}
+    beside = {directory: beside_of(directory, storage, files) for directory, files in listings.items()}
     has_traces = any(each.orphans or each.snapshot > 0 for each in beside.values())
     if not any(logs.values()) and not any(swaps.values()) and not has_traces:
         raise PathError(f"no log segments are in {_join_names(sorted({each.directory for _, each in named}))}")
@@ -254,6 +256,7 @@ def _select_logs(named: list[tuple[TopicPartition, _Found]], selection: TopicSel
             is_whole=directory in whole,
             beside=beside[directory] if directory in whole else Beside(beside[directory].faults),
             log_directory=parents[directory],
+            storage=storage,
         )
         for (topic_partition, directory), segments in logs.items()
     ]

@@ -16,7 +16,6 @@ has, but never a higher one. Kafka: LogManager.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from io import BytesIO
@@ -27,6 +26,8 @@ from kafka_segment_source.logdir.names import named_partition
 from kafka_segment_source.logdir.segments import ListedLog
 from kafka_segment_source.option_values import TopicPartition
 from kafka_segment_source.storage.files import UNUSABLE, InputFile
+from kafka_segment_source.storage.paths import join_path, parent_of
+from kafka_segment_source.storage.store import Storage
 
 MOST_METADATA = 64 * 1024  # bytes of a `partition.metadata`; brokers write 43
 _MOST_BYTES = 64 * 1024 * 1024  # enough for 200,000 partitions with the longest names
@@ -84,14 +85,14 @@ def parse_topic_id(data: bytes) -> str | None:
     return None
 
 
-def read_topic_id(directory: str) -> str | None:
+def read_topic_id(directory: str, storage: Storage) -> str | None:
     """Returns the topic id of a partition directory.
 
     None if the directory has no id (before Kafka 2.8), or none that can be read.
     """
     try:
         return parse_topic_id(
-            _read_file(os.path.join(directory, kafka_format.PARTITION_METADATA), MOST_METADATA) or b""
+            _read_file(join_path(directory, kafka_format.PARTITION_METADATA), storage, MOST_METADATA) or b""
         )
     except UNUSABLE:
         return None
@@ -117,7 +118,8 @@ class Checkpoints:
     """The checkpoints beside partition directories. Each file is read once. `warnings` gets a sentence for each invalid
     file."""
 
-    def __init__(self, warnings: list[str]) -> None:
+    def __init__(self, warnings: list[str], storage: Storage) -> None:
+        self.storage = storage
         self._warnings = warnings
         self._read: dict[str, _Checkpoint] = {}
 
@@ -157,22 +159,22 @@ class Checkpoints:
 
     def entries(self, log_directory: str, name: str) -> Mapping[TopicPartition, int]:
         """Returns all entries of a checkpoint of a log directory."""
-        return self._read_once(os.path.join(log_directory, name)).entries
+        return self._read_once(join_path(log_directory, name)).entries
 
     def _read_beside(self, log: ListedLog, name: str) -> _Checkpoint:
-        return self._read_once(os.path.join(os.path.dirname(log.directory), name))
+        return self._read_once(join_path(parent_of(log.directory), name))
 
     def _read_once(self, path: str) -> _Checkpoint:
         if path not in self._read:
-            self._read[path] = _read_checkpoint(path)
+            self._read[path] = _read_checkpoint(path, self.storage)
             if self._read[path].fault is not None:
                 self._warnings.append(f"checkpoint {path!r} {self._read[path].fault}; nothing that it says is used")
         return self._read[path]
 
 
-def _read_checkpoint(path: str) -> _Checkpoint:
+def _read_checkpoint(path: str, storage: Storage) -> _Checkpoint:
     try:
-        data = _read_file(path, _MOST_BYTES)
+        data = _read_file(path, storage, _MOST_BYTES)
         return _Checkpoint(path, missing=True) if data is None else _Checkpoint(path, parse_checkpoint(data))
     except UNUSABLE as error:
         failed = error if isinstance(error, StorageError) else None
@@ -181,13 +183,13 @@ def _read_checkpoint(path: str) -> _Checkpoint:
         return _Checkpoint(path, fault=f"is damaged: {error}")
 
 
-def _read_file(path: str, most: int) -> bytes | None:
+def _read_file(path: str, storage: Storage, most: int) -> bytes | None:
     """Returns the file's bytes, or None if the file does not exist.
 
     Raises an error of UNUSABLE if the file cannot be read or has more than `most` bytes.
     """
     try:
-        with InputFile(path) as file:
+        with InputFile(path, storage) as file:
             return file.read_all(most)
     except FileChangedError:
         return None

@@ -21,6 +21,7 @@ import numpy.typing as npt
 from kafka_segment_source import kafka_format
 from kafka_segment_source.errors import FileChangedError, PathError
 from kafka_segment_source.storage.files import UNUSABLE, InputFile
+from kafka_segment_source.storage.store import Storage
 
 Longs = npt.NDArray[np.int64]
 _BLOCK_ENTRIES = 8192  # entries per read: of a padded file the valid part is read, and at most one block more
@@ -89,7 +90,7 @@ class TimeIndex:
         return int(np.searchsorted(self.timestamps, timestamp, side="left")) - 1
 
 
-def read_offset_index(path: str, size: int | None, base_offset: int, log_size: int) -> OffsetIndex:
+def read_offset_index(path: str, storage: Storage, size: int | None, base_offset: int, log_size: int) -> OffsetIndex:
     """Returns the valid prefix of the `.index` at `path`.
 
     Valid entries have growing offsets, and growing positions above 0. Kafka never indexes the first append of a
@@ -102,7 +103,7 @@ def read_offset_index(path: str, size: int | None, base_offset: int, log_size: i
     parts: list[tuple[Longs, Longs]] = []
     last_offset, last_position = -1, 0
     try:
-        for block in _read_blocks(path, size, _OFFSET_ENTRY, log_size):
+        for block in _read_blocks(path, storage, size, _OFFSET_ENTRY, log_size):
             offsets, positions = _to_int64(block["offset"]), _to_int64(block["position"])
             good = _compare_with_previous(np.greater, last_offset, offsets) & _compare_with_previous(
                 np.greater, last_position, positions
@@ -120,7 +121,12 @@ def read_offset_index(path: str, size: int | None, base_offset: int, log_size: i
 
 
 def read_time_index(
-    path: str, size: int | None, base_offset: int, next_base_offset: int | None, log_size: int = _LARGEST_LOG
+    path: str,
+    storage: Storage,
+    size: int | None,
+    base_offset: int,
+    next_base_offset: int | None,
+    log_size: int = _LARGEST_LOG,
 ) -> TimeIndex:
     """Returns the valid prefix of the `.timeindex` at `path`.
 
@@ -133,7 +139,7 @@ def read_time_index(
     parts: list[tuple[Longs, Longs]] = []
     last_timestamp, last_offset = -1, 0
     try:
-        for block in _read_blocks(path, size, _TIME_ENTRY, log_size):
+        for block in _read_blocks(path, storage, size, _TIME_ENTRY, log_size):
             timestamps, offsets = _to_int64(block["timestamp"]), _to_int64(block["offset"])
             good = _compare_with_previous(np.greater, last_timestamp, timestamps) & _compare_with_previous(
                 np.greater_equal, last_offset, offsets
@@ -150,20 +156,20 @@ def read_time_index(
     return TimeIndex(path, timestamps, offsets + base_offset)
 
 
-def written_offsets(path: str, size: int | None, base_offset: int) -> OffsetIndex:
+def written_offsets(path: str, storage: Storage, size: int | None, base_offset: int) -> OffsetIndex:
     """Returns every whole entry of a `.index` up to its zero padding, in order or not. The checks of index files use
     it.
 
     This function and the next two read at most the first 64 MiB. `size` may limit that to fewer bytes.
     """
-    entries, fault = _read_unpadded(path, size, _OFFSET_ENTRY)
+    entries, fault = _read_unpadded(path, storage, size, _OFFSET_ENTRY)
     return OffsetIndex(path, _to_int64(entries["offset"]) + base_offset, _to_int64(entries["position"]), fault)
 
 
-def written_times(path: str, size: int | None, base_offset: int) -> TimeIndex:
+def written_times(path: str, storage: Storage, size: int | None, base_offset: int) -> TimeIndex:
     """Does the same as `written_offsets` for a `.timeindex`. A (0, 0) at the start stays, as a record may be of
     1970."""
-    entries, fault = _read_unpadded(path, size, _TIME_ENTRY)
+    entries, fault = _read_unpadded(path, storage, size, _TIME_ENTRY)
     return TimeIndex(path, _to_int64(entries["timestamp"]), _to_int64(entries["offset"]) + base_offset, fault)
 
 
@@ -188,9 +194,9 @@ class AbortedTransactions:
         return len(self.versions)
 
 
-def written_aborts(path: str, size: int | None) -> AbortedTransactions:
+def written_aborts(path: str, storage: Storage, size: int | None) -> AbortedTransactions:
     """Returns every whole entry of a `.txnindex`. It returns no entry if the file does not exist."""
-    entries, fault = _read_every_entry(path, size, _ABORTED_TXN)
+    entries, fault = _read_every_entry(path, storage, size, _ABORTED_TXN)
     names = ("version", "producer", "first", "last", "stable")
     versions, producer_ids, first_offsets, last_offsets, stable = (_to_int64(entries[name]) for name in names)
     return AbortedTransactions(versions, producer_ids, first_offsets, last_offsets, stable, fault)
@@ -205,7 +211,7 @@ def most_entries(log_size: int) -> int:
     return max(log_size // _LEAST_BATCH + 2, _BLOCK_ENTRIES)
 
 
-def _read_blocks(path: str, size: int | None, entry: np.dtype[np.void], log_size: int):  # type: ignore[no-untyped-def]  # Iterator of arrays
+def _read_blocks(path: str, storage: Storage, size: int | None, entry: np.dtype[np.void], log_size: int):  # type: ignore[no-untyped-def]  # Iterator of arrays
     """Yields the whole entries of the file, block by block. It ignores odd bytes at the end, and yields nothing if the
     file is gone.
 
@@ -217,7 +223,7 @@ def _read_blocks(path: str, size: int | None, entry: np.dtype[np.void], log_size
         return
     most = min(most_entries(log_size), _MOST_BYTES // entry.itemsize)
     try:
-        with InputFile(path) as file:
+        with InputFile(path, storage) as file:
             at = 0
             while left > 0:
                 if at >= most * entry.itemsize:
@@ -236,19 +242,23 @@ def _read_blocks(path: str, size: int | None, entry: np.dtype[np.void], log_size
         return  # a broker has deleted it with its segment
 
 
-def _read_every_entry(path: str, size: int | None, entry: np.dtype[np.void]) -> tuple[npt.NDArray[np.void], str | None]:
+def _read_every_entry(
+    path: str, storage: Storage, size: int | None, entry: np.dtype[np.void]
+) -> tuple[npt.NDArray[np.void], str | None]:
     """Returns every whole entry with the padding, within the limit of 64 MiB. If the file cannot be read, it returns no
     entry and the reason."""
     try:
         return _concatenate_blocks(
-            list(_read_blocks(path, min(size or 0, _MOST_BYTES), entry, _LARGEST_LOG)), entry
+            list(_read_blocks(path, storage, min(size or 0, _MOST_BYTES), entry, _LARGEST_LOG)), entry
         ), None
     except UNUSABLE as error:
         return np.empty(0, entry), str(error)
 
 
-def _read_unpadded(path: str, size: int | None, entry: np.dtype[np.void]) -> tuple[npt.NDArray[np.void], str | None]:
-    entries, fault = _read_every_entry(path, size, entry)
+def _read_unpadded(
+    path: str, storage: Storage, size: int | None, entry: np.dtype[np.void]
+) -> tuple[npt.NDArray[np.void], str | None]:
+    entries, fault = _read_every_entry(path, storage, size, entry)
     written = np.flatnonzero(entries != np.zeros(1, entry))
     return (entries[: written[-1] + 1] if len(written) else entries[:0]), fault
 

@@ -9,13 +9,14 @@ Kafka: LeaderEpochFileCache, LeaderEpochCheckpointFile, KIP-101.
 
 from __future__ import annotations
 
-import os
 from bisect import bisect_right
 from itertools import pairwise
 
 from kafka_segment_source import kafka_format
 from kafka_segment_source.errors import KafkaSegmentError
 from kafka_segment_source.storage.files import InputFile
+from kafka_segment_source.storage.paths import join_path
+from kafka_segment_source.storage.store import Storage
 
 Epochs = tuple[tuple[int, int], ...]
 UNKNOWN = -1
@@ -44,11 +45,11 @@ def parse_epochs(data: bytes) -> Epochs:
     return entries if grows else ()
 
 
-def read_epochs(directory: str) -> Epochs:
+def read_epochs(directory: str, storage: Storage) -> Epochs:
     """Returns the entries of a partition directory's `leader-epoch-checkpoint`. It returns none for a missing or
     invalid file."""
     try:
-        with InputFile(os.path.join(directory, kafka_format.LEADER_EPOCH_CHECKPOINT)) as file:
+        with InputFile(join_path(directory, kafka_format.LEADER_EPOCH_CHECKPOINT), storage) as file:
             return parse_epochs(file.read_all(_MOST_BYTES))
     except KafkaSegmentError:
         return ()

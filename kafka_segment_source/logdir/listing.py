@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping
 
 from kafka_segment_source import kafka_format
@@ -11,9 +10,9 @@ from kafka_segment_source.logdir.checkpoints import MOST_METADATA
 from kafka_segment_source.logdir.names import DEAD_DIRECTORY, INDEX_SUFFIXES, base_offset_of, is_hint, is_partition
 from kafka_segment_source.logdir.producer_snapshots import MOST_SNAPSHOT
 from kafka_segment_source.logdir.segments import Beside, Orphan, Segment
-from kafka_segment_source.storage import store
 from kafka_segment_source.storage.files import list_directory
-from kafka_segment_source.storage.store import Entry, FileVersion, Kind
+from kafka_segment_source.storage.paths import join_path, name_of
+from kafka_segment_source.storage.store import Entry, FileVersion, Kind, Storage
 
 _MOST_LISTINGS = 10  # until a directory that a broker changes is settled
 _STANDS_FOR_LOG = (kafka_format.DELETED_SUFFIX, kafka_format.CLEANED_SUFFIX, kafka_format.SWAP_SUFFIX)
@@ -21,7 +20,7 @@ _DELETED_LOG = kafka_format.LOG_SUFFIX + kafka_format.DELETED_SUFFIX
 _OF_CHANGE = (kafka_format.CLEANED_SUFFIX, kafka_format.SWAP_SUFFIX, kafka_format.DELETED_SUFFIX)
 
 
-def list_settled(directory: str, listed: Iterable[Entry] | None = None) -> dict[str, Entry]:
+def list_settled(directory: str, storage: Storage, listed: Iterable[Entry] | None = None) -> dict[str, Entry]:
     """Returns the files in a directory by name.
 
     A listing is not a snapshot. While a broker puts compacted segments in place, it may show neither the old file nor
@@ -32,11 +31,11 @@ def list_settled(directory: str, listed: Iterable[Entry] | None = None) -> dict[
 
     listed: the entries of the directory, if they are known.
     """
-    files = list_files(directory) if listed is None else _select_files(listed)
+    files = list_files(directory, storage) if listed is None else _select_files(listed)
     for _ in range(_MOST_LISTINGS - 1):
         if not _may_be_of_compaction(files):
             break
-        again = list_files(directory)
+        again = list_files(directory, storage)
         if files.keys() == again.keys():
             break
         files = again
@@ -54,23 +53,23 @@ def _may_be_of_compaction(files: Mapping[str, Entry]) -> bool:
     return any(files[name].size == 0 for name in logs if name != last)
 
 
-def list_files(directory: str) -> dict[str, Entry]:
-    return _select_files(list_checked(directory, directory))
+def list_files(directory: str, storage: Storage) -> dict[str, Entry]:
+    return _select_files(list_checked(directory, storage, directory))
 
 
-def list_checked(path: str, given: str) -> list[Entry]:
+def list_checked(path: str, storage: Storage, given: str) -> list[Entry]:
     """Returns the entries of a directory. It returns nothing if the directory is gone.
 
     Raises PathError if a segment is not a regular file, and if a segment or a partition is a broken link.
     """
-    found = list_directory(path, given)
+    found = list_directory(path, storage, given)
     for entry in found:
         if entry.kind is Kind.FILE:
             continue
-        where = os.path.join(path, entry.name)
+        where = join_path(path, entry.name)
         is_segment = base_offset_of(entry.name.removesuffix(kafka_format.SWAP_SUFFIX)) is not None
         if entry.kind is Kind.BROKEN_LINK and (is_segment or is_partition(entry.name)):
-            target = store.STORAGE.read_link(where)
+            target = storage.read_link(where)
             raise PathError(f"{where!r} is a link to {target!r}, which is not there: its records are missing")
         if is_segment:
             raise PathError(f"{where!r} is named like a segment, but is {entry.kind.value}: its records are missing")
@@ -83,13 +82,13 @@ def _select_files(listed: Iterable[Entry]) -> dict[str, Entry]:
     return {entry.name: entry for entry in listed if entry.kind is Kind.FILE or is_hint(entry.name)}
 
 
-def list_beside(directory: str) -> Beside:
+def list_beside(directory: str, storage: Storage) -> Beside:
     """Returns what a partition directory holds beside its segments now. It returns an empty value if the directory is
     gone."""
-    return beside_of(directory, list_files(directory))
+    return beside_of(directory, storage, list_files(directory, storage))
 
 
-def beside_of(directory: str, files: Mapping[str, Entry]) -> Beside:
+def beside_of(directory: str, storage: Storage, files: Mapping[str, Entry]) -> Beside:
     width = kafka_format.BASE_OFFSET_DIGITS
     bases = {name[:width] for name in files if name[width:] == kafka_format.LOG_SUFFIX}
     faults, orphans, snapshot, has_deleted = [], [], -1, False
@@ -104,14 +103,14 @@ def beside_of(directory: str, files: Mapping[str, Entry]) -> Beside:
             continue
         fault = _find_fault(name, file)
         if fault is not None:
-            faults.append(f"{os.path.join(directory, name)!r} {fault}, so it is not used")
+            faults.append(f"{join_path(directory, name)!r} {fault}, so it is not used")
         elif suffix == kafka_format.SNAPSHOT_SUFFIX:
             snapshot = max(snapshot, int(name[:width]))
         elif suffix in INDEX_SUFFIXES:
             stem = name[:width] + kafka_format.LOG_SUFFIX
             if not any(stem + other in files for other in _STANDS_FOR_LOG):
-                orphans.append(Orphan(os.path.join(directory, name), int(name[:width]), file.size))
-    if DEAD_DIRECTORY.fullmatch(os.path.basename(directory)):
+                orphans.append(Orphan(join_path(directory, name), int(name[:width]), file.size, storage))
+    if DEAD_DIRECTORY.fullmatch(name_of(directory)):
         orphans, snapshot = [], -1  # a broker removes its files one by one, the `.log` first
     return Beside(
         tuple(faults),
@@ -132,7 +131,7 @@ def _find_fault(name: str, file: Entry) -> str | None:
     return f"has {file.size:,} bytes, where at most {most:,} were expected" if file.size > most else None
 
 
-def swaps_of(directory: str, files: Mapping[str, Entry]) -> tuple[Segment, ...]:
+def swaps_of(directory: str, storage: Storage, files: Mapping[str, Entry]) -> tuple[Segment, ...]:
     """Returns the `.log.swap` files in offset order, without those that an unfinished compaction would write again
     (LogLoader)."""
     cleaned = [
@@ -142,7 +141,7 @@ def swaps_of(directory: str, files: Mapping[str, Entry]) -> tuple[Segment, ...]:
         and (base := base_offset_of(name.split(".")[0] + kafka_format.LOG_SUFFIX)) is not None
     ]
     swaps = [
-        Segment(os.path.join(directory, name), base, file.size, version=file.version)
+        Segment(join_path(directory, name), base, file.size, version=file.version, storage=storage)
         for name, file in files.items()
         if name.endswith(kafka_format.SWAP_SUFFIX)
         and (base := base_offset_of(name.removesuffix(kafka_format.SWAP_SUFFIX))) is not None
@@ -151,7 +150,7 @@ def swaps_of(directory: str, files: Mapping[str, Entry]) -> tuple[Segment, ...]:
     return tuple(sorted(swaps, key=lambda swap: swap.base_offset))
 
 
-def segments_of(directory: str, files: Mapping[str, Entry]) -> dict[str, Segment]:
+def segments_of(directory: str, storage: Storage, files: Mapping[str, Entry]) -> dict[str, Segment]:
     """Returns the segments of one directory by the names of their files, in offset order."""
     bases = {base: name for name in files if (base := base_offset_of(name)) is not None}
     ordered = sorted(bases)
@@ -163,7 +162,7 @@ def segments_of(directory: str, files: Mapping[str, Entry]) -> dict[str, Segment
         stem = name.removesuffix(kafka_format.LOG_SUFFIX)
         version = files[name].version
         segments[name] = Segment(
-            path=os.path.join(directory, name),
+            path=join_path(directory, name),
             base_offset=base,
             size=version.size,
             index_size=_size_of(files.get(stem + kafka_format.INDEX_SUFFIX)),
@@ -171,6 +170,7 @@ def segments_of(directory: str, files: Mapping[str, Entry]) -> dict[str, Segment
             next_base_offset=following,
             version=version,
             before=before,
+            storage=storage,
         )
         before = version
     return segments

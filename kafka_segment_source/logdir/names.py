@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import re
 
 from kafka_segment_source import kafka_format
 from kafka_segment_source.option_values import TopicPartition
+from kafka_segment_source.storage.paths import name_of
 
 _PARTITION_DIRECTORY = re.compile(r"(?P<topic>[A-Za-z0-9._-]{1,255})-(?P<partition>\d+)")
 DEAD_DIRECTORY = re.compile(r"\S+-\S+\.\S+(" + "|".join(kafka_format.DEAD_DIRECTORY_SUFFIXES) + ")")
@@ -18,7 +18,7 @@ _HINT_SUFFIXES = INDEX_SUFFIXES | {kafka_format.SNAPSHOT_SUFFIX}
 
 def named_partition(directory: str) -> TopicPartition | None:
     """Returns the topic and partition that a directory's name states, or None for any other name."""
-    match = _PARTITION_DIRECTORY.fullmatch(os.path.basename(directory))
+    match = _PARTITION_DIRECTORY.fullmatch(name_of(directory))
     return (match["topic"], int(match["partition"])) if match and int(match["partition"]) < 2**31 else None
 
 

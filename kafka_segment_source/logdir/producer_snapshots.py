@@ -11,7 +11,6 @@ system denies the read of a snapshot, `faults` gets a sentence, because a broker
 
 from __future__ import annotations
 
-import os
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,8 +20,9 @@ from crc32c import crc32c
 from kafka_segment_source import kafka_format
 from kafka_segment_source.errors import KafkaSegmentError
 from kafka_segment_source.storage.files import UNUSABLE, InputFile, list_directory
+from kafka_segment_source.storage.paths import join_path
 from kafka_segment_source.storage.retrying import try_again
-from kafka_segment_source.storage.store import Kind
+from kafka_segment_source.storage.store import Kind, Storage
 
 MOST_SNAPSHOT = 64 * 1024 * 1024  # bytes of a `.snapshot`; a producer takes 46
 
@@ -37,31 +37,31 @@ class ProducerState:
 
 
 def newest_state(
-    directory: str, usable: Callable[[int], bool], faults: list[str] | None = None
+    directory: str, storage: Storage, usable: Callable[[int], bool], faults: list[str] | None = None
 ) -> ProducerState | None:
     """Returns the state of the newest valid `.snapshot` whose offset is `usable`, or None if there is none.
 
     faults: gets a sentence for each snapshot that the system does not allow to be read.
     """
-    for offset, path, size in sorted(_list_snapshots(directory), reverse=True):
+    for offset, path, size in sorted(_list_snapshots(directory, storage), reverse=True):
         if usable(offset):
-            transactions = _read_open_transactions(path, size, faults)
+            transactions = _read_open_transactions(path, storage, size, faults)
             if transactions is not None:
                 return ProducerState(offset, transactions)
     return None
 
 
-def saved_states(directory: str) -> list[tuple[str, int, bool]]:
+def saved_states(directory: str, storage: Storage) -> list[tuple[str, int, bool]]:
     """Returns every `.snapshot` of a partition directory: its path, its bytes, and whether it is valid."""
-    found = sorted(try_again(lambda: _list_snapshots(directory)))
-    return [(path, size, _read_open_transactions(path, size) is not None) for _, path, size in found]
+    found = sorted(try_again(lambda: _list_snapshots(directory, storage)))
+    return [(path, size, _read_open_transactions(path, storage, size) is not None) for _, path, size in found]
 
 
-def _list_snapshots(directory: str) -> list[tuple[int, str, int]]:
+def _list_snapshots(directory: str, storage: Storage) -> list[tuple[int, str, int]]:
     """Returns the snapshots of a directory: offset, path, bytes. The offset is in the name. Its digits may be of any
     locale."""
     try:
-        entries = list_directory(directory)
+        entries = list_directory(directory, storage)
     except UNUSABLE:
         return []
     found = []
@@ -69,16 +69,18 @@ def _list_snapshots(directory: str) -> list[tuple[int, str, int]]:
         digits = entry.name.removesuffix(kafka_format.SNAPSHOT_SUFFIX)
         named = len(digits) == kafka_format.BASE_OFFSET_DIGITS and digits.isdecimal()
         if named and entry.name.endswith(kafka_format.SNAPSHOT_SUFFIX) and entry.kind is Kind.FILE:
-            found.append((int(digits), os.path.join(directory, entry.name), entry.size))
+            found.append((int(digits), join_path(directory, entry.name), entry.size))
     return found
 
 
-def _read_open_transactions(path: str, size: int, faults: list[str] | None = None) -> dict[int, int] | None:
+def _read_open_transactions(
+    path: str, storage: Storage, size: int, faults: list[str] | None = None
+) -> dict[int, int] | None:
     """Returns producer id → first offset of its open transaction, or None if the file is not valid."""
     if not kafka_format.SNAPSHOT_HEADER.size <= size <= MOST_SNAPSHOT:
         return None
     try:
-        with InputFile(path) as file:
+        with InputFile(path, storage) as file:
             version, crc, count = kafka_format.SNAPSHOT_HEADER.unpack(
                 file.read_at(0, kafka_format.SNAPSHOT_HEADER.size)
             )

@@ -48,7 +48,7 @@ class SegmentView:
     def probe(self) -> HeaderProbe:
         """Reads headers in the `.log`."""
         if self._probe is None:
-            self._file = InputFile(self.segment.path)
+            self._file = InputFile(self.segment.path, self.segment.storage, self.segment.version)
             self._probe = HeaderProbe(self._file, self.segment.size, self._trust.check_crcs)
         return self._probe
 
@@ -67,7 +67,9 @@ class SegmentView:
         if self._offsets is None:
             segment = self.segment
             size = segment.index_size if self._trust.trust_indexes else None
-            self._offsets = read_offset_index(segment.index_path, size, segment.base_offset, segment.size)
+            self._offsets = read_offset_index(
+                segment.index_path, segment.storage, size, segment.base_offset, segment.size
+            )
             self._note_fault(self._offsets.fault)
         return self._offsets
 
@@ -78,7 +80,12 @@ class SegmentView:
             segment = self.segment
             size = segment.time_index_size if self._trust.trust_indexes else None
             self._times = read_time_index(
-                segment.time_index_path, size, segment.base_offset, segment.next_base_offset, segment.size
+                segment.time_index_path,
+                segment.storage,
+                size,
+                segment.base_offset,
+                segment.next_base_offset,
+                segment.size,
             )
             self._note_fault(self._times.fault)
         return self._times

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 
 from kafka_segment_source import kafka_format
 from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.option_values import TopicPartition
-from kafka_segment_source.storage.store import NO_VERSION, FileVersion
+from kafka_segment_source.storage.paths import parent_of
+from kafka_segment_source.storage.store import LOCAL, NO_VERSION, FileVersion, Storage
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +22,7 @@ class Segment:
     offsets: the offsets that this file is read for. Another directory may serve the others (`partition/chain.py`).
     version: the file system's data about the `.log`.
     before: the version of the segment before it in its directory. None for the first segment.
+    storage: where its files are.
     """
 
     path: str
@@ -33,6 +34,7 @@ class Segment:
     offsets: OffsetRange = OffsetRange()
     version: FileVersion = NO_VERSION
     before: FileVersion | None = None
+    storage: Storage = field(default=LOCAL, repr=False)
 
     @property
     def index_path(self) -> str:
@@ -65,6 +67,7 @@ class Orphan:
     path: str
     base_offset: int
     size: int
+    storage: Storage = field(default=LOCAL, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +162,7 @@ class ListedLog:
     is_whole: whether a path names the directory. Otherwise paths name some of its files.
     beside: the other files of the directory.
     log_directory: the log directory that the path names. None if the path names the partition.
+    storage: where its files are.
     """
 
     topic: str
@@ -170,6 +174,7 @@ class ListedLog:
     is_whole: bool = True
     beside: Beside = Beside()
     log_directory: str | None = None
+    storage: Storage = field(default=LOCAL, repr=False)
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -219,7 +224,7 @@ class PartitionLog(ListedLog):
     @property
     def directories(self) -> tuple[str, ...]:
         """The directories that the log is read from, in order of their offsets."""
-        return tuple(dict.fromkeys(os.path.dirname(segment.path) for segment in self.segments))
+        return tuple(dict.fromkeys(parent_of(segment.path) for segment in self.segments))
 
     def is_followed(self, at: int) -> bool:
         """Whether the offsets right after segment `at` are read too. A path of single files may leave them out."""

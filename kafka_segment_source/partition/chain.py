@@ -280,7 +280,7 @@ def _refuse_different_topics(copies: list[PartitionLog]) -> None:
 
     Replicas share their topic's id. A topic that was deleted and created again has another id and other offsets.
     """
-    ids = [(topic_id, log) for log in copies if (topic_id := read_topic_id(log.directory)) is not None]
+    ids = [(topic_id, log) for log in copies if (topic_id := read_topic_id(log.directory, log.storage)) is not None]
     for (one, log), (other, another) in pairwise(ids):
         if one != other:
             raise PathError(

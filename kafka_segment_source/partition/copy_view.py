@@ -80,7 +80,7 @@ class CopyView:
     def epochs(self) -> Epochs:
         """The entries of the copy's `leader-epoch-checkpoint`."""
         if self._epochs is None:
-            self._epochs = read_epochs(self.log.directory)
+            self._epochs = read_epochs(self.log.directory, self.log.storage)
         return self._epochs
 
     def segment_of(self, offset: int) -> Segment | None:
@@ -221,7 +221,7 @@ class CopyView:
         found = survey(self.log, segment, everything, self._options, start_offset=MAX_OFFSET)
         last = found.last
         position = 0 if last is None else last.end
-        with InputFile(segment.path) as file:
+        with InputFile(segment.path, segment.storage, segment.version) as file:
             is_clean = not any(file.read_at(position, MAGIC_END))
         end = segment.base_offset if last is None else last.last_offset + 1
         return Tail(end, position, last, is_clean, found.faults[-1])

@@ -14,7 +14,6 @@ Raises the errors of `list_logs` and `merge_replicas`. Raises OptionError if end
 
 from __future__ import annotations
 
-import os
 import time
 from collections import Counter
 from dataclasses import replace
@@ -30,6 +29,7 @@ from kafka_segment_source.partition.chain import merge_replicas, settle
 from kafka_segment_source.partition.copy_view import CopyView
 from kafka_segment_source.partition.missing import notice, report_lost_partitions
 from kafka_segment_source.reporting import few
+from kafka_segment_source.storage.paths import name_of
 from kafka_segment_source.trust import Trust
 
 
@@ -38,7 +38,9 @@ def available_logs(options: ReadOptions, warnings: list[str], near: OffsetRange 
 
     Of several copies it returns only the segments `near` some offsets (`merge_replicas`).
     """
-    return merge_replicas(_list_copies(options, warnings, Checkpoints(warnings)), options, warnings, near)
+    return merge_replicas(
+        _list_copies(options, warnings, Checkpoints(warnings, options.storage)), options, warnings, near
+    )
 
 
 def examined_logs(options: ReadOptions, warnings: list[str]) -> list[PartitionLog]:
@@ -47,7 +49,7 @@ def examined_logs(options: ReadOptions, warnings: list[str]) -> list[PartitionLo
     Warns of partitions without a directory. Raises FileChangedError if a directory changes while it is listed.
     """
     seen = time.monotonic()
-    checkpoints = Checkpoints(warnings)
+    checkpoints = Checkpoints(warnings, options.storage)
     copies = _list_copies(options, warnings, checkpoints)
     logs = notice(merge_replicas(copies, options, warnings), copies, checkpoints, seen)
     report_lost_partitions(copies, checkpoints, options, seen, warnings)
@@ -59,7 +61,8 @@ def available_copies(options: ReadOptions, warnings: list[str] | None = None) ->
 
     Each copy is cut to the offsets where its history is valid. `warnings` gets a sentence about each cut.
     """
-    return settle(_list_copies(options, [], Checkpoints([])), options, [] if warnings is None else warnings)
+    copies = _list_copies(options, [], Checkpoints([], options.storage))
+    return settle(copies, options, [] if warnings is None else warnings)
 
 
 def _list_copies(options: ReadOptions, warnings: list[str], checkpoints: Checkpoints) -> list[PartitionLog]:
@@ -107,7 +110,7 @@ def _replace_by_swaps(log: ListedLog, damaged: frozenset[str], warnings: list[st
         return PartitionLog.of(log)
     start = min(swap.base_offset for swap in log.swaps)
     end = max(_find_end_offset(swap) for swap in log.swaps)
-    names = ", ".join(os.path.basename(swap.path) for swap in log.swaps)
+    names = ", ".join(name_of(swap.path) for swap in log.swaps)
     by_base = {segment.base_offset: segment for segment in log.segments if not start <= segment.base_offset < end}
     by_base.update({swap.base_offset: swap for swap in log.swaps})
     segments = _chain_segments([by_base[base] for base in sorted(by_base)], damaged)

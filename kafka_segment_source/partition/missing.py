@@ -31,7 +31,6 @@ A log that a broker is writing to gives no evidence about its end. Its last segm
 
 from __future__ import annotations
 
-import os
 import time
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
@@ -51,6 +50,8 @@ from kafka_segment_source.option_values import TopicPartition
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.storage import retrying
 from kafka_segment_source.storage.files import file_version, list_directory
+from kafka_segment_source.storage.paths import join_path, parent_of
+from kafka_segment_source.storage.store import Storage
 from kafka_segment_source.trust import Trust
 
 PAUSE = 0.075  # s between two listings; a broker renames the files of one segment within a few ms
@@ -78,7 +79,7 @@ def notice(
     for copy in copies:
         if copy.is_whole:
             by_partition.setdefault(copy.topic_partition, []).append(copy)
-    again = Checkpoints([])  # reads the files again for a second look
+    again = Checkpoints([], checkpoints.storage)  # reads the files again for a second look
     return [_add_evidence(log, by_partition.get(log.topic_partition, []), checkpoints, again, seen) for log in logs]
 
 
@@ -93,7 +94,7 @@ def beyond_end(log: PartitionLog, end: int) -> Evidence | None:
     _wait_after(reach.seen)
     if _has_gone_on(log):
         return None
-    if reach.is_snapshot and list_beside(reach.directory).snapshot < reach.offset:
+    if reach.is_snapshot and list_beside(reach.directory, log.storage).snapshot < reach.offset:
         return None  # its offsets were truncated after a change of leader
     return Evidence(OffsetRange(end, reach.offset), reach.what, _IN_A_COPY)
 
@@ -101,12 +102,12 @@ def beyond_end(log: PartitionLog, end: int) -> Evidence | None:
 def _has_gone_on(log: PartitionLog) -> bool:
     """Whether the end of the log has changed since it was listed."""
     if not log.segments:
-        return list_beside(log.directory).last_base >= 0
+        return list_beside(log.directory, log.storage).last_base >= 0
     last = log.segments[-1]
-    version = file_version(last.path)
+    version = file_version(last.path, log.storage)
     if version is None or version.size != last.size:
         return True
-    return list_beside(os.path.dirname(last.path)).last_base > last.base_offset
+    return list_beside(parent_of(last.path), log.storage).last_base > last.base_offset
 
 
 def all_evidence(log: PartitionLog, end: int | None) -> tuple[Evidence, ...]:
@@ -137,29 +138,29 @@ def report_lost_partitions(
             and offset > checkpoints.entries(parent, kafka_format.LOG_START_CHECKPOINT).get((topic, partition), 0)
             and is_selected((topic, partition), options.topics)
         ]
-        lost = _find_lost(parent, candidates, seen) if candidates else []
+        lost = _find_lost(parent, candidates, seen, checkpoints.storage) if candidates else []
         if lost:
             warnings.append(_explain_lost(parent, lost))
 
 
 def _explain_lost(parent: str, lost: list[str]) -> str:
     more = f" and {len(lost) - _MOST_NAMED:,} more" if len(lost) > _MOST_NAMED else ""
-    path = os.path.join(parent, kafka_format.HIGH_WATERMARK_CHECKPOINT)
+    path = join_path(parent, kafka_format.HIGH_WATERMARK_CHECKPOINT)
     return (
         f"{path!r} lists {len(lost):,} {'partition' if len(lost) == 1 else 'partitions'} without a directory:"
         f" {', '.join(lost[:_MOST_NAMED])}{more}; harmless where they were left out on purpose"
     )
 
 
-def _find_lost(parent: str, candidates: list[TopicPartition], seen: float) -> list[str]:
+def _find_lost(parent: str, candidates: list[TopicPartition], seen: float, storage: Storage) -> list[str]:
     """Returns the candidates that a second look confirms.
 
     They still have no directory of any kind, and the checkpoint still lists them.
     """
     _wait_after(seen)
-    names = {entry.name for entry in list_directory(parent)}
+    names = {entry.name for entry in list_directory(parent, storage)}
     dead = {name.rpartition(".")[0] for name in names if name.endswith(kafka_format.DEAD_DIRECTORY_SUFFIXES)}
-    listed = Checkpoints([]).entries(parent, kafka_format.HIGH_WATERMARK_CHECKPOINT)
+    listed = Checkpoints([], storage).entries(parent, kafka_format.HIGH_WATERMARK_CHECKPOINT)
     return [
         f"{topic}-{partition}"
         for topic, partition in sorted(candidates)
@@ -198,19 +199,17 @@ def _add_evidence(
 
 def _find_reaches(copy: ListedLog, checkpoints: Checkpoints, seen: float) -> Iterable[Reach]:
     """Yields offsets up to which the log of one directory once reached."""
-    parent = os.path.dirname(copy.directory)
+    parent = parent_of(copy.directory)
     for name, what in (
         (kafka_format.HIGH_WATERMARK_CHECKPOINT, "high watermark"),
         (kafka_format.RECOVERY_POINT_CHECKPOINT, "recovery point"),
     ):
         offset = checkpoints.entry(copy, name)
         if offset is not None:
-            yield Reach(offset, f"the {what} is {offset} by {os.path.join(parent, name)!r}", copy.directory, seen)
+            yield Reach(offset, f"the {what} is {offset} by {join_path(parent, name)!r}", copy.directory, seen)
     offset = copy.beside.snapshot
     if offset > copy.beside.last_base:
-        path = os.path.join(
-            copy.directory, f"{offset:0{kafka_format.BASE_OFFSET_DIGITS}d}{kafka_format.SNAPSHOT_SUFFIX}"
-        )
+        path = join_path(copy.directory, f"{offset:0{kafka_format.BASE_OFFSET_DIGITS}d}{kafka_format.SNAPSHOT_SUFFIX}")
         yield Reach(offset, f"the log has reached {offset} by {path!r}", copy.directory, seen, is_snapshot=True)
 
 
@@ -232,16 +231,16 @@ def _check_log_starts(
         _wait_after(seen)
         if (
             again.entry(copy, kafka_format.LOG_START_CHECKPOINT) == start
-            and not list_beside(copy.directory).has_deleted
+            and not list_beside(copy.directory, copy.storage).has_deleted
         ):
-            path = os.path.join(os.path.dirname(copy.directory), kafka_format.LOG_START_CHECKPOINT)
+            path = join_path(parent_of(copy.directory), kafka_format.LOG_START_CHECKPOINT)
             yield Evidence(OffsetRange(start, first), f"the log start is {start} by {path!r}", _STALE_START)
 
 
 def _list_again(copy: ListedLog, seen: float) -> list[Orphan]:
     """Lists a directory again, and returns the index files without a `.log` that this listing shows too."""
     _wait_after(seen)
-    now = list_beside(copy.directory)
+    now = list_beside(copy.directory, copy.storage)
     if not copy.segments and now.last_base >= 0:
         raise FileChangedError(f"path {copy.directory!r} has changed while it was listed; plan the read again")
     paths = {orphan.path for orphan in now.orphans}
@@ -289,11 +288,11 @@ def _read_last_offset(orphan: Orphan) -> int | None:
     """Returns the last offset that an index file mentions, or None if it mentions none."""
     path, base = orphan.path, orphan.base_offset
     if path.endswith(kafka_format.TIME_INDEX_SUFFIX):
-        offsets = read_time_index(path, orphan.size, base, None).offsets
+        offsets = read_time_index(path, orphan.storage, orphan.size, base, None).offsets
     elif path.endswith(kafka_format.INDEX_SUFFIX):
-        offsets = read_offset_index(path, orphan.size, base, _LARGEST_LOG).offsets
+        offsets = read_offset_index(path, orphan.storage, orphan.size, base, _LARGEST_LOG).offsets
     else:
-        offsets = written_aborts(path, orphan.size).last_offsets
+        offsets = written_aborts(path, orphan.storage, orphan.size).last_offsets
     return next((int(offset) for offset in offsets[-1:] if base <= offset < kafka_format.MAX_OFFSET), None)
 
 

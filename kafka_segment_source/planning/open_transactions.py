@@ -11,7 +11,6 @@ a warning reports it.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -29,6 +28,7 @@ from kafka_segment_source.planning.small_segments import Event, SegmentEvents, r
 from kafka_segment_source.reading.following import list_whole, whole_split
 from kafka_segment_source.reading.marker_walk import Stretch, first_void, transactional_data, walk_split
 from kafka_segment_source.storage.files import file_version
+from kafka_segment_source.storage.paths import parent_of
 from kafka_segment_source.storage.store import FileVersion
 from kafka_segment_source.times import format_millis
 
@@ -81,8 +81,8 @@ class _Replay:
         The log cleaner may have removed a marker between two of the files.
         """
         for path, version in self.walked:
-            now = file_version(path)
-            if now is None or now.inode != version.inode:
+            now = file_version(path, self.log.storage)
+            if now is None or not now.is_same_file(version):
                 raise FileChangedError(f"file {path!r} was replaced while the log was planned; plan the read again")
 
     def run(self, end: int) -> None:
@@ -112,14 +112,17 @@ class _Replay:
 
     def _find_state(self) -> ProducerState | None:
         """Finds the newest producer state that belongs to the segments of this log."""
-        found = [newest_state(each, partial(self._is_read_from, each), self.warnings) for each in self.log.directories]
+        found = [
+            newest_state(each, self.log.storage, partial(self._is_read_from, each), self.warnings)
+            for each in self.log.directories
+        ]
         return max((state for state in found if state is not None), key=lambda state: state.offset, default=None)
 
     def _is_read_from(self, directory: str, offset: int) -> bool:
         """Whether the segment up to this offset is read from this directory. Otherwise, the state is another log's."""
         first = self.log.segments[0]
         if offset == first.base_offset:
-            return os.path.dirname(first.path) == directory
+            return parent_of(first.path) == directory
         if offset > self.log.offsets.end:
             return False
         for segment in self.log.segments:
@@ -127,7 +130,7 @@ class _Replay:
             inside = segment.base_offset < offset and (after is None or offset <= after)
             if (
                 inside
-                and os.path.dirname(segment.path) == directory
+                and parent_of(segment.path) == directory
                 and segment.offsets.start < offset <= segment.offsets.end
             ):
                 return offset == after or next(_read_headers(segment, offset - 1, self.options), None) is not None

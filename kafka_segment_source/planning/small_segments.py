@@ -51,7 +51,7 @@ def read_small_segment(segment: Segment, options: ReadOptions) -> SegmentEvents 
     """Reads the events of a whole segment; None if it is not small and usual. Raises what InputFile raises."""
     if not 0 < segment.size <= MOST_BYTES or segment.offsets != _EVERYTHING:
         return None
-    with InputFile(segment.path) as file:
+    with InputFile(segment.path, segment.storage, segment.version) as file:
         if file.version() != segment.version:
             return None
         data = file.read_at(0, segment.size)

@@ -14,7 +14,6 @@ If a partition has several copies, damage and gaps are first searched in the oth
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -34,6 +33,7 @@ from kafka_segment_source.pruning.ranges import narrow
 from kafka_segment_source.reading.mending import Lost, mend
 from kafka_segment_source.reporting import logger
 from kafka_segment_source.storage.files import UNUSABLE
+from kafka_segment_source.storage.paths import parent_of
 from kafka_segment_source.storage.retrying import pause
 
 MOST_CHANGES_IN_A_ROW = 40  # most tries in a row without a batch read between them
@@ -171,7 +171,7 @@ def find_again(planned: SegmentSplit, wanted: OffsetRange, options: ReadOptions)
 
     Raises FileChangedError if a file changes meanwhile. The iteration over the splits may raise it too.
     """
-    directory = os.path.dirname(planned.path)
+    directory = parent_of(planned.path)
     near = OffsetRange(min(wanted.start, planned.base_offset), wanted.end)
     try:
         log = list_whole(planned.copies or (directory,), replace(options, end_at_high_watermark=False), near)
@@ -238,7 +238,7 @@ def _plan_part(
             stop_timestamp=planned.stop_timestamp,
             gap_is_loss=not log.compacted and log.is_followed(at),
         )
-        was_cut = segment.version.inode == planned.version.inode and segment.size < planned.segment_size
+        was_cut = segment.version.is_same_file(planned.version) and segment.size < planned.segment_size
         if was_cut and segment.path == planned.path and not log.compacted:
             # the file was cut in place, perhaps inside a batch: the rest is read
             split = replace(split, next_base_offset=None)

@@ -14,7 +14,6 @@ its segment.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, replace
 
@@ -35,6 +34,7 @@ from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.reading.following import MOST_CHANGES_IN_A_ROW, find_again
 from kafka_segment_source.reading.mending import Lost, Piece, Suspicion, mend
 from kafka_segment_source.storage.files import UNUSABLE, file_version
+from kafka_segment_source.storage.paths import join_path, parent_of
 
 _AHEAD_BYTES = 256 * 1024  # bytes per read on the way to a marker, which is usually near
 _NO_HEADERS = np.empty((batch_headers.FIELDS, 0), np.int64)
@@ -194,7 +194,7 @@ def walk_after(split: SegmentSplit, chunk: Chunk, options: ReadOptions) -> Gener
     bounds = ScanBounds(OffsetRange(reached, split.served_to))
     rest = replace(split, start=position, end=split.segment_size, bounds=bounds, stop_timestamp=None, anchor=last)
     pending: Iterator[SegmentSplit] = iter([rest, *_find_by_name(split, split.next_base_offset, reached)])
-    directory = os.path.dirname(split.path)
+    directory = parent_of(split.path)
     part = split  # the part that was read last
     tries = 0
     named_at = listed_at = -1  # the offsets at which a file was last searched by its name, and in a listing
@@ -202,7 +202,7 @@ def walk_after(split: SegmentSplit, chunk: Chunk, options: ReadOptions) -> Gener
     while True:
         try:
             for part in pending:
-                is_seam = bool(split.copies) and os.path.dirname(part.path) != directory
+                is_seam = bool(split.copies) and parent_of(part.path) != directory
                 stretches = walk_split(part, options, after=reached, before=before, chunk_bytes=_AHEAD_BYTES)
                 before = _NO_HEADERS
                 for stretch in stretches:
@@ -252,10 +252,10 @@ def _find_by_name(split: SegmentSplit, base_offset: int | None, offset: int) -> 
     if base_offset is None or base_offset >= split.served_to:
         return []
     name = f"{base_offset:0{kafka_format.BASE_OFFSET_DIGITS}d}{kafka_format.LOG_SUFFIX}"
-    directory = os.path.dirname(split.path)
-    path = os.path.join(directory, name)
+    directory = parent_of(split.path)
+    path = join_path(directory, name)
     is_given = not split.copies or directory in split.copies or path in split.copies
-    version = file_version(path) if is_given and path != split.path else None
+    version = file_version(path, split.storage) if is_given and path != split.path else None
     if version is None:
         return []
     bounds = ScanBounds(OffsetRange(offset, split.served_to))
@@ -273,6 +273,7 @@ def _find_by_name(split: SegmentSplit, base_offset: int | None, offset: int) -> 
             version=version,
             copies=split.copies,
             served_to=split.served_to,
+            storage=split.storage,
         )
     ]
 

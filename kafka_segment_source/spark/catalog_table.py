@@ -14,6 +14,7 @@ from pyspark.sql.types import StructField, StructType
 
 from kafka_segment_source.decoding.tables import RECORDS
 from kafka_segment_source.errors import OptionError
+from kafka_segment_source.storage.settings import is_secret
 
 _METADATA_KEY = "kafkaseg.options"
 _DOUBLE = "option."  # the catalog repeats each option with this prefix, among table properties and its own entries
@@ -23,7 +24,8 @@ _LOCATION = "location"  # the catalog puts the path here, if LOCATION or OPTIONS
 def created_with(options: Mapping[str, str]) -> dict[str, str] | None:
     """Selects the options of CREATE TABLE from the entries of the catalog; None where it is not a CREATE TABLE.
 
-    A table property is not an option. If both have the same name, the option's value counts.
+    A table property is not an option. If both have the same name, the option's value counts. Raises OptionError for a
+    secret: the catalog would keep it, for all to read.
     """
     lowered = {name.lower(): text for name, text in options.items()}
     if not {"owner", "provider"} <= lowered.keys():
@@ -31,7 +33,18 @@ def created_with(options: Mapping[str, str]) -> dict[str, str] | None:
     own = {name: lowered[_DOUBLE + name] for name in lowered if _DOUBLE + name in lowered}
     if _LOCATION in lowered:
         own.setdefault("path", lowered[_LOCATION])
+    _refuse_secrets(own)
     return own
+
+
+def _refuse_secrets(options: Mapping[str, str]) -> None:
+    secrets = sorted(name for name in options if is_secret(name))
+    if secrets:
+        raise OptionError(
+            f"CREATE TABLE would keep {', '.join(map(repr, secrets))} in the catalog, where others can read it: leave it"
+            " out, and give it to each query, as in SELECT … FROM t WITH (aws_session_token = '…'), or use the"
+            " environment, an AWS profile, or CREATE TEMPORARY VIEW, which no catalog keeps"
+        )
 
 
 def schema(columns: Sequence[str], options: Mapping[str, str]) -> StructType:

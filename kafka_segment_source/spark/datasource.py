@@ -15,6 +15,7 @@ from kafka_segment_source.errors import SchemaError, UnsupportedError
 from kafka_segment_source.keywords import PathsLike, ScanOptions, option_texts
 from kafka_segment_source.options import parse_options
 from kafka_segment_source.spark import catalog_table, remembered
+from kafka_segment_source.spark.hadoop import hadoop_options
 from kafka_segment_source.spark.reader import PUSHDOWN_CONF
 
 OLDEST_SPARK = (4, 1)
@@ -85,6 +86,9 @@ def read(
 ) -> DataFrame:
     """Makes a DataFrame of the records under `path`. It reads only the bytes that its `.filter()` leaves possible.
 
+    For paths in S3 it takes `fs.s3a.*` from the session's Hadoop configuration, where the options do not say otherwise.
+    A data source cannot see that configuration itself.
+
     Filters on timestamp, offset, partition and topic prune. This turns on `spark.sql.python.filterPushdown.enabled` in
     the session.
 
@@ -111,5 +115,6 @@ def read(
     """
     names = None if columns is None else RECORDS.check_names(columns)
     spark.conf.set(PUSHDOWN_CONF, "true")
-    reader = spark.read.format(KafkaSegmentDataSource.name()).options(**option_texts(path, options))
+    texts = hadoop_options(spark) | option_texts(path, options)
+    reader = spark.read.format(KafkaSegmentDataSource.name()).options(**texts)
     return remembered.load(reader, names)

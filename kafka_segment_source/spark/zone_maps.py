@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Unpack
 from pyspark.sql import functions as F  # noqa: N812  # as everyone calls it
 
 from kafka_segment_source.keywords import DecodeOptions, PathsLike
-from kafka_segment_source.storage.paths import local_path
+from kafka_segment_source.spark.hadoop import hadoop_options
+from kafka_segment_source.storage.paths import resolve_path
 from kafka_segment_source.zones.updates import (
     ZoneMapSummary,
     finish_update,
@@ -55,8 +56,9 @@ def update_zone_maps(spark: SparkSession, path: PathsLike, to: str, **options: U
         >>> done.partitions, done.segments_mapped
         (3, 18)
     """
-    parsed = parse_update(path, options)
-    updates = plan_updates(parsed, local_path(to))
+    storage_options = hadoop_options(spark) | dict(options.pop("storage_options", None) or {})
+    parsed = parse_update(path, {**options, "storage_options": storage_options})
+    updates = plan_updates(parsed, resolve_path(to, parsed.storage))
     mapped = iter(_map_splits(spark, [split for update in updates for split in update.splits], parsed.max_batch_bytes))
     summary = ZoneMapSummary()
     for update in updates:

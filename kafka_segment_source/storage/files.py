@@ -15,9 +15,16 @@ from types import TracebackType
 import numpy as np
 import numpy.typing as npt
 
-from kafka_segment_source.errors import FileChangedError, PathError, StorageError
-from kafka_segment_source.storage import store
-from kafka_segment_source.storage.store import Entry, FileVersion, Kind, VanishedError
+from kafka_segment_source.errors import FileChangedError, KafkaSegmentError, PathError, StorageError
+from kafka_segment_source.storage.store import (
+    Entry,
+    FileVersion,
+    Kind,
+    ReplacedError,
+    ServiceError,
+    Storage,
+    VanishedError,
+)
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -48,26 +55,33 @@ class InputFile:
 
     Raises FileChangedError if the file does not exist, and PathError if it is not a regular file. Raises StorageError
     with the system's reason if it cannot be opened or read.
+
+    version: as it was listed, if that is known. In a bucket, another version is a FileChangedError.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, storage: Storage, version: FileVersion | None = None) -> None:
         self.path = path
         try:
-            self._file = store.STORAGE.open(path)
-        except FileNotFoundError as error:
-            raise FileChangedError(
-                f"file {path!r} was there when it was listed, but is gone now, deleted by retention or compaction,"
-                " or not on this machine; plan the read again"
-            ) from error
+            self._file = storage.open(path, version)
         except OSError as error:
-            raise failure("read", self.path, error) from error
+            raise self._make_error(error) from error
+
+    def _make_error(self, error: OSError) -> KafkaSegmentError:
+        if isinstance(error, FileNotFoundError):
+            return FileChangedError(
+                f"file {self.path!r} was there when it was listed, but is gone now, deleted by retention or compaction,"
+                " or not on this machine; plan the read again"
+            )
+        if isinstance(error, ReplacedError):
+            return FileChangedError(f"file {self.path!r} has changed since it was listed: {error}; plan the read again")
+        return failure("read", self.path, error)
 
     def version(self) -> FileVersion:
         """Returns the present state of the open file."""
         try:
             return self._file.version()
         except OSError as error:
-            raise failure("read", self.path, error) from error
+            raise self._make_error(error) from error
 
     def read_all(self, most: int) -> bytes:
         """Returns all its bytes. Raises PathError if there are more than `most`."""
@@ -81,14 +95,14 @@ class InputFile:
         try:
             return self._file.read_at(position, count)
         except OSError as error:
-            raise failure("read", self.path, error) from error
+            raise self._make_error(error) from error
 
     def read_into(self, position: int, target: Bytes) -> None:
         """Fills `target` (uint8[n]) from `position`. Raises FileChangedError if the file ends before that."""
         try:
             done = self._file.read_into(position, target.data)
         except OSError as error:
-            raise failure("read", self.path, error) from error
+            raise self._make_error(error) from error
         if done < len(target):
             raise FileChangedError(
                 f"file {self.path!r} has shrunk since it was listed: found its end at byte {position + done},"
@@ -107,16 +121,16 @@ class InputFile:
         self.close()
 
 
-def look_at(path: str) -> Entry | None:
+def look_at(path: str, storage: Storage) -> Entry | None:
     """Returns the entry at a path, or None if nothing exists there. Raises PathError or StorageError if the system
     fails."""
     try:
-        return store.STORAGE.look_at(path)
+        return storage.look_at(path)
     except OSError as error:
         raise failure("read", path, error) from error
 
 
-def list_directory(directory: str, given: str | None = None) -> list[Entry]:
+def list_directory(directory: str, storage: Storage, given: str | None = None) -> list[Entry]:
     """Returns the entries of a directory. It returns nothing if the directory is gone.
 
     Raises StorageError if it cannot be listed, PathError if it is not a directory, and FileChangedError if it changes
@@ -126,25 +140,25 @@ def list_directory(directory: str, given: str | None = None) -> list[Entry]:
     """
     for _ in range(_MOST_TRIES_TO_LIST - 1):
         with suppress(VanishedError):
-            return _list_once(directory, given)
+            return _list_once(directory, storage, given)
     try:
-        return _list_once(directory, given)
+        return _list_once(directory, storage, given)
     except VanishedError as error:
         raise FileChangedError(str(error)) from error
 
 
-def _list_once(directory: str, given: str | None) -> list[Entry]:
+def _list_once(directory: str, storage: Storage, given: str | None) -> list[Entry]:
     try:
-        return store.STORAGE.list(directory)
+        return storage.list(directory)
     except VanishedError:
         raise
     except OSError as error:
         raise failure("listed", directory if given is None else given, error) from error
 
 
-def file_version(path: str) -> FileVersion | None:
+def file_version(path: str, storage: Storage) -> FileVersion | None:
     """Returns the present state of the file at a path, or None if there is no file."""
-    entry = look_at(path)
+    entry = look_at(path, storage)
     return entry.version if entry is not None and entry.kind is Kind.FILE else None
 
 
@@ -152,32 +166,42 @@ def lasting_version(version: FileVersion) -> FileVersion:
     """Returns a version that can be kept.
 
     A change right after this one could leave the same ctime. In that case `changed` is 0, which equals no real ctime.
+    An object's version has no such time.
     """
     settled = time.time_ns() - version.changed > _RACY_NANOS
-    return version if settled else FileVersion(version.size, version.inode, 0)
+    return version if settled else version._replace(changed=0)
 
 
-def exists(path: str) -> bool:
+def exists(path: str, storage: Storage) -> bool:
     """Whether a file exists at the path."""
-    return file_version(path) is not None
+    return file_version(path, storage) is not None
 
 
-def write_atomically(path: str, data: bytes) -> None:
+def write_atomically(path: str, storage: Storage, data: bytes, known: FileVersion | None = None) -> None:
     """Replaces a file atomically. Readers and concurrent writers see the old file or the new one, never a part.
 
     It creates the directory if that does not exist. Raises PathError if the path cannot be that of a file, and
     StorageError if the system fails.
+
+    known: the version that is to be replaced, NO_VERSION if there was no file, None for any. A bucket then raises
+        FileChangedError for another version.
     """
     try:
-        store.STORAGE.replace(path, data)
+        storage.replace(path, data, known)
+    except ReplacedError as error:
+        raise FileChangedError(f"file {path!r} was written by another process meanwhile: {error}") from error
     except OSError as error:
         raise failure("written", path, error) from error
 
 
 def failure(done: str, path: str, error: OSError) -> PathError | StorageError:
     """Returns the error to raise if a path cannot be `done` (read, listed, written), with the system's reason."""
-    reason = os.strerror(error.errno) if error.errno else str(error)
+    if isinstance(error, ServiceError):
+        reason, is_wrong_name = str(error), error.is_wrong_name
+    else:
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        is_wrong_name = error.errno in _WRONG_NAMES
     what = f"{'path' if done == 'listed' else 'file'} {path!r} cannot be {done}: {reason}"
-    if error.errno in _WRONG_NAMES:
+    if is_wrong_name:
         return PathError(what)
     return StorageError(what, errno=error.errno, strerror=reason, filename=path)

@@ -1,4 +1,8 @@
-"""Turns a path, as users and Spark write it, into an absolute path of the local file system."""
+"""Turns a path, as users and Spark write it, into the one form that this package uses. Joins and splits such paths.
+
+A local path is absolute. A path in a bucket is `s3://bucket/key`, `gs://bucket/key`, `az://container/key` or
+`abfss://container@account.dfs.core.windows.net/key`. No path but that of the root directory ends in a slash.
+"""
 
 from __future__ import annotations
 
@@ -8,25 +12,52 @@ from contextlib import suppress
 from urllib.parse import unquote
 
 from kafka_segment_source.errors import PathError, UnsupportedError
-from kafka_segment_source.storage import store
+from kafka_segment_source.storage.store import LOCAL, Storage
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
+# Schemes as users write them, with the one that is used
+_BUCKETS = {
+    "s3": "s3",
+    "s3a": "s3",
+    "s3n": "s3",
+    "gs": "gs",
+    "gcs": "gs",
+    "az": "az",
+    "azure": "az",
+    "abfs": "abfss",
+    "abfss": "abfss",
+}
+_REMOTE = ("s3://", "gs://", "az://", "abfss://")
+_HADOOP = ("hdfs", "webhdfs", "swebhdfs", "viewfs")
+_BLOB_DRIVER = ("wasb", "wasbs")
 
 
-def local_path(path: str) -> str:
-    """Returns the absolute local path of `file:/x`, `file:///x`, `~/x` or a relative path.
+def is_remote(path: str) -> bool:
+    """Whether a path, in the form of this package, is in a bucket."""
+    return path.startswith(_REMOTE)
+
+
+def resolve_path(path: str, storage: Storage = LOCAL) -> str:
+    """Returns the path that `s3a://b/x`, `file:/x`, `file:///x`, `~/x` or a relative path stands for.
 
     A `%20` in `file:/a%20b` is kept as it is if a file has that name, or if a glob matches with it. Spark writes the
-    paths of its tables in this way. Anywhere else it means a blank, as in a URI. Raises UnsupportedError for any other
-    scheme, and PathError for a path with a NUL character.
+    paths of its tables in this way. Anywhere else it means a blank, as in a URI. In a bucket, keys are as they are
+    written.
+
+    Raises UnsupportedError for any other scheme. Raises PathError for a path with a NUL character, and for a URL
+    without a bucket or with credentials.
     """
     if "\0" in path:
         raise _make_nul_error(path)
-    scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]+):", path)
-    if scheme is None or _is_there(path):  # a file name may have a colon
+    scheme = _SCHEME.match(path)
+    if scheme is not None and scheme[1].lower() in _BUCKETS and path[scheme.end() :].startswith("//"):
+        return _resolve_url(path, _BUCKETS[scheme[1].lower()], path[scheme.end() + 2 :])
+    if scheme is None or _is_there(path, storage):  # a file name may have a colon
         return os.path.abspath(os.path.expanduser(path))
     if scheme[1].lower() != "file":
-        raise UnsupportedError(f"path {path!r}: only local files are read so far, not {scheme[0]}")
+        raise UnsupportedError(_explain_scheme(path, scheme[1]))
     local = os.path.abspath(re.sub(r"^//(localhost)?(?=/)", "", path[scheme.end() :]))
-    if "%" not in local or _is_there(local) or store.STORAGE.glob(local):
+    if "%" not in local or _is_there(local, storage) or storage.glob(local):
         return local
     unquoted = unquote(local)
     if "\0" in unquoted:
@@ -38,7 +69,58 @@ def _make_nul_error(path: str) -> PathError:
     return PathError(f"path {path!r} names no file: found a NUL character, which no file name has")
 
 
-def _is_there(path: str) -> bool:
+def _resolve_url(path: str, scheme: str, rest: str) -> str:
+    bucket, _, key = rest.partition("/")
+    has_account = "@" in bucket
+    if scheme == "abfss" and not has_account:
+        scheme = "az"  # the account is an option
+    if (has_account and scheme != "abfss") or ":" in bucket:
+        raise PathError(
+            f"a path of the scheme {scheme!r} has a colon or '@' in its bucket's name: credentials are options, such as"
+            " aws_access_key_id, and no part of a path"
+        )
+    if not bucket or bucket.startswith("@") or bucket.endswith("@"):
+        raise PathError(f"path {path!r} names no bucket: expected {scheme}://bucket/key")
+    return "/".join((f"{scheme}://{bucket}", *(part for part in key.split("/") if part)))
+
+
+def _explain_scheme(path: str, scheme: str) -> str:
+    if scheme.lower() in _HADOOP:
+        return (
+            f"path {path!r}: HDFS is not read, as no client for it installs from pip alone; mount it (its NFS gateway, or"
+            " FUSE), and give the path of the mount"
+        )
+    if scheme.lower() in _BLOB_DRIVER:
+        return f"path {path!r}: write it as abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/…, the same data is there"
+    return f"path {path!r}: expected s3://, s3a://, gs://, az://, abfss://, file: or a local path, not {scheme}:"
+
+
+def _is_there(path: str, storage: Storage) -> bool:
     with suppress(OSError, ValueError):  # a name too long for any file, or with a NUL in it
-        return store.STORAGE.look_at(path) is not None
+        return storage.look_at(path) is not None
     return False
+
+
+def split_remote(path: str) -> tuple[str, str]:
+    """Returns the URL of the bucket of a path, and the key in it, which may be empty."""
+    scheme, _, rest = path.partition("://")
+    bucket, _, key = rest.partition("/")
+    return f"{scheme}://{bucket}", key
+
+
+def join_path(directory: str, name: str) -> str:
+    """Returns the path of a name in a directory."""
+    return f"{directory}{name}" if directory.endswith("/") else f"{directory}/{name}"
+
+
+def parent_of(path: str) -> str:
+    """Returns the directory that a path is in. That of a bucket, or of the root directory, is itself."""
+    head, _, _ = path.rpartition("/")
+    if head.endswith(":/"):
+        return path
+    return head or "/"
+
+
+def name_of(path: str) -> str:
+    """Returns the last name of a path."""
+    return path.rpartition("/")[2]

@@ -1,16 +1,18 @@
-"""The operations that this package needs from a file system, and the local file system.
+"""The operations that this package needs from a place of files, and the local file system.
 
-All code opens, lists and examines files through `STORAGE`. It can be replaced by another `Storage`, such as the
-simulated broker of the tests or an object store. A replacement must follow this module only. Input is opened for
-reading only. Output is a whole file in a directory that the user named.
+A `Storage` says where bytes are. The options of a read have one, and so has each segment and each split. All code
+opens, lists and examines files through it. The other implementations are `object_store.py`, `routed.py`, and the
+simulated broker of the tests. Each must follow this module only. Input is opened for reading only. Output is a whole
+file in a directory that the user named.
 
-Errors are the system's own (`OSError`). `files.py` turns them into this package's errors.
+Errors are the system's own (`OSError`), or `ServiceError`. `files.py` turns them into this package's errors.
 """
 
 from __future__ import annotations
 
 import errno
 import glob
+import hashlib
 import os
 import stat
 import uuid
@@ -31,11 +33,27 @@ class Kind(Enum):
 
 
 class FileVersion(NamedTuple):
-    """The file system's data about one state of a file: its bytes, its inode, and its last change (ctime, ns)."""
+    """The storage's data about one state of a file.
+
+    size: its bytes.
+    identity: which file it is. A file that only grew keeps it. Its inode, or the ETag of an object.
+    changed: its last change (ctime, ns). 0 for an object, as its ETag says all.
+    """
 
     size: int
-    inode: int
+    identity: int | str
     changed: int
+
+    def is_same_file(self, other: FileVersion) -> bool:
+        """Whether both are states of one file. An object that was written again is another one."""
+        return self.identity == other.identity
+
+    def as_numbers(self) -> tuple[int, int, int]:
+        """The version as three numbers of 63 bits, for a file. A text has its hash."""
+        if isinstance(self.identity, int):
+            return self.size, self.identity, self.changed
+        digest = hashlib.blake2b(self.identity.encode(), digest_size=8).digest()
+        return self.size, int.from_bytes(digest) & _LARGEST_LONG, self.changed
 
 
 NO_VERSION = FileVersion(0, 0, 0)
@@ -63,6 +81,22 @@ class VanishedError(OSError):
     """A name was removed from a directory before its size was read. The directory must be listed again."""
 
 
+class ReplacedError(OSError):
+    """The file at a path is not the version that was asked for."""
+
+
+class ServiceError(OSError):
+    """A service refused a request, or did not answer. Its text is a reason that follows "cannot be read: ".
+
+    is_wrong_name: whether the path is wrong, so that another try is no use.
+    """
+
+    def __init__(self, reason: str, number: int | None = None, is_wrong_name: bool = False) -> None:
+        super().__init__(reason)
+        self.errno = number
+        self.is_wrong_name = is_wrong_name
+
+
 class OpenFile(Protocol):
     """A file that is open for reading. It stays the same file, even if its name later belongs to another one."""
 
@@ -80,7 +114,10 @@ class OpenFile(Protocol):
 
 
 class Storage(Protocol):
-    """A file system. Paths are absolute."""
+    """A place of files. Paths are absolute (`paths.py`). It can be pickled, compared and hashed.
+
+    Its `repr` shows no secret.
+    """
 
     def look_at(self, path: str) -> Entry | None:
         """Returns the entry at a path, or None if nothing exists there."""
@@ -98,17 +135,34 @@ class Storage(Protocol):
     def read_link(self, path: str) -> str:
         """Returns the target of a link, as the link states it."""
 
-    def open(self, path: str) -> OpenFile:
+    def open(self, path: str, version: FileVersion | None = None) -> OpenFile:
         """Opens a regular file. Raises FileNotFoundError if nothing exists there, and OSError for anything that is not
-        a regular file."""
+        a regular file.
 
-    def replace(self, path: str, data: bytes) -> None:
+        version: as it was listed. A storage that asks for a version with each read may open the file without a request.
+            Its reads then raise FileNotFoundError or ReplacedError. The local file system opens the file that is there.
+        """
+
+    def replace(self, path: str, data: bytes, known: FileVersion | None = None) -> None:
         """Replaces a file atomically, or makes it and its directory. Readers see the old file or the new one, never a
-        part."""
+        part.
+
+        known: the version that is to be replaced, NO_VERSION if there was no file, None for any. A storage that can
+            compare versions raises ReplacedError for another one. The local file system cannot.
+        """
 
 
 class LocalStorage:
     """Files of this machine, or mounted on it."""
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or type(self) is type(other) is LocalStorage
+
+    def __hash__(self) -> int:
+        return hash(LocalStorage)
+
+    def __repr__(self) -> str:
+        return "local files"
 
     def look_at(self, path: str) -> Entry | None:
         try:
@@ -147,10 +201,10 @@ class LocalStorage:
     def read_link(self, path: str) -> str:
         return os.readlink(path)
 
-    def open(self, path: str) -> OpenFile:
+    def open(self, path: str, version: FileVersion | None = None) -> OpenFile:
         return _LocalFile(path)
 
-    def replace(self, path: str, data: bytes) -> None:
+    def replace(self, path: str, data: bytes, known: FileVersion | None = None) -> None:
         os.makedirs(os.path.dirname(path), exist_ok=True)
         temporary = os.path.join(os.path.dirname(path), f".kafkaseg-{uuid.uuid4().hex}.tmp")
         try:
@@ -233,5 +287,5 @@ def _is_text(name: str) -> bool:
     return True
 
 
-STORAGE: Storage = LocalStorage()
-"""The storage in use. Read it as `store.STORAGE` at each use, so that it can be replaced."""
+LOCAL: Storage = LocalStorage()
+"""The local file system: where a segment is, unless its reader was told otherwise."""

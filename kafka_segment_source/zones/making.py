@@ -86,11 +86,8 @@ def map_segment(
         if source.has_changed():
             zones = _drop_truncated(source, zones)
     zones[zone_table.SEGMENT] = split.base_offset
-    zones[zone_table.FILE_SIZE], zones[zone_table.FILE_INODE], zones[zone_table.FILE_CHANGED] = (
-        version.size,
-        version.inode,
-        version.changed,
-    )
+    of_file = [zone_table.FILE_SIZE, zone_table.FILE_INODE, zone_table.FILE_CHANGED]
+    zones[of_file] = np.array([version.as_numbers()]).T
     return MappedSegment(zones, damage, done - split.start)
 
 

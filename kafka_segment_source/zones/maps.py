@@ -75,14 +75,14 @@ class ZoneMaps:
 
     def _read_usable(self, log: PartitionLog, directory: str) -> ZoneMap | None:
         try:
-            found = read_zone_map(zone_map_path(directory, log.topic, log.partition))
+            found = read_zone_map(zone_map_path(directory, log.topic, log.partition), self._options.storage)
         except ValueError as error:
             self._faults[log.topic_partition] = str(error)
             return None
         if found is None:
             self._missing.append(log.topic_partition)
             return None
-        topic_id = None if found.topic_id is None else read_topic_id(log.directory)
+        topic_id = None if found.topic_id is None else read_topic_id(log.directory, log.storage)
         if topic_id is not None and topic_id != found.topic_id:
             fault = f"it was made of another topic of that name, of id {found.topic_id}, and this one's is {topic_id}"
             self._faults[log.topic_partition] = fault

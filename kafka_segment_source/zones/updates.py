@@ -31,9 +31,9 @@ from kafka_segment_source.options import ReadOptions, parse_options
 from kafka_segment_source.partition.logs import available_logs
 from kafka_segment_source.reporting import Advance, OnProgress, add_up, ignore_progress, logger
 from kafka_segment_source.storage.files import exists, file_version
-from kafka_segment_source.storage.paths import local_path
+from kafka_segment_source.storage.paths import join_path, resolve_path
 from kafka_segment_source.storage.retrying import try_again
-from kafka_segment_source.storage.store import FileVersion
+from kafka_segment_source.storage.store import NO_VERSION, FileVersion, Storage
 from kafka_segment_source.trust import Trust
 from kafka_segment_source.zones import zone_table
 from kafka_segment_source.zones.making import MappedSegment, map_segment
@@ -56,6 +56,7 @@ class PartitionUpdate:
 
     options, directory: the arguments of the plan.
     before: the existing map, if it can be used.
+    known: the version of the file that the update replaces: NO_VERSION if there is none, None if it cannot be read.
     kept: zones that stay, by the base offset of their segment.
     splits: the parts to decode, each from the end of its segment's kept zones on.
     """
@@ -66,6 +67,7 @@ class PartitionUpdate:
     path: str
     topic_id: str | None
     before: ZoneMap | None
+    known: FileVersion | None
     kept: dict[int, ZoneTable]
     splits: tuple[SegmentSplit, ...]
 
@@ -131,7 +133,7 @@ def update_zone_maps_locally(
         (3, 18)
     """
     parsed = parse_update(path, options)
-    updates = plan_updates(parsed, local_path(os.fspath(to)))
+    updates = plan_updates(parsed, resolve_path(os.fspath(to), parsed.storage))
     size = sum(split.size for update in updates for split in update.splits)
     return run_updates(updates, parsed.max_batch_bytes, add_up(size, on_progress))
 
@@ -172,8 +174,11 @@ def finish_update(update: PartitionUpdate, mapped: Sequence[MappedSegment | None
     zones = np.concatenate([no_zones(), *(tables[base] for base in sorted(tables))], axis=1)
     after = ZoneMap(zones, update.topic_id)
     if update.before is None or not after.equals(update.before):
-        write_zone_map(update.path, after)
-        summary.files_written += 1
+        try:
+            write_zone_map(update.path, update.options.storage, after, update.known)
+            summary.files_written += 1
+        except FileChangedError as error:  # the other map is as good, or becomes so by the next update
+            logger.warning("zone map %r is left as it is: %s", update.path, error)
     summary.partitions += 1
     summary.segments_mapped += len(update.splits)
     summary.segments_kept += len(tables.keys() - {split.base_offset for split in update.splits})
@@ -240,8 +245,8 @@ def _plan_again(update: PartitionUpdate) -> PartitionUpdate:
 
 def _plan_update(log: PartitionLog, directory: str, options: ReadOptions) -> PartitionUpdate:
     path = zone_map_path(directory, log.topic, log.partition)
-    topic_id = read_topic_id(log.directory)
-    before = _read_usable(path, topic_id)
+    topic_id = read_topic_id(log.directory, log.storage)
+    before, known = _read_usable(path, options.storage, topic_id)
     old = before or ZoneMap(no_zones())
     segments = {segment.base_offset: segment for segment in reversed(log.segments) if segment.size}
     kept = {base: old.of_segment(base) for base in _find_unlisted(old, log)}
@@ -252,20 +257,22 @@ def _plan_update(log: PartitionLog, directory: str, options: ReadOptions) -> Par
             splits.append(
                 replace(split_of(log, segment, ScanBounds(), start), anchor=_find_first_place(old, base, start))
             )
-    return PartitionUpdate(options, directory, log, path, topic_id, before, kept, tuple(splits))
+    return PartitionUpdate(options, directory, log, path, topic_id, before, known, kept, tuple(splits))
 
 
-def _read_usable(path: str, topic_id: str | None) -> ZoneMap | None:
-    """Returns the existing map. None if there is none, or none of this topic."""
+def _read_usable(path: str, storage: Storage, topic_id: str | None) -> tuple[ZoneMap | None, FileVersion | None]:
+    """Returns the existing map and the version of its file. None and any version if there is none of this topic."""
     try:
-        found = read_zone_map(path)
+        found = read_zone_map(path, storage)
     except ValueError as error:
         logger.warning("zone map %r is made again: %s", path, error)
-        return None
-    if found is not None and None not in (topic_id, found.topic_id) and topic_id != found.topic_id:
+        return None, None
+    if found is None:
+        return None, NO_VERSION
+    if None not in (topic_id, found.topic_id) and topic_id != found.topic_id:
         logger.warning("zone map %r is made again: it was made of another topic of that name", path)
-        return None
-    return found
+        return None, found.version
+    return found, found.version
 
 
 def _find_unlisted(old: ZoneMap, log: PartitionLog) -> list[int]:
@@ -273,7 +280,11 @@ def _find_unlisted(old: ZoneMap, log: PartitionLog) -> list[int]:
     listed = {segment.base_offset for segment in log.segments}
     others = sorted(set(old.zones[zone_table.SEGMENT].tolist()) - listed)
     names = {base: f"{base:0{kafka_format.BASE_OFFSET_DIGITS}d}{kafka_format.LOG_SUFFIX}" for base in others}
-    return [base for base, name in names.items() if any(exists(os.path.join(each, name)) for each in log.directories)]
+    return [
+        base
+        for base, name in names.items()
+        if any(exists(join_path(each, name), log.storage) for each in log.directories)
+    ]
 
 
 def _keep_zones(segment: Segment, zones: ZoneTable) -> tuple[ZoneTable, int | None]:
@@ -282,12 +293,13 @@ def _keep_zones(segment: Segment, zones: ZoneTable) -> tuple[ZoneTable, int | No
         return zones, 0
     stored = FileVersion(*zones[[zone_table.FILE_SIZE, zone_table.FILE_INODE, zone_table.FILE_CHANGED], 0].tolist())
     end = int(zones[zone_table.END, -1])
-    version = file_version(segment.path)
-    if version is None:
+    found = file_version(segment.path, segment.storage)
+    if found is None:
         return no_zones(), 0  # the file is gone; decoding it reports that
+    version = FileVersion(*found.as_numbers())
     if stored == version and end == segment.size:
         return zones, None
-    if stored.inode == version.inode and end <= segment.size:  # the file has grown, or only its time has changed
+    if stored.is_same_file(version) and end <= segment.size:  # the file has grown, or only its time has changed
         with suppress(FileChangedError), SegmentView(segment, Trust(trust_indexes=False)) as view:
             if is_there(view.probe, zones, 0, zones.shape[1] - 1):
                 return zones[:, :-1], int(zones[zone_table.START, -1])

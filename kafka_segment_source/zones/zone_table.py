@@ -18,8 +18,7 @@ They show which segments need not be read again.
 
 from __future__ import annotations
 
-import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from urllib.parse import quote
 
 import numpy as np
@@ -29,6 +28,8 @@ import xxhash
 
 from kafka_segment_source.errors import FileChangedError
 from kafka_segment_source.storage.files import UNUSABLE, InputFile, write_atomically
+from kafka_segment_source.storage.paths import join_path
+from kafka_segment_source.storage.store import NO_VERSION, FileVersion, Storage
 
 # Rows of a zone table
 SEGMENT = 0  # base offset
@@ -80,10 +81,14 @@ _VERSION_KEY, _TOPIC_ID_KEY, _CHECKSUM_KEY = b"kafkaseg.version", b"kafkaseg.top
 
 @dataclass(frozen=True, slots=True)
 class ZoneMap:
-    """One partition's zones, and the id of its topic (`partition.metadata`) or None."""
+    """One partition's zones, and the id of its topic (`partition.metadata`) or None.
+
+    version: of the file that it was read from.
+    """
 
     zones: ZoneTable
     topic_id: str | None = None
+    version: FileVersion = NO_VERSION
 
     def of_segment(self, base_offset: int) -> ZoneTable:
         """Returns the zones of one segment, in order. There may be none."""
@@ -103,19 +108,19 @@ def no_zones(count: int = 0) -> ZoneTable:
 def zone_map_path(directory: str, topic: str, partition: int) -> str:
     """Returns the file of one partition. The topic is quoted, as an option may name one that is not valid in a file
     name."""
-    return os.path.join(directory, f"{quote(topic, safe='')}-{partition}.parquet")
+    return join_path(directory, f"{quote(topic, safe='')}-{partition}.parquet")
 
 
-def read_zone_map(path: str) -> ZoneMap | None:
+def read_zone_map(path: str, storage: Storage) -> ZoneMap | None:
     """Returns a partition's zone map, or None if there is no such file. Raises ValueError if the map cannot be used."""
     try:
-        with InputFile(path) as file:
-            data = _read_whole(file)
+        with InputFile(path, storage) as file:
+            data, version = _read_whole(file), file.version()
     except FileChangedError:
         return None
     except UNUSABLE as error:
         raise ValueError(str(error)) from error
-    return from_parquet(data)
+    return replace(from_parquet(data), version=version)
 
 
 def _read_whole(file: InputFile) -> bytes:
@@ -132,9 +137,12 @@ def _read_whole(file: InputFile) -> bytes:
     return file.read_all(_MOST_BYTES)
 
 
-def write_zone_map(path: str, zone_map: ZoneMap) -> None:
-    """Writes a zone map and replaces an existing one. Raises PathError or StorageError if that fails."""
-    write_atomically(path, to_parquet(zone_map))
+def write_zone_map(path: str, storage: Storage, zone_map: ZoneMap, known: FileVersion | None = None) -> None:
+    """Writes a zone map and replaces an existing one. Raises PathError or StorageError if that fails.
+
+    known: as in `write_atomically`. Raises FileChangedError for another version in a bucket.
+    """
+    write_atomically(path, storage, to_parquet(zone_map), known)
 
 
 def to_parquet(zone_map: ZoneMap) -> bytes:

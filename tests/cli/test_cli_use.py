@@ -7,7 +7,6 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -60,11 +59,10 @@ def test_an_empty_directory(command: str, tmp_path: Path) -> None:
 def test_a_directory_without_permission(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The system's reason, without a traceback. The question was right, and may be asked again: exit code 1."""
 
-    class Forbidding(store.LocalStorage):
-        def list(self, directory: str) -> Any:
-            raise PermissionError(13, "Cannot list directory")
+    def refuse(*_: object) -> None:
+        raise PermissionError(13, "Cannot list directory")
 
-    monkeypatch.setattr(store, "STORAGE", Forbidding())
+    monkeypatch.setattr(store.LocalStorage, "list", refuse)
 
     result = run(command, LOGS, *arguments(command))
 

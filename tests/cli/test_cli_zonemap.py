@@ -70,7 +70,7 @@ def test_damage_is_said_and_costs_no_other_segment(tmp_path: Path, maps: Path) -
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--to", "s3://bucket/maps"], "only local files"),
+        (["--to", "hdfs://name/maps"], "HDFS is not read"),
         (["--to", "/dev/null/maps"], "cannot be written: "),
         (["--to", "{tmp}", "--subscribe", "nothing"], "names topic 'nothing'"),
         ([], "Missing option '--to'"),

@@ -19,6 +19,7 @@ from kafka_segment_source.decoding.damage import Damage
 from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.kernels import batch_headers
 from kafka_segment_source.storage.files import InputFile
+from kafka_segment_source.storage.store import LOCAL
 from kafka_segment_source.trust import Trust
 from tests.support.rows import TESTS
 
@@ -46,7 +47,7 @@ def _batches(path: Path) -> Iterator[dict[str, object]]:
         next_base_offset=following[0] if following else None,
         bounds=ScanBounds(),
     )
-    with InputFile(str(path)) as file:
+    with InputFile(str(path), LOCAL) as file:
         reader = BatchReader(file, split, Trust(max_batch_bytes=_LARGEST), Damage(drop=False))
         for chunk in reader.chunks():
             for column in range(chunk.headers.shape[1]):

@@ -18,12 +18,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-import kafka_segment_source as kafkaseg
 from kafka_segment_source.errors import DataError, DataLossError, KafkaSegmentError
-from kafka_segment_source.storage import retrying, store
+from kafka_segment_source.inspection.verification import verify_parsed
+from kafka_segment_source.storage import retrying
 from kafka_segment_source.zones.making import map_segment
-from kafka_segment_source.zones.updates import ZoneMapSummary, finish_update, parse_update, plan_updates
+from kafka_segment_source.zones.updates import ZoneMapSummary, finish_update, plan_updates
 from tests.support.hurt_copies import TOPIC, Batch, Case, Row, case, fate_of, open_producers, put
+from tests.support.reads import options_in, plan_in
 from tests.support.simulated_files import SimulatedFiles
 
 CASES = 20_000 if os.environ.get("KAFKASEG_LONG") else 1_000
@@ -72,8 +73,8 @@ class Expected:
         return {row[0] for batch in not_committed for row in batch.rows}
 
 
-def scanned(paths: list[str], **options: Any) -> list[Row]:
-    found = kafkaseg.scan(paths, ["offset", "timestamp", "value"], **options).read_all()
+def scanned(files: SimulatedFiles, paths: list[str], **options: Any) -> list[Row]:
+    found = plan_in(files, paths, **options).to_reader(["offset", "timestamp", "value"]).read_all()
     moments = (found["timestamp"].cast(pa.int64()).to_numpy() // 1000).tolist()
     return list(zip(found["offset"].to_pylist(), moments, found["value"].to_pylist(), strict=True))
 
@@ -94,7 +95,6 @@ def check(number: int) -> str:
     """Tries one case; answers what it was in a word."""
     files = SimulatedFiles()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(store, "STORAGE", files)
         patch.setattr(retrying, "wait", lambda _: None)
         return _check(number, files)
 
@@ -104,25 +104,25 @@ def _check(number: int, files: SimulatedFiles) -> str:
     random = Random(-number - 1)
     if number % 3 == 2 and number % 2:  # a zone map from before the damage
         put(files, made.before())
-        make_map([f"/copy{at}" for at, copy in enumerate(made.copies) if copy.link_to is None])
+        make_map(files, [f"/copy{at}" for at, copy in enumerate(made.copies) if copy.link_to is None])
     paths = made.write(files)
     expected = Expected(made)
-    same(scanned(paths, **LENIENT), expected.rows, "all")
+    same(scanned(files, paths, **LENIENT), expected.rows, "all")
     if number % 3 == 0:
-        word = _check_strict(paths, expected)
+        word = _check_strict(files, paths, expected)
         if number % 5 == 0 and not (word == "whole" and expected.is_compacted):
-            _check_verify(paths, is_whole=word == "whole")
+            _check_verify(files, paths, is_whole=word == "whole")
         return word
     if number % 3 == 1:
-        _check_committed(paths, expected)
+        _check_committed(files, paths, expected)
         return "committed"
-    _check_bounds(paths, expected, random, is_mapped=bool(number % 2))
+    _check_bounds(files, paths, expected, random, is_mapped=bool(number % 2))
     return "bounds"
 
 
-def _check_strict(paths: list[str], expected: Expected) -> str:
+def _check_strict(files: SimulatedFiles, paths: list[str], expected: Expected) -> str:
     try:
-        same(scanned(paths), expected.rows, "strict")
+        same(scanned(files, paths), expected.rows, "strict")
     except (DataError, DataLossError) as error:
         _check_error(error, expected)
         return "error"
@@ -131,12 +131,14 @@ def _check_strict(paths: list[str], expected: Expected) -> str:
     return "whole"
 
 
-def _check_verify(paths: list[str], is_whole: bool) -> None:
+def _check_verify(files: SimulatedFiles, paths: list[str], is_whole: bool) -> None:
     """Asserts that `verify` finds a loss just where a strict read ends with an error; its rules about indexes apart.
 
     Damage of a copy may be what compaction removed from another one. `verify` is then the stricter of the two.
     """
-    problems = [each for each in kafkaseg.verify(paths, deep=True).problems if not each.path.endswith("index")]
+    problems = [
+        each for each in verify_parsed(options_in(files, paths), deep=True).problems if not each.path.endswith("index")
+    ]
     assert is_whole == (not problems), f"verify finds {problems}, although a read {'succeeds' if is_whole else 'fails'}"
 
 
@@ -146,12 +148,12 @@ def _check_error(error: Exception, expected: Expected) -> None:
     assert expected.may_be_said, f"an error, although all is held: {error!r}"
 
 
-def _check_committed(paths: list[str], expected: Expected) -> None:
-    found = scanned(paths, isolationLevel="read_committed", **LENIENT)
+def _check_committed(files: SimulatedFiles, paths: list[str], expected: Expected) -> None:
+    found = scanned(files, paths, isolationLevel="read_committed", **LENIENT)
     if not expected.unheld and not expected.is_compacted:
         same(found, expected.committed(), "committed")
         if not expected.may_be_said:
-            assert scanned(paths, isolationLevel="read_committed") == found
+            assert scanned(files, paths, isolationLevel="read_committed") == found
         return
     same(found, {row[0]: expected.rows[row[0]] for row in found if row[0] in expected.rows}, "committed")
     wrong = {row[0] for row in found} & expected.never()
@@ -167,14 +169,14 @@ def _number(expected: Expected) -> int:
     return sum(batch.base < expected.end for batch in expected.made.history)
 
 
-def make_map(paths: list[str]) -> None:
+def make_map(files: SimulatedFiles, paths: list[str]) -> None:
     """Makes a zone map of what is there, with a zone for each batch."""
     summary = ZoneMapSummary()
-    for update in plan_updates(parse_update(paths, {}), MAPS):
+    for update in plan_updates(options_in(files, paths), MAPS):
         finish_update(update, [map_segment(split, 2**28, cell=1) for split in update.splits], summary)
 
 
-def _check_bounds(paths: list[str], expected: Expected, random: Random, is_mapped: bool) -> None:
+def _check_bounds(files: SimulatedFiles, paths: list[str], expected: Expected, random: Random, is_mapped: bool) -> None:
     first = random.randint(expected.start, max(expected.start, expected.end - 1))
     after = random.randint(first, expected.end)
     options: dict[str, Any] = random.choice([{}, {"minPartitions": 5}, {"maxRecordsPerPartition": 3}])
@@ -192,12 +194,12 @@ def _check_bounds(paths: list[str], expected: Expected, random: Random, is_mappe
         if how == 2:
             options["zoneMaps"] = MAPS
             if not is_mapped:
-                make_map(paths)
-    same(scanned(paths, **options | LENIENT), wanted, f"bounds {options}")
+                make_map(files, paths)
+    same(scanned(files, paths, **options | LENIENT), wanted, f"bounds {options}")
     if "mode" in options:
         return
     try:
-        same(scanned(paths, **options), wanted, f"strict bounds {options}")
+        same(scanned(files, paths, **options), wanted, f"strict bounds {options}")
     except (DataError, DataLossError) as error:
         _check_error(error, expected)
 

@@ -23,7 +23,7 @@ from kafka_segment_source.options import parse_options
 from kafka_segment_source.planning.plan import ReadPlan
 from kafka_segment_source.planning.planner import make_plan
 from kafka_segment_source.scanning import read_split
-from kafka_segment_source.storage.store import STORAGE, FileVersion
+from kafka_segment_source.storage.store import LOCAL, FileVersion
 from tests.support.logs import GeneratedLog, expected_rows
 from tests.support.strategies import Bounds, logs_and_bounds, options_of, partition_logs
 
@@ -126,7 +126,7 @@ def poison(plan: ReadPlan, directory: Path) -> ReadPlan:
 
 
 def _version(path: str) -> FileVersion:
-    found = STORAGE.look_at(path)
+    found = LOCAL.look_at(path)
     assert found is not None
     return found.version
 

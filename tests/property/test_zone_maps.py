@@ -24,6 +24,7 @@ from kafka_segment_source.options import ReadOptions, parse_options
 from kafka_segment_source.planning.plan import ReadPlan
 from kafka_segment_source.planning.planner import make_plan
 from kafka_segment_source.scanning import read_split
+from kafka_segment_source.storage.store import LOCAL
 from kafka_segment_source.zones import zone_table
 from tests.property.test_pruning import (
     COLUMNS,
@@ -214,7 +215,7 @@ def test_rows_are_the_naive_ones(
         case.write(before, "A" * 22)
         case.make_maps(cell)
         table = edited(case.table(), edit, salt)
-        zone_table.write_zone_map(str(case.map_path), zone_table.ZoneMap(table, "A" * 22))
+        zone_table.write_zone_map(str(case.map_path), LOCAL, zone_table.ZoneMap(table, "A" * 22))
         case.write(now, "B" * 22 if other_topic else "A" * 22)
         if update:
             case.make_maps(cell)

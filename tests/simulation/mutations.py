@@ -55,8 +55,8 @@ _RANGE_END = _in_package(
 )
 _CONFIRM = _in_package(
     "decoding/split_file",
-    "        planned, now = self.split.version, file_version(self.split.path)\n",
-    "        return\n        planned, now = self.split.version, file_version(self.split.path)\n",
+    "        planned, now = self.split.version, file_version(self.split.path, self.split.storage)\n",
+    "        return\n        planned, now = self.split.version, file_version(self.split.path, self.split.storage)\n",
 )
 _NO_FIRST_PLACE = _in_package(
     "zones/updates", "    if start == 0:\n        return None\n    last", "    return None\n    last"

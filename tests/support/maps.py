@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from kafka_segment_source.storage.store import LOCAL
 from kafka_segment_source.zones import zone_table
 from kafka_segment_source.zones.making import map_segment
 from kafka_segment_source.zones.updates import ZoneMapSummary, finish_update, parse_update, plan_updates
@@ -26,6 +27,6 @@ def map_path(maps: Path, topic: str = "orders", partition: int = 0) -> Path:
 
 def table_of(maps: Path, topic: str = "orders", partition: int = 0) -> zone_table.ZoneTable:
     """The zones in a partition's map."""
-    found = zone_table.read_zone_map(str(map_path(maps, topic, partition)))
+    found = zone_table.read_zone_map(str(map_path(maps, topic, partition)), LOCAL)
     assert found is not None
     return found.zones

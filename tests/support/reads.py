@@ -9,6 +9,11 @@ import pytest
 
 import kafka_segment_source as kafkaseg
 from kafka_segment_source.errors import DataError
+from kafka_segment_source.keywords import PathsLike, option_texts
+from kafka_segment_source.options import ReadOptions, parse_options
+from kafka_segment_source.planning.plan import ReadPlan
+from kafka_segment_source.planning.planner import make_plan
+from kafka_segment_source.storage.store import Storage
 from tests.support import writer
 
 
@@ -17,6 +22,17 @@ def write(folder: Path, *batches: bytes, base: int = 0) -> str:
     path = folder / writer.segment_name(base)
     path.write_bytes(b"".join(batches))
     return str(path)
+
+
+def options_in(storage: Storage, path: PathsLike, **options: Any) -> ReadOptions:
+    """The options of a read from another storage than that of the paths."""
+    return parse_options(option_texts(path, options), storage=storage)[0]
+
+
+def plan_in(storage: Storage, path: PathsLike, **options: Any) -> ReadPlan:
+    """As `kafkaseg.plan`, from another storage."""
+    parsed, warnings = parse_options(option_texts(path, options), storage=storage)
+    return make_plan(parsed, warnings)
 
 
 def offsets(folder: Path, **options: Any) -> list[int]:

@@ -105,7 +105,7 @@ class SimulatedFiles:
     def read_link(self, path: str) -> str:
         raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), path)
 
-    def open(self, path: str) -> OpenFile:
+    def open(self, path: str, version: FileVersion | None = None) -> OpenFile:
         self.before("open", path)
         found = self._find(path)
         if found is None:
@@ -114,7 +114,7 @@ class SimulatedFiles:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
         return _SimulatedFile(self, found, path)
 
-    def replace(self, path: str, data: bytes) -> None:
+    def replace(self, path: str, data: bytes, known: FileVersion | None = None) -> None:
         self.before("replace", path)
         self.make_directory(os.path.dirname(path))
         if self._find(path) is not None:

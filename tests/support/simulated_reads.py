@@ -35,25 +35,22 @@ from typing import Any
 
 import pyarrow as pa
 
-import kafka_segment_source as kafkaseg
 from kafka_segment_source import kafka_format
 from kafka_segment_source.decoding import split_file
 from kafka_segment_source.decoding.tables import RECORDS
 from kafka_segment_source.errors import DataLossError, PathError
 from kafka_segment_source.inspection.verify import verify_log
-from kafka_segment_source.keywords import option_texts
 from kafka_segment_source.logdir import probe
 from kafka_segment_source.logdir.catalog import list_directories
 from kafka_segment_source.logdir.segments import PartitionLog
-from kafka_segment_source.options import parse_options
-from kafka_segment_source.planning.planner import make_plan
 from kafka_segment_source.reading import marker_walk
 from kafka_segment_source.reporting import logger
 from kafka_segment_source.scanning import read_split
-from kafka_segment_source.storage import retrying, store
+from kafka_segment_source.storage import retrying
 from kafka_segment_source.storage.retrying import try_again
 from kafka_segment_source.zones import making as zone_making
 from kafka_segment_source.zones.updates import plan_updates, run_updates
+from tests.support.reads import options_in, plan_in
 from tests.support.simulated_broker import FIRST_TIMESTAMP, LATE, RETENTION, TOPIC, Row, Settings, SimulatedBroker
 
 KINDS = ("plain", "compacted", "transactional", "compacted transactional")
@@ -96,7 +93,7 @@ def run(
     random = Random(seed)
     drawn = random.choice(KINDS)
     each = _Run(seed, kind or drawn, random, trace, aim)
-    with simulated(each.broker.files, each.sleep, small=random.random() < 0.5):
+    with simulated(each.sleep, small=random.random() < 0.5):
         return each.judged()
 
 
@@ -111,10 +108,9 @@ def tried(seed: int, kind: str | None = None, aim: str | None = None) -> Result:
 
 
 @contextmanager
-def simulated(files: store.Storage, sleep: Callable[[float], None], small: bool = False) -> Iterator[None]:
-    """Within it the package sees only these files; waiting calls `sleep`; small: it reads a few bytes at a time."""
+def simulated(sleep: Callable[[float], None], small: bool = False) -> Iterator[None]:
+    """Within it the package waits by `sleep`; small: it reads a few bytes at a time."""
     with ExitStack() as stack:
-        _set(stack, store, "STORAGE", files)
         _set(stack, retrying, "wait", sleep)
         _set(stack, zone_making.map_segment, "__defaults__", (*zone_making.map_segment.__defaults__[:-1], _SMALL_READS))  # type: ignore[index]
         if small:
@@ -361,7 +357,7 @@ class _Run:
         for _ in range(self.random.randint(1, 3)):
             window = _Window.open(self.broker)
             try:
-                parsed, _ = parse_options(option_texts(paths, {}))
+                parsed = options_in(self.broker.files, paths)
                 updates = plan_updates(parsed, _MAPS)
                 self._gap()
                 summary = run_updates(updates, parsed.max_batch_bytes)
@@ -386,7 +382,7 @@ class _Run:
         try:
             if self.random.random() < 0.15:
                 splits.append([])
-                for batch in kafkaseg.scan(paths, columns=list(_COLUMNS), **options):
+                for batch in plan_in(self.broker.files, paths, **options).to_reader(_COLUMNS):
                     splits[-1] += _rows(batch)
             else:
                 self._plan_and_read(paths, options, said, splits, window)
@@ -404,8 +400,7 @@ class _Run:
     def _plan_and_read(
         self, paths: list[str], options: dict[str, Any], said: _Said, splits: list[list[Found]], window: _Window
     ) -> None:
-        parsed, warnings = parse_options(option_texts(paths, options))
-        plan = make_plan(parsed, warnings)
+        plan = plan_in(self.broker.files, paths, **options)
         said.messages += plan.warnings
         self.trace(
             f"planned {[(split.path[-24:], split.start, split.end, split.start_offset, split.end_offset) for split in plan.splits]}"
@@ -419,7 +414,7 @@ class _Run:
         for split in planned:
             self.trace(f"reads {os.path.basename(split.path)} from {split.start} to {split.end}")
             splits.append([])
-            for batch in read_split(split, parsed, schema):
+            for batch in read_split(split, plan.options, schema):
                 splits[-1] += _rows(batch)
                 if self.random.random() < 0.1:
                     self._steps(self.random.randint(1, 10))
@@ -562,9 +557,9 @@ def verify_beside(seed: int, kind: str) -> list[str]:
     each = _Run(seed, kind, random, lambda _: None)
     each.broker.allow_losses = False
     said: list[str] = []
-    with simulated(each.broker.files, each.sleep):
+    with simulated(each.sleep):
         each.broker.files.before = each._before
-        options, _ = parse_options(option_texts([replica.path for replica in each.broker.replicas], {}))
+        options = options_in(each.broker.files, [replica.path for replica in each.broker.replicas])
 
         def list_again(log: PartitionLog) -> PartitionLog | None:
             now = list_directories(options)

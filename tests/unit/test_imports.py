@@ -126,6 +126,43 @@ def test_pyspark_is_imported_under_spark_only(module: str) -> None:
     assert "pyspark" not in names or module.startswith("spark.")
 
 
+# What each module of other rooms may use of `os`: none of it reads a path of data
+OF_THE_SYSTEM = {
+    "errors": {"strerror"},
+    "keywords": {"PathLike", "fspath"},
+    "kernels.jit": {"access", "W_OK", "X_OK"},
+    "zones.updates": {"PathLike", "fspath"},
+    "spark.remembered": {
+        "open",
+        "O_RDWR",
+        "O_NOFOLLOW",
+        "utime",
+        "close",
+        "fstat",
+        "pread",
+        "ftruncate",
+        "pwrite",
+        "fdopen",
+    },
+    "cli.shared": {"dup2", "open", "devnull", "environ", "O_WRONLY"},
+    "cli.demo": {"path"},  # prints where the package keeps its example
+}
+
+
+@pytest.mark.parametrize("module", [name for name in modules() if room(name) != "storage"])
+def test_only_one_room_knows_file_systems(module: str) -> None:
+    """A path of data may be in a bucket. So no other room splits one, or opens, lists or examines a file."""
+    names = {name.split(".")[0] for name, _ in imported(modules()[module])}
+    assert not names & {"glob", "obstore", "boto3"}
+    tree = ast.parse(modules()[module].read_text())
+    used = {
+        node.attr
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "os"
+    }
+    assert used <= OF_THE_SYSTEM.get(module, set())
+
+
 def loaded_by(statement: str) -> set[str]:
     """Names of the top-level modules that are loaded after a statement in a fresh interpreter."""
     code = f"{statement}\nimport sys\nprint(*{{name.split('.')[0] for name in sys.modules}})"
@@ -134,14 +171,14 @@ def loaded_by(statement: str) -> set[str]:
 
 def test_importing_the_package_loads_nothing_heavy() -> None:
     """`import kafka_segment_source` costs nothing: no numpy, no pyarrow, no numba, no Spark."""
-    heavy = {"numpy", "pyarrow", "numba", "pyspark", "pandas", "rich", "click"}
+    heavy = {"numpy", "pyarrow", "numba", "pyspark", "pandas", "rich", "click", "obstore", "boto3"}
     assert loaded_by("import kafka_segment_source") & heavy == set()
 
 
 def test_planning_loads_neither_kernels_nor_spark() -> None:
     """The planning side runs in a fresh process for each query, and does without numba and Spark."""
     loaded = loaded_by(f"import kafka_segment_source.{PLANNER}")
-    assert loaded & {"numba", "llvmlite", "pyspark", "pandas", "rich"} == set()
+    assert loaded & {"numba", "llvmlite", "pyspark", "pandas", "rich", "obstore", "boto3"} == set()
     assert "kafka_segment_source" in loaded
 
 

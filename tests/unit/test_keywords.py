@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import get_type_hints
@@ -46,9 +47,8 @@ TYPES = {  # by what an option takes
 
 def test_keywords_of_a_scan_are_the_options() -> None:
     """`plan`, `scan` and `read` take every option but path, each with the type of its values."""
-    assert get_type_hints(ScanOptions) == {
-        option.name: TYPES.get(option.takes, str | None) for option in OPTIONS if option.name != "path"
-    }
+    of_table = {option.name: TYPES.get(option.takes, str | None) for option in OPTIONS if option.name != "path"}
+    assert get_type_hints(ScanOptions) == of_table | {"storage_options": Mapping[str, object] | None}
 
 
 @pytest.mark.parametrize("some", [TopicOptions, DecodeOptions, OffsetOptions])
@@ -62,7 +62,7 @@ def test_names_that_a_function_does_not_take() -> None:
     check_names(["SUBSCRIBE", "topic"], TopicOptions, "lists, which take")
     with pytest.raises(OptionError, match="option 'since' is not for lists, which take subscribe, subscribePattern, a"):
         check_names(["since"], TopicOptions, "lists, which take")
-    assert option_names(DecodeOptions) == (*option_names(TopicOptions), "maxBatchBytes")
+    assert option_names(DecodeOptions) == (*option_names(TopicOptions)[:-1], "maxBatchBytes", "storage_options")
 
 
 @pytest.mark.parametrize(

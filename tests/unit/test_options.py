@@ -65,7 +65,9 @@ OTHER_VALUES: dict[str, tuple[str, object]] = {
 
 def test_every_option_has_its_own_field() -> None:
     """Each field of ReadOptions belongs to one option, and each option to one field."""
-    assert sorted(option.field for option in OPTIONS) == sorted(each.name for each in fields(ReadOptions))
+    assert sorted((*(option.field for option in OPTIONS), "storage")) == sorted(
+        each.name for each in fields(ReadOptions)
+    )
     assert {option.name for option in OPTIONS} == OTHER_VALUES.keys()
     assert len({option.name.lower() for option in OPTIONS}) == len(OPTIONS)
 
@@ -337,10 +339,11 @@ def test_options_without_a_meaning_here() -> None:
     assert parse_options({"path": "/x"}, NOW)[1] == []
 
 
-def test_zone_maps_are_local_so_far() -> None:
-    """What another file system holds is refused, by the option's name."""
-    with pytest.raises(UnsupportedError, match="option 'zoneMaps': path 's3://maps': only local files"):
-        parse(zoneMaps="s3://maps")
+def test_zone_maps_elsewhere() -> None:
+    """They may be in a bucket. What another file system holds is refused, by the option's name."""
+    assert parse(zoneMaps="s3a://maps/a/").zone_maps == "s3://maps/a"
+    with pytest.raises(UnsupportedError, match="option 'zoneMaps': path 'hdfs:/maps': HDFS is not read"):
+        parse(zoneMaps="hdfs:/maps")
 
 
 def test_read_committed_under_each_of_its_names() -> None:

@@ -68,4 +68,6 @@ def test_every_import_is_declared() -> None:
             elif isinstance(node, ast.ImportFrom) and node.module:
                 imported.add(node.module.split(".")[0])
     imported -= set(sys.stdlib_module_names) | {"kafka_segment_source", "pyspark"}
+    assert {"boto3", "botocore"} <= imported  # of an extra: only AWS profiles need them
+    imported -= {"boto3", "botocore"}
     assert {name for name in declared if name != "tzdata"} == imported

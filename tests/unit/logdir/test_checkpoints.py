@@ -11,6 +11,7 @@ import pytest
 import kafka_segment_source as kafkaseg
 from kafka_segment_source.errors import DataLossError, OptionError
 from kafka_segment_source.logdir.checkpoints import parse_checkpoint, parse_topic_id, read_topic_id
+from kafka_segment_source.storage.store import LOCAL, Entry, Kind, Storage
 from tests.support.batches import data as batch
 from tests.support.logs import simple_log, simple_segment
 from tests.support.rows import FIXTURES, LOG_DIRECTORIES, OFFSET, PARTITION, TOPIC, expected, keep, scanned
@@ -73,10 +74,10 @@ def test_topic_ids(tmp_path: Path) -> None:
     assert parse_topic_id(b"version: 0\ntopic_id: Ht4NcAGnQQiE9nSXCvjgUQ") == "Ht4NcAGnQQiE9nSXCvjgUQ"
     for content in (b"", b"version: 0", b"topic_id: short", b"\xff" * 40, b"topic: Ht4NcAGnQQiE9nSXCvjgUQ"):
         assert parse_topic_id(content) is None
-    assert read_topic_id(str(LIVE / "live-0")) == "Ht4NcAGnQQiE9nSXCvjgUQ"
-    assert read_topic_id(str(tmp_path)) is None
+    assert read_topic_id(str(LIVE / "live-0"), LOCAL) == "Ht4NcAGnQQiE9nSXCvjgUQ"
+    assert read_topic_id(str(tmp_path), LOCAL) is None
     (tmp_path / "partition.metadata").mkdir()
-    assert read_topic_id(str(tmp_path)) is None
+    assert read_topic_id(str(tmp_path), LOCAL) is None
 
 
 # --- the log start ---------------------------------------------------------------------------------------------------
@@ -414,13 +415,13 @@ def test_a_listing_while_a_broker_swaps(data: Path, monkeypatch: pytest.MonkeyPa
 
     truth, seen = listings.list_files, []
 
-    def racing(directory: str) -> dict[str, int]:
-        found = truth(directory)
+    def racing(directory: str, storage: Storage) -> dict[str, Entry]:
+        found = truth(directory, storage)
         if not seen and directory == str(folder):
             seen.append(directory)
             return {
                 **{name: size for name, size in found.items() if not name.startswith(f"{10:020d}")},
-                f"{10:020d}.log.deleted": 100,
+                f"{10:020d}.log.deleted": Entry(f"{10:020d}.log.deleted", Kind.FILE),
             }
         return found
 

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from kafka_segment_source.logdir import indexes as index
 from kafka_segment_source.logdir.indexes import OffsetIndex, TimeIndex, read_offset_index, read_time_index
 from kafka_segment_source.storage.files import InputFile
+from kafka_segment_source.storage.store import LOCAL
 from tests.support import writer
 
 BASE = 1000
@@ -27,14 +28,14 @@ rising = st.lists(st.integers(1, 50), max_size=60).map(lambda steps: np.cumsum(s
 
 
 def offsets_of(path: Path, log_size: int = LOG_SIZE, base: int = BASE) -> list[tuple[int, int]]:
-    found = read_offset_index(str(path), path.stat().st_size if path.exists() else None, base, log_size)
+    found = read_offset_index(str(path), LOCAL, path.stat().st_size if path.exists() else None, base, log_size)
     assert (found.offsets.dtype, found.positions.dtype) == (np.int64, np.int64)
     assert len(found) == len(found.offsets) == len(found.positions)
     return list(zip(found.offsets.tolist(), found.positions.tolist(), strict=True))
 
 
 def times_of(path: Path, next_base: int | None = None, base: int = BASE) -> list[tuple[int, int]]:
-    found = read_time_index(str(path), path.stat().st_size if path.exists() else None, base, next_base)
+    found = read_time_index(str(path), LOCAL, path.stat().st_size if path.exists() else None, base, next_base)
     assert (found.timestamps.dtype, found.offsets.dtype) == (np.int64, np.int64)
     assert len(found) == len(found.offsets) == len(found.timestamps)
     return list(zip(found.timestamps.tolist(), found.offsets.tolist(), strict=True))
@@ -147,15 +148,15 @@ def test_damaged_files_give_their_valid_prefix(damage: str, tmp_path: Path) -> N
 
 def test_a_file_that_cannot_be_read_is_no_hint(tmp_path: Path) -> None:
     """An index that was listed but is gone, or is a directory, gives no entries."""
-    assert len(read_offset_index(str(tmp_path / "gone"), 80, BASE, LOG_SIZE)) == 0
-    assert len(read_time_index(str(tmp_path / "gone"), 120, BASE, None)) == 0
-    assert len(read_offset_index(str(tmp_path), 80, BASE, LOG_SIZE)) == 0
+    assert len(read_offset_index(str(tmp_path / "gone"), LOCAL, 80, BASE, LOG_SIZE)) == 0
+    assert len(read_time_index(str(tmp_path / "gone"), LOCAL, 120, BASE, None)) == 0
+    assert len(read_offset_index(str(tmp_path), LOCAL, 80, BASE, LOG_SIZE)) == 0
 
 
 def test_a_file_shorter_than_listed(tmp_path: Path) -> None:
     """An index cut after it was listed gives what is still there."""
     (tmp_path / "x").write_bytes(writer.offset_index(OFFSETS, BASE)[:20])
-    found = read_offset_index(str(tmp_path / "x"), 800, BASE, LOG_SIZE)
+    found = read_offset_index(str(tmp_path / "x"), LOCAL, 800, BASE, LOG_SIZE)
     assert found.offsets.tolist() == [1000, 1007]
 
 

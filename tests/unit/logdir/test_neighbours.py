@@ -16,6 +16,7 @@ import pytest
 from kafka_segment_source.errors import StorageError
 from kafka_segment_source.logdir.indexes import read_time_index, written_offsets
 from kafka_segment_source.storage.files import InputFile
+from kafka_segment_source.storage.store import LOCAL
 from tests.cli.runner import run
 from tests.support.apart import plan_and_scan, run_apart
 from tests.support.batches import data as batch
@@ -95,10 +96,10 @@ def test_a_high_watermark_that_the_disk_does_not_give(folder: Path, monkeypatch:
     (folder.parent / "replication-offset-checkpoint").write_text("0\n1\norders 0 3\n")
     opened = InputFile.__init__
 
-    def fail(self: InputFile, path: str) -> None:
+    def fail(self: InputFile, path: str, *rest: Any) -> None:
         if path.endswith("checkpoint"):
             raise StorageError(f"file {path!r} cannot be read: Input/output error")
-        opened(self, path)
+        opened(self, path, *rest)
 
     monkeypatch.setattr(InputFile, "__init__", fail)
     done = run("plan", folder, "--end-at", "highWatermark")
@@ -205,12 +206,12 @@ def test_entries_are_bounded_whatever_the_log(tmp_path: Path) -> None:
     """Beside a log of two gigabytes an index may have 64 MiB of entries; what is looked at is never more."""
     path = tmp_path / "x.timeindex"
     monotone(path, [("timestamp", ">i8"), ("offset", ">i4")], 6 * 2**20)
-    found = read_time_index(str(path), path.stat().st_size, 0, None)
+    found = read_time_index(str(path), LOCAL, path.stat().st_size, 0, None)
     assert len(found) == 0 and "expected at most 5,592,405 beside a .log of 2,147,483,647 bytes" in str(found.fault)
-    half = read_time_index(str(path), 33 * MIB // 12 * 12, 0, None)
+    half = read_time_index(str(path), LOCAL, 33 * MIB // 12 * 12, 0, None)
     assert len(half) == 33 * MIB // 12 and half.fault is None
     monotone(path, [("offset", ">i4"), ("position", ">i4")], 9 * 2**20)
-    assert len(written_offsets(str(path), path.stat().st_size, 0)) == 8 * MIB
+    assert len(written_offsets(str(path), LOCAL, path.stat().st_size, 0)) == 8 * MIB
 
 
 def test_many_odd_files_are_said_once(folder: Path) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from kafka_segment_source.logdir.probe import BatchHeader, HeaderProbe
 from kafka_segment_source.storage.files import InputFile
+from kafka_segment_source.storage.store import LOCAL
 from tests.support import writer
 from tests.support.batches import control, data, empty
 from tests.support.logs import simple_log, simple_segment
@@ -36,7 +37,7 @@ def probe_of(file: InputFile, size: int, check_crcs: bool = True) -> HeaderProbe
 
 def test_walk_tells_every_batch(path: Path) -> None:
     """A walk gives each batch's position, size, offsets, largest timestamp and kind, in order."""
-    with InputFile(str(path)) as file:
+    with InputFile(str(path), LOCAL) as file:
         headers = list(probe_of(file, path.stat().st_size).walk(0))
 
     found = [h and (h.position, h.size, h.end, h.base_offset, h.last_offset, h.max_timestamp) for h in headers]
@@ -52,7 +53,7 @@ def test_walk_tells_every_batch(path: Path) -> None:
 def test_headers_of_message_sets(magic: int, tmp_path: Path) -> None:
     """A message's header tells its own offset and, in magic 1, its timestamp; its count is unknown."""
     (tmp_path / "x").write_bytes(writer.message(7, b"k", b"v", magic=magic, timestamp=55))
-    with InputFile(str(tmp_path / "x")) as file:
+    with InputFile(str(tmp_path / "x"), LOCAL) as file:
         header = probe_of(file, (tmp_path / "x").stat().st_size).proven(0)
 
     assert header is not None
@@ -65,7 +66,7 @@ def test_headers_of_message_sets(magic: int, tmp_path: Path) -> None:
 def test_any_order_of_positions(path: Path, back_and_forth: bool) -> None:
     """Positions may be asked for in any order: what was read for one is not taken for another."""
     batches = list(SEGMENT.batches)[:: -1 if back_and_forth else 1]
-    with InputFile(str(path)) as file:
+    with InputFile(str(path), LOCAL) as file:
         probe = probe_of(file, path.stat().st_size)
         assert [probe.at(b.position).base_offset for b in batches] == [b.base_offset for b in batches]  # type: ignore[union-attr]
 
@@ -73,7 +74,7 @@ def test_any_order_of_positions(path: Path, back_and_forth: bool) -> None:
 @pytest.mark.parametrize("position", [-1, 1, 30, 61, 10**9])
 def test_no_batch_there(path: Path, position: int) -> None:
     """A position outside the file, or inside a batch, is no batch that could be proven."""
-    with InputFile(str(path)) as file:
+    with InputFile(str(path), LOCAL) as file:
         assert probe_of(file, path.stat().st_size).proven(position) is None
 
 
@@ -104,7 +105,7 @@ IMPOSSIBLE = {
 def test_impossible_headers(name: str, tmp_path: Path) -> None:
     """Values that no batch can have are no header, CRC or not."""
     (tmp_path / "x").write_bytes(IMPOSSIBLE[name])
-    with InputFile(str(tmp_path / "x")) as file:
+    with InputFile(str(tmp_path / "x"), LOCAL) as file:
         for check_crcs in (True, False):
             probe = probe_of(file, len(IMPOSSIBLE[name]), check_crcs)
             assert probe.at(0) is None
@@ -115,7 +116,7 @@ def test_a_header_is_believed_once_its_crc_holds(tmp_path: Path) -> None:
     """`at` tells what stands there; `proven` only what the CRC covers, unless CRCs are off."""
     (tmp_path / "x").write_bytes(changed(41, b"\x7f", crc=False))
     size = (tmp_path / "x").stat().st_size
-    with InputFile(str(tmp_path / "x")) as file:
+    with InputFile(str(tmp_path / "x"), LOCAL) as file:
         assert isinstance(probe_of(file, size).at(0), BatchHeader)
         assert probe_of(file, size).proven(0) is None
         assert probe_of(file, size, check_crcs=False).proven(0) is not None
@@ -127,7 +128,7 @@ def test_a_walk_ends_where_proof_fails(path: Path) -> None:
     damaged = bytearray(path.read_bytes())
     damaged[third.end - 1] ^= 1
     path.write_bytes(damaged)
-    with InputFile(str(path)) as file:
+    with InputFile(str(path), LOCAL) as file:
         headers = list(probe_of(file, len(damaged)).walk(0))
     assert [h and h.base_offset for h in headers] == [5, 8, None]
 
@@ -135,6 +136,6 @@ def test_a_walk_ends_where_proof_fails(path: Path) -> None:
 def test_the_size_planned_with_is_the_end(path: Path) -> None:
     """Bytes after the size given (a broker is appending) do not exist."""
     second = SEGMENT.batches[1]
-    with InputFile(str(path)) as file:
+    with InputFile(str(path), LOCAL) as file:
         assert [h and h.base_offset for h in probe_of(file, second.end).walk(0)] == [5, 8]
         assert [h and h.base_offset for h in probe_of(file, second.end - 1).walk(0)] == [5, None]

@@ -21,10 +21,12 @@ from kafka_segment_source.partition import missing
 from kafka_segment_source.partition.logs import examined_logs
 from kafka_segment_source.planning import selection
 from kafka_segment_source.storage import store
+from kafka_segment_source.storage.store import LOCAL
 from tests.cli.runner import answer, run
 from tests.support import simulated_reads, writer
 from tests.support.batches import data as batch
 from tests.support.logs import Segment, simple_log, simple_segment
+from tests.support.reads import plan_in
 from tests.support.rows import FIXTURES, LOG_DIRECTORIES, OFFSET, ORDERS, scanned
 
 HIGH_WATERMARK = "replication-offset-checkpoint"
@@ -296,7 +298,7 @@ class Changing(store.LocalStorage):
 
 
 @pytest.mark.parametrize("at", [1, 2])
-def test_a_deletion_under_way(at: int, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_deletion_under_way(at: int, folder: Path) -> None:
     """A broker that has renamed the `.log` renames its index files next: two listings tell that from a loss."""
     file(folder, 30).unlink()
 
@@ -304,22 +306,23 @@ def test_a_deletion_under_way(at: int, folder: Path, monkeypatch: pytest.MonkeyP
         for suffix in (".index", ".timeindex"):
             file(folder, 30, suffix).rename(file(folder, 30, f"{suffix}.deleted"))
 
-    monkeypatch.setattr(store, "STORAGE", Changing(folder, at, go_on))
-    assert offsets(folder) == list(range(30))
+    storage = Changing(folder, at, go_on)
+    assert plan_in(storage, folder).to_reader(["offset"]).read_all()["offset"].to_pylist() == list(range(30))
     assert missing.PAUSE >= 0.05
 
 
-def test_a_directory_that_is_made_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_directory_that_is_made_again(folder: Path) -> None:
     """Listed between the last of the old files and the first of the new ones, it is listed again."""
     data = file(folder, 30).read_bytes()
     for base in (0, 10, 20, 30):
         file(folder, base).unlink()
-    monkeypatch.setattr(store, "STORAGE", Changing(folder, 1, lambda: file(folder, 30).write_bytes(data)))
-    assert offsets(folder, startingOffsets={"orders": {"0": 30}}) == list(range(30, 40))
+    storage = Changing(folder, 1, lambda: file(folder, 30).write_bytes(data))
+    plan = plan_in(storage, folder, startingOffsets={"orders": {"0": 30}})
+    assert plan.to_reader(["offset"]).read_all()["offset"].to_pylist() == list(range(30, 40))
 
 
 @pytest.mark.parametrize("rolls", [False, True])
-def test_a_log_that_grows(rolls: bool, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_that_grows(rolls: bool, folder: Path) -> None:
     """A high watermark that is newer than the listing is of what was appended since."""
     more = segment(40).log
 
@@ -331,8 +334,7 @@ def test_a_log_that_grows(rolls: bool, folder: Path, monkeypatch: pytest.MonkeyP
                 out.write(more)
         checkpoint(folder.parent, HIGH_WATERMARK, "orders 0 50")
 
-    monkeypatch.setattr(store, "STORAGE", Changing(folder, 2, append))
-    assert warnings(folder) == ()
+    assert plan_in(Changing(folder, 2, append), folder).warnings == ()
 
 
 def test_a_replica_that_has_it(folder: Path) -> None:
@@ -368,7 +370,7 @@ def test_no_fixture_gives_evidence(path: Path) -> None:
     copies = list_directories(options)
     assert any(
         log.reach is not None
-        for log in missing.notice([PartitionLog.of(each) for each in copies], copies, Checkpoints([]), 0.0)
+        for log in missing.notice([PartitionLog.of(each) for each in copies], copies, Checkpoints([], LOCAL), 0.0)
     )
     assert len(REAL) >= 9
 

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-import kafka_segment_source as kafkaseg
 from kafka_segment_source.decoding.tables import RECORDS
-from kafka_segment_source.keywords import option_texts
-from kafka_segment_source.options import parse_options
-from kafka_segment_source.planning.planner import make_plan
 from kafka_segment_source.scanning import read_split
 from kafka_segment_source.storage import store
 from tests.support import writer
 from tests.support.batches import control, data
 from tests.support.logs import simple_log, simple_segment
+from tests.support.reads import plan_in
 from tests.support.writer import Rec
 
 
@@ -35,9 +32,9 @@ class Counting(store.LocalStorage):
         self.asked["entries listed"] += len(found)
         return found
 
-    def open(self, path: str) -> store.OpenFile:
+    def open(self, path: str, version: store.FileVersion | None = None) -> store.OpenFile:
         self.asked["opened"] += 1
-        return super().open(path)
+        return super().open(path, version)
 
     def look_at(self, path: str) -> store.Entry | None:
         self.asked["looked at"] += 1
@@ -55,24 +52,22 @@ def transactional_log(directory: Path, segments: int) -> Path:
     return simple_log(*made).write(directory)
 
 
-def asked_for(monkeypatch: pytest.MonkeyPatch, action: Any) -> Counter[str]:
+def asked_for(action: Callable[[Counting], object]) -> Counter[str]:
     counting = Counting()
-    with monkeypatch.context() as patch:
-        patch.setattr(store, "STORAGE", counting)
-        action()
+    action(counting)
     return counting.asked
 
 
 @pytest.mark.parametrize("level", ["read_uncommitted", "read_committed"])
-def test_planning_and_reading_are_linear(level: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_planning_and_reading_are_linear(level: str, tmp_path: Path) -> None:
     """Twice the segments are at most twice the work, under both isolation levels, also where every marker is in the
     next segment."""
     logs = {count: transactional_log(tmp_path / str(count), count) for count in (40, 80)}
     for action in (
-        lambda path: kafkaseg.plan(path, isolationLevel=level),
-        lambda path: kafkaseg.scan(path, isolationLevel=level).read_all(),
+        lambda path, storage: plan_in(storage, path, isolationLevel=level),
+        lambda path, storage: plan_in(storage, path, isolationLevel=level).to_reader().read_all(),
     ):
-        few, many = (asked_for(monkeypatch, partial(action, path)) for path in logs.values())
+        few, many = (asked_for(partial(action, path)) for path in logs.values())
         assert few.keys() == many.keys()
         for what, count in many.items():
             assert count <= 2.1 * few[what] + 5, what
@@ -88,35 +83,32 @@ def rolled_log(root: Path, count: int, step: int) -> Path:
     return root
 
 
-def test_planning_of_copies_is_linear(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_planning_of_copies_is_linear(tmp_path: Path) -> None:
     """Of copies with other rolls each segment is opened a few times, however many there are."""
     asked = []
     for count in (120, 240):
         paths = [rolled_log(tmp_path / f"{step}-{count}", count, step) for step in (2, 3)]
-        asked.append(asked_for(monkeypatch, partial(kafkaseg.plan, paths)))
+        asked.append(asked_for(partial(plan_in, path=paths)))
     for what, often in asked[1].items():
         assert often <= 2.1 * asked[0][what] + 5, what
     assert asked[0]["opened"] <= 2.5 * (60 + 40)
 
 
-def test_the_place_that_is_found_again_costs_the_same_in_a_longer_log(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_place_that_is_found_again_costs_the_same_in_a_longer_log(tmp_path: Path) -> None:
     """Where a file was replaced, copies are put together near the offsets that are left; only the listing grows."""
     opened = []
     for count in (120, 240):
         paths = [rolled_log(tmp_path / f"{step}-{count}", count, step) for step in (2, 3)]
-        options, _ = parse_options(option_texts([str(path) for path in paths], {}))
-        split = next(split for split in make_plan(options).splits if split.base_offset >= 100)
+        storage = Counting()
+        plan = plan_in(storage, paths)
+        split = next(split for split in plan.splits if split.base_offset >= 100)
         whole = Path(split.path).read_bytes()
         Path(split.path).rename(f"{split.path}.deleted")
         Path(split.path).write_bytes(whole[: len(whole) // 2])  # of two batches
-        read = partial(read_split, split, options, RECORDS.arrow_schema(("offset",)))
-        found: list[int] = []
-        asked = asked_for(
-            monkeypatch,
-            lambda: found.extend(each.as_py() for rows in read() for each in rows["offset"]),  # noqa: B023
-        )
+        storage.asked.clear()
+        schema = RECORDS.arrow_schema(("offset",))
+        found = [each.as_py() for rows in read_split(split, plan.options, schema) for each in rows["offset"]]
+        asked = storage.asked
         assert found == list(range(split.base_offset, split.base_offset + 4))
         assert 0 < asked["entries listed"] <= 3 * count
         opened.append(asked["opened"])
@@ -124,9 +116,7 @@ def test_the_place_that_is_found_again_costs_the_same_in_a_longer_log(
 
 
 @pytest.mark.parametrize("copies", [1, 2])
-def test_markers_many_segments_ahead_cost_no_listing(
-    copies: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_markers_many_segments_ahead_cost_no_listing(copies: int, tmp_path: Path) -> None:
     """The look ahead goes from segment to segment by their names, in one of several copies too."""
     records = [replace(data(at, 1000 + at), producer_id=7, transactional=True) for at in range(20)]
     made = [*records, control(20, 1000, producer_id=7)]
@@ -134,7 +124,8 @@ def test_markers_many_segments_ahead_cost_no_listing(
     paths = [tmp_path / "A", tmp_path / "B"][:copies]
     if copies == 2:
         shutil.copytree(paths[0], paths[1])
-    reader = kafkaseg.scan(paths, ["offset"], isolationLevel="read_committed")
-    found: list[int] = []
-    asked = asked_for(monkeypatch, lambda: found.extend(reader.read_all()["offset"].to_pylist()))
-    assert found == list(range(20)) and not asked["entries listed"]
+    storage = Counting()
+    reader = plan_in(storage, paths, isolationLevel="read_committed").to_reader(["offset"])
+    storage.asked.clear()
+    assert reader.read_all()["offset"].to_pylist() == list(range(20))
+    assert storage.asked["opened"] and not storage.asked["entries listed"]

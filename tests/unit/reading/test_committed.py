@@ -23,6 +23,7 @@ from kafka_segment_source.errors import CorruptRecordError, DataLossError
 from kafka_segment_source.logdir.producer_snapshots import newest_state
 from kafka_segment_source.reading import following, marker_walk
 from kafka_segment_source.storage import store
+from kafka_segment_source.storage.store import LOCAL
 from tests.support import writer
 from tests.support.rows import COLUMNS, FIXTURES, OFFSET, PARTITION, TIMESTAMP, TOPIC, Row, expected, keep, scanned
 from tests.support.writer import Marker, Rec
@@ -391,12 +392,12 @@ BAD_SNAPSHOTS: dict[str, Callable[[bytes], bytes]] = {
 def test_bad_snapshots_are_passed_over(tmp_path: Path, kind: str) -> None:
     """One that cannot be believed leaves the choice to the next older one."""
     (tmp_path / writer.segment_name(3, ".snapshot")).write_bytes(BAD_SNAPSHOTS[kind](snapshot({7: 1})))
-    assert newest_state(str(tmp_path), lambda offset: True) is None
+    assert newest_state(str(tmp_path), LOCAL, lambda offset: True) is None
     (tmp_path / writer.segment_name(2, ".snapshot")).write_bytes(snapshot({7: 1, 8: -1}))
-    state = newest_state(str(tmp_path), lambda offset: True)
+    state = newest_state(str(tmp_path), LOCAL, lambda offset: True)
     assert state is not None and (state.offset, state.open_transactions) == (2, {7: 1})
-    assert newest_state(str(tmp_path), lambda offset: offset < 2) is None
-    assert newest_state(str(tmp_path / "nowhere"), lambda offset: True) is None
+    assert newest_state(str(tmp_path), LOCAL, lambda offset: offset < 2) is None
+    assert newest_state(str(tmp_path / "nowhere"), LOCAL, lambda offset: True) is None
 
 
 def test_a_snapshot_that_cannot_be_read_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -415,7 +416,7 @@ def test_a_snapshot_that_cannot_be_read_is_said(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(store._LocalFile, "read_at", fails)
     faults: list[str] = []
 
-    state = newest_state(str(tmp_path), lambda offset: True, faults)
+    state = newest_state(str(tmp_path), LOCAL, lambda offset: True, faults)
 
     assert state is not None and state.offset == 2
     assert faults == [
@@ -428,7 +429,7 @@ def test_the_newest_snapshot_counts(tmp_path: Path) -> None:
     """Of several that can be believed the newest spares most reading."""
     for offset in (9, 12, 3):
         (tmp_path / writer.segment_name(offset, ".snapshot")).write_bytes(snapshot({offset: 1}))
-    state = newest_state(str(tmp_path), lambda offset: offset < 12)
+    state = newest_state(str(tmp_path), LOCAL, lambda offset: offset < 12)
     assert state is not None and (state.offset, state.open_transactions) == (9, {9: 1})
 
 
@@ -437,7 +438,7 @@ def test_other_files_are_no_snapshots(tmp_path: Path) -> None:
     for name in ("2.snapshot", "00000000000000000002.snapshot.deleted", "0000000000000000000x.snapshot"):
         (tmp_path / name).write_bytes(snapshot({7: 1}))
     (tmp_path / writer.segment_name(2, ".snapshot")).mkdir()
-    assert newest_state(str(tmp_path), lambda offset: True) is None
+    assert newest_state(str(tmp_path), LOCAL, lambda offset: True) is None
 
 
 def test_snapshot_beyond_the_log(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from tests.support import writer
 from tests.support.batches import control, empty
 from tests.support.batches import data as batch
 from tests.support.logs import Segment, simple_log, simple_segment
+from tests.support.reads import plan_in
 from tests.support.rows import LOG_DIRECTORIES, MESSAGE_SETS, OFFSET, expected, scanned
 
 LOGGER = "kafka_segment_source"
@@ -307,11 +308,11 @@ class Retention:
         self.left = list(victims)
         opened = segment_view.InputFile
 
-        def opening(path: str) -> Any:
+        def opening(path: str, *rest: Any) -> Any:
             if any(path == str(victim) for victim in self.left):
                 self.left.remove(Path(path))
                 Path(path).unlink()
-            return opened(path)
+            return opened(path, *rest)
 
         monkeypatch.setattr(segment_view, "InputFile", opening)
 
@@ -368,12 +369,12 @@ def test_a_listing_of_a_directory_that_goes(folder: Path, monkeypatch: pytest.Mo
     written(folder.parent, segment(0, 4))
     listed = listings.list_files
 
-    def listing(directory: str) -> dict[str, store.Entry]:
+    def listing(directory: str, storage: store.Storage) -> dict[str, store.Entry]:
         if directory == str(other) and other.exists():
             for path in other.iterdir():
                 path.unlink()
             other.rmdir()
-        return listed(directory)
+        return listed(directory, storage)
 
     monkeypatch.setattr(listings, "list_files", listing)
     assert offsets(folder.parent) == [0, 1, 2, 3]
@@ -414,8 +415,8 @@ def test_a_file_whose_bytes_cannot_be_read(folder: Path, monkeypatch: pytest.Mon
 
     opened = files.InputFile.__init__
 
-    def failing(self: Any, path: str) -> None:
-        opened(self, path)
+    def failing(self: Any, path: str, *rest: Any) -> None:
+        opened(self, path, *rest)
         self._file = _Failing(self._file)
 
     monkeypatch.setattr(files.InputFile, "__init__", failing)
@@ -428,13 +429,12 @@ def test_a_file_whose_bytes_cannot_be_read(folder: Path, monkeypatch: pytest.Mon
         kafkaseg.plan(folder, maxRecordsPerPartition=3)
 
 
-def test_a_directory_that_cannot_be_listed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_directory_that_cannot_be_listed(folder: Path) -> None:
     """A directory that may not be listed is an error that names it."""
 
     class Locked(store.LocalStorage):
         def list(self, directory: str) -> Any:
             raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(store, "STORAGE", Locked())
     with pytest.raises(StorageError, match=rf"path '{folder}' cannot be listed: .*Permission denied"):
-        kafkaseg.plan(folder)
+        plan_in(Locked(), folder)

@@ -15,15 +15,13 @@ import pytest
 
 from kafka_segment_source.decoding.tables import RECORDS
 from kafka_segment_source.errors import KafkaSegmentError
-from kafka_segment_source.keywords import option_texts
-from kafka_segment_source.options import parse_options
-from kafka_segment_source.planning.planner import make_plan
 from kafka_segment_source.scanning import read_split
 from kafka_segment_source.zones.updates import plan_updates, run_updates
 from tests.support import writer
 from tests.support.batches import BatchSpec, control
 from tests.support.batches import data as batch
 from tests.support.logs import Segment, simple_segment
+from tests.support.reads import options_in, plan_in
 from tests.support.simulated_files import SimulatedFiles
 from tests.support.simulated_reads import simulated
 from tests.support.writer import Rec
@@ -74,9 +72,9 @@ def path(base: int, suffix: str = ".log") -> str:
 
 
 def at_every_point(
-    disk: Callable[[], Disk], change: Callable[[Disk], None], act: Callable[[], Any]
+    disk: Callable[[], Disk], change: Callable[[Disk], None], act: Callable[[SimulatedFiles], Any]
 ) -> Iterator[tuple[int, Any]]:
-    """What `act` gives on a disk that changes before its n-th file operation, for every n, and the points' numbers."""
+    """What `act` gives from a disk's files, which change before its n-th file operation, for every n, with each n."""
     for point in count():
         there = disk()
         done = 0
@@ -91,9 +89,9 @@ def at_every_point(
             done += 1
 
         there.files.before = before
-        with simulated(there.files, lambda seconds: None):
+        with simulated(lambda seconds: None):
             try:
-                found = act()
+                found = act(there.files)
             except Exception as error:
                 error.add_note(changed_at)
                 raise
@@ -103,12 +101,13 @@ def at_every_point(
             yield point, found
 
 
-def read(**options: Any) -> list[tuple[int, bytes]]:
+def read(files: SimulatedFiles, **options: Any) -> list[tuple[int, bytes]]:
     """Plans, then reads: offsets and values."""
-    parsed, warnings = parse_options(option_texts(PARTITION, options))
-    plan = make_plan(parsed, warnings)
+    plan = plan_in(files, PARTITION, **options)
     batches = [
-        found for split in plan.splits for found in read_split(split, parsed, RECORDS.arrow_schema(("offset", "value")))
+        found
+        for split in plan.splits
+        for found in read_split(split, plan.options, RECORDS.arrow_schema(("offset", "value")))
     ]
     return [row for found in batches for row in zip(*(column.to_pylist() for column in found.columns), strict=True)]
 
@@ -167,7 +166,7 @@ def test_compaction_that_merges(
     disk, change = _merged_disk(payload)
     bounds = {"startingOffsets": {"t": {"0": start}}, "endingOffsets": {"t": {"0": end}}}
     with caplog.at_level(logging.WARNING, "kafka_segment_source"):
-        for point, rows in at_every_point(disk, change, lambda: read(mode=mode, **bounds, **options)):
+        for point, rows in at_every_point(disk, change, lambda files: read(files, mode=mode, **bounds, **options)):
             assert [offset for offset, _ in rows] == list(range(start, end)), point
     assert not [said for said in caplog.messages if "skipped" in said or "going on without" in said]
 
@@ -221,7 +220,7 @@ def test_a_marker_after_the_listing_and_another_transaction(first: str, second: 
     """A transaction's fate is its own marker's, not that of the next one of its producer."""
     disk, change = _rolled(first, second, compacted)
     allowed = [0] if first == "commit" else [2]
-    for point, rows in at_every_point(disk, change, lambda: read(isolationLevel="read_committed")):
+    for point, rows in at_every_point(disk, change, lambda files: read(files, isolationLevel="read_committed")):
         assert [offset for offset, _ in rows] in ([], allowed), point
         if point == 0:  # all of it was there before the first look
             assert [offset for offset, _ in rows] == allowed
@@ -248,7 +247,9 @@ def test_a_marker_that_comes_while_planning(size: int | None, options: dict[str,
     """No segment is missing, nothing is damaged, and what was committed before is there."""
     disk, change = _told_after(size)
     with caplog.at_level(logging.WARNING, "kafka_segment_source"):
-        for point, rows in at_every_point(disk, change, lambda: read(isolationLevel="read_committed", **options)):
+        for point, rows in at_every_point(
+            disk, change, lambda files: read(files, isolationLevel="read_committed", **options)
+        ):
             assert [offset for offset, _ in rows] in ([0, 1], [0, 1, 3], [0, 1, 3, 5]), point
     assert not [said for said in caplog.messages if "skipped" in said or "no marker" in said]
 
@@ -266,22 +267,23 @@ def test_a_zone_map_continued_over_another_file() -> None:
     def disk() -> Disk:
         made = Disk()
         made.put(young)
-        with simulated(made.files, lambda seconds: None):
-            update()
+        with simulated(lambda seconds: None):
+            update(made.files)
         made.grow(grown)
         made.put(following)
         made.put(active)
         return made
 
-    def update() -> None:
-        options, _ = parse_options(option_texts(PARTITION, {}))
+    def update(files: SimulatedFiles) -> SimulatedFiles:
+        options = options_in(files, PARTITION)
         assert not run_updates(plan_updates(options, MAPS), options.max_batch_bytes).damage
+        return files
 
     change: Callable[[Disk], None] = lambda there: there.compact([grown, following], merged)  # noqa: E731
-    for point, _ in at_every_point(disk, change, update):
+    for point, files in at_every_point(disk, change, update):
         for since in range(110, 200, 9):
             options = {"since": MILLIS + since, "until": MILLIS + since + 9, "zoneMaps": MAPS}
-            rows = [offset for offset, _ in read(**options)]
+            rows = [offset for offset, _ in read(files, **options)]
             assert rows == list(range(since, min(since + 9, 200))), (point, since)
 
 
@@ -299,8 +301,8 @@ def test_a_file_that_never_stays() -> None:
             node = there.files.create(path(130), data[:-1])
 
     there.files.before = before
-    with simulated(there.files, lambda seconds: None):
+    with simulated(lambda seconds: None):
         try:
-            read()
+            read(there.files)
         except KafkaSegmentError:
             return

@@ -12,6 +12,7 @@ import pytest
 from kafka_segment_source.errors import FileChangedError, PathError, StorageError
 from kafka_segment_source.storage import store
 from kafka_segment_source.storage.files import InputFile, list_directory, look_at, write_atomically
+from kafka_segment_source.storage.store import LOCAL
 
 
 @pytest.fixture
@@ -23,7 +24,7 @@ def path(tmp_path: Path) -> str:
 
 def test_read_at(path: str) -> None:
     """read_at gives the bytes asked for, and fewer only at the end of the file."""
-    with InputFile(path) as file:
+    with InputFile(path, LOCAL) as file:
         assert file.read_at(10, 5) == bytes(range(10, 15))
         assert file.read_at(0, 2) == b"\x00\x01"
         assert file.read_at(98, 50) == bytes([98, 99])
@@ -33,27 +34,30 @@ def test_read_at(path: str) -> None:
 def test_read_into(path: str) -> None:
     """read_into fills the array, whole."""
     target = np.zeros(30, np.uint8)
-    with InputFile(path) as file:
+    with InputFile(path, LOCAL) as file:
         file.read_into(60, target)
     assert target.tolist() == list(range(60, 90))
 
 
 def test_a_file_that_shrank(path: str) -> None:
     """A file that ends before the bytes that were listed is an error that says where it ends now."""
-    with InputFile(path) as file, pytest.raises(FileChangedError, match="its end at byte 100, expected 20 bytes more"):
+    with (
+        InputFile(path, LOCAL) as file,
+        pytest.raises(FileChangedError, match="its end at byte 100, expected 20 bytes more"),
+    ):
         file.read_into(90, np.zeros(30, np.uint8))
 
 
 def test_a_file_that_is_gone(tmp_path: Path) -> None:
     """A file that was listed and is gone is an error of its own, which says what to do."""
     with pytest.raises(FileChangedError, match=r"is gone now.*; plan the read again"):
-        InputFile(str(tmp_path / "none.log"))
+        InputFile(str(tmp_path / "none.log"), LOCAL)
 
 
 def test_what_is_no_regular_file(tmp_path: Path) -> None:
     """A directory in the place of a file is a wrong path, and the error says what is there."""
     with pytest.raises(PathError, match=r"cannot be read: it is a directory, not a regular file"):
-        InputFile(str(tmp_path))
+        InputFile(str(tmp_path), LOCAL)
 
 
 FAILURES = [
@@ -83,10 +87,10 @@ def test_a_storage_that_fails(number: int, path: str, monkeypatch: pytest.Monkey
     """A failing or full disk, a missing permission, a broken network: StorageError, with all that an OSError has."""
     failing(monkeypatch, number)
     operations = {
-        f"file {path!r} cannot be read": [lambda: InputFile(path), lambda: look_at(path)],
-        f"path {path!r} cannot be listed": [lambda: list_directory(path)],
-        "path 'as given' cannot be listed": [lambda: list_directory(path, "as given")],
-        f"file {path!r} cannot be written": [lambda: write_atomically(path, b"x")],
+        f"file {path!r} cannot be read": [lambda: InputFile(path, LOCAL), lambda: look_at(path, LOCAL)],
+        f"path {path!r} cannot be listed": [lambda: list_directory(path, LOCAL)],
+        "path 'as given' cannot be listed": [lambda: list_directory(path, LOCAL, "as given")],
+        f"file {path!r} cannot be written": [lambda: write_atomically(path, LOCAL, b"x")],
     }
     for what, calls in operations.items():
         for call in calls:
@@ -103,14 +107,14 @@ def test_a_path_that_leads_nowhere(number: int, path: str, monkeypatch: pytest.M
     """Where the system says that the name is wrong, it is the user's error: PathError with the system's reason."""
     failing(monkeypatch, number)
     with pytest.raises(PathError, match=f"cannot be read: {os.strerror(number)}"):
-        look_at(path)
+        look_at(path, LOCAL)
     with pytest.raises(PathError, match=f"cannot be written: {os.strerror(number)}"):
-        write_atomically(path, b"x")
+        write_atomically(path, LOCAL, b"x")
 
 
 def test_bytes_that_the_disk_does_not_give(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A disk that fails after the file was opened."""
-    with InputFile(path) as file:
+    with InputFile(path, LOCAL) as file:
         for name in ("read_at", "read_into", "version"):
             monkeypatch.setattr(store._LocalFile, name, _fail)
         for call in (lambda: file.read_at(0, 1), lambda: file.read_into(0, np.zeros(3, np.uint8)), file.version):
@@ -124,7 +128,7 @@ def _fail(*_: object) -> None:
 
 def test_closed_after_use(path: str) -> None:
     """Leaving the context closes the file, after an error too."""
-    with pytest.raises(KeyError), InputFile(path) as file:
+    with pytest.raises(KeyError), InputFile(path, LOCAL) as file:
         raise KeyError
     with pytest.raises(ValueError, match="closed"):
         file.read_at(0, 1)

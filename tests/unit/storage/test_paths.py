@@ -8,7 +8,7 @@ import pytest
 
 import kafka_segment_source as kafkaseg
 from kafka_segment_source.errors import PathError, UnsupportedError
-from kafka_segment_source.storage.paths import local_path
+from kafka_segment_source.storage.paths import join_path, name_of, parent_of, resolve_path
 from tests.support.batches import data
 from tests.support.logs import simple_log, simple_segment
 
@@ -40,20 +40,78 @@ def test_a_percent_sign_of_a_uri(end: str, both: Path) -> None:
     (both / "a%20b").rename(both / "elsewhere")
 
     assert offsets(f"file:{both}/a%20b{end}") == [7]
-    assert local_path(f"{both}/a%20b{end}") == f"{both}/a%20b{end}"
-    assert local_path(f"file:{both}/new%20one") == f"{both}/new one"
+    assert resolve_path(f"{both}/a%20b{end}") == f"{both}/a%20b{end}"
+    assert resolve_path(f"file:{both}/new%20one") == f"{both}/new one"
 
 
 @pytest.mark.parametrize("path", ["file:/" + "x%20" * 2000, "file:/%zz"])
 def test_what_can_be_no_file(path: str) -> None:
     """Such a path is an absolute path like any other; the code that opens it says what is wrong."""
-    assert local_path(path).startswith("/")
+    assert resolve_path(path).startswith("/")
 
 
-def test_another_scheme() -> None:
-    """Only local files are read so far."""
-    with pytest.raises(UnsupportedError, match="only local files are read so far, not s3"):
-        local_path("s3://bucket/a%20b")
+@pytest.mark.parametrize(
+    ("path", "resolved"),
+    [
+        ("s3://logs/a%20b", "s3://logs/a%20b"),
+        ("s3a://logs/a b//c/", "s3://logs/a b/c"),
+        ("S3N://logs", "s3://logs"),
+        ("gs://logs/", "gs://logs"),
+        ("az://logs/x", "az://logs/x"),
+        ("abfs://logs/x", "az://logs/x"),
+        ("abfss://logs@me.dfs.core.windows.net/x/*", "abfss://logs@me.dfs.core.windows.net/x/*"),
+    ],
+)
+def test_a_path_in_a_bucket(path: str, resolved: str) -> None:
+    """All spellings of one place have one form. A key is as it is written."""
+    assert resolve_path(path) == resolved
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("hdfs://name/x", "HDFS is not read.*; mount it"),
+        ("wasbs://c@a.blob.core.windows.net/x", "write it as abfss://CONTAINER@ACCOUNT"),
+        ("ftp://host/x", "expected s3://.*, not ftp:"),
+    ],
+)
+def test_another_scheme(path: str, said: str) -> None:
+    """A scheme that is not read is an error that says what to do."""
+    with pytest.raises(UnsupportedError, match=said):
+        resolve_path(path)
+
+
+@pytest.mark.parametrize("path", ["s3://", "s3:///key", "abfss://@account/x", "gs:///"])
+def test_a_url_without_a_bucket(path: str) -> None:
+    """The error says what is expected."""
+    with pytest.raises(PathError, match="names no bucket"):
+        resolve_path(path)
+
+
+@pytest.mark.parametrize("path", ["s3://id:canary@logs/x", "s3a://canary@logs", "gs://a:canary/x"])
+@pytest.mark.parametrize("option", ["path", "zoneMaps"])
+def test_credentials_in_a_path(option: str, path: str) -> None:
+    """They are refused, and the error does not repeat them."""
+    with pytest.raises(PathError, match="credentials are options") as caught:
+        kafkaseg.plan(**{"path": "/x", option: path})
+    assert "canary" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("path", "parent", "name"),
+    [
+        ("/a/b", "/a", "b"),
+        ("/a", "/", "a"),
+        ("/", "/", ""),
+        ("s3://logs/a/b", "s3://logs/a", "b"),
+        ("s3://logs/a", "s3://logs", "a"),
+        ("s3://logs", "s3://logs", "logs"),
+    ],
+)
+def test_parts_of_a_path(path: str, parent: str, name: str) -> None:
+    """A bucket is a root, as `/` is."""
+    assert (parent_of(path), name_of(path)) == (parent, name)
+    assert path in (join_path(parent, name), parent)
 
 
 @pytest.mark.parametrize("path", ["/x\0y", "x\0", "file:/x%00y", "file:/x\0", "/x\0*", "s3://x\0"])

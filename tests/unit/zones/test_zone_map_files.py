@@ -13,6 +13,7 @@ import pytest
 from kafka_segment_source.decoding import split_file as split_files
 from kafka_segment_source.errors import OptionError, StorageError
 from kafka_segment_source.storage import files, store
+from kafka_segment_source.storage.store import LOCAL
 from kafka_segment_source.zones import making as zone_making
 from kafka_segment_source.zones import zone_table
 from kafka_segment_source.zones.updates import parse_update, plan_updates, run_updates
@@ -41,9 +42,9 @@ def test_what_is_written_is_read(tmp_path: Path, topic_id: str | None, count: in
     written = zone_table.ZoneMap(some_zones(count, zone_table.NO_MINIMUM), topic_id)
     path = str(tmp_path / "deep" / "maps" / "orders-0.parquet")
 
-    zone_table.write_zone_map(path, written)
+    zone_table.write_zone_map(path, LOCAL, written)
 
-    found = zone_table.read_zone_map(path)
+    found = zone_table.read_zone_map(path, LOCAL)
     assert found is not None and found.equals(written)
     assert zone_table.to_parquet(found) == Path(path).read_bytes()
     assert os.listdir(Path(path).parent) == ["orders-0.parquet"]
@@ -64,7 +65,7 @@ def test_a_file_that_is_no_map(tmp_path: Path, change, reason: str) -> None:  # 
     path.write_bytes(change(zone_table.to_parquet(zone_table.ZoneMap(some_zones(10)))))
 
     with pytest.raises(ValueError, match=reason):
-        zone_table.read_zone_map(str(path))
+        zone_table.read_zone_map(str(path), LOCAL)
 
 
 @pytest.mark.parametrize("ends", [b"", b"PAR1"])
@@ -78,10 +79,10 @@ def test_a_file_too_large_for_a_map(tmp_path: Path, ends: bytes, monkeypatch: py
     monkeypatch.setattr(files.InputFile, "read_all", lambda file, most: read.append(most))
 
     with pytest.raises(ValueError, match=r"found 1,073,741,824 bytes, expected at most 134,217,728"):
-        zone_table.read_zone_map(str(path))
+        zone_table.read_zone_map(str(path), LOCAL)
     os.truncate(path, 2**20)
     with pytest.raises(ValueError, match=r"it is damaged: it begins with b'.*' and ends in b'.*', expected b'PAR1'"):
-        zone_table.read_zone_map(str(path))
+        zone_table.read_zone_map(str(path), LOCAL)
     assert not read
 
 
@@ -115,14 +116,15 @@ def test_two_writers_and_a_reader_at_once(tmp_path: Path) -> None:
     """A reader sees one of the maps that were written, whole; in the end one is there, and nothing else."""
     path = str(tmp_path / "orders-0.parquet")
     maps = [zone_table.ZoneMap(some_zones(2000, first)) for first in range(2)]
-    zone_table.write_zone_map(path, maps[0])
+    zone_table.write_zone_map(path, LOCAL, maps[0])
     writers = [
-        threading.Thread(target=lambda m=m: [zone_table.write_zone_map(path, m) for _ in range(30)]) for m in maps
+        threading.Thread(target=lambda m=m: [zone_table.write_zone_map(path, LOCAL, m) for _ in range(30)])
+        for m in maps
     ]
     for writer in writers:
         writer.start()
     while any(writer.is_alive() for writer in writers):
-        found = zone_table.read_zone_map(path)
+        found = zone_table.read_zone_map(path, LOCAL)
         assert found is not None and any(found.equals(each) for each in maps)
     for writer in writers:
         writer.join()
@@ -133,7 +135,7 @@ def test_a_death_half_way_leaves_the_old_map(tmp_path: Path, monkeypatch: pytest
     """Killed before the rename, and a rename that fails: the old map is read as before."""
     path = str(tmp_path / "orders-0.parquet")
     old, new = zone_table.ZoneMap(some_zones(3)), zone_table.ZoneMap(some_zones(4))
-    zone_table.write_zone_map(path, old)
+    zone_table.write_zone_map(path, LOCAL, old)
 
     def full(*_: str) -> None:
         raise OSError(28, "No space left on device")
@@ -144,10 +146,10 @@ def test_a_death_half_way_leaves_the_old_map(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(store.os, "replace", full)
     monkeypatch.setattr(store.os, "unlink", dead)
     with pytest.raises(StorageError, match=r"orders-0.parquet' cannot be written: No space left on device"):
-        zone_table.write_zone_map(path, new)
+        zone_table.write_zone_map(path, LOCAL, new)
     monkeypatch.undo()
 
-    found = zone_table.read_zone_map(path)
+    found = zone_table.read_zone_map(path, LOCAL)
     assert found is not None and found.equals(old)
     assert len(os.listdir(tmp_path)) == 2  # what the dead one left is no map, and in nobody's way
     assert [update.before is not None for update in plan_updates(parse_update(ORDERS / "data", {}), str(tmp_path))] == [

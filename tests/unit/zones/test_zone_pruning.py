@@ -12,6 +12,7 @@ import pytest
 
 import kafka_segment_source as kafkaseg
 from kafka_segment_source.planning.plan import ReadPlan
+from kafka_segment_source.storage.store import LOCAL
 from kafka_segment_source.zones import zone_table
 from tests.support.batches import BatchSpec, control, data
 from tests.support.logs import Segment, simple_log, simple_segment
@@ -183,7 +184,9 @@ def test_zones_without_a_neighbour_are_ignored(logs: Path, maps: Path, missing: 
     """A table with a hole: a run over it would leave out what nobody looked at."""
     write(logs, segment(data(0, 900), data(1, 900), data(2, 100), data(3, 900)))
     make_maps(logs, maps)
-    zone_table.write_zone_map(str(map_path(maps)), zone_table.ZoneMap(np.delete(table_of(maps), missing, axis=1)))
+    zone_table.write_zone_map(
+        str(map_path(maps)), LOCAL, zone_table.ZoneMap(np.delete(table_of(maps), missing, axis=1))
+    )
 
     plan = kafkaseg.plan(logs, until=200, zoneMaps=maps)
 

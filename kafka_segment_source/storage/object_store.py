@@ -1,0 +1,299 @@
+"""Objects in buckets as files: S3 and what speaks its protocol, Google Cloud Storage, Azure Blob Storage.
+
+A key is a path: its parts between slashes are names, and a prefix is a directory. An object never changes: to write it
+again makes another one, with another ETag. So a version is a size and an ETag. Every read asks for the version that was
+listed, or for that of the first read (If-Match), and fails if the object is another one now.
+
+A request that fails is tried again: at most `_RETRIES` times, and not after `_BUDGET_SECONDS`. Then it is an error.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from fnmatch import translate as glob_to_regex
+from typing import Any, TypeVar
+
+from kafka_segment_source.storage.client_library import load_library
+from kafka_segment_source.storage.credentials import find_credentials
+from kafka_segment_source.storage.paths import join_path, name_of, split_remote
+from kafka_segment_source.storage.service_errors import (
+    is_missing,
+    is_missing_bucket,
+    is_past_end,
+    is_refusal,
+    translate,
+)
+from kafka_segment_source.storage.settings import Settings
+from kafka_segment_source.storage.store import (
+    NO_VERSION,
+    Entries,
+    Entry,
+    FileVersion,
+    Kind,
+    OpenFile,
+    Paths,
+    ServiceError,
+)
+
+_RETRIES = 3
+_BUDGET_SECONDS = 20  # from the first try of a request; a retry that begins before may still take a request's time
+_FIRST_PAUSE = 0.1  # s
+_LONGEST_PAUSE = 2.0  # s
+_CONNECT_SECONDS = 3
+_REQUEST_SECONDS = 30  # a request with its whole answer
+_GLOB = re.compile(r"[*?\[]")
+
+T = TypeVar("T")
+
+_clients: dict[tuple[int, str, Settings], Any] = {}
+"""The clients of this process. The process id is in the key, as a fork copies the table but no client's threads."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectStorage:
+    """The buckets that can be reached with some settings."""
+
+    settings: Settings = Settings()
+
+    def look_at(self, path: str) -> Entry | None:
+        root, key = split_remote(path)
+        if key:
+            found = self._call(root, lambda store: _head(store, key))
+            if found is not None:
+                return Entry(name_of(path), Kind.FILE, _version_of(found))
+        is_there = self._call(root, lambda store: _has_keys(store, key))
+        return Entry(name_of(path), Kind.DIRECTORY) if is_there or not key else None
+
+    def list(self, directory: str) -> Entries:
+        root, key = split_remote(directory)
+        found = self._call(root, lambda store: load_library().list_with_delimiter(store, key or None))
+        entries = [Entry(name_of(prefix), Kind.DIRECTORY) for prefix in found["common_prefixes"]]
+        for each in found["objects"]:
+            if each["path"] != key:  # `key/` itself is an object that stands for a directory
+                entries.append(Entry(name_of(each["path"]), Kind.FILE, _version_of(each)))
+        return entries
+
+    def glob(self, pattern: str) -> Paths:
+        root, key = split_remote(pattern)
+        parts = key.split("/")
+        found = [root]
+        for at, part in enumerate(parts):
+            is_last = at == len(parts) - 1
+            if not _GLOB.search(part):
+                found = [join_path(each, part) for each in found]
+                if is_last:
+                    found = [each for each in found if self.look_at(each) is not None]
+                continue
+            matches = re.compile(glob_to_regex(part)).match
+            found = [
+                join_path(each, entry.name)
+                for each in found
+                for entry in self.list(each)
+                if matches(entry.name)
+                and (is_last or entry.kind is Kind.DIRECTORY)
+                and (part.startswith(".") or not entry.name.startswith("."))
+            ]
+        return sorted(dict.fromkeys(found))
+
+    def read_link(self, path: str) -> str:
+        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), path)
+
+    def open(self, path: str, version: FileVersion | None = None) -> OpenFile:
+        return _Object(self, path, None if version in (None, NO_VERSION) else version)
+
+    def replace(self, path: str, data: bytes, known: FileVersion | None = None) -> None:
+        root, key = split_remote(path)
+        mode: Any = "overwrite"
+        if known == NO_VERSION:
+            mode = "create"
+        elif known is not None:
+            mode = {"e_tag": known.identity}
+        self._call(root, lambda store: load_library().put(store, key, data, mode=mode))
+
+    def _call(self, root: str, action: Callable[[Any], T]) -> T:
+        """Calls `action` with the client of a bucket, and turns its errors into those of `store.py`.
+
+        The error of the library is not kept as the cause, as its text may have credentials in it.
+        """
+        errors = load_library().exceptions.BaseError
+        try:
+            return action(self._find_client(root))
+        except ServiceError:
+            raise
+        except (OSError, errors) as error:
+            failure = translate(error, root)
+        raise failure
+
+    def _find_client(self, root: str) -> Any:
+        key = os.getpid(), root, self.settings
+        client = _clients.get(key)
+        if client is None:
+            client = _clients[key] = _make_client(root, self.settings)
+        return client
+
+
+class _Object:
+    """An object that is open for reading. It is always the same version.
+
+    version: as it was listed. None: that of the first answer.
+    """
+
+    def __init__(self, storage: ObjectStorage, path: str, version: FileVersion | None) -> None:
+        self._storage = storage
+        self._root, self._key = split_remote(path)
+        self._version = version
+
+    def read_at(self, position: int, count: int) -> bytes:
+        return bytes(self._get(position, count))
+
+    def read_into(self, position: int, target: memoryview) -> int:
+        found = memoryview(self._get(position, len(target)))
+        target[: len(found)] = found
+        return len(found)
+
+    def version(self) -> FileVersion:
+        if self._version is None:
+            self._version = self._storage._call(self._root, self._head)
+        return self._version
+
+    def close(self) -> None:
+        """Nothing is open between two requests."""
+
+    def _head(self, store: Any) -> FileVersion:
+        return _version_of(load_library().head(store, self._key))
+
+    def _get(self, position: int, count: int) -> Any:
+        """Returns the bytes of a range, up to the end of the object, as a buffer."""
+        if self._version is not None:
+            count = min(count, self._version.size - position)
+        if count <= 0:
+            return b""
+        return self._storage._call(self._root, lambda store: self._get_range(store, position, count))
+
+    def _get_range(self, store: Any, position: int, count: int) -> Any:
+        options: dict[str, Any] = {"range": (position, position + count)}
+        if self._version is not None and isinstance(self._version.identity, str) and self._version.identity:
+            options["if_match"] = self._version.identity
+        try:
+            answer = load_library().get(store, self._key, options=options)
+        except _errors() as error:
+            if is_past_end(error):
+                return b""
+            raise
+        if self._version is None:
+            self._version = _version_of(answer.meta)
+        data = answer.bytes()
+        expected = min(count, self._version.size - position)
+        if len(data) != expected:
+            raise ServiceError(f"the answer has {len(data)} bytes, expected {expected}", errno.EIO)
+        return data
+
+
+def _errors() -> Any:
+    return load_library().exceptions.BaseError
+
+
+def _head(store: Any, key: str) -> Any:
+    """Returns the metadata of an object, or None if there is none.
+
+    The answer to a HEAD has no body, so a refusal has no reason. That to a GET of one byte has one.
+    """
+    try:
+        return load_library().head(store, key)
+    except (FileNotFoundError, _errors()) as error:
+        if is_missing(error) and not is_missing_bucket(error):
+            return None
+        if is_refusal(error):
+            load_library().get(store, key, options={"range": (0, 1)})
+        raise
+
+
+def _has_keys(store: Any, key: str) -> bool:
+    """Whether any object is below a prefix. Raises the library's error if there is no such bucket."""
+    return any(True for _ in load_library().list(store, key or None, chunk_size=1))
+
+
+def _version_of(found: Any) -> FileVersion:
+    """Returns the version that a store's metadata states. Without an ETag, the time of its last change takes its
+    place."""
+    return FileVersion(found["size"], found["e_tag"] or found["last_modified"].isoformat(), 0)
+
+
+def _make_client(root: str, settings: Settings) -> Any:
+    """Makes the client of one bucket. It sends no request."""
+    scheme, _, rest = root.partition("://")
+    bucket, _, account = rest.partition("@")
+    texts = settings.of_bucket(bucket)
+    config, client_options = _split_config(texts, {"s3": "aws_", "gs": "google_"}.get(scheme, "azure_"))
+    store = load_library().store
+    retries = {
+        "max_retries": _RETRIES,
+        "retry_timeout": timedelta(seconds=_BUDGET_SECONDS),
+        "backoff": {
+            "init_backoff": timedelta(seconds=_FIRST_PAUSE),
+            "max_backoff": timedelta(seconds=_LONGEST_PAUSE),
+            "base": 2,
+        },
+    }
+    common: dict[str, Any] = {"client_options": client_options, "retry_config": retries}
+    try:
+        if scheme == "s3":
+            provider, region = find_credentials(config.pop("aws_profile", None), config)
+            if provider is not None:
+                common["credential_provider"] = provider
+            if region is not None:
+                config.setdefault("aws_region", region)
+            return store.S3Store(bucket, config=config, **common)
+        if scheme == "gs":
+            return store.GCSStore(bucket, config=config, **common)
+        if account:
+            config.setdefault("azure_storage_account_name", account.partition(".")[0])
+            domain = account.partition(".")[2]
+            if domain not in ("", "dfs.core.windows.net", "blob.core.windows.net"):
+                config.setdefault("azure_storage_endpoint", f"https://{account.replace('.dfs.', '.blob.', 1)}")
+        return store.AzureStore(bucket, config=config, **common)
+    except _errors() as error:
+        is_nameless = "MissingAccount" in str(error)
+    if is_nameless:
+        reason = (
+            "the account is not known: write abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/…, or give the option"
+            " azure_storage_account_name"
+        )
+    else:
+        reason = f"no client can be made of the storage options {', '.join(sorted(texts)) or 'that are set'}"
+    raise ServiceError(reason, errno.EINVAL, is_wrong_name=True)
+
+
+def _split_config(texts: dict[str, str], prefix: str) -> tuple[dict[str, str], dict[str, Any]]:
+    """Returns what a store is made of, and what its HTTP client is made of."""
+    own = {name: text for name, text in texts.items() if name.startswith(prefix)}
+    client: dict[str, Any] = {
+        "connect_timeout": own.pop(f"{prefix}connect_timeout", f"{_CONNECT_SECONDS}s"),
+        "timeout": own.pop(f"{prefix}timeout", f"{_REQUEST_SECONDS}s"),
+    }
+    for name in ("allow_http", "allow_invalid_certificates"):
+        text = own.pop(prefix + name, os.environ.get(f"{prefix}{name}".upper()))
+        if text is not None:
+            client[name] = text.strip().lower() == "true"
+    proxy = own.pop(f"{prefix}proxy_url", None)
+    if proxy is not None:
+        client["proxy_url"] = proxy
+    bundle = own.pop(f"{prefix}ca_bundle", os.environ.get("AWS_CA_BUNDLE") if prefix == "aws_" else None)
+    if bundle:
+        client["root_certificate"] = _read_bundle(bundle, f"{prefix}ca_bundle")
+    return own, client
+
+
+def _read_bundle(path: str, option: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError as error:
+        raise ServiceError(
+            f"the file {path!r} ({option}) cannot be read: {error.strerror}", error.errno, is_wrong_name=True
+        ) from None

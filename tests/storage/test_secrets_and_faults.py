@@ -1,0 +1,226 @@
+"""What users are told of a bucket: each fault in one sentence, within seconds, and a secret never."""
+
+from __future__ import annotations
+
+import logging
+import pickle
+import re
+import sys
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kafka_segment_source as kafkaseg
+from kafka_segment_source.errors import KafkaSegmentError, OptionError, PathError, StorageError
+from kafka_segment_source.keywords import option_texts
+from kafka_segment_source.options import parse_options
+from kafka_segment_source.storage.settings import Settings, is_secret, make_settings
+from tests.cli.runner import LOGS, run
+from tests.support.buckets import CANARY, Bucket, answering, options_of
+
+SECONDS = 15  # for each sentence, on a busy machine
+PATH = "s3://logs/x"
+
+ANSWERS = [
+    (
+        403,
+        "<Error><Code>InvalidAccessKeyId</Code></Error>",
+        r"does not accept the credentials \(403 InvalidAccessKeyId\)",
+    ),
+    (403, "<Error><Code>SignatureDoesNotMatch</Code></Error>", "does not accept the credentials"),
+    (400, "<Error><Code>ExpiredToken</Code></Error>", "the credentials are no longer valid"),
+    (403, "<Error><Code>AccessDenied</Code></Error>", r"does not allow it \(403 AccessDenied\): check the credentials"),
+    (403, "", r"does not allow it \(403\)"),
+    (404, "<Error><Code>NoSuchBucket</Code></Error>", "there is no bucket 'logs'"),
+    (
+        301,
+        "<Error><Code>PermanentRedirect</Code></Error>",
+        "in another region .*: check aws_region and aws_endpoint_url",
+    ),
+    (400, "<Error><Code>AuthorizationHeaderMalformed</Code></Error>", "in another region .*: check aws_region"),
+    (503, "<Error><Code>SlowDown</Code></Error>", r"throttles \(503, after 4 tries\): ask for less"),
+    (500, "<Error><Code>InternalError</Code></Error>", "answered 500, after 4 tries"),
+]
+
+
+def error_of(path: str = PATH, **options: str) -> KafkaSegmentError:
+    """The error of a plan, which must come soon and without any trace of the secret."""
+    begun = time.monotonic()
+    with pytest.raises(KafkaSegmentError) as caught:
+        kafkaseg.plan(path, storage_options=options)
+    assert time.monotonic() - begun < SECONDS
+    shown = "".join(traceback.format_exception(caught.value))
+    assert CANARY not in shown + repr(caught.value) and "\n" not in str(caught.value)
+    return caught.value
+
+
+@pytest.mark.parametrize(("status", "body", "said"), ANSWERS)
+def test_what_a_server_answers(status: int, body: str, said: str) -> None:
+    """The path, what to check, and nothing of the answer but its codes, as it may repeat what it was sent."""
+    body = body.replace("</Error>", f"<Token-0>{CANARY}</Token-0><AWSAccessKeyId>{CANARY}</AWSAccessKeyId></Error>")
+    with answering(status, body) as url:
+        error = error_of("s3://logs/*", **options_of(url))
+    assert str(error).startswith("file 's3://logs/*' cannot be read: ")
+    assert isinstance(error, PathError if "no bucket" in said else StorageError)
+    assert re.search(said, str(error)), str(error)
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        (
+            {"aws_endpoint_url": "http://127.0.0.1:1"},
+            "nothing listens at http://127.0.0.1:1, after 4 tries: check aws_r",
+        ),
+        ({"aws_endpoint_url": "http://no.such.host.invalid"}, "the host of http://no.such.host.invalid is not known"),
+        ({"aws_endpoint_url": "https://{}"}, "does not speak TLS: check aws_region and aws_endpoint_url"),
+        ({"aws_allow_http": "false"}, "is without TLS: give aws_allow_http=true if that is meant"),
+    ],
+)
+def test_a_server_that_is_not_reached(changed: dict[str, str], said: str) -> None:
+    """Refused, unknown, without TLS, and TLS that is missing."""
+    with answering(200) as url:
+        options = options_of(url) | {name: text.format(url[7:]) for name, text in changed.items()}
+        error = error_of(**options)
+    assert isinstance(error, StorageError) and said in str(error)
+    assert str(error).startswith(f"file {PATH!r} cannot be read: ") and error.filename == PATH
+
+
+def test_no_account() -> None:
+    """A container of Azure needs one."""
+    assert "abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/" in str(error_of("az://logs/x"))
+
+
+def test_exit_codes(bucket: Bucket) -> None:
+    """A wrong path is wrong use; a server that fails may be asked again."""
+    assert run("ls", f"{bucket.url}/none", *bucket.flags).exit_code == 2
+    with answering(500) as url:
+        flags = [word for name, text in options_of(url).items() for word in ("--storage-option", f"{name}={text}")]
+        done = run("ls", PATH, *flags)
+    assert done.exit_code == 1 and done.stderr.count("\n") == 1 and CANARY not in done.output
+
+
+@pytest.mark.parametrize("flag", ["no-equals-sign", f"={CANARY}"])
+def test_a_storage_option_that_is_none(flag: str) -> None:
+    """KEY=VALUE is expected; the error does not repeat what may be a secret."""
+    done = run("ls", PATH, "--storage-option", flag)
+    assert done.exit_code == 2 and "expected KEY=VALUE" in done.stderr and CANARY not in done.output
+
+
+# --- names -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("aws_regoin", "aws_region"),
+        ("region", "aws_region"),
+        ("endpoint_url", "aws_endpoint_url"),
+        ("fs.s3a.secretkey", "fs.s3a.secret.key"),
+        ("azure_account_key", "azure_storage_account_key"),
+    ],
+)
+def test_an_unknown_name(name: str, near: str) -> None:
+    """It is an error with a near match, and without the value."""
+    with pytest.raises(OptionError, match=f"'{name}' is unknown; did you mean '{near}'") as caught:
+        kafkaseg.plan(PATH, storage_options={name: CANARY})
+    assert CANARY not in str(caught.value)
+
+
+def test_a_name_twice() -> None:
+    """Two spellings of a name in capitals and small letters: the error has neither value."""
+    with pytest.raises(OptionError, match="given twice, with two values") as caught:
+        make_settings({"AWS_SECRET_ACCESS_KEY": CANARY, "aws_secret_access_key": "other"})
+    assert CANARY not in str(caught.value)
+
+
+def test_spellings_of_hadoop() -> None:
+    """S3A's names, one bucket's before those of all, and object_store's before both."""
+    settings = make_settings(
+        {
+            "fs.s3a.endpoint": "store:9000",
+            "fs.s3a.connection.ssl.enabled": "false",
+            "fs.s3a.access.key": "all",
+            "fs.s3a.bucket.my.logs.access.key": "one",
+            "fs.s3a.bucket.my.logs.endpoint.region": "eu-central-1",
+            "AWS_SESSION_TOKEN": "t",
+        }
+    )
+    general = {"aws_endpoint_url": "http://store:9000", "aws_allow_http": "true", "aws_session_token": "t"}
+    assert settings.of_bucket("other") == general | {"aws_access_key_id": "all"}
+    assert settings.of_bucket("my.logs") == general | {"aws_access_key_id": "one", "aws_region": "eu-central-1"}
+    anonymous = {"fs.s3a.aws.credentials.provider": "org.apache.hadoop.fs.s3a.AnonymousAWSCredentialsProvider"}
+    assert make_settings(anonymous).of_bucket("b") == {"aws_skip_signature": "true"}
+
+
+def test_which_names_are_secret() -> None:
+    """What gives access is; where things are is not."""
+    secret = ["aws_secret_access_key", "aws_session_token", "fs.s3a.secret.key", "fs.s3a.bucket.b.session.token"]
+    secret += ["azure_storage_account_key", "azure_storage_sas_token", "google_service_account_key"]
+    assert all(map(is_secret, secret))
+    assert not any(
+        map(is_secret, ["aws_region", "aws_endpoint_url", "aws_web_identity_token_file", "topic", "keyspace"])
+    )
+
+
+# --- profiles --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def profiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`~/.aws` with a profile named backups, and nothing in the environment."""
+    (tmp_path / "credentials").write_text(f"[backups]\naws_access_key_id = test\naws_secret_access_key = {CANARY}\n")
+    (tmp_path / "config").write_text("[profile backups]\nregion = us-east-1\n")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    for name in ("AWS_PROFILE", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.usefixtures("profiles")
+@pytest.mark.parametrize("how", ["option", "environment"])
+def test_a_profile(how: str, bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+    """boto3 reads it. Without boto3, the error says what to install."""
+    url = bucket.put_tree(LOGS / "orders-0", "orders-0")
+    options = {name: bucket.options[name] for name in ("aws_endpoint_url", "aws_allow_http")}
+    if how == "option":
+        options["aws_profile"] = "backups"
+    else:
+        monkeypatch.setenv("AWS_PROFILE", "backups")
+    assert kafkaseg.scan(url, ["offset"], storage_options=options).read_all().num_rows == 1164
+    with pytest.raises(OptionError, match="AWS profile 'nobody' cannot be used: ProfileNotFound"):
+        kafkaseg.plan(url, storage_options=options | {"aws_profile": "nobody"})
+    monkeypatch.setitem(sys.modules, "boto3", None)
+    with pytest.raises(OptionError, match="'backups' is named, but only boto3 reads profiles: pip install boto3"):
+        kafkaseg.plan(f"s3://other-{bucket.name}/x", storage_options=options)
+
+
+# --- secrets ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_secret_is_nowhere(bucket: Bucket, caplog: pytest.LogCaptureFixture) -> None:
+    """Not in a plan, its texts and JSON, its splits, its options, a warning, a log, a finding, or a zone map."""
+    caplog.set_level(logging.DEBUG)
+    url = bucket.put_tree(LOGS, "orders")
+    given: dict[str, Any] = {"storage_options": bucket.options}
+    kafkaseg.update_zone_maps_locally(url, f"{bucket.url}/maps", **given)
+    plan = kafkaseg.plan(url, zoneMaps=f"{bucket.url}/maps", since="2026-03-10T09:30", until=1_773_136_000_000, **given)
+    shown = [repr(plan), str(plan), plan._repr_html_(), plan.to_dict(), plan.options, plan.splits, plan.warnings]
+    shown += [kafkaseg.verify(url, **given), kafkaseg.list_partitions(url, **given), plan.options.storage]
+    shown += [bucket.get(key) for key in bucket.list_keys() if key.startswith("maps/")]
+    assert CANARY not in "".join(map(repr, shown)) + caplog.text
+    assert CANARY.encode() in pickle.dumps(plan.splits[0])  # a task needs it
+    assert "aws_secret_access_key" in repr(plan.options)
+
+
+def test_storages_are_equal_by_their_options() -> None:
+    """Two reads with the same options share clients."""
+    one, same, other = (
+        parse_options(option_texts(PATH, {"storage_options": {"aws_region": region}}))[0].storage
+        for region in ("a", "a", "b")
+    )
+    assert one == same != other and hash(one) == hash(same) and pickle.loads(pickle.dumps(one)) == one
+    assert repr(Settings((("aws_token", CANARY),))) == "Settings(aws_token)"
