@@ -26,13 +26,13 @@ from kafka_segment_source.reporting import OnProgress, add_up, ignore_progress
 class VerifyReport:
     """The result of `verify`.
 
-    partitions: one for each partition directory. warnings: one sentence about each partition without a directory.
-    together: what several copies of a partition hold together.
+    partitions: one for each partition directory. together: what several copies of a partition hold together. warnings:
+    one sentence about each partition without a directory.
     """
 
     partitions: tuple[Verified, ...]
+    together: tuple[Finding, ...]
     warnings: tuple[str, ...]
-    together: tuple[Finding, ...] = ()
 
     @property
     def is_ok(self) -> bool:
@@ -129,7 +129,7 @@ def verify_parsed(
         partitions += copies
     warnings: list[str] = []
     report_lost_partitions(logs, Checkpoints([], parsed.storage), parsed, time.monotonic(), warnings)
-    return VerifyReport(tuple(partitions), tuple(warnings), tuple(together))
+    return VerifyReport(tuple(partitions), tuple(together), tuple(warnings))
 
 
 def _list_again(options: ReadOptions, log: ListedLog) -> ListedLog | None:
