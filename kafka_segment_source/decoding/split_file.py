@@ -36,6 +36,8 @@ from kafka_segment_source.storage.files import InputFile, file_version
 from kafka_segment_source.storage.store import NO_VERSION, FileVersion
 from kafka_segment_source.trust import Trust
 
+_LOOK = 4096  # bytes of a look at one header (`probe.py`), which may begin at the end of the range
+
 
 class SplitFile:
     """A context manager over the file of one split. Raises what InputFile raises, and FileChangedError."""
@@ -47,7 +49,9 @@ class SplitFile:
         damage: Damage,
         *,
         chunk_bytes: int = CHUNK_BYTES,
+        reads_all: bool = True,
     ) -> None:
+        """reads_all: whether the whole byte range will be read, most likely."""
         self.split = split
         self._trust = trust
         self._damage = damage
@@ -56,6 +60,9 @@ class SplitFile:
             self._version = self._file.version()
             self._is_listed_one = split.version in (NO_VERSION, self._version)
             self._check_version()
+            if reads_all:
+                start = split.start if split.anchor is None else split.anchor.position
+                self._file.read_ahead(start, min(split.end + _LOOK, split.segment_size))
             self._check_anchor()
         except BaseException:
             self._file.close()

@@ -15,7 +15,9 @@ from kafka_segment_source import kafka_format
 from kafka_segment_source.logdir.indexes import OffsetIndex, TimeIndex, read_offset_index, read_time_index
 from kafka_segment_source.logdir.probe import BatchHeader, HeaderProbe
 from kafka_segment_source.logdir.segments import Segment
+from kafka_segment_source.storage.ahead import run_together
 from kafka_segment_source.storage.files import UNUSABLE, InputFile
+from kafka_segment_source.storage.store import ReadCost
 from kafka_segment_source.trust import Trust
 
 _ATTEMPTS = 8  # index entries to try on each side; after that more bytes are read
@@ -43,6 +45,15 @@ class SegmentView:
         self._offsets: OffsetIndex | None = None
         self._times: TimeIndex | None = None
         self._trusted_times: TimeIndex | None = None
+
+    @property
+    def trusts_indexes(self) -> bool:
+        return self._trust.trust_indexes
+
+    @property
+    def cost(self) -> ReadCost:
+        """How the files of the segment are read fast."""
+        return self.segment.storage.read_cost(self.segment.path)
 
     @property
     def probe(self) -> HeaderProbe:
@@ -89,6 +100,11 @@ class SegmentView:
             )
             self._note_fault(self._times.fault)
         return self._times
+
+    def read_indexes(self) -> None:
+        """Reads both index files. Where a read takes a round trip, it reads them at the same time."""
+        if self.cost.at_once > 1 and self._offsets is None and self._times is None:
+            run_together(lambda: self.offsets, lambda: self.times)
 
     @property
     def trusted_times(self) -> TimeIndex:

@@ -66,6 +66,11 @@ def narrow(view: SegmentView, bounds: ScanBounds, disorder: int | None = None) -
         return dropped
     first_offset = max(bounds.offsets.start, segment.base_offset)
     if bounds.times.has_since:
+        newest = _find_newest(view)
+        if newest is not None and newest < bounds.times.since:
+            return DroppedSegment(segment, f"nothing after {format_millis(newest)} (batch headers)")
+        if disorder is not None:
+            view.read_indexes()
         latest = _find_latest_before(view, bounds.times.since)
         if latest is not None:
             return DroppedSegment(segment, f"nothing after {format_millis(latest)} (time index)")
@@ -75,6 +80,22 @@ def narrow(view: SegmentView, bounds: ScanBounds, disorder: int | None = None) -
     if bounds.offsets.end < (kafka_format.MAX_OFFSET if segment.next_base_offset is None else segment.next_base_offset):
         end = view.end_position(bounds.offsets.end)
     return ByteRange(start, segment.size if end is None else max(start, end), first_offset)
+
+
+def _find_newest(view: SegmentView) -> int | None:
+    """Returns the largest timestamp of a segment whose `.log` is read by one request. None for any other segment.
+
+    Index files would take more requests, and say less than the headers of all batches. None also if these are not
+    proven, or without trustIndexes, which promises to read each segment.
+    """
+    newest = kafka_format.NO_TIMESTAMP
+    if not 0 < view.segment.size <= view.cost.block or not view.trusts_indexes:
+        return None
+    for header in view.strict_probe.walk(0):
+        if header is None or header.magic != kafka_format.MAGIC_V2:
+            return None
+        newest = max(newest, header.max_timestamp)
+    return newest
 
 
 def _find_latest_before(view: SegmentView, since: int) -> int | None:
