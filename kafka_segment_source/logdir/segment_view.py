@@ -101,10 +101,17 @@ class SegmentView:
             self._note_fault(self._times.fault)
         return self._times
 
-    def read_indexes(self) -> None:
-        """Reads both index files. Where a read takes a round trip, it reads them at the same time."""
-        if self.cost.at_once > 1 and self._offsets is None and self._times is None:
-            run_together(lambda: self.offsets, lambda: self.times)
+    def read_together(self, since: int, is_likely: bool) -> None:
+        """Reads what a search for `since` (ms) needs, in one round trip or two. On a local disk it does nothing.
+
+        is_likely: whether the time index is most likely needed with the others. Otherwise it is read first, as a
+            segment that begins at `since` or later needs no others.
+        """
+        if self.cost.at_once == 1 or self.segment.time_index_size in (None, 0):
+            return
+        if not is_likely and (not len(self.times) or self.times.timestamps[0] >= since):
+            return
+        run_together(lambda: self.times, lambda: self.offsets, lambda: self.probe.at(0))
 
     @property
     def trusted_times(self) -> TimeIndex:

@@ -69,8 +69,7 @@ def narrow(view: SegmentView, bounds: ScanBounds, disorder: int | None = None) -
         newest = _find_newest(view)
         if newest is not None and newest < bounds.times.since:
             return DroppedSegment(segment, f"nothing after {format_millis(newest)} (batch headers)")
-        if disorder is not None:
-            view.read_indexes()
+        view.read_together(bounds.times.since, is_likely=disorder is not None)
         latest = _find_latest_before(view, bounds.times.since)
         if latest is not None:
             return DroppedSegment(segment, f"nothing after {format_millis(latest)} (time index)")

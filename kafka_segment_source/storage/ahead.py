@@ -16,7 +16,7 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Any, TypeVar
 
 RANGE_BYTES = 4 * 1024 * 1024  # of one request
-RANGES_AT_ONCE = 4  # under way for one object; with the range at hand, a reader has at most 20 MiB in memory
+RANGES_AT_ONCE = 4  # in memory or under way for one open object, so at most 16 MiB
 _THREADS = 64  # of one level
 # Levels of threads. A level never waits for itself, so that no thread waits for ever.
 _DEEPEST = 2  # `map_ahead`: partitions, and inside it the segments of each
@@ -56,17 +56,19 @@ def map_ahead(action: Callable[[Item], T], items: Iterable[Item], at_once: int) 
             each.cancel()
 
 
-def run_together(one: Callable[[], object], other: Callable[[], object]) -> None:
-    """Runs both at the same time. Raises the error of `other`, and then that of `one`."""
-    begun = _find_pool(_TOGETHER).submit(one)
-    other()
-    begun.result()
+def run_together(*actions: Callable[[], object]) -> None:
+    """Runs all at the same time, and ends with the last of them. Raises the first error in their order."""
+    begun = [_find_pool(_TOGETHER).submit(action) for action in actions]
+    concurrent.futures.wait(begun)
+    for each in begun:
+        each.result()
 
 
 class RangeReader:
     """The bytes of one range, fetched in pieces. Some of them are always under way.
 
-    Read it from its start to its end. Bytes that were read may be read again, as far as the same piece holds them.
+    Read it from its start to its end. A read may begin before the end of the last one, in the same piece or in the
+    last one that it touched.
     """
 
     def __init__(self, fetch: Callable[[int, int], Any], start: int, end: int) -> None:
@@ -79,20 +81,25 @@ class RangeReader:
 
     def read_into(self, position: int, target: memoryview) -> int:
         """Fills `target` from `position`, and returns the number of bytes. It is 0 if they are outside the range."""
-        done = 0
-        while done < len(target):
+        while self._pieces and self._pieces[0][1] <= position:
+            self._drop_first()
+        done = slot = 0
+        while done < len(target) and self._pieces:
+            if slot == len(self._pieces):
+                if self._next >= self._end:
+                    break
+                self._drop_first()  # a long read uses up its pieces
+                slot -= 1
+            start, end, found = self._pieces[slot]
             at = position + done
-            while self._pieces and self._pieces[0][1] <= at:
-                self._pieces.popleft()
-                self._begin_next()
-            if not self._pieces or at < self._pieces[0][0]:
+            if at < start:
                 break
-            start, end, found = self._pieces[0]
             data = memoryview(found.result())[at - start : at - start + len(target) - done]
             target[done : done + len(data)] = data
             done += len(data)
-            if at + len(data) < end and done < len(target):
-                break  # the object ended
+            if at + len(data) < end:
+                break  # the target is full, or the object has ended
+            slot += 1
         return done
 
     def holds(self, position: int, count: int) -> bool:
@@ -105,6 +112,10 @@ class RangeReader:
         for *_, found in self._pieces:
             found.cancel()
         self._pieces.clear()
+
+    def _drop_first(self) -> None:
+        self._pieces.popleft()
+        self._begin_next()
 
     def _begin_next(self) -> None:
         while self._next < self._end and len(self._pieces) < RANGES_AT_ONCE:

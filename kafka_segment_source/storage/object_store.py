@@ -54,6 +54,7 @@ _LONGEST_PAUSE = 2.0  # s
 _CONNECT_SECONDS = 3
 _REQUEST_SECONDS = 30  # a request with its whole answer
 _COST = ReadCost(at_once=64, block=64 * 1024)
+_BEFORE = 32 * 1024  # bytes of a block before the first place that is looked at: a search often goes back a batch
 _MOST_BLOCKS = 4  # of an open object that stay in memory
 _KEYS_A_REQUEST = 1000  # of a listing
 _GLOB = re.compile(r"[*?\[]")
@@ -197,9 +198,11 @@ class _Object:
                 return block[position - start : position - start + count]
         if count >= _COST.block:
             return bytes(self._get(position, count))
-        block = bytes(self._get(position, _COST.block))
-        self._blocks.append((position, block))
-        return block[:count]
+        is_next = any(start <= position <= start + len(block) for start, block in self._blocks)
+        start = position if is_next else max(position - _BEFORE, 0)
+        block = bytes(self._get(start, max(_COST.block, position + count - start)))
+        self._blocks.append((start, block))
+        return block[position - start : position - start + count]
 
     def read_into(self, position: int, target: memoryview) -> int:
         done = 0 if self._ahead is None else self._ahead.read_into(position, target)
