@@ -29,7 +29,7 @@ _TIME = "2026-11-21T00:00:00.000Z"
 
 
 class Request(NamedTuple):
-    """One request. kind: GET, HEAD or LIST; start, count: of its range, in bytes."""
+    """One request. kind: GET, HEAD or LIST; start, count: of the answer, in bytes."""
 
     kind: str
     key: str
@@ -105,10 +105,13 @@ class _Handler(BaseHTTPRequestHandler):
         if self.headers.get("Range"):
             first, _, last = self.headers["Range"].removeprefix("bytes=").partition("-")
             start, end = int(first), int(last) + 1
-        self.server.requests.append(Request(kind, key, start, 0 if end is None else end - start))
+        path = self.server.directory / key
+        size = path.stat().st_size if path.is_file() else 0
+        count = max(size - start if end is None else min(end, size) - start, 0)
+        self.server.requests.append(Request(kind, key, start, count if kind == "GET" else 0))
         self.server.before_answer()
         try:
-            file = open(self.server.directory / key, "rb")  # noqa: SIM115  # closed below
+            file = open(path, "rb")  # noqa: SIM115  # closed below
             found = os.fstat(file.fileno())
         except OSError:
             self._send(404, b"<Error><Code>NoSuchKey</Code></Error>")
