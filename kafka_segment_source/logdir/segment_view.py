@@ -17,7 +17,6 @@ from kafka_segment_source.logdir.probe import BatchHeader, HeaderProbe
 from kafka_segment_source.logdir.segments import Segment
 from kafka_segment_source.storage.ahead import run_together
 from kafka_segment_source.storage.files import UNUSABLE, InputFile
-from kafka_segment_source.storage.store import ReadCost
 from kafka_segment_source.trust import Trust
 
 _ATTEMPTS = 8  # index entries to try on each side; after that more bytes are read
@@ -49,11 +48,6 @@ class SegmentView:
     @property
     def trusts_indexes(self) -> bool:
         return self._trust.trust_indexes
-
-    @property
-    def cost(self) -> ReadCost:
-        """How the files of the segment are read fast."""
-        return self.segment.storage.read_cost(self.segment.path)
 
     @property
     def probe(self) -> HeaderProbe:
@@ -102,12 +96,12 @@ class SegmentView:
         return self._times
 
     def read_together(self, since: int, is_likely: bool) -> None:
-        """Reads what a search for `since` (ms) needs, in one round trip or two. On a local disk it does nothing.
+        """Reads what a search for `since` (ms) needs, in one round trip or two.
 
         is_likely: whether the time index is most likely needed with the others. Otherwise it is read first, as a
             segment that begins at `since` or later needs no others.
         """
-        if self.cost.at_once == 1 or self.segment.time_index_size in (None, 0):
+        if not self.segment.time_index_size:
             return
         if not is_likely and (not len(self.times) or self.times.timestamps[0] >= since):
             return

@@ -108,7 +108,7 @@ class _Examined:
     faults: list[str]
     dropped: DroppedSegment | None = None
     without_map: SegmentSplit | None = None
-    kept: list[SegmentSplit] = field(default_factory=list)
+    kept: tuple[SegmentSplit, ...] = ()
     witness: BatchHeader | None = None
     late_from: int | None = None
     covered: int = 0
@@ -159,15 +159,19 @@ class Selector:
                     self._note_end(log, segment.base_offset, offsets)
                 self.selection.dropped.append(found.dropped)
                 continue
-            self._count_late(found)
-            self._keep(segment, found)
+            if found.late_from is not None:
+                self._count_late(found, found.late_from)
+            assert found.without_map is not None
+            self.selection.without_maps.append((segment, found.without_map))
+            for split in found.kept:
+                self.selection.kept.append((segment, split))
+            if not found.kept:
+                self.selection.dropped.append(DroppedSegment(segment, "no row inside the time bounds (zone map)"))
             if found.witness is not None:
-                examined.close()
                 reason = f"all from {format_millis(self._times.until)} on (timestampDisorder)"
                 self._drop_all(log.segments[self._end_at + 1 :], reason)
                 return
             if segment.is_last:
-                assert found.without_map is not None
                 self._note_end(log, found.without_map.log_end, offsets)
 
     def _examine(self, log: PartitionLog, at: int, bounds: ScanBounds, zone_map: ZoneMap | None) -> _Examined:
@@ -176,7 +180,7 @@ class Selector:
         within = ScanBounds(bounds.offsets.intersect(segment.offsets), bounds.times)
         result = _Examined([])
         if at > self._end_at:
-            return result  # nobody asks for it
+            return result  # it is dropped by the witness
         with SegmentView(segment, self._trust, result.faults) as view:
             found = _check_log_start(log, segment) or narrow(view, within, self._disorder)
             if isinstance(found, DroppedSegment):
@@ -243,20 +247,11 @@ class Selector:
         whole = anchored(split, view.probe) if split.start > 0 else split
         result.without_map = whole
         if pruned.pieces == (found,):
-            result.kept = [whole]
+            result.kept = (whole,)
             return
         for piece in pruned.pieces:
             part = replace(whole, start=piece.start, end=piece.end, bounds=_narrow_bounds(whole.bounds, piece))
-            result.kept.append(anchored(part, view.probe))
-
-    def _keep(self, segment: Segment, found: _Examined) -> None:
-        """Adds a segment to the plan."""
-        assert found.without_map is not None
-        self.selection.without_maps.append((segment, found.without_map))
-        self.selection.kept += [(segment, split) for split in found.kept]
-        if not found.kept:
-            reason = "no row inside the time bounds (zone map)"
-            self.selection.dropped.append(DroppedSegment(segment, reason))
+            result.kept += (anchored(part, view.probe),)
 
     def _drop_all(self, segments: tuple[Segment, ...], reason: str) -> None:
         self.selection.dropped += [DroppedSegment(segment, reason) for segment in segments]
@@ -270,12 +265,10 @@ class Selector:
         entry = view.offsets.floor(int(view.times.offsets[slot]))
         return int(view.offsets.positions[entry]) if entry >= 0 else 0
 
-    def _count_late(self, found: _Examined) -> None:
+    def _count_late(self, found: _Examined, late_from: int) -> None:
         """Counts the late bytes of a segment. After one that has some, all bytes are late. Bytes in zones are not
         counted."""
-        if found.late_from is None:
-            return
-        position = max(0 if self._late else found.late_from, found.covered)
+        position = max(0 if self._late else late_from, found.covered)
         self.selection.late_bytes += sum(max(each.end - max(each.start, position), 0) for each in found.kept)
         self._late = True
 

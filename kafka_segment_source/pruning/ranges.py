@@ -66,10 +66,12 @@ def narrow(view: SegmentView, bounds: ScanBounds, disorder: int | None = None) -
         return dropped
     first_offset = max(bounds.offsets.start, segment.base_offset)
     if bounds.times.has_since:
-        newest = _find_newest(view)
-        if newest is not None and newest < bounds.times.since:
-            return DroppedSegment(segment, f"nothing after {format_millis(newest)} (batch headers)")
-        view.read_together(bounds.times.since, is_likely=disorder is not None)
+        cost = segment.storage.read_cost(segment.path)
+        if cost.at_once > 1:
+            newest = _find_newest(view) if segment.size <= cost.block else None
+            if newest is not None and newest < bounds.times.since:
+                return DroppedSegment(segment, f"nothing after {format_millis(newest)} (batch headers)")
+            view.read_together(bounds.times.since, is_likely=disorder is not None)
         latest = _find_latest_before(view, bounds.times.since)
         if latest is not None:
             return DroppedSegment(segment, f"nothing after {format_millis(latest)} (time index)")
@@ -82,13 +84,13 @@ def narrow(view: SegmentView, bounds: ScanBounds, disorder: int | None = None) -
 
 
 def _find_newest(view: SegmentView) -> int | None:
-    """Returns the largest timestamp of a segment whose `.log` is read by one request. None for any other segment.
+    """Returns the largest timestamp of a segment whose `.log` is read by one request, from all its batch headers.
 
-    Index files would take more requests, and say less than the headers of all batches. None also if these are not
-    proven, or without trustIndexes, which promises to read each segment.
+    Index files would take more requests, and say less. None if a header is not proven, or without trustIndexes, as a
+    read then leaves out no segment by time.
     """
     newest = kafka_format.NO_TIMESTAMP
-    if not 0 < view.segment.size <= view.cost.block or not view.trusts_indexes:
+    if not view.trusts_indexes:
         return None
     for header in view.strict_probe.walk(0):
         if header is None or header.magic != kafka_format.MAGIC_V2:

@@ -12,7 +12,7 @@ import concurrent.futures  # it loads its classes when they are first used
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Any, TypeVar
 
 RANGE_BYTES = 4 * 1024 * 1024  # of one request
@@ -30,19 +30,25 @@ _pools: dict[tuple[int, int], concurrent.futures.ThreadPoolExecutor] = {}  # by 
 _place = threading.local()  # `level`: of the thread that runs
 
 
-def map_ahead(action: Callable[[Item], T], items: Iterable[Item], at_once: int) -> Generator[T, None, None]:
-    """Yields the result of `action` for each item, in order. An error comes in the place of its result.
+def map_ahead(action: Callable[[Item], T], items: Iterable[Item], at_once: int) -> Iterator[T]:
+    """Returns the results of `action` for all items, in order. An error comes in the place of its result.
 
     If the caller ends early, items that are not begun are left out.
 
     at_once: items that threads work on at the same time. 1: the items are done one by one, when they are asked for.
     """
+    if at_once <= 1:
+        return map(action, items)
     level = getattr(_place, "level", 0)
-    todo: Sequence[Item] = items if isinstance(items, Sequence) else list(items) if at_once > 1 else ()
-    if at_once <= 1 or len(todo) <= 1 or level >= _DEEPEST:
-        yield from map(action, items if at_once <= 1 else todo)
-        return
-    pool = _find_pool(level + 1)
+    todo = list(items)
+    if len(todo) <= 1 or level >= _DEEPEST:
+        return map(action, todo)
+    return _map_in_threads(action, todo, at_once, _find_pool(level + 1))
+
+
+def _map_in_threads(
+    action: Callable[[Item], T], todo: list[Item], at_once: int, pool: concurrent.futures.ThreadPoolExecutor
+) -> Generator[T, None, None]:
     begun: deque[concurrent.futures.Future[T]] = deque()
     try:
         for item in todo:

@@ -39,7 +39,7 @@ class RoutedStorage:
         self._of(path).replace(path, data, known)
 
     def read_cost(self, path: str) -> ReadCost:
-        return self._of(path).read_cost(path)
+        return (self.objects if is_remote(path) else self.local).read_cost(path)  # asked for each segment
 
     def count_requests(self) -> int:
         return self.objects.count_requests()

@@ -231,7 +231,7 @@ def test_at_once_limits_what_is_begun() -> None:
     begun = []
     results = map_ahead(lambda item: begun.append(item) or item, range(100), 5)  # type: ignore[func-returns-value]
     assert next(results) == 0
-    results.close()
+    results.close()  # type: ignore[attr-defined]
     assert len(begun) <= 6
     done: list[int] = []
     alone = map_ahead(done.append, range(3), 1)
