@@ -165,9 +165,9 @@ def test_a_padded_index_is_not_read_whole(tmp_path: Path, serve: Callable[..., O
 
 
 def test_reading_fetches_ranges_ahead(tmp_path: Path, serve: Callable[..., ObjectServer]) -> None:
-    """A large segment is read in ranges of 4 MiB, several at a time, and each byte once."""
-    values = [data(at, 1000 + at, payload=900_000) for at in range(30)]
-    root = simple_log(simple_segment(values)).write(tmp_path / "logs")
+    """A large segment is read in ranges of 4 MiB, several at a time, and each byte once. The next but one waits."""
+    segments = [[data(at, 1000 + at, payload=900_000) for at in range(base, base + 20)] for base in (0, 20, 40)]
+    root = simple_log(*map(simple_segment, segments)).write(tmp_path / "logs")
     server = serve(tmp_path)
     plan = kafkaseg.plan("s3://logs/logs", storage_options=server.options)
     server.requests.clear()
@@ -175,10 +175,10 @@ def test_reading_fetches_ranges_ahead(tmp_path: Path, serve: Callable[..., Objec
     reader = plan.to_reader(["offset"])
     first = reader.read_next_batch()
     assert 2 <= len(server.requests) <= 2 * RANGES_AT_ONCE
-    assert first.num_rows + sum(batch.num_rows for batch in reader) == 30
-    size = sum(path.stat().st_size for path in root.rglob("*.log"))
-    assert sum(each.count for each in server.requests) == size
-    assert len(server.requests) == -(-size // RANGE_BYTES)
+    assert first.num_rows + sum(batch.num_rows for batch in reader) == 60
+    sizes = [path.stat().st_size for path in root.rglob("*.log")]
+    assert sum(each.count for each in server.requests) == sum(sizes)
+    assert len(server.requests) == sum(-(-size // RANGE_BYTES) for size in sizes)
 
 
 def test_small_segments_are_read_by_one_request_each(tmp_path: Path, serve: Callable[..., ObjectServer]) -> None:
