@@ -22,7 +22,7 @@ from kafka_segment_source.reading.following import Follower
 from kafka_segment_source.reading.mending import damage_in
 from kafka_segment_source.storage.files import InputFile
 
-_MOST_BEGUN = 16 * 1024 * 1024  # bytes of the next splits that are fetched while one is read
+_MOST_BEGUN = 24 * 1024 * 1024  # bytes of the next splits that are fetched while one is read
 _MOST_FILES = 64  # of these splits
 
 

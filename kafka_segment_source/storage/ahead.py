@@ -16,7 +16,8 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Any, TypeVar
 
 RANGE_BYTES = 4 * 1024 * 1024  # of one request
-RANGES_AT_ONCE = 4  # in memory or under way for one open object, so at most 16 MiB
+RANGES_AT_ONCE = 4  # under way for one open object
+_PIECES = RANGES_AT_ONCE + 2  # of it in memory: those, and two that are read, so at most 24 MiB
 _THREADS = 64  # of one level
 # Levels of threads. A level never waits for itself, so that no thread waits for ever.
 _DEEPEST = 2  # `map_ahead`: partitions, and inside it the segments of each
@@ -124,7 +125,7 @@ class RangeReader:
         self._begin_next()
 
     def _begin_next(self) -> None:
-        while self._next < self._end and len(self._pieces) < RANGES_AT_ONCE:
+        while self._next < self._end and len(self._pieces) < _PIECES:
             start, end = self._next, min(self._next + RANGE_BYTES, self._end)
             found = _find_pool(_RANGES).submit(self._fetch, start, end - start)
             self._pieces.append((start, end, found))
