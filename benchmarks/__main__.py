@@ -30,6 +30,7 @@ GROUPS = {
     "scan": "plain_scan",
     "planning": "planning",
     "windows": "windows",
+    "object-stores": "object_stores",
     "zone-maps": "zone_maps",
     "spark": "full_scan",
     "tiny": "tiny_segments",

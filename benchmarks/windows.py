@@ -58,7 +58,7 @@ def rows(settings: Settings) -> Iterator[Row]:
     logs = {size: log(_shape(size * _SMALLEST // smaller, _SEGMENT // smaller)) for size in _SIZES}
     span = int(logs[_SIZES[-1]].stored_bytes * WINDOW)
     for kind in (OFFSETS, DECLARED, TIMES):
-        windows = {size: _window(kind, events, span) for size, events in logs.items()}
+        windows = {size: window_of(kind, events, span) for size, events in logs.items()}
         for size, events in logs.items():
             yield _bytes(f"{kind}: bytes, {events.stored_bytes / 1e6:.0f} MB", events, windows[size], kind)
         yield from _flat(kind, logs, windows, settings)
@@ -70,7 +70,7 @@ def _shape(stored: int, segment: int) -> LogShape:
     return LogShape(RECORDS[119], segments=max(1, round(stored / segment))).of_bytes(stored)
 
 
-def _window(kind: str, events: Log, span: int) -> _Window:
+def window_of(kind: str, events: Log, span: int) -> _Window:
     """`span` bytes of the log by offset or by time, its ends inside batches."""
     ends = events.batches[:, SIZE].cumsum()
     middle = events.stored_bytes * WHERE
@@ -114,7 +114,7 @@ def _flat(kind: str, logs: dict[int, Log], windows: dict[int, _Window], settings
 def _of_full_scan(events: Log, span: int, settings: Settings) -> Iterator[Row]:
     whole_frame = sessions.segments(events)
     for kind in (OFFSETS, DECLARED, TIMES):
-        window = _window(kind, events, span)
+        window = window_of(kind, events, span)
         goal = TIME if kind != TIMES else None
         pairs = alternate(lambda window=window: read(events, **window.options), lambda: read(events), 2)
         yield row(f"{kind}: time, without Spark", [part / whole for part, whole in pairs], "of a full scan", goal)

@@ -175,6 +175,12 @@ LOG_START_CHECKPOINT: Final = "log-start-offset-checkpoint"
 HIGH_WATERMARK_CHECKPOINT: Final = "replication-offset-checkpoint"
 RECOVERY_POINT_CHECKPOINT: Final = "recovery-point-offset-checkpoint"  # all records below it were flushed
 CLEANER_CHECKPOINT: Final = "cleaner-offset-checkpoint"
+CHECKPOINTS: Final = (
+    LOG_START_CHECKPOINT,
+    HIGH_WATERMARK_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    CLEANER_CHECKPOINT,
+)
 
 # In the partition directory (`LeaderEpochCheckpointFile`): version, number of entries, lines of `epoch startOffset`
 LEADER_EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"

@@ -36,6 +36,16 @@ from kafka_segment_source.storage.files import InputFile, file_version
 from kafka_segment_source.storage.store import NO_VERSION, FileVersion
 from kafka_segment_source.trust import Trust
 
+_LOOK = 4096  # bytes of a look at one header (`probe.py`), which may begin at the end of the range
+
+
+def open_split(split: SegmentSplit) -> InputFile:
+    """Opens the file of a split to read its whole byte range. Raises what InputFile raises."""
+    file = InputFile(split.path, split.storage, split.version)
+    start = split.start if split.anchor is None else split.anchor.position
+    file.read_ahead(start, min(split.end + _LOOK, split.segment_size))
+    return file
+
 
 class SplitFile:
     """A context manager over the file of one split. Raises what InputFile raises, and FileChangedError."""
@@ -47,11 +57,17 @@ class SplitFile:
         damage: Damage,
         *,
         chunk_bytes: int = CHUNK_BYTES,
+        file: InputFile | None = None,
+        reads_all: bool = True,
     ) -> None:
+        """file: from `open_split`, if it is open already. reads_all: whether the whole byte range will be read, most
+        likely."""
         self.split = split
         self._trust = trust
         self._damage = damage
-        self._file = InputFile(split.path, split.storage, split.version)
+        if file is None:
+            file = open_split(split) if reads_all else InputFile(split.path, split.storage, split.version)
+        self._file = file
         try:
             self._version = self._file.version()
             self._is_listed_one = split.version in (NO_VERSION, self._version)

@@ -40,6 +40,7 @@ from kafka_segment_source.logdir.names import (
 from kafka_segment_source.logdir.segments import Beside, ListedLog, Segment
 from kafka_segment_source.option_values import TopicPartition, TopicSelection
 from kafka_segment_source.options import ReadOptions
+from kafka_segment_source.storage.ahead import map_ahead
 from kafka_segment_source.storage.files import look_at
 from kafka_segment_source.storage.paths import join_path, name_of, parent_of, resolve_path
 from kafka_segment_source.storage.retrying import try_again
@@ -98,7 +99,10 @@ def _list_directories(options: ReadOptions) -> list[ListedLog]:
 
 def _find_all(options: ReadOptions) -> list[_Found]:
     """Finds the directories of all paths. One without segments counts only as a copy of another one."""
-    found = [each for path in options.paths for each in _find_directories(path, options.storage)]
+    storage = options.storage
+    at_once = max((storage.read_cost(path).at_once for path in options.paths), default=1)
+    of_paths = map_ahead(lambda path: list(_find_directories(path, storage)), options.paths, at_once)
+    found = [each for directories in of_paths for each in directories]
     there = {each.named for each in found if each.empty_path is None}
     for each in found:
         if each.empty_path is not None and each.named not in there:
@@ -136,8 +140,10 @@ def _find_directories(path: str, storage: Storage) -> Iterator[_Found]:
         if not matches:
             raise PathError(f"nothing matches the path {path!r}")
     by_glob = len(matches) > 1 or matches[0] != resolved
-    for match in matches:
-        yield from _find_directories_at(match, storage, given=path, pattern=resolved if by_glob else None)
+    pattern = resolved if by_glob else None
+    at_once = storage.read_cost(resolved).at_once
+    for found in map_ahead(lambda match: list(_find_directories_at(match, storage, path, pattern)), matches, at_once):
+        yield from found
 
 
 def _find_directories_at(path: str, storage: Storage, given: str, pattern: str | None) -> Iterator[_Found]:
@@ -230,7 +236,9 @@ def _select_logs(named: list[tuple[TopicPartition, _Found]], options: ReadOption
     found: dict[str, _Found] = {}
     for _, each in wanted:
         found.setdefault(each.directory, each)
-    listings = {directory: list_settled(directory, storage, each.listed) for directory, each in found.items()}
+    at_once = max((storage.read_cost(directory).at_once for directory in found), default=1)
+    listed = map_ahead(lambda each: list_settled(each.directory, storage, each.listed), found.values(), at_once)
+    listings = dict(zip(found, listed, strict=True))
     by_name = {directory: segments_of(directory, storage, sizes) for directory, sizes in listings.items()}
     whole = {each.directory for _, each in wanted if each.only_file is None}
     parents = {each.directory: each.log_directory for _, each in wanted}

@@ -29,6 +29,7 @@ _LARGEST_LOG = 2**31 - 1  # bytes: positions in a segment are 32-bit
 _LEAST_BATCH = (
     kafka_format.LOG_OVERHEAD + kafka_format.MIN_LENGTH_V0
 )  # bytes of a message of magic 0 without key and value
+_MOST_AHEAD = 4 * 1024 * 1024  # bytes: a larger file is most likely padded, so it is read block by block
 _NONE = np.empty(0, np.int64)
 _MOST_BYTES = 64 * 1024 * 1024  # of entries; brokers roll a segment when its index has 10 MiB (segment.index.bytes)
 
@@ -224,6 +225,8 @@ def _read_blocks(path: str, storage: Storage, size: int | None, entry: np.dtype[
     most = min(most_entries(log_size), _MOST_BYTES // entry.itemsize)
     try:
         with InputFile(path, storage) as file:
+            if _BLOCK_ENTRIES < left <= _MOST_AHEAD // entry.itemsize:
+                file.read_ahead(0, left * entry.itemsize)
             at = 0
             while left > 0:
                 if at >= most * entry.itemsize:

@@ -15,6 +15,7 @@ from kafka_segment_source import kafka_format
 from kafka_segment_source.logdir.indexes import OffsetIndex, TimeIndex, read_offset_index, read_time_index
 from kafka_segment_source.logdir.probe import BatchHeader, HeaderProbe
 from kafka_segment_source.logdir.segments import Segment
+from kafka_segment_source.storage.ahead import run_together
 from kafka_segment_source.storage.files import UNUSABLE, InputFile
 from kafka_segment_source.trust import Trust
 
@@ -43,6 +44,10 @@ class SegmentView:
         self._offsets: OffsetIndex | None = None
         self._times: TimeIndex | None = None
         self._trusted_times: TimeIndex | None = None
+
+    @property
+    def trusts_indexes(self) -> bool:
+        return self._trust.trust_indexes
 
     @property
     def probe(self) -> HeaderProbe:
@@ -89,6 +94,18 @@ class SegmentView:
             )
             self._note_fault(self._times.fault)
         return self._times
+
+    def read_together(self, since: int, is_likely: bool) -> None:
+        """Reads what a search for `since` (ms) needs, in one round trip or two.
+
+        is_likely: whether the time index is most likely needed with the others. Otherwise it is read first, as a
+            segment that begins at `since` or later needs no others.
+        """
+        if not self.segment.time_index_size:
+            return
+        if not is_likely and (not len(self.times) or self.times.timestamps[0] >= since):
+            return
+        run_together(lambda: self.times, lambda: self.offsets, lambda: self.probe.at(0))
 
     @property
     def trusted_times(self) -> TimeIndex:

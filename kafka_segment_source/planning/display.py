@@ -27,15 +27,18 @@ class Row(NamedTuple):
     detail: str
 
 
-def sums_line(segments: tuple[int, int], sizes: tuple[int, int], saved: int) -> str:
+def sums_line(segments: tuple[int, int], sizes: tuple[int, int], saved: int, requests: int = 0) -> str:
     """The sums of a plan in one line.
 
     segments, sizes (bytes): first those that are read, then all. saved: bytes that zone maps leave out.
+    requests: what planning has asked of object stores.
     """
     read, total = sizes
     share = 100 * read / total if total else 0.0
     sums = f"reads {segments[0]} of {segments[1]} segments, {decimal(read)} of {decimal(total)} ({share:.1f} %)"
-    return f"{sums}, {decimal(saved)} less by zone maps" if saved else sums
+    if saved:
+        sums = f"{sums}, {decimal(saved)} less by zone maps"
+    return f"{sums}, planned by {requests:,} requests" if requests else sums
 
 
 def as_table(sums: str, rows: Sequence[Row], warnings: Iterable[str]) -> RenderableType:

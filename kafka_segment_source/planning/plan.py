@@ -25,6 +25,7 @@ class ReadPlan:
     options: the options of the read; times ago are converted to moments. splits: in order of topic, partition and
     offset. tasks: the same splits, grouped as Spark partitions. bytes_total: of all segments of the selected
     partitions. warnings: one sentence each. bytes_saved_by_zone_maps: bytes that would be read without zone maps.
+    requests: what planning has asked of object stores. A listing counts one for each 1,000 names, and a retry none.
     """
 
     options: ReadOptions
@@ -34,6 +35,7 @@ class ReadPlan:
     bytes_total: int
     warnings: tuple[str, ...] = ()
     bytes_saved_by_zone_maps: int = 0
+    requests: int = 0
 
     @property
     def segments_total(self) -> int:
@@ -55,6 +57,7 @@ class ReadPlan:
             "bytesTotal": self.bytes_total,
             "bytesToRead": self.bytes_to_read,
             "bytesSavedByZoneMaps": self.bytes_saved_by_zone_maps,
+            "requests": self.requests,
             "splits": [
                 {
                     "path": split.path,
@@ -119,7 +122,8 @@ class ReadPlan:
         from kafka_segment_source.planning.display import Row, as_table, sums_line
 
         segments = self.segments_kept, self.segments_total
-        sums = sums_line(segments, (self.bytes_to_read, self.bytes_total), self.bytes_saved_by_zone_maps)
+        sizes = self.bytes_to_read, self.bytes_total
+        sums = sums_line(segments, sizes, self.bytes_saved_by_zone_maps, self.requests)
         rows = [Row(split.path, True, f"{split.start:,} to {split.end:,}") for split in self.splits]
         rows += [Row(dropped.path, False, dropped.reason) for dropped in self.dropped]
         return as_table(sums, rows, self.warnings)

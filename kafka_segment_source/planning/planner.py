@@ -17,15 +17,16 @@ from kafka_segment_source.partition.logs import examined_logs
 from kafka_segment_source.planning.batch_rules import check_limits, check_partitions
 from kafka_segment_source.planning.cuts import count_pieces, cut_by_bytes, cut_by_records, pack
 from kafka_segment_source.planning.plan import ReadPlan
-from kafka_segment_source.planning.selection import Selection, Selector, Sources, SplitOf
+from kafka_segment_source.planning.selection import Selection, Sources, SplitOf, select
 from kafka_segment_source.planning.stable_end import StableEnds
 from kafka_segment_source.reporting import few
+from kafka_segment_source.storage.ahead import map_ahead
 from kafka_segment_source.storage.retrying import try_again
 from kafka_segment_source.zones.maps import ZoneMaps, update_command
 
 PACK_MORE_THAN = 256  # tasks; fewer do not need to share
 
-Select = Callable[[Sources, list[str]], Selection]
+SelectAll = Callable[[Sources, list[str]], Selection]
 
 
 def make_plan(options: ReadOptions, warnings: list[str] | None = None, pushed: RowFilter = EVERY_ROW) -> ReadPlan:
@@ -34,39 +35,35 @@ def make_plan(options: ReadOptions, warnings: list[str] | None = None, pushed: R
     pushed: the rows that the filters above the read leave possible. Raises PathError for a path without logs,
     OptionError for an invalid request, and DataLossError for missing offsets.
     """
-
-    def select(sources: Sources, warnings: list[str]) -> Selection:
-        selector = Selector(sources, pushed, warnings)
-        for log in sources.logs:
-            selector.add(log)
-        return selector.selection
-
-    return plan_selected(options, warnings, select)
+    return plan_selected(options, warnings, lambda sources, warnings: select(sources, [pushed], warnings)[0])
 
 
-def plan_selected(options: ReadOptions, warnings: list[str] | None, select: Select) -> ReadPlan:
-    """Makes the plan of what `select` takes from the logs. If files change meanwhile, the logs are listed again."""
+def plan_selected(options: ReadOptions, warnings: list[str] | None, select_all: SelectAll) -> ReadPlan:
+    """Makes the plan of what `select_all` takes from the logs. If files change meanwhile, the logs are listed again."""
     check_limits(options)
+    requests = options.storage.count_requests()
     try:
-        return try_again(lambda: _plan_once(options, warnings, select))
+        return try_again(lambda: _plan_once(options, warnings, select_all, requests))
     except FileChangedError:
-        return _plan_once(options, warnings, select, cuts_all=False)
+        return _plan_once(options, warnings, select_all, requests, cuts_all=False)
 
 
 def _plan_once(
     options: ReadOptions,
     warnings: list[str] | None,
-    select: Select,
+    select_all: SelectAll,
+    requests: int,
     cuts_all: bool = True,
 ) -> ReadPlan:
     """Makes one attempt at a plan.
 
+    requests: what the storage had counted before the first attempt.
     cuts_all: a segment that was replaced before it was cut is a FileChangedError. False: such a segment stays whole.
     """
     warnings = list(warnings or ())
     sources = Sources(options, examined_logs(options, warnings), StableEnds(options), ZoneMaps(options))
     check_partitions(options, sources.logs)
-    selection = select(sources, warnings)
+    selection = select_all(sources, warnings)
     kept = _cut_splits(selection, options, cuts_all, warnings)
     for said in selection.missing.values():
         warnings += few(dict.fromkeys(said))
@@ -87,6 +84,7 @@ def _plan_once(
         bytes_total=sources.bytes_total,
         warnings=tuple(dict.fromkeys(warnings)),
         bytes_saved_by_zone_maps=_sum_bytes(selection.without_maps) - _sum_bytes(selection.kept),
+        requests=options.storage.count_requests() - requests,
     )
 
 
@@ -116,18 +114,25 @@ def _cut_each(
     warnings: list[str],
     cut: Callable[[SegmentView, SegmentSplit], list[SegmentSplit]],
 ) -> list[SplitOf]:
-    pieces: list[SplitOf] = []
-    replaced = 0
-    for segment, split in kept:
+    def cut_one(of: SplitOf) -> list[SplitOf] | None:
+        segment, split = of
         try:
             with SegmentView(segment, options.trust) as view:
-                for piece in cut(view, split):
-                    pieces.append((segment, piece if piece.start == split.start else anchored(piece, view.probe)))
+                return [
+                    (segment, piece if piece.start == split.start else anchored(piece, view.probe))
+                    for piece in cut(view, split)
+                ]
         except FileChangedError:
             if cuts_all:
                 raise
-            pieces.append((segment, split))  # its task finds its offsets again
-            replaced += 1
+            return None
+
+    at_once = max((options.storage.read_cost(split.path).at_once for _, split in kept), default=1)
+    pieces: list[SplitOf] = []
+    replaced = 0
+    for whole, found in zip(kept, map_ahead(cut_one, kept, at_once), strict=True):
+        pieces += [whole] if found is None else found  # the task of a replaced one finds its offsets again
+        replaced += found is None
     if replaced:
         warnings.append(f"{replaced:,} segments were replaced while they were planned, and are not cut")
     return pieces

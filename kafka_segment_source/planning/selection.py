@@ -1,11 +1,15 @@
 """The logs of a plan and one filter → a `Selection`: what is read of each segment. The planner makes a plan from it.
 
+Where a read takes a round trip, partitions are planned in threads, and so are the segments of each. A segment's part
+(`_examine`) depends on no other segment. What depends on the order is done in order.
+
 For each segment, this module applies all rules: the bounds by offset and time, the proofs of the index files
 (`pruning/`), the zone maps (`zones/pruning.py`), and the evidence about missing offsets.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from kafka_segment_source.bounds import OffsetRange, RowFilter, ScanBounds
@@ -19,6 +23,7 @@ from kafka_segment_source.planning.offsets import check_missing, offset_range
 from kafka_segment_source.planning.stable_end import StableEnds
 from kafka_segment_source.pruning.disorder import find_witness, stop_timestamp, usable_disorder
 from kafka_segment_source.pruning.ranges import ByteRange, narrow
+from kafka_segment_source.storage.ahead import map_ahead
 from kafka_segment_source.times import format_millis
 from kafka_segment_source.zones.maps import ZoneMaps
 from kafka_segment_source.zones.pruning import Pruned, prune
@@ -60,6 +65,54 @@ class Selection:
     missing: dict[str, list[str]] = field(default_factory=dict)
     late_bytes: int = 0
 
+    def append(self, other: Selection) -> None:
+        """Adds the selection of further logs."""
+        self.kept += other.kept
+        self.without_maps += other.without_maps
+        self.dropped += other.dropped
+        self.faults += other.faults
+        for harmless, said in other.missing.items():
+            self.missing.setdefault(harmless, []).extend(said)
+        self.late_bytes += other.late_bytes
+
+
+def select(sources: Sources, filters: Sequence[RowFilter], warnings: list[str]) -> list[Selection]:
+    """Returns what is read of all logs, for each of some filters. `warnings` gets a sentence for each problem."""
+    at_once = max((log.storage.read_cost(log.directory).at_once for log in sources.logs), default=1)
+    groups = [sources.logs] if at_once == 1 else [[log] for log in sources.logs]
+
+    def select_of(logs: list[PartitionLog]) -> tuple[list[Selection], list[str]]:
+        noted: list[str] = []
+        selectors = [Selector(sources, each, noted) for each in filters]
+        for log in logs:  # the outer loop, so that one partition's zone map is in memory at a time
+            for selector in selectors:
+                selector.add(log)
+        return [selector.selection for selector in selectors], noted
+
+    selections = [Selection() for _ in filters]
+    for found, noted in map_ahead(select_of, groups, at_once):
+        warnings += noted
+        for selection, part in zip(selections, found, strict=True):
+            selection.append(part)
+    return selections
+
+
+@dataclass(slots=True)
+class _Examined:
+    """What is known of one segment. dropped: why it is not read.
+
+    without_map, kept: its splits, without and with the zone map. late_from: the position from which on bytes are late
+    (`late_bytes`), None if there is none. covered: the position up to which zones are known.
+    """
+
+    faults: list[str]
+    dropped: DroppedSegment | None = None
+    without_map: SegmentSplit | None = None
+    kept: tuple[SegmentSplit, ...] = ()
+    witness: BatchHeader | None = None
+    late_from: int | None = None
+    covered: int = 0
+
 
 class Selector:
     """Selects what to read of one log after the other, for one filter.
@@ -80,6 +133,8 @@ class Selector:
         options = sources.options
         self._disorder = usable_disorder(options.timestamp_disorder, options.include_control)
         self._stop = stop_timestamp(self._times, self._disorder)
+        self._late = False  # whether late bytes were found in the log at hand
+        self._end_at = 0  # the segment in which a witness ends the log at hand, as far as known
 
     def add(self, log: PartitionLog) -> None:
         """Plans one partition's segments, in offset order."""
@@ -92,31 +147,55 @@ class Selector:
         bounds = ScanBounds(self._stable.intersect(log, offsets, self._warnings), self._times)
         has_times = self._times.has_since or self._times.has_until
         zone_map = self._maps.of(log) if has_times else None
-        late = False
         if not log.segments:
             self._note_end(log, log.offsets.start, offsets)
-        for at, segment in enumerate(log.segments):
-            within = ScanBounds(bounds.offsets.intersect(segment.offsets), bounds.times)
-            with self._open_view(segment) as view:
-                found = _check_log_start(log, segment) or narrow(view, within, self._disorder)
-                if isinstance(found, DroppedSegment):
-                    if segment.is_last and segment.size == 0:
-                        self._note_end(log, segment.base_offset, offsets)
-                    self.selection.dropped.append(found)
-                    continue
-                witness = self._find_witness(view)
-                if witness is not None:
-                    found = _cut_at_witness(found, witness)
-                pruned = self._prune_range(log, view, found, zone_map)
-                if self._times.has_until and self._stop is None:  # else nothing lies after until + D
-                    late = self._count_late(view, pruned, late)
-                self._keep_pieces(log, at, view, within, found, pruned)
-                if segment.is_last and witness is None:
-                    self._note_end(log, self.selection.without_maps[-1][1].log_end, offsets)
-            if witness is not None:
+        self._late, self._end_at = False, len(log.segments)
+        at_once = log.storage.read_cost(log.directory).at_once
+        examined = map_ahead(lambda at: self._examine(log, at, bounds, zone_map), range(len(log.segments)), at_once)
+        for segment, found in zip(log.segments, examined, strict=True):
+            self.selection.faults += found.faults
+            if found.dropped is not None:
+                if segment.is_last and segment.size == 0:
+                    self._note_end(log, segment.base_offset, offsets)
+                self.selection.dropped.append(found.dropped)
+                continue
+            if found.late_from is not None:
+                self._count_late(found, found.late_from)
+            assert found.without_map is not None
+            self.selection.without_maps.append((segment, found.without_map))
+            for split in found.kept:
+                self.selection.kept.append((segment, split))
+            if not found.kept:
+                self.selection.dropped.append(DroppedSegment(segment, "no row inside the time bounds (zone map)"))
+            if found.witness is not None:
                 reason = f"all from {format_millis(self._times.until)} on (timestampDisorder)"
-                self._drop_all(log.segments[at + 1 :], reason)
+                self._drop_all(log.segments[self._end_at + 1 :], reason)
                 return
+            if segment.is_last:
+                self._note_end(log, found.without_map.log_end, offsets)
+
+    def _examine(self, log: PartitionLog, at: int, bounds: ScanBounds, zone_map: ZoneMap | None) -> _Examined:
+        """Finds what is read of segment `at`. Several threads may do this for other segments at the same time."""
+        segment = log.segments[at]
+        within = ScanBounds(bounds.offsets.intersect(segment.offsets), bounds.times)
+        result = _Examined([])
+        if at > self._end_at:
+            return result  # it is dropped by the witness
+        with SegmentView(segment, self._trust, result.faults) as view:
+            found = _check_log_start(log, segment) or narrow(view, within, self._disorder)
+            if isinstance(found, DroppedSegment):
+                result.dropped = found
+                return result
+            result.witness = self._find_witness(view)
+            if result.witness is not None:
+                self._end_at = min(self._end_at, at)
+                found = _cut_at_witness(found, result.witness)
+            pruned = self._prune_range(log, view, found, zone_map)
+            if self._times.has_until and self._stop is None:  # else nothing lies after until + D
+                result.covered = pruned.covered
+                result.late_from = 0 if self._late else self._find_late(view)
+            self._split(log, at, view, within, found, pruned, result)
+        return result
 
     def _note_end(self, log: PartitionLog, end: int | None, wanted: OffsetRange) -> None:
         """Warns if the log once had offsets after `end`, where its files end. None: the end is not known."""
@@ -144,7 +223,7 @@ class Selector:
             self._maps.note_stale(log, view.segment.path)
         return pruned
 
-    def _keep_pieces(
+    def _split(
         self,
         log: PartitionLog,
         at: int,
@@ -152,12 +231,12 @@ class Selector:
         within: ScanBounds,
         found: ByteRange,
         pruned: Pruned,
+        result: _Examined,
     ) -> None:
-        """Adds segment `at` to the plan: a split for each remaining piece of the byte range `found`."""
-        segment = log.segments[at]
+        """Adds the splits of segment `at` to `result`: one for each remaining piece of the byte range `found`."""
         split = split_of(
             log,
-            segment,
+            log.segments[at],
             _narrow_bounds(within, found),
             found.start,
             found.end,
@@ -166,39 +245,32 @@ class Selector:
             log_end=_find_log_end(log, view),
         )
         whole = anchored(split, view.probe) if split.start > 0 else split
-        self.selection.without_maps.append((segment, whole))
+        result.without_map = whole
         if pruned.pieces == (found,):
-            self.selection.kept.append((segment, whole))
+            result.kept = (whole,)
             return
         for piece in pruned.pieces:
             part = replace(whole, start=piece.start, end=piece.end, bounds=_narrow_bounds(whole.bounds, piece))
-            self.selection.kept.append((segment, anchored(part, view.probe)))
-        if not pruned.pieces:
-            reason = "no row inside the time bounds (zone map)"
-            self.selection.dropped.append(DroppedSegment(segment, reason))
-
-    def _open_view(self, segment: Segment) -> SegmentView:
-        return SegmentView(segment, self._trust, self.selection.faults)
+            result.kept += (anchored(part, view.probe),)
 
     def _drop_all(self, segments: tuple[Segment, ...], reason: str) -> None:
         self.selection.dropped += [DroppedSegment(segment, reason) for segment in segments]
 
-    def _count_late(self, view: SegmentView, pruned: Pruned, late: bool) -> bool:
-        """Counts the bytes after the first time index entry ≥ until. The option `until` alone cannot leave them out.
+    def _find_late(self, view: SegmentView) -> int | None:
+        """Returns the position of the first time index entry ≥ until, or None. The option `until` alone cannot leave
+        out what follows."""
+        slot = view.times.before(self._times.until) + 1
+        if slot == len(view.times):
+            return None
+        entry = view.offsets.floor(int(view.times.offsets[slot]))
+        return int(view.offsets.positions[entry]) if entry >= 0 else 0
 
-        late: whether that entry was in an earlier segment. Returns the value to pass for the next segment. Bytes in
-        zones are not counted.
-        """
-        position = 0
-        if not late:
-            slot = view.times.before(self._times.until) + 1
-            if slot == len(view.times):
-                return False
-            entry = view.offsets.floor(int(view.times.offsets[slot]))
-            position = int(view.offsets.positions[entry]) if entry >= 0 else 0
-        position = max(position, pruned.covered)
-        self.selection.late_bytes += sum(max(piece.end - max(piece.start, position), 0) for piece in pruned.pieces)
-        return True
+    def _count_late(self, found: _Examined, late_from: int) -> None:
+        """Counts the late bytes of a segment. After one that has some, all bytes are late. Bytes in zones are not
+        counted."""
+        position = max(0 if self._late else late_from, found.covered)
+        self.selection.late_bytes += sum(max(each.end - max(each.start, position), 0) for each in found.kept)
+        self._late = True
 
 
 def _cut_at_witness(found: ByteRange, witness: BatchHeader) -> ByteRange:

@@ -48,7 +48,7 @@ def _find_first_offset(split: SegmentSplit, options: ReadOptions) -> int | None:
 
 def _find_first_in_file(split: SegmentSplit, options: ReadOptions) -> Iterator[int]:
     damage = damage_in(split, options)
-    with SplitFile(split, options.trust, damage) as source:
+    with SplitFile(split, options.trust, damage, reads_all=False) as source:
         decoder = source.decoder(include_control=True)
         for chunk in source.chunks():
             for records in decoder.decode(chunk):

@@ -66,6 +66,12 @@ def narrow(view: SegmentView, bounds: ScanBounds, disorder: int | None = None) -
         return dropped
     first_offset = max(bounds.offsets.start, segment.base_offset)
     if bounds.times.has_since:
+        cost = segment.storage.read_cost(segment.path)
+        if cost.at_once > 1:
+            newest = _find_newest(view) if segment.size <= cost.block else None
+            if newest is not None and newest < bounds.times.since:
+                return DroppedSegment(segment, f"nothing after {format_millis(newest)} (batch headers)")
+            view.read_together(bounds.times.since, is_likely=disorder is not None)
         latest = _find_latest_before(view, bounds.times.since)
         if latest is not None:
             return DroppedSegment(segment, f"nothing after {format_millis(latest)} (time index)")
@@ -75,6 +81,22 @@ def narrow(view: SegmentView, bounds: ScanBounds, disorder: int | None = None) -
     if bounds.offsets.end < (kafka_format.MAX_OFFSET if segment.next_base_offset is None else segment.next_base_offset):
         end = view.end_position(bounds.offsets.end)
     return ByteRange(start, segment.size if end is None else max(start, end), first_offset)
+
+
+def _find_newest(view: SegmentView) -> int | None:
+    """Returns the largest timestamp of a segment whose `.log` is read by one request, from all its batch headers.
+
+    Index files would take more requests, and say less. None if a header is not proven, or without trustIndexes, as a
+    read then leaves out no segment by time.
+    """
+    newest = kafka_format.NO_TIMESTAMP
+    if not view.trusts_indexes:
+        return None
+    for header in view.strict_probe.walk(0):
+        if header is None or header.magic != kafka_format.MAGIC_V2:
+            return None
+        newest = max(newest, header.max_timestamp)
+    return newest
 
 
 def _find_latest_before(view: SegmentView, since: int) -> int | None:

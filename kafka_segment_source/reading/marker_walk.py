@@ -105,7 +105,8 @@ def _walk_file(
     split: SegmentSplit, options: ReadOptions, after: int, before: HeaderTable, chunk_bytes: int, damage: Damage
 ) -> Generator[Stretch, None, None]:
     end = after
-    with SplitFile(split, options.trust, damage, chunk_bytes=chunk_bytes) as source:
+    reads_all = chunk_bytes >= CHUNK_BYTES
+    with SplitFile(split, options.trust, damage, chunk_bytes=chunk_bytes, reads_all=reads_all) as source:
         if before.shape[1]:
             source.note_before(before)
         reader = MarkerReader(split, options, damage if split.copies else None)

@@ -40,7 +40,7 @@ from kafka_segment_source.errors import OptionError, UsageError
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.planning.plan import ReadPlan
 from kafka_segment_source.planning.planner import plan_selected
-from kafka_segment_source.planning.selection import Selection, Selector, Sources, SplitOf
+from kafka_segment_source.planning.selection import Selection, SplitOf, select
 from kafka_segment_source.reporting import logger
 from kafka_segment_source.spark.reader import PUSHDOWN_CONF, KafkaSegmentReader
 from kafka_segment_source.storage.private import make_private_directory
@@ -283,15 +283,9 @@ def _from_json(line: str) -> RowFilter:
 
 def plan_for_any(options: ReadOptions, warnings: list[str], filters: Sequence[RowFilter]) -> ReadPlan:
     """Makes a plan that reads every row that passes any of `filters`. It reads each byte and each offset once."""
-
-    def select(sources: Sources, warnings: list[str]) -> Selection:
-        selectors = [Selector(sources, each, warnings) for each in filters]
-        for log in sources.logs:  # the outer loop, so that one partition's zone map is in memory at a time
-            for selector in selectors:
-                selector.add(log)
-        return _join_selections([selector.selection for selector in selectors])
-
-    return plan_selected(options, warnings, select)
+    return plan_selected(
+        options, warnings, lambda sources, warnings: _join_selections(select(sources, filters, warnings))
+    )
 
 
 def _join_selections(selections: list[Selection]) -> Selection:

@@ -12,6 +12,7 @@ import os
 import shutil
 import sys
 import tempfile
+import threading
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -19,18 +20,30 @@ from typing import Any
 _NAME = "obstore"
 _LIBRARY = "obstore._obstore"
 
+_lock = threading.Lock()
 _loaded: tuple[int, Any, str] | None = None  # the process, its module, and the library's file as it was installed
 
 
 def load_library() -> Any:
     """Returns the module `obstore` of this process. Raises OSError if a copy cannot be written to a temporary file."""
     global _loaded  # noqa: PLW0603
-    if _loaded is None:
-        module: Any = _load()
-        _loaded = os.getpid(), module, module._obstore.__file__
-    elif _loaded[0] != os.getpid():
-        _loaded = os.getpid(), _load_copy(Path(_loaded[2])), _loaded[2]
+    if _loaded is None or _loaded[0] != os.getpid():
+        with _lock:  # the first requests of a process may come from several threads
+            if _loaded is None:
+                module: Any = _load()
+                _loaded = os.getpid(), module, module._obstore.__file__
+            elif _loaded[0] != os.getpid():
+                _loaded = os.getpid(), _load_copy(Path(_loaded[2])), _loaded[2]
     return _loaded[1]
+
+
+def _renew_lock() -> None:
+    """Makes a free lock in a process that was forked while a thread held it."""
+    global _lock  # noqa: PLW0603
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)
 
 
 def _load() -> ModuleType:

@@ -109,6 +109,11 @@ class InputFile:
                 f" expected {len(target) - done} bytes more; plan the read again"
             )
 
+    def read_ahead(self, start: int, end: int) -> None:
+        """Says that the bytes with start ≤ position < end will be read in order. A slow storage begins to fetch
+        them."""
+        self._file.read_ahead(start, end)
+
     def close(self) -> None:
         self._file.close()
 

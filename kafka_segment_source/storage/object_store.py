@@ -4,6 +4,9 @@ A key is a path: its parts between slashes are names, and a prefix is a director
 again makes another one, with another ETag. So a version is a size and an ETag. Every read asks for the version that was
 listed, or for that of the first read (If-Match), and fails if the object is another one now.
 
+A request takes a round trip, and a second one for the next bytes takes another. So a small read fetches a block, and
+the last blocks of an open object stay in memory. What will be read in order is fetched ahead (`ahead.py`).
+
 A request that fails is tried again: at most `_RETRIES` times, and not after `_BUDGET_SECONDS`. Then it is an error.
 """
 
@@ -12,12 +15,15 @@ from __future__ import annotations
 import errno
 import os
 import re
+import threading
+from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from fnmatch import translate as glob_to_regex
 from typing import Any, TypeVar
 
+from kafka_segment_source.storage.ahead import RangeReader, map_ahead
 from kafka_segment_source.storage.client_library import load_library
 from kafka_segment_source.storage.credentials import find_credentials
 from kafka_segment_source.storage.paths import join_path, name_of, split_remote
@@ -37,6 +43,7 @@ from kafka_segment_source.storage.store import (
     Kind,
     OpenFile,
     Paths,
+    ReadCost,
     ServiceError,
 )
 
@@ -46,6 +53,10 @@ _FIRST_PAUSE = 0.1  # s
 _LONGEST_PAUSE = 2.0  # s
 _CONNECT_SECONDS = 3
 _REQUEST_SECONDS = 30  # a request with its whole answer
+_COST = ReadCost(at_once=64, block=64 * 1024)
+_BEFORE = 32 * 1024  # bytes of a block before the first place that is looked at: a search often goes back a batch
+_MOST_BLOCKS = 4  # of an open object that stay in memory
+_KEYS_A_REQUEST = 1000  # of a listing
 _GLOB = re.compile(r"[*?\[]")
 
 T = TypeVar("T")
@@ -54,11 +65,27 @@ _clients: dict[tuple[int, str, Settings], Any] = {}
 """The clients of this process. The process id is in the key, as a fork copies the table but no client's threads."""
 
 
+class _Requests:
+    """Counts requests, in several threads. A copy in another process begins at 0."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._lock = threading.Lock()
+
+    def add(self, count: int = 1) -> None:
+        with self._lock:
+            self.count += count
+
+    def __reduce__(self) -> tuple[type[_Requests], tuple[()]]:
+        return _Requests, ()
+
+
 @dataclass(frozen=True, slots=True)
 class ObjectStorage:
     """The buckets that can be reached with some settings."""
 
     settings: Settings = Settings()
+    _requests: _Requests = field(default_factory=_Requests, compare=False, repr=False)
 
     def look_at(self, path: str) -> Entry | None:
         root, key = split_remote(path)
@@ -72,6 +99,8 @@ class ObjectStorage:
     def list(self, directory: str) -> Entries:
         root, key = split_remote(directory)
         found = self._call(root, lambda store: load_library().list_with_delimiter(store, key or None))
+        names = len(found["common_prefixes"]) + len(found["objects"])
+        self._requests.add(max(names - 1, 0) // _KEYS_A_REQUEST)  # the client asks for one page after the other
         entries = [Entry(name_of(prefix), Kind.DIRECTORY) for prefix in found["common_prefixes"]]
         for each in found["objects"]:
             if each["path"] != key:  # `key/` itself is an object that stands for a directory
@@ -92,8 +121,8 @@ class ObjectStorage:
             matches = re.compile(glob_to_regex(part)).match
             found = [
                 join_path(each, entry.name)
-                for each in found
-                for entry in self.list(each)
+                for each, entries in zip(found, map_ahead(self.list, found, _COST.at_once), strict=True)
+                for entry in entries
                 if matches(entry.name)
                 and (is_last or entry.kind is Kind.DIRECTORY)
                 and (part.startswith(".") or not entry.name.startswith("."))
@@ -115,12 +144,20 @@ class ObjectStorage:
             mode = {"e_tag": known.identity}
         self._call(root, lambda store: load_library().put(store, key, data, mode=mode))
 
+    def read_cost(self, path: str) -> ReadCost:
+        return _COST
+
+    def count_requests(self) -> int:
+        """Returns the number of requests so far. A listing counts one for each 1,000 names. Retries do not count."""
+        return self._requests.count
+
     def _call(self, root: str, action: Callable[[Any], T]) -> T:
         """Calls `action` with the client of a bucket, and turns its errors into those of `store.py`.
 
         The error of the library is not kept as the cause, as its text may have credentials in it.
         """
         errors = load_library().exceptions.BaseError
+        self._requests.add()
         try:
             return action(self._find_client(root))
         except ServiceError:
@@ -133,7 +170,7 @@ class ObjectStorage:
         key = os.getpid(), root, self.settings
         client = _clients.get(key)
         if client is None:
-            client = _clients[key] = _make_client(root, self.settings)
+            client = _clients.setdefault(key, _make_client(root, self.settings))
         return client
 
 
@@ -147,14 +184,39 @@ class _Object:
         self._storage = storage
         self._root, self._key = split_remote(path)
         self._version = version
+        self._blocks: deque[tuple[int, bytes]] = deque(maxlen=_MOST_BLOCKS)  # position and bytes
+        self._ahead: RangeReader | None = None
 
     def read_at(self, position: int, count: int) -> bytes:
-        return bytes(self._get(position, count))
+        count = self._clip(position, count)
+        if self._ahead is not None and self._ahead.holds(position, count):
+            data = bytearray(count)
+            self._ahead.read_into(position, memoryview(data))
+            return bytes(data)
+        for start, block in self._blocks:
+            if start <= position and position + count <= start + len(block):
+                return block[position - start : position - start + count]
+        if count >= _COST.block:
+            return bytes(self._get(position, count))
+        is_next = any(start <= position <= start + len(block) for start, block in self._blocks)
+        start = position if is_next else max(position - _BEFORE, 0)
+        block = bytes(self._get(start, max(_COST.block, position + count - start)))
+        self._blocks.append((start, block))
+        return block[position - start : position - start + count]
 
     def read_into(self, position: int, target: memoryview) -> int:
-        found = memoryview(self._get(position, len(target)))
-        target[: len(found)] = found
-        return len(found)
+        done = 0 if self._ahead is None else self._ahead.read_into(position, target)
+        if done < len(target):
+            found = memoryview(self._get(position + done, len(target) - done))
+            target[done : done + len(found)] = found
+            done += len(found)
+        return done
+
+    def read_ahead(self, start: int, end: int) -> None:
+        end = start + self._clip(start, end - start)
+        if self._ahead is not None:
+            self._ahead.close()
+        self._ahead = RangeReader(self._get, start, end) if end > start else None
 
     def version(self) -> FileVersion:
         if self._version is None:
@@ -162,18 +224,23 @@ class _Object:
         return self._version
 
     def close(self) -> None:
-        """Nothing is open between two requests."""
+        """Nothing is open between two requests, but some may be under way."""
+        if self._ahead is not None:
+            self._ahead.close()
 
     def _head(self, store: Any) -> FileVersion:
         return _version_of(load_library().head(store, self._key))
 
     def _get(self, position: int, count: int) -> Any:
         """Returns the bytes of a range, up to the end of the object, as a buffer."""
-        if self._version is not None:
-            count = min(count, self._version.size - position)
+        count = self._clip(position, count)
         if count <= 0:
             return b""
         return self._storage._call(self._root, lambda store: self._get_range(store, position, count))
+
+    def _clip(self, position: int, count: int) -> int:
+        """Returns the number of bytes up to the end of the object, where its size is known."""
+        return count if self._version is None else max(min(count, self._version.size - position), 0)
 
     def _get_range(self, store: Any, position: int, count: int) -> Any:
         options: dict[str, Any] = {"range": (position, position + count)}

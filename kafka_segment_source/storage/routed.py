@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from kafka_segment_source.storage.object_store import ObjectStorage
 from kafka_segment_source.storage.paths import is_remote
 from kafka_segment_source.storage.settings import Settings
-from kafka_segment_source.storage.store import LOCAL, Entries, Entry, FileVersion, OpenFile, Paths, Storage
+from kafka_segment_source.storage.store import LOCAL, Entries, Entry, FileVersion, OpenFile, Paths, ReadCost, Storage
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +37,12 @@ class RoutedStorage:
 
     def replace(self, path: str, data: bytes, known: FileVersion | None = None) -> None:
         self._of(path).replace(path, data, known)
+
+    def read_cost(self, path: str) -> ReadCost:
+        return (self.objects if is_remote(path) else self.local).read_cost(path)  # asked for each segment
+
+    def count_requests(self) -> int:
+        return self.objects.count_requests()
 
     def _of(self, path: str) -> Storage:
         return self.objects if is_remote(path) else self.local

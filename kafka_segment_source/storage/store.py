@@ -77,6 +77,17 @@ Entries = list[Entry]
 Paths = list[str]
 
 
+class ReadCost(NamedTuple):
+    """How a storage is read fast.
+
+    at_once: reads that should be under way at the same time. 1: more would gain nothing.
+    block: bytes that take hardly longer to read than one byte. 0: every byte counts.
+    """
+
+    at_once: int
+    block: int
+
+
 class VanishedError(OSError):
     """A name was removed from a directory before its size was read. The directory must be listed again."""
 
@@ -108,6 +119,10 @@ class OpenFile(Protocol):
 
     def version(self) -> FileVersion:
         """Returns the present state of the open file."""
+
+    def read_ahead(self, start: int, end: int) -> None:
+        """Says that the bytes with start ≤ position < end will be read in order. A slow storage begins to fetch
+        them."""
 
     def close(self) -> None:
         """Closes the file."""
@@ -150,6 +165,15 @@ class Storage(Protocol):
         known: the version that is to be replaced, NO_VERSION if there was no file, None for any. A storage that can
             compare versions raises ReplacedError for another one. The local file system cannot.
         """
+
+    def read_cost(self, path: str) -> ReadCost:
+        """Returns how the files at and below a path are read fast."""
+
+    def count_requests(self) -> int:
+        """Returns the number of requests over a network so far. 0 for the local file system."""
+
+
+_LOCAL_COST = ReadCost(at_once=1, block=0)
 
 
 class LocalStorage:
@@ -216,6 +240,12 @@ class LocalStorage:
                 os.unlink(temporary)
             raise
 
+    def read_cost(self, path: str) -> ReadCost:
+        return _LOCAL_COST
+
+    def count_requests(self) -> int:
+        return 0
+
 
 class _LocalFile:
     """One file descriptor."""
@@ -252,6 +282,9 @@ class _LocalFile:
 
     def version(self) -> FileVersion:
         return _version_of(os.fstat(self._descriptor))
+
+    def read_ahead(self, start: int, end: int) -> None:
+        """The system itself reads ahead."""
 
     def _check_open(self) -> None:
         if self._descriptor < 0:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import threading
 
 from kafka_segment_source.logdir.checkpoints import read_topic_id
 from kafka_segment_source.logdir.segments import PartitionLog
@@ -25,7 +26,7 @@ class ZoneMaps:
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
-        self._read: tuple[TopicPartition | None, ZoneMap | None] = (None, None)
+        self._read = threading.local()  # `of`: the partition and its map. Each thread plans another partition
         self._missing: list[TopicPartition] = []
         self._faults: dict[TopicPartition, str] = {}
         self._stale: dict[TopicPartition, set[str]] = {}
@@ -34,16 +35,17 @@ class ZoneMaps:
     def of(self, log: PartitionLog) -> ZoneMap | None:
         """Returns the zone map of a partition, or None if there is none to use.
 
-        Ask for all segments of one partition before the next one.
+        Ask for all segments of one partition before the next one, in one thread.
         """
         if self._options.zone_maps is None:
             return None
         if self._options.include_control:
             self._says_nothing = True
             return None
-        if self._read[0] != log.topic_partition:
-            self._read = log.topic_partition, self._read_usable(log, self._options.zone_maps)
-        return self._read[1]
+        read: tuple[TopicPartition | None, ZoneMap | None] = getattr(self._read, "of", (None, None))
+        if read[0] != log.topic_partition:
+            read = self._read.of = log.topic_partition, self._read_usable(log, self._options.zone_maps)
+        return read[1]
 
     def note_stale(self, log: PartitionLog, path: str) -> None:
         """Notes a segment that the partition's map does not describe in its present state."""
@@ -55,15 +57,15 @@ class ZoneMaps:
         command, directory = update_command(self._options), self._options.zone_maps
         warnings += [
             f"the zone map of partition {topic}-{partition} is not used: {fault}; `{command}` makes it again"
-            for (topic, partition), fault in self._faults.items()
+            for (topic, partition), fault in sorted(self._faults.items())
         ]
         warnings += [
             f"the zone map of partition {topic}-{partition} is stale for {len(paths)} of its segments, which were compacted,"
             f" truncated or replaced since; `{command}` renews it"
-            for (topic, partition), paths in self._stale.items()
+            for (topic, partition), paths in sorted(self._stale.items())
         ]
         if self._missing:
-            names = ", ".join(f"{topic}-{partition}" for topic, partition in self._missing[:_MOST_NAMED])
+            names = ", ".join(f"{topic}-{partition}" for topic, partition in sorted(self._missing)[:_MOST_NAMED])
             more = f" and {len(self._missing) - _MOST_NAMED} more" if len(self._missing) > _MOST_NAMED else ""
             warnings.append(
                 f"{directory!r} (zoneMaps) holds no zone map of {names}{more}; `{command}` makes what is missing"

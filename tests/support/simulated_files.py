@@ -20,7 +20,17 @@ from fnmatch import fnmatchcase
 from heapq import heappop, heappush
 from zlib import crc32
 
-from kafka_segment_source.storage.store import Entries, Entry, FileVersion, Kind, OpenFile, Paths, VanishedError
+from kafka_segment_source.storage.store import (
+    LOCAL,
+    Entries,
+    Entry,
+    FileVersion,
+    Kind,
+    OpenFile,
+    Paths,
+    ReadCost,
+    VanishedError,
+)
 
 
 @dataclass(eq=False, slots=True)
@@ -120,6 +130,12 @@ class SimulatedFiles:
         if self._find(path) is not None:
             self.unlink(path)
         self.create(path, data)
+
+    def read_cost(self, path: str) -> ReadCost:
+        return LOCAL.read_cost(path)
+
+    def count_requests(self) -> int:
+        return 0
 
     # ---- what a broker does ----
 
@@ -269,6 +285,9 @@ class _SimulatedFile:
         data = self._open.data[position : position + len(target)]
         target[: len(data)] = data
         return len(data)
+
+    def read_ahead(self, start: int, end: int) -> None:
+        """A read sees the file as it is at that time."""
 
     def version(self) -> FileVersion:
         self._files.before("version of", self._path)

@@ -1,0 +1,274 @@
+"""What a read asks of a bucket: how many requests, how many at a time, and how many bytes. Counts, not times."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kafka_segment_source as kafkaseg
+from benchmarks.logs import FIRST_TIMESTAMP, LAST_TIMESTAMP, Log, LogShape, log
+from benchmarks.object_server import ObjectServer
+from kafka_segment_source.storage import ahead
+from kafka_segment_source.storage.ahead import RANGE_BYTES, RANGES_AT_ONCE, RangeReader, map_ahead, run_together
+from tests.cli.runner import answer, run
+from tests.support.batches import data
+from tests.support.logs import Segment, simple_log, simple_segment
+
+CHECKPOINTS = 4  # files of a log directory that each plan asks for
+QUIET = 0.25  # s without a new request: all of a round trip are there
+
+
+class WaveServer(ObjectServer):
+    """Answers all requests that come together at once. waves: what each round trip asked for, LIST and HEAD too."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self.waves: list[int] = []
+        self._waiting: list[threading.Event] = []
+        self._last = time.monotonic()
+        self._lock = threading.Lock()
+        threading.Thread(target=self._answer_waves, daemon=True).start()
+
+    def before_answer(self) -> None:
+        turn = threading.Event()
+        with self._lock:
+            self._waiting.append(turn)
+            self._last = time.monotonic()
+        turn.wait()
+
+    def _answer_waves(self) -> None:
+        while True:
+            time.sleep(QUIET / 10)
+            with self._lock:
+                if self._waiting and time.monotonic() - self._last > QUIET:
+                    self.waves.append(len(self._waiting))
+                    for turn in self._waiting:
+                        turn.set()
+                    self._waiting = []
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[..., ObjectServer]]:
+    """Makes servers of directories, and stops them."""
+    made: list[ObjectServer] = []
+
+    def make(directory: Path, kind: type[ObjectServer] = ObjectServer) -> ObjectServer:
+        made.append(kind(directory))
+        return made[-1]
+
+    yield make
+    for server in made:
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.fixture
+def events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Log:
+    """Eight segments of 0.9 MB, with the index files of a broker."""
+    monkeypatch.setenv("KAFKASEG_BENCH_DIR", str(tmp_path))
+    return log(LogShape(50_000, segments=8))
+
+
+def small_log(directory: Path, partitions: int, segments: int) -> Path:
+    """Partitions of small segments with index files. Record n of each has the timestamp 1000 + n."""
+    for partition in range(partitions):
+        made = [_small_segment(base) for base in range(0, 10 * segments, 10)]
+        simple_log(*made, partition=partition).write(directory)
+    return directory
+
+
+def _small_segment(base: int) -> Segment:
+    batches = [data(offset, 1000 + offset) for offset in range(base, base + 10)]
+    return simple_segment(batches, index=[(base + 5, 5)], timeindex=[(1005 + base, base + 5), (1009 + base, base + 9)])
+
+
+def of_segments(server: ObjectServer) -> list[str]:
+    """The files of segments that were asked for, once a request."""
+    return [each.key for each in server.requests if each.kind == "GET" and not each.key.endswith("checkpoint")]
+
+
+def test_planning_since_of_small_segments(tmp_path: Path, serve: Callable[..., ObjectServer]) -> None:
+    """A segment that is left out costs one request, one that is kept two, where its files are small."""
+    root = small_log(tmp_path / "logs", 4, 20)
+    server = serve(tmp_path)
+    plan = kafkaseg.plan("s3://logs/logs", storage_options=server.options, since=1000 + 155)
+
+    kept, dropped = plan.segments_kept, len(plan.dropped)
+    assert (kept, dropped) == (20, 60)
+    here = kafkaseg.plan(root, since=1000 + 155)
+    assert [(each.start, each.end) for each in plan.splits] == [(each.start, each.end) for each in here.splits]
+    cost: dict[bool, int] = {True: 0, False: 0}
+    names = {Path(split.path).with_suffix("").as_posix().removeprefix("s3:/logs/") for split in plan.splits}
+    for key in of_segments(server):
+        cost[key.rpartition(".")[0] in names] += 1
+    assert cost[True] <= 2.2 * kept + 4  # the segment of each partition in which `since` lies needs its .index too
+    assert 0 < cost[False] <= 1.2 * dropped
+    others = len(server.requests) - cost[True] - cost[False]
+    assert others <= 4 + CHECKPOINTS + 3  # a listing for each partition, the path itself
+    assert plan.requests == len(server.requests)
+
+
+def test_planning_since_of_larger_segments(events: Log, serve: Callable[..., ObjectServer]) -> None:
+    """The proofs of a segment that is left out take both index files, the head and the tail. A later one takes one
+    request."""
+    server = serve(events.path.parent)
+    since = int(events.batches[len(events.batches) // 2, FIRST_TIMESTAMP])
+    plan = kafkaseg.plan(f"s3://logs/{events.path.name}", storage_options=server.options, since=since)
+
+    assert plan.to_dict()["splits"] == [
+        {**each, "path": f"s3://logs/{each['path'].removeprefix(str(events.path.parent))[1:]}"}
+        for each in kafkaseg.plan(events.path, since=since).to_dict()["splits"]
+    ]
+    assert len(of_segments(server)) <= 4 * (len(plan.dropped) + 1) + 1 * plan.segments_kept + 2
+
+
+def test_a_window_takes_four_round_trips(events: Log, serve: Callable[..., Any]) -> None:
+    """After the listing, a plan of a window under timestampDisorder waits at most four times."""
+    middle = events.batches[len(events.batches) * 55 // 100]
+    window = {
+        "since": int(middle[FIRST_TIMESTAMP]),
+        "until": int(middle[LAST_TIMESTAMP]) + 20,
+        "timestampDisorder": "10ms",
+    }
+    server = serve(events.path.parent, WaveServer)
+    plan = kafkaseg.plan(f"s3://logs/{events.path.name}", storage_options=server.options, **window)
+
+    here = kafkaseg.plan(events.path, **window)
+    assert [(each.start, each.end) for each in plan.splits] == [(each.start, each.end) for each in here.splits]
+    at, listing = 0, 3  # a HEAD of the path, what is below it, its names
+    assert server.waves[at : at + listing] == [1, 1, 1]
+    assert len(server.waves) - listing <= 4
+    asked = sum(each.count for each in server.requests if each.key.endswith((".log", "index")))
+    assert asked <= len(of_segments(server)) * 64 * 1024
+
+
+def test_a_padded_index_is_not_read_whole(tmp_path: Path, serve: Callable[..., ObjectServer]) -> None:
+    """Of 10 MiB, the first blocks are read."""
+    root = small_log(tmp_path / "logs", 1, 3)
+    for name in ("index", "timeindex"):
+        for path in root.glob(f"orders-0/*.{name}"):
+            with path.open("r+b") as file:
+                file.truncate(10 * 1024 * 1024)
+    server = serve(tmp_path)
+    options = {"since": 1000 + 25, "until": 1000 + 28}
+    plan = kafkaseg.plan("s3://logs/logs", storage_options=server.options, **options)
+
+    assert plan.bytes_to_read == kafkaseg.plan(root, **options).bytes_to_read
+    asked = [each.count for each in server.requests if each.key.endswith("index")]
+    assert asked and max(asked) <= 128 * 1024
+
+
+def test_reading_fetches_ranges_ahead(tmp_path: Path, serve: Callable[..., ObjectServer]) -> None:
+    """A large segment is read in ranges of 4 MiB, several at a time, and each byte once. The next but one waits."""
+    segments = [[data(at, 1000 + at, payload=900_000) for at in range(base, base + 20)] for base in (0, 20, 40)]
+    root = simple_log(*map(simple_segment, segments)).write(tmp_path / "logs")
+    server = serve(tmp_path)
+    plan = kafkaseg.plan("s3://logs/logs", storage_options=server.options)
+    server.requests.clear()
+    server.latency = 0.05
+    reader = plan.to_reader(["offset"])
+    first = reader.read_next_batch()
+    assert 2 <= len(server.requests) <= 2 * (RANGES_AT_ONCE + 2)
+    assert first.num_rows + sum(batch.num_rows for batch in reader) == 60
+    sizes = [path.stat().st_size for path in root.rglob("*.log")]
+    assert sum(each.count for each in server.requests) == sum(sizes)
+    assert len(server.requests) == sum(-(-size // RANGE_BYTES) for size in sizes)
+
+
+def test_small_segments_are_read_by_one_request_each(tmp_path: Path, serve: Callable[..., ObjectServer]) -> None:
+    """The next ones are under way while one is read."""
+    small_log(tmp_path / "logs", 2, 30)
+    server = serve(tmp_path)
+    plan = kafkaseg.plan("s3://logs/logs", storage_options=server.options)
+    server.requests.clear()
+    reader = plan.to_reader(["offset"])
+    reader.read_next_batch()
+    assert len(server.requests) > 10
+    reader.read_all()
+    assert sorted(of_segments(server)) == sorted(split.path.removeprefix("s3://logs/") for split in plan.splits)
+    assert len(server.requests) == len(plan.splits)
+
+
+def test_the_plan_shows_its_requests(tmp_path: Path, serve: Callable[..., ObjectServer]) -> None:
+    """As a table and as JSON. A local plan has none."""
+    root = small_log(tmp_path / "logs", 1, 3)
+    server = serve(tmp_path)
+    flags = [word for name, text in server.options.items() for word in ("--storage-option", f"{name}={text}")]
+    found = answer("plan", "s3://logs/logs", "--json", *flags)
+    assert found["requests"] == len(server.requests) > 0
+    shown = run("plan", "s3://logs/logs", *flags, columns=120).stdout
+    assert f"planned by {found['requests']} requests" in shown
+    assert json.loads(run("plan", str(root), "--json").stdout)["requests"] == 0
+    assert "requests" not in run("plan", str(root)).stdout
+
+
+# ---- threads ----
+
+
+def test_results_come_in_order_and_errors_in_their_place() -> None:
+    """The first error ends it, after the results before it."""
+
+    def work(item: int) -> int:
+        time.sleep(0.002 * (5 - item % 5))
+        if item == 7:
+            raise ValueError(item)
+        return item
+
+    results = map_ahead(work, range(20), 4)
+    assert [next(results) for _ in range(7)] == list(range(7))
+    with pytest.raises(ValueError, match="7"):
+        next(results)
+
+
+def test_at_once_limits_what_is_begun() -> None:
+    """No more items are begun than asked for, and the rest is left out if the caller ends early."""
+    begun = []
+    results = map_ahead(lambda item: begun.append(item) or item, range(100), 5)  # type: ignore[func-returns-value]
+    assert next(results) == 0
+    results.close()  # type: ignore[attr-defined]
+    assert len(begun) <= 6
+    done: list[int] = []
+    alone = map_ahead(done.append, range(3), 1)
+    next(alone)
+    assert done == [0]  # one by one, when asked for
+
+
+def test_nested_work_ends() -> None:
+    """Levels inside each other do not wait for each other's threads."""
+
+    def inner(item: int) -> int:
+        found: list[int] = []
+        run_together(lambda: found.extend(map_ahead(lambda at: at, range(3), 64)), lambda: None)
+        return item + sum(found)
+
+    def outer(item: int) -> int:
+        return sum(map_ahead(inner, range(item, item + 70), 64))
+
+    assert list(map_ahead(outer, range(70), 64)) == [sum(range(at + 3, at + 73)) for at in range(70)]
+
+
+def test_a_range_reader_has_few_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It begins RANGES_AT_ONCE pieces, and the next when one is used up. Bytes are those of the file."""
+    monkeypatch.setattr(ahead, "RANGE_BYTES", 10)
+    whole = bytes(range(100))
+    fetched: list[int] = []
+
+    def fetch(position: int, count: int) -> bytes:
+        fetched.append(position)
+        return whole[position : position + count]
+
+    reader = RangeReader(fetch, 3, 98)
+    for start, count in ((3, 15), (14, 20), (30, 1), (31, 65), (90, 8)):
+        target = bytearray(count)
+        assert reader.read_into(start, memoryview(target)) == count
+        assert bytes(target) == whole[start : start + count]
+        assert max(fetched) < start + count + 10 * (RANGES_AT_ONCE + 2)
+    assert sorted(fetched) == list(range(3, 98, 10))
+    assert reader.read_into(0, memoryview(bytearray(4))) == 0  # outside
+    reader.close()
