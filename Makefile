@@ -6,8 +6,8 @@ VENV = .venv$(if $(filter $(SPARK),$(SPARK_NEWEST)),,-$(SPARK))
 PY = $(VENV)/bin/python
 READY = $(VENV)/.ready
 
-# What can be run while a line is being written: no Spark, no compiler, no waiting for a broker.
-QUICK = tests/unit tests/cli $(addprefix --ignore=tests/unit/,logdir/test_neighbours.py kernels/test_jit.py reading/test_live_log.py)
+# What can be run while a line is being written: no Spark, no compiler, no waiting, no files of many examples.
+QUICK = tests/unit tests/cli $(addprefix --ignore=tests/unit/,logdir/test_neighbours.py kernels/test_jit.py reading/test_live_log.py test_support.py decoding/test_hostile.py partition/test_missing.py)
 
 .PHONY: demo test check bench machine lint clean
 
