@@ -1,4 +1,4 @@
-"""Broker jars, fetched once by Maven into a cache directory.
+"""Jars of servers, fetched once by Maven into a cache directory.
 
 In: a `Distribution` (a name and its Maven coordinates). Out: the directory that holds its jars. Raises
 `subprocess.CalledProcessError` when Maven cannot resolve them; a half-finished download is never taken for a whole one.
@@ -75,6 +75,12 @@ KAFKA_0_10 = Distribution(
     "kafka-0.10.2.2",
     "0.10.2.2",
     ("org.apache.kafka:kafka_2.12:0.10.2.2", "javax.xml.bind:jaxb-api:2.3.1"),
+)
+#: An S3 server. Its own choice of jackson-annotations is too old for it; the first one named wins.
+S3PROXY = Distribution(
+    "s3proxy-4.1.0",
+    "4.1.0",
+    ("com.fasterxml.jackson.core:jackson-annotations:2.21", "org.gaul:s3proxy:4.1.0"),
 )
 
 
