@@ -9,15 +9,24 @@ READY = $(VENV)/.ready
 # What can be run while a line is being written: no Spark, no compiler, no waiting, no files of many examples.
 QUICK = tests/unit tests/cli $(addprefix --ignore=tests/unit/,logdir/test_neighbours.py kernels/test_jit.py reading/test_live_log.py test_support.py decoding/test_hostile.py partition/test_missing.py)
 
-.PHONY: demo test check bench machine lint clean
+.PHONY: demo demo-s3 test test-stores check bench machine lint clean
 
 demo: machine $(READY)
 	@$(PY) examples/demo.py
+
+# The same question of a bucket on a local S3 server, which this starts.
+demo-s3: machine $(READY)
+	@$(PY) examples/demo_s3.py
 
 # All tests, in two processes; PROCESSES=0 is one, as `python -m pytest` is.
 PROCESSES ?= 2
 test: machine $(READY)
 	@$(PY) -m pytest -n $(PROCESSES)
+
+# The tests of object stores with servers of others: s3proxy where mvn can fetch it, Azurite where npm can.
+STORES = $(shell $(PY) -m tests.support.store_servers)
+test-stores: machine $(READY)
+	@KAFKASEG_STORES="$(STORES)" $(PY) -m pytest tests/storage tests/spark/test_object_store_queries.py
 
 # For the loop while developing, in less than a minute: the linters, and the tests that need no Spark.
 check: lint

@@ -71,6 +71,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         items.sort(key=lambda item: not item.nodeid.startswith(_LONG))  # stable: the order is the same otherwise
 
 
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Says which servers of object stores had no part in a run that has tests of them."""
+    stores = os.environ.get("KAFKASEG_STORES", "")
+    left = [name for name in ("s3proxy", "Azurite") if name.lower() not in stores]
+    reports = [each for some in terminalreporter.stats.values() for each in some]
+    if left and any(getattr(each, "nodeid", "").startswith("tests/storage/") for each in reports):
+        terminalreporter.write_line(f"object stores: {' and '.join(left)} had no part (make test-stores)")
+
+
 @pytest.fixture(scope="session")
 def s3_server() -> Iterator[str]:
     """The URL of one S3 server for all tests that ask for it."""

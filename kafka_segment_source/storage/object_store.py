@@ -16,6 +16,7 @@ import errno
 import os
 import re
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -28,6 +29,7 @@ from kafka_segment_source.storage.client_library import load_library
 from kafka_segment_source.storage.credentials import find_credentials
 from kafka_segment_source.storage.paths import join_path, name_of, split_remote
 from kafka_segment_source.storage.service_errors import (
+    is_broken_listing,
     is_missing,
     is_missing_bucket,
     is_past_end,
@@ -154,16 +156,23 @@ class ObjectStorage:
     def _call(self, root: str, action: Callable[[Any], T]) -> T:
         """Calls `action` with the client of a bucket, and turns its errors into those of `store.py`.
 
+        The library tries again what fails, but not a listing whose answer breaks off. That is done here.
         The error of the library is not kept as the cause, as its text may have credentials in it.
         """
         errors = load_library().exceptions.BaseError
         self._requests.add()
-        try:
-            return action(self._find_client(root))
-        except ServiceError:
-            raise
-        except (OSError, errors) as error:
-            failure = translate(error, root)
+        end = time.monotonic() + _BUDGET_SECONDS
+        for tries in range(1, _RETRIES + 2):
+            try:
+                return action(self._find_client(root))
+            except ServiceError:
+                raise
+            except (OSError, errors) as error:
+                failure = translate(error, root, tries)
+                if not is_broken_listing(error) or time.monotonic() > end:
+                    break
+            if tries <= _RETRIES:
+                time.sleep(_FIRST_PAUSE * 2 ** (tries - 1))
         raise failure
 
     def _find_client(self, root: str) -> Any:

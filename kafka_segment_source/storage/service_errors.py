@@ -14,7 +14,7 @@ from kafka_segment_source.storage.store import ReplacedError, ServiceError
 
 _STATUS = re.compile(r"status(?: code)?: (\d{3})\b")
 _CODE = re.compile(r"<Code>(\w{1,80})</Code>|\"code\": ?\"(\w{1,80})\"")
-_URL = re.compile(r"\b(https?://[^/\s?\"]+)")
+_URL = re.compile(r"\b(https?://(?!docs\.rs/)[^/\s?\"]+)")  # rustls explains its errors there
 _TRIES = re.compile(r"after (\d+) retries")
 _METADATA = ("169.254.169.254", "169.254.170.2", "metadata.google.internal", "fd00:ec2::254")
 _NO_BUCKET = ("NoSuchBucket", "ContainerNotFound")
@@ -99,10 +99,18 @@ def is_refusal(error: BaseException) -> bool:
     return failure.status in (_BAD_REQUEST, _FORBIDDEN) and failure.code is None
 
 
-def translate(error: BaseException, root: str) -> OSError:
+def is_broken_listing(error: BaseException) -> bool:
+    """Whether the error says that the answer to a listing began and did not end.
+
+    Where an answer has no length, only its XML shows that a part is missing.
+    """
+    return any(words in str(error) for words in ("list response body", "InvalidListResponse"))
+
+
+def translate(error: BaseException, root: str, tries: int = 1) -> OSError:
     """Returns the OSError for an error of obstore.
 
-    root: the URL of the bucket.
+    root: the URL of the bucket. tries: how often the request was sent, if that is more often than the error says.
     """
     failure = _read(error)
     bucket = root.partition("://")[2]
@@ -119,11 +127,11 @@ def translate(error: BaseException, root: str) -> OSError:
             errno.EINVAL,
             is_wrong_name=True,
         )
-    reason, number = _explain(failure, scheme)
+    reason, number = _explain(failure, scheme, tries)
     return ServiceError(reason, number)
 
 
-def _explain(failure: _Failure, scheme: str) -> tuple[str, int]:
+def _explain(failure: _Failure, scheme: str, tries: int) -> tuple[str, int]:
     """Returns the reason and the number of an error that is no fault of a path."""
     keys = _KEYS[scheme]
     if any(host in failure.endpoint for host in _METADATA):
@@ -141,13 +149,14 @@ def _explain(failure: _Failure, scheme: str) -> tuple[str, int]:
         )
     if failure.code in _REDIRECTS or failure.status in _MOVED or "Received redirect" in failure.text:
         return f"the bucket is in another region ({failure.answer}): check {_ENDPOINT[scheme]}", errno.EIO
-    return _explain_network(failure, scheme)
+    return _explain_network(failure, scheme, tries)
 
 
-def _explain_network(failure: _Failure, scheme: str) -> tuple[str, int]:
+def _explain_network(failure: _Failure, scheme: str, tries: int) -> tuple[str, int]:
     where = failure.endpoint or "the store"
-    tries = _TRIES.search(failure.text)
-    after = f", after {int(tries[1]) + 1} tries" if tries else ""
+    retries = _TRIES.search(failure.text)
+    tries = max(tries, int(retries[1]) + 1 if retries else 1)
+    after = f", after {tries} tries" if tries > 1 else ""
     fill = {"where": where, "endpoint": _ENDPOINT[scheme], "prefix": _PREFIX[scheme], "after": after}
     for words, reason, number in _FAULTS:
         if any(word in failure.text for word in words):

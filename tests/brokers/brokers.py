@@ -20,7 +20,7 @@ from typing import Self
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from tests.brokers.jars import KAFKA_2, KAFKA_4, Distribution, java_command, run_java
+from tests.support.jars import KAFKA_2, KAFKA_4, Distribution, java_command, run_java
 
 HOST = "127.0.0.1"
 START_SECONDS = 90

@@ -24,8 +24,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tests.brokers.jars import KAFKA_2, KAFKA_4, Distribution, java_command
 from tests.conformance.our_batches import batches_of, differences
+from tests.support.jars import KAFKA_2, KAFKA_4, Distribution, java_command
 
 ROOT = Path(__file__).parents[2]
 DEFAULT_DIRECTORIES = (ROOT / "tests" / "fixtures", ROOT / "examples" / "data")

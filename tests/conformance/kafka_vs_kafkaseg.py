@@ -24,7 +24,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tests.brokers import Broker, Distribution, KRaftBroker
-from tests.brokers.jars import cache_directory
 from tests.fixtures.produce import (
     ROLL_BY_INDEX,
     Headers,
@@ -37,6 +36,7 @@ from tests.fixtures.produce import (
     sentence,
 )
 from tests.fixtures.scenario import ORIGIN, SECOND
+from tests.support.jars import cache_directory
 
 ROOT = Path(__file__).parents[2]
 

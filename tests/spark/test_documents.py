@@ -17,6 +17,8 @@ from tests.support.rows import ORDERS
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from tests.support.buckets import Bucket
+
 ROOT = Path(__file__).parent.parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"```(python|sql)\n(.*?)```", re.DOTALL)
@@ -27,8 +29,28 @@ COMMANDS = sorted(
 )
 
 
-def on_this_machine(text: str, tmp_path: Path) -> str:
-    """The example with the demo's segments for its paths."""
+@pytest.fixture
+def stored(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Bucket | None:
+    """The bucket of an example that needs one, with the demo's segments, and its options in the environment."""
+    if not any("s3://" in str(each) or "s3a://" in str(each) for each in request.node.callspec.params.values()):
+        return None
+    bucket: Bucket = request.getfixturevalue("bucket")
+    bucket.put_tree(ORDERS / "data", "kafka")
+    for name, text in bucket.options.items():
+        monkeypatch.setenv(name.upper(), text)
+    return bucket
+
+
+def on_this_machine(text: str, tmp_path: Path, bucket: Bucket | None = None) -> str:
+    """The example with the demo's segments for its paths, on the disk and in the bucket."""
+    if bucket is not None:
+        for shown, real in (
+            ("//backups/kafka/2026-11-21", f"//{bucket.name}/kafka"),
+            ("https://minio.example:9000", bucket.options["aws_endpoint_url"]),
+            ("ACCESS-KEY", bucket.options["aws_access_key_id"]),
+            ("SECRET-KEY", bucket.options["aws_secret_access_key"]),
+        ):
+            text = text.replace(shown, real)
     restored = tmp_path / "p0"
     if not restored.exists():
         shutil.copytree(ORDERS / "data" / "orders-0", restored)
@@ -44,9 +66,11 @@ def on_this_machine(text: str, tmp_path: Path) -> str:
 
 
 @pytest.mark.parametrize(("page", "kind", "code"), BLOCKS, ids=[f"{page}-{n}" for n, (page, _, _) in enumerate(BLOCKS)])
-def test_code_in_documents(page: str, kind: str, code: str, spark: SparkSession, tmp_path: Path) -> None:
+def test_code_in_documents(
+    page: str, kind: str, code: str, spark: SparkSession, tmp_path: Path, stored: Bucket | None
+) -> None:
     """A block runs as it stands, but for its paths; what it reads has rows."""
-    code = on_this_machine(code, tmp_path)
+    code = on_this_machine(code, tmp_path, stored)
     if kind == "sql":
         for statement in filter(None, (part.strip() for part in re.sub(r"--.*", "", code).split(";"))):
             spark.sql(statement).count()
@@ -55,14 +79,15 @@ def test_code_in_documents(page: str, kind: str, code: str, spark: SparkSession,
         return
     lines = [line for line in code.splitlines() if 'format("kafka")' not in line]  # that one needs a broker
     names: dict[str, Any] = {"spark": spark, "kafka_segment_source": kafka_segment_source}
+    names |= {"options": stored.options if stored is not None else {}}
     exec("import os, sys\n" + "\n".join(lines), names)
     if "df" in names:
         assert names["df"].count() > 0
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_commands_in_documents(command: str, tmp_path: Path) -> None:
+def test_commands_in_documents(command: str, tmp_path: Path, stored: Bucket | None) -> None:
     """A command ends with exit code 0 over the demo's segments."""
-    words = on_this_machine(command, tmp_path).split()[1:]
+    words = on_this_machine(command, tmp_path, stored).split()[1:]
     told = CliRunner().invoke(cli, words)
     assert told.exit_code == 0, told.output

@@ -126,10 +126,7 @@ def test_markers_of_directories_are_no_files(bucket: Bucket, tmp_path: Path) -> 
     small_log(tmp_path)
     url = bucket.put_tree(tmp_path, "logs")
     for prefix in ("logs", "logs/orders-0"):
-        import urllib.request  # noqa: PLC0415
-
-        target = f"{bucket.options['aws_endpoint_url']}/{bucket.name}/{prefix}/"
-        urllib.request.urlopen(urllib.request.Request(target, method="PUT", data=b"")).read()
+        bucket.put_marker(prefix)
     assert offsets(url, bucket) == list(range(40))
 
 

@@ -1,15 +1,12 @@
-"""Buckets for tests: an S3 server that pip installs (moto), and another one that gives the answers of a test."""
+"""Buckets for tests: in an S3 server, and servers that give the answers of a test."""
 
 from __future__ import annotations
 
-import socket
-import subprocess
-import sys
-import time
-import urllib.request
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
 from pathlib import Path
@@ -20,10 +17,13 @@ from uuid import uuid4
 import obstore
 from obstore.store import S3Store
 
+from tests.support import s3_server
+from tests.support.store_servers import serving_s3proxy
+
+USER = "test"
 CANARY = "canary-5f2c9a7e"
 """The secret of the tests: it must never be seen anywhere."""
 
-_SECONDS = 60  # for the server to start, on a busy machine
 _numbers = count()
 
 
@@ -46,17 +46,14 @@ class Bucket:
     @property
     def client(self) -> S3Store:
         """A client of the tests' own."""
-        return S3Store(
-            self.name,
-            endpoint=self.options["aws_endpoint_url"],
-            access_key_id="test",
-            secret_access_key=CANARY,
-            region="us-east-1",
-            client_options={"allow_http": True},
-        )
+        return _make_client(self.name, self.options["aws_endpoint_url"])
 
     def put(self, key: str, data: bytes) -> None:
-        obstore.put(self.client, key, data)
+        obstore.put(self.client, key, data, use_multipart=False)
+
+    def put_marker(self, prefix: str) -> None:
+        """Puts an empty object `prefix/`, as consoles and Hadoop do for a directory. obstore cannot."""
+        s3_server.send("PUT", self.options["aws_endpoint_url"], f"/{self.name}/{prefix}/", USER, CANARY)
 
     def get(self, key: str) -> bytes:
         return bytes(obstore.get(self.client, key).bytes())
@@ -75,12 +72,24 @@ class Bucket:
         return f"{self.url}/{prefix}"
 
 
+@lru_cache
+def _make_client(name: str, server: str) -> S3Store:
+    return S3Store(
+        name,
+        endpoint=server,
+        access_key_id=USER,
+        secret_access_key=CANARY,
+        region=s3_server.REGION,
+        client_options={"allow_http": True},
+    )
+
+
 def options_of(url: str) -> dict[str, str]:
     """The options that lead to a server of the tests."""
     return {
         "aws_endpoint_url": url,
-        "aws_region": "us-east-1",
-        "aws_access_key_id": "test",
+        "aws_region": s3_server.REGION,
+        "aws_access_key_id": USER,
         "aws_secret_access_key": CANARY,
         "aws_allow_http": "true",
     }
@@ -89,35 +98,16 @@ def options_of(url: str) -> dict[str, str]:
 def make_bucket(server: str) -> Bucket:
     """Makes a bucket of a name that no other has."""
     name = f"logs-{next(_numbers)}-{uuid4().hex[:8]}"
-    urllib.request.urlopen(urllib.request.Request(f"{server}/{name}", method="PUT")).read()
+    s3_server.send("PUT", server, f"/{name}", USER, CANARY)
     return Bucket(name, options_of(server))
 
 
 @contextmanager
 def serving_s3() -> Iterator[str]:
-    """Runs moto in a process of its own, on a free port of this machine."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
-    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        _wait_for(port, server)
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        server.terminate()
-        server.wait()
-
-
-def _wait_for(port: int, server: subprocess.Popen[bytes]) -> None:
-    end = time.monotonic() + _SECONDS
-    while True:
-        try:
-            socket.create_connection(("127.0.0.1", port)).close()
-        except OSError:
-            assert server.poll() is None and time.monotonic() < end, "moto does not start"
-            time.sleep(0.05)
-        else:
-            return
+    """Runs our S3 server, or s3proxy if KAFKASEG_STORES names it. The URL of it."""
+    serve = serving_s3proxy if "s3proxy" in os.environ.get("KAFKASEG_STORES", "") else s3_server.serving
+    with serve(USER, CANARY) as url:
+        yield url
 
 
 @contextmanager

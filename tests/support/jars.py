@@ -1,4 +1,4 @@
-"""Broker jars, fetched once by Maven into a cache directory.
+"""Jars of servers, fetched once by Maven into a cache directory.
 
 In: a `Distribution` (a name and its Maven coordinates). Out: the directory that holds its jars. Raises
 `subprocess.CalledProcessError` when Maven cannot resolve them; a half-finished download is never taken for a whole one.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -76,6 +77,12 @@ KAFKA_0_10 = Distribution(
     "0.10.2.2",
     ("org.apache.kafka:kafka_2.12:0.10.2.2", "javax.xml.bind:jaxb-api:2.3.1"),
 )
+#: An S3 server. Its own choice of jackson-annotations is too old for it; the first one named wins.
+S3PROXY = Distribution(
+    "s3proxy-4.1.0",
+    "4.1.0",
+    ("com.fasterxml.jackson.core:jackson-annotations:2.21", "org.gaul:s3proxy:4.1.0"),
+)
 
 
 def cache_directory() -> Path:
@@ -109,5 +116,5 @@ def _download(folder: Path, wanted: Distribution) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "pom.xml").write_text(wanted.pom())
     command = ["mvn", "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={unfinished}"]
-    subprocess.run(command, cwd=folder, check=True)
+    subprocess.run(command, cwd=folder, check=True, stdout=sys.stderr)
     unfinished.rename(folder / "lib")
