@@ -2,8 +2,8 @@
 
 It knows what this package and the tests ask of a store: to make a bucket; to put, get, look at, list and delete
 objects; ranges, If-Match and If-None-Match. It checks signatures (version 4) as S3 does. It has one user, one region.
-With moto, the tests of `tests/storage/` took six times the CPU time. `make test-stores` runs them with s3proxy, so that
-nothing depends on what this server alone believes.
+moto in its place brings an environment of 317 MB. `make test-stores` runs the same tests with s3proxy,
+so that nothing depends on what this server alone believes.
 """
 
 from __future__ import annotations
