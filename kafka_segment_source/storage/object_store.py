@@ -59,6 +59,7 @@ _COST = ReadCost(at_once=64, block=64 * 1024)
 _BEFORE = 32 * 1024  # bytes of a block before the first place that is looked at: a search often goes back a batch
 _MOST_BLOCKS = 4  # of an open object that stay in memory
 _KEYS_A_REQUEST = 1000  # of a listing
+_MODIFIED = "modified "  # before the time that takes the place of an ETag
 _GLOB = re.compile(r"[*?\[]")
 
 T = TypeVar("T")
@@ -142,8 +143,8 @@ class ObjectStorage:
         mode: Any = "overwrite"
         if known == NO_VERSION:
             mode = "create"
-        elif known is not None:
-            mode = {"e_tag": known.identity}
+        elif known is not None and _find_e_tag(known) is not None:
+            mode = {"e_tag": _find_e_tag(known)}
         self._call(root, lambda store: load_library().put(store, key, data, mode=mode))
 
     def read_cost(self, path: str) -> ReadCost:
@@ -253,8 +254,9 @@ class _Object:
 
     def _get_range(self, store: Any, position: int, count: int) -> Any:
         options: dict[str, Any] = {"range": (position, position + count)}
-        if self._version is not None and isinstance(self._version.identity, str) and self._version.identity:
-            options["if_match"] = self._version.identity
+        e_tag = None if self._version is None else _find_e_tag(self._version)
+        if e_tag is not None:
+            options["if_match"] = e_tag
         try:
             answer = load_library().get(store, self._key, options=options)
         except _errors() as error:
@@ -297,7 +299,13 @@ def _has_keys(store: Any, key: str) -> bool:
 def _version_of(found: Any) -> FileVersion:
     """Returns the version that a store's metadata states. Without an ETag, the time of its last change takes its
     place."""
-    return FileVersion(found["size"], found["e_tag"] or found["last_modified"].isoformat(), 0)
+    return FileVersion(found["size"], found["e_tag"] or f"{_MODIFIED}{found['last_modified'].isoformat()}", 0)
+
+
+def _find_e_tag(version: FileVersion) -> str | None:
+    """Returns the ETag to ask for (If-Match), or None if the store has stated none."""
+    identity = version.identity
+    return identity if isinstance(identity, str) and identity and not identity.startswith(_MODIFIED) else None
 
 
 def _make_client(root: str, settings: Settings) -> Any:

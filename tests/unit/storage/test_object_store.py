@@ -1,0 +1,59 @@
+"""Versions of objects, of stores with and without ETags."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from obstore.store import MemoryStore
+
+from kafka_segment_source.storage import object_store
+from kafka_segment_source.storage.object_store import ObjectStorage
+from kafka_segment_source.storage.settings import Settings
+from kafka_segment_source.storage.store import ReplacedError
+
+ROOT = "s3://bucket"
+PATH = f"{ROOT}/orders-0/00000000000000000000.log"
+
+
+@pytest.fixture
+def storage(monkeypatch: pytest.MonkeyPatch) -> ObjectStorage:
+    monkeypatch.setattr(object_store, "_clients", {(os.getpid(), ROOT, Settings()): MemoryStore()})
+    found = ObjectStorage()
+    found.replace(PATH, b"0123456789")
+    return found
+
+
+@pytest.mark.parametrize("has_e_tags", [True, False])
+def test_the_condition_of_a_read_is_an_e_tag_or_nothing(
+    storage: ObjectStorage, has_e_tags: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A time that takes the place of an ETag is no condition that a server could meet."""
+    made = object_store._version_of
+
+    def without_e_tag(found: Any) -> Any:
+        return made({**found, "e_tag": None, "last_modified": datetime(2026, 1, 1, tzinfo=UTC)})
+
+    if not has_e_tags:
+        monkeypatch.setattr(object_store, "_version_of", without_e_tag)
+    entry = storage.look_at(PATH)
+    assert entry is not None and entry.size == 10
+    assert (object_store._find_e_tag(entry.version) is not None) is has_e_tags
+
+    with_version = storage.open(PATH, entry.version)
+    assert with_version.read_at(2, 3) == b"234"
+    storage.replace(PATH, b"another", entry.version)
+    assert storage.open(PATH).read_at(0, 10) == b"another"
+
+
+def test_a_write_over_another_version_is_refused(storage: ObjectStorage) -> None:
+    """Only an object that is still the one that was read is replaced."""
+    entry = storage.look_at(PATH)
+    assert entry is not None
+    storage.replace(PATH, b"by somebody else")
+
+    with pytest.raises(ReplacedError):
+        storage.replace(PATH, b"ours", entry.version)
+    assert storage.open(PATH).read_at(0, 100) == b"by somebody else"
