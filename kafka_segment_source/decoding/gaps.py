@@ -74,7 +74,10 @@ class GapWatch:
         """
         expected = self._split.base_offset
         for header in HeaderProbe(file, self._split.segment_size, check_crcs=False).walk(0):
-            if header is None or header.magic < kafka_format.MAGIC_V2 or header.base_offset > expected:
+            if header is None or header.magic < kafka_format.MAGIC_V2:
+                self._has_old_formats = True
+                return True
+            if header.base_offset > expected:
                 return True
             if header.count < header.last_offset - header.base_offset + 1:
                 return True

@@ -107,6 +107,8 @@ def find_lost(options: ReadOptions, *, decodes: bool) -> list[Lost]:
     log = copies[0].log
     start = min((copy.start for copy in copies if copy.log.segments), default=0)
     found = _survey_copies(copies, OffsetRange(start), options, decodes=decodes)
+    last_bases = [min(copy.log.segments[-1].base_offset, copy.log.offsets.end) for copy in copies if copy.log.segments]
+    found.end = max(last_bases, default=start)
     report = _Report(f"{log.topic}-{log.partition}", copies, found.failures)
     return [held for _, held in found.held_by(report) if isinstance(held, Lost)]
 
@@ -127,6 +129,7 @@ class _Surveyed:
     """
 
     def __init__(self, wanted: OffsetRange, may_have_gaps: bool) -> None:
+        self.end = wanted.end  # offsets below it were there once
         self.failures: dict[str, KafkaSegmentError] = {}
         self.found: list[tuple[Survey, Extent]] = []
         self._wanted = wanted
@@ -147,8 +150,8 @@ class _Surveyed:
                 yield offsets, report.damaged(offsets, extent)
             elif extent.holding > VOID:
                 yield offsets, each
-        if position < wanted.end < kafka_format.MAX_OFFSET and not may_have_gaps:
-            gap = OffsetRange(position, wanted.end)
+        if position < self.end < kafka_format.MAX_OFFSET and not may_have_gaps:
+            gap = OffsetRange(position, self.end)
             yield gap, report.missing(gap)
 
 
