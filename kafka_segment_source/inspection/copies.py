@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from kafka_segment_source.bounds import OffsetRange
-from kafka_segment_source.errors import FileChangedError, PathError
+from kafka_segment_source.errors import FileChangedError, PathError, StorageError
 from kafka_segment_source.inspection.findings import Finding
 from kafka_segment_source.inspection.verify import CHANGED, Verified
 from kafka_segment_source.logdir.segments import ListedLog, PartitionLog
@@ -52,7 +52,7 @@ def combine_copies(
         losses, cuts = try_again(partial(_find_losses, copies, here, deep))
     except FileChangedError as error:
         return list(copies), [Finding(False, directory, str(error), CHANGED)]
-    except PathError as error:
+    except (PathError, StorageError) as error:
         return list(copies), [Finding(True, directory, str(error), _UNDECIDED)]
     together = [Finding(True, directory, loss.what, _LOST, None, loss.offsets.start) for loss in losses]
     together += [Finding(False, directory, cut, _CUT) for cut in cuts]

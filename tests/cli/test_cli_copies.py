@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import kafka_segment_source as kafkaseg
-from kafka_segment_source.errors import KafkaSegmentError
+from kafka_segment_source.errors import DataLossError, KafkaSegmentError, StorageError
+from kafka_segment_source.storage import store
 from tests.cli.runner import LOGS, answer, copy_of, run
 from tests.support.rows import OFFSET, scanned
 from tests.unit.partition.test_copy_chain import pl, put
@@ -124,3 +127,34 @@ def test_ls_says_which_copy_is_read(copies: list[Path]) -> None:
     assert any(start <= 0 for start, _ in one) and any(start <= NEXT_OFFSET for start, _ in other)
     assert "read" not in answer("ls", LOGS / "orders-0", "--json")["partitions"][0]
     assert run("ls", "-t", *copies).stdout.count("orders ") == 1
+
+
+def test_a_copy_whose_end_cannot_be_read_is_a_problem(copies: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """`verify` goes on with the other segments and copies, and says what a query says."""
+    broken = str(copies[0] / "00000000000000001006.log")
+    opened = store.LocalStorage.open
+
+    def fail(self: store.LocalStorage, path: str, version: Any = None) -> Any:
+        if path == broken:
+            raise OSError(errno.EIO, "Input/output error")
+        return opened(self, path, version)
+
+    monkeypatch.setattr(store.LocalStorage, "open", fail)
+    report = kafkaseg.verify(copies)
+
+    assert len(report.partitions) == 2
+    assert "a query of all these paths ends with this error" in [each.meaning for each in report.problems]
+    with pytest.raises(StorageError, match="1006"):
+        scanned(copies)
+
+
+def test_a_gap_before_a_last_segment_without_a_batch_is_a_problem(tmp_path: Path) -> None:
+    """No copy holds the offsets 20 to 29, and only the name of the next segment shows that they were there."""
+    one = put(tmp_path / "a", 0, pl(0, 10)).parent
+    put(tmp_path / "a", 10, pl(10, 10))
+    put(tmp_path / "a", 30, pl(30, 10)[:30])  # torn
+    other = put(tmp_path / "b", 0, pl(0, 10)).parent
+
+    assert 20 in [each.offset for each in kafkaseg.verify([one, other]).problems]
+    with pytest.raises(DataLossError, match="20 to 29"):
+        scanned([one, other])
