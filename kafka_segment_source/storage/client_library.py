@@ -7,6 +7,7 @@ which starts threads of its own. That takes about 0.2 s.
 
 from __future__ import annotations
 
+import errno
 import importlib.util
 import os
 import shutil
@@ -25,7 +26,8 @@ _loaded: tuple[int, Any, str] | None = None  # the process, its module, and the 
 
 
 def load_library() -> Any:
-    """Returns the module `obstore` of this process. Raises OSError if a copy cannot be written to a temporary file."""
+    """Returns the module `obstore` of this process. Raises OSError if a copy in a temporary file is needed, and cannot
+    be written or loaded."""
     global _loaded  # noqa: PLW0603
     if _loaded is None or _loaded[0] != os.getpid():
         with _lock:  # the first requests of a process may come from several threads
@@ -70,6 +72,11 @@ def _load_copy(source: Path) -> ModuleType:
             sys.modules[_LIBRARY] = importlib.util.module_from_spec(spec)
             spec.loader.exec_module(sys.modules[_LIBRARY])
             return _load()
+    except ImportError as error:  # the directory allows no programs, for example
+        raise OSError(
+            errno.ENOEXEC,
+            f"a copy of the library of object stores cannot be loaded from {tempfile.gettempdir()}: {error}",
+        ) from None
     finally:
         for name in [each for each in sys.modules if each.partition(".")[0] == _NAME]:
             del sys.modules[name]

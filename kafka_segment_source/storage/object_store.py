@@ -46,6 +46,7 @@ from kafka_segment_source.storage.store import (
     OpenFile,
     Paths,
     ReadCost,
+    ReplacedError,
     ServiceError,
 )
 
@@ -160,15 +161,14 @@ class ObjectStorage:
         The library tries again what fails, but not a listing whose answer breaks off. That is done here.
         The error of the library is not kept as the cause, as its text may have credentials in it.
         """
-        errors = load_library().exceptions.BaseError
         self._requests.add()
         end = time.monotonic() + _BUDGET_SECONDS
         for tries in range(1, _RETRIES + 2):
             try:
                 return action(self._find_client(root))
-            except ServiceError:
+            except (ServiceError, ReplacedError):
                 raise
-            except (OSError, errors) as error:
+            except (OSError, _errors()) as error:
                 failure = translate(error, root, tries)
                 if not is_broken_listing(error) or time.monotonic() > end:
                     break
@@ -263,8 +263,11 @@ class _Object:
             if is_past_end(error):
                 return b""
             raise
+        found = _version_of(answer.meta)
         if self._version is None:
-            self._version = _version_of(answer.meta)
+            self._version = found
+        elif e_tag is None and found != self._version:
+            raise ReplacedError("it is another version now")  # a server without ETags cannot say so
         data = answer.bytes()
         expected = min(count, self._version.size - position)
         if len(data) != expected:
@@ -298,8 +301,8 @@ def _has_keys(store: Any, key: str) -> bool:
 
 def _version_of(found: Any) -> FileVersion:
     """Returns the version that a store's metadata states. Without an ETag, the time of its last change takes its
-    place."""
-    return FileVersion(found["size"], found["e_tag"] or f"{_MODIFIED}{found['last_modified'].isoformat()}", 0)
+    place, in seconds: a listing states parts of a second, the answer to a read does not."""
+    return FileVersion(found["size"], found["e_tag"] or f"{_MODIFIED}{found['last_modified']:%Y-%m-%dT%H:%M:%S%z}", 0)
 
 
 def _find_e_tag(version: FileVersion) -> str | None:

@@ -48,6 +48,34 @@ def test_the_condition_of_a_read_is_an_e_tag_or_nothing(
     assert storage.open(PATH).read_at(0, 10) == b"another"
 
 
+def test_without_e_tags_a_replaced_object_is_noticed_by_its_size_or_time(
+    storage: ObjectStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A read never joins the bytes of two versions, also where no server can compare them."""
+    changed = datetime(2026, 1, 1, 0, 0, 0, 250_000, tzinfo=UTC)
+    made = object_store._version_of
+
+    def without_e_tag(found: Any) -> Any:
+        return made({**found, "e_tag": None, "last_modified": changed})
+
+    monkeypatch.setattr(object_store, "_version_of", without_e_tag)
+    entry = storage.look_at(PATH)
+    assert entry is not None
+    changed = changed.replace(microsecond=0)  # the header of an answer has whole seconds
+    assert storage.open(PATH, entry.version).read_at(8, 2) == b"89"
+
+    changed = changed.replace(second=9)
+    with pytest.raises(ReplacedError):
+        storage.open(PATH, entry.version).read_at(2, 3)
+
+    storage.replace(PATH, bytes(200_000))
+    file = storage.open(PATH)
+    assert file.read_at(0, 2) == bytes(2)
+    storage.replace(PATH, bytes(300_000))
+    with pytest.raises(ReplacedError):
+        file.read_at(150_000, 2)
+
+
 def test_a_write_over_another_version_is_refused(storage: ObjectStorage) -> None:
     """Only an object that is still the one that was read is replaced."""
     entry = storage.look_at(PATH)
