@@ -212,6 +212,13 @@ def parse_byte_size(text: str, _: Context) -> int:
     return _count_bytes(text)
 
 
+def parse_positive_bytes(text: str, _: Context) -> int:
+    size = _count_bytes(text)
+    if size == 0:
+        raise ValueError("expected bytes, 1 or more (268435456, 256m, 1g)")
+    return size
+
+
 def parse_end_at(text: str, _: Context) -> bool:
     """Whether a read ends at the high watermark."""
     if text.strip().lower() not in ("end", "highwatermark"):

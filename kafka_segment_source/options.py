@@ -13,7 +13,8 @@ counts, and the same holds for where it ends:
 
 `since` and `until` keep rows by their timestamp; the options above cut at an offset. All of them apply together.
 
-Rules for one kind of read are elsewhere: those of a batch read are in `planning/batch_rules.py`.
+The table says which options a stream has, and which only a stream has. Other rules for one kind of read are elsewhere:
+those of a batch read are in `planning/batch_rules.py`, those of a stream in `streams/`.
 """
 
 from __future__ import annotations
@@ -38,6 +39,9 @@ WHAT = "what is read"
 WHEN = "from when to when"
 TRUST = "what is trusted"
 CUTTING = "how Spark partitions are cut"
+PACE = "how much a stream takes at a time"
+
+_NO_END = "a stream has no end; a batch read has it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +51,10 @@ class Option:
     group: its topic. name: its name for users. field: its field in ReadOptions. takes: one word for the form of its
     value. parse: turns a text into a value. default: the text that is parsed where the user gives none; None for no
     value. without: describes in words what happens without a text, where the default does not show it.
+
+    no_stream: why a stream cannot have it; empty if it can. stream_only: whether only a stream has it.
+    stream_default: the default of a stream, where that is another one. "" means no value.
+    stream_without: the same as `without` for a stream, where that is something else.
     """
 
     group: str
@@ -57,11 +65,26 @@ class Option:
     help: str
     default: str | None = None
     without: str = ""
+    no_stream: str = ""
+    stream_only: bool = False
+    stream_default: str | None = None
+    stream_without: str = ""
 
     @property
     def default_words(self) -> str:
         """The default, as documents show it."""
         return self.without or self.default or ""
+
+    @property
+    def stream_words(self) -> str:
+        """What documents say of it in a stream: its default where that is another one, "yes" or "no"."""
+        return self.stream_without or self.stream_default or ("no" if self.no_stream else "yes")
+
+    def default_for(self, is_stream: bool) -> str | None:
+        """The text that is parsed where the user gives none, or None for no value."""
+        if is_stream and self.stream_default is not None:
+            return self.stream_default or None
+        return self.default
 
 
 # fmt: off
@@ -97,22 +120,23 @@ OPTIONS = (
     Option(WHEN, "zoneMaps", "zone_maps", "DIRECTORY", values.parse_directory,
            "directory of the zone maps that `kafkaseg zonemap` makes: time bounds then read little more than what matches"),
     Option(WHEN, "startingOffsets", "starting_offsets", "earliest|JSON", values.parse_offsets,
-           'earliest, or JSON: {"topicA":{"0":23,"1":-2}}', default="earliest"),
+           'earliest, or JSON: {"topicA":{"0":23,"1":-2}}', default="earliest", stream_default="latest"),
     Option(WHEN, "endingOffsets", "ending_offsets", "latest|JSON", values.parse_offsets, "latest, or JSON; exclusive",
-           default="latest"),
+           default="latest", no_stream=_NO_END),
     Option(WHEN, "startingTimestamp", "starting_timestamp", "TIME", values.parse_moment,
            "start at the first offset with timestamp ≥ this"),
     Option(WHEN, "endingTimestamp", "ending_timestamp", "TIME", values.parse_moment,
-           "end before the first offset with timestamp ≥ this"),
+           "end before the first offset with timestamp ≥ this", no_stream=_NO_END),
     Option(WHEN, "startingOffsetsByTimestamp", "starting_offsets_by_timestamp", "JSON",
            values.parse_offsets_by_timestamp, "the same, per partition, as JSON"),
     Option(WHEN, "endingOffsetsByTimestamp", "ending_offsets_by_timestamp", "JSON", values.parse_offsets_by_timestamp,
-           "the same, per partition, as JSON"),
+           "the same, per partition, as JSON", no_stream=_NO_END),
     Option(WHEN, "startingOffsetsByTimestampStrategy", "start_at_latest_if_no_match", "error|latest",
            values.parse_strategy, "what to do where no offset matches: error or latest", default="error"),
     Option(WHEN, "endAt", "end_at_high_watermark", "end|highWatermark", values.parse_end_at,
            "end: read to the end of the files; highWatermark: to the offset that replication-offset-checkpoint, beside the"
-           " partition's directory, lists for it", default="end"),
+           " partition's directory, lists for it", default="end", stream_default="",
+           stream_without="highWatermark where that file is, else end"),
 
     Option(TRUST, "failOnDataLoss", "fail_on_data_loss", "true|false", values.parse_boolean,
            "true: offsets that the files do not hold, or no longer, are an error; false: a warning", default="true"),
@@ -131,6 +155,17 @@ OPTIONS = (
            "split large segments so that none has more records", without="unlimited"),
     Option(CUTTING, "packBytes", "pack_bytes", "BYTES", values.parse_byte_size,
            "neighbouring small segments share a Spark partition up to this size", default="64m"),
+
+    Option(PACE, "maxOffsetsPerTrigger", "max_offsets_per_trigger", "N", values.parse_positive,
+           "the most offsets of a micro-batch, over all partitions (Spark 4.2 or later)", without="unlimited",
+           stream_only=True),
+    Option(PACE, "maxBytesPerTrigger", "max_bytes_per_trigger", "BYTES", values.parse_positive_bytes,
+           "the most bytes of `.log` files of a micro-batch; a single larger batch is taken alone (Spark 4.2 or later)",
+           without="unlimited", stream_only=True),
+    Option(PACE, "minOffsetsPerTrigger", "min_offsets_per_trigger", "N", values.parse_positive,
+           "a micro-batch waits until this many offsets are there (Spark 4.2 or later)", without="1", stream_only=True),
+    Option(PACE, "maxTriggerDelay", "max_trigger_delay", "DURATION", values.parse_duration,
+           "the longest that minOffsetsPerTrigger waits", default="15m", stream_only=True),
 )
 # fmt: on
 
@@ -144,7 +179,6 @@ _ALIASES = {
 }
 _MEANINGLESS = ("kafka.", "fetchoffset.", "kafkaconsumer.")
 _MEANINGLESS_KEYS = ("groupidprefix",)
-_STREAMING_KEYS = ("maxoffsetspertrigger", "minoffsetspertrigger", "maxtriggerdelay", "maxbytespertrigger")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,7 +214,7 @@ class ReadOptions:
     starting_offsets_by_timestamp: dict[TopicPartition, int] | None
     ending_offsets_by_timestamp: dict[TopicPartition, int] | None
     start_at_latest_if_no_match: bool  # startingOffsetsByTimestampStrategy
-    end_at_high_watermark: bool  # endAt
+    end_at_high_watermark: bool | None  # endAt; None: where it is known
     fail_on_data_loss: bool
     mode: str
     check_crcs: bool
@@ -189,6 +223,10 @@ class ReadOptions:
     min_partitions: int | None
     max_records_per_partition: int | None
     pack_bytes: int
+    max_offsets_per_trigger: int | None
+    max_bytes_per_trigger: int | None
+    min_offsets_per_trigger: int | None
+    max_trigger_delay: int  # ms
 
     @property
     def trust(self) -> Trust:
@@ -244,29 +282,34 @@ def parse_options(
     now_ms: int | None = None,
     parameters: Sequence[str] = (),
     storage: Storage | None = None,
+    is_stream: bool = False,
 ) -> tuple[ReadOptions, list[str]]:
     """Parses option names and texts, as Spark passes them. Returns ReadOptions, and warnings of one sentence each.
 
     now_ms: the moment that times ago are counted from; by default the present. parameters: other parameter names of the
     caller; the error about an unknown name may suggest one of them. storage: where the files are; by default, the local
-    file system and the buckets that the options of object stores lead to. Raises OptionError for an unknown, malformed
+    file system and the buckets that the options of object stores lead to. is_stream: the options are those of a stream,
+    not of a batch read. Raises OptionError for an unknown, malformed
     or contradictory option. Raises UnsupportedError for an option that has a meaning, but is not built.
     """
-    texts, of_stores, ignored = _sort_texts(given, parameters)
+    texts, of_stores, ignored = _sort_texts(given, parameters, is_stream)
     storage = make_storage(make_settings(of_stores)) if storage is None else storage
     try:
         zone = times.zone(texts.get("timezone", _BY_KEY["timezone"].default or ""))
     except ValueError as error:
         raise OptionError(f"option 'timeZone': {error}") from error
     context = Context(zone, int(time.time() * 1000) if now_ms is None else now_ms, storage)
-    found = {option.field: _parse_value(option, texts.get(key), context) for key, option in _BY_KEY.items()}
+    found = {
+        option.field: _parse_value(option, texts.get(key, option.default_for(is_stream)), context)
+        for key, option in _BY_KEY.items()
+    }
     options = ReadOptions(**found, storage=storage)
     _check_conflicts(options)
     return options, _make_warnings(ignored)
 
 
 def _sort_texts(
-    given: Mapping[str, str], parameters: Sequence[str]
+    given: Mapping[str, str], parameters: Sequence[str], is_stream: bool
 ) -> tuple[dict[str, str], dict[str, str], list[str]]:
     """Sorts texts: by lower-case key for options of the table, by name for those of object stores, and the names of
     options without meaning here."""
@@ -276,12 +319,17 @@ def _sort_texts(
     for name, text in given.items():
         key = _ALIASES.get(name.lower(), name.lower())
         if key in _BY_KEY:
+            if is_stream and _BY_KEY[key].no_stream:
+                raise OptionError(f"option {_BY_KEY[key].name!r} is not for streams: {_BY_KEY[key].no_stream}")
+            if _BY_KEY[key].stream_only and not is_stream:
+                ignored.append(name)
+                continue
             if key in texts and texts[key] != text:
                 raise OptionError(f"option {_BY_KEY[key].name!r} is given twice, as {texts[key]!r} and {text!r}")
             texts[key] = text
         elif looks_like_setting(key):
             of_stores[name] = text
-        elif key.startswith(_MEANINGLESS) or key in _MEANINGLESS_KEYS or key in _STREAMING_KEYS:
+        elif key.startswith(_MEANINGLESS) or key in _MEANINGLESS_KEYS:
             ignored.append(name)
         else:
             known = {key: option.name for key, option in _BY_KEY.items()} | {name: name for name in parameters}
@@ -292,8 +340,7 @@ def _sort_texts(
 
 
 def _parse_value(option: Option, text: str | None, context: Context) -> Any:
-    """Parses the text of one option, or its default without a text. Without a default, the value is None."""
-    text = option.default if text is None else text
+    """Parses the text of one option. Without a text, the value is None."""
     if text is None:
         return None
     try:
@@ -319,8 +366,14 @@ def _check_conflicts(options: ReadOptions) -> None:
 
 
 def _make_warnings(ignored: list[str]) -> list[str]:
-    if not ignored:
-        return []
-    return [
-        f"these options mean nothing when segments are read without a broker, and were ignored: {', '.join(sorted(ignored))}"
-    ]
+    of_streams = {name for name in ignored if name.lower() in _BY_KEY}
+    of_brokers = set(ignored) - of_streams
+    warnings = []
+    if of_brokers:
+        warnings.append(
+            "these options mean nothing when segments are read without a broker, and were ignored:"
+            f" {', '.join(sorted(of_brokers))}"
+        )
+    if of_streams:
+        warnings.append(f"these options are for streams, and were ignored: {', '.join(sorted(of_streams))}")
+    return warnings

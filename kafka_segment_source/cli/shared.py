@@ -95,7 +95,7 @@ def read_options(*names: str, but: Sequence[str] = ()) -> Callable[[F], F]:
             help="An option of the object store, such as aws_region=eu-central-1; may be given several times."
             " Others of this machine can see a command line: leave secrets to the environment.",
         )(command)
-        for option in reversed(OPTIONS):
+        for option in reversed([option for option in OPTIONS if not option.stream_only]):
             wanted = option.name in names if names else option.name not in ("path", *but)
             if wanted:
                 words = option.default_words

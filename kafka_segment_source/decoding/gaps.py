@@ -15,7 +15,7 @@ from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.decoding.batches import HeaderTable
 from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.kernels import batch_headers
-from kafka_segment_source.logdir.probe import HeaderProbe
+from kafka_segment_source.logdir.probe import HeaderProbe, has_gap
 from kafka_segment_source.storage.files import InputFile
 
 
@@ -77,9 +77,7 @@ class GapWatch:
             if header is None or header.magic < kafka_format.MAGIC_V2:
                 self._has_old_formats = True
                 return True
-            if header.base_offset > expected:
-                return True
-            if header.count < header.last_offset - header.base_offset + 1:
+            if has_gap(header, expected):
                 return True
             if header.position >= self._split.start:
                 return False

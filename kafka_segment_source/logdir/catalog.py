@@ -71,14 +71,16 @@ class _Found:
     empty_path: str | None = None
 
 
-def list_logs(options: ReadOptions) -> list[ListedLog]:
+def list_logs(options: ReadOptions, needs_all: bool = True) -> list[ListedLog]:
     """Returns the partition logs that the options select, sorted by topic and partition.
 
     Each directory gives one log. Logs of the same partition keep the order of the paths.
+
+    needs_all: whether a topic or a partition that the options name, and that is not there, is an error.
     """
     found = _find_all(options)
     named = _name_partitions(found, options)
-    return sorted(_select_logs(named, options), key=lambda log: log.topic_partition)
+    return sorted(_select_logs(named, options, needs_all), key=lambda log: log.topic_partition)
 
 
 def list_directories(options: ReadOptions) -> list[ListedLog]:
@@ -216,11 +218,8 @@ def _name_partitions(found: list[_Found], options: ReadOptions) -> list[tuple[To
     return named
 
 
-def _select_logs(named: list[tuple[TopicPartition, _Found]], options: ReadOptions) -> list[ListedLog]:
-    """Returns the selected partitions with their segments. Raises OptionError if a partition selected by name is
-    missing."""
-    selection, storage = options.topics, options.storage
-    there = {topic_partition for topic_partition, _ in named}
+def _check_selection(there: set[TopicPartition], selection: TopicSelection) -> None:
+    """Raises OptionError if a partition or topic that is selected by name is not there."""
     topics = sorted({topic for topic, _ in there})
     for topic in selection.subscribe or ():
         if topic not in topics:
@@ -228,8 +227,21 @@ def _select_logs(named: list[tuple[TopicPartition, _Found]], options: ReadOption
     for topic, partition in sorted((selection.assign or frozenset()) - there):
         held = _join_names(f"{t}-{p}" for t, p in sorted(there))
         raise OptionError(f"option 'assign' names partition {topic}-{partition}, but the path holds {held}")
+
+
+def _select_logs(
+    named: list[tuple[TopicPartition, _Found]], options: ReadOptions, needs_all: bool = True
+) -> list[ListedLog]:
+    """Returns the selected partitions with their segments. needs_all: as in `list_logs`."""
+    selection, storage = options.topics, options.storage
+    there = {topic_partition for topic_partition, _ in named}
+    if needs_all:
+        _check_selection(there, selection)
     wanted = [each for each in named if _is_wanted(*each, selection)]
+    if not wanted and not needs_all:
+        return []
     if not wanted and selection.pattern is not None:
+        topics = sorted({topic for topic, _ in there})
         raise OptionError(f"option 'subscribePattern' ({selection.pattern}) matches none of {_join_names(topics)}")
     logs: dict[tuple[TopicPartition, str], dict[int, Segment]] = {}  # the paths may name several files of one log
     swaps: dict[str, tuple[Segment, ...]] = {}

@@ -148,8 +148,26 @@ class Checkpoints:
         why = "does not exist" if checkpoint.missing else checkpoint.fault or "does not list that directory"
         raise OptionError(
             f"option 'endAt' is 'highWatermark', but of {log.directory!r} it is not known: {checkpoint.path!r} {why};"
-            " leave the option out to read to the end"
+            " endAt=end reads to the end of the files"
         )
+
+    def high_watermark_if_known(self, log: ListedLog) -> int:
+        """Returns the same, or MAX_OFFSET where no checkpoint of high watermarks lies beside the directory.
+
+        A checkpoint that does not list the directory gives 0: a broker adds a new partition within seconds. Raises
+        OptionError for a checkpoint that is damaged, and StorageError for one that cannot be read.
+        """
+        named = named_partition(log.directory)
+        checkpoint = self._read_beside(log, kafka_format.HIGH_WATERMARK_CHECKPOINT)
+        if named is None or checkpoint.missing:
+            return kafka_format.MAX_OFFSET
+        if checkpoint.fault is None and named not in checkpoint.entries:
+            self._warnings.append(
+                f"checkpoint {checkpoint.path!r} does not list {log.directory!r} yet, so nothing of it is read;"
+                " endAt=end reads to the end of the files"
+            )
+            return 0
+        return self.high_watermark(log)
 
     def entry(self, log: ListedLog, name: str) -> int | None:
         """Returns the checkpoint's entry for this directory, or None.

@@ -110,6 +110,24 @@ class HeaderProbe:
         return self._block[start : start + count]
 
 
+def shows_compaction(probe: HeaderProbe, base_offset: int) -> bool:
+    """Whether offsets are missing between the batches of a segment, or inside them. Only compaction does that.
+
+    True also if that cannot be told: a batch is not proven, or is of magic 0 or 1.
+    """
+    expected = base_offset
+    for header in probe.walk(0):
+        if header is None or header.magic < kafka_format.MAGIC_V2 or has_gap(header, expected):
+            return True
+        expected = header.last_offset + 1
+    return False
+
+
+def has_gap(header: BatchHeader, expected: int) -> bool:
+    """Whether offsets are missing in a batch of magic 2, or before it."""
+    return header.base_offset > expected or header.count < header.last_offset - header.base_offset + 1
+
+
 def _parse_header(data: bytes, position: int, size: int) -> BatchHeader | None:
     if len(data) < kafka_format.MAGIC_END:
         return None

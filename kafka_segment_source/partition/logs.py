@@ -43,14 +43,15 @@ def available_logs(options: ReadOptions, warnings: list[str], near: OffsetRange 
     )
 
 
-def examined_logs(options: ReadOptions, warnings: list[str]) -> list[PartitionLog]:
+def examined_logs(options: ReadOptions, warnings: list[str], needs_all: bool = True) -> list[PartitionLog]:
     """Does the same as `available_logs`, and adds the evidence of records that are missing (`missing.py`).
 
     Warns of partitions without a directory. Raises FileChangedError if a directory changes while it is listed.
+    needs_all: as in `list_logs`.
     """
     seen = time.monotonic()
     checkpoints = Checkpoints(warnings, options.storage)
-    copies = _list_copies(options, warnings, checkpoints)
+    copies = _list_copies(options, warnings, checkpoints, needs_all)
     logs = notice(merge_replicas(copies, options, warnings), copies, checkpoints, seen)
     report_lost_partitions(copies, checkpoints, options, seen, warnings)
     return logs
@@ -65,9 +66,11 @@ def available_copies(options: ReadOptions, warnings: list[str] | None = None) ->
     return settle(copies, options, [] if warnings is None else warnings)
 
 
-def _list_copies(options: ReadOptions, warnings: list[str], checkpoints: Checkpoints) -> list[PartitionLog]:
+def _list_copies(
+    options: ReadOptions, warnings: list[str], checkpoints: Checkpoints, needs_all: bool = True
+) -> list[PartitionLog]:
     """Returns one log per directory, without the segments that are not read."""
-    listed = list_logs(options)
+    listed = list_logs(options, needs_all)
     warnings += few([fault for log in listed for fault in log.beside.faults])
     counts = Counter(log.topic_partition for log in listed)
     logs = [_swap_in(log, warnings, options.drop_malformed or counts[log.topic_partition] > 1) for log in listed]
@@ -146,7 +149,11 @@ def _chain_segments(segments: list[Segment], damaged: frozenset[str]) -> tuple[S
 
 
 def _apply_checkpoints(log: PartitionLog, checkpoints: Checkpoints, options: ReadOptions) -> PartitionLog:
-    end = checkpoints.high_watermark(log) if options.end_at_high_watermark else MAX_OFFSET
+    end = MAX_OFFSET
+    if options.end_at_high_watermark:
+        end = checkpoints.high_watermark(log)
+    elif options.end_at_high_watermark is None:
+        end = checkpoints.high_watermark_if_known(log)
     compacted = log.compacted or checkpoints.is_cleaned(log)
     return replace(log, offsets=OffsetRange(checkpoints.log_start(log), end), compacted=compacted)
 

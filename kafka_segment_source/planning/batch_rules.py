@@ -6,7 +6,7 @@ that exist when it is planned. A map of offsets must name exactly these.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 
 from kafka_segment_source.errors import OptionError
 from kafka_segment_source.logdir.segments import PartitionLog
@@ -37,14 +37,15 @@ def _check_offsets(
 
 def check_partitions(options: ReadOptions, logs: list[PartitionLog]) -> None:
     """Raises OptionError if a map of offsets does not name exactly the selected partitions."""
-    _check_map(options.starting, logs)
-    _check_map(options.ending, logs)
+    there = {log.topic_partition for log in logs}
+    check_map(options.starting, there)
+    check_map(options.ending, there)
 
 
-def _check_map(limit: OffsetLimit, logs: list[PartitionLog]) -> None:
+def check_map(limit: OffsetLimit, there: Set[TopicPartition]) -> None:
+    """Raises OptionError if a map does not name exactly the partitions that are `there`. A stream has this rule too."""
     if limit.everywhere is not None:
         return
-    there = {log.topic_partition for log in logs}
     named = set(limit.by_partition)
     for wrong, how in ((there - named, "it leaves out {}, which is selected"), (named - there, "{} is not selected")):
         if wrong:

@@ -32,7 +32,7 @@ def offset_range(log: PartitionLog, options: ReadOptions, warnings: list[str]) -
     Raises OptionError for a start after the end, and for a timestamp that no record reaches. Raises DataLossError for
     missing offsets that are given by number or lie in a hole. With failOnDataLoss=false they become a warning.
     """
-    start = _find_start(log, options)
+    start = find_start(log, options)
     end = _find_end(log, options)
     where = f"partition {log.topic}-{log.partition}"
     if start > end:
@@ -60,7 +60,11 @@ def check_missing(
         yield each, report_lost_offsets(said, options) if each.is_hard else said
 
 
-def _find_start(log: PartitionLog, options: ReadOptions) -> int:
+def find_start(log: PartitionLog, options: ReadOptions) -> int:
+    """The offset where the options begin with this partition: 0 for earliest, -1 for latest.
+
+    Raises OptionError for a timestamp that no record reaches, unless the strategy is latest.
+    """
     number = options.starting.at(log.topic_partition)
     if not options.starting.by_time:
         return 0 if number == EARLIEST else number
@@ -90,6 +94,12 @@ def _find_offset_at(log: PartitionLog, timestamp: int, options: ReadOptions) -> 
     return first_offset_at(log, timestamp, options)
 
 
+def log_start_offset(log: PartitionLog) -> int:
+    """The first offset to read: that of the files, or the log start of the checkpoint if it is higher."""
+    first = min([segment.base_offset for segment in log.segments] or [0])
+    return max(min(first, log.first_offset), log.offsets.start)
+
+
 def log_end_offset(log: PartitionLog, options: ReadOptions) -> int:
     """The offset after the last one to read: the high watermark, or the end of the files; 0 without segments."""
     if not log.segments:
@@ -115,8 +125,8 @@ def _describe_hole(log: PartitionLog, wanted: OffsetRange) -> str | None:
 def _describe_loss(log: PartitionLog, options: ReadOptions, start: int, end: int) -> str | None:
     """Describes the offsets that were given by number and that the files do not hold."""
     bases = [segment.base_offset for segment in log.segments] or [0]
+    earliest = log_start_offset(log)
     first = min(bases[0], log.first_offset)
-    earliest = max(first, log.offsets.start)
     begin = f"the files begin at {earliest}" if earliest == first else f"the log starts at {earliest} (checkpoint)"
     starts_by_number = not options.starting.by_time and options.starting.at(log.topic_partition) >= 0
     ends_by_number = not options.ending.by_time and options.ending.at(log.topic_partition) >= 0

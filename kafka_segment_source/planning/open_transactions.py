@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from kafka_segment_source import kafka_format
-from kafka_segment_source.decoding.split import SegmentSplit, anchored
+from kafka_segment_source.decoding.split import BatchPlace, SegmentSplit, anchored, place_of
 from kafka_segment_source.errors import FileChangedError
 from kafka_segment_source.kernels import batch_headers
 from kafka_segment_source.logdir.probe import BatchHeader
@@ -35,9 +35,24 @@ from kafka_segment_source.times import format_millis
 _MOST_NAMED = 5  # open transactions in one warning
 
 
-def find_stable_end(log: PartitionLog, end: int, options: ReadOptions, warnings: list[str]) -> int:
+@dataclass(slots=True)
+class ProducerMemory:
+    """The producers' state as it was found last, for a stream that asks at each trigger.
+
+    last: the batch before the state's offset, in the file at `path`. While it is there, the log up to it is the same.
+    """
+
+    state: ProducerState | None = None
+    path: str = ""
+    last: BatchPlace | None = None
+
+
+def find_stable_end(
+    log: PartitionLog, end: int, options: ReadOptions, warnings: list[str], memory: ProducerMemory | None = None
+) -> int:
     """Finds the offset where a scan up to `end` ends under read_committed. It warns of withheld rows.
 
+    memory: what the last call found. This call goes on from there, and leaves out the warning of withheld rows.
     Raises CorruptRecordError for damage on the way to the end of the log, under FAILFAST.
     """
     last = log.segments[-1]
@@ -45,7 +60,7 @@ def find_stable_end(log: PartitionLog, end: int, options: ReadOptions, warnings:
         end, last.offsets.end, kafka_format.MAX_OFFSET if last.next_base_offset is None else last.next_base_offset
     )
     whole = log if log.is_whole or log.copies else list_whole(log.directories, options)
-    replay = _Replay(whole, options, warnings)
+    replay = _Replay(whole, options, warnings, memory)
     replay.run(end)
     waiting = {producer: first for producer, first in replay.open.items() if first < end}
     if not waiting:
@@ -53,6 +68,8 @@ def find_stable_end(log: PartitionLog, end: int, options: ReadOptions, warnings:
         return min(end, replay.reached) if replay.is_at_end else end
     replay.confirm()
     stable = min(waiting.values())
+    if memory is not None:
+        return stable
     warnings.append(_describe_withheld(replay.log, waiting, stable, end, options))
     return stable
 
@@ -70,6 +87,7 @@ class _Replay:
     log: PartitionLog
     options: ReadOptions
     warnings: list[str]
+    memory: ProducerMemory | None = None
     open: dict[int, int] = field(default_factory=dict)
     walked: list[tuple[str, FileVersion]] = field(default_factory=list)
     reached: int = 0
@@ -90,7 +108,9 @@ class _Replay:
 
         It goes on while a transaction that began before `end` may be open, at most to the end of the log.
         """
-        state = self._find_state() if self.options.trust_indexes else None
+        state = self._recall_state()
+        if state is None and self.options.trust_indexes:
+            state = self._find_state()
         since = ProducerState(0, {}) if state is None else state
         self.open = dict(since.open_transactions)
         self.reached, read = since.offset, 0
@@ -104,11 +124,38 @@ class _Replay:
             read += found.size
             self.reached = max(self.reached, found.end)
         parts.close()
+        self._keep_state()
         if state is None and len(self.log.segments) > 1 and self.options.trust_indexes:
             self.warnings.append(
                 f"partition {self.log.topic}-{self.log.partition} has no usable .snapshot: {read:,} bytes were read from"
                 " its start in planning, to find the last stable offset (isolationLevel=read_committed)"
             )
+
+    def _recall_state(self) -> ProducerState | None:
+        """Returns the state that the last call found, if the log still has the batch before it."""
+        memory = self.memory
+        if memory is None or memory.state is None or memory.state.offset > self.log.offsets.end:
+            return None
+        found = self._find_place(memory.state.offset)
+        return memory.state if found == (memory.path, memory.last) else None
+
+    def _keep_state(self) -> None:
+        """Keeps the state at the end of what was read. Events after the high watermark do not count yet."""
+        if self.memory is None:
+            return
+        offset = min(self.reached, self.log.offsets.end)
+        path, last = self._find_place(offset) or ("", None)
+        state = None if last is None else ProducerState(offset, dict(self.open))
+        self.memory.state, self.memory.path, self.memory.last = state, path, last
+
+    def _find_place(self, offset: int) -> tuple[str, BatchPlace] | None:
+        """Finds the batch that ends right before an offset, and its file. None if there is no such batch."""
+        for segment in self.log.segments:
+            if segment.base_offset < offset <= min(segment.span.end, segment.offsets.end):
+                header = next(_read_headers(segment, offset - 1, self.options), None)
+                if header is not None and header.last_offset == offset - 1:
+                    return segment.path, place_of(header)
+        return None
 
     def _find_state(self) -> ProducerState | None:
         """Finds the newest producer state that belongs to the segments of this log."""

@@ -6,12 +6,15 @@ few batch headers. Its splits are small frozen values that the driver sends to t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 
-from kafka_segment_source.bounds import EVERY_ROW, RowFilter
+from kafka_segment_source.bounds import EVERY_ROW, OffsetRange, RowFilter
 from kafka_segment_source.decoding.split import SegmentSplit, anchored
 from kafka_segment_source.errors import FileChangedError
 from kafka_segment_source.logdir.segment_view import SegmentView
+from kafka_segment_source.logdir.segments import PartitionLog
+from kafka_segment_source.option_values import TopicPartition
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.partition.logs import examined_logs
 from kafka_segment_source.planning.batch_rules import check_limits, check_partitions
@@ -48,6 +51,30 @@ def plan_selected(options: ReadOptions, warnings: list[str] | None, select_all: 
         return _plan_once(options, warnings, select_all, requests, cuts_all=False)
 
 
+def plan_offsets(
+    logs: list[PartitionLog], ranges: Mapping[TopicPartition, OffsetRange], options: ReadOptions
+) -> ReadPlan:
+    """Plans a range of offsets of each of some logs: a micro-batch of a stream. The logs were listed already.
+
+    No range goes beyond the end of its log, or beyond its last stable offset under isolationLevel=read_committed.
+    Raises FileChangedError if files were replaced since they were listed.
+    """
+    options = replace(
+        options,
+        starting_timestamp=None,
+        starting_offsets_by_timestamp=None,
+        starting_offsets={key: each.start for key, each in ranges.items()},
+        ending_timestamp=None,
+        ending_offsets_by_timestamp=None,
+        ending_offsets={key: each.end for key, each in ranges.items()},
+        end_at_high_watermark=False,
+    )
+    stable = StableEnds(replace(options, read_committed=False))  # the ranges end there already
+    sources = Sources(options, logs, stable, ZoneMaps(options))
+    requests = options.storage.count_requests()
+    return _plan_sources(sources, [], lambda sources, warnings: select(sources, [EVERY_ROW], warnings)[0], requests)
+
+
 def _plan_once(
     options: ReadOptions,
     warnings: list[str] | None,
@@ -55,14 +82,22 @@ def _plan_once(
     requests: int,
     cuts_all: bool = True,
 ) -> ReadPlan:
-    """Makes one attempt at a plan.
+    """Makes one attempt at a plan of a batch read. The parameters are those of `_plan_sources`."""
+    warnings = list(warnings or ())
+    sources = Sources(options, examined_logs(options, warnings), StableEnds(options), ZoneMaps(options))
+    check_partitions(options, sources.logs)
+    return _plan_sources(sources, warnings, select_all, requests, cuts_all)
+
+
+def _plan_sources(
+    sources: Sources, warnings: list[str], select_all: SelectAll, requests: int, cuts_all: bool = True
+) -> ReadPlan:
+    """Makes the plan of what `select_all` takes from logs.
 
     requests: what the storage had counted before the first attempt.
     cuts_all: a segment that was replaced before it was cut is a FileChangedError. False: such a segment stays whole.
     """
-    warnings = list(warnings or ())
-    sources = Sources(options, examined_logs(options, warnings), StableEnds(options), ZoneMaps(options))
-    check_partitions(options, sources.logs)
+    options = sources.options
     selection = select_all(sources, warnings)
     kept = _cut_splits(selection, options, cuts_all, warnings)
     for said in selection.missing.values():

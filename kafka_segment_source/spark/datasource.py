@@ -7,7 +7,7 @@ from typing import Unpack
 
 import pyspark
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceReader
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
 from kafka_segment_source.decoding.tables import RECORDS
@@ -17,6 +17,7 @@ from kafka_segment_source.options import parse_options
 from kafka_segment_source.spark import catalog_table, remembered
 from kafka_segment_source.spark.hadoop import hadoop_options
 from kafka_segment_source.spark.reader import PUSHDOWN_CONF
+from kafka_segment_source.spark.stream_reader import KafkaSegmentStreamReader
 
 OLDEST_SPARK = (4, 1)
 
@@ -47,6 +48,12 @@ class KafkaSegmentDataSource(DataSource):
         names = RECORDS.check_columns([(field.name, field.dataType.simpleString()) for field in schema.fields])
         check_nullable(schema)
         return remembered.reader_of(given, options, warnings, names)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        options, warnings = parse_options(remembered.without_memory(self.options), is_stream=True)
+        names = RECORDS.check_columns([(field.name, field.dataType.simpleString()) for field in schema.fields])
+        check_nullable(schema)
+        return KafkaSegmentStreamReader(options, warnings, names)
 
 
 def check_spark_version(version: str) -> None:

@@ -16,6 +16,7 @@ from kafka_segment_source.decoding.tables import RECORDS
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.planning.plan import ReadPlan
 from kafka_segment_source.planning.planner import make_plan
+from kafka_segment_source.reporting import logger
 from kafka_segment_source.spark.pushdown import row_filter
 
 if TYPE_CHECKING:
@@ -69,22 +70,30 @@ class KafkaSegmentReader(DataSourceReader):
         return make_plan(self._options, self._warnings, self._pushed)
 
     def partitions(self) -> Sequence[InputPartition]:
-        from kafka_segment_source.reporting import logger
-
         plan = self.make_plan()
-        for warning in plan.warnings:
-            logger.warning("%s", warning)
+        log_warnings(plan.warnings)
         return [SegmentPartition(splits) for splits in plan.tasks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        is_first = "kafka_segment_source.scanning" not in sys.modules
-        # planning runs in its own process, which does not need the kernels
-        from kafka_segment_source.scanning import read_splits
+        return read_rows(partition, self._options, self._columns)
 
-        if is_first:
-            _exempt_loaded_modules()
-        if isinstance(partition, SegmentPartition):  # Spark passes InputPartition(None) for an empty plan
-            yield from read_splits(partition.splits, self._options, RECORDS.arrow_schema(self._columns))
+
+def log_warnings(warnings: Iterable[str]) -> None:
+    """Writes the warnings of a plan to the log. Spark has no other place for them."""
+    for warning in warnings:
+        logger.warning("%s", warning)
+
+
+def read_rows(partition: InputPartition, options: ReadOptions, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+    """Yields the rows of one Spark partition, in an executor's Python worker."""
+    is_first = "kafka_segment_source.scanning" not in sys.modules
+    # planning runs in its own process, which does not need the kernels
+    from kafka_segment_source.scanning import read_splits
+
+    if is_first:
+        _exempt_loaded_modules()
+    if isinstance(partition, SegmentPartition):  # Spark passes InputPartition(None) for an empty plan
+        yield from read_splits(partition.splits, options, RECORDS.arrow_schema(columns))
 
 
 def _exempt_loaded_modules() -> None:

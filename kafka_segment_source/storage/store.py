@@ -61,7 +61,10 @@ NO_VERSION = FileVersion(0, 0, 0)
 
 
 class Entry(NamedTuple):
-    """One name in a directory, or at the end of a path."""
+    """One name in a directory, or at the end of a path.
+
+    version: of a file; of a local directory too, where it changes with the names in it.
+    """
 
     name: str
     kind: Kind
@@ -300,6 +303,8 @@ def _make_entry(name: str, found: os.stat_result) -> Entry:
     # this makes few calls, as a directory may have a million names
     if stat.S_ISREG(found.st_mode):
         return Entry(name, Kind.FILE, FileVersion(found.st_size, found.st_ino & _LARGEST_LONG, found.st_ctime_ns))
+    if stat.S_ISDIR(found.st_mode):
+        return Entry(name, Kind.DIRECTORY, FileVersion(0, found.st_ino & _LARGEST_LONG, found.st_ctime_ns))
     return Entry(name, _kind_of(found.st_mode))
 
 

@@ -18,11 +18,18 @@ def options_table() -> str:
     """The options as Markdown tables, one for each group, in the order of `OPTIONS`."""
     lines = ["## Options", ""]
     for group, options in groupby(OPTIONS, key=lambda option: option.group):
-        lines += [f"**{group[0].upper()}{group[1:]}**", "", "| option | default | meaning |", "|---|---|---|"]
+        lines += [
+            f"**{group[0].upper()}{group[1:]}**",
+            "",
+            "| option | default | stream | meaning |",
+            "|---|---|---|---|",
+        ]
         for option in options:
-            lines.append(f"| `{option.name}` | {option.default_words} | {option.help.replace('|', chr(92) + '|')} |")
+            meaning = option.help.replace("|", chr(92) + "|")
+            lines.append(f"| `{option.name}` | {option.default_words} | {option.stream_words} | {meaning} |")
         lines.append("")
     lines.append(
+        "The column *stream* says whether a [stream](docs/streaming.md) has the option, or its default there.\n"
         "`kafka.*`, `groupIdPrefix`, `fetchOffset.*` and `kafkaConsumer.*` are accepted and mean nothing here."
     )
     return "\n".join(lines) + "\n"

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from kafka_segment_source.errors import OptionError, UnsupportedError, UsageError
 from kafka_segment_source.keywords import option_texts
+from kafka_segment_source.option_values import LATEST
 from kafka_segment_source.options import OPTIONS, Option, ReadOptions, parse_options
 
 NOW = 1_773_133_200_000  # 2026-03-10T09:00:00Z
@@ -25,6 +26,11 @@ HOUR = 3_600_000
 
 def parse(**given: str) -> ReadOptions:
     return parse_options({"path": "/x"} | given, NOW)[0]
+
+
+def parse_for(option: Option, **given: str) -> ReadOptions:
+    """Parses options of the kind of read that has `option`."""
+    return parse_options({"path": "/x"} | given, NOW, is_stream=option.stream_only)[0]
 
 
 # Each option, with a text that is not its default and the value of its field that the text stands for
@@ -60,6 +66,10 @@ OTHER_VALUES: dict[str, tuple[str, object]] = {
     "minPartitions": ("7", 7),
     "maxRecordsPerPartition": ("8", 8),
     "packBytes": ("1m", 2**20),
+    "maxOffsetsPerTrigger": ("9", 9),
+    "maxBytesPerTrigger": ("1k", 1024),
+    "minOffsetsPerTrigger": ("10", 10),
+    "maxTriggerDelay": ("1h", 3_600_000),
 }
 
 
@@ -76,7 +86,7 @@ def test_every_option_has_its_own_field() -> None:
 def test_a_value_arrives_in_its_field(option: Option) -> None:
     """A value that is not the default changes the field of its option, and no other."""
     text, value = OTHER_VALUES[option.name]
-    usual, changed = parse(), parse(**{option.name: text})
+    usual, changed = parse_for(option), parse_for(option, **{option.name: text})
     assert getattr(changed, option.field) == value != getattr(usual, option.field)
     assert replace(changed, **{option.field: getattr(usual, option.field)}) == usual
 
@@ -85,9 +95,9 @@ def test_a_value_arrives_in_its_field(option: Option) -> None:
 def test_a_default_is_a_text_like_any_other(option: Option) -> None:
     """An option that is given its default is as good as not given; one without a default has no value."""
     if option.default:
-        assert parse(**{option.name: option.default}) == parse()
+        assert parse_for(option, **{option.name: option.default}) == parse_for(option)
     elif option.name != "path":
-        assert option.default is None and getattr(parse(), option.field) is None
+        assert option.default is None and getattr(parse_for(option), option.field) is None
 
 
 # Each option of the conventions: texts that are taken, and texts that are not with what the message expects
@@ -157,7 +167,14 @@ VALUES: dict[str, tuple[list[str], list[str], str]] = {
     "packBytes": (["0", "64m", "1g"], ["", "-1", "lots"], "expected bytes"),
     "zoneMaps": (["/tmp/maps", "file:/tmp/maps", "~/maps"], ["", " "], "expected"),
     "endAt": (["end", "highWatermark"], ["", "middle"], "expected"),
+    "maxOffsetsPerTrigger": POSITIVE,
+    "maxBytesPerTrigger": (["1", "64m"], ["", "0", "-1", "lots"], "expected bytes"),
+    "minOffsetsPerTrigger": POSITIVE,
+    "maxTriggerDelay": (["15m", "1500"], ["", "-1s", "soon"], "expected a number with a unit"),
 }  # fmt: skip
+
+
+OPTION = {option.name: option for option in OPTIONS}
 
 
 def test_the_conventions_options_are_the_tables() -> None:
@@ -172,14 +189,14 @@ def test_good_values(name: str) -> None:
     """A well-formed value is taken, under the option's name in any case."""
     for text in VALUES[name][0]:
         for key in (name, name.lower(), name.upper()):
-            assert isinstance(parse(**{key: text}), ReadOptions)
+            assert isinstance(parse_for(OPTION[name], **{key: text}), ReadOptions)
 
 
 @pytest.mark.parametrize(("name", "text"), [(name, text) for name in VALUES for text in VALUES[name][1]])
 def test_bad_values(name: str, text: str) -> None:
     """A malformed value is an error that names the option, the value and what was expected."""
     with pytest.raises(OptionError) as caught:
-        parse(**{name.lower(): text})
+        parse_for(OPTION[name], **{name.lower(): text})
     said = str(caught.value)
     assert f"'{name}'" in said and VALUES[name][2] in said
     assert repr(text) in said
@@ -327,16 +344,32 @@ def test_one_option_under_two_spellings() -> None:
 
 
 MEANINGLESS = ["kafka.bootstrap.servers", "kafka.security.protocol", "groupIdPrefix", "fetchOffset.numRetries"]
-MEANINGLESS += ["kafkaConsumer.pollTimeoutMs", "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay"]
+MEANINGLESS += ["kafkaConsumer.pollTimeoutMs"]
+OF_STREAMS = ["maxOffsetsPerTrigger", "minoffsetspertrigger", "maxTriggerDelay", "maxBytesPerTrigger"]
 
 
 def test_options_without_a_meaning_here() -> None:
-    """A broker's and a stream's options are accepted with one warning that names them all."""
-    options, warnings = parse_options({"path": "/x", **dict.fromkeys(MEANINGLESS, "1")}, NOW)
+    """A broker's and a stream's options are accepted in a batch read, with one warning each that names them all."""
+    options, warnings = parse_options(
+        {"path": "/x", **dict.fromkeys(MEANINGLESS, "1"), **dict.fromkeys(OF_STREAMS, "x")}, NOW
+    )
     assert options == parse()
-    (warning,) = warnings
-    assert all(name in warning for name in MEANINGLESS) and "ignored" in warning
+    of_brokers, of_streams = warnings
+    assert all(name in of_brokers for name in MEANINGLESS) and "ignored" in of_brokers
+    assert all(name in of_streams for name in OF_STREAMS) and "are for streams" in of_streams
     assert parse_options({"path": "/x"}, NOW)[1] == []
+
+
+def test_options_of_streams() -> None:
+    """A stream has no end. It starts at the end of the logs, and ends where the high watermark is known."""
+    for name in ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"):
+        with pytest.raises(OptionError, match=f"option '{name}' is not for streams: a stream has no end"):
+            parse_options({"path": "/x", name.lower(): "latest"}, NOW, is_stream=True)
+    options = parse_options({"path": "/x"}, NOW, is_stream=True)[0]
+    assert options == replace(parse(), starting_offsets=LATEST, end_at_high_watermark=None)
+    assert parse_options({"path": "/x", "endAt": "end"}, NOW, is_stream=True)[0].end_at_high_watermark is False
+    with pytest.raises(OptionError, match="option 'path' is missing"):
+        parse_options({}, NOW, is_stream=True)
 
 
 def test_zone_maps_elsewhere() -> None:

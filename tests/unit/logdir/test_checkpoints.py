@@ -245,7 +245,7 @@ def test_a_high_watermark_that_cannot_be_had(data: Path) -> None:
             (data / HIGH_WATERMARK).write_text(content)
         with pytest.raises(OptionError) as caught:
             kafkaseg.plan(data, **asked)
-        assert str(caught.value) == f"{where} {why}; leave the option out to read to the end"
+        assert str(caught.value) == f"{where} {why}; endAt=end reads to the end of the files"
 
 
 # --- what a compaction leaves ----------------------------------------------------------------------------------------

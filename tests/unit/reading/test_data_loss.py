@@ -331,7 +331,7 @@ def test_a_directory_that_never_rests(folder: Path, monkeypatch: pytest.MonkeyPa
     for base in (0, 10, 20, 30):
         log(folder, base).unlink()
     calls: list[int] = []
-    monkeypatch.setattr(available, "list_logs", lambda _: calls.append(1) or gone)
+    monkeypatch.setattr(available, "list_logs", lambda *_: calls.append(1) or gone)
     with pytest.raises(FileChangedError, match="is gone now"):
         kafkaseg.plan(folder, maxRecordsPerPartition=3)
     assert 1 < len(calls) < 50

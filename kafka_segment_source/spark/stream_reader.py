@@ -1,0 +1,101 @@
+"""The stream reader of Spark's data source: connects `streams/` to Spark's micro-batches.
+
+Spark makes this object in one Python process of a query, and calls there all methods but `read`. That process lives
+as long as the query. `read` runs in the executors, with a reader that was pickled before anything else was called. So
+all that a task needs is in its partition.
+
+Spark 4.1 knows no limits: it calls `latestOffset()`, and always wants all that is there. Later versions pass the start
+of the micro-batch and a limit (SPARK-55304).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyspark
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+
+from kafka_segment_source.errors import UnsupportedError
+from kafka_segment_source.options import ReadOptions
+from kafka_segment_source.spark.reader import SegmentPartition, log_warnings, read_rows
+from kafka_segment_source.streams.limits import Limits
+from kafka_segment_source.streams.positions import JsonOffsets, from_json, to_json
+from kafka_segment_source.streams.stream import LogStream
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+try:
+    from pyspark.sql.streaming.datasource import (
+        ReadAllAvailable,
+        ReadLimit,
+        ReadMaxBytes,
+        ReadMaxRows,
+        ReadMinRows,
+        SupportsTriggerAvailableNow,
+    )
+except ImportError:  # Spark 4.1
+    HAS_LIMITS = False
+
+    class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
+        """Stands for Spark's class of that name."""
+else:
+    HAS_LIMITS = True
+
+
+class KafkaSegmentStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads what the logs have gained since the last micro-batch."""
+
+    def __init__(self, options: ReadOptions, warnings: list[str], columns: tuple[str, ...]) -> None:
+        self._options = options
+        self._warnings = warnings
+        self._columns = columns
+        self._limits = Limits.of(options)
+        self._stream: LogStream | None = None
+        if not HAS_LIMITS and self._limits.names:
+            raise UnsupportedError(
+                f"option {self._limits.names[0]!r} needs Spark 4.2 or later, and this is {pyspark.__version__}: leave it"
+                " out, and a micro-batch takes all that is there"
+            )
+
+    @property
+    def stream(self) -> LogStream:
+        """The stream of this process. Nothing is read before it is first used."""
+        if self._stream is None:
+            log_warnings(self._warnings)
+            self._stream = LogStream(self._options)
+        return self._stream
+
+    def initialOffset(self) -> JsonOffsets:
+        return to_json(self.stream.find_initial())
+
+    def latestOffset(self, start: dict[str, Any] | None = None, limit: ReadLimit | None = None) -> JsonOffsets:
+        begin = None if start is None else from_json(start)
+        limited = HAS_LIMITS and limit is not None and not isinstance(limit, ReadAllAvailable)
+        return to_json(self.stream.find_next(begin, limited))
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """Spark passes this limit to `latestOffset`, unless the trigger wants all. The values are those of the options,
+        which can have more than one limit."""
+        limits = self._limits
+        if limits.most_offsets is not None:
+            return ReadMaxRows(limits.most_offsets)
+        if limits.most_bytes is not None:
+            return ReadMaxBytes(limits.most_bytes)
+        if limits.least_offsets is not None:
+            return ReadMinRows(limits.least_offsets)
+        return ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self.stream.set_target()
+
+    def reportLatestOffset(self) -> JsonOffsets:
+        return to_json(self.stream.find_latest())
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        plan = self.stream.plan(from_json(start), from_json(end))
+        return [] if plan is None else [SegmentPartition(splits) for splits in plan.tasks]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return read_rows(partition, self._options, self._columns)

@@ -1,0 +1,228 @@
+"""Where the whole batches of a partition begin and end now. What was found stays valid for files that did not change.
+
+A stream asks at each trigger. So the end of a file is looked for again only if its size or time is another one. If it
+only grew, the search goes on behind the last batch, once the file proves that this batch is still there.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from kafka_segment_source import kafka_format
+from kafka_segment_source.bounds import OffsetRange, ScanBounds
+from kafka_segment_source.data_loss import report_lost_offsets
+from kafka_segment_source.decoding.split import BatchPlace, anchored, place_of, split_of
+from kafka_segment_source.logdir.probe import HeaderProbe, shows_compaction
+from kafka_segment_source.logdir.segment_view import SegmentView
+from kafka_segment_source.logdir.segments import PartitionLog, Segment
+from kafka_segment_source.options import ReadOptions
+from kafka_segment_source.planning.offsets import log_start_offset
+from kafka_segment_source.storage.files import lasting_version
+from kafka_segment_source.storage.store import FileVersion
+
+if TYPE_CHECKING:
+    from kafka_segment_source.planning.open_transactions import ProducerMemory
+
+_LARGEST_WALK = 1024 * 1024  # bytes behind the last known batch that are walked without the index
+LATE_SECONDS = 60.0
+"""A file that was changed more recently may still be on its way. Offsets that are missing beside it are waited for."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogSpan:
+    """What a stream can read of one partition.
+
+    start: the first offset that the log has. end: exclusive; up to the high watermark and the last stable offset, as
+        the options ask. files_end: the offset after the last whole batch of the files.
+    is_withheld: whether an open transaction withholds offsets that the files hold.
+    log: the files. Its own offsets end at the high watermark.
+    """
+
+    log: PartitionLog
+    start: int
+    end: int
+    files_end: int
+    is_withheld: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _FileEnd:
+    """The end of one file, as it was found.
+
+    offset: after its last whole batch. last: that batch; None if there is none. is_whole: whether the bytes after it
+    can be the end of a log.
+    """
+
+    version: FileVersion
+    offset: int
+    last: BatchPlace | None
+    is_whole: bool
+
+
+class LogEnds:
+    """Finds the ends of logs. It remembers them for one stream.
+
+    now: seconds since 1970, for the age of files.
+    """
+
+    def __init__(self, options: ReadOptions, now: Callable[[], float] = time.time) -> None:
+        self._options = options
+        self._now = now
+        self._ends: dict[str, _FileEnd] = {}
+        self._contiguous: dict[str, tuple[FileVersion, int | None]] = {}
+        self._producers: dict[tuple[str, int], ProducerMemory] = {}
+        self._first_seen: dict[tuple[str, int], float] = {}
+
+    def find(self, log: PartitionLog) -> LogSpan:
+        """Finds what can be read of a log. Raises CorruptRecordError for damage at its end, under mode=FAILFAST."""
+        start, files_end = self.find_files(log)
+        end = stable = min(files_end, log.offsets.end)
+        if self._options.read_committed and end > start:
+            stable = self._find_stable_end(log, end)
+        return LogSpan(log, start, max(stable, start), files_end, stable < end)
+
+    def find_files(self, log: PartitionLog) -> tuple[int, int]:
+        """Finds the first offset of a log, and the offset after the last whole batch of its files."""
+        start = log_start_offset(log)
+        return start, max(self._find_files_end(log), start)
+
+    def _find_files_end(self, log: PartitionLog) -> int:
+        if not log.segments:
+            return 0
+        if log.end is not None:  # of several copies
+            return log.end
+        last = log.segments[-1]
+        found = self._ends.get(last.path)
+        if found is None or found.version != last.version:
+            found = self._search_end(last, found)
+            self._ends[last.path] = replace(found, version=lasting_version(found.version))
+        return found.offset if found.is_whole else self._read_damaged_end(log, found)
+
+    def _search_end(self, segment: Segment, known: _FileEnd | None) -> _FileEnd:
+        """Walks the headers of a file behind the last batch that is known, or behind the last index entry."""
+        with SegmentView(segment, self._options.trust) as view:
+            offset, last, position = segment.base_offset, None, 0
+            if known is not None and known.last is not None and known.last.is_in(view.probe):
+                position = known.last.position
+            if segment.size - position > _LARGEST_WALK or not position:
+                position = max(position, view.start_position(kafka_format.MAX_OFFSET))
+            for header in view.probe.walk(position):
+                if header is None:
+                    break
+                offset, last, position = header.last_offset + 1, place_of(header), header.end
+            is_whole = position >= segment.size or view.probe.is_legal_tail(position)
+        return _FileEnd(segment.version, offset, last, is_whole)
+
+    def _read_damaged_end(self, log: PartitionLog, found: _FileEnd) -> int:
+        """Reads what follows the last whole batch, as a batch read would.
+
+        Raises its error, or under mode=DROPMALFORMED returns the offset after the last record.
+        """
+        # it decodes: only then are the kernels loaded
+        from kafka_segment_source.decoding.tables import RECORDS
+        from kafka_segment_source.scanning import read_split
+
+        segment = log.segments[-1]
+        start = 0 if found.last is None else found.last.position
+        split = split_of(log, segment, ScanBounds(segment.offsets), start)
+        with SegmentView(segment, self._options.trust) as view:
+            split = anchored(split, view.probe)
+        schema = RECORDS.arrow_schema(["offset"])
+        options = replace(self._options, read_committed=False, include_control=True)
+        last = max((batch.column(0)[-1].as_py() for batch in read_split(split, options, schema)), default=-1)
+        return max(found.offset, last + 1)
+
+    def find_whole_end(self, log: PartitionLog, start: int, end: int, warnings: list[str]) -> int:
+        """Finds the end of what has no missing offsets between `start` and `end`.
+
+        If the missing offsets will not come, that is a loss (failOnDataLoss), and then the end is `end`.
+        """
+        for missing, why, segment in self._find_missing(log, OffsetRange(start, end)):
+            if self._may_still_come(log, missing, segment):
+                warnings.append(
+                    f"{why}: the offsets {missing.start} to {missing.end - 1} of partition {log.topic}-{log.partition} are"
+                    " waited for, as files beside them are new"
+                )
+                return max(start, missing.start)
+            said = f"{why}: no file holds the offsets {missing.start} to {missing.end - 1}"
+            warnings.append(report_lost_offsets(f"{said} of partition {log.topic}-{log.partition}", self._options))
+        return end
+
+    def _find_missing(self, log: PartitionLog, wanted: OffsetRange) -> list[tuple[OffsetRange, str, Segment]]:
+        """Finds offsets that no file holds, between those that files hold; each with the reason and the file after
+        them."""
+        found = []
+        for hole in log.holes:
+            gone = hole.offsets.intersect(wanted)
+            after = next((each for each in log.segments if each.base_offset >= hole.offsets.end), None)
+            if not gone.is_empty and after is not None:
+                found.append((gone, hole.why, after))
+        if log.compacted or log.copies:
+            return found
+        for at, segment in enumerate(log.segments[:-1]):
+            following = log.segments[at + 1]
+            if segment.size == 0 or following.base_offset <= wanted.start or not log.is_followed(at):
+                continue
+            if segment.base_offset >= wanted.end:
+                break
+            gone = OffsetRange(self._find_contiguous_end(segment), following.base_offset).intersect(wanted)
+            if not gone.is_empty:
+                found.append((gone, f"{segment.path!r} ends early", following))
+        return sorted(found, key=lambda each: each[0].start)
+
+    def _find_contiguous_end(self, segment: Segment) -> int:
+        """Finds the offset after the last batch of a segment that another one follows.
+
+        It is the base offset of the next one where only compaction explains a gap, or where damage hides the end. The
+        read reports damage.
+        """
+        assert segment.next_base_offset is not None
+        known = self._contiguous.get(segment.path)
+        if known is None or known[0] != segment.version:
+            with SegmentView(segment, self._options.trust) as view:
+                known = lasting_version(segment.version), _find_sure_end(view.probe, view, segment)
+            self._contiguous[segment.path] = known
+        return segment.next_base_offset if known[1] is None else known[1]
+
+    def _may_still_come(self, log: PartitionLog, missing: OffsetRange, after: Segment) -> bool:
+        """Whether the file after missing offsets, or the one before them, is new, or was seen for the first time."""
+        before = [each for each in log.segments if each.base_offset < missing.start][-1:]
+        changed = [each.version.changed for each in (*before, after)]
+        key = after.path, missing.start
+        first_seen = self._first_seen.setdefault(key, self._now())
+        if all(changed):
+            return self._now() - max(changed) / 1e9 < LATE_SECONDS
+        return self._now() - first_seen < LATE_SECONDS
+
+    def describe_withheld(self, log: PartitionLog, end: int) -> list[str]:
+        """Says which transactions withhold offsets of a log, in sentences."""
+        from kafka_segment_source.planning.open_transactions import find_stable_end
+
+        said: list[str] = []
+        find_stable_end(log, end, self._options, said)
+        return said
+
+    def _find_stable_end(self, log: PartitionLog, end: int) -> int:
+        # it reads batches: only then are the kernels loaded
+        from kafka_segment_source.planning.open_transactions import ProducerMemory, find_stable_end
+
+        memory = self._producers.setdefault(log.topic_partition, ProducerMemory())
+        return find_stable_end(log, end, self._options, [], memory)
+
+
+def _find_sure_end(probe: HeaderProbe, view: SegmentView, segment: Segment) -> int | None:
+    """Finds the offset after the last batch of a segment. None if gaps in it show compaction, or if damage or an old
+    format hides it."""
+    end = position = 0
+    for header in probe.walk(view.start_position(kafka_format.MAX_OFFSET)):
+        if header is None:
+            return None
+        end, position = header.last_offset + 1, header.end
+        if header.magic < kafka_format.MAGIC_V2:
+            return None
+    if position != segment.size or end >= (segment.next_base_offset or end):
+        return None
+    return None if shows_compaction(probe, segment.base_offset) else end

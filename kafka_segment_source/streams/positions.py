@@ -1,0 +1,54 @@
+"""How far a stream came: an offset for each partition, as Spark's checkpoint keeps it.
+
+The form is that of Spark's kafka source (`JsonUtils.partitionOffsets`): {"topic": {"0": 123}}. Spark compares two of
+them as texts. So they are always made in one order, by topic and partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kafka_segment_source.errors import OptionError
+from kafka_segment_source.kafka_format import MAX_OFFSET
+from kafka_segment_source.option_values import TopicPartition
+
+Positions = Mapping[TopicPartition, int]
+"""The next offset to read, by topic and partition."""
+
+JsonOffsets = dict[str, dict[str, int]]
+
+_MOST_SHOWN = 200  # characters of a foreign offset in a message
+
+
+def to_json(positions: Positions) -> JsonOffsets:
+    """Converts positions into the value that Spark writes as JSON, always in the same order."""
+    found: JsonOffsets = {}
+    for topic, partition in sorted(positions):
+        found.setdefault(topic, {})[str(partition)] = positions[topic, partition]
+    return found
+
+
+def from_json(value: object) -> dict[TopicPartition, int]:
+    """Converts the value of Spark's JSON into positions. Raises OptionError if it is that of another source."""
+    found: dict[TopicPartition, int] = {}
+    if not isinstance(value, dict):
+        raise _foreign(value)
+    for topic, partitions in value.items():
+        if not isinstance(topic, str) or not isinstance(partitions, dict):
+            raise _foreign(value)
+        for partition, offset in partitions.items():
+            if not (isinstance(partition, str) and partition.isascii() and partition.isdigit()):
+                raise _foreign(value)
+            if type(offset) is not int or not 0 <= offset <= MAX_OFFSET:
+                raise _foreign(value)
+            found[topic, int(partition)] = offset
+    return found
+
+
+def _foreign(value: object) -> OptionError:
+    shown = repr(value)
+    shown = shown if len(shown) <= _MOST_SHOWN else f"{shown[:_MOST_SHOWN]}…"
+    return OptionError(
+        f"option 'checkpointLocation' leads to a checkpoint of another source: found the offset {shown}, expected the"
+        ' form {"topic": {"0": 123}}; give the query a checkpoint of its own'
+    )
