@@ -80,6 +80,7 @@ class Beside:
     last_base: the highest base offset of a segment, or -1.
     has_deleted: whether the directory holds segments that a broker has marked as `.deleted`. A broker removes such
         files after a minute. If it stops within that minute, they stay.
+    metadata: the state of `partition.metadata`, which has the topic id.
     """
 
     faults: tuple[str, ...] = ()
@@ -87,6 +88,7 @@ class Beside:
     snapshot: int = -1
     last_base: int = -1
     has_deleted: bool = False
+    metadata: FileVersion = NO_VERSION
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,15 +6,15 @@ few batch headers. Its splits are small frozen values that the driver sends to t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 
-from kafka_segment_source.bounds import EVERY_ROW, OffsetRange, RowFilter
+from kafka_segment_source.bounds import EVERY_ROW, RowFilter
 from kafka_segment_source.decoding.split import SegmentSplit, anchored
 from kafka_segment_source.errors import FileChangedError
 from kafka_segment_source.logdir.segment_view import SegmentView
 from kafka_segment_source.logdir.segments import PartitionLog
-from kafka_segment_source.option_values import TopicPartition
+from kafka_segment_source.option_values import EARLIEST
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.partition.logs import examined_logs
 from kafka_segment_source.planning.batch_rules import check_limits, check_partitions
@@ -51,22 +51,18 @@ def plan_selected(options: ReadOptions, warnings: list[str] | None, select_all: 
         return _plan_once(options, warnings, select_all, requests, cuts_all=False)
 
 
-def plan_offsets(
-    logs: list[PartitionLog], ranges: Mapping[TopicPartition, OffsetRange], options: ReadOptions
-) -> ReadPlan:
-    """Plans a range of offsets of each of some logs: a micro-batch of a stream. The logs were listed already.
+def plan_listed(logs: list[PartitionLog], options: ReadOptions) -> ReadPlan:
+    """Plans all offsets of some logs that were listed already: a micro-batch of a stream.
 
-    No range goes beyond the end of its log, or beyond its last stable offset under isolationLevel=read_committed.
-    Raises FileChangedError if files were replaced since they were listed.
+    logs: each with the wanted range as its offsets. No range goes beyond the last stable offset, under
+    isolationLevel=read_committed. The starting and ending options do not count. Raises FileChangedError if files were
+    replaced since they were listed.
     """
     options = replace(
         options,
         starting_timestamp=None,
         starting_offsets_by_timestamp=None,
-        starting_offsets={key: each.start for key, each in ranges.items()},
-        ending_timestamp=None,
-        ending_offsets_by_timestamp=None,
-        ending_offsets={key: each.end for key, each in ranges.items()},
+        starting_offsets=EARLIEST,
         end_at_high_watermark=False,
     )
     stable = StableEnds(replace(options, read_committed=False))  # the ranges end there already

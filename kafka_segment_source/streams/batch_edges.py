@@ -51,7 +51,8 @@ def cut_by_bytes(
     The bytes are spread in proportion to what waits. If not one batch fits, the first batch of the partition with the
     most waiting is taken alone.
     """
-    sizes = {key: _count_bytes(logs[key], each) for key, each in waiting.items()}
+    waiting = {key: each for key, each in waiting.items() if not each.is_empty}
+    sizes = {key: _count_bytes(logs[key], each, trust) for key, each in waiting.items()}
     if sum(sizes.values()) <= most:
         return {}
     shares = spread(most, sizes)
@@ -65,16 +66,21 @@ def cut_by_bytes(
     return ends
 
 
-def _count_bytes(log: PartitionLog, wanted: OffsetRange) -> int:
-    """Counts the bytes of the segments that hold a range. Of the first one it counts a part, as offsets go evenly."""
+def _count_bytes(log: PartitionLog, wanted: OffsetRange, trust: Trust) -> int:
+    """Counts the bytes from the batch that holds the start of a range, to the end of the last segment that holds some
+    of it."""
     total = 0
     for segment in _segments_of(log, wanted):
-        span = segment.span.end - segment.base_offset
-        if not segment.is_last and segment.base_offset < wanted.start and span > 0:
-            total += segment.size * (segment.span.end - wanted.start) // span
-        else:
-            total += segment.size
-    return max(total, 1)
+        total += segment.size
+        if segment.base_offset < wanted.start:
+            with SegmentView(segment, trust) as view:
+                total -= _find_position(view, wanted.start) or 0
+    return total
+
+
+def _find_position(view: SegmentView, offset: int) -> int | None:
+    """Finds the position of the batch that holds an offset, or of the first one after it. None if there is none."""
+    return next((header.position for header in view.headers_from(offset) if header is not None), None)
 
 
 def _cut_log(log: PartitionLog, wanted: OffsetRange, share: int, trust: Trust) -> int:
@@ -82,7 +88,7 @@ def _cut_log(log: PartitionLog, wanted: OffsetRange, share: int, trust: Trust) -
     edge = wanted.start
     for segment in _segments_of(log, wanted):
         with SegmentView(segment, trust) as view:
-            start = next((header.position for header in view.headers_from(wanted.start) if header is not None), None)
+            start = _find_position(view, wanted.start)
             if start is None:
                 return edge
             if segment.size - start <= share and not segment.is_last:

@@ -74,6 +74,7 @@ class LogEnds:
         self._ends: dict[str, _FileEnd] = {}
         self._contiguous: dict[str, tuple[FileVersion, int | None]] = {}
         self._producers: dict[tuple[str, int], ProducerMemory] = {}
+        self._stable_ends: dict[tuple[str, int], tuple[tuple[tuple[str, FileVersion], ...], int, int]] = {}
         self._first_seen: dict[tuple[str, int], float] = {}
 
     def find(self, log: PartitionLog) -> LogSpan:
@@ -209,8 +210,15 @@ class LogEnds:
         # it reads batches: only then are the kernels loaded
         from kafka_segment_source.planning.open_transactions import ProducerMemory, find_stable_end
 
+        files = tuple((segment.path, segment.version) for segment in log.segments)
+        known = self._stable_ends.get(log.topic_partition)
+        if known is not None and known[:2] == (files, end):
+            return known[2]
         memory = self._producers.setdefault(log.topic_partition, ProducerMemory())
-        return find_stable_end(log, end, self._options, [], memory)
+        stable = find_stable_end(log, end, self._options, [], memory)
+        path, version = files[-1]
+        self._stable_ends[log.topic_partition] = (*files[:-1], (path, lasting_version(version))), end, stable
+        return stable
 
 
 def _find_sure_end(probe: HeaderProbe, view: SegmentView, segment: Segment) -> int | None:

@@ -32,10 +32,12 @@ from kafka_segment_source.partition.logs import examined_logs
 from kafka_segment_source.planning.batch_rules import check_map
 from kafka_segment_source.planning.offsets import find_start
 from kafka_segment_source.planning.plan import ReadPlan
-from kafka_segment_source.planning.planner import plan_offsets
+from kafka_segment_source.planning.planner import plan_listed
 from kafka_segment_source.reporting import logger
 from kafka_segment_source.storage.ahead import map_ahead
+from kafka_segment_source.storage.files import lasting_version
 from kafka_segment_source.storage.retrying import try_again, wait
+from kafka_segment_source.storage.store import NO_VERSION, FileVersion
 from kafka_segment_source.streams.batch_edges import cut_at_offset, cut_by_bytes
 from kafka_segment_source.streams.limits import NO_LIMITS, Limits, spread
 from kafka_segment_source.streams.log_ends import LogEnds, LogSpan
@@ -74,7 +76,7 @@ class LogStream:
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
     ) -> None:
-        self._options = options
+        self.options = options
         self._limits = Limits.of(options)
         self._clock = clock
         self._ends = LogEnds(options, now)
@@ -84,7 +86,7 @@ class LogStream:
         self._initial: dict[TopicPartition, int] | None = None
         self._came_to: dict[TopicPartition, int] = {}  # the position up to which pieces were planned
         self._given_up: set[TopicPartition] = set()
-        self._ids: dict[TopicPartition, str | None] = {}
+        self._ids: dict[TopicPartition, tuple[FileVersion, str | None]] = {}
         self._made_again: set[TopicPartition] = set()
         self._last_piece: float | None = None
         self._said: set[str] = set()
@@ -100,8 +102,8 @@ class LogStream:
         and for a timestamp that no record reaches. Raises DataLossError for an offset that the files do not hold.
         """
         if self._initial is None:
-            listing = self._list(needs_all=True)
-            check_map(self._options.starting, listing.spans.keys())
+            listing = self._list(needs_all=True, is_new=True)
+            check_map(self.options.starting, listing.spans.keys())
             self._initial = {
                 topic_partition: self._find_initial_of(span) for topic_partition, span in listing.spans.items()
             }
@@ -109,7 +111,7 @@ class LogStream:
         return self._initial
 
     def _find_initial_of(self, span: LogSpan) -> int:
-        limit = self._options.starting
+        limit = self.options.starting
         if not limit.by_time:
             number = limit.at(span.log.topic_partition)
             if number in (EARLIEST, LATEST):
@@ -120,7 +122,7 @@ class LogStream:
                     f" but the files hold the offsets {span.start} to {span.files_end - 1}"
                 )
             return min(max(number, span.start), span.files_end)
-        found = find_start(span.log, self._options)
+        found = find_start(span.log, self.options)
         return min(max(found, span.start), span.end)
 
     def set_target(self) -> None:
@@ -192,11 +194,11 @@ class LogStream:
             for key, each in waiting.items():
                 if shares[key] < each.end - each.start:
                     cut = OffsetRange(each.start, each.start + shares[key])
-                    ends[key] = cut_at_offset(spans[key].log, cut, self._options.trust)
+                    ends[key] = cut_at_offset(spans[key].log, cut, self.options.trust)
         if limits.most_bytes is not None:
             left = {key: OffsetRange(each.start, ends.get(key, each.end)) for key, each in waiting.items()}
             logs = {key: spans[key].log for key in left}
-            ends |= cut_by_bytes(logs, left, limits.most_bytes, self._options.trust)
+            ends |= cut_by_bytes(logs, left, limits.most_bytes, self.options.trust)
         return ends
 
     # ---- pieces ----
@@ -233,8 +235,8 @@ class LogStream:
         self, wanted: Mapping[TopicPartition, OffsetRange], start: Positions, logs: list[PartitionLog]
     ) -> ReadPlan:
         there = {log.topic_partition: log for log in logs}
-        ranges: dict[TopicPartition, OffsetRange] = {}
-        for key, each in wanted.items():
+        chosen: list[PartitionLog] = []
+        for key, each in sorted(wanted.items()):
             if key not in there:
                 self._report_loss(
                     f"the directory of partition {_name(key)} is gone, and offsets up to {each.end} with it"
@@ -247,14 +249,9 @@ class LogStream:
                     f"the files of partition {_name(key)} end at offset {end}, but a micro-batch up to {each.end} was"
                     " begun"
                 )
-            ranges[key] = OffsetRange(max(first, each.start), min(each.end, end))
-        # the high watermark of a checkpoint may have gone back since a piece was planned first
-        chosen = [
-            replace(there[key], offsets=OffsetRange(there[key].offsets.start))
-            for key, each in sorted(ranges.items())
-            if not each.is_empty
-        ]
-        return plan_offsets(chosen, ranges, self._options)
+            # the high watermark does not count: after a crash, it may have gone back below what was begun
+            chosen.append(replace(there[key], offsets=OffsetRange(max(first, each.start), min(each.end, end))))
+        return plan_listed([log for log in chosen if not log.offsets.is_empty], self.options)
 
     # ---- what can be lost between two pieces ----
 
@@ -300,18 +297,19 @@ class LogStream:
     def _check_ids(self, logs: list[PartitionLog]) -> None:
         """Reports a loss if a topic has another id than before: it was deleted and made again."""
         for log in logs:
-            key = log.topic_partition
-            found = read_topic_id(log.directory, self._options.storage)
+            key, version = log.topic_partition, log.beside.metadata
             known = self._ids.get(key)
-            if found is not None:
-                self._ids[key] = found
-            if None in (found, known) or found == known:
+            if version == NO_VERSION or (known is not None and known[0] == version):
+                continue
+            found = read_topic_id(log.directory, self.options.storage)
+            self._ids[key] = lasting_version(version), found
+            if known is None or None in (found, known[1]) or found == known[1]:
                 continue
             self._made_again.add(key)
             if self._came_to.get(key):
                 self._report_loss(
                     f"topic {log.topic!r} was deleted and made again: partition {_name(key)} was read up to offset"
-                    f" {self._came_to[key]} under the topic id {known}, and has the id {found} now"
+                    f" {self._came_to[key]} under the topic id {known[1]}, and has the id {found} now"
                 )
 
     # ---- listings ----
@@ -333,11 +331,11 @@ class LogStream:
     def _list_once(self, needs_all: bool) -> _Listing:
         known = [] if self._listing is None else [span.log for span in self._listing.spans.values()]
         if self._watch is None:
-            self._watch = LogWatch(self._options.paths, self._options.storage)
+            self._watch = LogWatch(self.options.paths, self.options.storage)
         self._watch.begin(known)
         seen = self._clock()
         logs = self._list_waiting(needs_all)
-        self._check_ids(self._find_replaced(logs))
+        self._check_ids(logs)
         at_once = max((log.storage.read_cost(log.directory).at_once for log in logs), default=1)
         spans = dict(zip((log.topic_partition for log in logs), map_ahead(self._ends.find, logs, at_once), strict=True))
         self._note_withheld(spans)
@@ -368,19 +366,14 @@ class LogStream:
 
     def _list_files(self, needs_all: bool) -> list[PartitionLog]:
         warnings: list[str] = []
-        logs = examined_logs(self._options, warnings, needs_all)
+        logs = examined_logs(self.options, warnings, needs_all)
         self._warn(warnings)
         return logs
-
-    def _find_replaced(self, logs: list[PartitionLog]) -> list[PartitionLog]:
-        """Returns the logs whose topic id may be another one than at the last listing."""
-        known = {} if self._listing is None else {key: span.log for key, span in self._listing.spans.items()}
-        return [log for log in logs if not _has_common_file(log, known.get(log.topic_partition))]
 
     # ---- what is said ----
 
     def _report_loss(self, lost: str) -> None:
-        self._warn([report_lost_offsets(lost, self._options)])
+        self._warn([report_lost_offsets(lost, self.options)])
 
     def _warn(self, warnings: Iterable[str]) -> None:
         """Logs each sentence once."""
@@ -388,16 +381,6 @@ class LogStream:
             if warning not in self._said:
                 self._said.add(warning)
                 logger.warning("%s", warning)
-
-
-def _has_common_file(log: PartitionLog, known: PartitionLog | None) -> bool:
-    """Whether two listings of a partition share a file, by its path and its identity."""
-    if known is None:
-        return False
-    before = {segment.path: segment.version for segment in known.segments}
-    return any(
-        segment.path in before and segment.version.is_same_file(before[segment.path]) for segment in log.segments
-    )
 
 
 def _name(topic_partition: TopicPartition) -> str:

@@ -1,0 +1,396 @@
+"""One stream: where it begins, what it waits for, and what it reports as lost."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafka_segment_source.errors import CorruptRecordError, DataLossError, OptionError, PathError
+from kafka_segment_source.option_values import TopicPartition
+from kafka_segment_source.options import parse_options
+from kafka_segment_source.storage import retrying
+from kafka_segment_source.storage.store import LocalStorage
+from kafka_segment_source.streams.stream import GONE_SECONDS, LogStream
+from tests.support import writer
+from tests.support.growing_log import Engine, write_high_watermarks
+from tests.unit.partition.test_copy_chain import bad, marker, pl, put, txn
+
+T0 = ("t", 0)
+T1 = ("t", 1)
+
+
+class Clock:
+    """A clock that tests set. Waits move it on."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 0.0
+        monkeypatch.setattr(retrying, "wait", self.wait)
+        monkeypatch.setattr("kafka_segment_source.streams.stream.wait", self.wait)
+
+    def wait(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    return Clock(monkeypatch)
+
+
+def stream_of(path: Path, clock: Clock, now: float = 1e12, **given: Any) -> LogStream:
+    options, _ = parse_options({"path": str(path), **given}, is_stream=True)
+    return LogStream(options, clock=lambda: clock.now, now=lambda: now)
+
+
+def next_end(stream: LogStream, clock: Clock, start: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
+    """The end of the next piece, a minute later."""
+    clock.now += 60
+    return stream.find_next(start, limited=True)
+
+
+# ---- where it begins ----
+
+
+def test_where_a_stream_begins(tmp_path: Path, clock: Clock) -> None:
+    """At the end by default, at the start, at an offset, or at a time, as in Spark's kafka source."""
+    put(tmp_path, 5, pl(5, 10), pl(15, 10))
+    assert stream_of(tmp_path, clock).find_initial() == {T0: 25}
+    assert stream_of(tmp_path, clock, startingOffsets="earliest").find_initial() == {T0: 5}
+    for number, expected in ((7, 7), (-1, 25), (-2, 5), (25, 25)):
+        given = f'{{"t":{{"0":{number}}}}}'
+        assert stream_of(tmp_path, clock, startingOffsets=given).find_initial() == {T0: expected}
+    assert stream_of(tmp_path, clock, startingTimestamp="+1017").find_initial() == {T0: 17}
+    with pytest.raises(OptionError, match="option 'startingTimestamp': no offset of partition t-0 has a timestamp"):
+        stream_of(tmp_path, clock, startingTimestamp="+9999").find_initial()
+    latest = {"startingOffsetsByTimestamp": '{"t":{"0":1773133200000}}', "startingOffsetsByTimestampStrategy": "latest"}
+    assert stream_of(tmp_path, clock, **latest).find_initial() == {T0: 25}
+
+
+def test_a_start_that_is_not_there(tmp_path: Path, clock: Clock) -> None:
+    """An offset that no file holds, a map that leaves a partition out, a topic that is not there."""
+    put(tmp_path, 5, pl(5, 10))
+    for number in (4, 16):
+        given = {"startingOffsets": f'{{"t":{{"0":{number}}}}}'}
+        with pytest.raises(DataLossError, match=f"asks for offset {number} of partition t-0, but the files hold the"):
+            stream_of(tmp_path, clock, **given).find_initial()
+        found = stream_of(tmp_path, clock, failOnDataLoss="false", **given).find_initial()
+        assert found == {T0: min(max(number, 5), 15)}
+    with pytest.raises(
+        OptionError, match="'startingOffsets' must name exactly the partitions selected: it leaves out t-0"
+    ):
+        stream_of(tmp_path, clock, startingOffsets='{"u":{"0":1}}').find_initial()
+    with pytest.raises(OptionError, match="option 'subscribe' names topic 'u', but the path holds 't'"):
+        stream_of(tmp_path, clock, subscribe="u").find_initial()
+    with pytest.raises(PathError, match="does not exist"):
+        stream_of(tmp_path / "nothing", clock).find_initial()
+
+
+# ---- how far it goes ----
+
+
+def test_a_truncation_after_a_change_of_leader(tmp_path: Path) -> None:
+    """With the high watermark, no record is seen that another one replaces. With endAt=end, one is."""
+    for end_at, seen in (("default", b"y12"), ("end", b"x12")):
+        root = tmp_path / end_at
+        put(root, 0, pl(0, 10, leader=1), pl(10, 5, leader=1, word="x"))
+        write_high_watermarks(root, {T0: 10})
+        engine = Engine(
+            {"path": str(root), "startingOffsets": "earliest"} | ({} if end_at == "default" else {"endAt": "end"})
+        )
+        engine.start()
+        engine.trigger()
+        put(root, 0, pl(0, 10, leader=1), pl(10, 8, leader=2, word="y"))  # the new leader's records from 10 on
+        write_high_watermarks(root, {T0: 18})
+        for _ in range(2):
+            engine.clock += 60
+            engine.trigger()
+        rows = engine.rows()[T0]
+        assert [offset for offset, _ in rows] == list(range(18))
+        assert dict(rows)[12] == seen
+
+
+def test_a_high_watermark_that_goes_back(tmp_path: Path, clock: Clock) -> None:
+    """A broker that was killed may write a lower one. The stream waits, and what was begun is still read."""
+    put(tmp_path, 0, pl(0, 10))
+    write_high_watermarks(tmp_path, {T0: 10})
+    stream = stream_of(tmp_path, clock)
+    assert next_end(stream, clock, {T0: 0}) == {T0: 10}
+    write_high_watermarks(tmp_path, {T0: 4})
+    assert next_end(stream, clock, {T0: 10}) == {T0: 10}
+    plan = stream_of(tmp_path, clock).plan({T0: 0}, {T0: 10})
+    assert plan is not None and plan.to_reader(["offset"]).read_all().num_rows == 10
+
+
+def test_a_partition_that_the_checkpoint_does_not_list_yet(
+    tmp_path: Path, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nothing of it is read before a high watermark is known. A warning says so."""
+    put(tmp_path, 0, pl(0, 10))
+    write_high_watermarks(tmp_path, {("other", 0): 10})
+    with caplog.at_level(logging.WARNING):
+        assert next_end(stream_of(tmp_path, clock), clock, {T0: 0}) == {T0: 0}
+    assert "does not list" in caplog.text and "endAt=end" in caplog.text
+    (tmp_path / "replication-offset-checkpoint").write_text("0\n9\nt 0 10\n")
+    with pytest.raises(OptionError, match=r"option 'endAt'.* is damaged: found 1 entries, expected 9"):
+        next_end(stream_of(tmp_path, clock), clock, {T0: 0})
+
+
+def test_the_last_stable_offset(tmp_path: Path, clock: Clock) -> None:
+    """A stream waits for a marker. What it remembers of producers does not outlive the log."""
+    put(tmp_path, 0, pl(0, 5), txn(5, 5, producer=7), pl(10, 5))
+    stream = stream_of(tmp_path, clock, isolationLevel="read_committed")
+    assert next_end(stream, clock, {T0: 0}) == {T0: 5}
+    put(tmp_path, 0, pl(0, 5), txn(5, 5, producer=7), pl(10, 5), marker("commit", 15, 7), txn(16, 2, producer=8))
+    assert next_end(stream, clock, {T0: 5}) == {T0: 16}
+    put(tmp_path, 0, pl(0, 5), txn(5, 11, producer=7, word="z"), pl(16, 5))  # another log, cut at 5 and written again
+    assert next_end(stream, clock, {T0: 5}) == {T0: 5}
+
+
+def test_a_hanging_transaction_is_named(tmp_path: Path, clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+    """After a minute, once."""
+    put(tmp_path, 0, pl(0, 5), txn(5, 5, producer=7))
+    stream = stream_of(tmp_path, clock, isolationLevel="read_committed")
+    with caplog.at_level(logging.WARNING):
+        next_end(stream, clock, {T0: 0})
+        assert "producer 7" not in caplog.text
+        for size in (1, 2, 3):
+            put(tmp_path, 0, pl(0, 5), txn(5, 5, producer=7), pl(10, size))
+            clock.now += 30
+            next_end(stream, clock, {T0: 5})
+    assert caplog.text.count("transactions are open of producer 7 since offset 5") == 1
+
+
+def test_damage_at_the_end(tmp_path: Path, clock: Clock) -> None:
+    """A batch with a wrong CRC at the end is an error, or is left out. It never holds a stream up in silence."""
+    put(tmp_path, 0, pl(0, 5), bad(pl(5, 5)), pl(10, 5))
+    with pytest.raises(CorruptRecordError, match="CRC"):
+        next_end(stream_of(tmp_path, clock), clock, {T0: 0})
+    stream = stream_of(tmp_path, clock, mode="DROPMALFORMED")
+    assert next_end(stream, clock, {T0: 0}) == {T0: 15}
+    plan = stream.plan({T0: 0}, {T0: 15})
+    assert plan is not None
+    assert plan.to_reader(["offset"]).read_all()["offset"].to_pylist() == [*range(5), *range(10, 15)]
+
+
+# ---- what may still come ----
+
+
+def test_a_file_that_comes_late(tmp_path: Path, clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+    """A copy brings a later file first. The stream waits before the gap while the files beside it are new."""
+    put(tmp_path, 0, pl(0, 10))
+    late = put(tmp_path, 20, pl(20, 10))
+    made = late.stat().st_ctime
+    with caplog.at_level(logging.WARNING):
+        stream = stream_of(tmp_path, clock, now=made + 1)
+        assert next_end(stream, clock, {T0: 0}) == {T0: 10}
+    assert "the offsets 10 to 19 of partition t-0 are waited for" in caplog.text
+    put(tmp_path, 10, pl(10, 10))
+    assert next_end(stream, clock, {T0: 10}) == {T0: 30}
+
+
+def test_a_gap_that_stays_is_a_loss(tmp_path: Path, clock: Clock) -> None:
+    """With old files beside it, nothing will fill it."""
+    put(tmp_path, 0, pl(0, 10))
+    put(tmp_path, 20, pl(20, 10))
+    with pytest.raises(DataLossError, match="no file holds the offsets 10 to 19 of partition t-0"):
+        next_end(stream_of(tmp_path, clock), clock, {T0: 0})
+    stream = stream_of(tmp_path, clock, failOnDataLoss="false")
+    assert next_end(stream, clock, {T0: 0}) == {T0: 30}
+    assert next_end(stream_of(tmp_path, clock), clock, {T0: 25}) == {T0: 30}  # it lies before what was read
+    put(tmp_path, 0, pl(0, 10, keep=[1, 3]))  # offsets that compaction removed
+    assert next_end(stream_of(tmp_path, clock), clock, {T0: 0}) == {T0: 30}
+
+
+def test_an_empty_file_between_others(tmp_path: Path, clock: Clock) -> None:
+    """Its records are gone, or not copied yet."""
+    put(tmp_path, 0, pl(0, 10))
+    empty = put(tmp_path, 10)
+    put(tmp_path, 20, pl(20, 10))
+    made = empty.stat().st_ctime
+    assert next_end(stream_of(tmp_path, clock, now=made + 1), clock, {T0: 0}) == {T0: 10}
+    with pytest.raises(DataLossError, match="is empty: no file holds the offsets 10 to 19"):
+        next_end(stream_of(tmp_path, clock), clock, {T0: 0})
+
+
+# ---- what is lost ----
+
+
+def test_retention_before_it_was_read(tmp_path: Path, clock: Clock) -> None:
+    """The error names the offsets. Under failOnDataLoss=false the stream goes on at the first that is there."""
+    put(tmp_path, 10, pl(10, 10))
+    for stream in (stream_of(tmp_path, clock), stream_of(tmp_path, clock, failOnDataLoss="false")):
+        end = next_end(stream, clock, {T0: 4})
+        assert end == {T0: 20}
+    with pytest.raises(
+        DataLossError, match="t-0 was read up to offset 4, but its files begin at 10: the offsets 4 to 9"
+    ):
+        stream_of(tmp_path, clock).plan({T0: 4}, {T0: 20})
+    plan = stream.plan({T0: 4}, {T0: 20})
+    assert plan is not None and plan.to_reader(["offset"]).read_all()["offset"].to_pylist() == list(range(10, 20))
+
+
+def test_a_new_partition_without_its_start(tmp_path: Path, clock: Clock) -> None:
+    """As in Spark's kafka source, a partition that appears must begin at 0."""
+    put(tmp_path, 0, pl(0, 10))
+    shutil.copytree(tmp_path / "t-0", tmp_path / "t-1")
+    stream = stream_of(tmp_path, clock)
+    assert next_end(stream, clock, {T0: 10}) == {T0: 10, T1: 10}
+    assert stream.plan({T0: 10}, {T0: 10, T1: 10}) is not None
+    (tmp_path / "t-1" / writer.segment_name(0)).unlink()
+    (tmp_path / "t-1" / writer.segment_name(5)).write_bytes(pl(5, 5))
+    stream = stream_of(tmp_path, clock)
+    with pytest.raises(
+        DataLossError, match="partition t-1 is new, but its files begin at 5: the offsets 0 to 4 are gone"
+    ):
+        stream.plan({T0: 10}, next_end(stream, clock, {T0: 10}))
+
+
+def test_files_that_end_too_early(tmp_path: Path, clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+    """A log that was cut below what was read. The position never goes back."""
+    put(tmp_path, 0, pl(0, 10))
+    with pytest.raises(DataLossError, match="t-0 was read up to offset 12, but its files end at 10"):
+        next_end(stream_of(tmp_path, clock), clock, {T0: 12})
+    stream = stream_of(tmp_path, clock, failOnDataLoss="false")
+    with caplog.at_level(logging.WARNING):
+        for _ in range(3):
+            assert next_end(stream, clock, {T0: 12}) == {T0: 12}
+    assert caplog.text.count("it is read on from 12") == 1
+    put(tmp_path, 0, pl(0, 10), pl(10, 5))
+    assert next_end(stream, clock, {T0: 12}) == {T0: 15}
+
+
+def test_a_directory_that_is_away(tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For a moment: nothing happens. For long: a loss, or a warning, after which the others are read on."""
+    put(tmp_path, 0, pl(0, 10))
+    shutil.copytree(tmp_path / "t-0", tmp_path / "t-1")
+    stream = stream_of(tmp_path, clock)
+    start = {T0: 5, T1: 5}
+    assert next_end(stream, clock, start) == {T0: 10, T1: 10}
+    (tmp_path / "t-1").rename(tmp_path / "away")
+
+    def come_back(seconds: float) -> None:
+        clock.now += seconds
+        if (tmp_path / "away").exists():
+            (tmp_path / "away").rename(tmp_path / "t-1")
+
+    monkeypatch.setattr("kafka_segment_source.streams.stream.wait", come_back)
+    assert next_end(stream, clock, start) == {T0: 10, T1: 10}
+    shutil.rmtree(tmp_path / "t-1")
+    before = clock.now + 60
+    with pytest.raises(
+        DataLossError, match=r"no directory holds what this stream has read of t-1 \(read up to offset 5\)"
+    ):
+        next_end(stream, clock, start)
+    assert clock.now - before >= GONE_SECONDS
+    tolerant = stream_of(tmp_path, clock, failOnDataLoss="false", subscribe="t")
+    assert next_end(tolerant, clock, start) == {T0: 10, T1: 5}
+    before = clock.now + 60
+    assert next_end(tolerant, clock, start) == {T0: 10, T1: 5}
+    assert clock.now == before  # it is not waited for again
+
+
+def test_a_path_that_is_away(tmp_path: Path, clock: Clock) -> None:
+    """A mount that is gone for long is an error that names the path."""
+    root = tmp_path / "logs"
+    put(root, 0, pl(0, 10))
+    stream = stream_of(root, clock)
+    assert next_end(stream, clock, {T0: 0}) == {T0: 10}
+    root.rename(tmp_path / "away")
+    before = clock.now + 60
+    with pytest.raises(PathError, match=f"path '{root}' does not exist"):
+        next_end(stream, clock, {T0: 10})
+    assert clock.now - before >= GONE_SECONDS
+
+
+def test_a_topic_that_was_made_again(tmp_path: Path, clock: Clock) -> None:
+    """Its id says so. Under failOnDataLoss=false the new one is read from its start, once."""
+
+    def make(word: str, topic_id: str, count: int) -> None:
+        shutil.rmtree(tmp_path / "t-0", ignore_errors=True)
+        put(tmp_path, 0, pl(0, count, word=word))
+        (tmp_path / "t-0" / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id * 22}")
+
+    make("a", "a", 10)
+    strict, tolerant = stream_of(tmp_path, clock), stream_of(tmp_path, clock, failOnDataLoss="false")
+    for stream in (strict, tolerant):
+        assert next_end(stream, clock, {T0: 0}) == {T0: 10}
+    make("b", "b", 20)
+    with pytest.raises(
+        DataLossError, match="topic 't' was deleted and made again: partition t-0 was read up to offset"
+    ):
+        next_end(strict, clock, {T0: 10})
+    assert next_end(tolerant, clock, {T0: 10}) == {T0: 0}
+    assert tolerant.plan({T0: 10}, {T0: 0}) is None
+    assert next_end(tolerant, clock, {T0: 0}) == {T0: 20}
+
+
+def test_a_loss_between_the_end_and_the_plan(tmp_path: Path, clock: Clock) -> None:
+    """After a restart, the micro-batch that was begun is planned first. Its offsets must still be there."""
+    put(tmp_path, 0, pl(0, 10))
+    with pytest.raises(DataLossError, match="files of partition t-0 end at offset 10, but a micro-batch up to 14"):
+        stream_of(tmp_path, clock).plan({T0: 5}, {T0: 14})
+    with pytest.raises(DataLossError, match="the directory of partition t-1 is gone, and offsets up to 3 with it"):
+        stream_of(tmp_path, clock).plan({T0: 5}, {T0: 10, T1: 3})
+
+
+# ---- what it costs ----
+
+
+def test_an_idle_stream_opens_no_log(tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A listing answers for a second. After that only times are looked at, while nothing changes."""
+    path = put(tmp_path, 0, pl(0, 10))
+    write_high_watermarks(tmp_path, {T0: 10})
+    for each in (path, tmp_path, tmp_path / "t-0"):
+        os.utime(each)  # it changes ctime, which nothing can set
+    monkeypatch.setattr("kafka_segment_source.storage.files._RACY_NANOS", 0)
+    stream = stream_of(tmp_path, clock, isolationLevel="read_committed")
+    for _ in range(3):
+        next_end(stream, clock, {T0: 10})
+    opened: list[str] = []
+    listed: list[str] = []
+    opens, lists = LocalStorage.open, LocalStorage.list
+
+    def note_open(storage: LocalStorage, path: str, *more: Any) -> Any:
+        opened.append(path)
+        return opens(storage, path, *more)
+
+    def note_list(storage: LocalStorage, directory: str) -> Any:
+        listed.append(directory)
+        return lists(storage, directory)
+
+    monkeypatch.setattr(LocalStorage, "open", note_open)
+    monkeypatch.setattr(LocalStorage, "list", note_list)
+    assert next_end(stream, clock, {T0: 10}) == {T0: 10}
+    assert opened == listed == []
+    write_high_watermarks(tmp_path, {T0: 10})  # a broker does this every 5 s
+    assert next_end(stream, clock, {T0: 10}) == {T0: 10}
+    assert listed and not any(path.endswith(".log") for path in opened)
+    listed.clear()
+    assert stream.find_next({T0: 10}, limited=True) == {T0: 10}
+    assert listed == []  # within the second
+
+
+def test_growth_is_read_once(tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a log that grew, the search for its end reads only what is new, without any index."""
+    batches = [pl(base, 10, word="v" * 400) for base in range(0, 3000, 10)]
+    put(tmp_path, 0, *batches[:-1])
+    stream = stream_of(tmp_path, clock)
+    next_end(stream, clock, {T0: 0})
+    put_more = (tmp_path / "t-0" / writer.segment_name(0)).open("ab")
+    with put_more:
+        put_more.write(batches[-1])
+    read: list[int] = []
+    reads = os.pread
+
+    def note(descriptor: int, count: int, position: int) -> bytes:
+        data = reads(descriptor, count, position)
+        read.append(len(data))
+        return data
+
+    monkeypatch.setattr(os, "pread", note)
+    assert next_end(stream, clock, {T0: 2990}) == {T0: 3000}
+    assert sum(read) < 3 * len(batches[-1]) + 8192
