@@ -75,7 +75,7 @@ def test_a_log_that_grows(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_a_micro_batch_that_was_not_committed_is_read_again(spark: SparkSession, tmp_path: Path) -> None:
-    """The checkpoint has its offsets but no commit, as after a crash. The sink gets the same rows, and keeps them once."""
+    """The checkpoint has its offsets but no commit, as after a crash. The sink keeps the same rows once."""
     logs = tmp_path / "logs"
     partition = GrowingPartition(logs / "t-0")
     partition.write(10)

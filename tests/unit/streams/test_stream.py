@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import shutil
+import time
 from pathlib import Path
 from typing import Any
 
@@ -369,9 +370,47 @@ def test_an_idle_stream_opens_no_log(tmp_path: Path, clock: Clock, monkeypatch: 
     write_high_watermarks(tmp_path, {T0: 10})  # a broker does this every 5 s
     assert next_end(stream, clock, {T0: 10}) == {T0: 10}
     assert listed and not any(path.endswith(".log") for path in opened)
+    with path.open("ab") as file:
+        file.write(pl(10, 5))
+    time.sleep(0.02)  # a tick of the file system's clock
+    write_high_watermarks(tmp_path, {T0: 15})
+    assert next_end(stream, clock, {T0: 10}) == {T0: 15}
     listed.clear()
-    assert stream.find_next({T0: 10}, limited=True) == {T0: 10}
+    assert stream.find_next({T0: 15}, limited=True) == {T0: 15}
     assert listed == []  # within the second
+
+
+def test_growth_alone_is_seen(tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker's append changes nothing but the file itself."""
+    monkeypatch.setattr("kafka_segment_source.storage.files._RACY_NANOS", 0)
+    path = put(tmp_path, 0, pl(0, 10))
+    stream = stream_of(tmp_path, clock)
+    for _ in range(3):
+        next_end(stream, clock, {T0: 10})
+    with path.open("ab") as file:
+        file.write(pl(10, 5))
+    assert next_end(stream, clock, {T0: 10}) == {T0: 15}
+
+
+def test_a_fixed_end(tmp_path: Path, clock: Clock) -> None:
+    """Under availableNow, what comes after the begin of the run is left for the next one, new partitions too."""
+    put(tmp_path, 0, pl(0, 10))
+    stream = stream_of(tmp_path, clock)
+    stream.set_target()
+    put(tmp_path, 0, pl(0, 10), pl(10, 5))
+    shutil.copytree(tmp_path / "t-0", tmp_path / "t-1")
+    assert next_end(stream, clock, {T0: 0}) == {T0: 10}
+    assert stream.find_latest() == {T0: 15, T1: 15}
+
+
+def test_a_marker_beyond_the_high_watermark(tmp_path: Path, clock: Clock) -> None:
+    """It ends its transaction once the high watermark has passed it."""
+    put(tmp_path, 0, txn(0, 5, producer=7), marker("commit", 5, 7), pl(6, 2))
+    write_high_watermarks(tmp_path, {T0: 5})
+    stream = stream_of(tmp_path, clock, isolationLevel="read_committed")
+    assert next_end(stream, clock, {T0: 0}) == {T0: 0}
+    write_high_watermarks(tmp_path, {T0: 6})
+    assert next_end(stream, clock, {T0: 0}) == {T0: 6}
 
 
 def test_growth_is_read_once(tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
