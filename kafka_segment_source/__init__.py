@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from kafka_segment_source.inspection.contents import Listing, list_partitions
     from kafka_segment_source.inspection.offsets import OffsetsForTime, offsets_for_time
     from kafka_segment_source.inspection.verification import VerifyReport, verify
-    from kafka_segment_source.keywords import ScanOptions
+    from kafka_segment_source.keywords import ScanOptions, StreamOptions
     from kafka_segment_source.planning.plan import ReadPlan
     from kafka_segment_source.queries import plan, scan
-    from kafka_segment_source.spark.datasource import KafkaSegmentDataSource, read, register
+    from kafka_segment_source.spark.datasource import KafkaSegmentDataSource, read, read_stream, register
     from kafka_segment_source.spark.zone_maps import update_zone_maps
     from kafka_segment_source.zones.updates import ZoneMapSummary, update_zone_maps_locally
 
@@ -54,6 +54,7 @@ __all__ = [
     "ScanOptions",
     "SchemaError",
     "StorageError",
+    "StreamOptions",
     "UnsupportedError",
     "UnsupportedFormatError",
     "UsageError",
@@ -65,6 +66,7 @@ __all__ = [
     "offsets_for_time",
     "plan",
     "read",
+    "read_stream",
     "register",
     "scan",
     "update_zone_maps",
@@ -76,10 +78,10 @@ _HOMES = {
     "inspection.contents": ("Listing", "list_partitions"),
     "inspection.offsets": ("OffsetsForTime", "offsets_for_time"),
     "inspection.verification": ("VerifyReport", "verify"),
-    "keywords": ("ScanOptions",),
+    "keywords": ("ScanOptions", "StreamOptions"),
     "planning.plan": ("ReadPlan",),
     "queries": ("plan", "scan"),
-    "spark.datasource": ("KafkaSegmentDataSource", "read", "register"),
+    "spark.datasource": ("KafkaSegmentDataSource", "read", "read_stream", "register"),
     "spark.zone_maps": ("update_zone_maps",),
     "zones.updates": ("ZoneMapSummary", "update_zone_maps_locally"),
 }

@@ -54,8 +54,8 @@ class OffsetOptions(TopicOptions, total=False):
     isolationLevel: str | None
 
 
-class ScanOptions(DecodeOptions, OffsetOptions, total=False):
-    """Options of `plan`, `scan` and `read`."""
+class ReadingOptions(DecodeOptions, OffsetOptions, total=False):
+    """Options of batch reads and of streams."""
 
     includeHeaders: Flag
     includeMetadata: Flag
@@ -65,16 +65,30 @@ class ScanOptions(DecodeOptions, OffsetOptions, total=False):
     timestampDisorder: Duration
     zoneMaps: str | os.PathLike[str] | None
     startingOffsets: ByPartition
-    endingOffsets: ByPartition
     startingTimestamp: Moment
-    endingTimestamp: Moment
     startingOffsetsByTimestamp: ByPartition
-    endingOffsetsByTimestamp: ByPartition
     startingOffsetsByTimestampStrategy: str | None
     failOnDataLoss: Flag
     minPartitions: Number
     maxRecordsPerPartition: Number
     packBytes: Number
+
+
+class ScanOptions(ReadingOptions, total=False):
+    """Options of `plan`, `scan` and `read`."""
+
+    endingOffsets: ByPartition
+    endingTimestamp: Moment
+    endingOffsetsByTimestamp: ByPartition
+
+
+class StreamOptions(ReadingOptions, total=False):
+    """Options of `read_stream`."""
+
+    maxOffsetsPerTrigger: Number
+    maxBytesPerTrigger: Number
+    minOffsetsPerTrigger: Number
+    maxTriggerDelay: Duration
 
 
 def option_names(keywords: type) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 
 from kafka_segment_source.decoding.tables import RECORDS
 from kafka_segment_source.errors import SchemaError, UnsupportedError
-from kafka_segment_source.keywords import PathsLike, ScanOptions, option_texts
+from kafka_segment_source.keywords import PathsLike, ScanOptions, StreamOptions, option_texts
 from kafka_segment_source.options import parse_options
 from kafka_segment_source.spark import catalog_table, remembered
 from kafka_segment_source.spark.hadoop import hadoop_options
@@ -125,3 +125,35 @@ def read(
     texts = hadoop_options(spark) | option_texts(path, options)
     reader = spark.read.format(KafkaSegmentDataSource.name()).options(**texts)
     return remembered.load(reader, names)
+
+
+def read_stream(
+    spark: SparkSession, path: PathsLike, columns: Sequence[str] | None = None, **options: Unpack[StreamOptions]
+) -> DataFrame:
+    """Makes a streaming DataFrame of what the logs under `path` gain. `spark.readStream` does the same with texts.
+
+    For paths in S3 it takes `fs.s3a.*` from the session's Hadoop configuration, where the options do not say otherwise.
+
+    Args:
+        spark: The session.
+        path: A partition directory, a log directory or a glob; or a list of these.
+        columns: Names of the wanted columns, in order. By default, the options decide.
+        options: The options of the README that streams have, under their own names, with Python values.
+
+    Returns:
+        The DataFrame. `writeStream` starts a query over it, which raises StreamingQueryException. `errors.cause_of`
+        gives the error of this package back from that.
+
+    Raises:
+        SchemaError: A column does not exist.
+        OptionError: The path or a value has a type that no option takes.
+
+    Example:
+        >>> frame = kafka_segment_source.read_stream(spark, "examples/data/orders/data", startingOffsets="earliest")
+        >>> frame.isStreaming
+        True
+    """
+    names = None if columns is None else RECORDS.check_names(columns)
+    reader = spark.readStream.format(KafkaSegmentDataSource.name())
+    reader = reader.options(**(hadoop_options(spark) | option_texts(path, options)))
+    return (reader if names is None else reader.schema(RECORDS.spark_ddl(names))).load()

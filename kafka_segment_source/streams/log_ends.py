@@ -18,6 +18,7 @@ from kafka_segment_source.decoding.split import BatchPlace, anchored, place_of, 
 from kafka_segment_source.logdir.probe import HeaderProbe, shows_compaction
 from kafka_segment_source.logdir.segment_view import SegmentView
 from kafka_segment_source.logdir.segments import PartitionLog, Segment
+from kafka_segment_source.option_values import TopicPartition
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.planning.offsets import log_start_offset
 from kafka_segment_source.storage.files import lasting_version
@@ -71,11 +72,12 @@ class LogEnds:
     def __init__(self, options: ReadOptions, now: Callable[[], float] = time.time) -> None:
         self._options = options
         self._now = now
-        self._ends: dict[str, _FileEnd] = {}
-        self._contiguous: dict[str, tuple[FileVersion, int | None]] = {}
-        self._producers: dict[tuple[str, int], ProducerMemory] = {}
-        self._stable_ends: dict[tuple[str, int], tuple[tuple[tuple[str, FileVersion], ...], int, int]] = {}
-        self._first_seen: dict[tuple[str, int], float] = {}
+        # by partition, so that what is remembered does not grow with the number of segments
+        self._ends: dict[TopicPartition, tuple[str, _FileEnd]] = {}
+        self._contiguous: dict[TopicPartition, dict[str, tuple[FileVersion, int | None]]] = {}
+        self._producers: dict[TopicPartition, ProducerMemory] = {}
+        self._stable_ends: dict[TopicPartition, tuple[tuple[tuple[str, FileVersion], ...], int, int]] = {}
+        self._first_seen: dict[TopicPartition, tuple[int, float]] = {}
 
     def find(self, log: PartitionLog) -> LogSpan:
         """Finds what can be read of a log. Raises CorruptRecordError for damage at its end, under mode=FAILFAST."""
@@ -96,10 +98,12 @@ class LogEnds:
         if log.end is not None:  # of several copies
             return log.end
         last = log.segments[-1]
-        found = self._ends.get(last.path)
+        path, found = self._ends.get(log.topic_partition, (last.path, None))
+        if path != last.path:
+            found = None
         if found is None or found.version != last.version:
             found = self._search_end(last, found)
-            self._ends[last.path] = replace(found, version=lasting_version(found.version))
+            self._ends[log.topic_partition] = last.path, replace(found, version=lasting_version(found.version))
         return found.offset if found.is_whole else self._read_damaged_end(log, found)
 
     def _search_end(self, segment: Segment, known: _FileEnd | None) -> _FileEnd:
@@ -163,39 +167,43 @@ class LogEnds:
                 found.append((gone, hole.why, after))
         if log.compacted or log.copies:
             return found
+        known = self._contiguous.get(log.topic_partition, {})
+        used = self._contiguous[log.topic_partition] = {}
         for at, segment in enumerate(log.segments[:-1]):
             following = log.segments[at + 1]
             if segment.size == 0 or following.base_offset <= wanted.start or not log.is_followed(at):
                 continue
             if segment.base_offset >= wanted.end:
                 break
-            gone = OffsetRange(self._find_contiguous_end(segment), following.base_offset).intersect(wanted)
+            used[segment.path] = self._find_contiguous_end(segment, known.get(segment.path))
+            end = used[segment.path][1]
+            gone = OffsetRange(following.base_offset if end is None else end, following.base_offset).intersect(wanted)
             if not gone.is_empty:
                 found.append((gone, f"{segment.path!r} ends early", following))
         return sorted(found, key=lambda each: each[0].start)
 
-    def _find_contiguous_end(self, segment: Segment) -> int:
-        """Finds the offset after the last batch of a segment that another one follows.
+    def _find_contiguous_end(
+        self, segment: Segment, known: tuple[FileVersion, int | None] | None
+    ) -> tuple[FileVersion, int | None]:
+        """Finds the offset after the last batch of a segment that another one follows, unless it is known.
 
-        It is the base offset of the next one where only compaction explains a gap, or where damage hides the end. The
-        read reports damage.
+        None where only compaction explains a gap, or where damage hides the end. The read reports damage.
         """
-        assert segment.next_base_offset is not None
-        known = self._contiguous.get(segment.path)
-        if known is None or known[0] != segment.version:
-            with SegmentView(segment, self._options.trust) as view:
-                known = lasting_version(segment.version), _find_sure_end(view.probe, view, segment)
-            self._contiguous[segment.path] = known
-        return segment.next_base_offset if known[1] is None else known[1]
+        if known is not None and known[0] == segment.version:
+            return known
+        with SegmentView(segment, self._options.trust) as view:
+            return lasting_version(segment.version), _find_sure_end(view.probe, view, segment)
 
     def _may_still_come(self, log: PartitionLog, missing: OffsetRange, after: Segment) -> bool:
         """Whether the file after missing offsets, or the one before them, is new, or was seen for the first time."""
         before = [each for each in log.segments if each.base_offset < missing.start][-1:]
         changed = [each.version.changed for each in (*before, after)]
-        key = after.path, missing.start
-        first_seen = self._first_seen.setdefault(key, self._now())
         if all(changed):
             return self._now() - max(changed) / 1e9 < LATE_SECONDS
+        start, first_seen = self._first_seen.get(log.topic_partition, (-1, 0.0))
+        if start != missing.start:
+            first_seen = self._now()
+            self._first_seen[log.topic_partition] = missing.start, first_seen
         return self._now() - first_seen < LATE_SECONDS
 
     def describe_withheld(self, log: PartitionLog, end: int) -> list[str]:

@@ -51,6 +51,7 @@ GONE_SECONDS = 10.0
 _PAUSE = 0.5  # s between two listings while something is away
 _HANGING_SECONDS = 60.0  # after this, a warning says why a stream does not go on
 _MOST_NAMED = 5  # partitions in one sentence
+_MOST_REMEMBERED = 1000  # sentences that were said; a query may run for months
 
 
 @dataclass(slots=True)
@@ -62,6 +63,18 @@ class _Listing:
 
     seen: float
     spans: dict[TopicPartition, LogSpan]
+
+
+@dataclass(frozen=True, slots=True)
+class _Withheld:
+    """A last stable offset before the end of a log.
+
+    seen: when it was found first. is_said: whether a warning named it.
+    """
+
+    end: int
+    seen: float
+    is_said: bool = False
 
 
 class LogStream:
@@ -90,8 +103,7 @@ class LogStream:
         self._made_again: set[TopicPartition] = set()
         self._last_piece: float | None = None
         self._said: set[str] = set()
-        self._withheld: dict[TopicPartition, tuple[int, float]] = {}  # the end, and since when it is that
-        self._named: set[tuple[TopicPartition, int]] = set()
+        self._withheld: dict[TopicPartition, _Withheld] = {}
 
     # ---- positions ----
 
@@ -343,15 +355,17 @@ class LogStream:
 
     def _note_withheld(self, spans: Mapping[TopicPartition, LogSpan]) -> None:
         """Says why a stream does not go on, once a transaction has withheld the same offsets for a while."""
-        withheld = {key: span.end for key, span in spans.items() if span.is_withheld}
-        self._withheld = {
-            key: known if (known := self._withheld.get(key)) and known[0] == end else (end, self._clock())
-            for key, end in withheld.items()
-        }
-        for key, (end, since) in self._withheld.items():
-            if self._clock() - since > _HANGING_SECONDS and (key, end) not in self._named:
-                self._named.add((key, end))
-                self._warn(self._ends.describe_withheld(spans[key].log, spans[key].files_end))
+        now = self._clock()
+        before = self._withheld
+        self._withheld = {}
+        for key, span in spans.items():
+            if not span.is_withheld:
+                continue
+            since = before[key] if key in before and before[key].end == span.end else _Withheld(span.end, now)
+            if not since.is_said and now - since.seen > _HANGING_SECONDS:
+                self._warn(self._ends.describe_withheld(span.log, span.files_end))
+                since = replace(since, is_said=True)
+            self._withheld[key] = since
 
     def _list_waiting(self, needs_all: bool) -> list[PartitionLog]:
         """Lists the files. A path that was there before may be away for a moment."""
@@ -379,6 +393,8 @@ class LogStream:
         """Logs each sentence once."""
         for warning in warnings:
             if warning not in self._said:
+                if len(self._said) >= _MOST_REMEMBERED:
+                    self._said.clear()
                 self._said.add(warning)
                 logger.warning("%s", warning)
 

@@ -21,6 +21,7 @@ from kafka_segment_source.keywords import (
     Number,
     OffsetOptions,
     ScanOptions,
+    StreamOptions,
     TopicOptions,
     check_names,
     option_names,
@@ -45,14 +46,14 @@ TYPES = {  # by what an option takes
 }
 
 
-def test_keywords_of_a_scan_are_the_options() -> None:
-    """`plan`, `scan` and `read` take every option but path, each with the type of its values."""
-    of_table = {
-        option.name: TYPES.get(option.takes, str | None)
-        for option in OPTIONS
-        if option.name != "path" and not option.stream_only
-    }
-    assert get_type_hints(ScanOptions) == of_table | {"storage_options": Mapping[str, object] | None}
+def test_keywords_are_the_options() -> None:
+    """`plan`, `scan` and `read`, and `read_stream`, take every option but path, each with the type of its values."""
+    for keywords, options in (
+        (ScanOptions, [option for option in OPTIONS if not option.stream_only]),
+        (StreamOptions, [option for option in OPTIONS if not option.no_stream]),
+    ):
+        of_table = {option.name: TYPES.get(option.takes, str | None) for option in options if option.name != "path"}
+        assert get_type_hints(keywords) == of_table | {"storage_options": Mapping[str, object] | None}
 
 
 @pytest.mark.parametrize("some", [TopicOptions, DecodeOptions, OffsetOptions])
