@@ -21,11 +21,12 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 
 from kafka_segment_source.bounds import ALL_OFFSETS, OffsetRange
-from kafka_segment_source.errors import PathError
+from kafka_segment_source.errors import PathError, StorageError
 from kafka_segment_source.kafka_format import MAX_OFFSET
 from kafka_segment_source.logdir.checkpoints import read_topic_id
 from kafka_segment_source.logdir.segments import DroppedSegment, Hole, ListedLog, PartitionLog, Segment
@@ -61,7 +62,7 @@ def settle(copies: list[PartitionLog], options: ReadOptions, warnings: list[str]
     contradictions that no epoch decides.
     """
     _refuse_different_topics(copies)
-    found = [CopyView(log, options) for log in copies]
+    found = _leave_unreadable([CopyView(log, options) for log in copies], options, warnings)
     fences = find_fences(found)
     for at, copy in enumerate(found):
         own = [fence for fence in fences if fence.loser == at]
@@ -70,6 +71,37 @@ def settle(copies: list[PartitionLog], options: ReadOptions, warnings: list[str]
             warnings.append(explain_fence(copy, found[own[0].winner], end, own[0].epochs))
             copy.log = replace(copy.log, offsets=copy.log.offsets.intersect(OffsetRange(end=end)))
     return found
+
+
+def _leave_unreadable(copies: list[CopyView], options: ReadOptions, warnings: list[str]) -> list[CopyView]:
+    """Returns the copies without last segments that cannot be read, where another copy has the same one.
+
+    The same: as many bytes or more, from the same offset on. Without such a copy, the StorageError is raised. Of other
+    segments the reading task finds out, and looks into the other copies (`mending.py`).
+    """
+    found = []
+    for copy in copies:
+        try:
+            assert copy.tail is not None  # reading it is the test
+            found.append(copy)
+        except StorageError as error:
+            last = copy.log.segments[-1]
+            same = next((each for other in copies if other is not copy for each in _find_same(other, last)), None)
+            if same is None:
+                raise
+            warnings.append(f"{error}: {same.path!r} is read instead")
+            unused = (*copy.log.unused, DroppedSegment(last, f"cannot be read; {same.path} has the same records"))
+            found.append(CopyView(replace(copy.log, segments=copy.log.segments[:-1], unused=unused), options))
+    return found
+
+
+def _find_same(copy: CopyView, segment: Segment) -> list[Segment]:
+    """Returns the segment of a copy that holds at least what `segment` does, by its name and size, if it can be
+    read."""
+    same = [each for each in copy.log.segments if each.base_offset == segment.base_offset and each.size >= segment.size]
+    with suppress(StorageError):
+        return same if copy.tail.end > segment.base_offset else []
+    return []
 
 
 @dataclass(frozen=True, slots=True)

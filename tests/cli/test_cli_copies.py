@@ -141,8 +141,13 @@ def test_a_copy_whose_end_cannot_be_read_is_a_problem(copies: list[Path], monkey
 
     monkeypatch.setattr(store.LocalStorage, "open", fail)
     report = kafkaseg.verify(copies)
+    assert report.is_ok and len(report.partitions) == 2
+    assert any(each.path == broken for each in report.notes)
+    assert len(scanned(copies)) == len(scanned(copies[1]))
 
-    assert len(report.partitions) == 2
+    with (copies[1] / "00000000000000001006.log").open("r+b") as file:
+        file.truncate(file.seek(0, 2) - 1)
+    report = kafkaseg.verify(copies)
     assert "a query of all these paths ends with this error" in [each.meaning for each in report.problems]
     with pytest.raises(StorageError, match="1006"):
         scanned(copies)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import shutil
@@ -15,7 +16,7 @@ import kafka_segment_source as kafkaseg
 from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.decoding import payloads
 from kafka_segment_source.decoding.split import SegmentSplit
-from kafka_segment_source.errors import CorruptRecordError, DataLossError, PathError
+from kafka_segment_source.errors import CorruptRecordError, DataLossError, PathError, StorageError
 from kafka_segment_source.keywords import option_texts
 from kafka_segment_source.logdir.leader_epochs import epoch_at, parse_epochs
 from kafka_segment_source.options import parse_options
@@ -23,6 +24,7 @@ from kafka_segment_source.partition import survey
 from kafka_segment_source.partition.choice import THIN, VOID, WHOLE, choose
 from kafka_segment_source.planning.planner import make_plan
 from kafka_segment_source.reading.following import Follower
+from kafka_segment_source.storage.store import LocalStorage
 from tests.cli.runner import run
 from tests.support import writer
 from tests.support.rows import FIXTURES, OFFSET, scanned
@@ -433,3 +435,33 @@ def test_leader_epoch_checkpoints(name: str) -> None:
     data, wanted = EPOCHS[name]
     assert parse_epochs(data) == wanted
     assert [epoch_at(((0, 5), (3, 10)), offset) for offset in (4, 5, 9, 10)] == [-1, 0, 0, 3]
+
+
+# --- a disk that fails -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+def test_a_last_file_that_cannot_be_read(turn: int, a: Path, b: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same file of another copy is read instead. A shorter one may lack records, so then it is an error."""
+    for root in (a, b):
+        put(root, 0, pl(0, 10))
+    broken = str(put(a, 10, pl(10, 10)))
+    other = put(b, 10, pl(10, 10))
+    opened = LocalStorage.open
+
+    def fail(self: LocalStorage, path: str, version: Any = None) -> Any:
+        if path == broken:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return opened(self, path, version)
+
+    monkeypatch.setattr(LocalStorage, "open", fail)
+    paths = [a, b][::turn]
+    assert offsets(paths) == list(range(20))
+    plan = kafkaseg.plan(paths)
+    assert any(
+        f"{broken}' cannot be read: Input/output error: '{other}' is read instead" in each for each in plan.warnings
+    )
+    assert broken in [each.path for each in plan.dropped]
+    other.write_bytes(pl(10, 9))
+    with pytest.raises(StorageError, match="Input/output error"):
+        offsets(paths)
