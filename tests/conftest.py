@@ -6,6 +6,7 @@ all tests that ask for Spark, so that there is one session; the longest tests be
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Iterator
@@ -39,6 +40,10 @@ os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executa
 _UNZIPPED = str(Path(__file__).parent / "support" / "unzipped")
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [_UNZIPPED, os.environ.get("PYTHONPATH")]))
 
+# and keep their compiled code, whatever the shell says: hundreds of processes load the same modules
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
 # a JVM that lives for minutes gains nothing from the second compiler, and its collector needs no threads of its own
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData")
 
@@ -69,6 +74,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Puts long tests first where several processes share the tests."""
     if "PYTEST_XDIST_WORKER" in os.environ:
         items.sort(key=lambda item: not item.nodeid.startswith(_LONG))  # stable: the order is the same otherwise
+
+
+def pytest_collection_finish() -> None:
+    """Exempts what is loaded by now from garbage collection, which looks through it again and again otherwise."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(100_000, 20, 100)
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

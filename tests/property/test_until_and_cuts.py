@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kafka_segment_source as kafkaseg
@@ -20,7 +20,7 @@ from kafka_segment_source.scanning import read_split
 from tests.support.batches import control, data
 from tests.support.logs import GeneratedLog, Segment, disorder, expected_rows, simple_log, simple_segment
 from tests.support.rows import COLUMNS, Row, decoded, in_scan_order, scanned
-from tests.support.strategies import Bounds, logs_and_bounds, partition_logs
+from tests.support.strategies import SINCE, UNTIL, Bounds, logs_and_bounds, partition_logs
 
 EXAMPLES = settings(max_examples=max(settings().max_examples, 300))
 
@@ -82,14 +82,14 @@ def test_bytes_outside_the_plan_are_never_needed(case: tuple[GeneratedLog, Bound
 
 
 @EXAMPLES
-@given(logs_and_bounds(partition_logs(index_damage=True)))
+@given(logs_and_bounds(partition_logs(index_damage=True), times=(SINCE, SINCE | UNTIL)))
 def test_timestamps_cut_at_the_first_offset_that_reaches_them(case: tuple[GeneratedLog, Bounds]) -> None:
     """startingTimestamp and endingTimestamp cut at the first offset, control records counted, at or after them."""
     log, bounds = case
-    assume(bounds.since is not None and bounds.since >= 0)
-    until = max(bounds.until if bounds.until is not None else bounds.since, bounds.since)
-    start, end = (next((r.offset for r in log.records if r.timestamp >= t), None) for t in (bounds.since, until))
-    options = {"startingTimestamp": bounds.since, "endingTimestamp": until}
+    since = max(0, bounds.since or 0)
+    until = since if bounds.until is None else max(bounds.until, since)
+    start, end = (next((r.offset for r in log.records if r.timestamp >= t), None) for t in (since, until))
+    options = {"startingTimestamp": since, "endingTimestamp": until}
     keeper, directory = in_directory(log)
     with keeper:
         if start is None:

@@ -39,7 +39,7 @@ from tests.support import naive
 from tests.support.histories import compacted, cut, refilled, share_a_batch
 from tests.support.logs import GeneratedLog
 from tests.support.maps import make_maps, map_path, table_of
-from tests.support.strategies import Bounds, bounds, options_of, partition_logs
+from tests.support.strategies import SINCE, UNTIL, Bounds, bounds, logs_and_bounds, options_of, partition_logs
 
 MANY = settings(max_examples=settings().max_examples * 4)
 
@@ -264,11 +264,11 @@ def overlap(zone: Sequence[int], asked: Bounds) -> bool:
 
 
 @MANY
-@given(log=any_log, data=st.data(), cell=CELLS)
-def test_nothing_else_is_read(log: GeneratedLog, data: st.DataObject, cell: int) -> None:
+@given(pair=logs_and_bounds(any_log, times=(SINCE, UNTIL, SINCE | UNTIL)), cell=CELLS)
+def test_nothing_else_is_read(pair: tuple[GeneratedLog, Bounds], cell: int) -> None:
     """Under a fresh map each byte to read is in a zone whose span reaches into the bounds, or in no zone at all."""
-    asked = data.draw(bounds(log))
-    assume(in_order(asked) and (asked.since is not None or asked.until is not None))
+    log, asked = pair
+    assume(in_order(asked))
     with Case() as case:
         case.write(log)
         case.make_maps(cell)

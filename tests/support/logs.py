@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 from . import writer
@@ -33,7 +34,7 @@ class Segment:
     time_entries: Entries = ()
     note: str = ""
 
-    @property
+    @cached_property
     def records(self) -> tuple[Record, ...]:
         """All its records in offset order, control records included."""
         return tuple(record for batch in self.batches for record in batch.records)
@@ -53,7 +54,7 @@ class GeneratedLog:
     topic: str = "orders"
     partition: int = 0
 
-    @property
+    @cached_property
     def records(self) -> tuple[Record, ...]:
         """All records of the partition in offset order, control records included."""
         return tuple(record for segment in self.segments for record in segment.records)

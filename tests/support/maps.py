@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from kafka_segment_source.decoding.split import SegmentSplit
+from kafka_segment_source.errors import FileChangedError
 from kafka_segment_source.storage.store import LOCAL
 from kafka_segment_source.zones import zone_table
-from kafka_segment_source.zones.making import map_segment
+from kafka_segment_source.zones.making import MappedSegment, map_segment
 from kafka_segment_source.zones.updates import ZoneMapSummary, finish_update, parse_update, plan_updates
 
 EACH_BATCH = 1
@@ -17,8 +19,17 @@ def make_maps(logs: Path, maps: Path, cell: int = EACH_BATCH) -> ZoneMapSummary:
     """Makes the maps of a log directory, or brings them up to date."""
     summary = ZoneMapSummary()
     for update in plan_updates(parse_update(logs, {}), str(maps)):
-        finish_update(update, [map_segment(split, 2**28, cell=cell) for split in update.splits], summary)
+        finish_update(update, [_map_or_none(split, cell) for split in update.splits], summary)
     return summary
+
+
+def _map_or_none(split: SegmentSplit, cell: int) -> MappedSegment | None:
+    """As `zones.updates.map_or_none`, with zones of any size: None too where a map was edited, and its last zone does
+    not say where the file stands."""
+    try:
+        return map_segment(split, 2**28, cell=cell)
+    except FileChangedError:
+        return None
 
 
 def map_path(maps: Path, topic: str = "orders", partition: int = 0) -> Path:

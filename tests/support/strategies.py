@@ -222,6 +222,10 @@ TIME_DAMAGES = tuple(kind for kind in Damage if kind not in (Damage.NO_BOUNDARY,
 CODECS: tuple[Codec, ...] = ("none", "none", "none", "gzip", "snappy-raw", "snappy-xerial", "lz4", "zstd")
 KINDS: tuple[Kind, ...] = ("data", "data", "data", "control", "empty")
 PAYLOADS = (0, 0, 30, 150)
+_BATCH_BYTES = 19
+STEPS = (*range(41), *range(-1, -16, -1))  # of the clock, in ms
+INTERVALS = (0, 0, 100, 250)
+ZEROS = (0, 1, 16, 17, 100)  # bytes after a cut
 ANY_WRITERS = (*EXACT_TIME_WRITERS, *EXACT_TIME_WRITERS, *IndexWriter)  # time entries inside batches are rare else
 
 
@@ -250,59 +254,61 @@ def partition_logs(
     """
     knobs = Knobs(tuple(magics), disorder, append_time, missing_timestamps, far_future, wrong_wrappers)
     segment = _segment_plans(knobs, max_batches, wrong_maximum, crashes, index_damage)
-    cut = st.tuples(st.integers(0, 300), st.sampled_from([0, 1, 16, 17, 100])) if log_damage else st.none()
     segments = st.lists(segment, min_size=1, max_size=max_segments)
-    drawn = st.tuples(segments, st.sampled_from([0, 0, 100, 250]), cut)
-    return drawn.map(lambda plan: build_log(plan[0], plan[1], knobs, plan[2]))
+
+    def log(drawn: tuple[list[SegmentPlan], bytes]) -> GeneratedLog:
+        plans, choices = drawn
+        cut = (int.from_bytes(choices[:2]) % 301, ZEROS[choices[2] % len(ZEROS)]) if log_damage else None
+        return build_log(plans, INTERVALS[choices[3] % len(INTERVALS)], knobs, cut)
+
+    return st.tuples(segments, _bytes(4)).map(log)
+
+
+def _bytes(count: int) -> st.SearchStrategy[bytes]:
+    """Choices to come, all in one draw: hypothesis takes longer over a draw than the package over reading a batch."""
+    return st.binary(min_size=count, max_size=count)
 
 
 def _segment_plans(
     knobs: Knobs, max_batches: int, wrong_maximum: bool, crashes: bool, index_damage: bool
 ) -> st.SearchStrategy[SegmentPlan]:
-    batch = _batch_plans(knobs)
+    batch = _bytes(_BATCH_BYTES).map(lambda drawn: _batch_plan(knobs, drawn))
     # Left alone, hypothesis prefers short lists, which hardly have index entries.
     few, many = st.lists(batch, max_size=max_batches), st.lists(batch, min_size=max_batches // 2, max_size=max_batches)
-    batches = (few | many | many).map(tuple)
-    final_entry = st.booleans() if crashes else st.just(True)
-    forget_at = st.none() | st.integers(1, 4) if wrong_maximum else st.none()
-    undamaged = st.just((Damage.NONE, Damage.NONE, bytes(8)))
-    salt = st.binary(min_size=8, max_size=8)
-    none = st.just(Damage.NONE)
-    damages = st.tuples(none | st.sampled_from(INDEX_DAMAGES), none | st.sampled_from(TIME_DAMAGES), salt)
-    damage = damages if index_damage else undamaged
 
-    def plans(compacted: bool) -> st.SearchStrategy[SegmentPlan]:
-        index_writers = st.sampled_from(COMPACTED_WRITERS if compacted else ANY_WRITERS)
-        return st.tuples(
-            batches,
-            st.tuples(index_writers, index_writers),
-            st.integers(0, max_batches),
-            st.just(compacted),
-            final_entry,
-            forget_at,
-            damage,
-        ).map(lambda drawn: SegmentPlan(*drawn[:-1], *drawn[-1]))
+    def plan(drawn: tuple[list[BatchPlan], bytes]) -> SegmentPlan:
+        batches, choices = drawn
+        writers = COMPACTED_WRITERS if choices[0] % 2 else ANY_WRITERS
+        damages = [Damage.NONE, Damage.NONE]
+        for at, kinds in enumerate((INDEX_DAMAGES, TIME_DAMAGES)):
+            if index_damage and choices[6 + at] % 2:
+                damages[at] = kinds[choices[6 + at] // 2 % len(kinds)]
+        return SegmentPlan(
+            tuple(batches),
+            (writers[choices[1] % len(writers)], writers[choices[2] % len(writers)]),
+            change=choices[3] % (max_batches + 1),
+            compacted=bool(choices[0] % 2),
+            final_entry=not crashes or choices[4] % 2 == 0,
+            forget_at=1 + choices[5] // 2 % 4 if wrong_maximum and choices[5] % 2 else None,
+            index_damage=damages[0],
+            timeindex_damage=damages[1],
+            salt=choices[8:],
+        )
 
-    return plans(False) | plans(True)
-
-
-def _batch_plans(knobs: Knobs) -> st.SearchStrategy[BatchPlan]:
-    # Few draws, each of some bytes: ten draws a batch cost five times as much.
-    step, ticks = st.integers(-15, 40), st.binary(min_size=1, max_size=5)
-    gaps, choices = st.binary(min_size=5, max_size=5), st.binary(min_size=7, max_size=7)
-    return st.tuples(step, ticks, gaps, choices).map(lambda drawn: _batch_plan(knobs, *drawn))
+    return st.tuples(few | many | many, _bytes(16)).map(plan)
 
 
-def _batch_plan(knobs: Knobs, step: int, ticks: bytes, gaps: bytes, choices: bytes) -> BatchPlan:
+def _batch_plan(knobs: Knobs, drawn: bytes) -> BatchPlan:
     """The batch that the drawn bytes stand for; zeros make the plainest."""
+    choices, gaps, ticks = drawn[:9], drawn[9:14], drawn[14:]
     magic = knobs.magics[choices[0] % len(knobs.magics)]
     codecs = CODECS if magic == 2 else CODECS[:-1]
     return BatchPlan(
         kind=KINDS[choices[1] % len(KINDS)] if magic == 2 else "data",
         magic=magic,
         codec=codecs[choices[2] % len(codecs)],
-        step=step,
-        ticks=ticks,
+        step=STEPS[choices[7] % len(STEPS)],
+        ticks=ticks[: 1 + choices[8] % len(ticks)],
         gaps=gaps,
         append_time=choices[3] % 4 == 3,
         horizon=choices[4] % 4 == 3,
@@ -333,29 +339,44 @@ def options_of(asked: Bounds) -> dict[str, Any]:
     return options
 
 
+SINCE, UNTIL = 1, 2
+ANY_TIMES = (0, SINCE, UNTIL, SINCE | UNTIL)
+_BOUNDS = _bytes(14)
+
+
 def bounds(log: GeneratedLog) -> st.SearchStrategy[Bounds]:
     """Bounds that fall on, just before or just after something in the log, one or several at a time."""
-    offset = _near(*_offsets(log), least=0)
-    timestamp = _near(*_timestamps(log), least=-(2**63))
-    pair = st.tuples(offset, offset).map(lambda drawn: (min(drawn), max(drawn)))
-    drawn = st.tuples(st.none() | pair, st.none() | timestamp, st.none() | timestamp)
-    return drawn.map(lambda found: Bounds(*found))
+    return _BOUNDS.map(lambda choices: _bounds_of(log, choices, ANY_TIMES))
 
 
-def logs_and_bounds(logs: st.SearchStrategy[GeneratedLog]) -> st.SearchStrategy[tuple[GeneratedLog, Bounds]]:
-    """A log and bounds that suit it."""
-    return logs.flatmap(lambda log: st.tuples(st.just(log), bounds(log)))
+def logs_and_bounds(
+    logs: st.SearchStrategy[GeneratedLog], times: Sequence[int] = ANY_TIMES
+) -> st.SearchStrategy[tuple[GeneratedLog, Bounds]]:
+    """A log and bounds that suit it. times: which bounds of time there may be; `SINCE | UNTIL` is both."""
+    return st.tuples(logs, _BOUNDS).map(lambda drawn: (drawn[0], _bounds_of(*drawn, times)))
 
 
-def _near(indexed: set[int], others: set[int], least: int) -> st.SearchStrategy[int]:
+def _bounds_of(log: GeneratedLog, choices: bytes, times: Sequence[int]) -> Bounds:
+    """The bounds that the drawn bytes stand for; zeros make the fewest."""
+    offsets = since = until = None
+    if choices[0] % 2:
+        found = _offsets(log)
+        first, last = sorted(_near(*found, 0, choices[at : at + 3]) for at in (2, 5))
+        offsets = first, last
+    which = times[choices[1] % len(times)]
+    if which & SINCE:
+        since = _near(*_timestamps(log), -(2**63), choices[8:11])
+    if which & UNTIL:
+        until = _near(*_timestamps(log), -(2**63), choices[11:14])
+    return Bounds(offsets, since, until)
+
+
+def _near(indexed: set[int], others: set[int], least: int, choices: bytes) -> int:
     """A number from either set or next to it, as often from the first, where rules break, as from the second."""
-    choices = [
-        st.sampled_from(sorted({min(max(number + shift, least), 2**63 - 1) for number in numbers for shift in shifts}))
-        for numbers in (indexed, others)
-        for shifts in ([0], [-1, 0, 1])
-        if numbers
-    ]
-    return st.one_of(choices)
+    numbers = indexed if indexed and choices[0] % 2 else others
+    shifts = (-1, 0, 1) if choices[0] & 2 else (0,)
+    near = sorted({min(max(number + shift, least), 2**63 - 1) for number in numbers for shift in shifts})
+    return near[int.from_bytes(choices[1:]) % len(near)]
 
 
 def _offsets(log: GeneratedLog) -> tuple[set[int], set[int]]:
