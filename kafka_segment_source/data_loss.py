@@ -16,12 +16,15 @@ def allow_loss(error: DataLossError, options: ReadOptions) -> None:
         raise error
 
 
-def report_lost_offsets(lost: str, options: ReadOptions) -> str:
+_REMEDY = "give offsets that are there, or failOnDataLoss=false to read what is"
+
+
+def report_lost_offsets(lost: str, options: ReadOptions, remedy: str = _REMEDY) -> str:
     """Reports offsets that planning misses. Raises DataLossError, or returns the warning for the plan.
 
-    lost: which offsets are missing, and how that is known, as a sentence without its end.
+    lost: which offsets are missing, and how that is known, as a sentence without its end. remedy: the end of the error.
     """
-    allow_loss(DataLossError(f"{lost}; give offsets that are there, or failOnDataLoss=false to read what is"), options)
+    allow_loss(DataLossError(f"{lost}; {remedy}"), options)
     return f"{lost}: reading what is there (failOnDataLoss=false)"
 
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from kafka_segment_source.planning.open_transactions import ProducerMemory
 
 _LARGEST_WALK = 1024 * 1024  # bytes behind the last known batch that are walked without the index
+LOSS_REMEDY = "failOnDataLoss=false goes on with what is there"
 LATE_SECONDS = 60.0
 """A file that was changed more recently may still be on its way. Offsets that are missing beside it are waited for."""
 
@@ -153,7 +154,9 @@ class LogEnds:
                 )
                 return max(start, missing.start)
             said = f"{why}: no file holds the offsets {missing.start} to {missing.end - 1}"
-            warnings.append(report_lost_offsets(f"{said} of partition {log.topic}-{log.partition}", self._options))
+            warnings.append(
+                report_lost_offsets(f"{said} of partition {log.topic}-{log.partition}", self._options, LOSS_REMEDY)
+            )
         return end
 
     def _find_missing(self, log: PartitionLog, wanted: OffsetRange) -> list[tuple[OffsetRange, str, Segment]]:

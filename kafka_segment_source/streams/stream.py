@@ -24,6 +24,7 @@ from dataclasses import dataclass, replace
 from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.data_loss import report_lost_offsets
 from kafka_segment_source.errors import FileChangedError, PathError
+from kafka_segment_source.logdir.catalog import is_selected
 from kafka_segment_source.logdir.checkpoints import read_topic_id
 from kafka_segment_source.logdir.segments import PartitionLog
 from kafka_segment_source.option_values import EARLIEST, LATEST, TopicPartition
@@ -40,7 +41,7 @@ from kafka_segment_source.storage.retrying import try_again, wait
 from kafka_segment_source.storage.store import NO_VERSION, FileVersion
 from kafka_segment_source.streams.batch_edges import cut_at_offset, cut_by_bytes
 from kafka_segment_source.streams.limits import NO_LIMITS, Limits, spread
-from kafka_segment_source.streams.log_ends import LogEnds, LogSpan
+from kafka_segment_source.streams.log_ends import LOSS_REMEDY, LogEnds, LogSpan
 from kafka_segment_source.streams.log_watch import LogWatch
 from kafka_segment_source.streams.positions import Positions
 
@@ -134,8 +135,7 @@ class LogStream:
                     f" but the files hold the offsets {span.start} to {span.files_end - 1}"
                 )
             return min(max(number, span.start), span.files_end)
-        found = find_start(span.log, self.options)
-        return min(max(found, span.start), span.end)
+        return min(max(find_start(span.log, self.options), span.start), span.files_end)
 
     def set_target(self) -> None:
         """Fixes the end of the stream at what is there now. Nothing that comes later is read (Trigger.AvailableNow)."""
@@ -287,6 +287,7 @@ class LogStream:
     def _list_with(self, begin: Positions) -> dict[TopicPartition, LogSpan]:
         """Returns what can be read of each partition. Waits for those that are away, and then reports their loss."""
         listing = self._list()
+        self._check_selection(begin, listing)
         gone = self._find_gone(begin, listing)
         end = self._clock() + GONE_SECONDS
         while gone and self._clock() < end:
@@ -294,13 +295,22 @@ class LogStream:
             listing = self._list(is_new=True)
             gone = self._find_gone(begin, listing)
         if gone:
-            named = ", ".join(f"{_name(key)} (read up to offset {begin[key]})" for key in gone[:_MOST_NAMED])
-            more = f" and {len(gone) - _MOST_NAMED} more" if len(gone) > _MOST_NAMED else ""
             self._given_up.update(gone)
+            named = _join_names(gone, begin)
             self._report_loss(
-                f"no directory holds what this stream has read of {named}{more}: records after that may be lost"
+                f"no directory holds what this stream has read of {named}: records after that may be lost"
             )
         return listing.spans
+
+    def _check_selection(self, begin: Positions, listing: _Listing) -> None:
+        """Reports a loss if a checkpoint has partitions that the options do not select."""
+        others = [key for key in self._find_gone(begin, listing) if not is_selected(key, self.options.topics)]
+        if others:
+            self._given_up.update(others)
+            self._report_loss(
+                f"the checkpoint is of another selection: it has {_join_names(others, begin)}, which the options do"
+                " not select; give the query a checkpoint of its own, or its old options"
+            )
 
     def _find_gone(self, begin: Positions, listing: _Listing) -> list[TopicPartition]:
         self._given_up -= listing.spans.keys()
@@ -387,7 +397,7 @@ class LogStream:
     # ---- what is said ----
 
     def _report_loss(self, lost: str) -> None:
-        self._warn([report_lost_offsets(lost, self.options)])
+        self._warn([report_lost_offsets(lost, self.options, LOSS_REMEDY)])
 
     def _warn(self, warnings: Iterable[str]) -> None:
         """Logs each sentence once."""
@@ -401,3 +411,8 @@ class LogStream:
 
 def _name(topic_partition: TopicPartition) -> str:
     return f"{topic_partition[0]}-{topic_partition[1]}"
+
+
+def _join_names(keys: list[TopicPartition], begin: Positions) -> str:
+    named = ", ".join(f"{_name(key)} (read up to offset {begin[key]})" for key in keys[:_MOST_NAMED])
+    return named + (f" and {len(keys) - _MOST_NAMED} more" if len(keys) > _MOST_NAMED else "")

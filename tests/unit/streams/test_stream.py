@@ -71,6 +71,30 @@ def test_where_a_stream_begins(tmp_path: Path, clock: Clock) -> None:
     assert stream_of(tmp_path, clock, **latest).find_initial() == {T0: 25}
 
 
+def test_a_start_beyond_an_open_transaction(tmp_path: Path, clock: Clock) -> None:
+    """A stream that begins at a time waits for that offset, and reads nothing before it."""
+    put(tmp_path, 0, pl(0, 5), txn(5, 5, producer=7), pl(10, 5))
+    stream = stream_of(tmp_path, clock, isolationLevel="read_committed", startingTimestamp="+1012")
+    assert stream.find_initial() == {T0: 12}
+    assert next_end(stream, clock, {T0: 12}) == {T0: 12}
+
+
+def test_a_checkpoint_of_another_selection(tmp_path: Path, clock: Clock) -> None:
+    """It is a loss without a wait, as the options do not select what was read."""
+    put(tmp_path, 0, pl(0, 5))
+    start = {T0: 5, ("u", 0): 3}
+    stream = stream_of(tmp_path, clock, subscribe="t")
+    with pytest.raises(
+        DataLossError, match=r"checkpoint is of another selection: it has u-0 \(read up to offset 3\), which"
+    ):
+        stream.find_next(start, limited=True)
+    assert clock.now == 0
+    stream = stream_of(tmp_path, clock, subscribe="t", failOnDataLoss="false")
+    assert next_end(stream, clock, start) == start
+    (tmp_path / "t-0").rename(tmp_path / "__t-0")  # a path may name an internal topic itself
+    assert next_end(stream_of(tmp_path / "__t-0", clock), clock, {("__t", 0): 3}) == {("__t", 0): 5}
+
+
 def test_a_start_that_is_not_there(tmp_path: Path, clock: Clock) -> None:
     """An offset that no file holds, a map that leaves a partition out, a topic that is not there."""
     put(tmp_path, 5, pl(5, 10))
