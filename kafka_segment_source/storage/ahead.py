@@ -113,6 +113,11 @@ class RangeReader:
         """Whether all these bytes are at hand, or under way."""
         return bool(self._pieces) and self._pieces[0][0] <= position and position + count <= self._pieces[-1][1]
 
+    @property
+    def is_all_under_way(self) -> bool:
+        """Whether no piece is left to begin."""
+        return self._next >= self._end
+
     def close(self) -> None:
         """Begins no more requests."""
         self._next = self._end

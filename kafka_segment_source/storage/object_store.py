@@ -228,6 +228,9 @@ class _Object:
             self._ahead.close()
         self._ahead = RangeReader(self._get, start, end) if end > start else None
 
+    def is_all_under_way(self) -> bool:
+        return self._ahead is None or self._ahead.is_all_under_way
+
     def version(self) -> FileVersion:
         if self._version is None:
             self._version = self._storage._call(self._root, self._head)
