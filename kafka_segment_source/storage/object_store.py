@@ -93,12 +93,20 @@ class ObjectStorage:
 
     def look_at(self, path: str) -> Entry | None:
         root, key = split_remote(path)
-        if key:
-            found = self._call(root, lambda store: _head(store, key))
-            if found is not None:
-                return Entry(name_of(path), Kind.FILE, _version_of(found))
-        is_there = self._call(root, lambda store: _has_keys(store, key))
-        return Entry(name_of(path), Kind.DIRECTORY) if is_there or not key else None
+        directory = Entry(name_of(path), Kind.DIRECTORY)
+        if not key:
+            self._call(root, lambda store: _has_keys(store, key))
+            return directory
+        questions: list[Callable[[], Any]] = [
+            lambda: self._call(root, lambda store: _head(store, key)),
+            lambda: self._call(root, lambda store: _has_keys(store, key)),
+        ]
+        # a name without a dot is most likely a directory, so both questions are asked at once
+        answers = map_ahead(lambda ask: ask(), questions, 1 if "." in directory.name else 2)
+        found = next(answers)
+        if found is not None:
+            return Entry(directory.name, Kind.FILE, _version_of(found))
+        return directory if next(answers) else None
 
     def list(self, directory: str) -> Entries:
         root, key = split_remote(directory)
