@@ -211,12 +211,13 @@ class _Object:
             data = bytearray(count)
             self._ahead.read_into(position, memoryview(data))
             return bytes(data)
-        for start, block in self._blocks:
+        blocks = tuple(self._blocks)  # another thread may add one
+        for start, block in blocks:
             if start <= position and position + count <= start + len(block):
                 return block[position - start : position - start + count]
         if count >= _COST.block:
             return bytes(self._get(position, count))
-        is_next = any(start <= position <= start + len(block) for start, block in self._blocks)
+        is_next = any(start <= position <= start + len(block) for start, block in blocks)
         start = position if is_next else max(position - _BEFORE, 0)
         block = bytes(self._get(start, max(_COST.block, position + count - start)))
         self._blocks.append((start, block))
