@@ -33,6 +33,7 @@ from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.partition.choice import DAMAGED, THIN, VOID, WHOLE, choose
 from kafka_segment_source.partition.copy_view import CopyView
 from kafka_segment_source.partition.histories import explain_fence, find_fenced_end, find_fences
+from kafka_segment_source.storage.ahead import map_ahead
 
 _Key = tuple[int, int | None, int]
 _Rated = tuple[OffsetRange, int]  # offsets, and how well a copy holds them
@@ -47,10 +48,18 @@ def merge_replicas(
     near: the offsets that the chain is needed for. The chain holds them, and one more segment on either side if a copy
         has one.
     """
+    groups = [list(group) for _, group in groupby(logs, key=lambda log: log.topic_partition)]
+
+    def merge(copies: list[PartitionLog]) -> tuple[PartitionLog, list[str]]:
+        said: list[str] = []
+        return copies[0] if len(copies) == 1 else _merge_copies(copies, options, said, near), said
+
+    several = (log for copies in groups if len(copies) > 1 for log in copies)
+    at_once = max((log.storage.read_cost(log.directory).at_once for log in several), default=1)
     merged = []
-    for _, group in groupby(logs, key=lambda log: log.topic_partition):
-        copies = list(group)
-        merged.append(copies[0] if len(copies) == 1 else _merge_copies(copies, options, warnings, near))
+    for log, said in map_ahead(merge, groups, at_once):
+        merged.append(log)
+        warnings += said
     return merged
 
 
@@ -62,6 +71,9 @@ def settle(copies: list[PartitionLog], options: ReadOptions, warnings: list[str]
     """
     _refuse_different_topics(copies)
     found = [CopyView(log, options) for log in copies]
+    at_once = max(log.storage.read_cost(log.directory).at_once for log in copies)
+    if at_once > 1:
+        list(map_ahead(lambda copy: (copy.epochs, copy.tail), found, at_once))  # each copy is asked for both
     fences = find_fences(found)
     for at, copy in enumerate(found):
         own = [fence for fence in fences if fence.loser == at]
