@@ -39,7 +39,7 @@ from tests.fixtures.produce import create_topics
 from tests.support.buckets import Bucket, make_bucket, serving_s3
 
 _HEAD_START = 5.0  # seconds of load before the first copy
-# A file that shrinks while it is copied, as index files do when a segment is rolled, keeps the server waiting for bytes.
+# An index file that shrinks while it is copied, as its segment is rolled, keeps the server waiting for bytes.
 _TIMEOUTS = ("--cli-read-timeout", "5", "--cli-connect-timeout", "5")
 _SHOWN = 5  # samples of each kind
 _PREFIX = "kafka"
