@@ -55,8 +55,8 @@ class ObjectServer(ThreadingHTTPServer):
         """The options that lead to this server."""
         return options_of(self.server_address[1])
 
-    def before_answer(self) -> None:
-        """Is called by the thread of each request, before its answer."""
+    def before_answer(self, request: Request) -> None:
+        """Is called by the thread of each request, after it is counted and before its answer."""
         if self.latency:
             time.sleep(self.latency)
 
@@ -108,8 +108,9 @@ class _Handler(BaseHTTPRequestHandler):
         path = self.server.directory / key
         size = path.stat().st_size if path.is_file() else 0
         count = max(size - start if end is None else min(end, size) - start, 0)
-        self.server.requests.append(Request(kind, key, start, count if kind == "GET" else 0))
-        self.server.before_answer()
+        request = Request(kind, key, start, count if kind == "GET" else 0)
+        self.server.requests.append(request)
+        self.server.before_answer(request)
         try:
             file = open(path, "rb")  # noqa: SIM115  # closed below
             found = os.fstat(file.fileno())
@@ -138,8 +139,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer_listing(self, query: dict[str, str]) -> None:
         prefix, delimiter = query.get("prefix", ""), query.get("delimiter", "")
-        self.server.requests.append(Request("LIST", prefix))
-        self.server.before_answer()
+        request = Request("LIST", prefix)
+        self.server.requests.append(request)
+        self.server.before_answer(request)
         after = query.get("continuation-token", query.get("start-after", ""))
         most = min(int(query.get("max-keys", _LISTING_PAGE)), _LISTING_PAGE)
         found = [each for each in self.server.keys(prefix, delimiter) if each[0] > after]

@@ -19,6 +19,7 @@ import obstore
 from obstore.store import S3Store
 
 import kafka_segment_source
+from benchmarks import sessions
 from benchmarks.full_scan import RECORDS
 from benchmarks.logs import FIRST_TIMESTAMP, Log, LogShape, cache_directory, log
 from benchmarks.measure import alternate, repeat, seconds
@@ -47,11 +48,11 @@ def rows(settings: Settings) -> Iterator[Row]:
         yield from _plans(server, settings)
         yield from _windows(server, settings)
         yield from _scans(server, settings)
+        yield from _scans_in_spark(server, settings)
 
 
 def _scans(server: Remote, settings: Settings) -> Iterator[Row]:
-    events = log(LogShape(RECORDS[119] // (8 if settings.quick else 1)))
-    files = [(path.name, path.stat().st_size) for path in sorted(events.path.glob("*.log"))]
+    events, files = _scanned_log(settings)
     for latency in LATENCIES:
         server.set_latency(latency)
         runs = 2 if settings.quick else 3
@@ -68,20 +69,42 @@ def _scans(server: Remote, settings: Settings) -> Iterator[Row]:
     yield row("full scan: CPU of the client", cpu / both, "of both", Goal(most=1), f"{cpu:.2f} of {both:.2f} s")
 
 
+def _scans_in_spark(server: Remote, settings: Settings) -> Iterator[Row]:
+    """Two tasks at a time, each of one segment after another."""
+    events, files = _scanned_log(settings)
+    reader = sessions.spark().read.format("kafkaseg").options(**server.options)
+    far, near = reader.load(_url(events.path)), sessions.segments(events)
+    for latency in LATENCIES:
+        server.set_latency(latency)
+        runs = 2 if settings.quick else 3
+        pairs = alternate(lambda: sessions.touch(far), lambda: sessions.touch(near), runs)
+        fetch = min(repeat(partial(_fetch, server, events, files, 2), runs))
+        ratios = [scan / max(fetch, local) for scan, local in pairs]
+        scan, local = min(scan for scan, _ in pairs), min(local for _, local in pairs)
+        note = f"{scan:.2f} s; the same bytes {fetch:.2f} s, local {local:.2f} s"
+        yield row(f"full scan in Spark, {latency} ms: time", ratios, "of the longer", SCAN, note)
+
+
+def _scanned_log(settings: Settings) -> tuple[Log, list[tuple[str, int]]]:
+    """1 GB in eight segments; the names of their files, and their sizes."""
+    events = log(LogShape(RECORDS[119], segments=8).of_bytes(10**9 // (32 if settings.quick else 1)))
+    return events, [(path.name, path.stat().st_size) for path in sorted(events.path.glob("*.log"))]
+
+
 def _scan(server: Remote, events: Log) -> int:
     batches = kafka_segment_source.scan(_url(events.path), storage_options=server.options)
     return sum(batch.num_rows for batch in batches)
 
 
-def _fetch(server: Remote, events: Log, files: list[tuple[str, int]]) -> int:
-    """Fetches the bytes of the log by the same client, with as many ranges in flight."""
+def _fetch(server: Remote, events: Log, files: list[tuple[str, int]], tasks: int = 1) -> int:
+    """Fetches the bytes of the log by the same client, with as many ranges in flight as some tasks have."""
     store: Any = S3Store(BUCKET, config=dict(server.options), client_options={"allow_http": True})  # type: ignore[arg-type]
     ranges = [
         (f"{_key(events.path)}/{name}", start, min(RANGE_BYTES, size - start))
         for name, size in files
         for start in range(0, size, RANGE_BYTES)
     ]
-    with ThreadPoolExecutor(RANGES_AT_ONCE) as pool:
+    with ThreadPoolExecutor(tasks * RANGES_AT_ONCE) as pool:
         return sum(pool.map(lambda each: len(obstore.get_range(store, each[0], start=each[1], length=each[2])), ranges))
 
 

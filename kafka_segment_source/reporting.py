@@ -6,6 +6,7 @@ It also shortens lists of similar sentences, and reports the progress of long wo
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Iterable
 
 logger = logging.getLogger("kafka_segment_source")
@@ -23,13 +24,15 @@ def ignore_progress(done: int, total: int) -> None:
 
 
 def add_up(total: int, on_progress: OnProgress) -> Advance:
-    """Returns an Advance that calls `on_progress` with the sum of all its calls."""
+    """Returns an Advance that calls `on_progress` with the sum of all its calls. Several threads may call it."""
     done = 0
+    lock = threading.Lock()
 
     def advance(count: int) -> None:
         nonlocal done
-        done += count
-        on_progress(done, total)
+        with lock:
+            done += count
+            on_progress(done, total)
 
     return advance
 

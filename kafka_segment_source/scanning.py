@@ -36,15 +36,15 @@ def read_splits(
 
     advance: is called with the size of each split that is done.
     """
-    begun: deque[_Begun] = deque()
+    ahead = _Ahead(splits)
     try:
-        for begun_split in _begin_ahead(splits, begun):
-            yield from read_split(begun_split.split, options, schema, begun_split.file)
-            advance(begun_split.split.size)
+        while (present := ahead.take()) is not None:
+            for batch in read_split(present.split, options, schema, present.file):
+                yield batch
+                ahead.begin_after(present)
+            advance(present.split.size)
     finally:
-        for each in begun:
-            if each.file is not None:
-                each.file.close()
+        ahead.close()
 
 
 class _Begun(NamedTuple):
@@ -54,28 +54,51 @@ class _Begun(NamedTuple):
     file: InputFile | None
 
 
-def _begin_ahead(splits: Iterable[SegmentSplit], begun: deque[_Begun]) -> Iterator[_Begun]:
-    """Yields the splits. Where a read takes a round trip, the bytes of the next ones in `begun` are under way.
+class _Ahead:
+    """The splits of a task. Where a read takes a round trip, the bytes of the next ones are under way.
 
-    These have at most `_MOST_BEGUN` bytes, or there is one of them.
+    These have at most `_MOST_BEGUN` bytes. A larger split is begun when all of the one before it is under way.
     """
-    todo = iter(splits)
-    following = next(todo, None)
-    size = 0
-    while begun or following is not None:
-        while following is not None and (not begun or _fits(following, size, len(begun))):
-            is_remote = following.storage.read_cost(following.path).at_once > 1
-            begun.append(_Begun(following, open_split(following) if is_remote else None))
-            size += following.size
-            following = next(todo, None)
-        size -= begun[0].split.size
-        yield begun.popleft()
+
+    def __init__(self, splits: Iterable[SegmentSplit]) -> None:
+        self._todo = iter(splits)
+        self._following = next(self._todo, None)
+        self._begun: deque[_Begun] = deque()
+        self._size = 0  # bytes of the begun ones
+
+    def take(self) -> _Begun | None:
+        """Returns the next split, or None if there is none."""
+        while self._following is not None and (not self._begun or self._fits(self._following)):
+            self._begin(self._following)
+        if not self._begun:
+            return None
+        self._size -= self._begun[0].split.size
+        return self._begun.popleft()
+
+    def begin_after(self, present: _Begun) -> None:
+        """Begins the next split if no range of the present one is left to ask for."""
+        if self._following is None or self._begun or present.file is None:
+            return
+        if present.file.is_all_under_way():
+            self._begin(self._following)
+
+    def close(self) -> None:
+        """Ends what was begun."""
+        for each in self._begun:
+            if each.file is not None:
+                each.file.close()
+
+    def _begin(self, split: SegmentSplit) -> None:
+        self._begun.append(_Begun(split, open_split(split) if _is_remote(split) else None))
+        self._size += split.size
+        self._following = next(self._todo, None)
+
+    def _fits(self, split: SegmentSplit) -> bool:
+        return _is_remote(split) and len(self._begun) < _MOST_FILES and self._size + split.size <= _MOST_BEGUN
 
 
-def _fits(split: SegmentSplit, size: int, count: int) -> bool:
-    """Whether a split is begun beside `count` others of `size` bytes."""
-    is_remote = split.storage.read_cost(split.path).at_once > 1
-    return is_remote and count < _MOST_FILES and size + split.size <= _MOST_BEGUN
+def _is_remote(split: SegmentSplit) -> bool:
+    return split.storage.read_cost(split.path).at_once > 1
 
 
 def read_split(

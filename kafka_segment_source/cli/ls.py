@@ -68,7 +68,9 @@ def ls_command(paths: tuple[str, ...], by_segment: bool, by_topic: bool, as_json
     ]
     if faults:
         more = f" (and {len(faults) - 1:,} more)" if len(faults) > 1 else ""
-        warn(f"damaged data: {faults[0]}{more}; `kafkaseg verify` says what it means")
+        is_damage = len(faults) > sum(each.summary.unreadable for each in found.partitions)
+        what = "damaged data" if is_damage else "unreadable files"
+        warn(f"{what}: {faults[0]}{more}; `kafkaseg verify` says what it means")
     if faults or any(missing.is_hard for each in found.partitions for missing in each.missing):
         sys.exit(DAMAGED)
 

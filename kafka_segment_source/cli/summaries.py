@@ -118,7 +118,11 @@ def _format_health(sums: Summary) -> Text:
     """Describes the faults of the log and its indexes. The worst fault decides the colour."""
     found = {"damaged": sums.indexes.damaged, "missing": sums.indexes.missing, "empty": sums.indexes.empty}
     indexes = ", ".join(f"{number:,} {how}" for how, number in found.items() if number)
-    said = ["log damaged"] * bool(sums.faults) + [f"indexes: {indexes}"] * bool(indexes)
+    said = (
+        ["log damaged"] * (len(sums.faults) > sums.unreadable)
+        + ["log unreadable"] * bool(sums.unreadable)
+        + [f"indexes: {indexes}"] * bool(indexes)
+    )
     style = "red" if sums.faults or sums.indexes.damaged else "yellow" if indexes else ""
     return Text("; ".join(said) or _WELL, style=style)
 

@@ -23,8 +23,11 @@ from kafka_segment_source.partition.chain import list_paths
 from kafka_segment_source.partition.logs import available_logs
 from kafka_segment_source.partition.missing import all_evidence, notice, report_lost_partitions
 from kafka_segment_source.reporting import OnProgress, add_up, few, ignore_progress
+from kafka_segment_source.storage.ahead import map_ahead
 from kafka_segment_source.storage.paths import parent_of
 from kafka_segment_source.storage.retrying import try_again
+
+_AT_ONCE = 16  # segments whose headers are read, each by 1 MiB at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +130,8 @@ def list_partitions(
 
     Raises:
         UsageError: An invalid request: an option, a path or a topic that cannot be served.
-        StorageError: A file or directory cannot be read. A retry may help.
+        StorageError: A directory cannot be listed. A retry may help. A `.log` that cannot be read is said in the
+            summary of its segment.
 
     Example:
         >>> import kafka_segment_source
@@ -140,10 +144,13 @@ def list_partitions(
     seen = time.monotonic()
     logs = list_directories(parsed)
     advance = add_up(sum(segment.size for log in logs for segment in log.segments), on_progress)
-    summaries = [[summarize(segment, advance) for segment in log.segments] for log in logs]
+    segments = [segment for log in logs for segment in log.segments]
+    at_once = max((segment.storage.read_cost(segment.path).at_once for segment in segments), default=1)
+    found = map_ahead(lambda segment: summarize(segment, advance), segments, min(at_once, _AT_ONCE))
+    summaries = [[next(found) for _ in log.segments] for log in logs]
     checkpoints = Checkpoints(warnings, parsed.storage)
     warnings += few([fault for log in logs for fault in log.beside.faults])
-    partitions = [_list_partition(log, found, checkpoints, seen) for log, found in zip(logs, summaries, strict=True)]
+    partitions = [_list_partition(log, each, checkpoints, seen) for log, each in zip(logs, summaries, strict=True)]
     partitions = _note_reads(partitions, logs, parsed, warnings)
     report_lost_partitions(logs, checkpoints, parsed, seen, warnings)
     # these directories may belong to any topic

@@ -22,6 +22,7 @@ import numpy.typing as npt
 
 from kafka_segment_source import kafka_format
 from kafka_segment_source.decoding.batches import HeaderTable
+from kafka_segment_source.errors import StorageError
 from kafka_segment_source.inspection.index_rules import bounded, sound_offsets, sound_times
 from kafka_segment_source.inspection.walk import HeaderWalk, Stop
 from kafka_segment_source.kernels import batch_headers
@@ -56,7 +57,8 @@ class Summary:
 
     size: bytes of `.log` files. start_offset: the least base offset. end_offset: the offset after the last batch.
     records: without control records. oldest_at_most, newest: timestamps of data records in ms, None where there is
-    none. magics: of batches, ascending. faults: one sentence each.
+    none. magics: of batches, ascending. faults: one sentence each. unreadable: segments whose `.log` the storage does
+    not give; only their sizes are in the sums.
     """
 
     segments: int = 0
@@ -73,6 +75,7 @@ class Summary:
     magics: tuple[int, ...] = ()
     indexes: IndexHealth = field(default_factory=IndexHealth)
     faults: tuple[str, ...] = ()
+    unreadable: int = 0
 
     def __add__(self, other: Summary) -> Summary:
         """Adds two summaries. `other` is of later segments of the same partition, or of another partition."""
@@ -91,6 +94,7 @@ class Summary:
             magics=tuple(sorted({*self.magics, *other.magics})),
             indexes=self.indexes + other.indexes,
             faults=self.faults + other.faults,
+            unreadable=self.unreadable + other.unreadable,
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -122,12 +126,17 @@ def total(summaries: Sequence[Summary]) -> Summary:
 
 
 def summarize(segment: Segment, advance: Advance = lambda _: None) -> Summary:
-    """Summarizes the headers of one segment. Raises StorageError if it cannot be read."""
+    """Summarizes the headers of one segment. It is a fault if the storage cannot read it."""
     tally = _Tally(segment)
-    with InputFile(segment.path, segment.storage, segment.version) as file:
-        walk = HeaderWalk(file, segment.size, advance)
-        for table in walk.tables():
-            tally.add(table)
+    try:
+        with InputFile(segment.path, segment.storage, segment.version) as file:
+            walk = HeaderWalk(file, segment.size, advance)
+            for table in walk.tables():
+                tally.add(table)
+    except StorageError as error:
+        base = segment.base_offset
+        fault = f"cannot be read: {error.strerror or error}"
+        return Summary(1, segment.size, base, base, records_exact=False, faults=(fault,), unreadable=1)
     summary = tally.summary(walk)
     return replace(summary, indexes=_check_indexes(segment, has_timestamps=summary.newest is not None))
 

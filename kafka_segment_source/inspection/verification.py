@@ -20,6 +20,7 @@ from kafka_segment_source.logdir.segments import ListedLog
 from kafka_segment_source.options import ReadOptions, parse_options
 from kafka_segment_source.partition.missing import report_lost_partitions
 from kafka_segment_source.reporting import OnProgress, add_up, ignore_progress
+from kafka_segment_source.storage.ahead import FILES_AT_ONCE, map_ahead
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,16 +109,15 @@ def verify_parsed(
     """Does the same as `verify`, for parsed options."""
     logs = list_directories(parsed)
     advance = add_up(sum(segment.size for log in logs for segment in log.segments), on_progress)
-    single = [
-        verify_log(
-            log,
-            deep=deep,
-            max_batch_bytes=parsed.max_batch_bytes,
-            advance=advance,
-            list_again=partial(_list_again, parsed),
-        )
-        for log in logs
-    ]
+    check = partial(
+        verify_log,
+        deep=deep,
+        max_batch_bytes=parsed.max_batch_bytes,
+        advance=advance,
+        list_again=partial(_list_again, parsed),
+    )
+    at_once = max((log.storage.read_cost(log.directory).at_once for log in logs), default=1)
+    single = list(map_ahead(check, logs, min(at_once, FILES_AT_ONCE)))
     partitions: list[Verified] = []
     together: list[Finding] = []
     for _, group in groupby(zip(single, logs, strict=True), key=lambda pair: pair[1].topic_partition):

@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from kafka_segment_source import kafka_format
 from kafka_segment_source.errors import FileChangedError, PathError
+from kafka_segment_source.storage.ahead import run_together
 from kafka_segment_source.storage.files import UNUSABLE, InputFile
 from kafka_segment_source.storage.store import Storage
 
@@ -30,6 +31,7 @@ _LEAST_BATCH = (
     kafka_format.LOG_OVERHEAD + kafka_format.MIN_LENGTH_V0
 )  # bytes of a message of magic 0 without key and value
 _MOST_AHEAD = 4 * 1024 * 1024  # bytes: a larger file is most likely padded, so it is read block by block
+_END_BYTES = 4080  # of an end of an index: whole entries of both kinds
 _NONE = np.empty(0, np.int64)
 _MOST_BYTES = 64 * 1024 * 1024  # of entries; brokers roll a segment when its index has 10 MiB (segment.index.bytes)
 
@@ -157,6 +159,56 @@ def read_time_index(
     return TimeIndex(path, timestamps, offsets + base_offset)
 
 
+def read_last_offsets(path: str, storage: Storage, size: int, base_offset: int, log_size: int) -> OffsetIndex | None:
+    """Returns the last entries of the `.index` at `path`, by one small read. None if they are not valid.
+
+    Arguments are those of `read_offset_index`. Padding is not valid.
+    """
+    count = size // _OFFSET_ENTRY.itemsize
+    first = max(count - _END_BYTES // _OFFSET_ENTRY.itemsize, 0)
+    try:
+        entries = _read_entries(path, storage, _OFFSET_ENTRY, first, count)
+    except FileChangedError:
+        return None
+    except UNUSABLE as error:
+        return OffsetIndex(path, _NONE, _NONE, str(error))
+    offsets, positions = _to_int64(entries["offset"]), _to_int64(entries["position"])
+    good = _compare_with_previous(np.greater, -1, offsets) & _compare_with_previous(np.greater, 0, positions)
+    good &= positions < log_size
+    return OffsetIndex(path, offsets + base_offset, positions) if len(good) and good.all() else None
+
+
+def read_time_ends(
+    path: str, storage: Storage, size: int, base_offset: int, next_base_offset: int | None, log_size: int
+) -> TimeIndex | None:
+    """Returns the first and the last entries of the `.timeindex` at `path`, by two small reads at once.
+
+    Arguments are those of `read_time_index`. None if they are not valid, taken together, or if the file is most likely
+    padded.
+    """
+    count = size // _TIME_ENTRY.itemsize
+    at_end = _END_BYTES // _TIME_ENTRY.itemsize
+    if not 2 * at_end < count <= min(most_entries(log_size), _MOST_AHEAD // _TIME_ENTRY.itemsize):
+        return None
+    found: list[npt.NDArray[np.void] | None] = [None, None]
+
+    def read(slot: int, first: int) -> None:
+        found[slot] = _read_entries(path, storage, _TIME_ENTRY, first, first + at_end)
+
+    try:
+        run_together(lambda: read(0, 0), lambda: read(1, count - at_end))
+    except FileChangedError:
+        return None
+    except UNUSABLE as error:
+        return TimeIndex(path, _NONE, _NONE, str(error))
+    entries = np.concatenate([part for part in found if part is not None])
+    timestamps, offsets = _to_int64(entries["timestamp"]), _to_int64(entries["offset"])
+    limit = (next_base_offset if next_base_offset is not None else kafka_format.MAX_OFFSET) - base_offset
+    good = _compare_with_previous(np.greater, -1, timestamps) & _compare_with_previous(np.greater_equal, 0, offsets)
+    good &= (offsets < limit) & ((timestamps != 0) | (offsets != 0))
+    return TimeIndex(path, timestamps, offsets + base_offset) if good.all() else None
+
+
 def written_offsets(path: str, storage: Storage, size: int | None, base_offset: int) -> OffsetIndex:
     """Returns every whole entry of a `.index` up to its zero padding, in order or not. The checks of index files use
     it.
@@ -243,6 +295,14 @@ def _read_blocks(path: str, storage: Storage, size: int | None, entry: np.dtype[
                 left -= len(block)
     except FileChangedError:
         return  # a broker has deleted it with its segment
+
+
+def _read_entries(path: str, storage: Storage, entry: np.dtype[np.void], first: int, end: int) -> npt.NDArray[np.void]:
+    """Returns the entries with first ≤ number < end, by one read of no more than these bytes."""
+    data = np.empty((end - first) * entry.itemsize, np.uint8)
+    with InputFile(path, storage) as file:
+        file.read_into(first * entry.itemsize, data)
+    return data.view(entry)
 
 
 def _read_every_entry(

@@ -7,12 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from types import TracebackType
 
-import numpy as np
-
 from kafka_segment_source import kafka_format
-from kafka_segment_source.logdir.indexes import OffsetIndex, TimeIndex, read_offset_index, read_time_index
+from kafka_segment_source.logdir.indexes import (
+    OffsetIndex,
+    TimeIndex,
+    read_last_offsets,
+    read_offset_index,
+    read_time_ends,
+    read_time_index,
+)
 from kafka_segment_source.logdir.probe import BatchHeader, HeaderProbe
 from kafka_segment_source.logdir.segments import Segment
 from kafka_segment_source.storage.ahead import run_together
@@ -23,7 +29,7 @@ _ATTEMPTS = 8  # index entries to try on each side; after that more bytes are re
 _HEAD_BATCHES = 1024  # batches to check before a time index is rejected; real files need 2 (median) to 65 (worst)
 _MOST_WALKED = 4 * 1024 * 1024  # bytes to walk for the end of a log; a broker's index leaves 4 KiB and a batch
 _MOST_WITHOUT_INDEX = 1024 * 1024
-_NO_LONGS = np.empty(0, np.int64)
+_WHOLE_INDEX = 32 * 1024  # bytes of a `.timeindex` that one request reads sooner than two requests read its ends
 
 
 class SegmentView:
@@ -42,8 +48,11 @@ class SegmentView:
         self._probe: HeaderProbe | None = None
         self._strict_probe: HeaderProbe | None = None
         self._offsets: OffsetIndex | None = None
+        self._last_offsets: OffsetIndex | None = None
         self._times: TimeIndex | None = None
-        self._trusted_times: TimeIndex | None = None
+        self._time_ends: TimeIndex | None = None
+        self._has_proven_head: bool | None = None
+        self._cost = segment.storage.read_cost(segment.path)
 
     @property
     def trusts_indexes(self) -> bool:
@@ -95,33 +104,105 @@ class SegmentView:
             self._note_fault(self._times.fault)
         return self._times
 
-    def read_together(self, since: int, is_likely: bool) -> None:
-        """Reads what a search for `since` (ms) needs, in one round trip or two.
+    @property
+    def time_ends(self) -> TimeIndex:
+        """The first and the last entries of `times`. In a bucket, a large `.timeindex` is not read whole for them."""
+        if self._times is not None:
+            return self._times
+        if self._time_ends is None:
+            segment = self.segment
+            size = (segment.time_index_size or 0) if self._trust.trust_indexes else 0
+            ends = None
+            if self._cost.at_once > 1 and size > _WHOLE_INDEX:
+                ends = read_time_ends(
+                    segment.time_index_path,
+                    segment.storage,
+                    size,
+                    segment.base_offset,
+                    segment.next_base_offset,
+                    segment.size,
+                )
+            if ends is not None and ends.fault is not None:
+                self._times = ends
+                self._note_fault(ends.fault)
+            self._time_ends = self.times if ends is None else ends
+        return self._time_ends
 
-        is_likely: whether the time index is most likely needed with the others. Otherwise it is read first, as a
-            segment that begins at `since` or later needs no others.
+    def times_around(self, timestamp: int) -> TimeIndex:
+        """Returns `times`, or its ends if they have the entries before and after a timestamp (ms)."""
+        ends = self.time_ends
+        is_inside = len(ends) and ends.timestamps[0] < timestamp <= ends.timestamps[-1]
+        return self.times if is_inside else ends
+
+    def read_together(self, since: int, stop: int | None) -> None:
+        """Reads what a search for `since` (ms) needs, in few round trips. The ends of the time index say what that is.
+
+        A segment that begins at `since` or later needs nothing. One that ends before needs the proofs that it can be
+        left out: its head, its tail, and the end of its offset index. Any other needs its head, and the places of both
+        timestamps.
+
+        stop: the timestamp that makes a batch a witness (ms), if the search goes on to it.
         """
         if not self.segment.time_index_size:
             return
-        if not is_likely and (not len(self.times) or self.times.timestamps[0] >= since):
+        ends, probe = self.time_ends, self.probe
+        if not len(ends) or ends.timestamps[0] >= since:
             return
-        run_together(lambda: self.times, lambda: self.offsets, lambda: self.probe.at(0))
+        if ends.timestamps[-1] < since:
+            run_together(lambda: probe.at(0), self._read_tail, self._read_last_offsets)
+            return
+        run_together(lambda: self.times, lambda: self.offsets, lambda: probe.at(0))
+        times = self.times
+        if stop is not None and len(times) and times.timestamps[-1] >= stop:
+            offsets = int(times.offsets[times.before(since)]), int(times.offsets[times.before(stop) + 1])
+            entries = [self.offsets.floor(offset) + 1 for offset in offsets]  # a search looks at the next one too
+            positions = [int(self.offsets.positions[at]) for at in entries if at < len(self.offsets)]
+            run_together(*(partial(self._read_block, position) for position in positions))
+
+    def _read_tail(self) -> None:
+        self._read_block(self.segment.size - 1)
+
+    def _read_block(self, position: int) -> None:
+        """Reads the bytes around a position, to be at hand when `probe` asks for them."""
+        assert self._file is not None
+        self._file.read_at(position, 1)
+
+    def _read_last_offsets(self) -> None:
+        """Reads the end of the `.index`, where it can stand for all of it."""
+        segment = self.segment
+        size = (segment.index_size or 0) if self._trust.trust_indexes else 0
+        if self._offsets is not None or self._last_offsets is not None or not size or self._cost.at_once == 1:
+            return
+        found = read_last_offsets(segment.index_path, segment.storage, size, segment.base_offset, segment.size)
+        if found is None:
+            self._last_offsets = self.offsets
+        elif found.fault is not None:
+            self._offsets = found
+            self._note_fault(found.fault)
+        else:
+            self._last_offsets = found
+
+    def _offsets_near(self, offset: int) -> OffsetIndex:
+        """Returns `offsets`, or its last entries if they are at hand and `offset` is not before them."""
+        last = self._last_offsets
+        if self._offsets is None and last is not None and len(last) and last.offsets[0] <= offset:
+            return last
+        return self.offsets
 
     @property
-    def trusted_times(self) -> TimeIndex:
-        """The time index if the head proof holds, otherwise an empty one (docs/pruning-rules.md, 2)."""
-        if self._trusted_times is None:
-            times = self.times
-            trusted = len(times) > 0 and self._is_head_proven(times)
-            self._trusted_times = times if trusted else TimeIndex(times.path, _NO_LONGS, _NO_LONGS)
-        return self._trusted_times
+    def has_trusted_times(self) -> bool:
+        """Whether there is a time index, and the head proof holds (docs/pruning-rules.md, 2)."""
+        if self._has_proven_head is None:
+            times = self.time_ends
+            self._has_proven_head = len(times) > 0 and self._is_head_proven(times)
+        return self._has_proven_head
 
     def start_position(self, first_offset: int) -> int:
         """Returns the largest position, among index entries near `first_offset`, before which every offset is lower.
 
         Only a proven header at that position counts. So the result does not depend on any property of the index.
         """
-        offsets = self.offsets
+        offsets = self._offsets_near(first_offset)
         slot = offsets.floor(first_offset)
         # try later entries while they are usable
         for candidate in range(slot + 1, min(slot + 1 + _ATTEMPTS, len(offsets))):
@@ -158,9 +239,18 @@ class SegmentView:
         At the first batch that cannot be proven it yields one None and ends. strict: uses `strict_probe`.
         """
         probe = self.strict_probe if strict else self.probe
-        for header in probe.walk(self.start_position(offset)):
+        for header in probe.walk(self._find_place(offset)):
             if header is None or header.last_offset >= offset:
                 yield header
+
+    def _find_place(self, offset: int) -> int:
+        """Returns a position before which every offset is lower. At the first entry of a time index, 0 does as well as
+        what another read could find."""
+        times = self._times or self._time_ends
+        is_at_start = times is not None and len(times) > 0 and offset <= times.offsets[0]
+        if is_at_start and self._offsets is None and self._cost.at_once > 1:
+            return 0
+        return self.start_position(offset)
 
     def end_offset(self) -> int:
         """Returns the offset after the last proven batch, or the base offset if there is none."""
@@ -181,8 +271,12 @@ class SegmentView:
         return None
 
     def _find_log_end(self) -> int | None:
+        if self._cost.at_once > 1 and self._offsets is None and self.segment.index_size and self.probe:
+            run_together(self._read_tail, self._read_last_offsets)
         reached, position = self.segment.base_offset, self.start_position(kafka_format.MAX_OFFSET)
-        if self.segment.size - position > (_MOST_WALKED if len(self.offsets) else _MOST_WITHOUT_INDEX):
+        if self.segment.size - position > (
+            _MOST_WALKED if len(self._offsets_near(kafka_format.MAX_OFFSET)) else _MOST_WITHOUT_INDEX
+        ):
             return None
         for header in self.probe.walk(position):
             if header is None:

@@ -34,6 +34,7 @@ from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.partition.choice import DAMAGED, THIN, VOID, WHOLE, choose
 from kafka_segment_source.partition.copy_view import CopyView
 from kafka_segment_source.partition.histories import explain_fence, find_fenced_end, find_fences
+from kafka_segment_source.storage.ahead import map_ahead
 
 _Key = tuple[int, int | None, int]
 _Rated = tuple[OffsetRange, int]  # offsets, and how well a copy holds them
@@ -48,10 +49,18 @@ def merge_replicas(
     near: the offsets that the chain is needed for. The chain holds them, and one more segment on either side if a copy
         has one.
     """
+    groups = [list(group) for _, group in groupby(logs, key=lambda log: log.topic_partition)]
+
+    def merge(copies: list[PartitionLog]) -> tuple[PartitionLog, list[str]]:
+        said: list[str] = []
+        return copies[0] if len(copies) == 1 else _merge_copies(copies, options, said, near), said
+
+    several = (log for copies in groups if len(copies) > 1 for log in copies)
+    at_once = max((log.storage.read_cost(log.directory).at_once for log in several), default=1)
     merged = []
-    for _, group in groupby(logs, key=lambda log: log.topic_partition):
-        copies = list(group)
-        merged.append(copies[0] if len(copies) == 1 else _merge_copies(copies, options, warnings, near))
+    for log, said in map_ahead(merge, groups, at_once):
+        merged.append(log)
+        warnings += said
     return merged
 
 
@@ -62,7 +71,11 @@ def settle(copies: list[PartitionLog], options: ReadOptions, warnings: list[str]
     contradictions that no epoch decides.
     """
     _refuse_different_topics(copies)
-    found = _leave_unreadable([CopyView(log, options) for log in copies], options, warnings)
+    views = [CopyView(log, options) for log in copies]
+    at_once = max(log.storage.read_cost(log.directory).at_once for log in copies)
+    if at_once > 1:
+        list(map_ahead(_read_both, views, at_once))
+    found = _leave_unreadable(views, options, warnings)
     fences = find_fences(found)
     for at, copy in enumerate(found):
         own = [fence for fence in fences if fence.loser == at]
@@ -71,6 +84,12 @@ def settle(copies: list[PartitionLog], options: ReadOptions, warnings: list[str]
             warnings.append(explain_fence(copy, found[own[0].winner], end, own[0].epochs))
             copy.log = replace(copy.log, offsets=copy.log.offsets.intersect(OffsetRange(end=end)))
     return found
+
+
+def _read_both(copy: CopyView) -> None:
+    """Reads what each copy is asked for: its epochs and its end. An error comes again when they are asked for."""
+    with suppress(StorageError):
+        _ = copy.epochs, copy.tail
 
 
 def _leave_unreadable(copies: list[CopyView], options: ReadOptions, warnings: list[str]) -> list[CopyView]:
@@ -82,7 +101,7 @@ def _leave_unreadable(copies: list[CopyView], options: ReadOptions, warnings: li
     found = []
     for copy in copies:
         try:
-            assert copy.tail is not None  # reading it is the test
+            _ = copy.tail  # reading it is the test
             found.append(copy)
         except StorageError as error:
             last = copy.log.segments[-1]

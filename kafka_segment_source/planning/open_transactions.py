@@ -27,6 +27,7 @@ from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.planning.small_segments import Event, SegmentEvents, read_small_segment
 from kafka_segment_source.reading.following import list_whole, whole_split
 from kafka_segment_source.reading.marker_walk import Stretch, first_void, transactional_data, walk_split
+from kafka_segment_source.storage.ahead import map_ahead
 from kafka_segment_source.storage.files import file_version
 from kafka_segment_source.storage.paths import parent_of
 from kafka_segment_source.storage.store import FileVersion
@@ -98,8 +99,10 @@ class _Replay:
 
         The log cleaner may have removed a marker between two of the files.
         """
-        for path, version in self.walked:
-            now = file_version(path, self.log.storage)
+        storage = self.log.storage
+        at_once = storage.read_cost(self.log.directory).at_once
+        versions = map_ahead(lambda each: file_version(each[0], storage), self.walked, at_once)
+        for (path, version), now in zip(self.walked, versions, strict=True):
             if now is None or not now.is_same_file(version):
                 raise FileChangedError(f"file {path!r} was replaced while the log was planned; plan the read again")
 
@@ -186,20 +189,24 @@ class _Replay:
     def _walk_segments(self, offset: int) -> Generator[SegmentEvents, None, None]:
         """Yields the events of the log in order, from the batch that holds `offset`."""
         end = 0
+        wanted = []
         for at, segment in enumerate(self.log.segments):
             first = max(offset, segment.offsets.start)
-            if first >= min(segment.span.end, segment.offsets.end):
-                continue
+            if first < min(segment.span.end, segment.offsets.end):
+                wanted.append((at, first))
+        at_once = self.log.storage.read_cost(self.log.directory).at_once
+        small = map_ahead(lambda each: self._read_small(*each), wanted, at_once)
+        for (at, first), found in zip(wanted, small, strict=True):
+            segment = self.log.segments[at]
             self.walked.append((segment.path, segment.version))
-            found = self._read_small(at, first)
             if found is not None:
                 end = found.end
                 yield found
                 continue
             for stretch in walk_split(self._make_split(at, first), self.options, after=end):
-                found = self._collect_events(stretch, end)
-                end = found.end
-                yield found
+                events = self._collect_events(stretch, end)
+                end = events.end
+                yield events
 
     def _read_small(self, at: int, first: int) -> SegmentEvents | None:
         """Reads the events of segment number `at`, if all of it is wanted and the segment is small and usual."""

@@ -187,6 +187,8 @@ class Selector:
                 result.dropped = found
                 return result
             result.witness = self._find_witness(view)
+            if at > self._end_at:
+                return result  # another thread has found a witness before it
             if result.witness is not None:
                 self._end_at = min(self._end_at, at)
                 found = _cut_at_witness(found, result.witness)

@@ -65,7 +65,7 @@ def is_witness(magic: Any, attributes: Any, count: Any, max_timestamp: Any, stop
 
 def find_witness(view: SegmentView, stop: int) -> BatchHeader | None:
     """Returns the first witness near a time index entry ≥ `stop`, or None if none is found."""
-    times = view.times
+    times = view.times_around(stop)
     first = times.before(stop) + 1
     for slot in range(first, min(first + _HINTS, len(times))):
         for seen, header in enumerate(view.headers_from(int(times.offsets[slot]), strict=True)):

@@ -19,7 +19,7 @@ from kafka_segment_source import kafka_format
 from kafka_segment_source.bounds import ScanBounds
 from kafka_segment_source.logdir.segment_view import SegmentView
 from kafka_segment_source.logdir.segments import DroppedSegment, Segment
-from kafka_segment_source.pruning.disorder import settled_offset
+from kafka_segment_source.pruning.disorder import has_data, settled_offset, stop_timestamp
 from kafka_segment_source.times import format_millis
 
 _ATTEMPTS = 8  # time index entries to try; after that more bytes are read
@@ -66,16 +66,19 @@ def narrow(view: SegmentView, bounds: ScanBounds, disorder: int | None = None) -
         return dropped
     first_offset = max(bounds.offsets.start, segment.base_offset)
     if bounds.times.has_since:
-        cost = segment.storage.read_cost(segment.path)
-        if cost.at_once > 1:
-            newest = _find_newest(view) if segment.size <= cost.block else None
-            if newest is not None and newest < bounds.times.since:
+        since, cost = bounds.times.since, segment.storage.read_cost(segment.path)
+        is_one_request = cost.at_once > 1 and segment.size <= cost.block and view.trusts_indexes
+        if is_one_request:
+            newest = _find_newest(view)
+            if newest is not None and newest < since:
                 return DroppedSegment(segment, f"nothing after {format_millis(newest)} (batch headers)")
-            view.read_together(bounds.times.since, is_likely=disorder is not None)
-        latest = _find_latest_before(view, bounds.times.since)
-        if latest is not None:
-            return DroppedSegment(segment, f"nothing after {format_millis(latest)} (time index)")
-        first_offset = max(first_offset, _find_first_offset_since(view, bounds.times.since, disorder))
+        if not (is_one_request and _begins_at(view, since)):
+            if cost.at_once > 1:
+                view.read_together(since, stop_timestamp(bounds.times, disorder))
+            latest = _find_latest_before(view, since)
+            if latest is not None:
+                return DroppedSegment(segment, f"nothing after {format_millis(latest)} (time index)")
+            first_offset = max(first_offset, _find_first_offset_since(view, since, disorder))
     start = view.start_position(first_offset) if first_offset > segment.base_offset else 0
     end = None
     if bounds.offsets.end < (kafka_format.MAX_OFFSET if segment.next_base_offset is None else segment.next_base_offset):
@@ -86,12 +89,9 @@ def narrow(view: SegmentView, bounds: ScanBounds, disorder: int | None = None) -
 def _find_newest(view: SegmentView) -> int | None:
     """Returns the largest timestamp of a segment whose `.log` is read by one request, from all its batch headers.
 
-    Index files would take more requests, and say less. None if a header is not proven, or without trustIndexes, as a
-    read then leaves out no segment by time.
+    Index files would take more requests, and say less. None if a header is not proven.
     """
     newest = kafka_format.NO_TIMESTAMP
-    if not view.trusts_indexes:
-        return None
     for header in view.strict_probe.walk(0):
         if header is None or header.magic != kafka_format.MAGIC_V2:
             return None
@@ -99,11 +99,19 @@ def _find_newest(view: SegmentView) -> int | None:
     return newest
 
 
+def _begins_at(view: SegmentView, since: int) -> bool:
+    """Whether the first batch shows that a time index has no entry before `since`. Then the segment is read whole."""
+    header = view.strict_probe.proven(0)
+    if header is None or not has_data(header.magic, header.attributes, header.count):
+        return False
+    return header.max_timestamp >= since
+
+
 def _find_latest_before(view: SegmentView, since: int) -> int | None:
     """Returns the segment's last indexed timestamp if the head and tail proofs show that no row reaches `since`.
     Otherwise None."""
-    times = view.times
-    if len(times) == 0 or times.timestamps[-1] >= since or len(view.trusted_times) == 0:
+    times = view.time_ends
+    if len(times) == 0 or times.timestamps[-1] >= since or not view.has_trusted_times:
         return None
     seen = 0
     for header in view.headers_from(int(times.offsets[-1])):
@@ -115,13 +123,14 @@ def _find_latest_before(view: SegmentView, since: int) -> int | None:
 
 def _find_first_offset_since(view: SegmentView, since: int, disorder: int | None) -> int:
     """Returns an offset below which no row is ≥ since. It uses the time index, or without one the declared disorder."""
-    slot = view.times.before(since)
-    if slot >= 0 and len(view.trusted_times):
+    times = view.times_around(since)
+    slot = times.before(since)
+    if slot >= 0 and view.has_trusted_times:
         for candidate in range(slot, max(slot - _ATTEMPTS, -1), -1):
-            offset = int(view.times.offsets[candidate])
+            offset = int(times.offsets[candidate])
             if next(view.headers_from(offset), None) is not None:  # an entry beyond the log proves nothing about it
                 return offset + 1
         return 0
-    if disorder is not None and not len(view.trusted_times):
+    if disorder is not None and not view.has_trusted_times:
         return settled_offset(view, since - disorder)
     return 0

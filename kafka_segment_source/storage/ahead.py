@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 RANGE_BYTES = 4 * 1024 * 1024  # of one request
 RANGES_AT_ONCE = 4  # under way for one open object
+FILES_AT_ONCE = 4  # of files that are read whole, each with its ranges
 _PIECES = RANGES_AT_ONCE + 2  # of it in memory: those, and two that are read, so at most 24 MiB
 _THREADS = 64  # of one level
 # Levels of threads. A level never waits for itself, so that no thread waits for ever.
@@ -112,6 +113,11 @@ class RangeReader:
     def holds(self, position: int, count: int) -> bool:
         """Whether all these bytes are at hand, or under way."""
         return bool(self._pieces) and self._pieces[0][0] <= position and position + count <= self._pieces[-1][1]
+
+    @property
+    def is_all_under_way(self) -> bool:
+        """Whether no piece is left to begin."""
+        return self._next >= self._end
 
     def close(self) -> None:
         """Begins no more requests."""

@@ -114,6 +114,10 @@ class InputFile:
         them."""
         self._file.read_ahead(start, end)
 
+    def is_all_under_way(self) -> bool:
+        """Whether no range that `read_ahead` named is left to ask for."""
+        return self._file.is_all_under_way()
+
     def close(self) -> None:
         self._file.close()
 

@@ -93,12 +93,20 @@ class ObjectStorage:
 
     def look_at(self, path: str) -> Entry | None:
         root, key = split_remote(path)
-        if key:
-            found = self._call(root, lambda store: _head(store, key))
-            if found is not None:
-                return Entry(name_of(path), Kind.FILE, _version_of(found))
-        is_there = self._call(root, lambda store: _has_keys(store, key))
-        return Entry(name_of(path), Kind.DIRECTORY) if is_there or not key else None
+        directory = Entry(name_of(path), Kind.DIRECTORY)
+        if not key:
+            self._call(root, lambda store: _has_keys(store, key))
+            return directory
+        questions: list[Callable[[], Any]] = [
+            lambda: self._call(root, lambda store: _head(store, key)),
+            lambda: self._call(root, lambda store: _has_keys(store, key)),
+        ]
+        # a name without a dot is most likely a directory, so both questions are asked at once
+        answers = map_ahead(lambda ask: ask(), questions, 1 if "." in directory.name else 2)
+        found = next(answers)
+        if found is not None:
+            return Entry(directory.name, Kind.FILE, _version_of(found))
+        return directory if next(answers) else None
 
     def list(self, directory: str) -> Entries:
         root, key = split_remote(directory)
@@ -203,12 +211,13 @@ class _Object:
             data = bytearray(count)
             self._ahead.read_into(position, memoryview(data))
             return bytes(data)
-        for start, block in self._blocks:
+        blocks = tuple(self._blocks)  # another thread may add one
+        for start, block in blocks:
             if start <= position and position + count <= start + len(block):
                 return block[position - start : position - start + count]
         if count >= _COST.block:
             return bytes(self._get(position, count))
-        is_next = any(start <= position <= start + len(block) for start, block in self._blocks)
+        is_next = any(start <= position <= start + len(block) for start, block in blocks)
         start = position if is_next else max(position - _BEFORE, 0)
         block = bytes(self._get(start, max(_COST.block, position + count - start)))
         self._blocks.append((start, block))
@@ -227,6 +236,9 @@ class _Object:
         if self._ahead is not None:
             self._ahead.close()
         self._ahead = RangeReader(self._get, start, end) if end > start else None
+
+    def is_all_under_way(self) -> bool:
+        return self._ahead is None or self._ahead.is_all_under_way
 
     def version(self) -> FileVersion:
         if self._version is None:

@@ -127,6 +127,9 @@ class OpenFile(Protocol):
         """Says that the bytes with start ≤ position < end will be read in order. A slow storage begins to fetch
         them."""
 
+    def is_all_under_way(self) -> bool:
+        """Whether no range that `read_ahead` named is left to ask for."""
+
     def close(self) -> None:
         """Closes the file."""
 
@@ -288,6 +291,9 @@ class _LocalFile:
 
     def read_ahead(self, start: int, end: int) -> None:
         """The system itself reads ahead."""
+
+    def is_all_under_way(self) -> bool:
+        return True
 
     def _check_open(self) -> None:
         if self._descriptor < 0:

@@ -30,6 +30,7 @@ from kafka_segment_source.logdir.segments import PartitionLog, Segment
 from kafka_segment_source.options import ReadOptions, parse_options
 from kafka_segment_source.partition.logs import available_logs
 from kafka_segment_source.reporting import Advance, OnProgress, add_up, ignore_progress, logger
+from kafka_segment_source.storage.ahead import FILES_AT_ONCE, map_ahead
 from kafka_segment_source.storage.files import exists, file_version
 from kafka_segment_source.storage.paths import join_path, resolve_path
 from kafka_segment_source.storage.retrying import try_again
@@ -47,6 +48,7 @@ from kafka_segment_source.zones.zone_table import (
     zone_map_path,
 )
 
+_SEGMENTS_AT_ONCE = 2  # of a partition, beside those of other partitions
 _TRIES = 10  # to map a partition while a broker replaces its segments
 
 
@@ -87,6 +89,16 @@ class ZoneMapSummary:
     bytes_read: int = 0
     files_written: int = 0
     damage: list[str] = field(default_factory=list)
+
+    def append(self, other: ZoneMapSummary) -> None:
+        """Adds the work of further partitions."""
+        self.partitions += other.partitions
+        self.segments_mapped += other.segments_mapped
+        self.segments_kept += other.segments_kept
+        self.zones += other.zones
+        self.bytes_read += other.bytes_read
+        self.files_written += other.files_written
+        self.damage += other.damage
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the summary as `kafkaseg zonemap --json` prints it."""
@@ -152,7 +164,8 @@ def _plan_updates(options: ReadOptions, directory: str) -> list[PartitionUpdate]
     logs = available_logs(options, warnings)
     for warning in warnings:
         logger.warning("%s", warning)
-    return [_plan_update(log, directory, options) for log in logs]
+    at_once = max((log.storage.read_cost(log.directory).at_once for log in logs), default=1)
+    return list(map_ahead(lambda log: _plan_update(log, directory, options), logs, at_once))
 
 
 def finish_update(update: PartitionUpdate, mapped: Sequence[MappedSegment | None], summary: ZoneMapSummary) -> None:
@@ -188,13 +201,21 @@ def finish_update(update: PartitionUpdate, mapped: Sequence[MappedSegment | None
 def run_updates(
     updates: Iterable[PartitionUpdate], max_batch_bytes: int, advance: Advance = lambda _: None
 ) -> ZoneMapSummary:
-    """Runs all updates in this process, one partition after another.
+    """Runs all updates in this process. Where a read takes a round trip, it runs several at a time.
 
     advance: is called with the number of further bytes that are done.
     """
+    todo = list(updates)
+
+    def run(update: PartitionUpdate) -> ZoneMapSummary:
+        done = ZoneMapSummary()
+        run_update(update, max_batch_bytes, done, advance)
+        return done
+
     summary = ZoneMapSummary()
-    for update in updates:
-        run_update(update, max_batch_bytes, summary, advance)
+    at_once = max((each.log.storage.read_cost(each.log.directory).at_once for each in todo), default=1)
+    for done in map_ahead(run, todo, min(at_once, FILES_AT_ONCE)):
+        summary.append(done)
     return summary
 
 
@@ -206,7 +227,14 @@ def run_update(
 ) -> None:
     """Updates one partition's map. If a file was replaced since planning, it plans and maps the partition again."""
     for tries in range(_TRIES):
-        mapped = [map_or_none(split, max_batch_bytes, advance) for split in update.splits]
+        at_once = update.log.storage.read_cost(update.log.directory).at_once
+        mapped = list(
+            map_ahead(
+                lambda split: map_or_none(split, max_batch_bytes, advance),
+                update.splits,
+                min(at_once, _SEGMENTS_AT_ONCE),
+            )
+        )
         if None not in mapped or tries == _TRIES - 1:
             break
         update = _plan_again(update)
@@ -251,8 +279,10 @@ def _plan_update(log: PartitionLog, directory: str, options: ReadOptions) -> Par
     segments = {segment.base_offset: segment for segment in reversed(log.segments) if segment.size}
     kept = {base: old.of_segment(base) for base in _find_unlisted(old, log)}
     splits = []
-    for base, segment in sorted(segments.items()):
-        kept[base], start = _keep_zones(segment, old.of_segment(base))
+    at_once = log.storage.read_cost(log.directory).at_once
+    found = map_ahead(lambda base: _keep_zones(segments[base], old.of_segment(base)), sorted(segments), at_once)
+    for base, (zones, start) in zip(sorted(segments), found, strict=True):
+        kept[base], segment = zones, segments[base]
         if start is not None:
             splits.append(
                 replace(split_of(log, segment, ScanBounds(), start), anchor=_find_first_place(old, base, start))

@@ -5,16 +5,21 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from kafka_segment_source.errors import StorageError
 from kafka_segment_source.inspection.summary import summarize, total
 from kafka_segment_source.inspection.walk import CHUNK_BYTES
 from kafka_segment_source.logdir.catalog import list_directories
 from kafka_segment_source.options import parse_options
+from kafka_segment_source.storage.files import InputFile
 from kafka_segment_source.times import format_millis
 from tests.cli.runner import LOGS, answer, copy_of, run
 from tests.support import writer
+from tests.support.batches import data
+from tests.support.logs import simple_log, simple_segment
 from tests.support.rows import LOG_DIRECTORIES, MESSAGE_SETS, OFFSET, TIMESTAMP, Row, expected
 from tests.support.writer import Rec
 
@@ -205,3 +210,24 @@ def test_the_end_of_a_live_log_is_no_damage(tmp_path: Path) -> None:
 
     assert run("ls", folder).exit_code == 0
     assert run("ls", LOG_DIRECTORIES["live"]).exit_code == 0
+
+
+def test_a_file_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is said in the line of its partition, and the others are listed."""
+    simple_log(*[simple_segment([data(base, 1000)]) for base in (0, 1, 2)]).write(tmp_path)
+    read_into = InputFile.read_into
+
+    def fail(self: InputFile, *arguments: Any) -> None:
+        if self.path.endswith("1.log"):
+            raise StorageError(f"file {self.path!r} cannot be read: Input/output error", strerror="Input/output error")
+        read_into(self, *arguments)
+
+    monkeypatch.setattr(InputFile, "read_into", fail)
+    done = run("ls", tmp_path)
+    assert done.exit_code == 1
+    assert "log unreadable" in done.stdout and "log damaged" not in done.stdout
+    assert "unreadable files: " in done.stderr and "1.log: cannot be read: Input/output error" in done.stderr
+
+    (partition,) = answer("ls", tmp_path, "--json", exit_code=1)["partitions"]
+    assert (partition["records"], partition["recordsExact"]) == (2, False)
+    assert partition["damage"] == ["cannot be read: Input/output error"]

@@ -1,9 +1,9 @@
 """Runs of the simulation: `python -m tests.simulation --runs 100000 [--from 0] [--kind "compacted transactional"]
-[--aim maps] [--processes 2]`.
+[--aim maps] [--bucket] [--processes 2]`.
 
 Out: how many runs came to which outcome, by kind of topic, and a line for each seed that failed; exit status 1 if one
 did. `--seed N` makes one run and prints the broker's steps between the reader's file operations. `--aim` makes likely
-what few runs come to; `--until-failed` ends with the first run that fails.
+what few runs come to; `--bucket` makes objects of the files; `--until-failed` ends with the first run that fails.
 """
 
 from __future__ import annotations
@@ -21,13 +21,15 @@ from tests.support.simulated_reads import AIMS, KINDS, Result, run, show, tried
 _SHOWN = 100  # failing seeds
 
 
-def results(seeds: Iterable[int], kind: str | None, aim: str | None, processes: int) -> Iterator[Result]:
+def results(
+    seeds: Iterable[int], kind: str | None, aim: str | None, is_bucket: bool, processes: int
+) -> Iterator[Result]:
     """The runs of these seeds, in their order."""
     if processes == 1:
-        yield from (tried(seed, kind, aim) for seed in seeds)
+        yield from (tried(seed, kind, aim, is_bucket) for seed in seeds)
         return
     with get_context("spawn").Pool(processes) as pool:
-        yield from pool.imap(partial(tried, kind=kind, aim=aim), seeds, chunksize=50)
+        yield from pool.imap(partial(tried, kind=kind, aim=aim, is_bucket=is_bucket), seeds, chunksize=50)
 
 
 def main() -> int:
@@ -36,19 +38,20 @@ def main() -> int:
     parser.add_argument("--from", type=int, default=0, dest="first")
     parser.add_argument("--kind", choices=KINDS)
     parser.add_argument("--aim", choices=AIMS)
+    parser.add_argument("--bucket", action="store_true")
     parser.add_argument("--until-failed", action="store_true")
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--seed", type=int)
     arguments = parser.parse_args()
     if arguments.seed is not None:
-        result = run(arguments.seed, arguments.kind, print, arguments.aim)
+        result = run(arguments.seed, arguments.kind, print, arguments.aim, arguments.bucket)
         print(show(result) if result.problem else f"seed {result.seed}: {result.word}, {result.rows} rows")
         return int(result.problem is not None)
     began = time.monotonic()
     outcomes: Counter[tuple[str, str]] = Counter()
     runs = failed = rows = steps = operations = 0
     seeds = range(arguments.first, arguments.first + arguments.runs)
-    for result in results(seeds, arguments.kind, arguments.aim, arguments.processes):
+    for result in results(seeds, arguments.kind, arguments.aim, arguments.bucket, arguments.processes):
         runs += 1
         outcomes[result.kind, result.word if result.problem is None else "FAILED"] += 1
         rows, steps, operations = rows + result.rows, steps + result.steps, operations + result.operations

@@ -8,6 +8,8 @@ from tests.support.simulated_reads import KINDS, run, show, verify_beside
 
 RUNS = 2000
 _PARTS = 20
+BUCKET_RUNS = 200
+_BUCKET_PARTS = 4
 
 
 @pytest.mark.parametrize("part", range(_PARTS))
@@ -15,6 +17,15 @@ def test_reads_beside_a_broker(part: int) -> None:
     """No row wrong, twice or missing, no error without a loss. `python -m tests.simulation --seed N` replays one."""
     share = RUNS // _PARTS
     failed = [result for seed in range(part * share, (part + 1) * share) if (result := run(seed)).problem is not None]
+    assert not failed, "\n" + "\n".join(map(show, failed))
+
+
+@pytest.mark.parametrize("part", range(_BUCKET_PARTS))
+def test_reads_of_a_bucket_beside_a_broker(part: int) -> None:
+    """The same, where each write makes another version of an object."""
+    share = BUCKET_RUNS // _BUCKET_PARTS
+    seeds = range(part * share, (part + 1) * share)
+    failed = [result for seed in seeds if (result := run(seed, is_bucket=True)).problem is not None]
     assert not failed, "\n" + "\n".join(map(show, failed))
 
 

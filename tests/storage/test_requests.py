@@ -13,7 +13,7 @@ import pytest
 
 import kafka_segment_source as kafkaseg
 from benchmarks.logs import FIRST_TIMESTAMP, LAST_TIMESTAMP, Log, LogShape, log
-from benchmarks.object_server import ObjectServer
+from benchmarks.object_server import ObjectServer, Request
 from kafka_segment_source.storage import ahead
 from kafka_segment_source.storage.ahead import RANGE_BYTES, RANGES_AT_ONCE, RangeReader, map_ahead, run_together
 from tests.cli.runner import answer, run
@@ -37,7 +37,7 @@ class WaveServer(ObjectServer):
         self._lock = threading.Lock()
         threading.Thread(target=self._answer_waves, daemon=True).start()
 
-    def before_answer(self) -> None:
+    def before_answer(self, request: Request) -> None:
         turn = threading.Event()
         with self._lock:
             self._waiting.append(turn)
@@ -53,6 +53,25 @@ class WaveServer(ObjectServer):
                     for turn in self._waiting:
                         turn.set()
                     self._waiting = []
+
+
+class SlowServer(ObjectServer):
+    """most: the largest number of requests for files of segments that were under way at a time."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self.most = self._under_way = 0
+        self._lock = threading.Lock()
+
+    def before_answer(self, request: Request) -> None:
+        if request.kind == "LIST" or request.key.endswith("checkpoint"):
+            return
+        with self._lock:
+            self._under_way += 1
+            self.most = max(self.most, self._under_way)
+        time.sleep(0.02)
+        with self._lock:
+            self._under_way -= 1
 
 
 @pytest.fixture
@@ -143,20 +162,58 @@ def test_a_window_takes_four_round_trips(events: Log, serve: Callable[..., Any])
     }
     server = serve(events.path.parent, WaveServer)
     here = kafkaseg.plan(events.path, **window)
-    listing = 3  # a HEAD of the path, what is below it, its names
+    listing = 2  # a HEAD of the path with what is below it, its names
     fewest = 100
     for _ in range(TRIES):
         server.waves.clear()
         server.requests.clear()
         plan = kafkaseg.plan(f"s3://logs/{events.path.name}", storage_options=server.options, **window)
         assert [(each.start, each.end) for each in plan.splits] == [(each.start, each.end) for each in here.splits]
-        assert server.waves[:listing] == [1, 1, 1]
+        assert server.waves[:listing] == [2, 1]
         fewest = min(fewest, len(server.waves) - listing)
         if fewest <= 4:
             break
     assert fewest <= 4
     asked = sum(each.count for each in server.requests if each.key.endswith((".log", "index")))
     assert asked <= len(of_segments(server)) * 64 * 1024
+
+
+def run_zone_maps(path: str, tmp_path: Path, **options: Any) -> object:
+    """All but where the maps are."""
+    done = kafkaseg.update_zone_maps_locally(path, tmp_path / f"maps-{path.startswith('s3')}", **options)
+    return done.to_dict()
+
+
+WORKS: dict[str, Callable[..., object]] = {
+    "ls": lambda path, _, **options: [each.summary for each in kafkaseg.list_partitions(path, **options).partitions],
+    "verify": lambda path, _, **options: kafkaseg.verify(path, **options).to_dict(),
+    "zone maps": run_zone_maps,
+    "last stable offset": lambda path, _, **options: (
+        kafkaseg.plan(path, isolationLevel="read_committed", **options).bytes_to_read
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WORKS)
+def test_several_segments_are_read_at_a_time(name: str, tmp_path: Path, serve: Callable[..., Any]) -> None:
+    """By all that reads many of them. What comes out is what comes out of a disk."""
+    root = small_log(tmp_path / "logs", 2, 8)
+    server = serve(tmp_path, SlowServer)
+    far = WORKS[name]("s3://logs/logs", tmp_path, storage_options=server.options)
+    assert server.most >= 3
+    here = WORKS[name](str(root), tmp_path)
+    assert json.dumps(far, default=str).replace("s3://logs", str(tmp_path)) == json.dumps(here, default=str)
+
+
+def test_copies_are_compared_at_the_same_time(tmp_path: Path, serve: Callable[..., Any]) -> None:
+    """The ends of two copies of two partitions."""
+    paths = [small_log(tmp_path / name, 2, 8) for name in ("one", "two")]
+    server = serve(tmp_path, SlowServer)
+    plan = kafkaseg.plan([f"s3://logs/{path.name}" for path in paths], storage_options=server.options)
+    assert server.most >= 4
+    assert [split.start_offset for split in plan.splits] == [
+        split.start_offset for split in kafkaseg.plan(paths).splits
+    ]
 
 
 def test_a_padded_index_is_not_read_whole(tmp_path: Path, serve: Callable[..., ObjectServer]) -> None:
@@ -187,7 +244,11 @@ def test_reading_fetches_ranges_ahead(tmp_path: Path, serve: Callable[..., Objec
     first = reader.read_next_batch()
     wait_until(lambda: len(server.requests) >= 2)
     assert len(server.requests) <= 2 * (RANGES_AT_ONCE + 2)
-    assert first.num_rows + sum(batch.num_rows for batch in reader) == 60
+    second = reader.read_next_batch()
+    wait_until(lambda: len({each.key for each in server.requests}) == 2)  # the first has no range left to ask for
+    assert len(server.requests) <= 2 * (RANGES_AT_ONCE + 2)
+    assert first.num_rows + second.num_rows < 20
+    assert first.num_rows + second.num_rows + sum(batch.num_rows for batch in reader) == 60
     sizes = [path.stat().st_size for path in root.rglob("*.log")]
     assert sum(each.count for each in server.requests) == sum(sizes)
     assert len(server.requests) == sum(-(-size // RANGE_BYTES) for size in sizes)

@@ -663,10 +663,12 @@ class _Running:
 class SimulatedBroker:
     """The partition, its producers, and what is under way."""
 
-    def __init__(self, settings: Settings, random: Random, root: str = "/sim") -> None:
+    def __init__(
+        self, settings: Settings, random: Random, files: SimulatedFiles | None = None, root: str = "/sim"
+    ) -> None:
         self.settings = settings
         self.random = random
-        self.files = SimulatedFiles()
+        self.files = SimulatedFiles() if files is None else files
         self.now = 0
         self.steps = 0
         self.high_watermark = 0

@@ -289,6 +289,9 @@ class _SimulatedFile:
     def read_ahead(self, start: int, end: int) -> None:
         """A read sees the file as it is at that time."""
 
+    def is_all_under_way(self) -> bool:
+        return True
+
     def version(self) -> FileVersion:
         self._files.before("version of", self._path)
         return self._open.version

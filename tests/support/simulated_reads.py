@@ -52,6 +52,8 @@ from kafka_segment_source.zones import making as zone_making
 from kafka_segment_source.zones.updates import plan_updates, run_updates
 from tests.support.reads import options_in, plan_in
 from tests.support.simulated_broker import FIRST_TIMESTAMP, LATE, RETENTION, TOPIC, Row, Settings, SimulatedBroker
+from tests.support.simulated_files import SimulatedFiles
+from tests.support.simulated_objects import SimulatedObjects
 
 KINDS = ("plain", "compacted", "transactional", "compacted transactional")
 AIMS = ("maps", "cuts", "stalls", "young")  # what a run can be made to exercise: see `_Run`
@@ -87,20 +89,27 @@ class Result:
 
 
 def run(
-    seed: int, kind: str | None = None, trace: Callable[[str], None] | None = None, aim: str | None = None
+    seed: int,
+    kind: str | None = None,
+    trace: Callable[[str], None] | None = None,
+    aim: str | None = None,
+    is_bucket: bool = False,
 ) -> Result:
-    """Makes the run of a number; kind: one of KINDS, in place of the one that the number says; aim: one of AIMS."""
+    """Makes the run of a number; kind: one of KINDS, in place of the one that the number says; aim: one of AIMS.
+
+    is_bucket: the broker's files are objects (`simulated_objects.py`).
+    """
     random = Random(seed)
     drawn = random.choice(KINDS)
-    each = _Run(seed, kind or drawn, random, trace, aim)
+    each = _Run(seed, kind or drawn, random, trace, aim, is_bucket)
     with simulated(each.sleep, small=random.random() < 0.5):
         return each.judged()
 
 
-def tried(seed: int, kind: str | None = None, aim: str | None = None) -> Result:
+def tried(seed: int, kind: str | None = None, aim: str | None = None, is_bucket: bool = False) -> Result:
     """As `run`; an error of the simulation itself is a problem too."""
     try:
-        return run(seed, kind, aim=aim)
+        return run(seed, kind, aim=aim, is_bucket=is_bucket)
     except Exception as error:
         where = traceback.extract_tb(error.__traceback__)[-1]
         said = f"{type(error).__name__}: {error} ({where.filename}:{where.lineno})"
@@ -193,7 +202,13 @@ class _Run:
     """
 
     def __init__(
-        self, seed: int, kind: str, random: Random, trace: Callable[[str], None] | None, aim: str | None = None
+        self,
+        seed: int,
+        kind: str,
+        random: Random,
+        trace: Callable[[str], None] | None,
+        aim: str | None = None,
+        is_bucket: bool = False,
     ) -> None:
         self.seed = seed
         self.kind = kind
@@ -218,7 +233,7 @@ class _Run:
             keys=random.choice((4, 8) if aim else (20, 20, 20, 6)),
             marker_retention=0 if is_short else RETENTION,
         )
-        self.broker = SimulatedBroker(settings, random)
+        self.broker = SimulatedBroker(settings, random, SimulatedObjects() if is_bucket else SimulatedFiles())
         self.broker.allow_cleaning = aim != "young"
         for _ in range(random.choice((8, 20, 20, 40, 60))):
             self.broker.act()

@@ -43,7 +43,7 @@ class Watch:
 
     def active(self) -> dict[TopicPartition, int]:
         """The base offset of each partition's last segment now, by its files."""
-        return {where: max(_bases(self.log_dir, where)) for where in self.partitions}
+        return {where: max(segment_files(self.log_dir, where)) for where in self.partitions}
 
     def ends(self) -> dict[TopicPartition, Ends] | None:
         """What the broker says now; None if it is down."""
@@ -93,7 +93,7 @@ class Changes(threading.Thread):
         seen: dict[TopicPartition, dict[int, tuple[int, int]]] = {}
         while not self._stopping.wait(_LOOK_SECONDS):
             for where in self._partitions:
-                now = _bases(self._log_dir, where)
+                now = segment_files(self._log_dir, where)
                 self._count(self._counts[where[0]], seen.get(where, now), now)
                 seen[where] = now
 
@@ -111,7 +111,7 @@ class Changes(threading.Thread):
             counts["replaced by a larger one"] += inode != other and larger > size
 
 
-def _bases(log_dir: Path, where: TopicPartition) -> dict[int, tuple[int, int]]:
+def segment_files(log_dir: Path, where: TopicPartition) -> dict[int, tuple[int, int]]:
     """Inode and size of each segment of a partition by its base offset."""
     found: dict[int, tuple[int, int]] = {}
     directory = log_dir / f"{where[0]}-{where[1]}"

@@ -13,8 +13,11 @@ from kafka_segment_source import kafka_format
 from kafka_segment_source.bounds import TimeRange
 from kafka_segment_source.pruning.disorder import stop_timestamp, usable_disorder
 from tests.support.batches import control, data, empty
+from tests.support.far_files import distance
 from tests.support.logs import GeneratedLog, simple_log, simple_segment
 from tests.support.rows import OFFSET, scanned
+
+pytestmark = pytest.mark.usefixtures(distance.__name__)
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,12 @@ import kafka_segment_source as kafkaseg
 from kafka_segment_source.planning.plan import ReadPlan
 from tests.support import writer
 from tests.support.batches import BatchSpec, Written, control, data, empty
+from tests.support.far_files import distance
 from tests.support.index_writers import Append, IndexWriter, index_entries
 from tests.support.logs import Segment, expected_rows, lay_out, simple_log, simple_segment, torn
 from tests.support.writer import Rec
+
+pytestmark = pytest.mark.usefixtures(distance.__name__)
 
 
 class Case:
