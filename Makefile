@@ -9,7 +9,7 @@ READY = $(VENV)/.ready
 # What can be run while a line is being written: no Spark, no compiler, no waiting, no files of many examples.
 QUICK = tests/unit tests/cli $(addprefix --ignore=tests/unit/,logdir/test_neighbours.py kernels/test_jit.py reading/test_live_log.py test_support.py decoding/test_hostile.py partition/test_missing.py)
 
-.PHONY: demo demo-s3 test test-stores check bench machine lint clean
+.PHONY: demo demo-s3 test test-stores test-tables check bench machine lint clean
 
 demo: machine $(READY)
 	@$(PY) examples/demo.py
@@ -27,6 +27,10 @@ test: machine $(READY)
 STORES = $(shell $(PY) -m tests.support.store_servers)
 test-stores: machine $(READY)
 	@KAFKASEG_STORES="$(STORES)" $(PY) -m pytest tests/storage tests/spark/test_object_store_queries.py
+
+# The tests of table formats and Avro in Spark, whose jars mvn fetches. SPARK=4.1 has all formats, 4.2 Delta, 4.3 none.
+test-tables: machine $(READY)
+	@KAFKASEG_MAVEN=1 $(PY) -m pytest -rs tests/examples/test_etl_job.py tests/examples/test_etl_documents.py
 
 # For the loop while developing, in less than a minute: the linters, and the tests that need no Spark.
 check: lint

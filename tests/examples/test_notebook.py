@@ -11,6 +11,7 @@ import shutil
 import socket
 import sys
 import tempfile
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,11 @@ def outputs(notebook: Any) -> list[Any]:
     return [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
 
 
+def answer(notebook: Any) -> str:
+    """The sentence that answers the question."""
+    return str(outputs(notebook)[-2].text)
+
+
 def texts(notebook: Any) -> list[tuple[str, list[str]]]:
     """The source of each cell of code, and what it says; of tables the words."""
     cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
@@ -89,8 +95,8 @@ def test_what_is_saved_is_whole_and_names_no_machine(saved: Any) -> None:
     assert not [output for output in outputs(saved) if output.output_type == "error" or output.get("name") == "stderr"]
     kinds = [kind for output in outputs(saved) for kind in output.get("data", ())]
     assert kinds.count("image/png") == 1
-    assert kinds.count("text/html") == 4
-    assert "are to be paid back" in outputs(saved)[-1].text
+    assert kinds.count("text/html") == 5
+    assert "are to be paid back" in answer(saved)
     text = re.sub(r'"image/png": ".*?"', "", NOTEBOOK.read_text(encoding="utf-8"))
     for private in (str(ROOT), str(Path.home()) + os.sep, tempfile.gettempdir() + os.sep, socket.gethostname()):
         assert private not in text
@@ -122,8 +128,15 @@ def test_the_answer_is_what_a_consumer_would_have_found(saved: Any) -> None:
         if order["status"] == "rejected" and order["orderId"] in paid
     ]
     assert len(found) == 33
-    assert outputs(saved)[-1].text.startswith("33 payments by ")
-    assert f": {sum(found):.2f} EUR" in outputs(saved)[-1].text
+    assert answer(saved).startswith("33 payments by ")
+    assert f": {sum(found):.2f} EUR" in answer(saved)
+
+
+def test_the_stream_has_all_records(saved: Any) -> None:
+    """The last table counts what a real consumer saw, by topic."""
+    counts = Counter(row[TOPIC] for row in expected(ORDERS / "data"))
+    words = _words(outputs(saved)[-1]).split()
+    assert words == ["topic", "count", *(str(word) for each in sorted(counts.items()) for word in each)]
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -183,3 +183,13 @@ def write_high_watermarks(root: Path, ends: Mapping[TopicPartition, int]) -> Non
     temporary = root / "replication-offset-checkpoint.tmp"
     temporary.write_text(f"0\n{len(lines)}\n{''.join(lines)}")
     temporary.rename(root / "replication-offset-checkpoint")
+
+
+def list_rows(partitions: Sequence[GrowingPartition]) -> list[tuple[int, int, bytes]]:
+    """The partition, offset and value of each record, in order. No batch may be torn, and none transactional."""
+    assert not any(each.torn for each in partitions)
+    return [
+        (number, offset, value)
+        for number, each in enumerate(partitions)
+        for offset, (value, _) in sorted(each.rows.items())
+    ]

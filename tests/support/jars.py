@@ -38,6 +38,11 @@ class Distribution:
     coordinates: tuple[str, ...]
     transitive: bool = True
 
+    @property
+    def is_there(self) -> bool:
+        """Whether the jars were downloaded before."""
+        return (cache_directory() / self.name / "lib").is_dir()
+
     def directory(self) -> Path:
         """Where the jars lie; downloads them the first time."""
         folder = cache_directory() / self.name
