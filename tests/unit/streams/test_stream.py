@@ -393,7 +393,7 @@ def test_an_idle_stream_opens_no_log(tmp_path: Path, clock: Clock, monkeypatch: 
     assert opened == listed == []
     write_high_watermarks(tmp_path, {T0: 10})  # a broker does this every 5 s
     assert next_end(stream, clock, {T0: 10}) == {T0: 10}
-    assert listed and not any(path.endswith(".log") for path in opened)
+    assert set(listed) == {str(tmp_path)} and not any(path.endswith(".log") for path in opened)
     with path.open("ab") as file:
         file.write(pl(10, 5))
     time.sleep(0.02)  # a tick of the file system's clock
@@ -402,6 +402,23 @@ def test_an_idle_stream_opens_no_log(tmp_path: Path, clock: Clock, monkeypatch: 
     listed.clear()
     assert stream.find_next({T0: 15}, limited=True) == {T0: 15}
     assert listed == []  # within the second
+
+
+def test_checkpoints_that_are_written_again(tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the same bytes, the partitions are not listed. With other bytes, or another name beside them, they are."""
+    monkeypatch.setattr("kafka_segment_source.storage.files._RACY_NANOS", 0)
+    write_high_watermarks(tmp_path, {T0: 5})
+    put(tmp_path, 0, pl(0, 5), pl(5, 5))
+    stream = stream_of(tmp_path, clock)
+    assert next_end(stream, clock, {T0: 0}) == {T0: 5}
+    for end in (5, 5, 10, 10):
+        time.sleep(0.02)  # a tick of the file system's clock
+        write_high_watermarks(tmp_path, {T0: end})
+        assert next_end(stream, clock, {T0: 0}) == {T0: end}
+    shutil.copytree(tmp_path / "t-0", tmp_path / "t-1")
+    assert next_end(stream, clock, {T0: 10}) == {T0: 10, T1: 0}
+    (tmp_path / "replication-offset-checkpoint").unlink()
+    assert next_end(stream, clock, {T0: 10}) == {T0: 10, T1: 10}
 
 
 def test_growth_alone_is_seen(tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
