@@ -26,6 +26,7 @@ _ABOUT = {
     "zone-maps": "a window of 0.5 % of a log with late records",
     "planning": "planning",
     "tiny": "1,000 tiny segments",
+    "streams": "a stream",
     "kernels": "one core",
     "codecs": "decompression",
     "cold-start": "cold start",

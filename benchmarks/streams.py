@@ -1,0 +1,164 @@
+"""Streams: all of a log by availableNow against a batch read, triggers that find nothing, the newest records of a large
+log, and what a micro-batch costs beside its rows."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+from benchmarks import sessions
+from benchmarks.logs import TOPIC, Log, LogShape, cache_directory, log
+from benchmarks.measure import alternate
+from benchmarks.results import Goal, Row, Settings, row
+from kafka_segment_source.decoding.tables import RECORDS
+from kafka_segment_source.options import parse_options
+from kafka_segment_source.scanning import read_splits
+from kafka_segment_source.streams.stream import LISTING_SECONDS, LogStream
+from tests.support.growing_log import write_high_watermarks
+
+TITLE = "streams"
+
+SHARE = Goal(least=0.9)  # of the rows/s of a batch read
+EMPTY = Goal(most=200)  # ms, at 1,000 partitions
+FLAT = Goal(most=1.2)  # of the small log's time
+_RECORDS = 10_000_000
+_SMALL = 10_000
+_NEWEST = 1_000
+_TRIGGERS = 11
+_SETTLING_SECONDS = 3.0  # then the times of files can be trusted: nothing has changed since
+_MICRO_BATCHES = 12
+
+
+def rows(settings: Settings) -> Iterator[Row]:
+    """What needs no Spark first."""
+    for count in (10, 100) if settings.quick else (10, 100, 1_000):
+        yield from _empty_triggers(count)
+    large = log(LogShape(_RECORDS // (20 if settings.quick else 1), segments=8))
+    yield _newest(large, settings.runs)
+    yield _available_now(large, 3 if settings.quick else settings.runs)
+    yield _micro_batches(3 if settings.quick else _MICRO_BATCHES)
+
+
+def _empty_triggers(count: int) -> Iterator[Row]:
+    """Triggers over partitions of one small segment each, when the listing is too old to answer. In CPU time: one
+    thread, and all files are in memory."""
+    one = log(LogShape(24, segments=1, batch_bytes=1024))
+    root = Path(tempfile.mkdtemp(prefix="stream-", dir=cache_directory()))
+    try:
+        ends = {(TOPIC, number): one.records for number in range(count)}
+        for topic, number in ends:
+            shutil.copytree(one.path, root / f"{topic}-{number}")
+        write_high_watermarks(root, ends)
+        time.sleep(_SETTLING_SECONDS)
+        moments = iter(range(10**6))
+        clock = lambda: next(moments) * 2 * LISTING_SECONDS  # noqa: E731  # no listing answers twice
+        stream = LogStream(parse_options({"path": str(root)}, is_stream=True)[0], clock=clock)
+        positions = stream.find_initial()
+        if positions != ends:
+            raise AssertionError(f"{len(positions)} partitions, not {count} with {one.records} records each")
+        unchanged, rewritten = [], []
+        stream.find_next(positions, limited=True)
+        for _ in range(_TRIGGERS):
+            unchanged.append(_time_trigger(stream, positions))
+        for _ in range(_TRIGGERS):
+            write_high_watermarks(root, ends)
+            rewritten.append(_time_trigger(stream, positions))
+    finally:
+        shutil.rmtree(root)
+    goal = EMPTY if count == 1_000 else None
+    name = f"a trigger over {count:,} partitions, nothing changed"
+    yield row(name, unchanged, "ms of CPU time", goal, headline=count == 1_000)
+    name = f"a trigger over {count:,} partitions, high watermarks written again"
+    yield row(name, rewritten, "ms of CPU time", goal, headline=count == 1_000)
+
+
+def _time_trigger(stream: LogStream, positions: dict[tuple[str, int], int]) -> float:
+    begin = time.process_time()
+    found = stream.find_next(positions, limited=True)
+    spent = time.process_time() - begin
+    if found != positions:
+        raise AssertionError("a trigger without new records moved the stream")
+    return spent * 1000
+
+
+def _newest(large: Log, runs: int) -> Row:
+    """The newest records, by a stream that has just been started with a checkpoint, without Spark."""
+    small = log(LogShape(_SMALL, segments=1))
+    pairs = alternate(lambda: _read_newest(large), lambda: _read_newest(small), 4 * runs)
+    note = f"{min(first for first, _ in pairs) * 1e3:.1f} and {min(second for _, second in pairs) * 1e3:.1f} ms"
+    name = f"the newest {_NEWEST:,} of {large.records:,} records, of a log with {small.records:,}"
+    return row(name, [first / second for first, second in pairs], "of its time", FLAT, note, headline=True)
+
+
+def _read_newest(events: Log) -> None:
+    stream = LogStream(parse_options({"path": str(events.path)}, is_stream=True)[0])
+    start = {(TOPIC, 0): events.records - _NEWEST}
+    plan = stream.plan(start, stream.find_next(start, limited=True))
+    schema = RECORDS.arrow_schema(list(sessions.columns_of(events)))
+    tasks = [] if plan is None else plan.tasks
+    found = sum(batch.num_rows for splits in tasks for batch in read_splits(splits, stream.options, schema))
+    if found != _NEWEST:
+        raise AssertionError(f"{found} rows, not the newest {_NEWEST}")
+
+
+# ---- in Spark ----
+
+
+def _available_now(events: Log, runs: int) -> Row:
+    """From the start of the query to its end, into a sink that drops all rows."""
+    batch = sessions.segments(events)
+
+    def stream() -> None:
+        reader = sessions.spark().readStream.format("kafkaseg").option("startingOffsets", "earliest")
+        progress = _run(reader.load(str(events.path)), availableNow=True)
+        if sum(each["numInputRows"] for each in progress) != events.records:
+            raise AssertionError(f"a stream has not read {events.records} rows: {progress}")
+
+    pairs = alternate(stream, lambda: batch.write.format("noop").mode("overwrite").save(), runs)
+    speeds = [events.records / min(times) / 1e6 for times in zip(*pairs, strict=True)]
+    note = f"{speeds[0]:.2f} of {speeds[1]:.2f} M rows/s"
+    name = f"all of {events.records:,} records by availableNow"
+    return row(name, [second / first for first, second in pairs], "of a batch read", SHARE, note, headline=True)
+
+
+def _micro_batches(count: int) -> Row:
+    """Micro-batches of 100 records or so, one a second: what Spark's progress says of each."""
+    events = log(LogShape(_SMALL, segments=1))
+    rate = sessions.spark().readStream.format("rate").options(rowsPerSecond="100", numPartitions="1").load()
+    ours = (
+        sessions.spark().readStream.format("kafkaseg").options(startingOffsets="earliest", maxOffsetsPerTrigger="100")
+    )
+    kinds = {"rate": rate, "kafkaseg": ours.load(str(events.path))}
+    times = {name: _micro_batch_times(kind, count) for name, kind in kinds.items()}
+    middle = sorted(times["rate"])[len(times["rate"]) // 2]
+    note = f"rate: {middle:.0f} ms; both without the first two"
+    return row("a micro-batch of 100 records", times["kafkaseg"], "ms", None, note, headline=True)
+
+
+def _micro_batch_times(frame: DataFrame, count: int) -> list[float]:
+    """Milliseconds of single micro-batches. The first two do not count: they start processes."""
+    found = _run(frame, count + 2, processingTime="1 second")
+    return [float(each["durationMs"]["triggerExecution"]) for each in found[2:]]
+
+
+def _run(frame: DataFrame, count: int | None = None, **trigger: Any) -> list[dict[str, Any]]:
+    """Runs a query to its end, or until it has had `count` micro-batches with rows. Returns their progress."""
+    folder = tempfile.mkdtemp(prefix=f"checkpoint-{os.getpid()}-", dir=cache_directory())
+    writer = frame.writeStream.format("noop").option("checkpointLocation", folder).trigger(**trigger)
+    query = writer.start()
+    try:
+        while True:
+            ended = query.awaitTermination(None if count is None else 1)
+            found = [each for each in query.recentProgress if each["numInputRows"]]
+            if count is None or ended or len(found) >= count:
+                return found[:count]
+    finally:
+        query.stop()
+        shutil.rmtree(folder)
