@@ -89,7 +89,7 @@ _QUERY_SECONDS = 240
 LEVELS = ("read_uncommitted", "read_committed")
 FORMATS = ("kafka", "kafkaseg")
 _WATERMARK_SECONDS = 60  # a broker writes the checkpoint every five
-_LIMITS = (None, 1500, None, 400)  # maxOffsetsPerTrigger, round by round
+_LIMITS = (None, 20_000, None, 8_000)  # maxOffsetsPerTrigger, round by round
 
 Offset = tuple[str, int, int]
 Rows = dict[Offset, tuple[Any, ...]]
