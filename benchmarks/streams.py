@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import os
 import shutil
+import statistics
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +44,7 @@ def rows(settings: Settings) -> Iterator[Row]:
         yield from _empty_triggers(count)
     large = log(LogShape(_RECORDS // (20 if settings.quick else 1), segments=8))
     yield _newest(large, settings.runs)
-    yield _available_now(large, 3 if settings.quick else settings.runs)
+    yield _available_now(large, 1 if settings.quick else 3)
     yield _micro_batches(3 if settings.quick else _MICRO_BATCHES)
 
 
@@ -91,13 +93,16 @@ def _time_trigger(stream: LogStream, positions: dict[tuple[str, int], int]) -> f
 def _newest(large: Log, runs: int) -> Row:
     """The newest records, by a stream that has just been started with a checkpoint, without Spark."""
     small = log(LogShape(_SMALL, segments=1))
-    pairs = alternate(lambda: _read_newest(large), lambda: _read_newest(small), 4 * runs)
-    note = f"{min(first for first, _ in pairs) * 1e3:.1f} and {min(second for _, second in pairs) * 1e3:.1f} ms"
+    pairs = [(_read_newest(large), _read_newest(small)) for _ in range(10 * runs)][1:]
+    first, second = (statistics.median(times) * 1e3 for times in zip(*pairs, strict=True))
+    note = f"{first:.1f} and {second:.1f} ms of CPU time"
     name = f"the newest {_NEWEST:,} of {large.records:,} records, of a log with {small.records:,}"
     return row(name, [first / second for first, second in pairs], "of its time", FLAT, note, headline=True)
 
 
-def _read_newest(events: Log) -> None:
+def _read_newest(events: Log) -> float:
+    """Reads them. Returns the CPU time in seconds."""
+    begin = time.process_time()
     stream = LogStream(parse_options({"path": str(events.path)}, is_stream=True)[0])
     start = {(TOPIC, 0): events.records - _NEWEST}
     plan = stream.plan(start, stream.find_next(start, limited=True))
@@ -106,6 +111,7 @@ def _read_newest(events: Log) -> None:
     found = sum(batch.num_rows for splits in tasks for batch in read_splits(splits, stream.options, schema))
     if found != _NEWEST:
         raise AssertionError(f"{found} rows, not the newest {_NEWEST}")
+    return time.process_time() - begin
 
 
 # ---- in Spark ----
@@ -121,11 +127,26 @@ def _available_now(events: Log, runs: int) -> Row:
         if sum(each["numInputRows"] for each in progress) != events.records:
             raise AssertionError(f"a stream has not read {events.records} rows: {progress}")
 
-    pairs = alternate(stream, lambda: batch.write.format("noop").mode("overwrite").save(), runs)
+    costs: tuple[list[float], list[float]] = ([], [])
+    whole = partial(_count_cpu, stream, costs[0])
+    of_batch = partial(_count_cpu, lambda: batch.write.format("noop").mode("overwrite").save(), costs[1])
+    pairs = alternate(whole, of_batch, runs)
     speeds = [events.records / min(times) / 1e6 for times in zip(*pairs, strict=True)]
     note = f"{speeds[0]:.2f} of {speeds[1]:.2f} M rows/s"
+    if costs[0]:
+        own, least = (statistics.median(cost[1:]) / events.records * 1e9 for cost in costs)
+        note += f"; by CPU time {least / own:.2f}, {own:.0f} and {least:.0f} ns a row"
     name = f"all of {events.records:,} records by availableNow"
     return row(name, [second / first for first, second in pairs], "of a batch read", SHARE, note, headline=True)
+
+
+def _count_cpu(work: Callable[[], object], costs: list[float]) -> None:
+    """Runs it and notes the CPU time of Spark and its workers, where the system tells."""
+    begin = sessions.cpu_seconds()
+    work()
+    end = sessions.cpu_seconds()
+    if begin is not None and end is not None:
+        costs.append(end - begin)
 
 
 def _micro_batches(count: int) -> Row:
