@@ -447,11 +447,25 @@ def test_a_fixed_end(tmp_path: Path, clock: Clock) -> None:
 def test_a_marker_beyond_the_high_watermark(tmp_path: Path, clock: Clock) -> None:
     """It ends its transaction once the high watermark has passed it."""
     put(tmp_path, 0, txn(0, 5, producer=7), marker("commit", 5, 7), pl(6, 2))
-    write_high_watermarks(tmp_path, {T0: 5})
-    stream = stream_of(tmp_path, clock, isolationLevel="read_committed")
-    assert next_end(stream, clock, {T0: 0}) == {T0: 0}
-    write_high_watermarks(tmp_path, {T0: 6})
-    assert next_end(stream, clock, {T0: 0}) == {T0: 6}
+    for high_watermark in (6, 8):
+        write_high_watermarks(tmp_path, {T0: 5})
+        stream = stream_of(tmp_path, clock, isolationLevel="read_committed")
+        assert next_end(stream, clock, {T0: 0}) == {T0: 0}
+        write_high_watermarks(tmp_path, {T0: high_watermark})
+        assert next_end(stream, clock, {T0: 0}) == {T0: high_watermark}
+
+
+def test_a_high_watermark_beside_the_path(tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The path names a partition. Its high watermark lies in the directory above, and is seen when it moves."""
+    monkeypatch.setattr("kafka_segment_source.storage.files._RACY_NANOS", 0)
+    put(tmp_path, 0, pl(0, 10))
+    write_high_watermarks(tmp_path, {T0: 4})
+    stream = stream_of(tmp_path / "t-0", clock)
+    for _ in range(3):
+        assert next_end(stream, clock, {T0: 0}) == {T0: 4}
+    time.sleep(0.02)  # a tick of the file system's clock
+    write_high_watermarks(tmp_path, {T0: 8})
+    assert next_end(stream, clock, {T0: 4}) == {T0: 8}
 
 
 def test_growth_is_read_once(tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
