@@ -249,7 +249,7 @@ LOOSENED = [
             "end = stable = files_end",
         ),
         ("stream: ends at the last stable offset", "log, start, max(stable, start)", "log, start, max(end, start)"),
-        ("stream: a gap beside new files is waited for", "return max(start, missing.start)", "return end"),
+        ("stream: a gap beside new files is waited for", "return max(start, missing.start), True", "return end, False"),
         (
             "stream: old files will not be followed by late ones",
             "max(changed) / 1e9 < LATE_SECONDS",

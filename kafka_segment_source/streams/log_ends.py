@@ -67,11 +67,17 @@ class _FileEnd:
 class LogEnds:
     """Finds the ends of logs. It remembers them for one stream.
 
-    now: seconds since 1970, for the age of files.
+    clock: seconds of any origin. now: seconds since 1970, for the age of files.
     """
 
-    def __init__(self, options: ReadOptions, now: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        options: ReadOptions,
+        clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], float] = time.time,
+    ) -> None:
         self._options = options
+        self._clock = clock
         self._now = now
         # by partition, so that what is remembered does not grow with the number of segments
         self._ends: dict[TopicPartition, tuple[str, _FileEnd]] = {}
@@ -141,23 +147,27 @@ class LogEnds:
         last = max((batch.column(0)[-1].as_py() for batch in read_split(split, options, schema)), default=-1)
         return max(found.offset, last + 1)
 
-    def find_whole_end(self, log: PartitionLog, start: int, end: int, warnings: list[str]) -> int:
-        """Finds the end of what has no missing offsets between `start` and `end`.
+    def find_whole_end(self, log: PartitionLog, start: int, end: int, warnings: list[str]) -> tuple[int, bool]:
+        """Finds the end of what has no missing offsets between `start` and `end`, and whether offsets may still come.
 
-        If the missing offsets will not come, that is a loss (failOnDataLoss), and then the end is `end`.
+        If the missing offsets will not come, that is a loss (failOnDataLoss), and then the end is `end`. Of offsets
+        before the first file, the plan reports the loss.
         """
+        first = log.segments[0] if log.segments else None
+        if first is not None and start < first.base_offset:
+            missing = OffsetRange(start, first.base_offset)
+            if self._may_still_come(log, missing, first):
+                warnings.append(_say_late(log, missing, f"the files begin at {first.base_offset}"))
+                return start, True
         for missing, why, segment in self._find_missing(log, OffsetRange(start, end)):
             if self._may_still_come(log, missing, segment):
-                warnings.append(
-                    f"{why}: the offsets {missing.start} to {missing.end - 1} of partition {log.topic}-{log.partition} are"
-                    " waited for, as files beside them are new"
-                )
-                return max(start, missing.start)
+                warnings.append(_say_late(log, missing, why))
+                return max(start, missing.start), True
             said = f"{why}: no file holds the offsets {missing.start} to {missing.end - 1}"
             warnings.append(
                 report_lost_offsets(f"{said} of partition {log.topic}-{log.partition}", self._options, LOSS_REMEDY)
             )
-        return end
+        return end, False
 
     def _find_missing(self, log: PartitionLog, wanted: OffsetRange) -> list[tuple[OffsetRange, str, Segment]]:
         """Finds offsets that no file holds, between those that files hold; each with the reason and the file after
@@ -198,16 +208,18 @@ class LogEnds:
             return lasting_version(segment.version), _find_sure_end(view.probe, view, segment)
 
     def _may_still_come(self, log: PartitionLog, missing: OffsetRange, after: Segment) -> bool:
-        """Whether the file after missing offsets, or the one before them, is new, or was seen for the first time."""
-        before = [each for each in log.segments if each.base_offset < missing.start][-1:]
-        changed = [each.version.changed for each in (*before, after)]
-        if all(changed):
-            return self._now() - max(changed) / 1e9 < LATE_SECONDS
+        """Whether the file after missing offsets, or the one before them, is new, and they are not missed for long.
+
+        A file that a broker appends to is always new. So this process waits a minute at most.
+        """
         start, first_seen = self._first_seen.get(log.topic_partition, (-1, 0.0))
         if start != missing.start:
-            first_seen = self._now()
+            first_seen = self._clock()
             self._first_seen[log.topic_partition] = missing.start, first_seen
-        return self._now() - first_seen < LATE_SECONDS
+        before = [each for each in log.segments if each.base_offset < missing.start][-1:]
+        changed = [each.version.changed for each in (*before, after)]
+        is_new = not all(changed) or self._now() - max(changed) / 1e9 < LATE_SECONDS
+        return is_new and self._clock() - first_seen < LATE_SECONDS
 
     def describe_withheld(self, log: PartitionLog, end: int) -> list[str]:
         """Says which transactions withhold offsets of a log, in sentences."""
@@ -245,3 +257,10 @@ def _find_sure_end(probe: HeaderProbe, view: SegmentView, segment: Segment) -> i
     if position != segment.size or end >= (segment.next_base_offset or end):
         return None
     return None if shows_compaction(probe, segment.base_offset) else end
+
+
+def _say_late(log: PartitionLog, missing: OffsetRange, why: str) -> str:
+    return (
+        f"{why}: the offsets {missing.start} to {missing.end - 1} of partition {log.topic}-{log.partition} are waited for,"
+        " as files beside them are new"
+    )

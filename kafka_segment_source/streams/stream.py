@@ -93,7 +93,7 @@ class LogStream:
         self.options = options
         self._limits = Limits.of(options)
         self._clock = clock
-        self._ends = LogEnds(options, now)
+        self._ends = LogEnds(options, clock, now)
         self._watch: LogWatch | None = None
         self._listing: _Listing | None = None
         self._target: dict[TopicPartition, int] | None = None
@@ -174,18 +174,28 @@ class LogStream:
         return result
 
     def _find_waiting(self, span: LogSpan, begin: Positions) -> OffsetRange:
-        """Finds the offsets of a partition that can be read now. A new partition is read from its start."""
+        """Finds the offsets of a partition that can be read now. A new partition is read from its start.
+
+        With a fixed end, offsets that may still come are waited for: the run would end otherwise, and the next one
+        would not know for how long they are missing.
+        """
         key = span.log.topic_partition
         if key in begin:
             self._check_end(span, begin[key])
-        start = begin.get(key, span.start)
-        end = span.end if self._target is None else min(self._target[key], span.end)
-        if end <= start:
-            return OffsetRange(start, start)
-        warnings: list[str] = []
-        end = self._ends.find_whole_end(span.log, start, end, warnings)
-        self._warn(warnings)
-        return OffsetRange(start, end)
+        while True:
+            start = begin.get(key, 0)
+            end = span.end if self._target is None else min(self._target[key], span.end)
+            if end <= start:
+                return OffsetRange(start, start)
+            warnings: list[str] = []
+            end, is_late = self._ends.find_whole_end(span.log, start, end, warnings)
+            self._warn(warnings)
+            if not is_late or self._target is None:
+                break
+            wait(_PAUSE)
+            span = self._list(is_new=True).spans.get(key, span)
+        start = start if is_late else begin.get(key, span.start)
+        return OffsetRange(start, max(start, end))
 
     def _must_wait(self, waiting: Mapping[TopicPartition, OffsetRange], limits: Limits) -> bool:
         """Whether too few offsets are there for a piece (minOffsetsPerTrigger). A fixed end is not waited for."""

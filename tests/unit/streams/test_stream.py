@@ -207,14 +207,54 @@ def test_damage_at_the_end(tmp_path: Path, clock: Clock) -> None:
 def test_a_file_that_comes_late(tmp_path: Path, clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
     """A copy brings a later file first. The stream waits before the gap while the files beside it are new."""
     put(tmp_path, 0, pl(0, 10))
-    late = put(tmp_path, 20, pl(20, 10))
-    made = late.stat().st_ctime
+    made = put(tmp_path, 20, pl(20, 10)).stat().st_ctime
     with caplog.at_level(logging.WARNING):
         stream = stream_of(tmp_path, clock, now=made + 1)
-        assert next_end(stream, clock, {T0: 0}) == {T0: 10}
+        assert stream.find_next({T0: 0}, limited=True) == {T0: 10}
     assert "the offsets 10 to 19 of partition t-0 are waited for" in caplog.text
     put(tmp_path, 10, pl(10, 10))
     assert next_end(stream, clock, {T0: 10}) == {T0: 30}
+
+
+def test_a_first_file_that_comes_late(tmp_path: Path, clock: Clock) -> None:
+    """A copy deletes what is old before it brings what is new, or brings a new partition from its end on."""
+    made = put(tmp_path, 20, pl(20, 10)).stat().st_ctime
+    for start in ({T0: 10}, {}):
+        stream = stream_of(tmp_path, clock, now=made + 1)
+        assert stream.find_next(start, limited=True) == {T0: start.get(T0, 0)}
+        assert next_end(stream, clock, start) == {T0: 30}
+        with pytest.raises(DataLossError, match="its files begin at 20"):
+            stream.plan(start, {T0: 30})
+
+
+def test_a_live_log_is_not_waited_for_without_end(tmp_path: Path, clock: Clock) -> None:
+    """A file that grows is always new. After a minute, what is missing beside it is a loss."""
+    put(tmp_path, 0, pl(0, 10))
+    made = put(tmp_path, 20, pl(20, 10)).stat().st_ctime
+    stream = stream_of(tmp_path, clock, now=made)
+    assert stream.find_next({T0: 0}, limited=True) == {T0: 10}
+    with pytest.raises(DataLossError, match="no file holds the offsets 10 to 19"):
+        next_end(stream, clock, {T0: 10})
+
+
+def test_a_fixed_end_waits_for_a_late_file(tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under availableNow a run would end before a gap again and again. So it waits for a minute itself."""
+    put(tmp_path, 0, pl(0, 10))
+    made = put(tmp_path, 20, pl(20, 10)).stat().st_ctime
+    stream = stream_of(tmp_path, clock, now=made)
+    stream.set_target()
+    with pytest.raises(DataLossError, match="no file holds the offsets 10 to 19"):
+        stream.find_next({T0: 0}, limited=True)
+    assert 60 <= clock.now < 63
+
+    def bring(seconds: float) -> None:
+        clock.now += seconds
+        put(tmp_path, 10, pl(10, 10))
+
+    monkeypatch.setattr("kafka_segment_source.streams.stream.wait", bring)
+    stream = stream_of(tmp_path, clock, now=made)
+    stream.set_target()
+    assert stream.find_next({T0: 0}, limited=True) == {T0: 30}
 
 
 def test_a_gap_that_stays_is_a_loss(tmp_path: Path, clock: Clock) -> None:
@@ -236,7 +276,7 @@ def test_an_empty_file_between_others(tmp_path: Path, clock: Clock) -> None:
     empty = put(tmp_path, 10)
     put(tmp_path, 20, pl(20, 10))
     made = empty.stat().st_ctime
-    assert next_end(stream_of(tmp_path, clock, now=made + 1), clock, {T0: 0}) == {T0: 10}
+    assert stream_of(tmp_path, clock, now=made + 1).find_next({T0: 0}, limited=True) == {T0: 10}
     with pytest.raises(DataLossError, match="is empty: no file holds the offsets 10 to 19"):
         next_end(stream_of(tmp_path, clock), clock, {T0: 0})
 
