@@ -326,8 +326,8 @@ def test_damage_may_be_dropped(damaged: Path, spark: SparkSession) -> None:
     assert offsets(load(spark, damaged, mode="DROPMALFORMED")) == [0, 2]
 
 
-def test_options_without_a_meaning_are_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
-    """A notebook's broker options are accepted, and named in one warning where Spark plans the query."""
+def test_options_without_a_meaning_are_warned_of_once(spark: SparkSession, caplog: pytest.LogCaptureFixture) -> None:
+    """Options of brokers and of streams are accepted, and named in one warning each where Spark plans the query."""
     given = {
         "path": str(PAYMENTS),
         "kafka.bootstrap.servers": "x:9092",
@@ -336,8 +336,10 @@ def test_options_without_a_meaning_are_warned_of_once(caplog: pytest.LogCaptureF
     }
     source = KafkaSegmentDataSource(given)
     source.reader(StructType.fromDDL("offset bigint")).partitions()
-    (warning,) = [message for message in caplog.messages if "mean nothing" in message]
-    assert all(name.lower() in warning.lower() for name in list(given)[1:])
+    (of_brokers,) = [message for message in caplog.messages if "mean nothing" in message]
+    assert all(name.lower() in of_brokers.lower() for name in ("kafka.bootstrap.servers", "groupIdPrefix"))
+    (of_streams,) = [message for message in caplog.messages if "are for streams" in message]
+    assert "maxoffsetspertrigger" in of_streams.lower()
 
 
 def test_a_notebook_of_the_kafka_source_moves_over(spark: SparkSession) -> None:

@@ -85,7 +85,8 @@ def test_a_micro_batch_that_was_not_committed_is_read_again(spark: SparkSession,
     last.unlink()
     (commits / f".{last.name}.crc").unlink(missing_ok=True)
     partition.write(5)
-    run(stream(spark, logs), tmp_path)
+    for _ in range(1 if HAS_LIMITS else 2):  # under Spark 4.1, a run that repeats a micro-batch ends with it
+        run(stream(spark, logs), tmp_path)
     assert offsets(spark, tmp_path) == [(0, at) for at in range(15)]
 
 
