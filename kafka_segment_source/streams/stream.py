@@ -159,12 +159,17 @@ class LogStream:
         spans = {key: span for key, span in spans.items() if self._target is None or key in self._target}
         result = dict(begin)
         waiting: dict[TopicPartition, OffsetRange] = {}
+        late: list[TopicPartition] = []
         for key, span in spans.items():
             if key in self._made_again and begin.get(key, 0) > span.start:
                 result[key] = span.start  # the one case in which a position goes back
-            else:
-                waiting[key] = self._find_waiting(span, begin)
+                continue
+            waiting[key], is_late = self._find_waiting(span, begin)
+            if is_late:
+                late.append(key)
         self._made_again.clear()
+        if self._target is not None:
+            self._wait_for_late(late, spans, begin, waiting)
         limits = self._limits if limited else NO_LIMITS
         if self._must_wait(waiting, limits):
             return result
@@ -173,29 +178,44 @@ class LogStream:
             self._last_piece = self._clock()
         return result
 
-    def _find_waiting(self, span: LogSpan, begin: Positions) -> OffsetRange:
-        """Finds the offsets of a partition that can be read now. A new partition is read from its start.
+    def _find_waiting(self, span: LogSpan, begin: Positions) -> tuple[OffsetRange, bool]:
+        """Finds the offsets of a partition that can be read now, and whether missing ones behind them may still come.
 
-        With a fixed end, offsets that may still come are waited for: the run would end otherwise, and the next one
-        would not know for how long they are missing.
+        A new partition is read from its start.
         """
         key = span.log.topic_partition
         if key in begin:
             self._check_end(span, begin[key])
-        while True:
-            start = begin.get(key, 0)
-            end = span.end if self._target is None else min(self._target[key], span.end)
-            if end <= start:
-                return OffsetRange(start, start)
-            warnings: list[str] = []
-            end, is_late = self._ends.find_whole_end(span.log, start, end, warnings)
-            self._warn(warnings)
-            if not is_late or self._target is None:
-                break
-            wait(_PAUSE)
-            span = self._list(is_new=True).spans.get(key, span)
+        start = begin.get(key, 0)
+        end = span.end if self._target is None else min(self._target[key], span.end)
+        if end <= start:
+            return OffsetRange(start, start), False
+        warnings: list[str] = []
+        end, is_late = self._ends.find_whole_end(span.log, start, end, warnings)
+        self._warn(warnings)
         start = start if is_late else begin.get(key, span.start)
-        return OffsetRange(start, max(start, end))
+        return OffsetRange(start, max(start, end)), is_late
+
+    def _wait_for_late(
+        self,
+        late: list[TopicPartition],
+        spans: dict[TopicPartition, LogSpan],
+        begin: Positions,
+        waiting: dict[TopicPartition, OffsetRange],
+    ) -> None:
+        """Waits until offsets that may still come are there, or are a loss: a minute at most for all partitions.
+
+        A run with a fixed end would end before them otherwise, and the next one would not know for how long they are
+        missing. It changes `spans` and `waiting`.
+        """
+        while late:
+            wait(_PAUSE)
+            listed = self._list(is_new=True).spans
+            for key in list(late):
+                spans[key] = listed.get(key, spans[key])
+                waiting[key], is_late = self._find_waiting(spans[key], begin)
+                if not is_late:
+                    late.remove(key)
 
     def _must_wait(self, waiting: Mapping[TopicPartition, OffsetRange], limits: Limits) -> bool:
         """Whether too few offsets are there for a piece (minOffsetsPerTrigger). A fixed end is not waited for."""
