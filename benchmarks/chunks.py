@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.logs import Log
-from kafka_segment_source.decoding.arrow import to_record_batch
+from kafka_segment_source.decoding.arrow import RECORD_BUILDERS, to_record_batch
 from kafka_segment_source.decoding.batches import BatchReader, Chunk
 from kafka_segment_source.decoding.damage import Damage
 from kafka_segment_source.decoding.payloads import Group, Unpacker
@@ -94,10 +94,9 @@ class Records:
 def to_arrow(split: SegmentSplit, source: list[Chunk], columns: tuple[str, ...]) -> int:
     """Chunks to Arrow batches, as a task does it; answers how many rows."""
     decoder = Decoder(split, Trust(max_batch_bytes=LIMIT), Damage(False), include_control=False)
-    builders = RECORDS.load_builders()
     arrow_schema = RECORDS.arrow_schema(columns)
     return sum(
-        to_record_batch(records, split, arrow_schema, builders).num_rows
+        to_record_batch(records, split, arrow_schema, RECORD_BUILDERS).num_rows
         for chunk in source
         for records in decoder.decode(chunk)
     )

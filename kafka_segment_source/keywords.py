@@ -77,6 +77,7 @@ class ReadingOptions(DecodeOptions, OffsetOptions, total=False):
 class ScanOptions(ReadingOptions, total=False):
     """Options of `plan`, `scan` and `read`."""
 
+    view: str | None
     endingOffsets: ByPartition
     endingTimestamp: Moment
     endingOffsetsByTimestamp: ByPartition

@@ -21,6 +21,22 @@ EARLIEST = -2  # in offset maps, as in Kafka's ListOffsets
 LATEST = -1
 FAILFAST = "FAILFAST"
 DROPMALFORMED = "DROPMALFORMED"
+# Views: the kinds of tables that a log can be read as
+RECORDS = "records"
+BATCHES = "batches"
+SEGMENTS = "segments"
+OFFSET_INDEX = "offsetIndex"
+TIME_INDEX = "timeIndex"
+ABORTED_TRANSACTIONS = "abortedTransactions"
+TRANSACTIONS = "transactions"
+CONSUMER_OFFSETS = "consumerOffsets"
+TRANSACTIONAL_IDS = "transactionalIds"
+TOPICS = "topics"
+OF_SPLITS = (RECORDS, BATCHES)  # their rows lie in byte ranges of `.log` files, which bounds and filters narrow
+OF_INDEXES = (OFFSET_INDEX, TIME_INDEX, ABORTED_TRANSACTIONS)
+OF_INTERNAL_TOPICS = (CONSUMER_OFFSETS, TRANSACTIONAL_IDS, TOPICS)
+VIEWS = (*OF_SPLITS, SEGMENTS, *OF_INDEXES, TRANSACTIONS, *OF_INTERNAL_TOPICS)
+
 _LARGEST_BATCH = 2**30  # Arrow offsets are 32-bit: a batch's bytes must leave room beside others
 
 TopicPartition = tuple[str, int]
@@ -224,6 +240,14 @@ def parse_end_at(text: str, _: Context) -> bool:
     if text.strip().lower() not in ("end", "highwatermark"):
         raise ValueError("expected end or highWatermark")
     return text.strip().lower() == "highwatermark"
+
+
+def parse_view(text: str, _: Context) -> str:
+    """Returns the name of a view as `VIEWS` spells it. Case does not count."""
+    known = {name.lower(): name for name in VIEWS}
+    if text.strip().lower() not in known:
+        raise ValueError(f"expected {', '.join(VIEWS[:-1])} or {VIEWS[-1]}")
+    return known[text.strip().lower()]
 
 
 def parse_isolation_level(text: str, _: Context) -> bool:

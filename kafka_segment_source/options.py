@@ -20,8 +20,9 @@ those of a batch read are in `planning/batch_rules.py`, those of a stream in `st
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC
 from difflib import get_close_matches
 from typing import Any
 
@@ -41,6 +42,9 @@ TRUST = "what is trusted"
 CUTTING = "how Spark partitions are cut"
 PACE = "how much a stream takes at a time"
 
+_OF_LOGS = (*values.OF_SPLITS, values.TRANSACTIONS, *values.OF_INTERNAL_TOPICS)  # views that read whole batches
+_OF_PARTITIONS = (*values.OF_SPLITS, values.SEGMENTS, *values.OF_INDEXES, values.TRANSACTIONS)  # a user selects these
+
 _NO_END = "a stream has no end; a batch read has it"
 
 
@@ -52,6 +56,7 @@ class Option:
     value. parse: turns a text into a value. default: the text that is parsed where the user gives none; None for no
     value. without: describes in words what happens without a text, where the default does not show it.
 
+    views: the views that take it. view_defaults: the default of some views, where that is another one.
     no_stream: why a stream cannot have it; empty if it can. stream_only: whether only a stream has it.
     stream_default: the default of a stream, where that is another one. "" means no value.
     stream_without: the same as `without` for a stream, where that is something else.
@@ -65,6 +70,8 @@ class Option:
     help: str
     default: str | None = None
     without: str = ""
+    views: tuple[str, ...] = values.OF_SPLITS
+    view_defaults: Mapping[str, str] | None = None
     no_stream: str = ""
     stream_only: bool = False
     stream_default: str | None = None
@@ -73,15 +80,19 @@ class Option:
     @property
     def default_words(self) -> str:
         """The default, as documents show it."""
-        return self.without or self.default or ""
+        usual = self.without or self.default or ""
+        others = ", ".join(f"{default} for view={view}" for view, default in (self.view_defaults or {}).items())
+        return f"{usual}; {others}" if others else usual
 
     @property
     def stream_words(self) -> str:
         """What documents say of it in a stream: its default where that is another one, "yes" or "no"."""
         return self.stream_without or self.stream_default or ("no" if self.no_stream else "yes")
 
-    def default_for(self, is_stream: bool) -> str | None:
+    def default_for(self, is_stream: bool, view: str = values.RECORDS) -> str | None:
         """The text that is parsed where the user gives none, or None for no value."""
+        if self.view_defaults is not None and view in self.view_defaults:
+            return self.view_defaults[view]
         if is_stream and self.stream_default is not None:
             return self.stream_default or None
         return self.default
@@ -91,30 +102,44 @@ class Option:
 OPTIONS = (
     Option(WHAT, "path", "paths", "PATH", values.parse_paths,
            "a partition directory, a log directory, a .log file, or a glob; load([…]) takes several",
-           default="", without="required"),
+           default="", without="required",
+           views=values.VIEWS),
+    Option(WHAT, "view", "view", "NAME", values.parse_view,
+           f"what a row is: {', '.join(values.VIEWS)} (docs/views.md)", default=values.RECORDS, views=values.VIEWS,
+           no_stream="a stream gives records"),
     Option(WHAT, "subscribe", "subscribe", "TOPICS", values.parse_names, "topic names, separated by commas",
-           without="every topic but internal ones"),
+           without="every topic but internal ones",
+           views=_OF_PARTITIONS),
     Option(WHAT, "subscribePattern", "subscribe_pattern", "REGEX", values.parse_pattern,
-           "a regular expression that matches whole topic names (never internal ones)"),
-    Option(WHAT, "assign", "assign", "JSON", values.parse_assignment, 'partitions, as JSON: {"topicA":[0,1]}'),
+           "a regular expression that matches whole topic names (never internal ones)",
+           views=_OF_PARTITIONS),
+    Option(WHAT, "assign", "assign", "JSON", values.parse_assignment, 'partitions, as JSON: {"topicA":[0,1]}',
+           views=_OF_PARTITIONS),
     Option(WHAT, "topic", "topic", "NAME", values.parse_name, "topic of a directory whose own name does not say",
-           without="from the directory's name"),
+           without="from the directory's name",
+           views=_OF_PARTITIONS),
     Option(WHAT, "partition", "partition", "N", values.parse_partition,
-           "partition of a directory whose own name does not say", without="from the directory's name"),
+           "partition of a directory whose own name does not say", without="from the directory's name",
+           views=_OF_PARTITIONS),
     Option(WHAT, "isolationLevel", "read_committed", "read_uncommitted|read_committed", values.parse_isolation_level,
            "read_uncommitted or read_committed", default="read_uncommitted"),
     Option(WHAT, "includeHeaders", "include_headers", "true|false", values.parse_boolean, "add the column headers",
-           default="false"),
+           default="false",
+           views=(values.RECORDS,)),
     Option(WHAT, "includeMetadata", "include_metadata", "true|false", values.parse_boolean,
-           "add the column metadata: batch, file and position of each row", default="false"),
+           "add the column metadata: batch, file and position of each row", default="false",
+           views=(values.RECORDS,)),
     Option(WHAT, "includeControl", "include_control", "true|false", values.parse_boolean, "keep control records",
-           default="false"),
+           default="false",
+           view_defaults={values.BATCHES: "true"}),
 
     Option(WHEN, "since", "since", "TIME", values.parse_moment,
            "keep rows with timestamp ≥ this: ISO-8601, epoch milliseconds (not seconds), or a time ago (-2h)"),
-    Option(WHEN, "until", "until", "TIME", values.parse_moment, "keep rows with timestamp < this"),
+    Option(WHEN, "until", "until", "TIME", values.parse_moment, "keep rows with timestamp < this",
+           views=(*values.OF_SPLITS, *values.OF_INTERNAL_TOPICS)),
     Option(WHEN, "timeZone", "time_zone", "ZONE", values.parse_name,
-           "zone of times written without one, as Spark names it: Europe/Berlin, +01:00, UTC+1", default="UTC"),
+           "zone of times written without one, as Spark names it: Europe/Berlin, +01:00, UTC+1", default="UTC",
+           views=values.VIEWS),
     Option(WHEN, "timestampDisorder", "timestamp_disorder", "DURATION", values.parse_duration,
            "largest lateness: no record is older, by more than this, than the newest record before it in its partition"),
     Option(WHEN, "zoneMaps", "zone_maps", "DIRECTORY", values.parse_directory,
@@ -139,15 +164,20 @@ OPTIONS = (
            stream_without="highWatermark where that file is, else end"),
 
     Option(TRUST, "failOnDataLoss", "fail_on_data_loss", "true|false", values.parse_boolean,
-           "true: offsets that the files do not hold, or no longer, are an error; false: a warning", default="true"),
+           "true: offsets that the files do not hold, or no longer, are an error; false: a warning", default="true",
+           views=_OF_LOGS),
     Option(TRUST, "mode", "mode", "FAILFAST|DROPMALFORMED", values.parse_mode,
-           "FAILFAST: a damaged batch ends the query; DROPMALFORMED: it is skipped and reported", default="FAILFAST"),
+           "FAILFAST: a damaged batch ends the query; DROPMALFORMED: it is skipped and reported", default="FAILFAST",
+           views=_OF_LOGS),
     Option(TRUST, "checkCrcs", "check_crcs", "true|false", values.parse_boolean,
-           "verify each batch's CRC before believing its header", default="true"),
+           "verify each batch's CRC before believing its header", default="true",
+           views=(*_OF_LOGS, *values.OF_INDEXES),
+           view_defaults=dict.fromkeys((values.BATCHES, *values.OF_INDEXES), "false")),
     Option(TRUST, "trustIndexes", "trust_indexes", "true|false", values.parse_boolean,
            "false: ignore index files and walk every segment", default="true"),
     Option(TRUST, "maxBatchBytes", "max_batch_bytes", "BYTES", values.parse_batch_bytes,
-           "the most that one batch may decompress to", default="256m"),
+           "the most that one batch may decompress to", default="256m",
+           views=_OF_LOGS),
 
     Option(CUTTING, "minPartitions", "min_partitions", "N", values.parse_positive,
            "split large segments into at least this many Spark partitions", without="one a segment"),
@@ -193,6 +223,7 @@ class ReadOptions:
     storage: Storage
 
     paths: tuple[str, ...]
+    view: str
     subscribe: tuple[str, ...] | None
     subscribe_pattern: str | None
     assign: frozenset[TopicPartition] | None
@@ -293,6 +324,8 @@ def parse_options(
     or contradictory option. Raises UnsupportedError for an option that has a meaning, but is not built.
     """
     texts, of_stores, ignored = _sort_texts(given, parameters, is_stream)
+    view = find_view(texts)
+    _check_view(view, texts)
     storage = make_storage(make_settings(of_stores)) if storage is None else storage
     try:
         zone = times.zone(texts.get("timezone", _BY_KEY["timezone"].default or ""))
@@ -300,12 +333,29 @@ def parse_options(
         raise OptionError(f"option 'timeZone': {error}") from error
     context = Context(zone, int(time.time() * 1000) if now_ms is None else now_ms, storage)
     found = {
-        option.field: _parse_value(option, texts.get(key, option.default_for(is_stream)), context)
+        option.field: _parse_value(option, texts.get(key, option.default_for(is_stream, view)), context)
         for key, option in _BY_KEY.items()
     }
     options = ReadOptions(**found, storage=storage)
     _check_conflicts(options)
     return options, _make_warnings(ignored)
+
+
+def find_view(given: Mapping[str, str]) -> str:
+    """Returns the view that option texts ask for, by its name in `VIEWS`. Raises OptionError for an unknown one."""
+    text = next((text for name, text in given.items() if name.lower() == "view"), values.RECORDS)
+    try:
+        return values.parse_view(text, Context(UTC, 0))
+    except ValueError as error:
+        raise OptionError(f"option 'view' is {text!r}: {error}") from error
+
+
+def _check_view(view: str, keys: Iterable[str]) -> None:
+    """Raises OptionError for an option that the view does not take. keys: of the given options, in lower case."""
+    for key in keys:
+        if view not in _BY_KEY[key].views:
+            taken = ", ".join(option.name for option in OPTIONS if view in option.views and option.name != "view")
+            raise OptionError(f"option {_BY_KEY[key].name!r} is not for view={view}, which takes {taken}")
 
 
 def _sort_texts(

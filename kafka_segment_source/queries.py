@@ -7,10 +7,14 @@ from typing import Unpack
 
 import pyarrow as pa
 
+from kafka_segment_source.errors import OptionError
 from kafka_segment_source.keywords import PathsLike, ScanOptions, option_texts
+from kafka_segment_source.option_values import OF_SPLITS
 from kafka_segment_source.options import parse_options
 from kafka_segment_source.planning.plan import ReadPlan
 from kafka_segment_source.planning.planner import make_plan
+from kafka_segment_source.views.registry import view_of
+from kafka_segment_source.views.view import plan_view
 
 
 def plan(path: PathsLike, **options: Unpack[ScanOptions]) -> ReadPlan:
@@ -40,11 +44,15 @@ def plan(path: PathsLike, **options: Unpack[ScanOptions]) -> ReadPlan:
         (6, 18)
     """
     parsed, warnings = parse_options(option_texts(path, options))
+    if view_of(parsed.view) is not None:
+        raise OptionError(f"option 'view' is {parsed.view!r}: only {' and '.join(OF_SPLITS)} have a plan; use scan")
     return make_plan(parsed, warnings)
 
 
 def scan(path: PathsLike, columns: Sequence[str] | None = None, **options: Unpack[ScanOptions]) -> pa.RecordBatchReader:
-    """Reads records lazily as Arrow batches, with one batch in memory at a time. It is `plan(…).to_reader(columns)`.
+    """Reads records, or the rows of another view, lazily as Arrow batches, with one batch in memory at a time.
+
+    For records and batches it is `plan(…).to_reader(columns)`. `view="batches"` and the others are in docs/views.md.
 
     Args:
         path: A partition directory, a log directory, a `.log` file or a glob; or a list of these.
@@ -75,4 +83,7 @@ def scan(path: PathsLike, columns: Sequence[str] | None = None, **options: Unpac
         346
     """
     parsed, warnings = parse_options(option_texts(path, options), parameters=("columns",))
+    view = view_of(parsed.view)
+    if view is not None:
+        return plan_view(view, parsed, warnings).to_reader(columns)
     return make_plan(parsed, warnings).to_reader(columns)

@@ -10,12 +10,10 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from kafka_segment_source.data_loss import report_lost_rows
-from kafka_segment_source.decoding.arrow import to_record_batch
 from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.decoding.split_file import SplitFile, open_split
-from kafka_segment_source.decoding.tables import RECORDS
+from kafka_segment_source.decoding.tables import SPLIT_TABLES, reads_headers_only
 from kafka_segment_source.errors import DataLossError
-from kafka_segment_source.kernels.record_batches import OFFSET
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.reading.committed import committed_chunks
 from kafka_segment_source.reading.following import Follower
@@ -124,16 +122,15 @@ def _read_part(
     split: SegmentSplit, options: ReadOptions, schema: pa.Schema, follower: Follower, file: InputFile | None
 ) -> Iterator[pa.RecordBatch]:
     damage = damage_in(split, options)
-    builders = RECORDS.load_builders()
-    with SplitFile(split, options.trust, damage, file=file) as source:
-        decoder = source.decoder(options.include_control, microseconds="timestamp" in schema.names)
+    make_rows = SPLIT_TABLES[options.view].load_maker()
+    with SplitFile(split, options.trust, damage, file=file, headers_only=reads_headers_only(options)) as source:
+        maker = make_rows(source, options, schema)
         chunks = source.chunks()
         if options.read_committed:
             chunks = committed_chunks(chunks, source, options)
         for chunk in chunks:
-            for records in decoder.decode(chunk):
-                last = int(records.longs[OFFSET, records.count - 1])
-                yield to_record_batch(records, split, schema, builders)
+            for batch, last in maker.rows(chunk):
+                yield batch
                 follower.note_returned(last)
             follower.note_passed(source)
         source.finish()

@@ -25,9 +25,11 @@ from kafka_segment_source.decoding.batch_search import BatchSearch
 from kafka_segment_source.decoding.damage import Damage
 from kafka_segment_source.decoding.faults import Faults
 from kafka_segment_source.decoding.log_tail import LogTail
+from kafka_segment_source.decoding.offset_order import find_disorder, leaves_gap
 from kafka_segment_source.decoding.split import BatchPlace, SegmentSplit
 from kafka_segment_source.errors import DataError
 from kafka_segment_source.kernels import batch_headers, crc32
+from kafka_segment_source.kernels.batch_headers import HeaderTable
 from kafka_segment_source.logdir.checksums import crc32cs, crc_of
 from kafka_segment_source.pruning.disorder import is_witness
 from kafka_segment_source.storage.files import Bytes, InputFile
@@ -35,8 +37,6 @@ from kafka_segment_source.trust import Trust
 
 CHUNK_BYTES = 2 * 1024 * 1024  # a chunk, and the columns made of it, fit into the processor's caches
 _HEADERS = 16384  # batches in a chunk at most
-
-HeaderTable = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +92,12 @@ class BatchReader:
 
     def chunks(self) -> Iterator[Chunk]:
         """Yields the chunks of the range, in order. It ends where the range, its offsets or the log end."""
+        yield from self._read_from(self._split.start)
+
+    def _read_from(self, position: int | None) -> Iterator[Chunk]:
         buffer = np.empty(
-            min(self._chunk_bytes, max(self._limit - self._split.start, kafka_format.BATCH_OVERHEAD)), np.uint8
+            min(self._chunk_bytes, max(self._limit - (position or 0), kafka_format.BATCH_OVERHEAD)), np.uint8
         )
-        position: int | None = self._split.start
         while position is not None and not self._is_past_range(position):
             count = min(len(buffer), self._limit - position)
             self._file.read_into(position, buffer[:count])
@@ -161,11 +163,8 @@ class BatchReader:
                 self.is_done = True
                 return None, False
             if good.shape[1]:
-                self._search.last_offset = int(good[batch_headers.LAST_OFFSET, -1])
-                self.last = BatchPlace(
-                    *good[[batch_headers.POSITION, batch_headers.BASE_OFFSET, batch_headers.CRC], -1].tolist()
-                )
-                at = int(good[batch_headers.POSITION, -1] + good[batch_headers.SIZE, -1])
+                self._note_believed(good)
+                at = end_of(good)
             if fault is None:
                 break
             size = int(headers[batch_headers.SIZE, fault[0]])
@@ -180,11 +179,17 @@ class BatchReader:
             at = after
             column = int(np.searchsorted(headers[batch_headers.POSITION], at))
             if column == headers.shape[1]:
-                return at, at == int(headers[batch_headers.POSITION, -1] + headers[batch_headers.SIZE, -1])
+                return at, at == end_of(headers)
             if headers[batch_headers.POSITION, column] != at:
                 return at, False
             headers, bad = headers[:, column:], bad[column:]
         return at, True
+
+    def _note_believed(self, headers: HeaderTable) -> None:
+        """Notes that these batches are believed. There is at least one."""
+        self._search.last_offset = int(headers[batch_headers.LAST_OFFSET, -1])
+        place = [batch_headers.POSITION, batch_headers.BASE_OFFSET, batch_headers.CRC]
+        self.last = BatchPlace(*headers[place, -1].tolist())
 
     def _count_wanted(self, headers: HeaderTable) -> tuple[int, bool]:
         """Counts the batches before the end of the wanted rows. The second value is True if that end lies further on.
@@ -217,31 +222,17 @@ class BatchReader:
         """Finds the first batch that cannot be believed: its column and the error.
 
         bad: the batches with a wrong CRC. start: where data[0] lies in the file.
-
-        No checksum covers a batch's offset. If one batch jumps ahead and the next one steps back behind it, the first
-        one is wrong. If it were believed, every batch up to its offset would be lost.
         """
         count = int(np.argmax(bad)) if bad.any() else headers.shape[1]
-        base, last = headers[batch_headers.BASE_OFFSET, :count], headers[batch_headers.LAST_OFFSET, :count]
-        before = headers[batch_headers.AFTER, :count]
-        before[:1] = self._search.last_offset
-        before[1:] = last[:-1]
-        limit = kafka_format.MAX_OFFSET if self._split.next_base_offset is None else self._split.next_base_offset
-        following = np.full(count, limit, np.int64)
-        following[:-1] = base[1:]
-        if 0 < count == headers.shape[1] and base[-1] > before[-1] + 1:
-            following[-1] = self._search.read_proven_offset(
-                int(headers[batch_headers.POSITION, -1] + headers[batch_headers.SIZE, -1]), limit
-            )
-        jumped = (base > before + 1) & (following <= last) & (following > before)
-        fits = following - before == last - base + 2  # without the jump it would exactly fill the gap before it
-        jumped &= (following != base) | fits  # otherwise the next batch repeats this one
-        wrong = (base <= before) | (last >= limit) | jumped
-        if wrong.any():
-            at = int(np.argmax(wrong))
-            to = int(following[at]) if jumped[at] else limit
-            place, offsets = int(headers[batch_headers.POSITION, at]), (int(base[at]), int(last[at]))
-            return at, self._faults.out_of_order(place, offsets, (int(before[at]) + 1, to - 1))
+        before, limit = self._search.last_offset, self._offset_limit
+        following = limit
+        if 0 < count == headers.shape[1] and leaves_gap(headers, before):
+            following = self._search.read_proven_offset(end_of(headers), limit)
+        wrong = find_disorder(headers[:, :count], before, limit, following)
+        if wrong is not None:
+            fields = [batch_headers.POSITION, batch_headers.BASE_OFFSET, batch_headers.LAST_OFFSET]
+            place, base, last = headers[fields, wrong.column].tolist()
+            return wrong.column, self._faults.out_of_order(place, (base, last), (wrong.first, wrong.last))
         if count == headers.shape[1]:
             return None
         size, magic, stated, position, offset = headers[
@@ -256,6 +247,12 @@ class BatchReader:
         ].tolist()
         crc = crc_of(memoryview(data[position - start : position - start + size]), magic)  # type: ignore[arg-type]
         return count, self._faults.bad_crc(position, offset, crc, stated)
+
+    @property
+    def _offset_limit(self) -> int:
+        """Exclusive bound of the segment's offsets."""
+        following = self._split.next_base_offset
+        return kafka_format.MAX_OFFSET if following is None else following
 
     def _find_bad_crcs(self, data: Bytes, position: int, headers: HeaderTable) -> npt.NDArray[np.bool_]:
         """Marks the batches whose bytes do not have the stated CRC. position: where data[0] lies in the file."""
@@ -342,3 +339,8 @@ class BatchReader:
         self._damage.allow(error)
         self._damage.skip(error, self._split.segment_size if found is None else found)
         return found
+
+
+def end_of(headers: HeaderTable) -> int:
+    """The position after the last of these batches."""
+    return int(headers[batch_headers.POSITION, -1] + headers[batch_headers.SIZE, -1])

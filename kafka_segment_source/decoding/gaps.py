@@ -12,9 +12,9 @@ import numpy as np
 
 from kafka_segment_source import kafka_format
 from kafka_segment_source.bounds import OffsetRange
-from kafka_segment_source.decoding.batches import HeaderTable
 from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.kernels import batch_headers
+from kafka_segment_source.kernels.batch_headers import HeaderTable
 from kafka_segment_source.logdir.probe import HeaderProbe, has_gap
 from kafka_segment_source.storage.files import InputFile
 

@@ -13,11 +13,12 @@ import numpy as np
 import numpy.typing as npt
 
 from kafka_segment_source import kafka_format
-from kafka_segment_source.decoding.batches import Chunk, HeaderTable
+from kafka_segment_source.decoding.batches import Chunk
 from kafka_segment_source.decoding.compression import DecompressionError, Plain, decompress, with_right_lz4_checksum
 from kafka_segment_source.decoding.damage import Damage
 from kafka_segment_source.decoding.faults import Faults
 from kafka_segment_source.kernels import batch_headers
+from kafka_segment_source.kernels.batch_headers import HeaderTable
 from kafka_segment_source.logdir.checksums import crc_holds
 from kafka_segment_source.storage.files import Bytes
 

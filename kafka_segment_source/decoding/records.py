@@ -14,13 +14,14 @@ import numpy.typing as npt
 
 from kafka_segment_source import kafka_format
 from kafka_segment_source.bounds import ScanBounds
-from kafka_segment_source.decoding.batches import Chunk, HeaderTable
+from kafka_segment_source.decoding.batches import Chunk
 from kafka_segment_source.decoding.damage import Damage
 from kafka_segment_source.decoding.faults import Faults
 from kafka_segment_source.decoding.payloads import Group, Unpacker
 from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.errors import DataError
 from kafka_segment_source.kernels import batch_headers, message_sets, record_batches
+from kafka_segment_source.kernels.batch_headers import HeaderTable
 from kafka_segment_source.storage.files import Bytes
 from kafka_segment_source.trust import Trust
 

@@ -25,12 +25,14 @@ from collections.abc import Iterator
 from types import TracebackType
 
 from kafka_segment_source import kafka_format
-from kafka_segment_source.decoding.batches import CHUNK_BYTES, BatchReader, Chunk, HeaderTable
+from kafka_segment_source.decoding.batches import CHUNK_BYTES, BatchReader, Chunk
 from kafka_segment_source.decoding.damage import Damage
 from kafka_segment_source.decoding.gaps import GapWatch
+from kafka_segment_source.decoding.header_walk import HeaderReader
 from kafka_segment_source.decoding.records import Decoder
 from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.errors import DataLossError, FileChangedError
+from kafka_segment_source.kernels.batch_headers import HeaderTable
 from kafka_segment_source.logdir.probe import HeaderProbe
 from kafka_segment_source.storage.files import InputFile, file_version
 from kafka_segment_source.storage.store import NO_VERSION, FileVersion
@@ -59,9 +61,10 @@ class SplitFile:
         chunk_bytes: int = CHUNK_BYTES,
         file: InputFile | None = None,
         reads_all: bool = True,
+        headers_only: bool = False,
     ) -> None:
         """file: from `open_split`, if it is open already. reads_all: whether the whole byte range will be read, most
-        likely."""
+        likely. headers_only: whether the chunks may come without the bytes of their batches."""
         self.split = split
         self._trust = trust
         self._damage = damage
@@ -77,7 +80,8 @@ class SplitFile:
             self._file.close()
             raise
         damage.confirm = self.confirm
-        self._reader = BatchReader(self._file, split, trust, damage, chunk_bytes=chunk_bytes)
+        reader = HeaderReader if headers_only else BatchReader
+        self._reader = reader(self._file, split, trust, damage, chunk_bytes=chunk_bytes)
         self._gaps = GapWatch(split)
 
     @property

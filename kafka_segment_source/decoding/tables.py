@@ -1,83 +1,57 @@
-"""Kinds of tables: their columns, and the builders of the columns. `RECORDS` is the only kind: a row for each record.
+"""The tables whose rows lie in byte ranges of `.log` files: `records` and `batches`, and what makes their rows.
 
-Planning needs only the columns and their types. The builders need the kernels. So the builders are loaded when a task
-needs them.
+Planning needs only the columns and their types. What makes rows needs the kernels, so a task loads it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-import pyarrow as pa
-
-from kafka_segment_source.errors import SchemaError
-from kafka_segment_source.options import ReadOptions
-from kafka_segment_source.schema import RECORD_COLUMNS, Column
+from kafka_segment_source.option_values import BATCHES
+from kafka_segment_source.option_values import RECORDS as RECORDS_VIEW
+from kafka_segment_source.schema import BATCH_COLUMNS, RECORD_COLUMNS, Table
 
 if TYPE_CHECKING:
-    from kafka_segment_source.decoding.arrow import Builder
+    import pyarrow as pa
+
+    from kafka_segment_source.decoding.batches import Chunk
+    from kafka_segment_source.decoding.split_file import SplitFile
+    from kafka_segment_source.options import ReadOptions
+
+
+class RowMaker(Protocol):
+    """Makes the rows of one open split."""
+
+    def rows(self, chunk: Chunk) -> Iterator[tuple[pa.RecordBatch, int]]:
+        """Yields the wanted rows of a chunk, and the last offset of each Arrow batch. None is empty."""
 
 
 @dataclass(frozen=True)
-class Table:
-    """A kind of table. load_builders: loads the functions that build Arrow arrays, by the column's name."""
+class SplitTable(Table):
+    """A table of rows in splits. load_maker: loads what makes the row maker of a split."""
 
-    columns: tuple[Column, ...]
-    load_builders: Callable[[], Mapping[str, Builder]]
-
-    @property
-    def _by_name(self) -> dict[str, Column]:
-        return {column.name: column for column in self.columns}
-
-    def default_names(self, options: ReadOptions) -> tuple[str, ...]:
-        """Names of the columns of a read that names no columns, in order."""
-        return tuple(column.name for column in self.columns if column.is_added is None or column.is_added(options))
-
-    def spark_ddl(self, names: Iterable[str]) -> str:
-        """The columns as DDL that Spark parses. All are nullable."""
-        known = self._by_name
-        return ", ".join(f"`{name}` {known[name].spark_type}" for name in names)
-
-    def arrow_schema(self, names: Iterable[str]) -> pa.Schema:
-        """The Arrow schema of these columns: all nullable, timestamps in µs with zone UTC."""
-        known = self._by_name
-        return pa.schema([pa.field(name, known[name].arrow_type) for name in names])
-
-    def check_names(self, names: Sequence[str]) -> tuple[str, ...]:
-        """Returns the names. Raises SchemaError for an unknown name or a name that is given twice."""
-        known = self._by_name
-        for name in names:
-            if name not in known:
-                near = get_close_matches(name.lower(), known, n=1, cutoff=0.5)
-                hint = f"; did you mean {near[0]!r}?" if near else ""
-                raise SchemaError(f"there is no column {name!r}{hint} (there are {', '.join(known)})")
-            if list(names).count(name) > 1:
-                raise SchemaError(f"column {name!r} is named more than once")
-        return tuple(names)
-
-    def check_columns(self, fields: Sequence[tuple[str, str]]) -> tuple[str, ...]:
-        """Checks a user's schema and returns its names. fields: name, and type as Spark's simpleString prints it.
-
-        Any subset of the columns, in any order, is accepted. Raises SchemaError for a name that is unknown or given
-        twice, and for another type.
-        """
-        names = self.check_names([name for name, _ in fields])
-        known = self._by_name
-        for name, spark_type in fields:
-            if spark_type != known[name].spark_type:
-                raise SchemaError(
-                    f"the schema gives column {name!r} the type {spark_type}, but it is {known[name].spark_type}"
-                )
-        return names
+    load_maker: Callable[[], Callable[[SplitFile, ReadOptions, pa.Schema], RowMaker]]
 
 
-def _load_record_builders() -> Mapping[str, Builder]:
-    from kafka_segment_source.decoding.arrow import RECORD_BUILDERS
+def _load_record_rows() -> Callable[[SplitFile, ReadOptions, pa.Schema], RowMaker]:
+    from kafka_segment_source.decoding.record_rows import RecordRows
 
-    return RECORD_BUILDERS
+    return RecordRows
 
 
-RECORDS = Table(RECORD_COLUMNS, _load_record_builders)
+def _load_batch_rows() -> Callable[[SplitFile, ReadOptions, pa.Schema], RowMaker]:
+    from kafka_segment_source.decoding.batch_rows import BatchRows
+
+    return BatchRows
+
+
+RECORDS = SplitTable(RECORD_COLUMNS, _load_record_rows)
+SPLIT_TABLES: Mapping[str, SplitTable] = {RECORDS_VIEW: RECORDS, BATCHES: SplitTable(BATCH_COLUMNS, _load_batch_rows)}
+"""By the name of the view."""
+
+
+def reads_headers_only(options: ReadOptions) -> bool:
+    """Whether a task needs no bytes of batches but their headers."""
+    return options.view == BATCHES and not options.check_crcs and not options.read_committed

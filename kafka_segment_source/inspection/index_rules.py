@@ -32,9 +32,9 @@ import numpy as np
 import numpy.typing as npt
 
 from kafka_segment_source import kafka_format
-from kafka_segment_source.decoding.batches import HeaderTable
 from kafka_segment_source.inspection.findings import Finding
 from kafka_segment_source.kernels import batch_headers
+from kafka_segment_source.kernels.batch_headers import HeaderTable
 from kafka_segment_source.logdir.indexes import (
     OffsetIndex,
     TimeIndex,

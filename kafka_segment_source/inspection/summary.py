@@ -21,11 +21,11 @@ import numpy as np
 import numpy.typing as npt
 
 from kafka_segment_source import kafka_format
-from kafka_segment_source.decoding.batches import HeaderTable
 from kafka_segment_source.errors import StorageError
 from kafka_segment_source.inspection.index_rules import bounded, sound_offsets, sound_times
 from kafka_segment_source.inspection.walk import HeaderWalk, Stop
 from kafka_segment_source.kernels import batch_headers
+from kafka_segment_source.kernels.batch_headers import HeaderTable
 from kafka_segment_source.logdir.indexes import most_entries, written_offsets, written_times
 from kafka_segment_source.logdir.segments import Segment
 from kafka_segment_source.reporting import Advance

@@ -22,7 +22,7 @@ import numpy as np
 
 from kafka_segment_source import kafka_format
 from kafka_segment_source.bounds import ScanBounds
-from kafka_segment_source.decoding.batches import Chunk, HeaderTable
+from kafka_segment_source.decoding.batches import Chunk
 from kafka_segment_source.decoding.damage import Damage
 from kafka_segment_source.decoding.records import Decoder, RecordColumns
 from kafka_segment_source.decoding.split import split_of
@@ -39,6 +39,7 @@ from kafka_segment_source.inspection.index_rules import (
 )
 from kafka_segment_source.inspection.summary import WORTH_AN_INDEX
 from kafka_segment_source.kernels import batch_headers, record_batches
+from kafka_segment_source.kernels.batch_headers import HeaderTable
 from kafka_segment_source.logdir.checkpoints import Checkpoints
 from kafka_segment_source.logdir.producer_snapshots import saved_states
 from kafka_segment_source.logdir.segments import ListedLog, PartitionLog, Segment

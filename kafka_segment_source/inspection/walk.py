@@ -12,8 +12,8 @@ from enum import Enum
 import numpy as np
 
 from kafka_segment_source import kafka_format
-from kafka_segment_source.decoding.batches import HeaderTable
 from kafka_segment_source.kernels import batch_headers
+from kafka_segment_source.kernels.batch_headers import HeaderTable
 from kafka_segment_source.logdir.probe import BatchHeader, HeaderProbe
 from kafka_segment_source.reporting import Advance
 from kafka_segment_source.storage.files import InputFile

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import numpy as np
+import numpy.typing as npt
+from numba import types
+from numba.core.types import ExternalFunction
+
 from kafka_segment_source import kafka_format
 from kafka_segment_source.kernels.jit import inline, kernel
 from kafka_segment_source.kernels.primitives import read_int16, read_int32, read_int64
 
-# Rows of a header table, int64[FIELDS, n]. Each column is one batch.
+HeaderTable = npt.NDArray[np.int64]  # int64[FIELDS, n]: each column is one batch
+
+# Rows of a header table
 POSITION = 0  # absolute byte position in the file
 SIZE = 1  # bytes of the whole batch, header included
 MAGIC = 2
@@ -86,6 +93,54 @@ def _all_zero(src, at, count):
     return True
 
 
+@inline
+def _fill_in(src, at, left, position, table, n, report):
+    """Fills column n with the batch at src[at:], which lies at `position` in the file. Returns whether it did.
+
+    left: bytes from there on that the batch may have. report says why no column was filled in.
+    """
+    if left < kafka_format.MAGIC_END:
+        report[STOPPED_BY] = INCOMPLETE
+        report[FOUND] = kafka_format.MAGIC_END
+        return False
+    size = read_int32(src, at + kafka_format.LENGTH_AT)
+    magic = read_int16(src, at + kafka_format.MAGIC_AT - 1)
+    magic = magic & 0xFF
+    if size == 0 and _all_zero(src, at, kafka_format.MAGIC_END):
+        report[STOPPED_BY] = ZEROS
+        return False
+    if magic > kafka_format.MAGIC_V2:
+        report[STOPPED_BY] = BAD_MAGIC
+        report[FOUND] = magic
+        return False
+    if size < _smallest_length(magic):
+        report[STOPPED_BY] = BAD_LENGTH
+        report[FOUND] = size
+        return False
+    if size + kafka_format.LOG_OVERHEAD > left:
+        report[STOPPED_BY] = INCOMPLETE
+        report[FOUND] = size + kafka_format.LOG_OVERHEAD
+        return False
+    table[POSITION, n] = position
+    table[SIZE, n] = size + kafka_format.LOG_OVERHEAD
+    table[MAGIC, n] = magic
+    table[BASE_OFFSET, n] = read_int64(src, at)
+    table[AFTER, n] = -1
+    if magic == kafka_format.MAGIC_V2:
+        _fill_v2(src, at, table, n)
+        if table[COUNT, n] < 0:
+            report[STOPPED_BY] = BAD_COUNT
+            report[FOUND] = table[COUNT, n]
+            return False
+        if table[BASE_OFFSET, n] < 0 or table[LAST_OFFSET, n] < table[BASE_OFFSET, n]:
+            report[STOPPED_BY] = BAD_LAST_OFFSET
+            report[FOUND] = table[LAST_OFFSET, n]
+            return False
+    else:
+        _fill_legacy(src, at, table, n)
+    return True
+
+
 @kernel("int64(uint8[::1], int64, int64, int64[:,::1], int64[::1])")
 def walk_headers(src, length, position, table, report):
     """Fills one column of `table` (int64[FIELDS, n]) for each whole batch in src[:length]. Returns their number.
@@ -98,46 +153,33 @@ def walk_headers(src, length, position, table, report):
     n = 0
     report[STOPPED_BY] = USED_UP
     while at < length and n < table.shape[1]:
-        if length - at < kafka_format.MAGIC_END:
-            report[STOPPED_BY] = INCOMPLETE
-            report[FOUND] = kafka_format.MAGIC_END
+        if not _fill_in(src, at, length - at, position + at, table, n, report):
             return n
-        size = read_int32(src, at + kafka_format.LENGTH_AT)
-        magic = read_int16(src, at + kafka_format.MAGIC_AT - 1)
-        magic = magic & 0xFF
-        if size == 0 and _all_zero(src, at, kafka_format.MAGIC_END):
-            report[STOPPED_BY] = ZEROS
+        at += table[SIZE, n]
+        n += 1
+    return n
+
+
+_pread = ExternalFunction("pread", types.int64(types.int32, types.uintp, types.uintp, types.int64))
+
+
+@kernel("int64(int32, int64, int64, int64[:,::1], int64[::1])")
+def read_headers(descriptor, position, end, table, report):
+    """Does the same as `walk_headers` for the batches of an open local file, from `position` up to `end`.
+
+    It reads the headers alone, each by one call of pread(2). It stops where it cannot read, with USED_UP.
+    """
+    src = np.zeros(kafka_format.BATCH_OVERHEAD, np.uint8)
+    n = 0
+    report[STOPPED_BY] = USED_UP
+    while position < end and n < table.shape[1]:
+        left = end - position
+        wanted = min(left, kafka_format.BATCH_OVERHEAD)
+        if _pread(descriptor, src.ctypes.data, wanted, position) != wanted:
             return n
-        if magic > kafka_format.MAGIC_V2:
-            report[STOPPED_BY] = BAD_MAGIC
-            report[FOUND] = magic
+        if not _fill_in(src, 0, left, position, table, n, report):
             return n
-        if size < _smallest_length(magic):
-            report[STOPPED_BY] = BAD_LENGTH
-            report[FOUND] = size
-            return n
-        if size + kafka_format.LOG_OVERHEAD > length - at:
-            report[STOPPED_BY] = INCOMPLETE
-            report[FOUND] = size + kafka_format.LOG_OVERHEAD
-            return n
-        table[POSITION, n] = position + at
-        table[SIZE, n] = size + kafka_format.LOG_OVERHEAD
-        table[MAGIC, n] = magic
-        table[BASE_OFFSET, n] = read_int64(src, at)
-        table[AFTER, n] = -1
-        if magic == kafka_format.MAGIC_V2:
-            _fill_v2(src, at, table, n)
-            if table[COUNT, n] < 0:
-                report[STOPPED_BY] = BAD_COUNT
-                report[FOUND] = table[COUNT, n]
-                return n
-            if table[BASE_OFFSET, n] < 0 or table[LAST_OFFSET, n] < table[BASE_OFFSET, n]:
-                report[STOPPED_BY] = BAD_LAST_OFFSET
-                report[FOUND] = table[LAST_OFFSET, n]
-                return n
-        else:
-            _fill_legacy(src, at, table, n)
-        at += size + kafka_format.LOG_OVERHEAD
+        position += table[SIZE, n]
         n += 1
     return n
 

@@ -15,13 +15,14 @@ import numpy.typing as npt
 
 from kafka_segment_source import kafka_format
 from kafka_segment_source.bounds import OffsetRange, ScanBounds
-from kafka_segment_source.decoding.batches import Chunk, HeaderTable
+from kafka_segment_source.decoding.batches import Chunk
 from kafka_segment_source.decoding.damage import Damage, UnloggedDamage
 from kafka_segment_source.decoding.records import Decoder
 from kafka_segment_source.decoding.split import anchored, place_of, split_of
 from kafka_segment_source.decoding.split_file import SplitFile
 from kafka_segment_source.errors import DataError, DataLossError, FileChangedError
 from kafka_segment_source.kernels import batch_headers, record_batches
+from kafka_segment_source.kernels.batch_headers import HeaderTable
 from kafka_segment_source.logdir.probe import BatchHeader
 from kafka_segment_source.logdir.segment_view import SegmentView
 from kafka_segment_source.logdir.segments import PartitionLog, Segment

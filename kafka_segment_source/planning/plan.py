@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from kafka_segment_source.decoding.split import SegmentSplit
-from kafka_segment_source.decoding.tables import RECORDS
+from kafka_segment_source.decoding.tables import SPLIT_TABLES
 from kafka_segment_source.logdir.segments import DroppedSegment
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.reporting import logger
@@ -107,8 +107,8 @@ class ReadPlan:
 
     def schema(self, columns: Sequence[str] | None = None) -> pa.Schema:
         """The Arrow schema of these columns; None: of the columns of the options. SchemaError for an unknown name."""
-        names = RECORDS.default_names(self.options) if columns is None else RECORDS.check_names(columns)
-        return RECORDS.arrow_schema(names)
+        table = SPLIT_TABLES[self.options.view]
+        return table.arrow_schema(table.default_names(self.options) if columns is None else table.check_names(columns))
 
     def batches(self, schema: pa.Schema, advance: Callable[[int], None] = lambda _: None) -> Iterator[pa.RecordBatch]:
         """Reads the rows of this plan, without its warnings. advance: is called with the size of each read split."""

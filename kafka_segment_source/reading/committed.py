@@ -26,10 +26,11 @@ import numpy.typing as npt
 
 from kafka_segment_source import kafka_format
 from kafka_segment_source.data_loss import allow_loss
-from kafka_segment_source.decoding.batches import Chunk, HeaderTable
+from kafka_segment_source.decoding.batches import Chunk
 from kafka_segment_source.decoding.split_file import SplitFile
 from kafka_segment_source.errors import DataLossError
 from kafka_segment_source.kernels import batch_headers
+from kafka_segment_source.kernels.batch_headers import HeaderTable
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.reading.marker_walk import Marker, MarkerReader, Stretch, transactional_data, walk_after
 from kafka_segment_source.reporting import logger

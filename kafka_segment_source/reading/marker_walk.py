@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from kafka_segment_source import kafka_format
 from kafka_segment_source.bounds import OffsetRange, ScanBounds
-from kafka_segment_source.decoding.batches import CHUNK_BYTES, Chunk, HeaderTable
+from kafka_segment_source.decoding.batches import CHUNK_BYTES, Chunk
 from kafka_segment_source.decoding.damage import Damage, UnloggedDamage
 from kafka_segment_source.decoding.faults import Faults
 from kafka_segment_source.decoding.records import Decoder, RecordColumns
@@ -30,6 +30,7 @@ from kafka_segment_source.decoding.split import BatchPlace, SegmentSplit
 from kafka_segment_source.decoding.split_file import SplitFile
 from kafka_segment_source.errors import DataError, DataLossError, FileChangedError
 from kafka_segment_source.kernels import batch_headers, record_batches
+from kafka_segment_source.kernels.batch_headers import HeaderTable
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.reading.following import MOST_CHANGES_IN_A_ROW, find_again
 from kafka_segment_source.reading.mending import Lost, Piece, Suspicion, mend

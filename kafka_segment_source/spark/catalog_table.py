@@ -7,12 +7,12 @@ gets it. For a table declared with columns, Spark never calls `schema()`, so the
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
+import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
-from kafka_segment_source.decoding.tables import RECORDS
 from kafka_segment_source.errors import OptionError
 from kafka_segment_source.storage.settings import is_secret
 
@@ -47,9 +47,9 @@ def _refuse_secrets(options: Mapping[str, str]) -> None:
         )
 
 
-def schema(columns: Sequence[str], options: Mapping[str, str]) -> StructType:
+def schema(columns: pa.Schema, options: Mapping[str, str]) -> StructType:
     """The Spark schema of these columns, with `options` as metadata. It needs no JVM: this process has none."""
-    first, *others = from_arrow_schema(RECORDS.arrow_schema(columns)).fields
+    first, *others = from_arrow_schema(columns).fields
     carrier = StructField(first.name, first.dataType, True, {_METADATA_KEY: json.dumps(dict(options))})
     return StructType([carrier, *others])
 

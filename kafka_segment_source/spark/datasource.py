@@ -13,11 +13,14 @@ from pyspark.sql.types import StructType
 from kafka_segment_source.decoding.tables import RECORDS
 from kafka_segment_source.errors import SchemaError, UnsupportedError
 from kafka_segment_source.keywords import PathsLike, ScanOptions, StreamOptions, option_texts
-from kafka_segment_source.options import parse_options
+from kafka_segment_source.option_values import OF_SPLITS
+from kafka_segment_source.options import find_view, parse_options
 from kafka_segment_source.spark import catalog_table, remembered
 from kafka_segment_source.spark.hadoop import hadoop_options
 from kafka_segment_source.spark.reader import PUSHDOWN_CONF
 from kafka_segment_source.spark.stream_reader import KafkaSegmentStreamReader
+from kafka_segment_source.spark.view_reader import ViewReader
+from kafka_segment_source.views.registry import table_of, view_of
 
 OLDEST_SPARK = (4, 1)
 
@@ -37,16 +40,22 @@ class KafkaSegmentDataSource(DataSource):
         return "kafkaseg"
 
     def schema(self) -> StructType | str:
-        table = catalog_table.created_with(self.options)
-        options, _ = parse_options(remembered.without_memory(self.options) if table is None else table)
-        columns = RECORDS.default_names(options)
-        return RECORDS.spark_ddl(columns) if table is None else catalog_table.schema(columns, table)
+        created = catalog_table.created_with(self.options)
+        options, _ = parse_options(remembered.without_memory(self.options) if created is None else created)
+        columns = table_of(options.view).default_names(options)
+        if created is None:
+            return table_of(options.view).spark_ddl(columns)
+        return catalog_table.schema(table_of(options.view).arrow_schema(columns), created)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         given = catalog_table.options_of_query(self.options, schema)
         options, warnings = parse_options(remembered.without_memory(given))
-        names = RECORDS.check_columns([(field.name, field.dataType.simpleString()) for field in schema.fields])
+        fields = [(field.name, field.dataType.simpleString()) for field in schema.fields]
+        names = table_of(options.view).check_columns(fields)
         check_nullable(schema)
+        view = view_of(options.view)
+        if view is not None:
+            return ViewReader(view, options, warnings, names)
         return remembered.reader_of(given, options, warnings, names)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
@@ -91,7 +100,9 @@ def register(spark: SparkSession) -> None:
 def read(
     spark: SparkSession, path: PathsLike, columns: Sequence[str] | None = None, **options: Unpack[ScanOptions]
 ) -> DataFrame:
-    """Makes a DataFrame of the records under `path`. It reads only the bytes that its `.filter()` leaves possible.
+    """Makes a DataFrame of the records under `path`, or of another view.
+
+    It reads only the bytes that its `.filter()` leaves possible.
 
     For paths in S3 it takes `fs.s3a.*` from the session's Hadoop configuration, where the options do not say otherwise.
     A data source cannot see that configuration itself.
@@ -120,11 +131,14 @@ def read(
         >>> frame.filter("timestamp >= '2026-03-10T09:50:00Z'").count()
         712
     """
-    names = None if columns is None else RECORDS.check_names(columns)
-    spark.conf.set(PUSHDOWN_CONF, "true")
     texts = hadoop_options(spark) | option_texts(path, options)
+    view = find_view(texts)
+    names = None if columns is None else table_of(view).check_names(columns)
+    spark.conf.set(PUSHDOWN_CONF, "true")
     reader = spark.read.format(KafkaSegmentDataSource.name()).options(**texts)
-    return remembered.load(reader, names)
+    if view not in OF_SPLITS:
+        return (reader if names is None else reader.schema(table_of(view).spark_ddl(names))).load()
+    return remembered.load(reader, view, names)
 
 
 def read_stream(

@@ -1,7 +1,7 @@
 """Spark's filters → RowFilter: the topics, partitions, offsets and timestamps that pass a conjunction of filters.
 
 Spark keeps every filter and applies it again. So a bound may be too wide, but never too narrow. Other columns, literals
-of another type and a negated equality set no bound.
+of another type and a negated equality set no bound. For view=batches the bounds select batches by their last offset.
 """
 
 from __future__ import annotations
@@ -24,6 +24,9 @@ from pyspark.sql.datasource import (
 )
 
 from kafka_segment_source.bounds import OffsetRange, RowFilter, TimeRange
+from kafka_segment_source.option_values import BATCHES, RECORDS
+
+Columns = dict[tuple[str, ...], Callable[[Filter, Any], RowFilter]]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -35,21 +38,21 @@ _NEGATED: dict[type[Filter], type[Filter]] = {
 }
 
 
-def row_filter(filters: Iterable[Filter]) -> RowFilter:
-    """The rows that all of `filters` together leave possible."""
+def row_filter(filters: Iterable[Filter], view: str = RECORDS) -> RowFilter:
+    """The rows of a view that all of `filters` together leave possible."""
     possible = RowFilter()
     for each in filters:
-        possible = possible.intersect(_bound_by_filter(each))
+        possible = possible.intersect(_bound_by_filter(each, _COLUMNS[view]))
     return possible
 
 
-def _bound_by_filter(each: Filter) -> RowFilter:
+def _bound_by_filter(each: Filter, columns: Columns) -> RowFilter:
     if isinstance(each, Not):  # the columns bounded here are never null, so NOT (a < b) is a >= b
         negated = _NEGATED.get(type(each.child))
         child: Any = each.child
-        return RowFilter() if negated is None else _bound_by_filter(negated(child.attribute, child.value))  # type: ignore[call-arg]
+        return RowFilter() if negated is None else _bound_by_filter(negated(child.attribute, child.value), columns)  # type: ignore[call-arg]
     attribute, value = getattr(each, "attribute", None), getattr(each, "value", None)
-    bound = _COLUMNS.get(attribute) if attribute is not None else None
+    bound = columns.get(attribute) if attribute is not None else None
     if bound is None:
         return RowFilter()
     if isinstance(each, In):
@@ -112,9 +115,14 @@ def _bound_timestamp(each: Filter, value: Any) -> RowFilter:
     return RowFilter(times=TimeRange(since.get(type(each), everything.since), until.get(type(each), everything.until)))
 
 
-_COLUMNS: dict[tuple[str, ...], Callable[[Filter, Any], RowFilter]] = {
-    ("topic",): _bound_topic,
-    ("partition",): _bound_partition,
-    ("offset",): _bound_offset,
-    ("timestamp",): _bound_timestamp,
+def _bound_base_offset(each: Filter, value: Any) -> RowFilter:
+    """A batch's last offset is not below its base offset. So only a lower bound of the latter bounds the former."""
+    found = _bound_offset(each, value).offsets
+    return RowFilter(offsets=OffsetRange(found.start))
+
+
+_OF_PARTITIONS: Columns = {("topic",): _bound_topic, ("partition",): _bound_partition}
+_COLUMNS: dict[str, Columns] = {
+    RECORDS: {**_OF_PARTITIONS, ("offset",): _bound_offset, ("timestamp",): _bound_timestamp},
+    BATCHES: {**_OF_PARTITIONS, ("baseOffset",): _bound_base_offset, ("lastOffset",): _bound_offset},
 }

@@ -12,7 +12,7 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from kafka_segment_source.bounds import EVERY_ROW, RowFilter
 from kafka_segment_source.decoding.split import SegmentSplit
-from kafka_segment_source.decoding.tables import RECORDS
+from kafka_segment_source.decoding.tables import SPLIT_TABLES
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.planning.plan import ReadPlan
 from kafka_segment_source.planning.planner import make_plan
@@ -62,7 +62,7 @@ class KafkaSegmentReader(DataSourceReader):
         self._pushed = new
 
     def _push_all(self, filters: list[Filter]) -> list[Filter]:
-        self.push(row_filter(filters))
+        self.push(row_filter(filters, self._options.view))
         return filters  # Spark applies every filter again, so a bound may be too wide
 
     def make_plan(self) -> ReadPlan:
@@ -93,7 +93,7 @@ def read_rows(partition: InputPartition, options: ReadOptions, columns: tuple[st
     if is_first:
         _exempt_loaded_modules()
     if isinstance(partition, SegmentPartition):  # Spark passes InputPartition(None) for an empty plan
-        yield from read_splits(partition.splits, options, RECORDS.arrow_schema(columns))
+        yield from read_splits(partition.splits, options, SPLIT_TABLES[options.view].arrow_schema(columns))
 
 
 def _exempt_loaded_modules() -> None:

@@ -35,8 +35,9 @@ from pyspark.sql.functions import col
 
 from kafka_segment_source.bounds import EVERY_ROW, OffsetRange, RowFilter, ScanBounds, TimeRange
 from kafka_segment_source.decoding.split import SegmentSplit
-from kafka_segment_source.decoding.tables import RECORDS
+from kafka_segment_source.decoding.tables import SPLIT_TABLES
 from kafka_segment_source.errors import OptionError, UsageError
+from kafka_segment_source.option_values import BATCHES, RECORDS
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.planning.plan import ReadPlan
 from kafka_segment_source.planning.planner import plan_selected
@@ -61,7 +62,10 @@ _MOST_FILTERS = 8  # this many are remembered one by one; more are merged into t
 _DIRECTORY = "kafkaseg-pushed"
 _HEADER = "kafkaseg, filters pushed for one read(), 1"
 _KEPT_SECONDS = 7 * 24 * 3600
-_NEVER_NULL = ("offset", "partition", "topic", "timestamp", "timestampType")
+_NEVER_NULL = {  # columns, by view
+    RECORDS: ("offset", "partition", "topic", "timestamp", "timestampType"),
+    BATCHES: ("lastOffset", "partition", "topic", "position", "size", "magic"),
+}
 
 
 def reader_of(
@@ -108,24 +112,25 @@ def _advise_about_load() -> None:
 # ---- read() ----
 
 
-def load(reader: DataFrameReader, columns: tuple[str, ...] | None) -> DataFrame:
+def load(reader: DataFrameReader, view: str, columns: tuple[str, ...] | None) -> DataFrame:
     """Makes the DataFrame of `reader`. Every scan of it pushes filters to a RememberingReader.
 
-    columns: None for the default columns.
+    view: one of records or batches. columns: None for the default columns.
     """
+    table, never_null = SPLIT_TABLES[view], _NEVER_NULL[view]
     if not needed():
-        return reader.load() if columns is None else reader.schema(RECORDS.spark_ddl(columns)).load()
+        return reader.load() if columns is None else reader.schema(table.spark_ddl(columns)).load()
     try:
         memory = _make_memory()
     except OSError as error:
         logger.warning("no private file can be made for pushed filters (%s), so .filter() prunes nothing here", error)
-        return reader.load() if columns is None else reader.schema(RECORDS.spark_ddl(columns)).load()
+        return reader.load() if columns is None else reader.schema(table.spark_ddl(columns)).load()
     reader = reader.option(MEMORY_OPTION, memory)
     if columns is None:
-        return reader.load().where(col(_NEVER_NULL[0]).isNotNull())
-    never_null = next((name for name in columns if name in _NEVER_NULL), _NEVER_NULL[0])
-    loaded = dict.fromkeys((*columns, never_null))
-    return reader.schema(RECORDS.spark_ddl(loaded)).load().where(col(never_null).isNotNull()).select(*columns)
+        return reader.load().where(col(never_null[0]).isNotNull())
+    tested = next((name for name in columns if name in never_null), never_null[0])
+    loaded = dict.fromkeys((*columns, tested))
+    return reader.schema(table.spark_ddl(loaded)).load().where(col(tested).isNotNull()).select(*columns)
 
 
 class RememberingReader(KafkaSegmentReader):

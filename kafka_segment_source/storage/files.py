@@ -118,6 +118,10 @@ class InputFile:
         """Whether no range that `read_ahead` named is left to ask for."""
         return self._file.is_all_under_way()
 
+    def descriptor(self) -> int | None:
+        """Returns the descriptor of a local file, for kernels that read it. None anywhere else."""
+        return self._file.descriptor()
+
     def close(self) -> None:
         self._file.close()
 

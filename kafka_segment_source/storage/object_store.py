@@ -240,6 +240,9 @@ class _Object:
     def is_all_under_way(self) -> bool:
         return self._ahead is None or self._ahead.is_all_under_way
 
+    def descriptor(self) -> int | None:
+        return None
+
     def version(self) -> FileVersion:
         if self._version is None:
             self._version = self._storage._call(self._root, self._head)

@@ -130,6 +130,9 @@ class OpenFile(Protocol):
     def is_all_under_way(self) -> bool:
         """Whether no range that `read_ahead` named is left to ask for."""
 
+    def descriptor(self) -> int | None:
+        """Returns the descriptor of a local file, for kernels that read it. None anywhere else."""
+
     def close(self) -> None:
         """Closes the file."""
 
@@ -294,6 +297,10 @@ class _LocalFile:
 
     def is_all_under_way(self) -> bool:
         return True
+
+    def descriptor(self) -> int | None:
+        self._check_open()
+        return self._descriptor
 
     def _check_open(self) -> None:
         if self._descriptor < 0:

@@ -16,13 +16,14 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from kafka_segment_source.decoding.batches import Chunk, HeaderTable
+from kafka_segment_source.decoding.batches import Chunk
 from kafka_segment_source.decoding.damage import Damage
 from kafka_segment_source.decoding.records import Decoder, RecordColumns
 from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.decoding.split_file import SplitFile
 from kafka_segment_source.errors import DataError
 from kafka_segment_source.kernels import batch_headers, record_batches
+from kafka_segment_source.kernels.batch_headers import HeaderTable
 from kafka_segment_source.reporting import Advance
 from kafka_segment_source.storage.files import lasting_version
 from kafka_segment_source.trust import Trust

@@ -292,6 +292,9 @@ class _SimulatedFile:
     def is_all_under_way(self) -> bool:
         return True
 
+    def descriptor(self) -> int | None:
+        return None
+
     def version(self) -> FileVersion:
         self._files.before("version of", self._path)
         return self._open.version

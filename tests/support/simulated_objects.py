@@ -85,6 +85,9 @@ class _SimulatedObject:
     def is_all_under_way(self) -> bool:
         return True
 
+    def descriptor(self) -> int | None:
+        return None
+
     def version(self) -> FileVersion:
         if self._version is None:
             self._get()

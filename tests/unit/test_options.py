@@ -58,6 +58,7 @@ OTHER_VALUES: dict[str, tuple[str, object]] = {
     "endingOffsetsByTimestamp": ('{"a":{"0":1773133200000}}', {("a", 0): NOW}),
     "startingOffsetsByTimestampStrategy": ("latest", True),
     "endAt": ("highWatermark", True),
+    "view": ("segments", "segments"),
     "failOnDataLoss": ("false", False),
     "mode": ("DROPMALFORMED", "DROPMALFORMED"),
     "checkCrcs": ("false", False),
@@ -167,6 +168,7 @@ VALUES: dict[str, tuple[list[str], list[str], str]] = {
     "packBytes": (["0", "64m", "1g"], ["", "-1", "lots"], "expected bytes"),
     "zoneMaps": (["/tmp/maps", "file:/tmp/maps", "~/maps"], ["", " "], "expected"),
     "endAt": (["end", "highWatermark"], ["", "middle"], "expected"),
+    "view": (["records", "Batches", " timeindex "], ["", "record", "batches,segments"], "expected records, batches"),
     "maxOffsetsPerTrigger": POSITIVE,
     "maxBytesPerTrigger": (["1", "64m"], ["", "0", "-1", "lots"], "expected bytes"),
     "minOffsetsPerTrigger": POSITIVE,
@@ -457,3 +459,19 @@ def test_any_text(texts: Mapping[str, str]) -> None:
     """Whatever text an option is given, it is taken or refused by an error of ours."""
     with contextlib.suppress(UsageError):
         parse_options(texts, NOW)
+
+
+def test_a_view_has_its_own_defaults_and_options() -> None:
+    """Batches come with control batches and without CRCs. An option that a view does not take is refused in words."""
+    batches, _ = parse_options({"path": "/x", "VIEW": "Batches"})
+    assert (batches.view, batches.include_control, batches.check_crcs) == ("batches", True, False)
+    records, _ = parse_options({"path": "/x"})
+    assert (records.view, records.include_control, records.check_crcs) == ("records", False, True)
+    asked, _ = parse_options({"path": "/x", "view": "batches", "checkCrcs": "true", "includeControl": "false"})
+    assert (asked.include_control, asked.check_crcs) == (False, True)
+    with pytest.raises(OptionError, match=r"option 'since' is not for view=segments, which takes path, subscribe"):
+        parse_options({"path": "/x", "view": "segments", "since": "0"})
+    with pytest.raises(OptionError, match="option 'includeHeaders' is not for view=batches"):
+        parse_options({"path": "/x", "view": "batches", "includeHeaders": "true"})
+    with pytest.raises(OptionError, match="option 'view' is not for streams: a stream gives records"):
+        parse_options({"path": "/x", "view": "batches"}, is_stream=True)

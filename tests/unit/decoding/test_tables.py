@@ -5,8 +5,11 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from kafka_segment_source.decoding.tables import RECORDS
+from kafka_segment_source.decoding.arrow import RECORD_BUILDERS
+from kafka_segment_source.decoding.batch_rows import BATCH_BUILDERS
+from kafka_segment_source.decoding.tables import RECORDS, SPLIT_TABLES
 from kafka_segment_source.errors import SchemaError
+from kafka_segment_source.option_values import BATCHES
 from kafka_segment_source.options import parse_options
 
 KAFKA = ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType"]
@@ -43,7 +46,8 @@ def test_default_columns(headers: bool, metadata: bool, added: list[str]) -> Non
 
 def test_every_column_has_a_builder() -> None:
     """A table's columns and its builders have the same names."""
-    assert {column.name for column in RECORDS.columns} == RECORDS.load_builders().keys()
+    assert {column.name for column in RECORDS.columns} == RECORD_BUILDERS.keys()
+    assert {column.name for column in SPLIT_TABLES[BATCHES].columns} == BATCH_BUILDERS.keys()
 
 
 def test_any_subset_in_any_order_is_served() -> None:

@@ -73,7 +73,7 @@ def test_a_tables_schema_is_that_of_load_and_carries_its_options(log_directory: 
 
 def test_a_querys_own_options_come_first(log_directory: Path) -> None:
     """SELECT … FROM t WITH (…): a path of its own replaces all, others are added to the table's."""
-    schema = catalog_table.schema(("offset",), {"path": "/old", "since": "5", "until": "9"})
+    schema = catalog_table.schema(RECORDS.arrow_schema(("offset",)), {"path": "/old", "since": "5", "until": "9"})
 
     assert catalog_table.options_of_query({"since": "6"}, schema) == {"path": "/old", "since": "6", "until": "9"}
     assert catalog_table.options_of_query({"path": "/new"}, schema) == {"path": "/new"}

@@ -343,8 +343,8 @@ def test_no_file_can_be_made(monkeypatch: pytest.MonkeyPatch, caplog: pytest.Log
 
     monkeypatch.setattr(remembered, "fcntl", None)
     with caplog.at_level(logging.WARNING):
-        assert remembered.load(Reader(), None) == "whole"  # type: ignore[arg-type,comparison-overlap]
-        assert remembered.load(Reader(), ("value",)) == "whole"  # type: ignore[arg-type,comparison-overlap]
+        assert remembered.load(Reader(), "records", None) == "whole"  # type: ignore[arg-type,comparison-overlap]
+        assert remembered.load(Reader(), "records", ("value",)) == "whole"  # type: ignore[arg-type,comparison-overlap]
 
     assert "prunes nothing here" in caplog.text
 

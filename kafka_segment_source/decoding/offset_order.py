@@ -1,0 +1,55 @@
+"""The order of offsets inside a segment: finds the first batch whose offsets contradict its neighbours.
+
+No checksum covers a batch's offset. If one batch jumps ahead and the next one steps back behind it, the first one is
+wrong. If it were believed, every batch up to its offset would be lost.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from kafka_segment_source.kernels import batch_headers
+from kafka_segment_source.kernels.batch_headers import HeaderTable
+
+
+class Disorder(NamedTuple):
+    """A batch with wrong offsets: its column, and the first and last offset that its place allows (both inclusive)."""
+
+    column: int
+    first: int
+    last: int
+
+
+def leaves_gap(headers: HeaderTable, before: int) -> bool:
+    """Whether offsets are missing before the last of these batches. Only the batch after it then proves its offset.
+
+    headers: int64[FIELDS, n], n ≥ 1. before: the last offset before the first batch.
+    """
+    last = headers[batch_headers.LAST_OFFSET, -2] if headers.shape[1] > 1 else before
+    return bool(headers[batch_headers.BASE_OFFSET, -1] > last + 1)
+
+
+def find_disorder(headers: HeaderTable, before: int, limit: int, following: int) -> Disorder | None:
+    """Finds the first batch of a table whose offsets are wrong, and fills in the row AFTER.
+
+    headers: int64[FIELDS, n], batches that follow each other in the file. before: the last offset before them. limit:
+    every offset of the segment is below it. following: the base offset of the batch after them; `limit` if that is not
+    known.
+    """
+    base, last = headers[batch_headers.BASE_OFFSET], headers[batch_headers.LAST_OFFSET]
+    earlier = headers[batch_headers.AFTER]
+    earlier[:1] = before
+    earlier[1:] = last[:-1]
+    later = np.full(headers.shape[1], limit, np.int64)
+    later[:-1] = base[1:]
+    later[-1:] = following
+    jumped = (base > earlier + 1) & (later <= last) & (later > earlier)
+    fits = later - earlier == last - base + 2  # without the jump it would exactly fill the gap before it
+    jumped &= (later != base) | fits  # otherwise the next batch repeats this one
+    wrong = (base <= earlier) | (last >= limit) | jumped
+    if not wrong.any():
+        return None
+    at = int(np.argmax(wrong))
+    return Disorder(at, int(earlier[at]) + 1, (int(later[at]) if jumped[at] else limit) - 1)

@@ -1,0 +1,27 @@
+"""The rows of records: chunks of one split → Arrow batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from kafka_segment_source.decoding.arrow import RECORD_BUILDERS, to_record_batch
+from kafka_segment_source.decoding.batches import Chunk
+from kafka_segment_source.decoding.split_file import SplitFile
+from kafka_segment_source.kernels.record_batches import OFFSET
+from kafka_segment_source.options import ReadOptions
+
+
+class RecordRows:
+    """Decodes the wanted records of each chunk (a `RowMaker`)."""
+
+    def __init__(self, source: SplitFile, options: ReadOptions, schema: pa.Schema) -> None:
+        self._split = source.split
+        self._schema = schema
+        self._decoder = source.decoder(options.include_control, microseconds="timestamp" in schema.names)
+
+    def rows(self, chunk: Chunk) -> Iterator[tuple[pa.RecordBatch, int]]:
+        for records in self._decoder.decode(chunk):
+            last = int(records.longs[OFFSET, records.count - 1])
+            yield to_record_batch(records, self._split, self._schema, RECORD_BUILDERS), last

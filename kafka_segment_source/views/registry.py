@@ -1,0 +1,30 @@
+"""Every view by its name: `table_of` gives its columns, `view_of` what plans and reads it."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from kafka_segment_source.decoding.tables import SPLIT_TABLES
+from kafka_segment_source.errors import UnsupportedError
+from kafka_segment_source.schema import Table
+from kafka_segment_source.views.view import View
+
+_MODULES: dict[str, str] = {}
+"""The module of each view that is not made of splits. It has the name VIEW. It is loaded when it is asked for."""
+
+
+def view_of(name: str) -> View | None:
+    """Returns the view of this name. None for the views whose rows lie in splits."""
+    if name in SPLIT_TABLES:
+        return None
+    if name not in _MODULES:
+        raise UnsupportedError(f"option 'view' is {name!r}: this view is not built yet")
+    view = import_module(f"kafka_segment_source.{_MODULES[name]}").VIEW
+    assert isinstance(view, View)
+    return view
+
+
+def table_of(name: str) -> Table:
+    """Returns the columns of a view."""
+    view = view_of(name)
+    return SPLIT_TABLES[name] if view is None else view.table
