@@ -1,100 +1,69 @@
-"""Every batch of a `.log` as kafkaseg reads it, in the inspector's words, to be compared with `dump_log.py`.
+"""Every batch of a `.log` as view=batches gives it, in the inspector's words, to be compared with `dump_log.py`.
 
-In: paths of `.log` files. Out: a table of `dump_log.SCHEMA`. A batch that kafkaseg refuses is not in it: it raises
-DataError. `isvalid` is therefore true in every row.
+In: paths of `.log` files. Out: a table of `dump_log.SCHEMA`. With `check_crcs`, a batch with a wrong CRC is a DataError.
+`isvalid` is therefore true in every row.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
-from kafka_segment_source import kafka_format
-from kafka_segment_source.bounds import ScanBounds
-from kafka_segment_source.decoding.batches import BatchReader
-from kafka_segment_source.decoding.damage import Damage
-from kafka_segment_source.decoding.split import SegmentSplit
-from kafka_segment_source.kernels import batch_headers
-from kafka_segment_source.storage.files import InputFile
-from kafka_segment_source.storage.store import LOCAL
-from kafka_segment_source.trust import Trust
+import kafka_segment_source as kafkaseg
 from tests.support.rows import TESTS
 
-_LARGEST = 1 << 30
-_TYPES = ("CreateTime", "LogAppendTime")
+_TYPES = {-1: "NoTimestampType", 0: "CreateTime", 1: "LogAppendTime"}
+_OF_RECORD_BATCHES = (
+    *("baseOffset", "count", "baseSequence", "producerId", "producerEpoch"),
+    *("partitionLeaderEpoch", "isTransactional", "isControl"),
+)
 
 
-def batches_of(logs: Iterable[Path], schema: pa.Schema) -> pa.Table:
-    """The batches of all the files, in file order."""
-    return pa.Table.from_pylist([row for path in logs for row in _batches(path)], schema=schema)
+def batches_of(logs: Iterable[Path], schema: pa.Schema, check_crcs: bool = True) -> pa.Table:
+    """The batches of all the files, in file order.
+
+    Each file is read by itself, without the broker's checkpoints: a read leaves out what lies below the log start.
+    """
+    with TemporaryDirectory() as scratch:
+        rows = [row for path in logs for row in _batches(path, Path(scratch), check_crcs)]
+    return pa.Table.from_pylist(rows, schema=schema)
 
 
-def _batches(path: Path) -> Iterator[dict[str, object]]:
-    bases = sorted(int(log.stem) for log in path.parent.glob("*.log"))
-    following = [base for base in bases if base > int(path.stem)]
-    size = path.stat().st_size
-    split = SegmentSplit(
-        path=str(path),
-        topic="any",
-        partition=0,
-        start=0,
-        end=size,
-        segment_size=size,
-        base_offset=int(path.stem),
-        next_base_offset=following[0] if following else None,
-        bounds=ScanBounds(),
-    )
-    with InputFile(str(path), LOCAL) as file:
-        reader = BatchReader(file, split, Trust(max_batch_bytes=_LARGEST), Damage(drop=False))
-        for chunk in reader.chunks():
-            for column in range(chunk.headers.shape[1]):
-                yield {"file": str(path), **_row(chunk.headers[:, column])}
+def _batches(path: Path, scratch: Path, check_crcs: bool) -> Iterator[dict[str, object]]:
+    alone = scratch / "any-0" / path.name
+    alone.parent.mkdir(exist_ok=True)
+    alone.write_bytes(path.read_bytes())
+    for row in kafkaseg.scan(alone, view="batches", checkCrcs=check_crcs, maxBatchBytes="1g").read_all().to_pylist():
+        yield {"file": str(path), **_in_their_words(row)}
+    alone.unlink()
 
 
-def _row(header: np.ndarray) -> dict[str, object]:
-    attributes, magic = int(header[batch_headers.ATTRIBUTES]), int(header[batch_headers.MAGIC])
-    kind = (
-        _TYPES[bool(attributes & kafka_format.TIMESTAMP_TYPE_MASK)]
-        if magic > kafka_format.MAGIC_V0
-        else "NoTimestampType"
-    )
-    row: dict[str, object] = {
-        "lastOffset": int(header[batch_headers.LAST_OFFSET]),
-        "position": int(header[batch_headers.POSITION]),
-        "timestampType": kind,
-        "timestamp": int(header[batch_headers.MAX_TIMESTAMP]),
-        "size": int(header[batch_headers.SIZE]),
-        "magic": magic,
-        "compresscodec": kafka_format.CODEC_NAMES[attributes & kafka_format.CODEC_MASK],
-        "crc": int(header[batch_headers.CRC]),
+def _in_their_words(row: dict[str, Any]) -> dict[str, object]:
+    found: dict[str, object] = {
+        "lastOffset": row["lastOffset"],
+        "position": row["position"],
+        "timestampType": _TYPES[row["timestampType"]],
+        "timestamp": _millis(row["maxTimestamp"], -1),
+        "size": row["size"],
+        "magic": row["magic"],
+        "compresscodec": row["compresscodec"],
+        "crc": row["crc"],
         "isvalid": True,
     }
-    return row if magic < kafka_format.MAGIC_V2 else {**row, **_of_record_batch(header, attributes)}
+    if row["magic"] < 2:  # the inspector says nothing more of a message set
+        return found
+    base = row["baseSequence"]
+    last = base if base == -1 else (base + row["lastOffset"] - row["baseOffset"]) % 2**31
+    horizon = _millis(row["deleteHorizon"], None)
+    return {**found, **{name: row[name] for name in _OF_RECORD_BATCHES}, "lastSequence": last, "deleteHorizonMs": horizon}
 
 
-def _of_record_batch(header: np.ndarray, attributes: int) -> dict[str, object]:
-    """What only magic 2 has; the inspector says nothing of it for a message set."""
-    base, delta = (
-        int(header[batch_headers.BASE_SEQUENCE]),
-        int(header[batch_headers.LAST_OFFSET] - header[batch_headers.BASE_OFFSET]),
-    )
-    return {
-        "baseOffset": int(header[batch_headers.BASE_OFFSET]),
-        "count": int(header[batch_headers.COUNT]),
-        "baseSequence": base,
-        "lastSequence": base if base == kafka_format.NO_SEQUENCE else (base + delta) % 2**31,
-        "producerId": int(header[batch_headers.PRODUCER_ID]),
-        "producerEpoch": int(header[batch_headers.PRODUCER_EPOCH]),
-        "partitionLeaderEpoch": int(header[batch_headers.LEADER_EPOCH]),
-        "isTransactional": bool(attributes & kafka_format.TRANSACTIONAL_MASK),
-        "isControl": bool(attributes & kafka_format.CONTROL_MASK),
-        "deleteHorizonMs": int(header[batch_headers.BASE_TIMESTAMP])
-        if attributes & kafka_format.DELETE_HORIZON_MASK
-        else None,
-    }
+def _millis(moment: Any, absent: int | None) -> int | None:
+    return absent if moment is None else round(moment.timestamp() * 1000)
 
 
 def differences(theirs: pa.Table, ours: pa.Table, root: Path = TESTS.parent) -> list[str]:

@@ -88,7 +88,7 @@ def sound(data: bytes, position: int, after: int, limit: int) -> Sound | None:
     """The batch at `position`, if it is whole, held by its CRC, readable, and its offsets lie between
     `after` and `limit`."""
     end = claimed_end(data, position)
-    if end is None or not _crc_holds(data[position:end]):
+    if end is None or not crc_holds(data[position:end]):
         return None
     batch = data[position:end]
     base, last, count, is_control = _claims(batch)
@@ -129,7 +129,8 @@ def _claims(batch: bytes) -> tuple[int, int, int, bool]:
     return base, base + delta, struct.unpack_from(">i", batch, 57)[0], bool(attributes & 0x20)
 
 
-def _crc_holds(batch: bytes) -> bool:
+def crc_holds(batch: bytes) -> bool:
+    """Whether a whole batch has the CRC that it states."""
     if batch[16] == 2:
         return bool(crc32c.crc32c(batch[21:]) == struct.unpack_from(">I", batch, 17)[0])
     return zlib.crc32(batch[16:]) == struct.unpack_from(">I", batch, 12)[0]
@@ -180,7 +181,7 @@ def _whole_range(data: bytes, report: Reported) -> tuple[str, int, int]:
 def _steps_back(data: bytes, position: int, before: Sound) -> bool:
     """Whether what follows begins at or behind the last offset of the batch before: one of both has a wrong offset."""
     end = claimed_end(data, position)
-    return end is not None and _crc_holds(data[position:end]) and _claims(data[position:end])[0] <= before.last_offset
+    return end is not None and crc_holds(data[position:end]) and _claims(data[position:end])[0] <= before.last_offset
 
 
 def _check_nothing_lost(data: bytes, skipped: tuple[int, int], upcoming: Sound | None, walk: _Walk) -> None:
@@ -299,9 +300,9 @@ def _is_newer(data: bytes, position: int) -> bool:
         return False
     if magic <= 2:
         codec = batch[22 if magic == 2 else 17] & 7
-        return codec > (4 if magic == 2 else 3) and _crc_holds(batch)
+        return codec > (4 if magic == 2 else 3) and crc_holds(batch)
     is_flip = (magic ^ 2).bit_count() == 1 and magic != 3
-    return length >= 49 and magic < 128 and not is_flip and _crc_holds(batch[:16] + b"\2" + batch[17:])
+    return length >= 49 and magic < 128 and not is_flip and crc_holds(batch[:16] + b"\2" + batch[17:])
 
 
 def check_contents(original: Seed, rows: Sequence[Row]) -> None:

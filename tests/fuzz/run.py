@@ -19,12 +19,14 @@ import traceback
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import kafka_segment_source as kafkaseg
-from kafka_segment_source.errors import DataError, KafkaSegmentError
+from kafka_segment_source.decoding import header_walk
+from kafka_segment_source.errors import DataError, KafkaSegmentError, UnsupportedFormatError
 from tests.fuzz import contract
 from tests.fuzz.contract import Outcome, Reported, ViolationError
 from tests.fuzz.corpus import seeds
@@ -32,6 +34,7 @@ from tests.fuzz.mutations import Case, case
 from tests.support.rows import COLUMNS, OFFSET, TIMESTAMP, Row, in_scan_order
 
 SECONDS_A_CASE = 20
+_VIEWS_EVERY = 4  # the cases whose batches are read as rows too
 
 
 def run(number: int, directory: Path) -> str:
@@ -47,6 +50,8 @@ def run(number: int, directory: Path) -> str:
         contract.check_contents(damage.seed, rows)
     if not damage.log_changed and (failing.error is not None or rows != contract.real_rows(damage.seed)):
         raise ViolationError("an index file changed the rows of a whole scan")
+    if number % _VIEWS_EVERY == 0:
+        _check_batches(damage, folder, rows)
     lost = _check_bounds(damage, folder, rows)
     word = "right rows" if failing.error is None else "our error"
     return f"{word}, {lost} lies of a time index" if lost else word
@@ -136,6 +141,49 @@ def _check_bounds(damage: Case, folder: Path, rows: list[Row]) -> int:
     if not damage.crcs_are_right:
         contract.check_contents(damage.seed, found.rows)
     return 0
+
+
+def _check_batches(damage: Case, folder: Path, rows: list[Row]) -> None:
+    """view=batches of a damaged log: batches in order, with right CRCs where these are checked; every readable row is in
+    one of them.
+
+    By headers alone and with whole bytes; the former believes what CRCs would deny, but never fails otherwise.
+    """
+    offsets = [row[OFFSET] for row in rows]
+    for check_crcs, smallest in ((True, 4096), (False, 4096), (False, 0)):
+        for mode in ("DROPMALFORMED", "FAILFAST"):
+            header_walk.SMALL_BATCH = smallest
+            spans, error = _batches(folder, check_crcs, mode)
+            how = f"batches, checkCrcs={check_crcs}, mode={mode}"
+            dropped_all = mode == "DROPMALFORMED" and not isinstance(error, UnsupportedFormatError)
+            if error is not None and (dropped_all or not isinstance(error, DataError)):
+                raise ViolationError(f"{how} raised {error!r}") from error
+            if any(one[1] >= other[1] for one, other in pairwise(spans)):
+                raise ViolationError(f"{how}: last offsets do not grow: {spans}")
+            held = [any(first <= offset <= last for first, last in spans) for offset in offsets]
+            if check_crcs and error is None and not all(held):
+                raise ViolationError(
+                    f"{how}: the rows {[at for at, is_held in zip(offsets, held, strict=True) if not is_held]} are in no batch"
+                )
+            if not damage.log_changed and (error is not None or not all(held)):
+                raise ViolationError(f"{how}: a whole log has other batches")
+
+
+def _batches(folder: Path, check_crcs: bool, mode: str) -> tuple[list[tuple[int, int]], Exception | None]:
+    """First and last offset of each batch that the view gives, and what ended it. A CRC that was checked is checked
+    again."""
+    spans: list[tuple[int, int]] = []
+    try:
+        for batch in kafkaseg.scan(folder, view="batches", checkCrcs=check_crcs, mode=mode, failOnDataLoss=False):
+            for row in batch.to_pylist():
+                data = Path(row["file_path"]).read_bytes()[row["position"] :][: row["size"]]
+                if check_crcs and not contract.crc_holds(data):
+                    raise ViolationError(f"a batch with a wrong CRC at {row['position']}")
+                before = spans[-1][1] + 1 if spans else 0
+                spans.append((before if row["baseOffset"] is None else row["baseOffset"], row["lastOffset"]))
+    except Exception as caught:  # whatever it is: the contract says which are allowed
+        return spans, caught
+    return spans, None
 
 
 def _is_subsequence(part: list[Row], whole: list[Row]) -> bool:

@@ -1,0 +1,76 @@
+"""Views in Spark: batches with every bound and filter, through load, read and SQL, equal those of `scan`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+import kafka_segment_source as kafkaseg
+from tests.support.rows import FIXTURES
+
+DATA = FIXTURES / "transactions" / "data"
+CONF = "spark.sql.python.filterPushdown.enabled"
+
+
+@pytest.fixture(scope="module")
+def session(spark: SparkSession) -> SparkSession:
+    session = spark.newSession()
+    session.conf.set(CONF, "true")
+    return session
+
+
+def whole() -> list[tuple[object, ...]]:
+    """The rows of the view, by `scan`."""
+    return [tuple(row.values()) for row in kafkaseg.scan(DATA, view="batches").read_all().to_pylist()]
+
+
+def test_load_gives_the_rows_of_scan(session: SparkSession) -> None:
+    """All columns, with their types; timestamps as moments."""
+    frame = session.read.format("kafkaseg").option("view", "batches").load(str(DATA))
+    names = kafkaseg.scan(DATA, view="batches").schema.names
+    assert frame.columns == names
+    plain = frame.selectExpr(
+        *(f"unix_millis({name}) AS {name}" if "imestamp" in name and name != "timestampType" else name for name in names)
+    ).drop("deleteHorizon")
+    expected = [
+        tuple(
+            round(value.timestamp() * 1000) if hasattr(value, "timestamp") else value
+            for name, value in zip(names, row, strict=True)
+            if name != "deleteHorizon"
+        )
+        for row in whole()
+    ]
+    assert sorted(map(tuple, plain.collect())) == sorted(expected)
+
+
+@pytest.mark.parametrize(
+    ("condition", "keeps"),
+    [
+        ("lastOffset >= 20", lambda base, last: last >= 20),
+        ("lastOffset < 20", lambda base, last: last < 20),
+        ("baseOffset < 20", lambda base, last: base < 20),
+        ("baseOffset > 20 AND lastOffset <= 60", lambda base, last: base > 20 and last <= 60),
+        ("baseOffset IN (0, 20, 21)", lambda base, last: base in (0, 20, 21)),
+        ("NOT lastOffset > 20", lambda base, last: last <= 20),
+    ],
+)
+def test_filters_prune_and_never_lose_a_batch(session: SparkSession, condition: str, keeps: object) -> None:
+    """Through `read`, which pushes them down: those of every row that the filter keeps."""
+    frame = kafkaseg.read(session, DATA, ["topic", "partition", "baseOffset", "lastOffset"], view="batches")
+    found = sorted(map(tuple, frame.filter(condition).collect()))
+    assert found == sorted(row[:4] for row in whole() if keeps(row[2], row[3]))  # type: ignore[operator]
+
+
+def test_a_view_in_sql(session: SparkSession) -> None:
+    """CREATE TEMPORARY VIEW and CREATE TABLE keep the option."""
+    session.sql(f"CREATE OR REPLACE TEMPORARY VIEW b USING kafkaseg OPTIONS (path '{DATA}', view 'batches')")
+    [row] = session.sql("SELECT count(*), sum(size), count_if(isControl) FROM b").collect()
+    rows = whole()
+    assert tuple(row) == (len(rows), sum(row[6] for row in rows), sum(row[17] for row in rows))  # type: ignore[misc]
+    session.sql(f"CREATE TABLE batches_of USING kafkaseg OPTIONS (path '{DATA}', view 'batches')")
+    try:
+        assert session.sql("SELECT count(*) FROM batches_of").first()[0] == len(rows)  # type: ignore[index]
+    finally:
+        session.sql("DROP TABLE batches_of")
