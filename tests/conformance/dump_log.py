@@ -2,7 +2,8 @@
 
 In: directories that hold `.log` files. Out: a summary for each directory, every batch that `DumpLogSegments` and
 kafkaseg see differently, and one line with the result; exit status 1 if they differ. `--out FILE` keeps what the
-inspector said as Parquet (`--out tests/fixtures/dump_log.parquet` after a fixture was made). Raises `DumpError` when a line of it cannot be understood: a batch must not get lost in
+inspector said as Parquet: after a fixture was made, in tests/fixtures/dump_log.parquet. Raises `DumpError` when a line
+of it cannot be understood: a batch must not get lost in
 parsing. The default directories are the fixtures and the demonstration data.
 
 Of a record batch (magic 2) every field that the inspector prints is compared. Of a message set it prints one line for

@@ -1,7 +1,7 @@
 """Every batch of a `.log` as view=batches gives it, in the inspector's words, to be compared with `dump_log.py`.
 
-In: paths of `.log` files. Out: a table of `dump_log.SCHEMA`. With `check_crcs`, a batch with a wrong CRC is a DataError.
-`isvalid` is therefore true in every row.
+In: paths of `.log` files. Out: a table of `dump_log.SCHEMA`. With `check_crcs`, a batch with a wrong CRC is a
+DataError. `isvalid` is therefore true in every row.
 """
 
 from __future__ import annotations
@@ -59,7 +59,12 @@ def _in_their_words(row: dict[str, Any]) -> dict[str, object]:
     base = row["baseSequence"]
     last = base if base == -1 else (base + row["lastOffset"] - row["baseOffset"]) % 2**31
     horizon = _millis(row["deleteHorizon"], None)
-    return {**found, **{name: row[name] for name in _OF_RECORD_BATCHES}, "lastSequence": last, "deleteHorizonMs": horizon}
+    return {
+        **found,
+        **{name: row[name] for name in _OF_RECORD_BATCHES},
+        "lastSequence": last,
+        "deleteHorizonMs": horizon,
+    }
 
 
 def _millis(moment: Any, absent: int | None) -> int | None:

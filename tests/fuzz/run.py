@@ -144,8 +144,7 @@ def _check_bounds(damage: Case, folder: Path, rows: list[Row]) -> int:
 
 
 def _check_batches(damage: Case, folder: Path, rows: list[Row]) -> None:
-    """view=batches of a damaged log: batches in order, with right CRCs where these are checked; every readable row is in
-    one of them.
+    """view=batches of a damaged log: batches in order, with right CRCs where these are checked; all rows are in them.
 
     By headers alone and with whole bytes; the former believes what CRCs would deny, but never fails otherwise.
     """

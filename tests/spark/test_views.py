@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from pyspark.sql import SparkSession
 
@@ -32,7 +30,10 @@ def test_load_gives_the_rows_of_scan(session: SparkSession) -> None:
     names = kafkaseg.scan(DATA, view="batches").schema.names
     assert frame.columns == names
     plain = frame.selectExpr(
-        *(f"unix_millis({name}) AS {name}" if "imestamp" in name and name != "timestampType" else name for name in names)
+        *(
+            f"unix_millis({name}) AS {name}" if "imestamp" in name and name != "timestampType" else name
+            for name in names
+        )
     ).drop("deleteHorizon")
     expected = [
         tuple(

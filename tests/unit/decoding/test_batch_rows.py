@@ -64,9 +64,7 @@ def test_committed_batches_are_those_with_committed_records() -> None:
     path = FIXTURES / "transactions" / "data"
     options = {"isolationLevel": "read_committed"}
     records = kafkaseg.scan(path, includeMetadata=True, **options).read_all()  # type: ignore[arg-type]
-    places = {
-        (row["file_path"], row["position"]) for row in records["metadata"].to_pylist()
-    }
+    places = {(row["file_path"], row["position"]) for row in records["metadata"].to_pylist()}
     batches = kafkaseg.scan(path, view="batches", includeControl=False, **options).read_all()  # type: ignore[arg-type]
     assert {(row["file_path"], row["position"]) for row in batches.to_pylist()} == places
     assert batches.num_rows == len(places) < kafkaseg.scan(path, view="batches").read_all().num_rows
