@@ -34,6 +34,7 @@ GROUPS = {
     "zone-maps": "zone_maps",
     "spark": "full_scan",
     "tiny": "tiny_segments",
+    "views": "views",
     "streams": "streams",
     "cold-start": "cold_start",
     "memory": "memory",
