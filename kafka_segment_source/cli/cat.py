@@ -51,7 +51,7 @@ _FORMATS = ("text", "jsonl", "parquet")
     show_default=True,
     help="How bytes of keys, values and header values are printed; text is UTF-8.",
 )
-@read_options(but=_SPARK_ONLY)
+@read_options(but=(*_SPARK_ONLY, "view"))
 def cat_command(
     paths: tuple[str, ...],
     kind: str,

@@ -13,7 +13,7 @@ from kafka_segment_source.planning.planner import make_plan
 @click.command("plan", short_help="What a read would cost, and why.")
 @paths_argument
 @json_flag
-@read_options()
+@read_options(but=("view",))
 def plan_command(paths: tuple[str, ...], as_json: bool, **options: Any) -> None:
     """Show what a read would cost: segments kept and dropped, why, and the byte ranges.
 

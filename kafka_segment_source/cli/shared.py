@@ -28,7 +28,7 @@ INTERRUPTED = 130
 _PIPE_WIDTH = 1000  # columns where the output is no terminal and COLUMNS is not set, so that no line is wrapped
 
 _WORTH_A_BAR = 64 * 1024 * 1024  # bytes; fewer bytes are done before a user can read the bar
-COMMANDS = ("ls", "plan", "cat", "verify", "offsets", "zonemap", "demo")
+COMMANDS = ("ls", "plan", "cat", "verify", "offsets", "zonemap", "report", "demo")
 
 F = TypeVar("F", bound=Callable[..., Any])
 

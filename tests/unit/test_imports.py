@@ -26,7 +26,7 @@ ROOMS = [
     *("bounds", "times", "trust", "option_values", "options", "keywords", "data_loss", "schema"),
     *("logdir", "pruning", "kernels", "decoding", "partition", "reading", "scanning", "zones", "planning"),
     *("streams", "views", "queries"),
-    *("spark", "inspection", "cli"),
+    *("spark", "inspection", "report", "cli"),
 ]
 
 # Spark imports it in a process of its own for each query: neither the kernels nor Spark may load with it

@@ -37,6 +37,7 @@ def test_the_wheel_holds_both_packages(wheel: zipfile.ZipFile) -> None:
     assert not any(name.endswith((".pyc", ".nbi", ".nbc", ".parquet")) for name in names)
     assert {name for name in names if name.endswith(".typed")} == {"kafka_segment_source/py.typed"}
     demo = {name for name in names if not name.endswith((".py", ".typed"))}
+    demo.remove("kafka_segment_source/report/page.html.j2")
     assert all(name.startswith("kafka_segment_source/demo_data/") for name in demo)
 
 
@@ -68,6 +69,7 @@ def test_every_import_is_declared() -> None:
             elif isinstance(node, ast.ImportFrom) and node.module:
                 imported.add(node.module.split(".")[0])
     imported -= set(sys.stdlib_module_names) | {"kafka_segment_source", "pyspark"}
-    assert {"boto3", "botocore"} <= imported  # of an extra: only AWS profiles need them
-    imported -= {"boto3", "botocore"}
+    of_extras = {"boto3", "botocore", "jinja2", "matplotlib"}  # for AWS profiles, and for the report
+    assert of_extras <= imported
+    imported -= of_extras
     assert {name for name in declared if name != "tzdata"} == imported

@@ -1,0 +1,1 @@
+"""`kafkaseg report`: one page about a log directory: what was collected, its pictures, and the page."""

@@ -1,0 +1,94 @@
+"""Facts → the HTML page of a report: one file, which needs no network and no script."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from rich.filesize import decimal
+
+import kafka_segment_source
+from kafka_segment_source.inspection.summary import total
+from kafka_segment_source.report.facts import Facts
+from kafka_segment_source.report.pictures import draw_partitions, draw_volume
+from kafka_segment_source.times import format_millis
+
+_MOST = 100  # rows of a table
+
+
+def make_page(facts: Facts) -> str:
+    """Makes the page. All texts of users are escaped."""
+    page = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    page.filters |= {
+        "moment": _moment_text,
+        "bytes": decimal,
+        "duration": _duration_text,
+        "seconds": lambda seconds: _duration_text(seconds * 1000),
+        "usual_size": _usual_size,
+    }
+    partitions = sorted(facts.listing.partitions, key=lambda each: -each.summary.size)
+    producers = sorted(facts.batches.producers.items(), key=lambda each: -each[1].size)
+    groups = sorted(facts.groups, key=lambda each: -(each["lag"] or 0))
+    return page.get_template("page.html.j2").render(
+        facts=facts,
+        version=kafka_segment_source.__version__,
+        most=_MOST,
+        sums=total([each.summary for each in partitions]),
+        partitions=sorted(partitions[:_MOST], key=lambda each: (each.topic, each.partition, each.directory)),
+        more_partitions=max(len(partitions) - _MOST, 0),
+        volume=draw_volume(facts),
+        heat=draw_partitions(facts),
+        outside=_count_outside(facts),
+        codecs=sorted(facts.batches.codecs.items()),
+        producers=producers[:_MOST],
+        more_producers=max(len(producers) - _MOST, 0),
+        states=sorted(Counter(each["state"] for each in facts.transactions).items()),
+        open=[each for each in facts.transactions if each["state"] not in ("committed", "aborted")],
+        lag=sum(each["lag"] or 0 for each in groups),
+        groups=groups[:_MOST],
+        more_groups=max(len(groups) - _MOST, 0),
+    )
+
+
+def _count_outside(facts: Facts) -> int:
+    """Counts the records that the pictures leave out."""
+    first = facts.start // 1000 // facts.width
+    return sum(
+        records
+        for each in facts.batches.partitions.values()
+        for slot, (records, _) in each.slots.items()
+        if not 0 <= slot - first < facts.slots
+    )
+
+
+def _moment_text(moment: Any) -> str:
+    """A moment as text: from a datetime or from ms. It is empty where there is none."""
+    if isinstance(moment, datetime):
+        return moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
+    return (
+        ""
+        if moment is None or moment < 0
+        else format_millis(moment - moment % 1000).replace("T", " ").removesuffix(".000Z")
+    )
+
+
+def _duration_text(millis: int) -> str:
+    for unit, name in ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s")):
+        if millis >= unit:
+            return f"{millis / unit:.0f} {name}" if millis % unit == 0 else f"{millis / unit:.1f} {name}"
+    return f"{millis} ms"
+
+
+def _usual_size(sizes: Counter[int]) -> str:
+    """The power of two that most batches are below."""
+    [(power, number)] = sizes.most_common(1)
+    return f"{decimal(2 ** max(power - 1, 0))} to {decimal(2**power)} ({number / sizes.total():.0%})"

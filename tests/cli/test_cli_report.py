@@ -1,0 +1,159 @@
+"""`kafkaseg report`: the page says what a scan says, needs nothing else, and escapes what it shows."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+import kafka_segment_source as kafkaseg
+from kafka_segment_source.report.facts import Facts, collect_facts
+from kafka_segment_source.report.page import make_page
+from tests.cli.runner import answer, run
+from tests.support.batches import data
+from tests.support.logs import simple_log, simple_segment
+from tests.support.rows import FIXTURES
+from tests.support.rows import ORDERS as FIXTURE
+
+ORDERS = FIXTURE / "data"
+NOW = 1_800_000_000_000
+
+
+@pytest.fixture(scope="module")
+def facts() -> Facts:
+    """Of the demonstration data."""
+    return collect_facts(str(ORDERS), now=NOW)
+
+
+def test_the_volume_is_that_of_the_batches(facts: Facts) -> None:
+    """Records and bytes of each partition and slot of time are sums over view=batches."""
+    expected: Counter[tuple[str, int, int]] = Counter()
+    sizes: Counter[tuple[str, int]] = Counter()
+    for row in kafkaseg.scan(ORDERS, view="batches", includeControl=False).read_all().to_pylist():
+        slot = int(row["maxTimestamp"].timestamp()) // facts.width
+        expected[row["topic"], row["partition"], slot] += row["count"]
+        sizes[row["topic"], row["partition"]] += row["size"]
+    found = {
+        (*partition, slot): records
+        for partition, each in facts.batches.partitions.items()
+        for slot, (records, _) in each.slots.items()
+    }
+    assert found == expected
+    assert {partition: each.size for partition, each in facts.batches.partitions.items()} == sizes
+    total = kafkaseg.scan(ORDERS, columns=["offset"]).read_all().num_rows
+    assert sum(found.values()) == total == sum(each.records for each in facts.batches.codecs.values())
+    first = facts.start // 1000 // facts.width
+    assert {slot - first for *_, slot in found} <= set(range(facts.slots))
+
+
+def test_gaps_and_disorder_are_those_of_the_records(tmp_path: Path) -> None:
+    """A gap of 5 offsets; a batch whose first record is 70 s older than the newest before it."""
+    batches = [data(0, 1_700_000_000_000, 1_700_000_100_000), data(7, 1_700_000_030_000), data(8, 1_700_000_200_000)]
+    directory = simple_log(simple_segment(batches)).write(tmp_path)
+    [found] = collect_facts(str(directory), now=NOW).batches.partitions.values()
+    assert (found.gaps, found.missing, found.lateness) == (1, 5, 70_000)
+
+
+def test_what_retention_takes_next(facts: Facts) -> None:
+    """The first segment of each partition that has a later one, with its newest record and seven days, as assumed."""
+    newest: dict[str, int] = {}
+    columns = ["topic", "partition", "timestamp", "metadata"]
+    for row in kafkaseg.scan(ORDERS, columns=columns).read_all().to_pylist():
+        if row["metadata"]["file_name"] == "00000000000000000000.log":
+            name = f"{row['topic']}-{row['partition']}"
+            newest[name] = max(newest.get(name, 0), round(row["timestamp"].timestamp() * 1000))
+    assert {each.name: each.newest for each in facts.deletions} == newest
+    assert all(each.due == each.newest + 7 * 86_400_000 and each.is_assumed for each in facts.deletions)
+    assert [each.due for each in facts.deletions] == sorted(each.due for each in facts.deletions)
+
+
+class Page(HTMLParser):
+    """Collects the tags, and whatever a page would load."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: Counter[str] = Counter()
+        self.loads: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags[tag] += 1
+        for name, value in attrs:
+            if name in ("src", "href", "xlink:href") and not (value or "").startswith(("#", "data:")):
+                self.loads.append(value or "")
+
+
+def test_the_page_stands_alone(facts: Facts) -> None:
+    """No script, and nothing to load: pictures are inside. Two of them, whose ids differ."""
+    text = make_page(facts)
+    page = Page()
+    page.feed(text)
+    assert page.tags["svg"] == 2
+    assert not page.tags["script"]
+    assert page.loads == []
+    assert "url(http" not in text
+    ids = re.findall(r'\bid="([^"]+)"', text)
+    assert len(ids) == len(set(ids))
+    used = set(re.findall(r'(?:url\(#|href="#)([^")]+)', text))
+    assert used <= set(ids)
+
+
+def test_what_users_wrote_is_escaped(tmp_path: Path) -> None:
+    """A path with markup in it is text on the page."""
+    directory = simple_log(simple_segment([data(0, 1_700_000_000_000)])).write(tmp_path / "<script>alert(1)<")
+    text = make_page(collect_facts(str(directory), now=NOW))
+    assert "<script" not in text
+    assert "&lt;script&gt;alert(1)&lt;" in text
+
+
+def test_a_log_without_timestamps_or_records_has_a_page(tmp_path: Path) -> None:
+    """Nothing to draw is no error."""
+    directory = simple_log(simple_segment([], base=0)).write(tmp_path)
+    assert "No record has a timestamp." in make_page(collect_facts(str(directory), now=NOW))
+
+
+def test_damage_is_on_the_page(tmp_path: Path) -> None:
+    """A batch that is none is left out of the sums and named, and the rest is there."""
+    directory = simple_log(simple_segment([data(0, 1_700_000_000_000), data(1, 1_700_000_001_000)])).write(tmp_path)
+    [log] = directory.glob("*.log")
+    content = bytearray(log.read_bytes())
+    content[16] = 77
+    log.write_bytes(content)
+    text = make_page(collect_facts(str(directory), now=NOW))
+    assert str(log) in text.partition('id="damage"')[2]
+    assert "Nothing was found" not in text
+
+
+@pytest.mark.parametrize("name", ["transactions", "compacted", "message-sets", "live"])
+def test_every_fixture_has_a_page(name: str) -> None:
+    """Old formats, transactions, compaction and preallocated files: the sums are those of `ls`."""
+    facts = collect_facts(str(FIXTURES / name / "data"), now=NOW)
+    assert make_page(facts).endswith("</html>")
+    listed = {(each.topic, each.partition): each.summary.size for each in facts.listing.partitions}
+    assert facts.batches.partitions.keys() <= listed.keys()
+    assert "batches" not in facts.errors
+
+
+def test_the_command(tmp_path: Path) -> None:
+    """It writes the page and says so in a line; a wrong place and a wrong path are one sentence."""
+    page = tmp_path / "report.html"
+    done = run("report", ORDERS, "--to", page)
+    assert (done.exit_code, done.stdout) == (0, f"{page}: {round(page.stat().st_size / 1000)} kB, 4 partitions\n")
+    assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
+    summary = answer("report", ORDERS, "--to", page, "--json")
+    assert summary == {"path": str(page), "bytes": page.stat().st_size, "partitions": 4, "warnings": []}
+    lost = run("report", ORDERS, "--to", tmp_path / "no" / "report.html")
+    assert (lost.exit_code, lost.stderr.count("\n")) == (1, 1)
+    assert "cannot be written: No such file or directory" in lost.stderr
+    wrong = run("report", tmp_path / "nothing", "--to", page)
+    assert (wrong.exit_code, wrong.stderr.count("\n")) == (2, 1)
+
+
+def test_libraries_that_are_not_installed_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The extra to install is in the sentence."""
+    monkeypatch.setattr("kafka_segment_source.cli.report.find_spec", lambda name: None if name == "jinja2" else name)
+    done = run("report", ORDERS, "--to", tmp_path / "report.html")
+    assert done.exit_code == 2
+    assert done.stderr == "kafkaseg: report needs jinja2: pip install 'kafka-segment-source[report]'\n"
