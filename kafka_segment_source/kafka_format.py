@@ -135,6 +135,7 @@ TRANSACTION_INDEX_ENTRY: Final = 34
 
 # Key of a control record (`clients.ControlRecordType`): version i16 · type i16; longer keys are later versions
 CONTROL_KEY_BYTES: Final = 4
+CONTROL_TYPE_AT: Final = 2
 CONTROL_ABORT: Final = 0
 CONTROL_COMMIT: Final = 1
 CONTROL_TYPES: Final = (

@@ -129,8 +129,8 @@ OPTIONS = (
     Option(WHAT, "includeMetadata", "include_metadata", "true|false", values.parse_boolean,
            "add the column metadata: batch, file and position of each row", default="false",
            views=(values.RECORDS,)),
-    Option(WHAT, "includeControl", "include_control", "true|false", values.parse_boolean, "keep control records",
-           default="false",
+    Option(WHAT, "includeControl", "include_control", "true|false", values.parse_boolean,
+           "keep control records, and add the column controlType: COMMIT, ABORT and others", default="false",
            view_defaults={values.BATCHES: "true"}),
 
     Option(WHEN, "since", "since", "TIME", values.parse_moment,

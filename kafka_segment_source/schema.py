@@ -117,6 +117,7 @@ RECORD_COLUMNS = (
         METADATA_TYPE,
         lambda options: options.include_metadata,
     ),
+    Column("controlType", "string", pa.string(), lambda options: options.include_control),
 )
 
 BATCH_COLUMNS = (

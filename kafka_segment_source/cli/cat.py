@@ -12,8 +12,7 @@ import click
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from kafka_segment_source.cli import markers
-from kafka_segment_source.cli.records import Encoding, json_lines, text_fields, text_lines
+from kafka_segment_source.cli.records import CONTROL_TYPE, Encoding, json_lines, text_fields, text_lines
 from kafka_segment_source.cli.shared import (
     DAMAGED,
     count,
@@ -113,13 +112,10 @@ def _print_records(
     lines: Callable[..., Iterator[str]],
 ) -> int:
     """Prints the records of a plan and returns their number. lines: makes text lines of a batch with these columns."""
-    with_control = plan.options.include_control
-    needed = markers.NEEDED if with_control else ()
-    schema = RECORDS.arrow_schema(dict.fromkeys((*names, *needed)))
+    schema = RECORDS.arrow_schema(dict.fromkeys((*names, CONTROL_TYPE) if plan.options.include_control else names))
     records = 0
     for batch in _read_batches(plan, schema, limit):
-        controls = markers.control_types(batch, plan.options.storage) if with_control else ()
-        sys.stdout.writelines(lines(batch, controls=controls))
+        sys.stdout.writelines(lines(batch))
         records += batch.num_rows
     return records
 

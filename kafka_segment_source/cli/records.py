@@ -12,10 +12,10 @@ from typing import Any
 import pyarrow as pa
 
 from kafka_segment_source import kafka_format
-from kafka_segment_source.cli.markers import coordinator_epoch
 from kafka_segment_source.times import format_millis
 
 _MICROS = 1000  # in a millisecond
+CONTROL_TYPE = "controlType"  # a column; text lines show it in place of the key
 _PLACE = "topic-partition"  # a field of text lines; it is not a column
 _END_MARKERS = (
     kafka_format.CONTROL_TYPES[kafka_format.CONTROL_ABORT],
@@ -44,10 +44,6 @@ _LAST_OF_LATIN_1 = 0xFF
 _NAMED = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"}
 
 
-Controls = Sequence[str | None]
-"""The control type of each row, None for data."""
-
-
 def text_fields(columns: Sequence[str]) -> tuple[str, ...]:
     """The fields of a text line by default. Topic and partition are one field."""
     return (
@@ -60,12 +56,13 @@ def text_fields(columns: Sequence[str]) -> tuple[str, ...]:
     )
 
 
-def text_lines(
-    batch: pa.RecordBatch, encoding: Encoding, fields: Sequence[str], controls: Controls = ()
-) -> Iterator[str]:
-    """Makes one text line for each record. A control record shows its type as the key, and its parsed value."""
+def text_lines(batch: pa.RecordBatch, encoding: Encoding, fields: Sequence[str]) -> Iterator[str]:
+    """Makes one text line for each record.
+
+    If the batch has the column controlType, a control record shows its type as the key, and its parsed value.
+    """
     columns = _make_columns(batch, encoding)
-    for row, control in enumerate(controls):
+    for row, control in enumerate(columns.get(CONTROL_TYPE, ())):
         if control is not None:
             _show_control(columns, row, control, batch)
     if _PLACE in fields:
@@ -75,12 +72,10 @@ def text_lines(
         yield "\t".join(values) + "\n"
 
 
-def json_lines(
-    batch: pa.RecordBatch, encoding: Encoding, fields: Sequence[str], controls: Controls = ()
-) -> Iterator[str]:
-    """Makes one JSON object for each record: columns by name, timestamps as ISO-8601 in UTC, `controlType` if given."""
+def json_lines(batch: pa.RecordBatch, encoding: Encoding, fields: Sequence[str]) -> Iterator[str]:
+    """Makes one JSON object for each record: columns by name, timestamps as ISO-8601 in UTC."""
     columns = _make_columns(batch, encoding)
-    wanted = {field: columns[field] for field in fields} | ({"controlType": list(controls)} if controls else {})
+    wanted = {field: columns[field] for field in fields}
     for values in zip(*wanted.values(), strict=True):
         yield _json(dict(zip(wanted, values, strict=True))) + "\n"
 
@@ -89,7 +84,17 @@ def _show_control(columns: dict[str, list[Any]], row: int, control: str, batch: 
     if "key" in columns:
         columns["key"][row] = f"controlType: {control}"
     if "value" in columns and control in _END_MARKERS:
-        columns["value"][row] = f"coordinatorEpoch: {coordinator_epoch(batch['value'][row].as_py())}"
+        columns["value"][row] = f"coordinatorEpoch: {_read_coordinator_epoch(batch['value'][row].as_py())}"
+
+
+def _read_coordinator_epoch(value: bytes | None) -> int | None:
+    """Reads the coordinator epoch from the value of a COMMIT or ABORT (`clients.EndTransactionMarker`).
+
+    It is None if the value is null or too short.
+    """
+    if value is None or len(value) < kafka_format.END_MARKER_BYTES:
+        return None
+    return int.from_bytes(value[kafka_format.COORDINATOR_EPOCH_AT : kafka_format.END_MARKER_BYTES], "big", signed=True)
 
 
 def _make_columns(batch: pa.RecordBatch, encoding: Encoding) -> dict[str, list[Any]]:

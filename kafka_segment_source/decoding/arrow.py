@@ -24,6 +24,7 @@ from kafka_segment_source.storage.paths import name_of
 
 _MIN_SEQUENCE_WRAP = 2**31
 _KEYS_AT_ONCE = 65_536
+_NO_CONTROL_TYPE = 2**15  # beyond the 16 bits of a type
 
 Ints = npt.NDArray[np.int32]
 Builder = Callable[[RecordColumns, SegmentSplit], pa.Array]
@@ -181,6 +182,36 @@ def _build_sequence(records: RecordColumns) -> pa.Array:
     return pa.array(sequence.astype(np.int32))
 
 
+def _build_control_type(records: RecordColumns, _: SegmentSplit) -> pa.Array:
+    """Builds the type of each control record, with the names that kafka-dump-log prints. It is null for data.
+
+    The control bit of the batch decides, since data may have the same key. UNKNOWN(n) is a type that Kafka 4.1 does not
+    have, and UNKNOWN a key that is too short for a type (`clients.ControlRecordType`).
+    """
+    n = records.count
+    headers = records.headers
+    is_control = (headers[batch_headers.MAGIC] == kafka_format.MAGIC_V2) & (
+        headers[batch_headers.ATTRIBUTES] & kafka_format.CONTROL_MASK != 0
+    )
+    rows = np.flatnonzero(is_control[records.ints[record_batches.BATCH, :n]])
+    if not len(rows):
+        return pa.nulls(n, pa.string())
+    has_type = records.ints[record_batches.KEY_LENGTH, rows] >= kafka_format.CONTROL_KEY_BYTES
+    at = np.where(has_type, records.ints[record_batches.KEY_AT, rows] + kafka_format.CONTROL_TYPE_AT, 0)
+    numbers = (records.source[at].astype(np.uint16) << 8 | records.source[at + 1]).astype(np.int16).astype(np.int32)
+    numbers[~has_type] = _NO_CONTROL_TYPE
+    kinds, kind_of_row = np.unique(numbers, return_inverse=True)
+    places = np.full(n, len(kinds))
+    places[rows] = kind_of_row
+    return pa.array([*map(_name_control_type, kinds.tolist()), None], pa.string()).take(pa.array(places))
+
+
+def _name_control_type(number: int) -> str:
+    if 0 <= number < len(kafka_format.CONTROL_TYPES):
+        return kafka_format.CONTROL_TYPES[number]
+    return "UNKNOWN" if number == _NO_CONTROL_TYPE else f"UNKNOWN({number})"
+
+
 RECORD_BUILDERS: Mapping[str, Builder] = {
     "key": _build_key,
     "value": _build_value,
@@ -191,4 +222,5 @@ RECORD_BUILDERS: Mapping[str, Builder] = {
     "timestampType": _build_timestamp_type,
     "headers": _build_headers,
     "metadata": _build_metadata,
+    "controlType": _build_control_type,
 }

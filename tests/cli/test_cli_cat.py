@@ -168,7 +168,7 @@ def test_control_records_say_what_they_are() -> None:
     seen = {row[OFFSET] for row in expected(LOG_DIRECTORIES["transactions"]) if row[:2] == ("ledger", 0)}
     wanted = {each.offset: ("ABORT", "COMMIT")[each.key[3]] for each in decoded if each.offset not in seen}
 
-    found = [json.loads(line) for line in lines(folder, "--include-control", "true", "--json", "--columns", "offset")]
+    found = [json.loads(line) for line in lines(folder, "--include-control", "true", "--json")]
     shown = [line.split("\t") for line in lines(folder, "--include-control", "true")]
 
     assert {each["offset"]: each["controlType"] for each in found if each["controlType"]} == wanted
@@ -183,6 +183,18 @@ def test_data_that_looks_like_a_control_record(tmp_path: Path) -> None:
 
     (line,) = lines(folder, "--include-control", "true", "--json")
     assert json.loads(line)["controlType"] is None
+
+
+def test_control_types_as_a_column(tmp_path: Path) -> None:
+    """--columns takes it like any other, and Parquet has it."""
+    folder = LOG_DIRECTORIES["transactions"] / "ledger-0"
+    shown = lines(folder, "--include-control", "true", "--columns", "offset,controlType")
+    output = tmp_path / "control.parquet"
+    lines(folder, "--include-control", "true", "--format", "parquet", "-o", str(output))
+
+    saved = pq.read_table(output, columns=["offset", "controlType"]).to_pylist()
+    assert [line.split("\t") for line in shown] == [[str(row["offset"]), row["controlType"] or "null"] for row in saved]
+    assert {row["controlType"] for row in saved} == {None, "COMMIT", "ABORT"}
 
 
 @pytest.mark.parametrize("format_", ["text", "jsonl"])

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from chispa import assert_df_equality
@@ -91,6 +92,23 @@ def test_the_kafka_sources_columns(spark: SparkSession) -> None:
     added = load(spark, ORDERS, includeHeaders="true", includeMetadata="true").schema
     assert added["headers"].dataType.simpleString() == "array<struct<key:string,value:binary>>"
     assert added.names[7:] == ["headers", "metadata"]
+
+
+def test_control_records_say_what_they_are(spark: SparkSession) -> None:
+    """includeControl=true adds a column with their types, in a DataFrame and in SQL."""
+    path = LOG_DIRECTORIES["transactions"] / "ledger-0"
+    counts = pc.value_counts(kafkaseg.scan(path, includeControl=True).read_all()["controlType"]).to_pylist()
+    wanted = {each["values"]: each["counts"] for each in counts}
+    assert wanted.keys() == {None, "COMMIT", "ABORT"}
+
+    frame = load(spark, path, includeControl="true")
+    assert frame.schema.names[7:] == ["controlType"]
+    assert {row["controlType"]: row["count"] for row in frame.groupBy("controlType").count().collect()} == wanted
+
+    spark.sql(f"CREATE TEMPORARY VIEW control USING kafkaseg OPTIONS (path '{path}', includeControl 'true')")
+    rows = spark.sql("SELECT controlType, count(*) AS n FROM control GROUP BY controlType").collect()
+    spark.sql("DROP VIEW control")
+    assert {row["controlType"]: row["n"] for row in rows} == wanted
 
 
 def test_arrow_types_are_sparks_own(spark: SparkSession) -> None:

@@ -30,17 +30,18 @@ def test_columns_are_those_of_the_kafka_source() -> None:
 
 
 @pytest.mark.parametrize(
-    ("headers", "metadata", "added"),
+    ("options", "added"),
     [
-        (False, False, []),
-        (True, False, ["headers"]),
-        (False, True, ["metadata"]),
-        (True, True, ["headers", "metadata"]),
+        ((), []),
+        (("includeHeaders",), ["headers"]),
+        (("includeMetadata",), ["metadata"]),
+        (("includeControl",), ["controlType"]),
+        (("includeHeaders", "includeMetadata", "includeControl"), ["headers", "metadata", "controlType"]),
     ],
 )
-def test_default_columns(headers: bool, metadata: bool, added: list[str]) -> None:
-    """headers and metadata come last, and only when asked for."""
-    texts = {"path": "/x", "includeHeaders": str(headers), "includeMetadata": str(metadata)}
+def test_default_columns(options: tuple[str, ...], added: list[str]) -> None:
+    """Columns that options add come last, and only when asked for."""
+    texts = {"path": "/x", **dict.fromkeys(options, "true")}
     assert list(RECORDS.default_names(parse_options(texts)[0])) == KAFKA + added
 
 
