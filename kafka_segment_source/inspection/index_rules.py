@@ -150,6 +150,7 @@ def check_offset_index(facts: Facts) -> Iterator[Finding]:
         segment.storage,
         bounded(segment.index_size, kafka_format.OFFSET_INDEX_ENTRY, segment.size),
         segment.base_offset,
+        segment.size,
     )
     sound = sound_offsets(index, segment.base_offset)
     yield from _check_usable(path, index.fault, len(index), segment.size)
@@ -171,6 +172,7 @@ def check_time_index(facts: Facts) -> Iterator[Finding]:
         segment.storage,
         bounded(segment.time_index_size, kafka_format.TIME_INDEX_ENTRY, segment.size),
         segment.base_offset,
+        segment.size,
     )
     sound = sound_times(index, segment.base_offset)
     yield from _check_usable(path, index.fault, len(index), segment.size)

@@ -201,8 +201,8 @@ def _check_indexes(segment: Segment, has_timestamps: bool) -> IndexHealth:
     indexed = segment.size > WORTH_AN_INDEX
     offsets_size = bounded(segment.index_size, kafka_format.OFFSET_INDEX_ENTRY, segment.size)
     times_size = bounded(segment.time_index_size, kafka_format.TIME_INDEX_ENTRY, segment.size)
-    offsets = written_offsets(segment.index_path, segment.storage, offsets_size, base)
-    times = written_times(segment.time_index_path, segment.storage, times_size, base)
+    offsets = written_offsets(segment.index_path, segment.storage, offsets_size, base, segment.size)
+    times = written_times(segment.time_index_path, segment.storage, times_size, base, segment.size)
     most = most_entries(segment.size)
     offsets_empty = segment.index_size is not None and not len(offsets) and indexed
     times_empty = segment.time_index_size is not None and not len(times) and indexed and has_timestamps

@@ -26,6 +26,9 @@ from kafka_segment_source.storage.store import Storage
 
 Longs = npt.NDArray[np.int64]
 _BLOCK_ENTRIES = 8192  # entries per read: of a padded file the valid part is read, and at most one block more
+_USUAL_INTERVAL = 4096  # bytes of a `.log` between two entries, unless index.interval.bytes says less
+_MORE = 512  # entries that are read beyond those of the usual interval
+_PADDING = 128  # entries of zeros that are taken for the beginning or the end of padding
 _LARGEST_LOG = 2**31 - 1  # bytes: positions in a segment are 32-bit
 _LEAST_BATCH = (
     kafka_format.LOG_OVERHEAD + kafka_format.MIN_LENGTH_V0
@@ -209,20 +212,24 @@ def read_time_ends(
     return TimeIndex(path, timestamps, offsets + base_offset) if good.all() else None
 
 
-def written_offsets(path: str, storage: Storage, size: int | None, base_offset: int) -> OffsetIndex:
+def written_offsets(path: str, storage: Storage, size: int | None, base_offset: int, log_size: int) -> OffsetIndex:
     """Returns every whole entry of a `.index` up to its zero padding, in order or not. The checks of index files use
     it.
 
-    This function and the next two read at most the first 64 MiB. `size` may limit that to fewer bytes.
+    This function and the next two read at most the first 64 MiB. `size` may limit that to fewer bytes. Of a padded
+    index, this function and the next one read only the part that the `.log` makes likely, and the end of the file. If
+    either shows more than padding, they read it whole.
+
+    log_size: bytes of the `.log`.
     """
-    entries, fault = _read_unpadded(path, storage, size, _OFFSET_ENTRY)
+    entries, fault = _read_unpadded(path, storage, size, _OFFSET_ENTRY, log_size)
     return OffsetIndex(path, _to_int64(entries["offset"]) + base_offset, _to_int64(entries["position"]), fault)
 
 
-def written_times(path: str, storage: Storage, size: int | None, base_offset: int) -> TimeIndex:
+def written_times(path: str, storage: Storage, size: int | None, base_offset: int, log_size: int) -> TimeIndex:
     """Does the same as `written_offsets` for a `.timeindex`. A (0, 0) at the start stays, as a record may be of
     1970."""
-    entries, fault = _read_unpadded(path, storage, size, _TIME_ENTRY)
+    entries, fault = _read_unpadded(path, storage, size, _TIME_ENTRY, log_size)
     return TimeIndex(path, _to_int64(entries["timestamp"]), _to_int64(entries["offset"]) + base_offset, fault)
 
 
@@ -319,11 +326,30 @@ def _read_every_entry(
 
 
 def _read_unpadded(
-    path: str, storage: Storage, size: int | None, entry: np.dtype[np.void]
+    path: str, storage: Storage, size: int | None, entry: np.dtype[np.void], log_size: int
 ) -> tuple[npt.NDArray[np.void], str | None]:
-    entries, fault = _read_every_entry(path, storage, size, entry)
-    written = np.flatnonzero(entries != np.zeros(1, entry))
-    return (entries[: written[-1] + 1] if len(written) else entries[:0]), fault
+    """Returns every whole entry up to the padding. If the file cannot be read, it returns no entry and the reason."""
+    likely = (log_size // _USUAL_INTERVAL + _MORE) * entry.itemsize
+    is_padded = likely < (size or 0) and _ends_in_padding(path, storage, min(size or 0, _MOST_BYTES), entry)
+    entries, fault = _read_every_entry(path, storage, likely if is_padded else size, entry)
+    if is_padded and _count_written(entries[-_PADDING:]):
+        entries, fault = _read_every_entry(path, storage, size, entry)
+    return entries[: _count_written(entries)], fault
+
+
+def _ends_in_padding(path: str, storage: Storage, size: int, entry: np.dtype[np.void]) -> bool:
+    """Whether the last entries of the first `size` bytes are zeros. False if they cannot be read."""
+    count = size // entry.itemsize
+    try:
+        return not _count_written(_read_entries(path, storage, entry, max(count - _PADDING, 0), count))
+    except (FileChangedError, *UNUSABLE):
+        return False
+
+
+def _count_written(entries: npt.NDArray[np.void]) -> int:
+    """Counts the entries up to the last one that is not zeros."""
+    written = np.flatnonzero(entries != np.zeros(1, entries.dtype))
+    return int(written[-1]) + 1 if len(written) else 0
 
 
 def _count_leading(good: npt.NDArray[np.bool_]) -> int:

@@ -12,7 +12,10 @@ import pytest
 
 import kafka_segment_source as kafkaseg
 from kafka_segment_source.errors import OptionError
+from kafka_segment_source.storage.files import Bytes, InputFile
 from tests.cli.runner import answer
+from tests.support import writer
+from tests.support.writer import Rec
 
 LOGS = Path(__file__).parents[3] / "examples" / "data" / "orders" / "data"
 
@@ -103,3 +106,35 @@ def test_options_that_they_do_not_take(ask: Any, said: str) -> None:
     with pytest.raises(OptionError) as caught:
         ask()
     assert str(caught.value).startswith(said)
+
+
+def test_padding_of_index_files_is_hardly_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker pads the two indexes of an active segment to 10 MiB each: they cost less than their log."""
+    folder = tmp_path / "t-0"
+    folder.mkdir()
+    batches = [writer.record_batch([Rec(0, 1000 + n, None, bytes(5000))], base_offset=n) for n in range(200)]
+    size = len(batches[0])
+    (folder / writer.segment_name(0)).write_bytes(b"".join(batches))
+    offsets, times = [(n, n * size) for n in range(1, 200)], [(1000 + n, n) for n in range(1, 200)]
+    (folder / writer.segment_name(0, ".index")).write_bytes(writer.offset_index(offsets, 0, padded_to=10_485_760))
+    (folder / writer.segment_name(0, ".timeindex")).write_bytes(writer.time_index(times, 0, padded_to=10_485_756))
+    read: list[int] = []
+    read_at, read_into = InputFile.read_at, InputFile.read_into
+
+    def count_at(file: InputFile, position: int, count: int) -> bytes:
+        data = read_at(file, position, count)
+        read.append(len(data) if file.path.endswith("index") else 0)
+        return data
+
+    def count_into(file: InputFile, position: int, target: Bytes) -> None:
+        read.append(len(target) if file.path.endswith("index") else 0)
+        read_into(file, position, target)
+
+    monkeypatch.setattr(InputFile, "read_at", count_at)
+    monkeypatch.setattr(InputFile, "read_into", count_into)
+
+    assert kafkaseg.list_partitions(folder).partitions[0].summary.records == 200
+    assert 199 * 20 <= sum(read) < 20_000
+    read.clear()
+    assert kafkaseg.verify(folder).is_ok
+    assert 199 * 20 <= sum(read) < 20_000

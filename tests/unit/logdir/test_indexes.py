@@ -14,8 +14,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_segment_source.logdir import indexes as index
-from kafka_segment_source.logdir.indexes import OffsetIndex, TimeIndex, read_offset_index, read_time_index
-from kafka_segment_source.storage.files import InputFile
+from kafka_segment_source.logdir.indexes import (
+    OffsetIndex,
+    TimeIndex,
+    read_offset_index,
+    read_time_index,
+    written_offsets,
+    written_times,
+)
+from kafka_segment_source.storage.files import Bytes, InputFile
 from kafka_segment_source.storage.store import LOCAL
 from tests.support import writer
 
@@ -186,6 +193,10 @@ class CountingFile(InputFile):
         CountingFile.count += len(data)
         return data
 
+    def read_into(self, position: int, target: Bytes) -> None:
+        super().read_into(position, target)
+        CountingFile.count += len(target)
+
 
 @pytest.fixture
 def bytes_read(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
@@ -225,3 +236,55 @@ def test_order_is_checked_across_blocks(at: int, tmp_path: Path) -> None:
     times = [(n, BASE + n) for n in range(1, 3 * BLOCK)]
     path.write_bytes(writer.time_index([*times[:at], times[at - 1], *times[at:]], BASE))
     assert times_of(path) == times[:at]
+
+
+# --- every entry, for the checks of index files ----------------------------------------------------------------------
+
+LOG = 32 * 1024 * 1024
+LIKELY = LOG // 4096  # entries of a log of this size, by Kafka's default of index.interval.bytes
+
+
+def written_of(path: Path, log_size: int = LOG) -> list[tuple[int, int]]:
+    found = written_offsets(str(path), LOCAL, path.stat().st_size, BASE, log_size)
+    assert found.fault is None
+    return list(zip(found.offsets.tolist(), found.positions.tolist(), strict=True))
+
+
+@pytest.mark.parametrize("count", [0, 1, LIKELY, LIKELY + 300, LIKELY + 5000])
+def test_the_checks_read_little_of_padding(count: int, tmp_path: Path, bytes_read: Callable[[], int]) -> None:
+    """A padded index costs the entries that its log makes likely and 640 more; where it has more, all of it."""
+    path = tmp_path / "x"
+    offsets = [(BASE + n, 10 * n) for n in range(1, count + 1)]
+    path.write_bytes(writer.offset_index(offsets, BASE, padded_to=INDEX_BYTES))
+    assert written_of(path) == offsets
+    assert bytes_read() <= (8 * (LIKELY + 640) if count <= LIKELY + 300 else 2 * INDEX_BYTES)
+
+    CountingFile.count = 0
+    times = [(n, BASE + n) for n in range(1, count + 1)]
+    path.write_bytes(writer.time_index(times, BASE, padded_to=INDEX_BYTES - INDEX_BYTES % 12))
+    found = written_times(str(path), LOCAL, path.stat().st_size, BASE, LOG)
+    assert list(zip(found.timestamps.tolist(), found.offsets.tolist(), strict=True)) == times
+    assert bytes_read() <= (12 * (LIKELY + 640) if count <= LIKELY + 300 else 2 * INDEX_BYTES)
+
+
+@pytest.mark.parametrize(
+    "slot", [5, LIKELY - 1, LIKELY + 511, INDEX_BYTES // 8 - 128, INDEX_BYTES // 8 - 1], ids=lambda slot: f"slot-{slot}"
+)
+def test_the_checks_find_entries_after_padding(slot: int, tmp_path: Path) -> None:
+    """As far as the log makes entries likely, and at the end of the file, where a broker looks for the last one."""
+    path = tmp_path / "x"
+    data = bytearray(writer.offset_index([(BASE + 1, 10), (BASE + 2, 20)], BASE, padded_to=INDEX_BYTES))
+    data[8 * slot : 8 * slot + 8] = writer.offset_index([(BASE + 7, 70)], BASE)
+    path.write_bytes(data)
+    found = written_of(path)
+    assert len(found) == slot + 1
+    assert (found[1], found[-1]) == ((BASE + 2, 20), (BASE + 7, 70))
+
+
+def test_the_checks_read_a_file_that_has_shrunk(tmp_path: Path) -> None:
+    """A broker cuts the padding when it rolls a segment: the entries are those that are left."""
+    path = tmp_path / "x"
+    path.write_bytes(writer.offset_index([(BASE + 1, 10)], BASE))
+    assert written_offsets(str(path), LOCAL, INDEX_BYTES, BASE, LOG).offsets.tolist() == [BASE + 1]
+    path.unlink()
+    assert written_offsets(str(path), LOCAL, INDEX_BYTES, BASE, LOG).offsets.tolist() == []
