@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
 import click
 from rich.filesize import decimal
 
+from kafka_segment_source import kafka_format
 from kafka_segment_source.cli.shared import (
     DAMAGED,
     follow,
@@ -27,7 +28,9 @@ from kafka_segment_source.cli.summaries import Rows, listing, offsets_text
 from kafka_segment_source.inspection.contents import ListedPartition, Listing, list_partitions
 from kafka_segment_source.inspection.summary import total
 from kafka_segment_source.keywords import TopicOptions, option_names
-from kafka_segment_source.storage.paths import name_of
+from kafka_segment_source.storage.paths import join_name, name_apart, name_of, parent_of
+
+_MOST_NAMED = 3  # partitions with several directories that have a note each
 
 
 @click.command("ls", short_help="What is there: offsets, records, bytes, time span.")
@@ -57,9 +60,12 @@ def ls_command(paths: tuple[str, ...], by_segment: bool, by_topic: bool, as_json
     if as_json:
         print_json(found.to_dict())
     else:
-        make_rows = _list_topics if by_topic else _list_segments if by_segment else _list_partitions
         sums = total([each.summary for each in found.partitions])
-        show(listing(make_rows(found.partitions), sums, _make_notes(found), width()))
+        names = _name_partitions(found.partitions)
+        shown = [each for each in found.partitions if by_topic or not _is_unused(each)]
+        empty = [] if by_topic else [each for each in found.partitions if _is_unused(each)]
+        rows = _list_topics(shown) if by_topic else (_list_segments if by_segment else _list_partitions)(shown, names)
+        show(listing(rows, sums, _count_empty(empty) + _make_notes(found, names), width()))
     faults = [
         f"{segment.path}: {fault}"
         for each in found.partitions
@@ -75,21 +81,51 @@ def ls_command(paths: tuple[str, ...], by_segment: bool, by_topic: bool, as_json
         sys.exit(DAMAGED)
 
 
-def _make_notes(found: Listing) -> list[str]:
+def _is_unused(partition: ListedPartition) -> bool:
+    """Whether it is a partition of an internal topic that has no batch and nothing wrong.
+
+    A broker makes fifty of `__consumer_offsets`, and a small cluster uses few of them.
+    """
+    is_internal = partition.topic.startswith(kafka_format.INTERNAL_TOPIC_PREFIX)
+    has_something = partition.summary.size or partition.summary.faults or partition.swaps or partition.missing
+    return is_internal and not has_something
+
+
+def _count_empty(empty: Sequence[ListedPartition]) -> list[str]:
+    notes = []
+    for topic, group in groupby(empty, key=lambda each: each.topic):
+        numbers = sorted({each.partition for each in group})
+        are = "partition is" if len(numbers) == 1 else "partitions are"
+        notes.append(f"{topic}: {len(numbers):,} {are} empty ({_join_ranges(numbers)})")
+    return notes
+
+
+def _join_ranges(numbers: Sequence[int]) -> str:
+    """Writes ascending numbers as ranges: `0 – 11, 13`."""
+    ranges: list[list[int]] = []
+    for number in numbers:
+        if ranges and number == ranges[-1][-1] + 1:
+            ranges[-1] = [ranges[-1][0], number]
+        else:
+            ranges.append([number])
+    return ", ".join(" – ".join(map(str, each)) for each in ranges)
+
+
+def _make_notes(found: Listing, names: Mapping[str, str]) -> list[str]:
     """Makes notes about data on the disk that a read does not return, and about data that is missing on it."""
-    notes = [missing.text(each.name) for each in found.partitions for missing in each.missing]
-    for name, count in Counter(each.name for each in found.partitions).items():
-        if count > 1:
-            notes.append(f"{name}: {count} directories hold it; the sums count each of them")
+    notes = [missing.text(names[each.directory]) for each in found.partitions for missing in each.missing]
+    copies = {name: count for name, count in Counter(each.name for each in found.partitions).items() if count > 1}
+    if len(copies) > _MOST_NAMED:
+        notes.append(f"{len(copies):,} partitions are in several directories; the sums count each of these")
+    else:
+        notes += [f"{name}: {count} directories hold it; the sums count each of them" for name, count in copies.items()]
     for each in found.partitions:
-        start = each.log_start_offset
+        name, start = names[each.directory], each.log_start_offset
         if start > each.summary.start_offset:
-            notes.append(f"{each.name}: records below offset {start:,} are deleted, though still in its files")
+            notes.append(f"{name}: records below offset {start} are deleted, though still in its files")
         if each.swaps:
             swaps = ", ".join(name_of(swap) for swap in each.swaps)
-            notes.append(
-                f"{each.name}: {swaps}, left by a compaction, is read instead of the segments that it replaces"
-            )
+            notes.append(f"{name}: {swaps}, left by a compaction, is read instead of the segments that it replaces")
     notes += [f"not read: {name_of(directory)}, {decimal(size)}" for directory, size in found.not_read]
     return notes
 
@@ -104,22 +140,23 @@ def _list_topics(found: Sequence[ListedPartition]) -> Rows:
     return Rows("topic", "partitions", rows)
 
 
-def _list_partitions(found: Sequence[ListedPartition]) -> Rows:
-    names = _name_copies(found)
-    rows = [(name, offsets_text(each.summary), each.summary) for name, each in zip(names, found, strict=True)]
+def _list_partitions(found: Sequence[ListedPartition], names: Mapping[str, str]) -> Rows:
+    rows = [(names[each.directory], offsets_text(each.summary), each.summary) for each in found]
     return Rows("partition", "offsets", rows)
 
 
-def _list_segments(found: Sequence[ListedPartition]) -> Rows:
+def _list_segments(found: Sequence[ListedPartition], names: Mapping[str, str]) -> Rows:
     rows = [
-        (f"{name}/{segment.summary.start_offset}", offsets_text(segment.summary), segment.summary)
-        for name, each in zip(_name_copies(found), found, strict=True)
+        (f"{names[each.directory]}/{segment.summary.start_offset}", offsets_text(segment.summary), segment.summary)
+        for each in found
         for segment in each.segments
     ]
     return Rows("segment", "offsets", rows)
 
 
-def _name_copies(found: Sequence[ListedPartition]) -> list[str]:
-    """Names each partition. If several directories hold it, the name is the directory."""
-    counts = Counter(each.name for each in found)
-    return [each.directory if counts[each.name] > 1 else each.name for each in found]
+def _name_partitions(found: Sequence[ListedPartition]) -> dict[str, str]:
+    """Names each partition, by its directory. Where there are several log directories, the name says which."""
+    parents = name_apart(parent_of(each.directory) for each in found)
+    names = {each.directory: join_name(parents[parent_of(each.directory)], each.name) for each in found}
+    counts = Counter(names.values())  # directories whose own names do not say what they hold
+    return {directory: directory if counts[name] > 1 else name for directory, name in names.items()}

@@ -71,10 +71,8 @@ def _make_table(found: OffsetsForTime) -> Table:
         end_words = "the log end" if end == each.log_end_offset else "the last stable offset"
         known = {LATEST: end_words, EARLIEST: "the log start"}
         if each.offset is None:
-            table.add_row(
-                name, f"{end:,}", f"{end_words}: no record before it is at or after that time", style="yellow"
-            )
+            table.add_row(name, str(end), f"{end_words}: no record before it is at or after that time", style="yellow")
         else:
             which = known.get(found.timestamp) or f"the first at or after {times.format_millis(found.timestamp)}"
-            table.add_row(name, f"{each.offset:,}", which)
+            table.add_row(name, str(each.offset), which)
     return table

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import click
 
-from kafka_segment_source.cli.shared import json_flag, parse, paths_argument, print_json, read_options, show
+from kafka_segment_source.cli.shared import (
+    json_flag,
+    name_flags,
+    parse,
+    paths_argument,
+    print_json,
+    read_options,
+    show,
+)
 from kafka_segment_source.planning.planner import make_plan
 
 
@@ -25,4 +34,4 @@ def plan_command(paths: tuple[str, ...], as_json: bool, **options: Any) -> None:
     if as_json:
         print_json(found.to_dict())
     else:
-        show(found)
+        show(replace(found, warnings=tuple(map(name_flags, found.warnings))))

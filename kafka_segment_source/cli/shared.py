@@ -30,6 +30,17 @@ _PIPE_WIDTH = 1000  # columns where the output is no terminal and COLUMNS is not
 _WORTH_A_BAR = 64 * 1024 * 1024  # bytes; fewer bytes are done before a user can read the bar
 COMMANDS = ("ls", "plan", "cat", "verify", "offsets", "zonemap", "report", "demo")
 
+_FLAGS = {option.name: "--" + re.sub(r"(?<!^)([A-Z])", r"-\1", option.name).lower() for option in OPTIONS}
+_ON_COMMAND_LINE = _FLAGS | {"path": "PATH", "time": "--time"}
+_CAMEL = "|".join(name for name in _FLAGS if not name.islower())
+_NAMES = "|".join(_ON_COMMAND_LINE)
+# The forms in which the package's messages name options, but never a part of a path
+_NAMED_OPTIONS = re.compile(
+    rf"(?<!storage )\b(?:the )?options? '(?P<quoted>{_NAMES})'(?: and '(?P<other>{_NAMES})')?"
+    rf"|(?<![\w/.'-])(?P<given>{_CAMEL}|mode)=(?P<value>\w+)(?![\w/.'-])"
+    rf"|(?<![\w/.'-])(?P<camel>{_CAMEL})(?![\w/.'=-])"
+)
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -62,7 +73,7 @@ class Commands(click.Group):
             result = super().invoke(ctx)
             sys.stdout.flush()
         except KafkaSegmentError as error:
-            raise Fault(str(error), WRONG_USE if isinstance(error, UsageError) else DAMAGED) from error
+            raise Fault(name_flags(str(error)), WRONG_USE if isinstance(error, UsageError) else DAMAGED) from error
         except KeyboardInterrupt as error:
             raise Fault("interrupted", INTERRUPTED) from error
         except (
@@ -100,8 +111,9 @@ def read_options(*names: str, but: Sequence[str] = ()) -> Callable[[F], F]:
             if wanted:
                 words = option.default_words
                 default = f" [default: {words}]" if words else ""
-                flag = "--" + re.sub(r"(?<!^)([A-Z])", r"-\1", option.name).lower()
-                command = click.option(flag, option.name, metavar=option.takes, help=option.help + default)(command)
+                command = click.option(
+                    _FLAGS[option.name], option.name, metavar=option.takes, help=option.help + default
+                )(command)
         return command
 
     return add
@@ -157,8 +169,24 @@ def count(number: int, what: str) -> str:
 
 
 def warn(message: str) -> None:
-    """Prints one sentence on standard error. It does not end the command."""
-    click.echo(f"kafkaseg: {message}", err=True)
+    """Prints one sentence on standard error, with options as flags. It does not end the command."""
+    click.echo(f"kafkaseg: {name_flags(message)}", err=True)
+
+
+def name_flags(message: str) -> str:
+    """Returns a message of the package with its options as they are written on a command line.
+
+    `option 'topic'` becomes `--topic`, `mode=DROPMALFORMED` becomes `--mode DROPMALFORMED`, and `failOnDataLoss`
+    becomes `--fail-on-data-loss`.
+    """
+
+    def name_flag(found: re.Match[str]) -> str:
+        if found["given"]:
+            return f"{_FLAGS[found['given']]} {found['value']}"
+        names = [found[group] for group in ("quoted", "other", "camel") if found[group]]
+        return " and ".join(_ON_COMMAND_LINE[name] for name in names)
+
+    return _NAMED_OPTIONS.sub(name_flag, message)
 
 
 @contextmanager

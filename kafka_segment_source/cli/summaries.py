@@ -15,6 +15,7 @@ from kafka_segment_source.times import format_millis
 
 _UNBOUNDED = 10_000  # columns; to measure the width of a table without wrapping
 _NOTHING = "–"
+_NO_TIMESTAMP = "no timestamp"
 _WELL = "ok"
 
 
@@ -32,13 +33,18 @@ class Rows:
 
 def listing(rows: Rows, sums: Summary, notes: list[str], width: int) -> RenderableType:
     """Makes a line of sums, the rows, and the notes below them, for a terminal of `width` columns."""
-    head = f"{count(sums.segments, 'segment')}, {decimal(sums.size)}, {_format_records(sums)} records{_format_control(sums)}"
+    records = (
+        f"{_format_bound(sums, sums.records)} {'record' if sums.records == 1 else 'records'}{_format_control(sums)}"
+    )
+    head = f"{count(sums.segments, 'segment')}, {decimal(sums.size)}, {records}"
+    if sums.without_timestamp:
+        head += f" ({_format_bound(sums, sums.without_timestamp)} without a timestamp)"
     well = str(_format_health(sums)) == _WELL
     table = _make_wide_table(rows, well)
     fits = Console(width=_UNBOUNDED).measure(table).maximum <= width
     return Group(
         Text(head + (f", indexes {_WELL}" if well else ""), style="bold"),
-        table if fits else _make_narrow_list(rows, width),
+        *([table if fits else _make_narrow_list(rows, width)] if rows.rows else []),
         *(Text(note, style="yellow") for note in notes),
     )
 
@@ -51,7 +57,7 @@ def _make_wide_table(rows: Rows, well: bool) -> Table:
             **_format_numbers(rows, sums),
             rows.second: second,
             "oldest ≤": _format_time(sums.oldest_at_most),
-            "newest": _format_time(sums.newest),
+            "newest": _NO_TIMESTAMP if sums.newest is None and sums.without_timestamp else _format_time(sums.newest),
             "codecs": _format_codecs(sums),
             **({} if well else {"health": _format_health(sums)}),
         }
@@ -85,6 +91,8 @@ def _make_narrow_list(rows: Rows, width: int) -> RenderableType:
             lines.append(
                 Text(f"  oldest ≤ {_format_time(sums.oldest_at_most)}, newest {_format_time(sums.newest)}", style="dim")
             )
+        elif sums.without_timestamp:
+            lines.append(Text(f"  {_NO_TIMESTAMP}", style="dim"))
         health = _format_health(sums)
         if str(health) != _WELL:
             lines.append(Text.assemble("  ", health))
@@ -94,16 +102,21 @@ def _make_narrow_list(rows: Rows, width: int) -> RenderableType:
 def _format_numbers(rows: Rows, sums: Summary) -> dict[str, str]:
     """Formats the numbers of a row, by their headings."""
     segments = {} if rows.what == "segment" else {"segments": f"{sums.segments:,}"}
-    return {**segments, "records": _format_records(sums) + _format_control(sums), "bytes": decimal(sums.size)}
+    return {
+        **segments,
+        "records": _format_bound(sums, sums.records) + _format_control(sums),
+        "bytes": decimal(sums.size),
+    }
 
 
 def offsets_text(sums: Summary) -> str:
     """Formats the first and the last offset; only the first one where there are no batches."""
-    return f"{sums.start_offset:,} – {sums.end_offset - 1:,}" if sums.batches else f"from {sums.start_offset:,}"
+    return f"{sums.start_offset} – {sums.end_offset - 1}" if sums.batches else f"from {sums.start_offset}"
 
 
-def _format_records(sums: Summary) -> str:
-    return f"{'' if sums.records_exact else '≤ '}{sums.records:,}"
+def _format_bound(sums: Summary, records: int) -> str:
+    """Formats a number of records, as a bound if the headers do not tell it exactly."""
+    return f"{'' if sums.records_exact else '≤ '}{records:,}"
 
 
 def _format_control(sums: Summary) -> str:

@@ -90,7 +90,7 @@ def _describe_size(done: Sequence[Verified]) -> str:
     batches = sum(each.batches for each in done)
     partitions = len({(each.topic, each.partition) for each in done})
     directories = f" in {len(done):,} directories" if len(done) > partitions else ""
-    return f"{count(partitions, 'partition')}{directories}, {count(segments, 'segment')}, {batches:,} batches, {size}"
+    return f"{count(partitions, 'partition')}{directories}, {count(segments, 'segment')}, {batches:,} {'batch' if batches == 1 else 'batches'}, {size}"
 
 
 def _render_finding(finding: Finding, style: str, names: Counter[str]) -> RenderableType:
@@ -99,7 +99,7 @@ def _render_finding(finding: Finding, style: str, names: Counter[str]) -> Render
     if finding.position is not None:
         where.append(f"  byte {finding.position:,}")
     if finding.offset is not None:
-        where.append(f"  offset {finding.offset:,}")
+        where.append(f"  offset {finding.offset}")
     return Group(
         where, Padding(Text(finding.what), (0, 0, 0, 4)), Padding(Text(finding.meaning, style="dim"), (0, 0, 1, 4))
     )

@@ -57,7 +57,8 @@ class Summary:
 
     size: bytes of `.log` files. start_offset: the least base offset. end_offset: the offset after the last batch.
     records: without control records. oldest_at_most, newest: timestamps of data records in ms, None where there is
-    none. magics: of batches, ascending. faults: one sentence each. unreadable: segments whose `.log` the storage does
+    none. without_timestamp: records whose timestamp is -1, which means none, in batches that have no other records.
+    magics: of batches, ascending. faults: one sentence each. unreadable: segments whose `.log` the storage does
     not give; only their sizes are in the sums.
     """
 
@@ -71,6 +72,7 @@ class Summary:
     control_records: int = 0
     oldest_at_most: int | None = None
     newest: int | None = None
+    without_timestamp: int = 0
     codecs: tuple[str, ...] = ()
     magics: tuple[int, ...] = ()
     indexes: IndexHealth = field(default_factory=IndexHealth)
@@ -90,6 +92,7 @@ class Summary:
             control_records=self.control_records + other.control_records,
             oldest_at_most=min(_drop_unknown(self.oldest_at_most, other.oldest_at_most), default=None),
             newest=max(_drop_unknown(self.newest, other.newest), default=None),
+            without_timestamp=self.without_timestamp + other.without_timestamp,
             codecs=tuple(sorted({*self.codecs, *other.codecs})),
             magics=tuple(sorted({*self.magics, *other.magics})),
             indexes=self.indexes + other.indexes,
@@ -109,6 +112,7 @@ class Summary:
             "bytes": self.size,
             "oldestTimestampAtMost": None if self.oldest_at_most is None else format_millis(self.oldest_at_most),
             "newestTimestamp": None if self.newest is None else format_millis(self.newest),
+            "recordsWithoutTimestamp": self.without_timestamp,
             "codecs": list(self.codecs),
             "magics": list(self.magics),
             "indexFiles": {
@@ -173,6 +177,9 @@ class _Tally:
             control_records=int(counts[control].sum()),
             oldest_at_most=int(timestamps.min()) if len(timestamps) else None,
             newest=int(timestamps.max()) if len(timestamps) else None,
+            without_timestamp=int(
+                counts[data & (table[batch_headers.MAX_TIMESTAMP] == kafka_format.NO_TIMESTAMP)].sum()
+            ),
             magics=tuple(np.unique(table[batch_headers.MAGIC]).tolist()),
             end_offset=int(table[batch_headers.LAST_OFFSET].max()) + 1,
             faults=self._find_disorder(table, before),

@@ -16,8 +16,9 @@ Kafka defines the names in LocalLog.parseTopicPartitionName and LogFileUtils.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 
 from kafka_segment_source import kafka_format
 from kafka_segment_source.errors import OptionError, PathError
@@ -47,7 +48,7 @@ from kafka_segment_source.storage.retrying import try_again
 from kafka_segment_source.storage.store import Entry, Kind, Storage
 
 _GLOB = re.compile(r"[*?\[]")
-_MOST_NAMED = 10  # most partitions or topics that one sentence names
+_MOST_NAMED = 4  # most partitions or topics that one sentence names
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,10 +224,26 @@ def _check_selection(there: set[TopicPartition], selection: TopicSelection) -> N
     topics = sorted({topic for topic, _ in there})
     for topic in selection.subscribe or ():
         if topic not in topics:
-            raise OptionError(f"option 'subscribe' names topic {topic!r}, but the path holds {_join_names(topics)}")
+            held = _join_names(topics, topic)
+            raise OptionError(f"option 'subscribe' names topic {topic!r}, but the path holds {held}")
     for topic, partition in sorted((selection.assign or frozenset()) - there):
-        held = _join_names(f"{t}-{p}" for t, p in sorted(there))
+        held = _join_names((f"{t}-{p}" for t, p in sorted(there)), f"{topic}-{partition}")
         raise OptionError(f"option 'assign' names partition {topic}-{partition}, but the path holds {held}")
+
+
+def _make_nothing_error(there: set[TopicPartition], options: ReadOptions) -> OptionError | PathError:
+    """Makes the error about options that select none of the partitions that are there."""
+    topics = sorted({topic for topic, _ in there})
+    pattern = options.topics.pattern
+    if pattern is None:
+        internal, what = topics, f"path {_name_first(options.paths, 'paths')} holds internal topics alone"
+    else:
+        internal = [topic for topic in topics if re.fullmatch(pattern, topic)]
+        if not internal:
+            return OptionError(f"option 'subscribePattern' ({pattern}) matches none of {_join_names(topics)}")
+        what = f"option 'subscribePattern' ({pattern}) matches internal topics alone"
+    error = f"{what}: name those to read by option 'subscribe' ({_join_names(internal)})"
+    return PathError(error) if pattern is None else OptionError(error)
 
 
 def _select_logs(
@@ -240,9 +257,8 @@ def _select_logs(
     wanted = [each for each in named if _is_wanted(*each, selection)]
     if not wanted and not needs_all:
         return []
-    if not wanted and selection.pattern is not None:
-        topics = sorted({topic for topic, _ in there})
-        raise OptionError(f"option 'subscribePattern' ({selection.pattern}) matches none of {_join_names(topics)}")
+    if not wanted:
+        raise _make_nothing_error(there, options)
     logs: dict[tuple[TopicPartition, str], dict[int, Segment]] = {}  # the paths may name several files of one log
     swaps: dict[str, tuple[Segment, ...]] = {}
     found: dict[str, _Found] = {}
@@ -265,7 +281,7 @@ def _select_logs(
     beside = {directory: beside_of(directory, storage, files) for directory, files in listings.items()}
     has_traces = any(each.orphans or each.snapshot > 0 for each in beside.values())
     if not any(logs.values()) and not any(swaps.values()) and not has_traces:
-        raise PathError(f"no log segments are in {_join_names(sorted({each.directory for _, each in named}))}")
+        raise PathError(f"no log segments are in {_name_first(list(found), 'directories')}")
     return [
         ListedLog(
             *topic_partition,
@@ -299,7 +315,16 @@ def _is_wanted(topic_partition: TopicPartition, found: _Found, selection: TopicS
     return not internal
 
 
-def _join_names(names: Iterable[str]) -> str:
+def _join_names(names: Iterable[str], like: str = "") -> str:
+    """Joins the first few names, and counts the others. Those that resemble `like` come first."""
     listed = list(names)
+    if len(listed) > _MOST_NAMED:
+        near = get_close_matches(like, listed, _MOST_NAMED)
+        listed = [*near, *(name for name in listed if name not in near)]
     more = f" and {len(listed) - _MOST_NAMED} more" if len(listed) > _MOST_NAMED else ""
     return (", ".join(repr(name) for name in listed[:_MOST_NAMED]) or "nothing") + more
+
+
+def _name_first(names: Sequence[str], what: str) -> str:
+    """Names the first one, and counts the others. what: what they are."""
+    return f"{names[0]!r}" + (f" and {len(names) - 1:,} more {what}" if len(names) > 1 else "")

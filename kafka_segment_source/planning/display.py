@@ -6,16 +6,24 @@ This module takes rows and sentences. It does not know the class ReadPlan.
 from __future__ import annotations
 
 import io
+import re
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
 from typing import NamedTuple
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.filesize import decimal
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from kafka_segment_source.storage.paths import join_name, name_apart, name_of, parent_of
+
 _MOST_ROWS = 40
+_LEAST_DETAIL = 25  # columns; enough for a byte range, so that only reasons are wrapped
+_DETAIL = "bytes, or why not"
 _NOTEBOOK_WIDTH = 140
 
 
@@ -35,27 +43,62 @@ def sums_line(segments: tuple[int, int], sizes: tuple[int, int], saved: int, req
     """
     read, total = sizes
     share = 100 * read / total if total else 0.0
-    sums = f"reads {segments[0]} of {segments[1]} segments, {decimal(read)} of {decimal(total)} ({share:.1f} %)"
+    noun = "segment" if segments[1] == 1 else "segments"
+    sums = f"reads {segments[0]} of {segments[1]} {noun}, {decimal(read)} of {decimal(total)} ({share:.1f} %)"
     if saved:
         sums = f"{sums}, {decimal(saved)} less by zone maps"
     return f"{sums}, planned by {requests:,} requests" if requests else sums
 
 
 def as_table(sums: str, rows: Sequence[Row], warnings: Iterable[str]) -> RenderableType:
-    """Makes a line of sums, a line for each row, sorted by path, and the warnings."""
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column("segment", no_wrap=True)
-    table.add_column("read", no_wrap=True)
-    table.add_column("bytes, or why not")
-    for row in sorted(rows, key=lambda row: row.path)[:_MOST_ROWS]:
-        table.add_row(
-            _shorten_path(row.path), "yes" if row.is_read else "no", row.detail, style="" if row.is_read else "dim"
-        )
-    parts: list[RenderableType] = [Text(sums, style="bold"), table]
+    """Makes a line of sums, a line for each row, and the warnings.
+
+    Rows that are read come first. Both kinds are sorted by partition, log directory and offset, numbers by their value.
+    """
+    ordered = sorted(rows, key=lambda row: (not row.is_read, *_sort_key(row.path)))
+    parts: list[RenderableType] = [Text(sums, style="bold"), _Rows(ordered[:_MOST_ROWS], _name_directories(rows))]
     if len(rows) > _MOST_ROWS:
-        parts.append(Text(f"… and {len(rows) - _MOST_ROWS:,} more", style="dim"))
+        left = ordered[_MOST_ROWS:]
+        read = sum(row.is_read for row in left)
+        said = f", of which {read:,} {'is' if read == 1 else 'are'} read" if read else ""
+        parts.append(Text(f"… and {len(left):,} more{said}", style="dim"))
     parts += [Text(f"warning: {warning}", style="yellow") for warning in warnings]
     return Group(*parts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Rows as one table. If names leave no room for the details, they have lines of their own.
+
+    names: of the partition directories, by their paths.
+    """
+
+    rows: Sequence[Row]
+    names: Mapping[str, str]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        labels = [f"{self.names[parent_of(row.path)]}/{_base_offset(row.path)}" for row in self.rows]
+        details = max((len(row.detail) for row in self.rows), default=0)
+        room = options.max_width - len("  yes   ") - max(map(len, labels), default=0)
+        if room >= min(details, _LEAST_DETAIL):
+            yield self._make_table(self.rows, labels, "segment")
+            return
+        width = max(len("segment"), *(len(_base_offset(row.path)) for row in self.rows))
+        yield Text(f"  {'segment'.ljust(width)}  read  {_DETAIL}", style="dim")
+        for directory, group in groupby(self.rows, key=lambda row: parent_of(row.path)):
+            rows = list(group)
+            yield Text(self.names[directory], overflow="fold", style="" if rows[0].is_read else "dim")
+            table = self._make_table(rows, [_base_offset(row.path).ljust(width) for row in rows])
+            yield Padding(table, (0, 0, 0, 2))
+
+    def _make_table(self, rows: Sequence[Row], labels: Sequence[str], heading: str | None = None) -> Table:
+        table = Table(box=None, pad_edge=False, header_style="dim", show_header=heading is not None)
+        table.add_column(heading or "", no_wrap=True)
+        table.add_column("read", no_wrap=True, min_width=len("read"))
+        table.add_column(_DETAIL, overflow="fold")
+        for row, label in zip(rows, labels, strict=True):
+            table.add_row(label, "yes" if row.is_read else "no", row.detail, style="" if row.is_read else "dim")
+        return table
 
 
 def as_text(shown: RenderableType) -> str:
@@ -75,7 +118,20 @@ def as_html(shown: RenderableType) -> str:
     )
 
 
-def _shorten_path(path: str) -> str:
-    """The directory and the base offset: `orders-0/364`."""
-    directory, name = path.rsplit("/", 2)[-2:]
-    return f"{directory}/{name.removesuffix('.log').lstrip('0') or '0'}"
+def _name_directories(rows: Iterable[Row]) -> dict[str, str]:
+    """Names each partition directory, by its path. Where there are several log directories, the name says which."""
+    directories = sorted({parent_of(row.path) for row in rows})
+    parents = name_apart(parent_of(each) for each in directories)
+    return {each: join_name(parents[parent_of(each)], name_of(each)) for each in directories}
+
+
+def _sort_key(path: str) -> tuple[list[str | int], str, str]:
+    """Sorts by partition, log directory and offset: partition 10 comes after 9."""
+    directory = parent_of(path)
+    name = [int(part) if part.isdecimal() else part for part in re.split("([0-9]+)", name_of(directory))]
+    return name, parent_of(directory), name_of(path)
+
+
+def _base_offset(path: str) -> str:
+    """The base offset of a segment file: `364`."""
+    return name_of(path).removesuffix(".log").lstrip("0") or "0"

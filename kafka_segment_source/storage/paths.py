@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable
 from contextlib import suppress
 from urllib.parse import unquote
 
@@ -111,6 +112,27 @@ def split_remote(path: str) -> tuple[str, str]:
 def join_path(directory: str, name: str) -> str:
     """Returns the path of a name in a directory."""
     return f"{directory}{name}" if directory.endswith("/") else f"{directory}/{name}"
+
+
+def name_apart(directories: Iterable[str]) -> dict[str, str]:
+    """Names directories by the parts of their paths that they do not all begin with. A single one needs no name: "".
+
+    `/disks/a/logs` and `/disks/b/logs` are `a/logs` and `b/logs`. If one directory contains all the others, the names
+    are the whole paths.
+    """
+    paths = sorted(set(directories))
+    if len(paths) <= 1:
+        return dict.fromkeys(paths, "")
+    parts = [path.split("/") for path in paths]
+    differ = (at for at, each in enumerate(zip(*parts, strict=False)) if len(set(each)) > 1)
+    shared = next(differ, min(map(len, parts)))
+    names = {path: "/".join(each[shared:]) for path, each in zip(paths, parts, strict=True)}
+    return names if all(names.values()) else {path: path for path in paths}
+
+
+def join_name(directory: str, name: str) -> str:
+    """Joins a name from `name_apart` and the name of something in that directory."""
+    return join_path(directory, name) if directory else name
 
 
 def parent_of(path: str) -> str:

@@ -71,7 +71,7 @@ def test_table_fits_the_terminal(columns: int) -> None:
 
     assert result.exit_code == 0
     assert max(map(len, result.stdout.splitlines())) <= columns
-    for fact in ("orders-0", "0 – 1,163", "1,164", "51.6 kB", "oldest ≤", "2026-03-10T09:00:54.962Z", "lz4", "ok"):
+    for fact in ("orders-0", "0 – 1163", "1,164", "51.6 kB", "oldest ≤", "2026-03-10T09:00:54.962Z", "lz4", "ok"):
         assert fact in result.stdout
 
 
@@ -118,6 +118,64 @@ def test_a_name_wider_than_the_terminal(tmp_path: Path) -> None:
     assert lines[1].split()[1:] == ["segments", "records", "bytes"]
     assert lines[3].split() == ["6", "1,164", "51.6", "kB"]
     assert len(lines[1]) == len(lines[3]) <= 80
+
+
+def test_whose_replica_a_partition_is(tmp_path: Path) -> None:
+    """Where there are several log directories, each partition has the name of its own, also if no other holds it."""
+    copy_of(LOGS / "orders-0", tmp_path / "disks" / "a")
+    copy_of(LOGS / "orders-1", tmp_path / "disks" / "b")
+    paths = tmp_path / "disks" / "a", tmp_path / "disks" / "b"
+    assert [line.split()[0] for line in run("ls", *paths).stdout.splitlines()[2:]] == ["a/orders-0", "b/orders-1"]
+    assert [line.split()[0] for line in run("ls", paths[0]).stdout.splitlines()[2:]] == ["orders-0"]
+    assert run("ls", "-l", *paths).stdout.splitlines()[2].split()[0] == "a/orders-0/0"
+
+
+def test_many_copies_have_one_note(tmp_path: Path) -> None:
+    """Not one for each partition."""
+    for broker in ("a", "b"):
+        for number in reversed(range(4)):
+            copy_of(LOGS / "orders-0", tmp_path / broker).rename(tmp_path / broker / f"orders-{number}")
+    shown = run("ls", tmp_path / "a", tmp_path / "b").stdout
+    assert "4 partitions are in several directories; the sums count each of these\n" in shown
+    assert "directories hold it" not in shown
+
+
+def test_empty_partitions_of_internal_topics(tmp_path: Path) -> None:
+    """All of them have one line. One that is damaged, or of the user's own topic, has its own line."""
+    copy_of(LOG_DIRECTORIES["transactions"] / "__consumer_offsets-0", tmp_path)
+    for name in ("mine-0", *(f"__consumer_offsets-{number}" for number in (1, 2, 3, 7, 10))):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / writer.segment_name(0)).touch()
+    (tmp_path / "__consumer_offsets-11").mkdir()
+    (tmp_path / "__consumer_offsets-11" / writer.segment_name(0)).write_bytes(b"\xff" * 100)
+
+    lines = run("ls", tmp_path, columns=200).stdout.splitlines()
+
+    assert [line.split()[0] for line in lines[2:5]] == ["__consumer_offsets-0", "__consumer_offsets-11", "mine-0"]
+    assert lines[5:] == ["__consumer_offsets: 5 partitions are empty (1 – 3, 7, 10)"]
+    alone = run("ls", tmp_path / "__consumer_offsets-7").stdout.splitlines()
+    assert alone[1:] == ["__consumer_offsets: 1 partition is empty (7)"]
+    assert len(answer("ls", tmp_path, "--json", exit_code=1)["partitions"]) == 8
+    assert "__consumer_offsets" in run("ls", "-t", tmp_path / "__consumer_offsets-7").stdout.splitlines()[2]
+
+
+def test_records_without_a_timestamp(tmp_path: Path) -> None:
+    """-1 is no time of 1969: such records are counted, and no time is shown for them."""
+    folder = tmp_path / "t-0"
+    folder.mkdir()
+    none = [writer.record_batch([Rec(0, -1, None, b""), Rec(1, -1, None, b"")], base_offset=0)]
+    some = [writer.record_batch([Rec(0, 0, None, b"")], base_offset=2)]
+    (folder / writer.segment_name(0)).write_bytes(b"".join(none))
+    for columns in (80, 200):
+        shown = run("ls", folder, columns=columns).stdout
+        assert "2 records (2 without a timestamp)" in shown and "no timestamp" in shown and "19" not in shown
+    (folder / writer.segment_name(0)).write_bytes(b"".join(none + some))
+    (listed,) = answer("ls", folder, "--json")["partitions"]
+    assert (listed["records"], listed["recordsWithoutTimestamp"]) == (3, 2)
+    assert listed["oldestTimestampAtMost"] == listed["newestTimestamp"] == "1970-01-01T00:00:00.000Z"
+    assert "3 records (2 without a timestamp)" in run("ls", folder).stdout
+    (folder / writer.segment_name(0)).write_bytes(b"".join(some))
+    assert "1 record, indexes" not in run("ls", folder).stdout and "1 record\n" in run("ls", folder).stdout
 
 
 def test_topics_and_segments() -> None:

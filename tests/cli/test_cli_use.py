@@ -14,7 +14,7 @@ from kafka_segment_source.cli import demo, plan, shared, verify
 from kafka_segment_source.cli.shared import COMMANDS
 from kafka_segment_source.options import OPTIONS
 from kafka_segment_source.storage import store
-from tests.cli.runner import LOGS, answer, run
+from tests.cli.runner import LOGS, answer, copy_of, run
 
 ON_PATHS = [name for name in COMMANDS if name != "demo"]
 
@@ -148,6 +148,103 @@ def test_plan() -> None:
     assert "reads 6 of 18 segments" in run("plan", LOGS, *since, columns=80).stdout
     assert answer("plan", LOGS, "--subscribe", "orders", "--since", "1773136200000", "--json") == found
     assert answer("plan", LOGS, "--since", "-5000 weeks", "--json")["segmentsKept"] == 24
+
+
+def table(*arguments: object, columns: int = 80) -> list[str]:
+    """The lines of a plan, which are no wider than the terminal."""
+    result = run("plan", *arguments, columns=columns)
+    assert result.exit_code == 0
+    lines: list[str] = result.stdout.splitlines()
+    assert max(map(len, lines)) <= columns
+    return lines
+
+
+@pytest.fixture
+def long_names(tmp_path: Path) -> Path:
+    """Three partitions of a topic with a name of 70 characters."""
+    for number in (2, 9, 10):
+        copy_of(LOGS / "orders-0", tmp_path).rename(tmp_path / f"{'long-name-' * 7}-{number}")
+    return tmp_path
+
+
+def test_a_plan_with_long_names(long_names: Path) -> None:
+    """At 80 columns each partition has a line; whether it is read and the byte range are below it, whole."""
+    lines = table(long_names, "--since", "2026-03-10T09:50")
+    name = "long-name-" * 7
+    assert lines[:5] == [
+        "reads 6 of 18 segments, 28.4 kB of 154.8 kB (18.3 %)",
+        "  segment  read  bytes, or why not",
+        f"{name}-2",
+        "  798      yes   6,877 to 9,155",
+        "  1006     yes   0 to 7,174",
+    ]
+    assert [line for line in lines if line.startswith(name)] == [f"{name}-{number}" for number in (2, 9, 10)] * 2
+    assert lines[-1] == "  615      no    nothing after 2026-03-10T09:41:37.521Z (time index)"
+
+    wide = table(long_names, "--since", "2026-03-10T09:50", columns=160)
+    assert wide[2].split() == [f"{name}-2/798", "yes", "6,877", "to", "9,155"]
+
+
+def test_a_plan_shows_what_is_read_first(tmp_path: Path) -> None:
+    """Of more segments than are shown, those that are read are shown, and the line below says how many are left."""
+    for number in reversed(range(12)):
+        copy_of(LOGS / "orders-0", tmp_path).rename(tmp_path / f"orders-{number}")
+    lines = table(tmp_path, "--since", "2026-03-10T09:50")
+    names = [line.split()[:2] for line in lines[2:-1]]
+    assert names[:24] == [[f"orders-{number}/{base}", "yes"] for number in range(12) for base in (798, 1006)]
+    assert names[24:26] == [["orders-0/0", "no"], ["orders-0/174", "no"]]
+    assert lines[-1] == "… and 32 more"
+    assert table(tmp_path)[-1] == "… and 32 more, of which 32 are read"
+
+
+def test_a_plan_says_which_replica_it_reads(tmp_path: Path) -> None:
+    """Where there are several log directories, each segment has the name of its own; where there is one, none has."""
+    for broker in ("broker-1", "broker-2"):
+        copy_of(LOGS / "orders-0", tmp_path / broker)
+    lines = table(tmp_path / "broker-1", tmp_path / "broker-2")
+    bases = (0, 174, 382, 615, 798, 1006)
+    assert [line.split()[:2] for line in lines[2:8]] == [[f"broker-1/orders-0/{base}", "yes"] for base in bases]
+    assert ["broker-2/orders-0/0", "no"] in [line.split()[:2] for line in lines[8:]]
+    assert table(tmp_path / "broker-1")[2].split()[0] == "orders-0/0"
+
+
+def test_a_plan_of_one_segment(tmp_path: Path) -> None:
+    """One segment is no "segments"."""
+    file = LOGS / "orders-0" / f"{0:020d}.log"
+    assert table(file)[0].startswith("reads 1 of 1 segment, ")
+
+
+def test_messages_name_flags(tmp_path: Path) -> None:
+    """An option is a flag on the command line, in errors, warnings and the warnings of a plan."""
+    cases = {
+        ("cat", LOGS, "--topic", "x"): "--topic and --partition name one partition directory, but the path holds 4",
+        ("plan", LOGS, "--subscribe", "x"): "--subscribe names topic 'x', but the path holds 'orders', 'payments'",
+        ("plan", LOGS, "--starting-offsets", "latest"): "--starting-offsets is 'latest': a batch query would",
+        ("offsets", LOGS, "--time", "x"): "--time is 'x': expected",
+    }
+    for arguments, said in cases.items():
+        assert run(*arguments).stderr.startswith(f"kafkaseg: {said}")
+    plan = run("plan", LOGS, "--until", "2026-03-10T09:30", columns=1000).stdout
+    assert "warning: --until cannot end the read early" in plan
+    assert "--timestamp-disorder 10s leaves them out" in plan
+
+
+@pytest.mark.parametrize(
+    ("message", "said"),
+    [
+        ("skipped (mode=DROPMALFORMED): x", "skipped (--mode DROPMALFORMED): x"),
+        ("at most 5 (maxBatchBytes)", "at most 5 (--max-batch-bytes)"),
+        ("give the options 'topic' and 'partition'", "give --topic and --partition"),
+        ("option 'path' is '': one of its paths is empty", "PATH is '': one of its paths is empty"),
+        ("storage option 'mode' is unknown", "storage option 'mode' is unknown"),
+        ("in /a/mode=b/includeControl/c.log at byte 1", "in /a/mode=b/includeControl/c.log at byte 1"),
+        ("path '/a/b/since=1/maxBatchBytes' does not exist", "path '/a/b/since=1/maxBatchBytes' does not exist"),
+        ("partition topic-0 of topic", "partition topic-0 of topic"),
+    ],
+)
+def test_flags_in_messages(message: str, said: str) -> None:
+    """Every form in which messages name options; paths and plain words stay."""
+    assert shared.name_flags(message) == said
 
 
 def test_every_option_of_a_read_is_a_flag() -> None:

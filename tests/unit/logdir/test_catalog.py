@@ -365,6 +365,34 @@ def test_selection_of_what_is_not_there(options: dict[str, Any], said: str, data
     assert error_of(data, **options).startswith(said)
 
 
+def test_internal_topics_alone(tmp_path: Path) -> None:
+    """They are there, and are read only by name: the error says both, for a path and for a pattern."""
+    segment(tmp_path / "__cluster_metadata-0")
+    segment(tmp_path / "__consumer_offsets-3")
+    assert error_of(tmp_path) == (
+        f"PathError: path '{tmp_path}' holds internal topics alone: name those to read by option 'subscribe'"
+        " ('__cluster_metadata', '__consumer_offsets')"
+    )
+    assert error_of(tmp_path, subscribePattern="__co.*") == (
+        "OptionError: option 'subscribePattern' (__co.*) matches internal topics alone: name those to read by option"
+        " 'subscribe' ('__consumer_offsets')"
+    )
+    assert partitions(tmp_path, subscribe="__cluster_metadata") == [("__cluster_metadata", 0)]
+    assert partitions(tmp_path / "__cluster_metadata-0") == [("__cluster_metadata", 0)]
+
+
+def test_a_message_names_a_few_topics(tmp_path: Path) -> None:
+    """Those that resemble the one that is asked for, and how many others there are."""
+    for number in range(30):
+        segment(tmp_path / f"topic-{chr(97 + number % 26) * 20}-{number}")
+    segment(tmp_path / "orders-7")
+    assert error_of(tmp_path, subscribe="order").startswith(
+        "OptionError: option 'subscribe' names topic 'order', but the path holds 'orders', "
+    )
+    assert error_of(tmp_path, subscribe="order").endswith("and 23 more")
+    assert "but the path holds 'orders-7', " in error_of(tmp_path, assign={"orders": [0]})
+
+
 def test_replicas_are_listed_one_by_one(data: Path, tmp_path: Path) -> None:
     """The same partition in two directories is two logs here, in the order of the paths; `partition/chain.py` makes
     them one."""
@@ -392,7 +420,12 @@ def test_nothing_there(tmp_path: Path) -> None:
     )
     assert error_of(tmp_path / "note*").startswith("PathError:")
     (tmp_path / "orders-0").mkdir()
-    assert error_of(tmp_path).startswith("PathError: no log segments are in ")
+    assert error_of(tmp_path) == f"PathError: no log segments are in '{tmp_path / 'orders-0'}'"
+    (tmp_path / "clicks-0").mkdir()
+    (tmp_path / "clicks-1").mkdir()
+    first = tmp_path / "clicks-0"
+    assert error_of(tmp_path) == f"PathError: no log segments are in '{first}' and 2 more directories"
+    assert error_of(tmp_path, subscribe="orders") == f"PathError: no log segments are in '{tmp_path / 'orders-0'}'"
     assert error_of(tmp_path / "orders-0").startswith("PathError:")
 
 

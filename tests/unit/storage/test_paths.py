@@ -8,7 +8,7 @@ import pytest
 
 import kafka_segment_source as kafkaseg
 from kafka_segment_source.errors import PathError, UnsupportedError
-from kafka_segment_source.storage.paths import join_path, name_of, parent_of, resolve_path
+from kafka_segment_source.storage.paths import join_name, join_path, name_apart, name_of, parent_of, resolve_path
 from tests.support.batches import data
 from tests.support.logs import simple_log, simple_segment
 
@@ -120,3 +120,29 @@ def test_a_nul_in_a_path(path: str) -> None:
     for function in (kafkaseg.plan, kafkaseg.list_partitions):
         with pytest.raises(PathError, match=r"path '.*' names no file: found a NUL character"):
             function(path)
+
+
+@pytest.mark.parametrize(
+    ("directories", "names"),
+    [
+        ([], []),
+        (["/a/b", "/a/b"], ["", ""]),
+        (["/disks/a/logs", "/disks/b/logs"], ["a/logs", "b/logs"]),
+        (["/disks/a1", "/disks/a2"], ["a1", "a2"]),
+        (["/a", "/b"], ["a", "b"]),
+        (["/", "/b"], ["/", "/b"]),
+        (["/disks", "/disks/b"], ["/disks", "/disks/b"]),
+        (["s3://one/logs", "s3://two/logs", "/logs"], ["s3://one/logs", "s3://two/logs", "/logs"]),
+        (["s3://one/a", "s3://one/b"], ["a", "b"]),
+    ],
+)
+def test_names_apart(directories: list[str], names: list[str]) -> None:
+    """The parts of paths that differ; the whole paths where one contains the others. Never the same name twice."""
+    found = name_apart(directories)
+    assert [found[directory] for directory in directories] == names
+    assert len(set(found.values())) == len(set(directories))
+
+
+def test_names_are_joined() -> None:
+    """A directory without a name adds nothing."""
+    assert [join_name(name, "t-0") for name in ("", "a", "/", "s3://b")] == ["t-0", "a/t-0", "/t-0", "s3://b/t-0"]
