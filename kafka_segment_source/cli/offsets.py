@@ -6,7 +6,9 @@ import sys
 from typing import Any
 
 import click
+from rich.console import Group, RenderableType
 from rich.table import Table
+from rich.text import Text
 
 from kafka_segment_source import times
 from kafka_segment_source.cli.shared import (
@@ -19,10 +21,13 @@ from kafka_segment_source.cli.shared import (
     show,
     skipped_data,
     warn,
+    width,
 )
-from kafka_segment_source.inspection.offsets import OffsetsForTime, offsets_for_time
+from kafka_segment_source.inspection.offsets import OffsetsForTime, PartitionOffset, offsets_for_time
 from kafka_segment_source.keywords import OffsetOptions, option_names
 from kafka_segment_source.option_values import EARLIEST, LATEST
+
+_LEAST_ROOM = 40  # columns for an offset and what it is, which may take two lines
 
 
 @click.command("offsets", short_help="The first offset at or after a time.")
@@ -60,19 +65,29 @@ def offsets_command(paths: tuple[str, ...], moment: str, as_json: bool, **option
         sys.exit(DAMAGED)
 
 
-def _make_table(found: OffsetsForTime) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column("partition", overflow="fold")
-    table.add_column("offset", justify="right", no_wrap=True)
-    table.add_column("which is")
-    for each in found.partitions:
-        name = f"{each.topic}-{each.partition}"
-        end = each.end_offset
-        end_words = "the log end" if end == each.log_end_offset else "the last stable offset"
-        known = {LATEST: end_words, EARLIEST: "the log start"}
-        if each.offset is None:
-            table.add_row(name, str(end), f"{end_words}: no record before it is at or after that time", style="yellow")
-        else:
-            which = known.get(found.timestamp) or f"the first at or after {times.format_millis(found.timestamp)}"
-            table.add_row(name, str(each.offset), which)
-    return table
+def _make_table(found: OffsetsForTime) -> RenderableType:
+    """Makes one line for each partition. If names leave no room for the rest, they have lines of their own."""
+    names = [f"{each.topic}-{each.partition}" for each in found.partitions]
+    if max(map(len, names), default=0) <= width() - _LEAST_ROOM:
+        table = Table(box=None, pad_edge=False, header_style="dim")
+        table.add_column("partition", overflow="fold")
+        table.add_column("offset", justify="right", no_wrap=True)
+        table.add_column("which is")
+        for name, each in zip(names, found.partitions, strict=True):
+            offset, which = _describe_offset(found.timestamp, each)
+            table.add_row(name, offset, which, style="yellow" if each.offset is None else "")
+        return table
+    lines = []
+    for name, each in zip(names, found.partitions, strict=True):
+        offset, which = _describe_offset(found.timestamp, each)
+        lines += [Text(name, overflow="fold"), Text(f"  {offset}  {which}", "yellow" if each.offset is None else "dim")]
+    return Group(*lines)
+
+
+def _describe_offset(timestamp: int, found: PartitionOffset) -> tuple[str, str]:
+    """The offset of one partition, and which one it is."""
+    end = "the log end" if found.end_offset == found.log_end_offset else "the last stable offset"
+    if found.offset is None:
+        return str(found.end_offset), f"{end}: no record before it is at or after that time"
+    known = {LATEST: end, EARLIEST: "the log start"}
+    return str(found.offset), known.get(timestamp) or f"the first at or after {times.format_millis(timestamp)}"

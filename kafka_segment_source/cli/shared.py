@@ -37,7 +37,7 @@ _NAMES = "|".join(_ON_COMMAND_LINE)
 # The forms in which the package's messages name options, but never a part of a path
 _NAMED_OPTIONS = re.compile(
     rf"(?<!storage )\b(?:the )?options? '(?P<quoted>{_NAMES})'(?: and '(?P<other>{_NAMES})')?"
-    rf"|(?<![\w/.'-])(?P<given>{_CAMEL}|mode)=(?P<value>\w+)(?![\w/.'-])"
+    rf"|(?<![\w/.'-])(?P<given>{_CAMEL}|mode|view)=(?P<value>\w+)(?![\w/.'-])"
     rf"|(?<![\w/.'-])(?P<camel>{_CAMEL})(?![\w/.'=-])"
 )
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kafka_segment_source.times import format_millis
-from tests.cli.runner import LOGS, answer, run
+from tests.cli.runner import LOGS, answer, copy_of, run
 from tests.support import naive
 from tests.support.rows import LOG_DIRECTORIES, OFFSET, TIMESTAMP, expected
 
@@ -131,3 +131,16 @@ def test_no_such_time() -> None:
 
     assert result.exit_code == 2
     assert result.stderr.startswith("kafkaseg: --time is 'yesterday': expected ISO-8601 (")
+
+
+def test_long_names_have_lines_of_their_own(tmp_path: Path) -> None:
+    """At 80 columns neither a name nor an offset is broken."""
+    name = "long-name-" * 7
+    copy_of(LOGS / "orders-0", tmp_path).rename(tmp_path / f"{name}-10")
+    shown = {
+        "2026-03-10T09:50": "  966  the first at or after 2026-03-10T09:50:00.000Z",
+        "earliest": "  0  the log start",
+    }
+    for time, said in shown.items():
+        assert run("offsets", tmp_path, "--time", time, columns=80).stdout.splitlines() == [f"{name}-10", said]
+    assert run("offsets", tmp_path, "--time", "earliest", columns=140).stdout.splitlines()[1].split()[1] == "0"

@@ -233,6 +233,7 @@ def test_messages_name_flags(tmp_path: Path) -> None:
     ("message", "said"),
     [
         ("skipped (mode=DROPMALFORMED): x", "skipped (--mode DROPMALFORMED): x"),
+        ("option 'mode' is not for view=topics", "--mode is not for --view topics"),
         ("at most 5 (maxBatchBytes)", "at most 5 (--max-batch-bytes)"),
         ("give the options 'topic' and 'partition'", "give --topic and --partition"),
         ("option 'path' is '': one of its paths is empty", "PATH is '': one of its paths is empty"),
