@@ -118,6 +118,7 @@ def settings_of(sink: str, state: Path) -> dict[str, str]:
         settings["spark.sql.catalog.lake"] = "org.apache.iceberg.spark.SparkCatalog"
         settings["spark.sql.catalog.lake.type"] = "hadoop"
         settings["spark.sql.catalog.lake.warehouse"] = str(state / "lake")
+        settings["spark.sql.catalog.lake.cache-enabled"] = "false"  # a test puts another table in the same place
     return settings
 
 
