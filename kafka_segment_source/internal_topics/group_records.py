@@ -7,7 +7,8 @@ value is a tombstone: it removes what the key names. Source: Kafka's message def
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
 
 from kafka_segment_source.internal_topics.messages import MessageError, MessageReader, NewerVersionError, read_version
 
@@ -51,11 +52,11 @@ _NEWEST_OTHER_VALUE = 0
 _FLEXIBLE_FROM = 4  # of offset commits and classic groups
 _LEADER_EPOCH_FROM, _EXPIRE_TIMESTAMP_IN = 3, 1  # versions of offset commits
 _STATE_TIMESTAMP_FROM, _INSTANCE_ID_FROM, _REBALANCE_TIMEOUT_FROM = 2, 3, 1  # versions of classic groups
+_MOST_KEYS = 65_536  # remembered ones: a group commits the same partitions again and again
 _NO_NUMBER = -1  # of leader epochs and timestamps that a commit does not have
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetCommitKey:
+class OffsetCommitKey(NamedTuple):
     """What an offset commit is of."""
 
     group: str
@@ -63,16 +64,14 @@ class OffsetCommitKey:
     partition: int
 
 
-@dataclass(frozen=True, slots=True)
-class GroupKey:
+class GroupKey(NamedTuple):
     """A record of another type. type: the number of the type; what follows the group in the key is left out."""
 
     type: int
     group: str
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetCommit:
+class OffsetCommit(NamedTuple):
     """A committed offset. Times are epoch ms. leader_epoch, expire_timestamp: None where the commit has none.
 
     expire_timestamp: in version 1 alone, which brokers before 2.1 wrote.
@@ -85,6 +84,7 @@ class OffsetCommit:
     expire_timestamp: int | None
 
 
+@lru_cache(maxsize=_MOST_KEYS)
 def decode_key(key: bytes | None) -> OffsetCommitKey | GroupKey:
     """Decodes a key. Raises MessageError for one that cannot be decoded, and NewerVersionError for an unknown type."""
     if key is None:

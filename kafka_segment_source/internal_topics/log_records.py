@@ -17,6 +17,9 @@ from typing import NamedTuple
 from kafka_segment_source import kafka_format
 from kafka_segment_source.bounds import TimeRange
 from kafka_segment_source.decoding.tables import RECORDS
+from kafka_segment_source.errors import PathError
+from kafka_segment_source.logdir.catalog import list_logs
+from kafka_segment_source.logdir.segments import ListedLog
 from kafka_segment_source.option_values import RECORDS as RECORDS_VIEW
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.planning.plan import ReadPlan
@@ -55,8 +58,9 @@ def plan_topic(topic: str, options: ReadOptions, warnings: list[str]) -> ReadPla
     It reads all of the log: `until` is applied by `read_records`. So nothing is said of bytes that `until` does not
     leave out, which no option of these views could change.
 
-    Raises what `make_plan` raises.
+    Raises PathError if the paths hold no partition of it, and what `make_plan` raises.
     """
+    list_topic(topic, options)
     wanted = replace(
         options,
         view=RECORDS_VIEW,
@@ -67,6 +71,16 @@ def plan_topic(topic: str, options: ReadOptions, warnings: list[str]) -> ReadPla
     plan = make_plan(wanted)
     warnings += plan.warnings
     return plan
+
+
+def list_topic(topic: str, options: ReadOptions) -> list[ListedLog]:
+    """Returns the logs of one internal topic. Raises PathError if the paths hold none."""
+    logs = list_logs(replace(options, subscribe=(topic,)), needs_all=False)
+    if not logs:
+        raise PathError(
+            f"no partition of {topic} is in {', '.join(map(repr, options.paths))}: view={options.view} reads it"
+        )
+    return logs
 
 
 def read_records(plan: ReadPlan, times: TimeRange) -> Iterator[LogRecord]:

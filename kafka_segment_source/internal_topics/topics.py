@@ -14,7 +14,7 @@ from functools import partial
 import pyarrow as pa
 
 from kafka_segment_source.internal_topics.columns import Row
-from kafka_segment_source.internal_topics.log_records import plan_topic, read_records
+from kafka_segment_source.internal_topics.log_records import list_topic, plan_topic, read_records
 from kafka_segment_source.internal_topics.metadata_records import (
     ABORT_TRANSACTION,
     BEGIN_TRANSACTION,
@@ -25,7 +25,6 @@ from kafka_segment_source.internal_topics.metadata_records import (
 )
 from kafka_segment_source.internal_topics.oddities import Oddities
 from kafka_segment_source.internal_topics.snapshots import Snapshot, newest_snapshot
-from kafka_segment_source.logdir.catalog import list_logs
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.planning.plan import ReadPlan
 from kafka_segment_source.schema import Column
@@ -64,7 +63,7 @@ def plan_rows(options: ReadOptions, warnings: list[str]) -> TopicsTask:
     warnings: gets a sentence for each snapshot that is not whole. Raises what `make_plan` raises. That is DataLossError
     if the log begins behind the snapshot.
     """
-    listed = list_logs(replace(options, subscribe=(TOPIC,)))
+    listed = list_topic(TOPIC, options)
     snapshot = newest_snapshot(TOPIC, [log.directory for log in listed], options, warnings)
     start = 0 if snapshot is None else snapshot.end_offset
     from_there = replace(options, starting_offsets={log.topic_partition: start for log in listed})

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kafka_segment_source as kafkaseg
-from kafka_segment_source.errors import CorruptRecordError, OptionError
+from kafka_segment_source.errors import CorruptRecordError, OptionError, PathError
 from kafka_segment_source.internal_topics.group_records import RECORD_TYPES
 from tests.support.internal_logs import InternalLog, classic_group, group_key, offset_key, offset_value
 from tests.support.rows import FIXTURES
@@ -114,7 +114,7 @@ def test_every_known_type_is_passed_over(log: InternalLog, caplog: pytest.LogCap
 
 
 def test_newer_versions_are_named(log: InternalLog, caplog: pytest.LogCaptureFixture) -> None:
-    """A newer type is passed over; a newer commit has a row without an offset, not an older one. Each kind is said once."""
+    """A newer type is passed over; a newer commit has a row with nulls, not an older offset. Each kind is said once."""
     log.add(offset_key("g", "t"), offset_value(5))
     log.add(struct.pack(">h", 99) + b"whatever", b"x")
     log.add(struct.pack(">h", 99) + b"other", b"x")
@@ -284,6 +284,27 @@ def test_lag_is_null_without_the_topic(tmp_path: Path, caplog: pytest.LogCapture
     without = {(row["topic"], row["partition"]) for row in rows if row["lag"] is None}
     assert ("orders", 0) in without and ("payments", 0) not in without
     assert all((row["lag"] is None) == (row["logEndOffset"] is None) for row in rows)
+
+
+def test_a_path_without_the_topic() -> None:
+    """The error names the topic, and no option that nobody gave."""
+    for view in ("consumerOffsets", "transactionalIds", "topics"):
+        with pytest.raises(PathError, match=rf"no partition of __\w+ is in '.*orders-0': view={view} reads it"):
+            kafkaseg.scan(DATA / "orders-0", view=view)
+
+
+def test_the_examples_of_the_page_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each Python example of the section about internal topics in docs/views.md gives rows."""
+    root = FIXTURES.parents[1]
+    monkeypatch.chdir(root)
+    page = (root / "docs" / "views.md").read_text()
+    blocks = re.findall(r"```python\n(.*?)```", page[page.index("## Internal topics") :], re.DOTALL)
+    assert len(blocks) >= 3
+    for block in blocks:
+        *before, last = block.rstrip().splitlines()
+        names: dict[str, Any] = {}
+        exec("\n".join(before), names)
+        assert eval(last, names).num_rows >= 3
 
 
 def test_other_options_are_refused() -> None:
