@@ -27,14 +27,15 @@ from kafka_segment_source.planning.planner import make_plan
 
 _MICROS = 1000  # in a millisecond
 _MOST_NAMED = 5  # producer ids in a sentence
-_NEEDED = ("key", "value", "partition", "offset", "timestamp", "metadata")
+_COMMIT = kafka_format.CONTROL_TYPES[kafka_format.CONTROL_COMMIT]
+_NEEDED = ("key", "value", "partition", "offset", "timestamp", "metadata", "controlType")
 
 
 class LogRecord(NamedTuple):
     """One record.
 
     timestamp: epoch µs. producer: the producer id of a record inside a transaction, and of its marker; None otherwise.
-    control: the number of a control record's type. None for data.
+    control: the type of a control record, such as COMMIT. None for data.
     """
 
     topic: str
@@ -44,7 +45,7 @@ class LogRecord(NamedTuple):
     key: bytes | None
     value: bytes | None
     producer: int | None = None
-    control: int | None = None
+    control: str | None = None
 
     @property
     def place(self) -> str:
@@ -100,12 +101,12 @@ def read_records(plan: ReadPlan, times: TimeRange) -> Iterator[LogRecord]:
         partitions, offsets = batch.column("partition").to_pylist(), batch.column("offset").to_pylist()
         timestamps = batch.column("timestamp").cast("int64").to_pylist()
         keys, values = batch.column("key").to_pylist(), batch.column("value").to_pylist()
+        controls = batch.column("controlType").to_pylist()
         for at, producer in enumerate(producers):
             if not times.since <= timestamps[at] // _MICROS < times.until:
                 continue
-            key = keys[at]
-            control = _read_control_type(key) if producer is not None else None
-            yield LogRecord(topic, partitions[at], offsets[at], timestamps[at], key, values[at], producer, control)
+            of_record = keys[at], values[at], producer, controls[at]
+            yield LogRecord(topic, partitions[at], offsets[at], timestamps[at], *of_record)
 
 
 def take_effect(records: Iterator[LogRecord], open_ones: list[LogRecord]) -> Iterator[LogRecord]:
@@ -125,7 +126,7 @@ def take_effect(records: Iterator[LogRecord], open_ones: list[LogRecord]) -> Ite
             pending.setdefault(of, []).append(record)
             continue
         ended = pending.pop(of, [])
-        if record.control == kafka_format.CONTROL_COMMIT:
+        if record.control == _COMMIT:
             yield from ended
     for left in pending.values():
         open_ones += left
@@ -142,10 +143,3 @@ def say_open(open_ones: list[LogRecord], what: str) -> list[str]:
         f"{len(open_ones):,} {what} belong to transactions that are open at the end, so they do not count"
         f" (producer ids {named}; the first one is at {first.place})"
     ]
-
-
-def _read_control_type(key: bytes | None) -> int | None:
-    """The type of a control record, by its key. In the topics of the coordinators, no key of data is as short."""
-    if key is None or len(key) != kafka_format.CONTROL_KEY_BYTES:
-        return None
-    return int.from_bytes(key[2:4], "big", signed=True)

@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from kafka_segment_source import kafka_format
 from kafka_segment_source.bounds import ScanBounds
 from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.decoding.tables import RECORDS
@@ -25,7 +24,7 @@ from kafka_segment_source.storage.paths import join_path
 from kafka_segment_source.storage.store import Kind
 
 _NAME = re.compile(r"([0-9]{20})-([0-9]{10})\.checkpoint")
-_HEADER, _FOOTER = "SNAPSHOT_HEADER", "SNAPSHOT_FOOTER"
+_HEADER, _FOOTER = "SNAPSHOT_HEADER", "SNAPSHOT_FOOTER"  # of kafka_format.CONTROL_TYPES
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,12 +85,12 @@ def _read(topic: str, path: str, size: int, options: ReadOptions) -> tuple[int, 
     values: list[bytes | None] = []
     moment: int | None = None
     last: str | None = None
-    for batch in read_split(split, whole, RECORDS.arrow_schema(["key", "value"])):
-        for key, value in zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True):
-            last = _name_control(key)
-            if last is None:
+    for batch in read_split(split, whole, RECORDS.arrow_schema(["controlType", "value"])):
+        for control, value in zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True):
+            last = control
+            if control is None:
                 values.append(value)
-            elif last == _HEADER:
+            elif control == _HEADER:
                 moment = _read_header(value)
     if moment is None or last != _FOOTER:
         raise MessageError(f"it has no {_HEADER if moment is None else _FOOTER}")
@@ -103,12 +102,3 @@ def _read_header(value: bytes | None) -> int:
     reader = MessageReader(value or b"")
     reader.read_int16()  # version
     return reader.read_int64()
-
-
-def _name_control(key: bytes | None) -> str | None:
-    """The type of a control record. None for data, which has no key in this topic."""
-    if key is None or len(key) < kafka_format.CONTROL_KEY_BYTES:
-        return None
-    number = int.from_bytes(key[2:4], "big", signed=True)
-    known = 0 <= number < len(kafka_format.CONTROL_TYPES)
-    return kafka_format.CONTROL_TYPES[number] if known else f"UNKNOWN({number})"

@@ -84,7 +84,7 @@ def read_rows(task: TopicsTask, options: ReadOptions, warnings: list[str]) -> It
         for number, value in enumerate(task.snapshot.values):
             picture.add(value, f"record {number} of {task.snapshot.path!r}")
     for record in read_records(task.log, options.times):
-        if record.key is None:  # control records have a key, and nothing else in this topic
+        if record.control is None:
             picture.add(record.value, record.place)
     yield from _make_rows(picture.cluster)
     warnings += picture.say_pending()
