@@ -78,6 +78,7 @@ class ScanOptions(ReadingOptions, total=False):
     """Options of `plan`, `scan` and `read`."""
 
     view: str | None
+    history: Flag
     endingOffsets: ByPartition
     endingTimestamp: Moment
     endingOffsetsByTimestamp: ByPartition

@@ -132,6 +132,9 @@ OPTIONS = (
     Option(WHAT, "includeControl", "include_control", "true|false", values.parse_boolean,
            "keep control records, and add the column controlType: COMMIT, ABORT and others", default="false",
            view_defaults={values.BATCHES: "true"}),
+    Option(WHAT, "history", "history", "true|false", values.parse_boolean,
+           "consumerOffsets, transactionalIds: every commit or state and every tombstone, instead of the latest state", default="false",
+           views=(values.CONSUMER_OFFSETS, values.TRANSACTIONAL_IDS), no_stream="a stream gives records"),
 
     Option(WHEN, "since", "since", "TIME", values.parse_moment,
            "keep rows with timestamp ≥ this: ISO-8601, epoch milliseconds (not seconds), or a time ago (-2h)"),
@@ -233,6 +236,7 @@ class ReadOptions:
     include_headers: bool
     include_metadata: bool
     include_control: bool
+    history: bool
     since: int | None
     until: int | None
     time_zone: str

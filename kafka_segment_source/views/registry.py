@@ -6,10 +6,15 @@ from importlib import import_module
 
 from kafka_segment_source.decoding.tables import SPLIT_TABLES
 from kafka_segment_source.errors import UnsupportedError
+from kafka_segment_source.option_values import CONSUMER_OFFSETS, TOPICS, TRANSACTIONAL_IDS
 from kafka_segment_source.schema import Table
 from kafka_segment_source.views.view import View
 
-_MODULES: dict[str, str] = {}
+_MODULES: dict[str, str] = {
+    CONSUMER_OFFSETS: "views.consumer_offsets",
+    TRANSACTIONAL_IDS: "views.transactional_ids",
+    TOPICS: "views.topics",
+}
 """The module of each view that is not made of splits. It has the name VIEW. It is loaded when it is asked for."""
 
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from kafka_segment_source.errors import OptionError, UnsupportedError, UsageError
 from kafka_segment_source.keywords import option_texts
-from kafka_segment_source.option_values import LATEST
+from kafka_segment_source.option_values import LATEST, RECORDS
 from kafka_segment_source.options import OPTIONS, Option, ReadOptions, parse_options
 
 NOW = 1_773_133_200_000  # 2026-03-10T09:00:00Z
@@ -30,7 +30,8 @@ def parse(**given: str) -> ReadOptions:
 
 def parse_for(option: Option, **given: str) -> ReadOptions:
     """Parses options of the kind of read that has `option`."""
-    return parse_options({"path": "/x"} | given, NOW, is_stream=option.stream_only)[0]
+    view = {} if RECORDS in option.views else {"view": option.views[0]}
+    return parse_options({"path": "/x"} | view | given, NOW, is_stream=option.stream_only)[0]
 
 
 # Each option, with a text that is not its default and the value of its field that the text stands for
@@ -45,6 +46,7 @@ OTHER_VALUES: dict[str, tuple[str, object]] = {
     "includeHeaders": ("true", True),
     "includeMetadata": ("true", True),
     "includeControl": ("true", True),
+    "history": ("true", True),
     "since": ("+5", 5),
     "until": ("+6", 6),
     "timeZone": ("Europe/Berlin", "Europe/Berlin"),
@@ -153,6 +155,7 @@ VALUES: dict[str, tuple[list[str], list[str], str]] = {
     "includeHeaders": BOOLEAN,
     "includeMetadata": BOOLEAN,
     "includeControl": BOOLEAN,
+    "history": BOOLEAN,
     "minPartitions": POSITIVE,
     "maxRecordsPerPartition": POSITIVE,
     "timestampDisorder": (["10s", "5 minutes", "0", "1500"], ["", "-1s", "soon", "5 parsecs"], "expected a number with a unit"),

@@ -1,0 +1,147 @@
+"""`topics`: `__cluster_metadata` and its snapshots → a row for each partition of each topic (KRaft).
+
+Comes in: the options of a read. Goes out: rows by topic and partition, as of the end of the files, or of `until`. The
+newest snapshot is read first, then the log after it. Records that are written but not yet committed by the controllers'
+quorum count: the files do not say where the quorum's high watermark is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+
+import pyarrow as pa
+
+from kafka_segment_source.internal_topics.columns import Row
+from kafka_segment_source.internal_topics.log_records import list_topic, plan_topic, read_records
+from kafka_segment_source.internal_topics.metadata_records import (
+    ABORT_TRANSACTION,
+    BEGIN_TRANSACTION,
+    END_TRANSACTION,
+    Change,
+    Cluster,
+    decode_record,
+)
+from kafka_segment_source.internal_topics.oddities import Oddities
+from kafka_segment_source.internal_topics.snapshots import Snapshot, newest_snapshot
+from kafka_segment_source.options import ReadOptions
+from kafka_segment_source.planning.plan import ReadPlan
+from kafka_segment_source.schema import Column
+
+TOPIC = "__cluster_metadata"
+
+_BROKERS_TYPE = pa.list_(pa.field("element", pa.int32()))
+
+COLUMNS = (
+    Column("topic", "string", pa.string()),
+    Column("topicId", "string", pa.string()),
+    Column("partition", "int", pa.int32()),
+    Column("replicas", "array<int>", _BROKERS_TYPE),
+    Column("isr", "array<int>", _BROKERS_TYPE),
+    Column("leader", "int", pa.int32()),
+    Column("leaderEpoch", "int", pa.int32()),
+    Column("configs", "map<string,string>", pa.map_(pa.string(), pa.string())),
+)
+"""leader: null where there is none. configs: those that were set for the topic; defaults are not in these files.
+topic: null if its record is missing."""
+
+_NOT_IN_ROWS = "what it changes is not in the rows"
+
+
+@dataclass(frozen=True, slots=True)
+class TopicsTask:
+    """snapshot: the state to begin with; None for the empty one. log: the plan of the log after it."""
+
+    snapshot: Snapshot | None
+    log: ReadPlan
+
+
+def plan_rows(options: ReadOptions, warnings: list[str]) -> TopicsTask:
+    """Reads the newest snapshot, and plans the log after it.
+
+    warnings: gets a sentence for each snapshot that is not whole. Raises what `make_plan` raises. That is DataLossError
+    if the log begins behind the snapshot.
+    """
+    listed = list_topic(TOPIC, options)
+    snapshot = newest_snapshot(TOPIC, [log.directory for log in listed], options, warnings)
+    start = 0 if snapshot is None else snapshot.end_offset
+    from_there = replace(options, starting_offsets={log.topic_partition: start for log in listed})
+    return TopicsTask(snapshot, plan_topic(TOPIC, from_there, warnings))
+
+
+def read_rows(task: TopicsTask, options: ReadOptions, warnings: list[str]) -> Iterator[Row]:
+    """Yields the rows of the view as dicts.
+
+    warnings: gets a sentence for each kind of record that was not decoded, and for an open transaction of the
+        controller. It is complete after the last row.
+
+    Raises what a read of the internal topic raises: DataError, DataLossError and StorageError.
+    """
+    oddities = Oddities()
+    picture = _Picture(oddities)
+    if task.snapshot is not None:
+        for number, value in enumerate(task.snapshot.values):
+            picture.add(value, f"record {number} of {task.snapshot.path!r}")
+    for record in read_records(task.log, options.times):
+        if record.control is None:
+            picture.add(record.value, record.place)
+    yield from _make_rows(picture.cluster)
+    warnings += picture.say_pending()
+    warnings += oddities.sentences()
+
+
+class _Picture:
+    """The cluster, as far as records were added. Those of a transaction count from its end on (KIP-868)."""
+
+    def __init__(self, oddities: Oddities) -> None:
+        self.cluster = Cluster()
+        self._oddities = oddities
+        self._pending: list[tuple[Change, str]] | None = None  # None outside of a transaction
+
+    def add(self, value: bytes | None, place: str) -> None:
+        """Adds one record, in the order of the log."""
+        decoded = self._oddities.catch(partial(decode_record, value), place, _NOT_IN_ROWS)
+        if decoded is None:
+            return
+        number, change = decoded
+        if number == BEGIN_TRANSACTION:
+            self._pending = []
+        elif number in (END_TRANSACTION, ABORT_TRANSACTION):
+            ended, self._pending = self._pending or [], None
+            for each, where in ended if number == END_TRANSACTION else ():
+                self._apply(each, where)
+        elif self._pending is not None:
+            self._pending.append((change, place))
+        else:
+            self._apply(change, place)
+
+    def say_pending(self) -> list[str]:
+        """A sentence if a transaction is open."""
+        if not self._pending:
+            return []
+        return [
+            f"{len(self._pending):,} records of {TOPIC} belong to a transaction of the controller that is open at the end,"
+            f" so they do not count (the first one is at {self._pending[0][1]})"
+        ]
+
+    def _apply(self, change: Change, place: str) -> None:
+        self._oddities.catch(partial(change, self.cluster), place, _NOT_IN_ROWS)
+
+
+def _make_rows(cluster: Cluster) -> Iterator[Row]:
+    by_name = sorted(cluster.partitions, key=lambda topic_id: (cluster.names.get(topic_id, ""), topic_id))
+    for topic_id in by_name:
+        name = cluster.names.get(topic_id)
+        configs = sorted(cluster.configs.get(name, {}).items()) if name is not None else []
+        for number, partition in sorted(cluster.partitions[topic_id].items()):
+            yield {
+                "topic": name,
+                "topicId": topic_id,
+                "partition": number,
+                "replicas": partition.replicas,
+                "isr": partition.isr,
+                "leader": None if partition.leader < 0 else partition.leader,
+                "leaderEpoch": partition.leader_epoch,
+                "configs": configs,
+            }
