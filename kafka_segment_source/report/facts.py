@@ -15,6 +15,7 @@ from typing import Any
 
 from kafka_segment_source.errors import KafkaSegmentError, PathError
 from kafka_segment_source.inspection.contents import ListedPartition, Listing, list_partitions
+from kafka_segment_source.kafka_format import INTERNAL_TOPIC_PREFIX
 from kafka_segment_source.keywords import PathsLike
 from kafka_segment_source.queries import scan
 from kafka_segment_source.report.batch_facts import COLUMNS, BatchFacts
@@ -96,7 +97,8 @@ def collect_facts(
 
 
 def _choose_slots(partitions: Sequence[ListedPartition], now: int) -> tuple[int, int, int]:
-    """Chooses the slots of time of the picture: their start (ms), their width (s) and their number."""
+    """Chooses the slots of time of the pictures: their start (ms), their width (s) and their number."""
+    partitions = [each for each in partitions if not each.topic.startswith(INTERNAL_TOPIC_PREFIX)]
     newest = [part.summary.newest for each in partitions for part in each.segments]
     oldest = [part.summary.oldest_at_most for each in partitions for part in each.segments]
     times = [at for at in (*newest, *oldest) if at is not None and _EARLIEST <= at <= now + _DAY]
