@@ -175,7 +175,7 @@ OPTIONS = (
     Option(TRUST, "checkCrcs", "check_crcs", "true|false", values.parse_boolean,
            "verify each batch's CRC before believing its header", default="true",
            views=(*_OF_LOGS, *values.OF_INDEXES),
-           view_defaults=dict.fromkeys((values.BATCHES, *values.OF_INDEXES), "false")),
+           view_defaults=dict.fromkeys((values.BATCHES, *values.OF_INDEXES, values.TRANSACTIONS), "false")),
     Option(TRUST, "trustIndexes", "trust_indexes", "true|false", values.parse_boolean,
            "false: ignore index files and walk every segment", default="true"),
     Option(TRUST, "maxBatchBytes", "max_batch_bytes", "BYTES", values.parse_batch_bytes,

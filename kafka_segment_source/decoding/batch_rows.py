@@ -64,14 +64,14 @@ def _select_batches(headers: HeaderTable, bounds: ScanBounds, include_control: b
     if not include_control:
         wanted &= ~_has(headers, kafka_format.CONTROL_MASK)
     if times.has_since or times.has_until:
-        first, largest = _time_span(headers)
+        first, largest = time_span(headers)
         wanted &= (headers[batch_headers.COUNT] != 0) & (largest >= times.since)
         if times.has_until:
             wanted &= first < times.until
     return np.asarray(wanted)
 
 
-def _time_span(headers: HeaderTable) -> tuple[Longs, Longs]:
+def time_span(headers: HeaderTable) -> tuple[Longs, Longs]:
     """The timestamps of the first record and of the largest one, in ms.
 
     Some headers state only the largest: under LogAppendTime, with a delete horizon, and those of wrappers.

@@ -45,11 +45,16 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """The end of a producer's transaction, at an offset."""
+    """The end of a producer's transaction, at an offset.
+
+    timestamp: ms. coordinator_epoch: None if the value is null or too short.
+    """
 
     producer_id: int
     offset: int
     aborts: bool
+    timestamp: int = kafka_format.NO_TIMESTAMP
+    coordinator_epoch: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +74,16 @@ class Stretch:
     errors: tuple[DataError, ...] = ()
     ends_in_loss: bool = False
     void: int | None = None
+
+
+def coordinator_epoch(value: bytes | None) -> int | None:
+    """Reads the coordinator epoch from the value of a COMMIT or ABORT (`clients.EndTransactionMarker`).
+
+    It is None if the value is null or too short.
+    """
+    if value is None or len(value) < kafka_format.END_MARKER_BYTES:
+        return None
+    return int.from_bytes(value[kafka_format.COORDINATOR_EPOCH_AT : kafka_format.END_MARKER_BYTES], "big", signed=True)
 
 
 def transactional_data(headers: HeaderTable) -> Mask:
@@ -325,10 +340,14 @@ class MarkerReader:
         at = records.ints[record_batches.KEY_AT, :n][readable]
         types = records.source[at + 2].astype(np.int64) << 8 | records.source[at + 3]
         producers = records.headers[batch_headers.PRODUCER_ID, records.ints[record_batches.BATCH, :n][readable]]
-        offsets = records.longs[record_batches.OFFSET, :n][readable]
-        for kind, producer_id, offset in zip(types.tolist(), producers.tolist(), offsets.tolist(), strict=True):
+        offsets, times = records.longs[[record_batches.OFFSET, record_batches.TIMESTAMP], :n][:, readable]
+        values = records.ints[[record_batches.VALUE_AT, record_batches.VALUE_LENGTH], :n][:, readable].T
+        columns = (types.tolist(), producers.tolist(), offsets.tolist(), times.tolist(), values.tolist())
+        for kind, producer_id, offset, timestamp, (value_at, length) in zip(*columns, strict=True):
             if kind in (kafka_format.CONTROL_ABORT, kafka_format.CONTROL_COMMIT):
-                yield Marker(producer_id, offset, kind == kafka_format.CONTROL_ABORT)
+                value = None if length < 0 else bytes(records.source[value_at : value_at + length])
+                aborts = kind == kafka_format.CONTROL_ABORT
+                yield Marker(producer_id, offset, aborts, timestamp, coordinator_epoch(value))
 
     def _check_keys(self, records: RecordColumns, lengths: npt.NDArray[np.int32]) -> None:
         for at in np.flatnonzero(lengths < kafka_format.CONTROL_KEY_BYTES).tolist():

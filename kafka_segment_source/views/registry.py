@@ -6,11 +6,12 @@ from importlib import import_module
 
 from kafka_segment_source.decoding.tables import SPLIT_TABLES
 from kafka_segment_source.errors import UnsupportedError
-from kafka_segment_source.option_values import CONSUMER_OFFSETS, TOPICS, TRANSACTIONAL_IDS
+from kafka_segment_source.option_values import CONSUMER_OFFSETS, TOPICS, TRANSACTIONAL_IDS, TRANSACTIONS
 from kafka_segment_source.schema import Table
 from kafka_segment_source.views.view import View
 
 _MODULES: dict[str, str] = {
+    TRANSACTIONS: "views.transactions",
     CONSUMER_OFFSETS: "views.consumer_offsets",
     TRANSACTIONAL_IDS: "views.transactional_ids",
     TOPICS: "views.topics",
