@@ -42,9 +42,13 @@ T = TypeVar("T")
 
 
 class Follower:
-    """Follows one split's offsets. Make one, and call `run` once."""
+    """Follows one split's offsets. Make one, and call `run` once.
+
+    losses: how often `run` has reported damage or lost offsets, and gone on behind them.
+    """
 
     def __init__(self, split: SegmentSplit, options: ReadOptions, *, microseconds: bool = False) -> None:
+        self.losses = 0
         self._split = split
         self._options = options
         # whether timestamps are read; a timestamp too large for microseconds is then damage
@@ -148,10 +152,11 @@ class Follower:
     def _report_error(self, error: KafkaSegmentError) -> None:
         if isinstance(error, DataError) and error.is_skippable and self._options.drop_malformed:
             logger.warning("skipped (mode=DROPMALFORMED): %s", error)
-            return
-        if not isinstance(error, DataLossError):
+        elif isinstance(error, DataLossError):
+            report_lost_rows(error, self._options)
+        else:
             raise error
-        report_lost_rows(error, self._options)
+        self.losses += 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ from kafka_segment_source.decoding.damage import Damage, UnloggedDamage
 from kafka_segment_source.decoding.records import MAX_MILLIS
 from kafka_segment_source.decoding.split import BatchPlace, SegmentSplit
 from kafka_segment_source.decoding.split_file import SplitFile
-from kafka_segment_source.errors import DataLossError, FileChangedError
+from kafka_segment_source.errors import DataLossError
 from kafka_segment_source.kernels import batch_headers
 from kafka_segment_source.kernels.batch_headers import HeaderTable
 from kafka_segment_source.logdir.checksums import crc_holds
@@ -88,10 +88,17 @@ def _walk(split: SegmentSplit, options: ReadOptions, replay: _Replay) -> Iterato
             void = first_void(stretch, replay.reached) if is_other and replay.reached else None
             yield stretch if void is None else replace(stretch, gaps=(*stretch.gaps, void))
 
+    losses = 0
     try:
-        yield from follower.run(read)
+        for stretch in follower.run(read):
+            if follower.losses > losses:
+                losses = follower.losses
+                yield Stretch(_NO_HEADERS, (), ends_in_loss=True)
+            yield stretch
     except DataLossError as error:
         report_lost_rows(error, options)
+        follower.losses += 1
+    if follower.losses > losses:
         yield Stretch(_NO_HEADERS, (), ends_in_loss=True)
 
 
@@ -119,29 +126,22 @@ def _read_batches(
         reader = MarkerReader(part, options, damage)
         for chunk in source.chunks():
             seen, gaps = _report_skipped(damage, seen, (reached,))
-            found = _read_markers(reader, chunk, source, options, proven)
+            inside = chunk.headers[batch_headers.LAST_OFFSET] >= part.bounds.offsets.start
+            headers = chunk.headers if inside.all() else chunk.headers[:, inside]
+            found = _read_markers(reader, Chunk(chunk.data, headers, chunk.position), source, options, proven)
             if found is None:
                 bounds = ScanBounds(OffsetRange(reached, part.bounds.offsets.end))
                 at = int(chunk.headers[batch_headers.POSITION, 0])
                 return replace(part, start=at, bounds=bounds, anchor=last if at else None)
             seen, _ = _report_skipped(damage, seen, ())
             last = BatchPlace(*chunk.headers[_PLACE, -1].tolist())
-            reached = int(chunk.headers[batch_headers.LAST_OFFSET, -1]) + 1
-            inside = chunk.headers[batch_headers.LAST_OFFSET] >= part.bounds.offsets.start
-            headers = chunk.headers if inside.all() else chunk.headers[:, inside]
+            reached = max(reached, int(chunk.headers[batch_headers.LAST_OFFSET, -1]) + 1)
             yield Stretch(headers, found.markers, gaps + found.gaps)
             follower.note_passed(source)
         seen, gaps = _report_skipped(damage, seen, (reached,))
         if gaps:
             yield Stretch(_NO_HEADERS, (), gaps)
-        try:
-            source.finish()
-        except FileChangedError:
-            raise
-        except DataLossError:
-            if not part.copies:  # otherwise other copies are searched, and what they lack shows where they go on
-                yield Stretch(_NO_HEADERS, (), ends_in_loss=True)
-            raise
+        source.finish()
         follower.note_end(source)
     return None
 

@@ -24,7 +24,7 @@ from kafka_segment_source.storage import retrying
 from kafka_segment_source.zones.making import map_segment
 from kafka_segment_source.zones.updates import ZoneMapSummary, finish_update, plan_updates
 from tests.support.hurt_copies import TOPIC, Batch, Case, Row, case, fate_of, open_producers, put
-from tests.support.reads import options_in, plan_in
+from tests.support.reads import options_in, plan_in, view_in
 from tests.support.simulated_files import SimulatedFiles
 
 CASES = 20_000 if os.environ.get("KAFKASEG_LONG") else 1_000
@@ -115,6 +115,7 @@ def _check(number: int, files: SimulatedFiles) -> str:
         return word
     if number % 3 == 1:
         _check_committed(files, paths, expected)
+        _check_transactions(files, paths, expected)
         return "committed"
     _check_bounds(files, paths, expected, random, is_mapped=bool(number % 2))
     return "bounds"
@@ -163,6 +164,35 @@ def _check_committed(files: SimulatedFiles, paths: list[str], expected: Expected
         stable = min([expected.end, *open_producers(expected.made.history[: _number(expected)]).values()])
         lost = {offset for offset in plain if offset < stable} - {row[0] for row in found}
         assert not lost, f"committed rows of no transaction are lost: {lost}"
+
+
+def _check_transactions(files: SimulatedFiles, paths: list[str], expected: Expected) -> None:
+    """Asserts that view=transactions tells no ending that was not, and everything where nothing is lost."""
+    rows = view_in(files, paths, "transactions", checkCrcs=True, **LENIENT)
+    found = [(each["producerId"], each["firstOffset"], each["lastOffset"], each["state"]) for each in rows]
+    if not expected.unheld and not expected.is_compacted:
+        assert sorted(found, key=str) == sorted(transactions_of(expected.held), key=str)
+        return
+    markers = {(each.producer, each.base): each for each in expected.made.history if each.kind in ("commit", "abort")}
+    for producer, first, last, state in found:
+        between = [base for whose, base in markers if whose == producer and first <= base < (last or expected.end)]
+        if state != "unknown":
+            assert not between, f"a transaction of {producer} from {first} to {last} goes past its marker at {between}"
+        if state in ("committed", "aborted"):
+            assert markers[producer, last].kind == {"committed": "commit", "aborted": "abort"}[state]
+
+
+def transactions_of(batches: list[Batch]) -> list[tuple[int, int, int | None, str]]:
+    """The transactions of some batches: producer, first offset, offset of the marker, state."""
+    is_open: dict[int, int] = {}
+    found: list[tuple[int, int, int | None, str]] = []
+    for batch in batches:
+        if batch.kind == "txn":
+            is_open.setdefault(batch.producer, batch.base)
+        elif batch.kind in ("commit", "abort") and batch.producer in is_open:
+            state = {"commit": "committed", "abort": "aborted"}[batch.kind]
+            found.append((batch.producer, is_open.pop(batch.producer), batch.base, state))
+    return found + [(producer, first, None, "open") for producer, first in is_open.items()]
 
 
 def _number(expected: Expected) -> int:

@@ -14,6 +14,8 @@ from kafka_segment_source.options import ReadOptions, parse_options
 from kafka_segment_source.planning.plan import ReadPlan
 from kafka_segment_source.planning.planner import make_plan
 from kafka_segment_source.storage.store import Storage
+from kafka_segment_source.views.registry import view_of
+from kafka_segment_source.views.view import plan_view
 from tests.support import writer
 
 
@@ -33,6 +35,14 @@ def plan_in(storage: Storage, path: PathsLike, **options: Any) -> ReadPlan:
     """As `kafkaseg.plan`, from another storage."""
     parsed, warnings = parse_options(option_texts(path, options), storage=storage)
     return make_plan(parsed, warnings)
+
+
+def view_in(storage: Storage, path: PathsLike, view: str, **options: Any) -> list[dict[str, Any]]:
+    """The rows of a view that is not made of splits, from another storage."""
+    parsed, warnings = parse_options(option_texts(path, {"view": view, **options}), storage=storage)
+    found = view_of(view)
+    assert found is not None
+    return plan_view(found, parsed, warnings).to_reader().read_all().to_pylist()
 
 
 def offsets(folder: Path, **options: Any) -> list[int]:

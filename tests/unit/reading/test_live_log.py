@@ -21,7 +21,7 @@ from tests.support import writer
 from tests.support.batches import BatchSpec, control
 from tests.support.batches import data as batch
 from tests.support.logs import Segment, simple_segment
-from tests.support.reads import options_in, plan_in
+from tests.support.reads import options_in, plan_in, view_in
 from tests.support.simulated_files import SimulatedFiles
 from tests.support.simulated_reads import simulated
 from tests.support.writer import Rec
@@ -224,6 +224,18 @@ def test_a_marker_after_the_listing_and_another_transaction(first: str, second: 
         assert [offset for offset, _ in rows] in ([], allowed), point
         if point == 0:  # all of it was there before the first look
             assert [offset for offset, _ in rows] == allowed
+
+
+@pytest.mark.parametrize("compacted", [True, False])
+@pytest.mark.parametrize(("first", "second"), [("abort", "commit"), ("commit", "abort")])
+def test_the_view_of_transactions_while_a_marker_comes(first: str, second: str, compacted: bool) -> None:
+    """Each transaction has its own marker, or is open as it was when the log was listed."""
+    disk, change = _rolled(first, second, compacted)
+    states = {"abort": "aborted", "commit": "committed"}
+    ended = [(0, 1, states[first]), (2, 3, states[second])]
+    allowed = [[(0, None, "open")], ended[:1], ended]
+    for point, rows in at_every_point(disk, change, lambda files: view_in(files, PARTITION, "transactions")):
+        assert [(each["firstOffset"], each["lastOffset"], each["state"]) for each in rows] in allowed, point
 
 
 def _told_after(size: int | None) -> tuple[Callable[[], Disk], Callable[[Disk], None]]:
