@@ -5,13 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import click
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from kafka_segment_source.cli.parquet import check_output, write_parquet
 from kafka_segment_source.cli.records import CONTROL_TYPE, Encoding, json_lines, text_fields, text_lines
 from kafka_segment_source.cli.shared import (
     DAMAGED,
@@ -76,10 +75,7 @@ def cat_command(
     kafkaseg cat orders-0 --since -1h --format parquet --output hour.parquet
     """
     kind = "jsonl" if as_json else kind
-    if (kind == "parquet") != (output is not None):
-        raise click.UsageError(
-            "--format parquet and --output FILE go together: Parquet goes into a file, and nothing else does"
-        )
+    check_output(kind, output)
     parsed, warnings = parse(paths, options)
     plan = make_plan(parsed, warnings)
     for warning in plan.warnings:
@@ -90,7 +86,7 @@ def cat_command(
         if output is not None:
             schema = RECORDS.arrow_schema(names)
             with progress("writing", plan.bytes_to_read) as advance:
-                records = _write_parquet(output, schema, _read_batches(plan, schema, limit, advance))
+                records = write_parquet(output, schema, _read_batches(plan, schema, limit, advance))
             warn(f"{count(records, 'record')} written to {output!r}")
         elif kind == "jsonl":
             records = _print_records(plan, limit, names, partial(json_lines, encoding=Encoding(encoding), fields=names))
@@ -132,21 +128,3 @@ def _read_batches(
         left -= batch.num_rows
         if left <= 0:
             return
-
-
-def _write_parquet(path: str, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> int:
-    """Writes a Parquet file and returns the number of records.
-
-    The file has another name until its last record is written. So the path has the whole file or none.
-    """
-    records = 0
-    unfinished = Path(f"{path}.unfinished")
-    try:
-        with pq.ParquetWriter(unfinished, schema, compression="zstd") as writer:
-            for batch in batches:
-                writer.write_batch(batch)
-                records += batch.num_rows
-        unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)
-    return records

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from kafka_segment_source import kafka_format
+from kafka_segment_source.reading.marker_walk import coordinator_epoch
 from kafka_segment_source.times import format_millis
 
 _MICROS = 1000  # in a millisecond
@@ -84,17 +85,7 @@ def _show_control(columns: dict[str, list[Any]], row: int, control: str, batch: 
     if "key" in columns:
         columns["key"][row] = f"controlType: {control}"
     if "value" in columns and control in _END_MARKERS:
-        columns["value"][row] = f"coordinatorEpoch: {_read_coordinator_epoch(batch['value'][row].as_py())}"
-
-
-def _read_coordinator_epoch(value: bytes | None) -> int | None:
-    """Reads the coordinator epoch from the value of a COMMIT or ABORT (`clients.EndTransactionMarker`).
-
-    It is None if the value is null or too short.
-    """
-    if value is None or len(value) < kafka_format.END_MARKER_BYTES:
-        return None
-    return int.from_bytes(value[kafka_format.COORDINATOR_EPOCH_AT : kafka_format.END_MARKER_BYTES], "big", signed=True)
+        columns["value"][row] = f"coordinatorEpoch: {coordinator_epoch(batch['value'][row].as_py())}"
 
 
 def _make_columns(batch: pa.RecordBatch, encoding: Encoding) -> dict[str, list[Any]]:

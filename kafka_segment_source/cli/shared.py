@@ -19,7 +19,7 @@ from rich.text import Text
 
 from kafka_segment_source.errors import KafkaSegmentError, UsageError
 from kafka_segment_source.keywords import STORAGE_OPTIONS, PathsLike, option_texts
-from kafka_segment_source.options import OPTIONS, ReadOptions, parse_options
+from kafka_segment_source.options import CUTTING, OPTIONS, ReadOptions, parse_options
 from kafka_segment_source.reporting import Advance, OnProgress, logger
 
 DAMAGED = 1
@@ -28,7 +28,7 @@ INTERRUPTED = 130
 _PIPE_WIDTH = 1000  # columns where the output is no terminal and COLUMNS is not set, so that no line is wrapped
 
 _WORTH_A_BAR = 64 * 1024 * 1024  # bytes; fewer bytes are done before a user can read the bar
-COMMANDS = ("ls", "plan", "cat", "verify", "offsets", "zonemap", "report", "demo")
+COMMANDS = ("ls", "plan", "cat", "count", "batches", "transactions", "verify", "offsets", "zonemap", "report", "demo")
 
 _FLAGS = {option.name: "--" + re.sub(r"(?<!^)([A-Z])", r"-\1", option.name).lower() for option in OPTIONS}
 _ON_COMMAND_LINE = _FLAGS | {"path": "PATH", "time": "--time"}
@@ -90,10 +90,20 @@ paths_argument = click.argument("paths", nargs=-1, required=True, metavar="PATH.
 json_flag = click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
 
 
-def read_options(*names: str, but: Sequence[str] = ()) -> Callable[[F], F]:
+def view_options(view: str, but: Sequence[str] = ()) -> tuple[str, ...]:
+    """The names of the options that a view takes on the command line. Options of Spark partitions are left out."""
+    left_out = {"path", "view", *but}
+    return tuple(
+        option.name
+        for option in OPTIONS
+        if view in option.views and option.group != CUTTING and option.name not in left_out
+    )
+
+
+def read_options(*names: str, but: Sequence[str] = (), view: str | None = None) -> Callable[[F], F]:
     """Adds options of a read to a command, under their own names, as text: the named ones, or all except `but`.
 
-    It adds `--storage-option` too, which every command that takes a path has.
+    view: whose defaults the help shows. It adds `--storage-option` too, which every command that takes a path has.
     """
 
     def add(command: F) -> F:
@@ -109,7 +119,7 @@ def read_options(*names: str, but: Sequence[str] = ()) -> Callable[[F], F]:
         for option in reversed([option for option in OPTIONS if not option.stream_only]):
             wanted = option.name in names if names else option.name not in ("path", *but)
             if wanted:
-                words = option.default_words
+                words = option.default_words if view is None else option.without or option.default_for(False, view)
                 default = f" [default: {words}]" if words else ""
                 command = click.option(
                     _FLAGS[option.name], option.name, metavar=option.takes, help=option.help + default

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -42,14 +42,7 @@ from kafka_segment_source.reading.mending import Suspicion
 from kafka_segment_source.reporting import logger
 from kafka_segment_source.storage.files import UNUSABLE, list_directory
 from kafka_segment_source.storage.paths import name_of, parent_of
-
-if TYPE_CHECKING:
-    from kafka_segment_source.views.transactions import TransactionTask
-
-COMMITTED = "committed"
-ABORTED = "aborted"
-OPEN = "open"
-UNKNOWN = "unknown"
+from kafka_segment_source.views.transaction_table import ABORTED, COMMITTED, OPEN, UNKNOWN, TransactionTask
 
 _MOST_NAMED = 3  # of transactions in one warning
 _NO_HEADERS = np.empty((batch_headers.FIELDS, 0), np.int64)
@@ -78,7 +71,8 @@ def find_transactions(task: TransactionTask, options: ReadOptions) -> Iterator[R
 
 def _walk(split: SegmentSplit, options: ReadOptions, replay: _Replay) -> Iterator[Stretch]:
     """Yields the batches of one segment, wherever they are now. replay: knows how far the walk has come."""
-    follower = Follower(split, options)
+    # other copies are searched by CRC, since only this shows which of them holds a marker whole
+    follower = Follower(split, replace(options, check_crcs=True))
 
     def read(part: SegmentSplit) -> Iterator[Stretch]:
         directory = parent_of(part.path)

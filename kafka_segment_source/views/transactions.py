@@ -1,65 +1,22 @@
 """view=transactions: one row a transaction of a producer in a partition. One task reads one partition.
 
-`transaction_walk.py` makes the rows. This file has what planning needs: the columns and the tasks.
+`transaction_walk.py` makes the rows. This file has what planning needs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import pyarrow as pa
 
-from kafka_segment_source.bounds import EVERY_ROW, OffsetRange
-from kafka_segment_source.decoding.split import SegmentSplit
+from kafka_segment_source.bounds import EVERY_ROW
 from kafka_segment_source.logdir.segments import PartitionLog
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.planning.planner import plan_selected
 from kafka_segment_source.planning.selection import Selection, Sources, select
 from kafka_segment_source.reading.following import list_whole, whole_split
-from kafka_segment_source.schema import TIMESTAMP_TYPE, Column, Table
+from kafka_segment_source.views.transaction_table import TABLE, TransactionTask
 from kafka_segment_source.views.view import View, to_batches
-
-TABLE = Table(
-    (
-        Column("topic", "string", pa.string()),
-        Column("partition", "int", pa.int32()),
-        Column("producerId", "bigint", pa.int64()),
-        Column("producerEpoch", "int", pa.int32()),
-        Column("firstOffset", "bigint", pa.int64()),
-        Column("lastOffset", "bigint", pa.int64()),
-        Column("state", "string", pa.string()),
-        Column("batches", "bigint", pa.int64()),
-        Column("records", "bigint", pa.int64()),
-        Column("bytes", "bigint", pa.int64()),
-        Column("firstTimestamp", "timestamp", TIMESTAMP_TYPE),
-        Column("lastTimestamp", "timestamp", TIMESTAMP_TYPE),
-        Column("durationMs", "bigint", pa.int64()),
-        Column("coordinatorEpoch", "int", pa.int32()),
-        Column("withheldRecords", "bigint", pa.int64()),
-        Column("withheldBytes", "bigint", pa.int64()),
-    )
-)
-"""What each column says is in docs/views.md."""
-
-
-@dataclass(frozen=True, slots=True)
-class TransactionTask:
-    """The log of one partition.
-
-    splits: whole segments, in order. start: the log start; earlier records cannot be read. holes: offsets from which on
-    offsets are missing, by evidence that planning found. compacted: whether gaps between offsets are no loss.
-    shown: the offsets of the given files, where paths name files and not the directory. A transaction with no part in
-    them is no row.
-    """
-
-    topic: str
-    partition: int
-    splits: tuple[SegmentSplit, ...]
-    start: int
-    holes: tuple[int, ...]
-    compacted: bool
-    shown: tuple[OffsetRange, ...] | None
 
 
 def _plan(options: ReadOptions, warnings: list[str]) -> list[TransactionTask]:

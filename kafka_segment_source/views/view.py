@@ -51,8 +51,11 @@ class ViewPlan:
         )
         for warning in self.warnings:
             logger.warning("%s", warning)
-        batches = (batch for task in self.tasks for batch in read_task(self.view, task, self.options, schema))
-        return pa.RecordBatchReader.from_batches(schema, batches)
+        return pa.RecordBatchReader.from_batches(schema, self.batches(schema))
+
+    def batches(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """Reads the rows of this plan as batches of exactly `schema`, without the warnings of the plan."""
+        return (batch for task in self.tasks for batch in read_task(self.view, task, self.options, schema))
 
 
 def plan_view(view: View, options: ReadOptions, warnings: Sequence[str]) -> ViewPlan:

@@ -1,0 +1,251 @@
+"""Commands that print a view: as a table for people, as JSON lines for programs, or as a Parquet file.
+
+A table is grouped: the values that many rows share, such as topic and partition, are one line above their rows. Columns
+that do not fit into the terminal are left out, the least important first, and a line at the end says so.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, chain, groupby, islice
+from textwrap import wrap
+from typing import Any, Protocol
+
+import click
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kafka_segment_source.cli.parquet import check_output, write_parquet
+from kafka_segment_source.cli.shared import (
+    DAMAGED,
+    F,
+    count,
+    parse,
+    paths_argument,
+    read_options,
+    skipped_data,
+    view_options,
+    warn,
+    width,
+)
+from kafka_segment_source.options import ReadOptions
+from kafka_segment_source.planning.planner import make_plan
+from kafka_segment_source.times import format_millis
+from kafka_segment_source.views.registry import table_of, view_of
+from kafka_segment_source.views.view import plan_view
+
+_FORMATS = ("text", "jsonl", "parquet")
+_LOOK = 1000  # rows whose values decide how wide the columns are
+_NOTHING = "–"
+_INDENT = "  "
+_GAP = "  "
+_to_json = json.JSONEncoder(ensure_ascii=False).encode
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Shown:
+    """How a view is printed as a table.
+
+    title: makes the line above the rows that share it. columns: those of the table, the most important first: heading
+    and what gives the value of a row. summary: makes what adds up the rows for the lines below them.
+    """
+
+    title: Callable[[Row], str]
+    columns: dict[str, Callable[[Row], Any]]
+    summary: Callable[[], Summary] | None = None
+
+
+class Summary(Protocol):
+    """Adds up the rows of a table."""
+
+    def add(self, row: Row) -> None:
+        """Takes a row."""
+
+    def lines(self) -> Iterator[str]:
+        """Yields the lines below the table."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A flag that keeps the rows with certain values of one column. values: those that the column may have."""
+
+    column: str
+    values: tuple[str, ...]
+
+
+def make_view_command(
+    name: str, view: str, shown: Shown, short_help: str, help_text: str, choice: Choice | None = None
+) -> click.Command:
+    """Makes the command that prints a view.
+
+    It takes the options of that view, --columns, --format, --json, --output and --limit, and the flag of the choice.
+    """
+
+    @click.command(name, short_help=short_help, help=help_text)
+    @paths_argument
+    @click.option(
+        "--format", "kind", type=click.Choice(_FORMATS), default="text", show_default=True, help="How rows are printed."
+    )
+    @click.option("--json", "as_json", is_flag=True, help="The same as --format jsonl.")
+    @click.option("-o", "--output", type=click.Path(dir_okay=False), metavar="FILE", help="The Parquet file to write.")
+    @click.option("-n", "--limit", type=click.IntRange(min=0), metavar="N", help="Stop after N rows.")
+    @click.option("--columns", metavar="NAMES", help="Columns of the view to print, separated by commas.")
+    @read_options(*view_options(view), view=view)
+    def command(
+        paths: tuple[str, ...],
+        kind: str,
+        as_json: bool,
+        output: str | None,
+        limit: int | None,
+        columns: str | None,
+        kept: tuple[str, ...] = (),
+        **options: Any,
+    ) -> None:
+        kind = "jsonl" if as_json else kind
+        check_output(kind, output)
+        parsed, warnings = parse(paths, {**options, "view": view})
+        table = table_of(view)
+        names = table.check_names(columns.replace(" ", "").split(",")) if columns else None
+        with skipped_data() as skipped:
+            every = table.default_names(parsed)
+            rows = read_view(parsed, warnings, every if choice is not None and kept else names or every)
+            if choice is not None and kept:
+                rows = (batch.filter(pc.is_in(batch[choice.column], pa.array(kept))) for batch in rows)
+            schema = table.arrow_schema(names or every)
+            rows = (batch.select(schema.names) for batch in _limit(rows, limit))
+            if output is not None:
+                warn(f"{count(write_parquet(output, schema, rows), 'row')} written to {output!r}")
+            elif kind == "jsonl":
+                print_json_lines(rows)
+            elif names is None:
+                print_table(to_rows(rows), shown)
+            else:
+                print_table(to_rows(rows), Shown(lambda _: "", {each: _get(each) for each in names}))
+        if skipped:
+            sys.exit(DAMAGED)
+
+    return command if choice is None else _make_flag(choice)(command)
+
+
+def _make_flag(choice: Choice) -> Callable[[F], F]:
+    return click.option(
+        f"--{choice.column}",
+        "kept",
+        type=click.Choice(choice.values),
+        multiple=True,
+        help="Keep these rows only; may be given several times.",
+    )
+
+
+def read_view(options: ReadOptions, warnings: list[str], columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Plans the view that the options name, prints the warnings of planning, and yields the rows."""
+    view = view_of(options.view)
+    plan = make_plan(options, warnings) if view is None else plan_view(view, options, warnings)
+    for warning in plan.warnings:
+        warn(warning)
+    return plan.batches(table_of(options.view).arrow_schema(columns))
+
+
+def _limit(batches: Iterator[pa.RecordBatch], limit: int | None) -> Iterator[pa.RecordBatch]:
+    left = sys.maxsize if limit is None else limit
+    while left > 0 and (batch := next(batches, None)) is not None:
+        yield batch.slice(0, left)
+        left -= batch.num_rows
+
+
+def to_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[Row]:
+    """Yields each row as a dict: timestamps as ISO-8601 in UTC with milliseconds, all else as Python values."""
+    for batch in batches:
+        columns = [_format_column(column) for column in batch.columns]
+        for values in zip(*columns, strict=True):
+            yield dict(zip(batch.schema.names, values, strict=True))
+
+
+def print_json_lines(batches: Iterable[pa.RecordBatch]) -> None:
+    """Prints each row as one JSON object."""
+    for row in to_rows(batches):
+        sys.stdout.write(_to_json(row) + "\n")
+
+
+def _format_column(column: pa.Array) -> list[Any]:
+    if not pa.types.is_timestamp(column.type):
+        found: list[Any] = column.to_pylist()
+        return found
+    # by way of integers, since Python's datetime has a smaller range
+    micros = column.cast(pa.int64()).to_pylist()
+    return [None if each is None else format_millis(each // 1000) for each in micros]
+
+
+def print_table(rows: Iterator[Row], shown: Shown) -> None:
+    """Prints rows as a table. It begins to print after the first 1,000 rows, and keeps no more of them."""
+    first = list(islice(rows, _LOOK))
+    if not first:
+        warn("no row matches; `kafkaseg ls` shows what is there")
+        return
+    columns = [_Column(heading, value, first) for heading, value in shown.columns.items()]
+    indent = _INDENT if shown.title(first[0]) else ""
+    fitting = _select_fitting(columns, width() - len(indent))
+    click.echo(click.style((indent + _GAP.join(each.justify(each.heading) for each in fitting)).rstrip(), dim=True))
+    summary = None if shown.summary is None else shown.summary()
+    for title, group in groupby(chain(first, rows), key=shown.title):
+        if title:
+            click.echo(click.style(title, bold=True))
+        for row in group:
+            click.echo((indent + _GAP.join(each.justify(each.text(row)) for each in fitting)).rstrip())
+            if summary is not None:
+                summary.add(row)
+    if summary is not None:
+        for line in summary.lines():
+            click.echo(line)
+    left_out = [each.heading for each in columns if each not in fitting]
+    if left_out:
+        show_remark(f"not shown for lack of room: {', '.join(left_out)} (--columns NAMES, --json)")
+
+
+def show_remark(text: str) -> None:
+    """Prints a remark below a table, in as many lines as it takes."""
+    for line in wrap(text, width()):
+        click.echo(click.style(line, dim=True))
+
+
+def _select_fitting(columns: Sequence[_Column], room: int) -> list[_Column]:
+    """Returns the first columns that fit into a line, and at least one."""
+    ends = accumulate(each.width + len(_GAP) for each in columns)
+    fitting = sum(end - len(_GAP) <= room for end in ends)
+    return [*columns[: max(fitting, 1)]]
+
+
+class _Column:
+    """One column of a table, as wide as its heading and its first values. Numbers are aligned to the right."""
+
+    def __init__(self, heading: str, value: Callable[[Row], Any], first: Sequence[Row]) -> None:
+        self.heading = heading
+        self._value = value
+        values = [value(row) for row in first]
+        self._is_number = all(each is None or (isinstance(each, int) and not isinstance(each, bool)) for each in values)
+        self.width = max(len(heading), *(len(self.text(row)) for row in first))
+
+    def text(self, row: Row) -> str:
+        value = self._value(row)
+        if value is None:
+            return _NOTHING
+        if isinstance(value, bool):
+            return "yes" if value else ""
+        return value if isinstance(value, str) else str(value) if isinstance(value, int) else _to_json(value)
+
+    def justify(self, text: str) -> str:
+        return text.rjust(self.width) if self._is_number else text.ljust(self.width)
+
+
+def _get(name: str) -> Callable[[Row], Any]:
+    return lambda row: row[name]
+
+
+def columns_of(*names: str, **made: Callable[[Row], Any]) -> dict[str, Callable[[Row], Any]]:
+    """Makes the columns of a table: those of the view, by name, and then those that are made of several values."""
+    return {name: _get(name) for name in names} | made
