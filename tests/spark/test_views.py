@@ -75,3 +75,19 @@ def test_a_view_in_sql(session: SparkSession) -> None:
         assert session.sql("SELECT count(*) FROM batches_of").first()[0] == len(rows)  # type: ignore[index]
     finally:
         session.sql("DROP TABLE batches_of")
+
+
+def test_transactions_through_load_and_sql(session: SparkSession) -> None:
+    """One Spark partition a topic-partition; the rows are those of `scan`, with the types of the view."""
+    frame = session.read.format("kafkaseg").option("view", "transactions").load(str(DATA))
+    table = kafkaseg.scan(DATA, view="transactions").read_all()
+    assert frame.columns == table.schema.names
+    assert frame.rdd.getNumPartitions() == len({(row["topic"], row["partition"]) for row in table.to_pylist()})
+    plain = [name for name in table.schema.names if not name.endswith("Timestamp")]
+    wanted = [tuple(row[name] for name in plain) for row in table.to_pylist()]
+    assert sorted(map(tuple, frame.select(plain).collect()), key=str) == sorted(wanted, key=str)
+    session.sql(f"CREATE OR REPLACE TEMPORARY VIEW t USING kafkaseg OPTIONS (path '{DATA}', view 'transactions')")
+    query = "SELECT firstOffset, unix_millis(firstTimestamp) FROM t WHERE state = 'open'"
+    [row] = session.sql(query).collect()
+    first = next(each for each in table.to_pylist() if each["state"] == "open")["firstTimestamp"]
+    assert tuple(row) == (531, round(first.timestamp() * 1000))
