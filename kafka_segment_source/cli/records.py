@@ -121,7 +121,11 @@ def _format_field(value: Any) -> str:
         return str(value)
     if value is None:
         return "null"
-    text = value if isinstance(value, str) else _json(value)
+    return escape(value if isinstance(value, str) else _json(value))
+
+
+def escape(text: str) -> str:
+    """Returns a text in one line, without what a terminal could take for a command."""
     return text if _UNPRINTABLE.search(text) is None else _UNPRINTABLE.sub(_escape_character, text)
 
 

@@ -28,7 +28,21 @@ INTERRUPTED = 130
 _PIPE_WIDTH = 1000  # columns where the output is no terminal and COLUMNS is not set, so that no line is wrapped
 
 _WORTH_A_BAR = 64 * 1024 * 1024  # bytes; fewer bytes are done before a user can read the bar
-COMMANDS = ("ls", "plan", "cat", "count", "batches", "transactions", "verify", "offsets", "zonemap", "report", "demo")
+COMMANDS = (
+    "ls",
+    "plan",
+    "cat",
+    "count",
+    "batches",
+    "transactions",
+    "groups",
+    "topics",
+    "verify",
+    "offsets",
+    "zonemap",
+    "report",
+    "demo",
+)
 
 _FLAGS = {option.name: "--" + re.sub(r"(?<!^)([A-Z])", r"-\1", option.name).lower() for option in OPTIONS}
 _ON_COMMAND_LINE = _FLAGS | {"path": "PATH", "time": "--time"}

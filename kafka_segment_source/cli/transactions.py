@@ -56,8 +56,9 @@ class _Sums:
             since = f" ({row['firstTimestamp']})" if row["firstTimestamp"] else ""
             yield (
                 f"open in {row['topic']}-{row['partition']}: producer {row['producerId']} since offset"
-                f" {row['firstOffset']}{since},\n  withholds {row['withheldRecords']:,} records, {_withholds(row)}"
+                f" {row['firstOffset']}{since}"
             )
+            yield f"  withholds {row['withheldRecords']:,} records, {_withholds(row)}"
 
 
 transactions_command = make_view_command(
@@ -83,5 +84,5 @@ transactions_command = make_view_command(
     kafkaseg transactions /var/kafka-logs --json
     kafkaseg transactions /var/kafka-logs --format parquet --output found.parquet
     """,
-    Choice("state", STATES),
+    choice=Choice("state", STATES),
 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate, chain, groupby, islice
 from textwrap import wrap
 from typing import Any, Protocol
@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafka_segment_source.cli.parquet import check_output, write_parquet
+from kafka_segment_source.cli.records import escape
 from kafka_segment_source.cli.shared import (
     DAMAGED,
     F,
@@ -33,12 +34,14 @@ from kafka_segment_source.cli.shared import (
 )
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.planning.planner import make_plan
+from kafka_segment_source.schema import Table
 from kafka_segment_source.times import format_millis
 from kafka_segment_source.views.registry import table_of, view_of
 from kafka_segment_source.views.view import plan_view
 
 _FORMATS = ("text", "jsonl", "parquet")
 _LOOK = 1000  # rows whose values decide how wide the columns are
+_LONGEST = 60  # characters of a value in a table
 _NOTHING = "–"
 _INDENT = "  "
 _GAP = "  "
@@ -78,12 +81,25 @@ class Choice:
     values: tuple[str, ...]
 
 
+def is_of_damage(message: str) -> bool:
+    """Whether a warning of a read says that damage was left out."""
+    return message.startswith("skipped")
+
+
 def make_view_command(
-    name: str, view: str, shown: Shown, short_help: str, help_text: str, choice: Choice | None = None
+    name: str,
+    view: str,
+    shown: Shown,
+    short_help: str,
+    help_text: str,
+    *,
+    choice: Choice | None = None,
+    exits_with_1: Callable[[str], bool] = lambda _: True,
 ) -> click.Command:
     """Makes the command that prints a view.
 
     It takes the options of that view, --columns, --format, --json, --output and --limit, and the flag of the choice.
+    exits_with_1: whether a warning of the tasks makes the exit code 1. By default, each of them does.
     """
 
     @click.command(name, short_help=short_help, help=help_text)
@@ -123,13 +139,22 @@ def make_view_command(
             elif kind == "jsonl":
                 print_json_lines(rows)
             elif names is None:
-                print_table(to_rows(rows), shown)
+                print_table(to_rows(rows), _fit_to_read(shown, table, every))
             else:
                 print_table(to_rows(rows), Shown(lambda _: "", {each: _get(each) for each in names}))
-        if skipped:
+        if any(map(exits_with_1, skipped)):
             sys.exit(DAMAGED)
 
     return command if choice is None else _make_flag(choice)(command)
+
+
+def _fit_to_read(shown: Shown, table: Table, read: Sequence[str]) -> Shown:
+    """Returns how the columns of one read are printed: without those that it does not have, and with those that its
+    options add."""
+    lacking = {column.name for column in table.columns} - {*read}
+    added = [column.name for column in table.columns if column.is_added is not None and column.name in read]
+    columns = {heading: value for heading, value in shown.columns.items() if heading not in lacking}
+    return replace(shown, columns=columns | {name: _get(name) for name in added if name not in columns})
 
 
 def _make_flag(choice: Choice) -> Callable[[F], F]:
@@ -173,6 +198,8 @@ def print_json_lines(batches: Iterable[pa.RecordBatch]) -> None:
 
 
 def _format_column(column: pa.Array) -> list[Any]:
+    if pa.types.is_map(column.type):
+        return [None if each is None else dict(each) for each in column.to_pylist()]
     if not pa.types.is_timestamp(column.type):
         found: list[Any] = column.to_pylist()
         return found
@@ -194,14 +221,14 @@ def print_table(rows: Iterator[Row], shown: Shown) -> None:
     summary = None if shown.summary is None else shown.summary()
     for title, group in groupby(chain(first, rows), key=shown.title):
         if title:
-            click.echo(click.style(title, bold=True))
+            click.echo(click.style(escape(title), bold=True))
         for row in group:
             click.echo((indent + _GAP.join(each.justify(each.text(row)) for each in fitting)).rstrip())
             if summary is not None:
                 summary.add(row)
     if summary is not None:
         for line in summary.lines():
-            click.echo(line)
+            click.echo(escape(line))
     left_out = [each.heading for each in columns if each not in fitting]
     if left_out:
         show_remark(f"not shown for lack of room: {', '.join(left_out)} (--columns NAMES, --json)")
@@ -236,7 +263,10 @@ class _Column:
             return _NOTHING
         if isinstance(value, bool):
             return "yes" if value else ""
-        return value if isinstance(value, str) else str(value) if isinstance(value, int) else _to_json(value)
+        if isinstance(value, int):
+            return str(value)
+        text = escape(value if isinstance(value, str) else _to_json(value))
+        return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
     def justify(self, text: str) -> str:
         return text.rjust(self.width) if self._is_number else text.ljust(self.width)

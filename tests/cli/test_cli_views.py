@@ -18,12 +18,21 @@ from hypothesis import strategies as st
 
 import kafka_segment_source as kafkaseg
 from kafka_segment_source.cli.transactions import format_duration
+from kafka_segment_source.cli.view_tables import Shown, columns_of, print_table
 from tests.cli.runner import LOGS, run
 from tests.support import naive, writer
 from tests.support.rows import FIXTURES
 from tests.support.writer import Rec
 
 LEDGER = FIXTURES / "transactions" / "data"
+GROUPS = FIXTURES / "groups" / "data"
+OF_COMMANDS = {
+    "batches": ("batches", LEDGER),
+    "transactions": ("transactions", LEDGER),
+    "groups": ("consumerOffsets", GROUPS),
+    "topics": ("topics", GROUPS),
+}
+"""Command → its view, and a path that has rows of it."""
 MINUTE = 60_000
 
 
@@ -36,28 +45,32 @@ def json_lines(*arguments: object) -> list[dict[str, Any]]:
 # --- views as tables -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("view", ["batches", "transactions"])
-def test_json_has_the_rows_of_scan(view: str) -> None:
+@pytest.mark.parametrize("command", OF_COMMANDS)
+def test_json_has_the_rows_of_scan(command: str) -> None:
     """All columns under their names, one row a line; --json is --format jsonl."""
-    found = json_lines(view, LEDGER, "--json")
-    wanted = kafkaseg.scan(LEDGER, view=view).read_all()
+    view, path = OF_COMMANDS[command]
+    found = json_lines(command, path, "--json")
+    wanted = kafkaseg.scan(path, view=view).read_all()
     assert [*found[0]] == wanted.schema.names
-    plain = [name for name in wanted.schema.names if "imestamp" not in name and name != "deleteHorizon"]
+    plain = [
+        name for name in wanted.schema.names if "imestamp" not in name and name not in ("deleteHorizon", "configs")
+    ]
     assert [[row[name] for name in plain] for row in found] == [
         [row[name] for name in plain] for row in wanted.to_pylist()
     ]
-    assert found == json_lines(view, LEDGER, "--format", "jsonl")
+    assert found == json_lines(command, path, "--format", "jsonl")
 
 
-@pytest.mark.parametrize("view", ["batches", "transactions"])
-def test_parquet_has_the_rows_of_scan(view: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("command", OF_COMMANDS)
+def test_parquet_has_the_rows_of_scan(command: str, tmp_path: Path) -> None:
     """With the types of the view; the file is whole, and the number of rows is said."""
+    view, data = OF_COMMANDS[command]
     path = tmp_path / "found.parquet"
-    result = run(view, LEDGER, "--format", "parquet", "--output", path)
+    result = run(command, data, "--format", "parquet", "--output", path)
     assert result.exit_code == 0
-    wanted = kafkaseg.scan(LEDGER, view=view).read_all()
+    wanted = kafkaseg.scan(data, view=view).read_all()
     assert pq.read_table(path).to_pylist() == wanted.to_pylist()
-    assert result.stderr == f"kafkaseg: {wanted.num_rows} rows written to {str(path)!r}\n"
+    assert f"kafkaseg: {wanted.num_rows} rows written to {str(path)!r}\n" in result.stderr
     assert [each.name for each in tmp_path.iterdir()] == ["found.parquet"]
 
 
@@ -68,14 +81,43 @@ def test_parquet_needs_a_file(command: str) -> None:
         assert run(command, LEDGER, *arguments).exit_code == 2
 
 
-@pytest.mark.parametrize("command", ["batches", "transactions", "count"])
+@pytest.mark.parametrize("command", [*OF_COMMANDS, "count"])
 def test_tables_fit_into_80_columns(command: str) -> None:
-    """No line is longer, whatever does not fit is named, and offsets have no separators."""
-    for path in (LEDGER, LOGS) if command != "transactions" else (LEDGER,):
-        result = run(command, path, columns=80)
-        assert result.exit_code == 0
-        assert max(map(len, result.stdout.splitlines())) <= 80
-    assert command == "count" or "not shown for lack of room" in run(command, LEDGER, columns=80).stdout
+    """No line is longer, whatever does not fit is named."""
+    _, path = OF_COMMANDS.get(command, ("", LEDGER))
+    lines = run(command, path, columns=80).stdout.splitlines()
+    assert len(lines) > 5
+    assert max(map(len, lines)) <= 80
+    assert command == "count" or any(line.startswith("not shown for lack of room: ") for line in lines)
+
+
+def test_groups_that_are_behind() -> None:
+    """Below the table, the furthest first. A history has other columns."""
+    lines = run("groups", GROUPS, columns=80).stdout.splitlines()
+    assert "  payments-1      12    3  2026-11-22T09:45:17.297Z            15            0" in lines
+    assert next(line for line in lines if line.startswith("behind: ")) == "behind: manual by 30 offsets"
+    history = run("groups", GROUPS, "--history", "true", columns=300).stdout.splitlines()
+    assert history[0].split()[-4:] == ["isTombstone", "logPartition", "logOffset", "timestamp"]
+    assert "lag" not in history[0]
+
+
+def test_long_and_strange_texts(capsys: pytest.CaptureFixture[str]) -> None:
+    """A table keeps one line a row: no value is longer than 60 characters, and none is a command to the terminal."""
+    rows = [{"name": "a\nb\x1b[31m", "what": "x" * 100}, {"name": None, "what": ["y"]}]
+    print_table(iter(rows), Shown(lambda _: "t\x07", columns_of("name", "what")))
+    assert capsys.readouterr().out.splitlines() == [
+        "  name          what",
+        "t\\x07",
+        f"  a\\nb\\x1b[31m  {'x' * 59}…",
+        '  –             ["y"]',
+    ]
+
+
+def test_topics_as_a_table() -> None:
+    """A map is JSON."""
+    wide = run("topics", GROUPS, columns=500).stdout
+    assert '{"cleanup.policy": "compact,delete"' in wide
+    assert json_lines("topics", GROUPS, "--json")[-1]["configs"]["segment.index.bytes"] == "4096"
 
 
 def test_a_wide_table_has_all_columns() -> None:
@@ -106,7 +148,7 @@ def test_open_transactions_are_said_below_the_table() -> None:
     result = run("transactions", LEDGER, columns=80)
     below = " ".join(result.stdout.partition("\n18 committed, ")[2].split())
     assert below.startswith("15 aborted, 1 open")
-    assert "open in ledger-0: producer 4 since offset 531 (2026-03-10T09:08:54.000Z), withholds 152 records" in below
+    assert "open in ledger-0: producer 4 since offset 531 (2026-03-10T09:08:54.000Z) withholds 152 records" in below
     found = json_lines("transactions", LEDGER, "--state", "open", "--columns", "firstOffset", "--json")
     assert found == [{"firstOffset": 531}]
     both = json_lines("transactions", LEDGER, "--state", "open", "--state", "aborted", "--json")
