@@ -15,6 +15,7 @@ import pytest
 
 import kafka_segment_source as kafkaseg
 from kafka_segment_source.errors import CorruptRecordError, DataLossError, OptionError
+from kafka_segment_source.views import transaction_walk
 from tests.support import naive, writer
 from tests.support.rows import FIXTURES
 from tests.support.writer import Marker, Rec
@@ -309,6 +310,36 @@ def test_the_last_segment_is_missing(tmp_path: Path) -> None:
     with pytest.raises(DataLossError):
         viewed(folder)
     assert {row["state"] for row in viewed(folder, failOnDataLoss=False)} == {"unknown"}
+
+
+def test_a_control_record_that_cannot_be_read(tmp_path: Path) -> None:
+    """Its CRC is right, but its key is too short for a type: it may have been the marker."""
+    fields: dict[str, Any] = {"producer_id": 7, "producer_epoch": 1, "transactional": True, "control": True}
+    short = writer.record_batch([Rec(key=b"\0", value=b"")], base_offset=1, **fields)
+    folder = write(tmp_path, {0: [data(0, 7), short, data(2, 7), marker("commit", 3, 7)]})
+    with pytest.raises(CorruptRecordError):
+        viewed(folder)
+    assert brief(viewed(folder, mode="DROPMALFORMED")) == [(7, 0, None, "unknown"), (7, 2, 3, "committed")]
+
+
+def test_a_marker_that_a_cleaner_takes_out_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An aborted record and its marker go while the log is walked: the next marker there is another one."""
+    segments = {0: [data(0, 7), data(1)], 2: [marker("abort", 2, 7), data(3, 7)], 4: [marker("commit", 4, 7)]}
+    folder = write(tmp_path, segments)
+    cleaned = {0: [data(1)], 2: [data(3, 7)]}
+    add = transaction_walk._Replay.add
+
+    def add_and_clean(*arguments: Any) -> Any:
+        yield from add(*arguments)
+        for base, batches in cleaned.items():
+            new = tmp_path / "new"
+            new.write_bytes(b"".join(batches))
+            new.replace(folder / writer.segment_name(base))
+        cleaned.clear()
+
+    monkeypatch.setattr(transaction_walk._Replay, "add", add_and_clean)
+    assert brief(viewed(folder)) == [(7, 0, None, "unknown"), (7, 3, 4, "committed")]
+    assert not cleaned
 
 
 def test_a_torn_end(tmp_path: Path) -> None:
