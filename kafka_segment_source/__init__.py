@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from kafka_segment_source.inspection.offsets import OffsetsForTime, offsets_for_time
     from kafka_segment_source.inspection.verification import VerifyReport, verify
     from kafka_segment_source.keywords import ScanOptions, StreamOptions
+    from kafka_segment_source.logdir.indexes import OffsetIndex, TimeIndex, TransactionIndex
     from kafka_segment_source.planning.plan import ReadPlan
     from kafka_segment_source.queries import plan, scan
     from kafka_segment_source.spark.datasource import KafkaSegmentDataSource, read, read_stream, register
@@ -47,6 +48,7 @@ __all__ = [
     "KafkaSegmentDataSource",
     "KafkaSegmentError",
     "Listing",
+    "OffsetIndex",
     "OffsetsForTime",
     "OptionError",
     "PathError",
@@ -55,6 +57,8 @@ __all__ = [
     "SchemaError",
     "StorageError",
     "StreamOptions",
+    "TimeIndex",
+    "TransactionIndex",
     "UnsupportedError",
     "UnsupportedFormatError",
     "UsageError",
@@ -79,6 +83,7 @@ _HOMES = {
     "inspection.offsets": ("OffsetsForTime", "offsets_for_time"),
     "inspection.verification": ("VerifyReport", "verify"),
     "keywords": ("ScanOptions", "StreamOptions"),
+    "logdir.indexes": ("OffsetIndex", "TimeIndex", "TransactionIndex"),
     "planning.plan": ("ReadPlan",),
     "queries": ("plan", "scan"),
     "spark.datasource": ("KafkaSegmentDataSource", "read", "read_stream", "register"),
