@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from kafka_segment_source import kafka_format
 from kafka_segment_source.errors import StorageError
-from kafka_segment_source.inspection.index_rules import (
+from kafka_segment_source.inspection.index_order import (
     sound_offsets,
     sound_times,
     written_offsets_of,

@@ -61,7 +61,7 @@ def on_this_machine(text: str, tmp_path: Path, bucket: Bucket | None = None) -> 
     restored = tmp_path / "p0"
     if not restored.exists():
         shutil.copytree(ORDERS / "data" / "orders-0", restored)
-    text = text.replace("/data/", f"{tmp_path}/data/")
+    text = re.sub(r"(?<!\w)/data/", f"{tmp_path}/data/", text)
     for path, real in (
         ("/var/kafka-logs", ORDERS / "data"),
         ("/restore/p0", restored),
