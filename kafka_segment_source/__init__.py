@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     )
     from kafka_segment_source.inspection.contents import Listing, list_partitions
     from kafka_segment_source.inspection.offsets import OffsetsForTime, offsets_for_time
+    from kafka_segment_source.inspection.positions import OffsetPlaces, locate_offset
     from kafka_segment_source.inspection.verification import VerifyReport, verify
     from kafka_segment_source.keywords import ScanOptions, StreamOptions
     from kafka_segment_source.logdir.indexes import OffsetIndex, TimeIndex, TransactionIndex
@@ -49,6 +50,7 @@ __all__ = [
     "KafkaSegmentError",
     "Listing",
     "OffsetIndex",
+    "OffsetPlaces",
     "OffsetsForTime",
     "OptionError",
     "PathError",
@@ -67,6 +69,7 @@ __all__ = [
     "__version__",
     "errors",
     "list_partitions",
+    "locate_offset",
     "offsets_for_time",
     "plan",
     "read",
@@ -81,6 +84,7 @@ __all__ = [
 _HOMES = {
     "inspection.contents": ("Listing", "list_partitions"),
     "inspection.offsets": ("OffsetsForTime", "offsets_for_time"),
+    "inspection.positions": ("OffsetPlaces", "locate_offset"),
     "inspection.verification": ("VerifyReport", "verify"),
     "keywords": ("ScanOptions", "StreamOptions"),
     "logdir.indexes": ("OffsetIndex", "TimeIndex", "TransactionIndex"),
