@@ -20,6 +20,8 @@ from kafka_segment_source.storage.store import LOCAL, LocalStorage
 from kafka_segment_source.views import index_files
 from kafka_segment_source.views.registry import view_of
 from kafka_segment_source.views.view import plan_view
+from tests.conformance.dump_index import SAVED
+from tests.conformance.dump_log import ROOT
 from tests.support import writer
 from tests.support.rows import FIXTURES, LOG_DIRECTORIES
 
@@ -112,6 +114,25 @@ def test_entries_are_those_of_the_files(name: str) -> None:
         rows = rows_of(LOG_DIRECTORIES[name], view)
         expected = [dict(zip((*start, *names, "file_path"), row, strict=True)) for row in found]
         assert rows == expected
+
+
+@pytest.mark.parametrize("name", LOG_DIRECTORIES)
+def test_entries_are_those_of_kafka_dump_log(name: str) -> None:
+    """Every entry that Kafka's own inspector prints, with its numbers, and no other, but for zeros of a file without
+    entries."""
+    saved = pq.read_table(SAVED)
+    printed: dict[str, list[list[int]]] = {}
+    for file, numbers in zip(saved["file"].to_pylist(), saved["entry"].to_pylist(), strict=True):
+        if (ROOT / file).is_relative_to(LOG_DIRECTORIES[name]) and "/__" not in file and any(numbers):
+            printed.setdefault(str(ROOT / file), []).append(numbers)
+    shown: dict[str, list[list[int]]] = {}
+    for view in ("offsetIndex", "timeIndex", "abortedTransactions"):
+        for row in rows_of(LOG_DIRECTORIES[name], view):
+            numbers = list(row.values())[4:-1]
+            if view == "timeIndex":
+                numbers[0] = (numbers[0] - EPOCH) // timedelta(milliseconds=1)
+            shown.setdefault(row["file_path"], []).append(numbers)
+    assert shown and shown == printed
 
 
 @pytest.mark.parametrize("name", LOG_DIRECTORIES)
@@ -218,22 +239,38 @@ def test_damage_in_the_log_leaves_it_open(tmp_path: Path, caplog: pytest.LogCapt
     assert any(f"file '{first}' is damaged at byte {position}" in record.getMessage() for record in caplog.records)
 
 
-def test_false_is_what_verify_calls_a_problem(tmp_path: Path) -> None:
-    """As many entries are false as verify names and counts, in any one index file."""
+@pytest.mark.parametrize(
+    ("suffix", "view", "column", "change"),
+    [
+        (".index", "offsetIndex", 0, -3),
+        (".index", "offsetIndex", 0, 3),
+        (".index", "offsetIndex", 1, 1),
+        (".timeindex", "timeIndex", 0, -1),
+        (".timeindex", "timeIndex", 0, 1),
+        (".txnindex", "abortedTransactions", 1, 1),
+        (".txnindex", "abortedTransactions", 3, -1),
+    ],
+)
+def test_false_is_what_verify_calls_a_problem(suffix: str, view: str, column: int, change: int, tmp_path: Path) -> None:
+    """For each entry that is changed: the false ones are those that `verify` names. It names the first of a broken
+    order."""
     log = copy_ledger(tmp_path)
     first = min(log.glob("*.log"))
-    for suffix, view, column in ((".index", "offsetIndex", 1), (".timeindex", "timeIndex", 0)):
-        kept = entries(first, suffix)
-        for slot in range(len(kept)):
-            changed = [list(entry) for entry in kept]
-            changed[slot][column] += 1
-            first.with_suffix(suffix).write_bytes(b"".join(struct.pack(FORMS[suffix], *entry) for entry in changed))
-            false = [row["slot"] for row in rows_of(log, view, checkCrcs=True) if row["isProven"] is False]
-            problems = [each for each in kafkaseg.verify(log).problems if each.path.endswith(suffix)]
-            size = struct.calcsize(FORMS[suffix])
-            assert len(false) <= SHOWN
-            assert false == sorted({(each.position or 0) // size for each in problems})
-        first.with_suffix(suffix).write_bytes(b"".join(struct.pack(FORMS[suffix], *entry) for entry in kept))
+    kept = entries(first, suffix)
+    size = struct.calcsize(FORMS[suffix])
+    is_caught = False
+    for slot in range(len(kept)):
+        changed = [list(entry) for entry in kept]
+        changed[slot][column] += change
+        first.with_suffix(suffix).write_bytes(b"".join(struct.pack(FORMS[suffix], *entry) for entry in changed))
+        false = [row["slot"] for row in rows_of(log, view, checkCrcs=True) if row["isProven"] is False]
+        problems = [each for each in kafkaseg.verify(log).problems if each.path.endswith(suffix)]
+        named = sorted({(each.position or 0) // size for each in problems})
+        broken = [(each.position or 0) // size for each in problems if "breaks the order" in each.what]
+        assert len(false) <= SHOWN or broken
+        assert false == sorted({*named, *(range(broken[0], len(kept)) if broken else ())})
+        is_caught = is_caught or bool(false)
+    assert is_caught
 
 
 # --- tasks -----------------------------------------------------------------------------------------------------------
