@@ -30,8 +30,10 @@ if TYPE_CHECKING:
     )
     from kafka_segment_source.inspection.contents import Listing, list_partitions
     from kafka_segment_source.inspection.offsets import OffsetsForTime, offsets_for_time
+    from kafka_segment_source.inspection.positions import OffsetPlaces, locate_offset
     from kafka_segment_source.inspection.verification import VerifyReport, verify
     from kafka_segment_source.keywords import ScanOptions, StreamOptions
+    from kafka_segment_source.logdir.indexes import OffsetIndex, TimeIndex, TransactionIndex
     from kafka_segment_source.planning.plan import ReadPlan
     from kafka_segment_source.queries import plan, scan
     from kafka_segment_source.spark.datasource import KafkaSegmentDataSource, read, read_stream, register
@@ -47,6 +49,8 @@ __all__ = [
     "KafkaSegmentDataSource",
     "KafkaSegmentError",
     "Listing",
+    "OffsetIndex",
+    "OffsetPlaces",
     "OffsetsForTime",
     "OptionError",
     "PathError",
@@ -55,6 +59,8 @@ __all__ = [
     "SchemaError",
     "StorageError",
     "StreamOptions",
+    "TimeIndex",
+    "TransactionIndex",
     "UnsupportedError",
     "UnsupportedFormatError",
     "UsageError",
@@ -63,6 +69,7 @@ __all__ = [
     "__version__",
     "errors",
     "list_partitions",
+    "locate_offset",
     "offsets_for_time",
     "plan",
     "read",
@@ -77,8 +84,10 @@ __all__ = [
 _HOMES = {
     "inspection.contents": ("Listing", "list_partitions"),
     "inspection.offsets": ("OffsetsForTime", "offsets_for_time"),
+    "inspection.positions": ("OffsetPlaces", "locate_offset"),
     "inspection.verification": ("VerifyReport", "verify"),
     "keywords": ("ScanOptions", "StreamOptions"),
+    "logdir.indexes": ("OffsetIndex", "TimeIndex", "TransactionIndex"),
     "planning.plan": ("ReadPlan",),
     "queries": ("plan", "scan"),
     "spark.datasource": ("KafkaSegmentDataSource", "read", "read_stream", "register"),

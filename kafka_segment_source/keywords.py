@@ -15,7 +15,8 @@ from kafka_segment_source import times
 from kafka_segment_source.errors import OptionError
 from kafka_segment_source.storage.settings import looks_like_setting, suggest
 
-PathsLike = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+PathLike = str | os.PathLike[str]
+PathsLike = PathLike | Sequence[PathLike]
 Flag = bool | str | None
 Number = int | str | None
 Duration = timedelta | int | str | None

@@ -11,12 +11,16 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
+from kafka_segment_source import kafka_format
 from kafka_segment_source.errors import SchemaError
 from kafka_segment_source.options import ReadOptions
 
 TIMESTAMP_TYPE = pa.timestamp("us", tz="UTC")
+MAX_MILLIS = (2**63 - 1) // 1000  # Arrow and Spark keep microseconds
 HEADER_TYPE = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
 HEADERS_TYPE = pa.list_(pa.field("element", HEADER_TYPE))
 METADATA_TYPE = pa.struct(
@@ -99,6 +103,15 @@ class Table:
                     f"the schema gives column {name!r} the type {spark_type}, but it is {known[name].spark_type}"
                 )
         return names
+
+
+def timestamp_array(millis: npt.NDArray[np.int64], known: npt.NDArray[np.bool_] | None = None) -> pa.Array:
+    """Makes timestamps of epoch ms. One is null where it is not `known`, where Kafka has none (-1), and where
+    microseconds cannot hold it."""
+    unknown = (millis == kafka_format.NO_TIMESTAMP) | (millis > MAX_MILLIS) | (millis < -MAX_MILLIS)
+    if known is not None:
+        unknown |= ~known
+    return pa.array(np.where(unknown, 0, millis) * 1000, mask=unknown).view(TIMESTAMP_TYPE)
 
 
 RECORD_COLUMNS = (

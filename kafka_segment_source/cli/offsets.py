@@ -1,4 +1,4 @@
-"""`kafkaseg offsets`: finds the first offset at or after a time, as a broker's offsetsForTimes answers."""
+"""`kafkaseg offsets`: which offset a time has, as a broker's offsetsForTimes answers, or which batch an offset has."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from rich.table import Table
 from rich.text import Text
 
 from kafka_segment_source import times
+from kafka_segment_source.cli.search_steps import explain_offset, explain_time
 from kafka_segment_source.cli.shared import (
     DAMAGED,
+    count,
     json_flag,
     paths_argument,
     paths_of,
@@ -24,64 +26,89 @@ from kafka_segment_source.cli.shared import (
     width,
 )
 from kafka_segment_source.inspection.offsets import OffsetsForTime, PartitionOffset, offsets_for_time
+from kafka_segment_source.inspection.positions import FETCH_BYTES, OffsetPlace, OffsetPlaces, locate_offset
 from kafka_segment_source.keywords import OffsetOptions, option_names
 from kafka_segment_source.option_values import EARLIEST, LATEST
+from kafka_segment_source.storage.paths import name_of
 
 _LEAST_ROOM = 40  # columns for an offset and what it is, which may take two lines
 
 
-@click.command("offsets", short_help="The first offset at or after a time.")
+@click.command("offsets", short_help="The first offset at or after a time, or the batch of an offset.")
 @paths_argument
 @click.option(
     "--time",
     "moment",
-    required=True,
     metavar="T",
     help="ISO-8601, epoch milliseconds, a time ago (-2h), or earliest (-2) or latest (-1).",
 )
+@click.option("--offset", type=click.IntRange(min=0), metavar="N", help="An offset, instead of a time.")
+@click.option(
+    "--explain", is_flag=True, help="Show the search: segment, index entries, scanned bytes, record or batch."
+)
+@click.option(
+    "--fetch-bytes",
+    type=click.IntRange(min=1),
+    default=FETCH_BYTES,
+    show_default=True,
+    metavar="BYTES",
+    help="With --offset --explain: the most bytes of the fetch whose end is shown.",
+)
 @json_flag
 @read_options(*option_names(OffsetOptions))
-def offsets_command(paths: tuple[str, ...], moment: str, as_json: bool, **options: Any) -> None:
-    """Find, in each partition, the first offset with a timestamp at or after a time.
+def offsets_command(
+    paths: tuple[str, ...],
+    moment: str | None,
+    offset: int | None,
+    explain: bool,
+    fetch_bytes: int,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Find, in each partition, the first offset with a timestamp at or after a time, or the batch of an offset.
 
     As a broker answers offsetsForTimes: in the order of offsets, control records counted. Where no record is at or
     after the time, the offset is null in JSON, and the log end offset is the bound: the next record gets it. With
     --isolation-level read_committed the log ends at its last stable offset, as for a consumer of that level.
 
+    With --explain it shows how the answer was found, in a broker's steps: a segment, an entry of its time index, an
+    entry of its offset index, a scan from there on. For an offset it also shows which offset a fetch cannot reach.
+
     \b
     kafkaseg offsets /var/kafka-logs --subscribe orders --time 2026-03-10T09:30
     kafkaseg offsets orders-0 --time -15m --json
     kafkaseg offsets orders-0 --time latest
+    kafkaseg offsets orders-0 --time 2026-03-10T09:30 --explain
+    kafkaseg offsets orders-0 --offset 579 --explain
     """
+    if (moment is None) == (offset is None):
+        raise click.UsageError("give --time T or --offset N, and not both")
     with skipped_data() as skipped:
-        found = offsets_for_time(paths_of(paths), moment, **options)
+        if offset is None:
+            assert moment is not None
+            found: OffsetsForTime | OffsetPlaces = offsets_for_time(paths_of(paths), moment, explain=explain, **options)
+        else:
+            found = locate_offset(paths_of(paths), offset, fetch_bytes=fetch_bytes, **options)
     for warning in found.warnings:
         warn(warning)
     if as_json:
-        print_json(found.to_dict())
+        print_json(found.to_dict(explain) if isinstance(found, OffsetPlaces) else found.to_dict())
+    elif explain:
+        show(*_explain(found))
     else:
-        show(_make_table(found))
+        show(_make_places(found) if isinstance(found, OffsetPlaces) else _make_table(found))
     if skipped:
         sys.exit(DAMAGED)
 
 
 def _make_table(found: OffsetsForTime) -> RenderableType:
-    """Makes one line for each partition. If names leave no room for the rest, they have lines of their own."""
-    names = [f"{each.topic}-{each.partition}" for each in found.partitions]
-    if max(map(len, names), default=0) <= width() - _LEAST_ROOM:
-        table = Table(box=None, pad_edge=False, header_style="dim")
-        table.add_column("partition", overflow="fold")
-        table.add_column("offset", justify="right", no_wrap=True)
-        table.add_column("which is")
-        for name, each in zip(names, found.partitions, strict=True):
-            offset, which = _describe_offset(found.timestamp, each)
-            table.add_row(name, offset, which, style="yellow" if each.offset is None else "")
-        return table
-    lines = []
-    for name, each in zip(names, found.partitions, strict=True):
-        offset, which = _describe_offset(found.timestamp, each)
-        lines += [Text(name, overflow="fold"), Text(f"  {offset}  {which}", "yellow" if each.offset is None else "dim")]
-    return Group(*lines)
+    return _lay_out(
+        ("offset", "which is"),
+        [
+            (f"{each.topic}-{each.partition}", *_describe_offset(found.timestamp, each), each.offset is None)
+            for each in found.partitions
+        ],
+    )
 
 
 def _describe_offset(timestamp: int, found: PartitionOffset) -> tuple[str, str]:
@@ -91,3 +118,67 @@ def _describe_offset(timestamp: int, found: PartitionOffset) -> tuple[str, str]:
         return str(found.end_offset), f"{end}: no record before it is at or after that time"
     known = {LATEST: end, EARLIEST: "the log start"}
     return str(found.offset), known.get(timestamp) or f"the first at or after {times.format_millis(timestamp)}"
+
+
+def _make_places(found: OffsetPlaces) -> RenderableType:
+    return _lay_out(
+        ("batch", "which is"),
+        [
+            (f"{each.topic}-{each.partition}", *_describe_place(found.offset, each), each.batch is None)
+            for each in found.partitions
+        ],
+    )
+
+
+def _describe_place(offset: int, found: OffsetPlace) -> tuple[str, str]:
+    """The offsets of the batch in one partition, and where it is; or why there is none."""
+    if found.batch is not None:
+        batch = found.batch
+        where = f"at byte {batch.position} of {name_of(batch.path)} ({count(batch.size, 'byte')})"
+        return f"{batch.base_offset} to {batch.last_offset}", where
+    if offset < found.log_start_offset:
+        return "none", f"the log starts at offset {found.log_start_offset}"
+    if offset >= found.log_end_offset:
+        return "none", f"the log ends at offset {found.log_end_offset}"
+    return "none", "no batch is at or after it"
+
+
+def _lay_out(heads: tuple[str, str], rows: list[tuple[str, str, str, bool]]) -> RenderableType:
+    """Makes one line for each partition. If names leave no room for the rest, they have lines of their own.
+
+    rows: name, number, words, and whether there is no answer.
+    """
+    if max((len(name) for name, *_ in rows), default=0) <= width() - _LEAST_ROOM:
+        table = Table(box=None, pad_edge=False, header_style="dim")
+        table.add_column("partition", overflow="fold")
+        table.add_column(heads[0], justify="right", no_wrap=True)
+        table.add_column(heads[1])
+        for *cells, is_none in rows:
+            table.add_row(*cells, style="yellow" if is_none else "")
+        return table
+    lines = []
+    for name, number, words, is_none in rows:
+        lines += [Text(name, overflow="fold"), Text(f"  {number}  {words}", "yellow" if is_none else "dim")]
+    return Group(*lines)
+
+
+def _explain(found: OffsetsForTime | OffsetPlaces) -> list[RenderableType]:
+    """A line with the answer of each partition, and the steps that led to it."""
+    parts: list[RenderableType] = []
+    if isinstance(found, OffsetsForTime):
+        for answer in found.partitions:
+            offset, which = _describe_offset(found.timestamp, answer)
+            parts.append(Text(f"{answer.topic}-{answer.partition}: offset {offset}, {which}"))
+            parts.append(explain_time(answer.steps or (), answer.end_offset))
+        return parts
+    for place in found.partitions:
+        name, batch = f"{place.topic}-{place.partition}", place.batch
+        if batch is None:
+            _, why = _describe_place(found.offset, place)
+            parts.append(Text(f"{name}: offset {found.offset} is not there: {why}"))
+            continue
+        gone = ", which are the next ones: no batch holds it" if batch.base_offset > found.offset else ""
+        span = f"the batch of offsets {batch.base_offset} to {batch.last_offset}"
+        parts.append(Text(f"{name}: offset {found.offset} leads to {span}{gone}"))
+        parts.append(explain_offset(place.steps, place.fetch))
+    return parts

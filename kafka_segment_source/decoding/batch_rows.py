@@ -19,13 +19,12 @@ import pyarrow as pa
 from kafka_segment_source import kafka_format
 from kafka_segment_source.bounds import ScanBounds
 from kafka_segment_source.decoding.batches import Chunk
-from kafka_segment_source.decoding.records import MAX_MILLIS
 from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.decoding.split_file import SplitFile
 from kafka_segment_source.kernels import batch_headers
 from kafka_segment_source.kernels.batch_headers import HeaderTable
 from kafka_segment_source.options import ReadOptions
-from kafka_segment_source.schema import TIMESTAMP_TYPE
+from kafka_segment_source.schema import timestamp_array
 
 Mask = npt.NDArray[np.bool_]
 Longs = npt.NDArray[np.int64]
@@ -118,26 +117,18 @@ def _build_count(headers: HeaderTable, _: SegmentSplit) -> pa.Array:
     return pa.array(counts, mask=_is_wrapper(headers))
 
 
-def _build_timestamps(millis: Longs, known: Mask | None = None) -> pa.Array:
-    """A timestamp is null where it is not `known`, where Kafka has none, and where microseconds cannot hold it."""
-    unknown = (millis == kafka_format.NO_TIMESTAMP) | (np.abs(millis) > MAX_MILLIS) | (millis < -MAX_MILLIS)
-    if known is not None:
-        unknown |= ~known
-    return pa.array(np.where(unknown, 0, millis) * 1000, mask=unknown).view(TIMESTAMP_TYPE)
-
-
 def _build_base_timestamp(headers: HeaderTable, _: SegmentSplit) -> pa.Array:
     known = ~_has(headers, kafka_format.DELETE_HORIZON_MASK) & ~_is_wrapper(headers)
-    return _build_timestamps(headers[batch_headers.BASE_TIMESTAMP], known)
+    return timestamp_array(headers[batch_headers.BASE_TIMESTAMP], known)
 
 
 def _build_max_timestamp(headers: HeaderTable, _: SegmentSplit) -> pa.Array:
-    return _build_timestamps(headers[batch_headers.MAX_TIMESTAMP])
+    return timestamp_array(headers[batch_headers.MAX_TIMESTAMP])
 
 
 def _build_delete_horizon(headers: HeaderTable, _: SegmentSplit) -> pa.Array:
     """With a delete horizon, a header has it in place of the base timestamp (KIP-534)."""
-    return _build_timestamps(headers[batch_headers.BASE_TIMESTAMP], _has(headers, kafka_format.DELETE_HORIZON_MASK))
+    return timestamp_array(headers[batch_headers.BASE_TIMESTAMP], _has(headers, kafka_format.DELETE_HORIZON_MASK))
 
 
 def _build_timestamp_type(headers: HeaderTable, _: SegmentSplit) -> pa.Array:

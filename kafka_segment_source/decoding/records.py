@@ -22,13 +22,13 @@ from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.errors import DataError
 from kafka_segment_source.kernels import batch_headers, message_sets, record_batches
 from kafka_segment_source.kernels.batch_headers import HeaderTable
+from kafka_segment_source.schema import MAX_MILLIS
 from kafka_segment_source.storage.files import Bytes
 from kafka_segment_source.trust import Trust
 
 MAX_ROWS = 65_536  # of one RecordColumns, and so of one Arrow batch
 STRIDE = MAX_ROWS + 64  # with columns a power of two apart, each would evict the others from the processor's cache
 MAX_BYTES = 16 * 1024 * 1024  # one RecordColumns ends after this many record bytes
-MAX_MILLIS = (2**63 - 1) // 1000  # Arrow and Spark keep microseconds
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,18 +33,18 @@ import numpy.typing as npt
 
 from kafka_segment_source import kafka_format
 from kafka_segment_source.inspection.findings import Finding
+from kafka_segment_source.inspection.index_order import (
+    sound_aborts,
+    sound_offsets,
+    sound_times,
+    written_aborts_of,
+    written_offsets_of,
+    written_times_of,
+)
 from kafka_segment_source.kernels import batch_headers
 from kafka_segment_source.kernels.batch_headers import HeaderTable
-from kafka_segment_source.logdir.indexes import (
-    OffsetIndex,
-    TimeIndex,
-    most_entries,
-    written_aborts,
-    written_offsets,
-    written_times,
-)
+from kafka_segment_source.logdir.indexes import OffsetIndex, TimeIndex, TransactionIndex, most_entries
 from kafka_segment_source.logdir.segments import Segment
-from kafka_segment_source.storage.files import file_version
 from kafka_segment_source.times import format_millis
 
 Longs = npt.NDArray[np.int64]
@@ -122,36 +122,11 @@ class Facts:
         return int(self.batches.last_offsets[-1]) if len(self.batches) else self.segment.base_offset - 1
 
 
-def bounded(size: int | None, entry_bytes: int, log_size: int) -> int | None:
-    """How many bytes of an index file of `size` bytes are read: at most one entry more than the log has room for."""
-    return None if size is None else min(size, (most_entries(log_size) + 1) * entry_bytes)
-
-
-def sound_offsets(index: OffsetIndex, base_offset: int) -> int:
-    """Counts the leading entries that keep the order of an offset index. It is all of them if the file is sound."""
-    offsets = np.concatenate(([base_offset - 1], index.offsets))
-    positions = np.concatenate(([0], index.positions))
-    return _count_leading((np.diff(offsets) > 0) & (np.diff(positions) > 0))
-
-
-def sound_times(index: TimeIndex, base_offset: int) -> int:
-    """Counts the leading entries that keep the order of a time index. It is all of them if the file is sound."""
-    timestamps = np.concatenate(([kafka_format.NO_TIMESTAMP], index.timestamps))
-    offsets = np.concatenate(([base_offset], index.offsets))
-    return _count_leading((timestamps[1:] > timestamps[:-1]) & (np.diff(offsets) >= 0))
-
-
 def check_offset_index(facts: Facts) -> Iterator[Finding]:
     """Finds problems and notes in the `.index` of a segment."""
     segment = facts.segment
     path = segment.index_path
-    index = written_offsets(
-        path,
-        segment.storage,
-        bounded(segment.index_size, kafka_format.OFFSET_INDEX_ENTRY, segment.size),
-        segment.base_offset,
-        segment.size,
-    )
+    index = written_offsets_of(segment)
     sound = sound_offsets(index, segment.base_offset)
     yield from _check_usable(path, index.fault, len(index), segment.size)
     if sound < len(index):
@@ -167,13 +142,7 @@ def check_time_index(facts: Facts) -> Iterator[Finding]:
     """Finds problems and notes in the `.timeindex` of a segment."""
     segment = facts.segment
     path = segment.time_index_path
-    index = written_times(
-        path,
-        segment.storage,
-        bounded(segment.time_index_size, kafka_format.TIME_INDEX_ENTRY, segment.size),
-        segment.base_offset,
-        segment.size,
-    )
+    index = written_times_of(segment)
     sound = sound_times(index, segment.base_offset)
     yield from _check_usable(path, index.fault, len(index), segment.size)
     if sound < len(index):
@@ -188,29 +157,15 @@ def check_time_index(facts: Facts) -> Iterator[Finding]:
 def check_transaction_index(facts: Facts) -> Iterator[Finding]:
     """Finds problems and notes in the `.txnindex` of a segment. Most segments have no such file."""
     segment = facts.segment
-    path = segment.path.removesuffix(kafka_format.LOG_SUFFIX) + kafka_format.TRANSACTION_INDEX_SUFFIX
-    version = file_version(path, segment.storage)
-    size = 0 if version is None else version.size
-    aborts = written_aborts(path, segment.storage, bounded(size, kafka_format.TRANSACTION_INDEX_ENTRY, segment.size))
+    path = segment.transaction_index_path
+    aborts = written_aborts_of(segment)
     yield from _check_usable(path, aborts.fault, len(aborts), segment.size)
-    yield from _find_odd_bytes(path, size, kafka_format.TRANSACTION_INDEX_ENTRY)
+    yield from _find_odd_bytes(path, segment.transaction_index_size, kafka_format.TRANSACTION_INDEX_ENTRY)
     if not len(aborts):
         return
-    before = np.concatenate(([segment.base_offset - 1], aborts.last_offsets[:-1]))
-    limit = kafka_format.MAX_OFFSET if segment.next_base_offset is None else segment.next_base_offset
-    wrong = (aborts.versions != 0) | (aborts.last_offsets <= before) | (aborts.last_offsets >= limit)
-    wrong |= (aborts.first_offsets > aborts.last_offsets) | (aborts.producer_ids < 0) | (aborts.first_offsets < 0)
-    beyond = ~wrong & (aborts.last_offsets > facts.last_offset)
+    wrong, beyond, _ = _judge_aborts(facts, aborts)
     if not facts.damaged:
         yield from _find_ahead(facts, path, beyond, kafka_format.TRANSACTION_INDEX_ENTRY)
-    batches = facts.batches
-    if len(batches):
-        holder = np.minimum(np.searchsorted(batches.last_offsets, aborts.last_offsets), len(batches) - 1)
-        held = (batches.base_offsets[holder] <= aborts.last_offsets) & (
-            batches.last_offsets[holder] >= aborts.last_offsets
-        )
-        marker = batches.is_control[holder] & (batches.producer_ids[holder] == aborts.producer_ids)
-        wrong |= held & ~marker
     slots = np.flatnonzero(wrong).tolist()
     for slot in slots[:SHOWN]:
         producer, first, last = (
@@ -220,14 +175,76 @@ def check_transaction_index(facts: Facts) -> Iterator[Finding]:
         yield Finding(True, path, what, _ABORT, slot * kafka_format.TRANSACTION_INDEX_ENTRY, last)
 
 
+# ---- entry by entry, for the views ----
+
+
+@dataclass(frozen=True, slots=True)
+class Verdicts:
+    """What the log says of each entry. is_borne_out: it bears the entry out. is_wrong: `verify` calls it a problem.
+
+    An entry is neither where the log cannot tell: at damage, past the end of a log that may be written, where
+    compaction removed the batch, and where `verify` has only a note.
+    """
+
+    is_borne_out: Mask
+    is_wrong: Mask
+
+
+def judge_offset_index(facts: Facts, index: OffsetIndex) -> Verdicts:
+    """Compares each entry of `written_offsets_of` with the log."""
+    slots = np.arange(len(index))
+    is_sound = slots < sound_offsets(index, facts.segment.base_offset)
+    known = is_sound & ~_is_inside(index.positions, facts.damaged)
+    ahead = known & (index.positions >= facts.end)
+    sound = int(is_sound.sum())
+    breaks = _judge_offsets(facts, index.offsets[:sound], index.positions[:sound], (known & ~ahead)[:sound])
+    broken = np.zeros(len(index), np.bool_)
+    broken[:sound] = breaks[0] | breaks[1] | breaks[2]
+    return Verdicts(known & ~ahead & ~broken, ~is_sound | broken | (ahead & (not facts.segment.is_last)))
+
+
+def judge_time_index(facts: Facts, index: TimeIndex) -> Verdicts:
+    """Compares each entry of `written_times_of` with the log."""
+    is_sound = np.arange(len(index)) < sound_times(index, facts.segment.base_offset)
+    beyond = is_sound & (index.offsets > facts.last_offset)
+    compared = is_sound & ~beyond
+    too_low, too_high = np.zeros((2, len(index)), np.bool_)
+    too_low[compared], too_high[compared] = _judge_times(facts, index.timestamps[compared], index.offsets[compared])
+    is_whole = not facts.damaged
+    wrong = (too_low | (too_high & is_whole)) & _has_new_rules(facts)
+    wrong |= ~is_sound | (beyond & (is_whole and not facts.segment.is_last))
+    lost = index.offsets >= _find_first_lost(facts)  # a lost batch up to there may be later
+    return Verdicts(compared & ~too_low & ~too_high & ~lost, wrong)
+
+
+def judge_transaction_index(facts: Facts, index: TransactionIndex) -> Verdicts:
+    """Compares each entry of `written_aborts_of` with the log."""
+    if not len(index):
+        return Verdicts(np.zeros(0, np.bool_), np.zeros(0, np.bool_))
+    wrong, beyond, marked = _judge_aborts(facts, index)
+    return Verdicts(marked, wrong | (beyond & (not facts.damaged and not facts.segment.is_last)))
+
+
+def _find_first_lost(facts: Facts) -> int:
+    """Returns an offset below which no batch is damaged."""
+    if not facts.damaged:
+        return kafka_format.MAX_OFFSET
+    whole = np.searchsorted(facts.batches.positions, min(start for start, _ in facts.damaged))
+    return int(facts.batches.last_offsets[whole - 1]) + 1 if whole else facts.segment.base_offset
+
+
 # ---- the rules ----
 
 
-def _find_wrong_offsets(facts: Facts, path: str, offsets: Longs, positions: Longs, known: Mask) -> Iterator[Finding]:
-    """Checks the entries that are `known` to lead to good batches. Each entry is reported for its first broken rule."""
+def _judge_offsets(facts: Facts, offsets: Longs, positions: Longs, known: Mask) -> tuple[Mask, Mask, Mask]:
+    """Which of the entries that are `known` to lead to good batches break a rule: the first, or else the next one.
+
+    The rules: a batch begins there; no record of its offset is before; it is below the batches after its append.
+    """
     batches = facts.batches
     if not len(offsets) or not len(batches):
-        return
+        none = np.zeros(len(offsets), np.bool_)
+        return none, none, none
     at = np.minimum(np.searchsorted(batches.positions, positions), len(batches) - 1)
     stray = known & (batches.positions[at] != positions)
     begins = known & ~stray
@@ -235,7 +252,12 @@ def _find_wrong_offsets(facts: Facts, path: str, offsets: Longs, positions: Long
     low = begins & ((offsets <= last_before) | (batches.is_v2[at] & (offsets < batches.base_offsets[at])))
     limits = np.full(len(offsets), kafka_format.MAX_OFFSET if facts.damaged else facts.last_offset + 1)
     limits[:-1] = np.where(begins[1:], batches.base_offsets[at[1:]], limits[:-1])
-    high = begins & ~low & (offsets >= limits)
+    return stray, low, begins & ~low & (offsets >= limits)
+
+
+def _find_wrong_offsets(facts: Facts, path: str, offsets: Longs, positions: Longs, known: Mask) -> Iterator[Finding]:
+    """Reports each entry for its first broken rule."""
+    stray, low, high = _judge_offsets(facts, offsets, positions, known)
     for wrong, what in (
         (stray, "leads to byte {:,}, where no batch begins"),
         (low, "leads to byte {:,}, past records of its offset"),
@@ -248,18 +270,29 @@ def _find_wrong_offsets(facts: Facts, path: str, offsets: Longs, positions: Long
             yield Finding(True, path, said, _STRAY, slot * kafka_format.OFFSET_INDEX_ENTRY, offset)
 
 
-def _find_wrong_times(facts: Facts, path: str, timestamps: Longs, offsets: Longs) -> Iterator[Finding]:
+def _judge_times(facts: Facts, timestamps: Longs, offsets: Longs) -> tuple[Mask, Mask]:
+    """Which entries are too low, as a batch up to there is later; and which too high, as none is so late."""
     batches = facts.batches
     if not len(offsets) or not len(batches):
-        return
+        none = np.zeros(len(offsets), np.bool_)
+        return none, none
     latest = batches.max_timestamps
     covered = np.maximum.accumulate(np.where(batches.is_empty | batches.is_wrapper, kafka_format.NO_TIMESTAMP, latest))
     begun = np.searchsorted(batches.base_offsets, offsets, side="right") - 1  # the last batch that begins at or below
     too_low = (begun >= 0) & (covered[begun] > timestamps)
     holder = np.minimum(np.searchsorted(batches.last_offsets, offsets), len(batches) - 1)  # the batch of the offset
-    too_high = (np.maximum.accumulate(latest)[holder] < timestamps) & (not facts.damaged)
-    is_rule = bool(batches.is_v2[0])
-    too_high &= is_rule
+    return too_low, np.maximum.accumulate(latest)[holder] < timestamps
+
+
+def _has_new_rules(facts: Facts) -> bool:
+    """Whether Kafka 0.11 or later wrote the time index, so that its entries must be right."""
+    return len(facts.batches) > 0 and bool(facts.batches.is_v2[0])
+
+
+def _find_wrong_times(facts: Facts, path: str, timestamps: Longs, offsets: Longs) -> Iterator[Finding]:
+    too_low, too_high = _judge_times(facts, timestamps, offsets)
+    is_rule = _has_new_rules(facts)
+    too_high = too_high & (is_rule and not facts.damaged)
     for wrong, what in ((too_low, "but a batch up to there is later"), (too_high, "but none up to there is so late")):
         slots = np.flatnonzero(wrong).tolist()
         for slot in slots[:SHOWN]:
@@ -267,6 +300,19 @@ def _find_wrong_times(facts: Facts, path: str, timestamps: Longs, offsets: Longs
             at = f"entry {slot} says that {format_millis(int(timestamps[slot]))} is reached up to offset {offset}"
             said = f"{at}, {what}{_count_rest(slots, slot)}"
             yield Finding(is_rule, path, said, _LATE if is_rule else _OLD, slot * kafka_format.TIME_INDEX_ENTRY, offset)
+
+
+def _judge_aborts(facts: Facts, index: TransactionIndex) -> tuple[Mask, Mask, Mask]:
+    """Which entries are wrong, which lie past the last batch, and which have their marker in the log."""
+    wrong = ~sound_aborts(index, facts.segment)
+    beyond = ~wrong & (index.last_offsets > facts.last_offset)
+    batches, ends = facts.batches, index.last_offsets
+    if not len(batches):
+        return wrong, beyond, np.zeros(len(index), np.bool_)
+    holder = np.minimum(np.searchsorted(batches.last_offsets, ends), len(batches) - 1)
+    held = (batches.base_offsets[holder] <= ends) & (batches.last_offsets[holder] >= ends)
+    marker = batches.is_control[holder] & (batches.producer_ids[holder] == index.producer_ids)
+    return wrong | (held & ~marker), beyond, ~wrong & held & marker
 
 
 def _count_rest(slots: list[int], slot: int) -> str:
@@ -314,7 +360,3 @@ def _is_inside(positions: Longs, ranges: tuple[tuple[int, int], ...]) -> Mask:
     for start, end in ranges:
         inside |= (positions >= start) & (positions < end)
     return inside
-
-
-def _count_leading(good: Mask) -> int:
-    return len(good) if good.all() else int(np.argmin(good))

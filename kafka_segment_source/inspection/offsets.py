@@ -17,6 +17,7 @@ from kafka_segment_source.options import ReadOptions, parse_options
 from kafka_segment_source.partition.logs import examined_logs
 from kafka_segment_source.partition.missing import all_evidence
 from kafka_segment_source.planning.offsets import log_end_offset
+from kafka_segment_source.planning.search import SearchStep
 from kafka_segment_source.planning.stable_end import StableEnds
 from kafka_segment_source.planning.time_lookup import first_offset_at
 
@@ -29,6 +30,7 @@ class PartitionOffset:
 
     offset: None where no record is at or after the time. log_end_offset: the offset of the next record.
     last_stable_offset: under read_committed, where the log ends for a consumer of that level. Otherwise None.
+    steps: of the search, if they were asked for. None for earliest and latest, which need no search.
     """
 
     topic: str
@@ -36,6 +38,7 @@ class PartitionOffset:
     offset: int | None
     log_end_offset: int
     last_stable_offset: int | None = None
+    steps: tuple[SearchStep, ...] | None = None
 
     @property
     def end_offset(self) -> int:
@@ -44,13 +47,17 @@ class PartitionOffset:
 
     def to_dict(self) -> dict[str, Any]:
         """The answer as `kafkaseg offsets --json` prints it."""
-        answer = {
+        answer: dict[str, Any] = {
             "topic": self.topic,
             "partition": self.partition,
             "offset": self.offset,
             "logEndOffset": self.log_end_offset,
         }
-        return answer if self.last_stable_offset is None else answer | {"lastStableOffset": self.last_stable_offset}
+        if self.last_stable_offset is not None:
+            answer["lastStableOffset"] = self.last_stable_offset
+        if self.steps is not None:
+            answer["steps"] = [step.to_dict() for step in self.steps]
+        return answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +80,9 @@ class OffsetsForTime:
         }
 
 
-def offsets_for_time(path: PathsLike, time: datetime | int | str, **options: Unpack[OffsetOptions]) -> OffsetsForTime:
+def offsets_for_time(
+    path: PathsLike, time: datetime | int | str, *, explain: bool = False, **options: Unpack[OffsetOptions]
+) -> OffsetsForTime:
     """Finds, in each partition, the first offset with a timestamp at or after a time, as a broker's offsetsForTimes.
 
     It looks in the order of offsets, and control records count.
@@ -81,6 +90,7 @@ def offsets_for_time(path: PathsLike, time: datetime | int | str, **options: Unp
     Args:
         path: A partition directory, a log directory, a `.log` file or a glob; or a list of these.
         time: A datetime with a zone, ISO-8601, epoch milliseconds, a time ago ("-2h"), "earliest" or "latest".
+        explain: Whether each answer gets the steps of its search: segments, index entries, scanned bytes.
         options: subscribe, subscribePattern, assign, topic, partition, timeZone, checkCrcs, trustIndexes, mode, endAt,
             isolationLevel.
 
@@ -107,7 +117,7 @@ def offsets_for_time(path: PathsLike, time: datetime | int | str, **options: Unp
         for evidence in all_evidence(log, log_end_offset(log, parsed)):
             warnings.append(evidence.text(f"partition {log.topic}-{log.partition}"))
     stable = StableEnds(parsed)
-    answers = [_find_offset(log, timestamp, parsed, stable, warnings) for log in logs]
+    answers = [_find_offset(log, timestamp, parsed, stable, warnings, explain) for log in logs]
     return OffsetsForTime(timestamp, tuple(answers), tuple(warnings))
 
 
@@ -123,15 +133,24 @@ def _parse_time(text: str, zone: str) -> int:
 
 
 def _find_offset(
-    log: PartitionLog, timestamp: int, options: ReadOptions, stable: StableEnds, warnings: list[str]
+    log: PartitionLog, timestamp: int, options: ReadOptions, stable: StableEnds, warnings: list[str], explain: bool
 ) -> PartitionOffset:
     log_end = log_end_offset(log, options)
     end = stable.intersect(log, OffsetRange(0, log_end), warnings).end
+    steps: list[SearchStep] | None = None
     if timestamp == LATEST:
         offset: int | None = end
     elif timestamp == EARLIEST:
         offset = max([log.offsets.start, *(segment.base_offset for segment in log.segments[:1])])
     else:
-        found = first_offset_at(log, timestamp, options)
+        steps = [] if explain else None
+        found = first_offset_at(log, timestamp, options, steps)
         offset = found if found is not None and found < end else None
-    return PartitionOffset(log.topic, log.partition, offset, log_end, end if options.read_committed else None)
+    return PartitionOffset(
+        log.topic,
+        log.partition,
+        offset,
+        log_end,
+        end if options.read_committed else None,
+        None if steps is None else tuple(steps),
+    )

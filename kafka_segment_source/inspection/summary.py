@@ -22,11 +22,16 @@ import numpy.typing as npt
 
 from kafka_segment_source import kafka_format
 from kafka_segment_source.errors import StorageError
-from kafka_segment_source.inspection.index_rules import bounded, sound_offsets, sound_times
+from kafka_segment_source.inspection.index_order import (
+    sound_offsets,
+    sound_times,
+    written_offsets_of,
+    written_times_of,
+)
 from kafka_segment_source.inspection.walk import HeaderWalk, Stop
 from kafka_segment_source.kernels import batch_headers
 from kafka_segment_source.kernels.batch_headers import HeaderTable
-from kafka_segment_source.logdir.indexes import most_entries, written_offsets, written_times
+from kafka_segment_source.logdir.indexes import most_entries
 from kafka_segment_source.logdir.segments import Segment
 from kafka_segment_source.reporting import Advance
 from kafka_segment_source.storage.files import InputFile
@@ -206,10 +211,7 @@ class _Tally:
 def _check_indexes(segment: Segment, has_timestamps: bool) -> IndexHealth:
     base = segment.base_offset
     indexed = segment.size > WORTH_AN_INDEX
-    offsets_size = bounded(segment.index_size, kafka_format.OFFSET_INDEX_ENTRY, segment.size)
-    times_size = bounded(segment.time_index_size, kafka_format.TIME_INDEX_ENTRY, segment.size)
-    offsets = written_offsets(segment.index_path, segment.storage, offsets_size, base, segment.size)
-    times = written_times(segment.time_index_path, segment.storage, times_size, base, segment.size)
+    offsets, times = written_offsets_of(segment), written_times_of(segment)
     most = most_entries(segment.size)
     offsets_empty = segment.index_size is not None and not len(offsets) and indexed
     times_empty = segment.time_index_size is not None and not len(times) and indexed and has_timestamps

@@ -109,14 +109,14 @@ def verify_log(
     returns the current log, or None if it is gone. A segment that a broker replaced meanwhile is verified again. A
     `.log` that the storage cannot read is a problem of that segment. The other segments are still verified.
     """
-    done: dict[str, _SegmentCheck] = {}
+    done: dict[str, SegmentCheck] = {}
     at_once = log.storage.read_cost(log.directory).at_once
     for tries in range(_MOST_PASSES):
         fresh = []
         for segment in log.segments:
             check = done.get(segment.path)
             if check is None or not check.is_of(segment):
-                done[segment.path] = _SegmentCheck(log, segment, deep, max_batch_bytes)
+                done[segment.path] = SegmentCheck(log, segment, deep, max_batch_bytes)
                 fresh.append(done[segment.path])
         for _ in map_ahead(lambda each: each.run(advance), fresh, min(at_once, _SEGMENTS_AT_ONCE)):
             pass
@@ -164,8 +164,8 @@ class _Noted(Damage):
         self.ranges.append((error, end))
 
 
-class _SegmentCheck:
-    """Verifies one segment. Afterwards it holds the results."""
+class SegmentCheck:
+    """Verifies one segment. Afterwards it holds the results. `read` alone gives the facts about its batches."""
 
     def __init__(self, log: ListedLog, segment: Segment, deep: bool, max_batch_bytes: int) -> None:
         self.segment = segment
@@ -198,8 +198,18 @@ class _SegmentCheck:
         same_file = self.segment.version.is_same_file(segment.version) and self.segment.size <= segment.size
         return not self.has_changed and same_place and same_file
 
+    @property
+    def facts(self) -> Facts:
+        """What was read, to compare index files with."""
+        return Facts(self.segment, self.batches, self.end, self.damaged)
+
     def run(self, advance: Advance) -> None:
         """Reads the segment once, then its index files."""
+        if self.read(advance):
+            self._check_indexes()
+
+    def read(self, advance: Advance = lambda _: None) -> bool:
+        """Reads the segment once. False if that is not possible, which `findings` then explain."""
         done = 0
         try:
             with SplitFile(self._split, self._trust, self._damage) as source:
@@ -208,19 +218,19 @@ class _SegmentCheck:
                     done = end
         except StorageError as error:
             self.findings.append(Finding(True, self.segment.path, str(error), _BAD_DISK, self.end, is_loss=True))
-            return
+            return False
         except FileChangedError as error:
             self.has_changed = True
             self.findings = [Finding(False, self.segment.path, str(error), CHANGED, self.end)]
-            return
+            return False
         finally:
             advance(self.segment.size - done)
-        self._check_indexes()
+        return True
 
     def _check_indexes(self) -> None:
         """Checks the index files against the batches of the segment, if its file has not been replaced meanwhile."""
         segment = self.segment
-        facts = Facts(segment, self.batches, self.end, self.damaged)
+        facts = self.facts
         found = [*check_offset_index(facts), *check_time_index(facts), *check_transaction_index(facts)]
         now = file_version(segment.path, segment.storage)
         if now is None or not now.is_same_file(segment.version) or (now != segment.version and not segment.is_last):
@@ -293,7 +303,7 @@ def _find_hidden_records(path: str, records: RecordColumns) -> Iterator[Finding]
 # ---- the partition ----
 
 
-def _find_gaps(log: ListedLog, checks: list[_SegmentCheck]) -> Iterator[Finding]:
+def _find_gaps(log: ListedLog, checks: list[SegmentCheck]) -> Iterator[Finding]:
     """Finds offsets between segments that no file holds."""
     faults: list[str] = []
     cleaned = Checkpoints(faults, log.storage).is_cleaned(log)
@@ -315,7 +325,7 @@ def _find_gaps(log: ListedLog, checks: list[_SegmentCheck]) -> Iterator[Finding]
         yield from gaps
 
 
-def _has_gaps(check: _SegmentCheck) -> bool:
+def _has_gaps(check: SegmentCheck) -> bool:
     """Whether batches inside the segment omit offsets. After damage it is False, since damage omits offsets too."""
     batches = check.batches
     if check.damaged or not len(batches):
@@ -335,7 +345,7 @@ def _check_states(log: ListedLog) -> Iterator[Finding]:
             yield Finding(size > 0, path, what, _STATE)
 
 
-def _find_missing(log: ListedLog, checks: list[_SegmentCheck]) -> Iterator[Finding]:
+def _find_missing(log: ListedLog, checks: list[SegmentCheck]) -> Iterator[Finding]:
     """Finds offsets that no file holds, by the evidence of other files.
 
     The end of the log is known only if its last segment is not damaged.

@@ -13,16 +13,23 @@ Kafka: OffsetIndex, TimeIndex, AbstractIndex (`org.apache.kafka.storage.internal
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from kafka_segment_source import kafka_format
 from kafka_segment_source.errors import FileChangedError, PathError
+from kafka_segment_source.keywords import STORAGE_OPTIONS, PathLike, option_texts
+from kafka_segment_source.logdir.names import base_offset_of
 from kafka_segment_source.storage.ahead import run_together
-from kafka_segment_source.storage.files import UNUSABLE, InputFile
-from kafka_segment_source.storage.store import Storage
+from kafka_segment_source.storage.files import UNUSABLE, InputFile, file_version, look_at
+from kafka_segment_source.storage.paths import name_of, resolve_path
+from kafka_segment_source.storage.routed import make_storage
+from kafka_segment_source.storage.settings import make_settings
+from kafka_segment_source.storage.store import Kind, Storage
 
 Longs = npt.NDArray[np.int64]
 _BLOCK_ENTRIES = 8192  # entries per read: of a padded file the valid part is read, and at most one block more
@@ -48,12 +55,16 @@ assert _TIME_ENTRY.itemsize == kafka_format.TIME_INDEX_ENTRY
 
 @dataclass(frozen=True, slots=True)
 class OffsetIndex:
-    """Valid entries of a `.index` file: offsets (absolute, int64[n]) and positions (bytes in the `.log`, int64[n]).
+    """The entries of a `.index` file: which byte of the `.log` to begin at for an offset.
 
-    Both grow strictly. The offset of an entry may differ from that of the batch at its position. Kafka 2.0 to 4.0 may
-    write the last offset of a whole append, which belongs to a batch much further on.
+    A broker writes one for about every 4 KiB of the log (index.interval.bytes). The offset of an entry may differ from
+    that of the batch at its position. Kafka 2.0 to 4.0 may write the last offset of a whole append, which belongs to a
+    batch much further on.
 
-    fault: why an existing file is not used, or None.
+    path: of the file.
+    offsets: absolute, int64[n]. They grow strictly.
+    positions: bytes from the start of the `.log`, int64[n]. They grow strictly.
+    fault: why an existing file is not used, or None. `read` raises an error instead.
     """
 
     path: str
@@ -61,26 +72,95 @@ class OffsetIndex:
     positions: Longs
     fault: str | None = None
 
+    @classmethod
+    def read(
+        cls,
+        path: PathLike,
+        *,
+        base_offset: int | None = None,
+        storage_options: Mapping[str, object] | None = None,
+    ) -> OffsetIndex:
+        """Reads a `.index` file up to its padding, or up to the first entry that breaks the order.
+
+        The `.log` is not opened. If it is beside the file, its size bounds the positions.
+
+        Args:
+            path: The file, in a file system or a bucket.
+            base_offset: The first offset of the segment. By default, the 20 digits of the file's name.
+            storage_options: The options of the object store.
+
+        Returns:
+            The entries.
+
+        Raises:
+            PathError: There is no such file, its name states no offset, or it has more entries than its log has room
+                for.
+            StorageError: The file cannot be read. A retry may help.
+
+        Example:
+            >>> import kafka_segment_source
+            >>> index = kafka_segment_source.OffsetIndex.read(
+            ...     "examples/data/orders/data/orders-0/00000000000000000000.index"
+            ... )
+            >>> slot = index.floor(100)
+            >>> int(index.offsets[slot]), int(index.positions[slot])
+            (94, 3127)
+        """
+        place = _find_index(path, base_offset, storage_options)
+        return _read_offsets(place.path, place.storage, place.size, place.base_offset, place.log_size)
+
     def __len__(self) -> int:
         return len(self.offsets)
 
     def floor(self, offset: int) -> int:
-        """Returns the slot of the largest entry with offset ≤ `offset`, or -1 (Kafka: lookup)."""
+        """Finds where a search for an offset begins, as Kafka's `OffsetIndex.lookup`.
+
+        Args:
+            offset: Absolute.
+
+        Returns:
+            The slot of the largest entry with an offset ≤ `offset`. -1 if there is none: Kafka then begins at byte 0.
+        """
         return int(np.searchsorted(self.offsets, offset, side="right")) - 1
 
     def ceiling(self, offset: int) -> int:
-        """Returns the slot of the least entry with offset ≥ `offset`, or len(self) (Kafka: fetchUpperBoundOffset)."""
+        """Finds the first entry at or after an offset.
+
+        Args:
+            offset: Absolute.
+
+        Returns:
+            The slot of the least entry with an offset ≥ `offset`. len(self) if there is none.
+        """
         return int(np.searchsorted(self.offsets, offset, side="left"))
+
+    def upper_bound(self, position: int, size: int) -> int:
+        """Finds an offset that no fetch of these bytes reaches, as Kafka's `OffsetIndex.fetchUpperBoundOffset`.
+
+        A broker asks it for the aborted transactions of a read_committed fetch.
+
+        Args:
+            position: Where the fetch begins, in bytes of the `.log`.
+            size: Bytes of the fetch.
+
+        Returns:
+            The slot of the least entry with a position ≥ `position` + `size`. len(self) if there is none: Kafka then
+            takes the next segment's base offset, or the log end offset.
+        """
+        return int(np.searchsorted(self.positions, position + size, side="left"))
 
 
 @dataclass(frozen=True, slots=True)
 class TimeIndex:
-    """Valid entries of a `.timeindex` file: timestamps (ms, int64[n]) and offsets (absolute, int64[n]).
+    """The entries of a `.timeindex` file: up to which offset nothing is later than a timestamp.
 
-    Timestamps grow strictly, and offsets never shrink. An entry states that no record up to its offset is later than
-    its timestamp. It states nothing about the records after it.
+    An entry states that no record up to its offset is later than its timestamp. It states nothing about the records
+    after it.
 
-    fault: why an existing file is not used, or None.
+    path: of the file.
+    timestamps: epoch ms, int64[n]. They grow strictly.
+    offsets: absolute, int64[n]. They never shrink.
+    fault: why an existing file is not used, or None. `read` raises an error instead.
     """
 
     path: str
@@ -88,12 +168,200 @@ class TimeIndex:
     offsets: Longs
     fault: str | None = None
 
+    @classmethod
+    def read(
+        cls,
+        path: PathLike,
+        *,
+        base_offset: int | None = None,
+        storage_options: Mapping[str, object] | None = None,
+    ) -> TimeIndex:
+        """Reads a `.timeindex` file up to its padding, or up to the first entry that breaks the order.
+
+        Args:
+            path: The file, in a file system or a bucket.
+            base_offset: The first offset of the segment. By default, the 20 digits of the file's name.
+            storage_options: The options of the object store.
+
+        Returns:
+            The entries.
+
+        Raises:
+            PathError: There is no such file, its name states no offset, or it has more entries than its log has room
+                for.
+            StorageError: The file cannot be read. A retry may help.
+
+        Example:
+            >>> import kafka_segment_source
+            >>> index = kafka_segment_source.TimeIndex.read(
+            ...     "examples/data/orders/data/orders-0/00000000000000000000.timeindex"
+            ... )
+            >>> int(index.timestamps[-1]), int(index.offsets[-1])
+            (1773133793929, 173)
+        """
+        place = _find_index(path, base_offset, storage_options)
+        return _read_times(place.path, place.storage, place.size, place.base_offset, None, place.log_size)
+
     def __len__(self) -> int:
         return len(self.timestamps)
 
+    def floor(self, timestamp: int) -> int:
+        """Finds the entry that Kafka's `TimeIndex.lookup` finds.
+
+        Args:
+            timestamp: Epoch ms.
+
+        Returns:
+            The slot of the largest entry with a timestamp ≤ `timestamp`. -1 if there is none.
+        """
+        return int(np.searchsorted(self.timestamps, timestamp, side="right")) - 1
+
+    def ceiling(self, timestamp: int) -> int:
+        """Finds the first entry at or after a timestamp.
+
+        Args:
+            timestamp: Epoch ms.
+
+        Returns:
+            The slot of the least entry with a timestamp ≥ `timestamp`. len(self) if there is none.
+        """
+        return int(np.searchsorted(self.timestamps, timestamp, side="left"))
+
     def before(self, timestamp: int) -> int:
-        """Returns the slot of the largest entry with a timestamp strictly below `timestamp`, or -1."""
-        return int(np.searchsorted(self.timestamps, timestamp, side="left")) - 1
+        """Finds the last entry that proves its records to be before a timestamp.
+
+        Args:
+            timestamp: Epoch ms.
+
+        Returns:
+            The slot of the largest entry with a timestamp < `timestamp`. -1 if there is none.
+        """
+        return self.ceiling(timestamp) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionIndex:
+    """The entries of a `.txnindex` file: the transactions whose ABORT marker is in the segment, as they are stored.
+
+    Kafka: TransactionIndex, AbortedTxn. All arrays are int64[n], in order of the markers.
+
+    path: of the file.
+    versions: of the entries' format, 0.
+    producer_ids: whose transactions they are.
+    first_offsets: of each transaction's first record, absolute. It may lie in an earlier segment.
+    last_offsets: of each transaction's ABORT marker, absolute.
+    last_stable_offsets: of the partition, right after the marker was written.
+    fault: why no entry could be read, or None. `read` raises an error instead.
+    """
+
+    path: str
+    versions: Longs
+    producer_ids: Longs
+    first_offsets: Longs
+    last_offsets: Longs
+    last_stable_offsets: Longs
+    fault: str | None = None
+
+    @classmethod
+    def read(cls, path: PathLike, *, storage_options: Mapping[str, object] | None = None) -> TransactionIndex:
+        """Reads a `.txnindex` file up to the first entry that breaks the order.
+
+        Args:
+            path: The file, in a file system or a bucket.
+            storage_options: The options of the object store.
+
+        Returns:
+            The entries.
+
+        Raises:
+            PathError: There is no such file, or it has more entries than any log has room for.
+            StorageError: The file cannot be read. A retry may help.
+
+        Example:
+            >>> import kafka_segment_source
+            >>> index = kafka_segment_source.TransactionIndex.read(
+            ...     "tests/fixtures/transactions/data/ledger-0/00000000000000000000.txnindex"
+            ... )
+            >>> index.overlapping(20, 40).tolist()
+            [1]
+        """
+        place = _find_index(path, 0, storage_options)
+        blocks = list(_read_blocks(place.path, place.storage, place.size, _ABORTED_TXN, _LARGEST_LOG))
+        entries = _concatenate_blocks(blocks, _ABORTED_TXN)
+        if len(entries):
+            entries = entries[: _count_leading(_compare_with_previous(np.greater, -1, _to_int64(entries["last"])))]
+        return _to_transaction_index(place.path, entries)
+
+    def __len__(self) -> int:
+        return len(self.versions)
+
+    def floor(self, offset: int) -> int:
+        """Finds the last transaction that was aborted at or before an offset.
+
+        Args:
+            offset: Absolute.
+
+        Returns:
+            The slot of the largest entry with a marker at an offset ≤ `offset`. -1 if there is none.
+        """
+        return int(np.searchsorted(self.last_offsets, offset, side="right")) - 1
+
+    def ceiling(self, offset: int) -> int:
+        """Finds the first transaction that was aborted at or after an offset.
+
+        Args:
+            offset: Absolute.
+
+        Returns:
+            The slot of the least entry with a marker at an offset ≥ `offset`. len(self) if there is none.
+        """
+        return int(np.searchsorted(self.last_offsets, offset, side="left"))
+
+    def overlapping(self, start: int, end: int) -> Longs:
+        """Finds the transactions that a broker names to a read_committed fetch, as Kafka's `collectAbortedTxns`.
+
+        Args:
+            start: The first offset of the fetch.
+            end: Its upper bound, exclusive (`OffsetIndex.upper_bound`).
+
+        Returns:
+            The slots of the entries whose marker is at or after `start` and whose first record is before `end`, int64.
+            Kafka goes on with the next segments until an entry's last stable offset is at or after `end`.
+        """
+        return np.flatnonzero((self.last_offsets >= start) & (self.first_offsets < end))
+
+
+class _Place(NamedTuple):
+    """An index file that a user names. log_size: bytes of the `.log` beside it, or the most that a `.log` can have."""
+
+    path: str
+    storage: Storage
+    size: int
+    base_offset: int
+    log_size: int
+
+
+def _find_index(given: PathLike, base_offset: int | None, storage_options: Mapping[str, object] | None) -> _Place:
+    """Looks at the index file at a path. Raises PathError if it is none, and StorageError if the storage fails."""
+    texts = option_texts(given, {STORAGE_OPTIONS: storage_options})
+    given = texts.pop("path")
+    storage = make_storage(make_settings(texts))
+    path = resolve_path(given, storage)
+    entry = look_at(path, storage)
+    if entry is None or entry.kind is Kind.BROKEN_LINK:
+        raise PathError(f"file {given!r} does not exist")
+    if entry.kind is not Kind.FILE:
+        raise PathError(f"path {given!r} is {entry.kind.value}, expected an index file")
+    stem = path[: len(path) - len(name_of(path)) + kafka_format.BASE_OFFSET_DIGITS]
+    named = base_offset_of(name_of(stem) + kafka_format.LOG_SUFFIX)
+    if base_offset is None:
+        base_offset = named
+    if base_offset is None:
+        raise PathError(
+            f"the name of file {given!r} does not say where its segment begins: found no 20 digits; give base_offset"
+        )
+    log = None if named is None else file_version(stem + kafka_format.LOG_SUFFIX, storage)
+    return _Place(path, storage, entry.size, base_offset, _LARGEST_LOG if log is None else log.size)
 
 
 def read_offset_index(path: str, storage: Storage, size: int | None, base_offset: int, log_size: int) -> OffsetIndex:
@@ -106,22 +374,27 @@ def read_offset_index(path: str, storage: Storage, size: int | None, base_offset
     base_offset: of the segment.
     log_size: bytes of its `.log`. Every valid position is below this.
     """
-    parts: list[tuple[Longs, Longs]] = []
-    last_offset, last_position = -1, 0
     try:
-        for block in _read_blocks(path, storage, size, _OFFSET_ENTRY, log_size):
-            offsets, positions = _to_int64(block["offset"]), _to_int64(block["position"])
-            good = _compare_with_previous(np.greater, last_offset, offsets) & _compare_with_previous(
-                np.greater, last_position, positions
-            )
-            good &= positions < log_size
-            count = _count_leading(good)
-            parts.append((offsets[:count], positions[:count]))
-            if count < len(block):
-                break
-            last_offset, last_position = offsets[-1], positions[-1]
+        return _read_offsets(path, storage, size, base_offset, log_size)
     except UNUSABLE as error:
         return OffsetIndex(path, _NONE, _NONE, str(error))
+
+
+def _read_offsets(path: str, storage: Storage, size: int | None, base_offset: int, log_size: int) -> OffsetIndex:
+    """Does the same. Raises an error of UNUSABLE."""
+    parts: list[tuple[Longs, Longs]] = []
+    last_offset, last_position = -1, 0
+    for block in _read_blocks(path, storage, size, _OFFSET_ENTRY, log_size):
+        offsets, positions = _to_int64(block["offset"]), _to_int64(block["position"])
+        good = _compare_with_previous(np.greater, last_offset, offsets) & _compare_with_previous(
+            np.greater, last_position, positions
+        )
+        good &= positions < log_size
+        count = _count_leading(good)
+        parts.append((offsets[:count], positions[:count]))
+        if count < len(block):
+            break
+        last_offset, last_position = offsets[-1], positions[-1]
     offsets, positions = _concatenate_columns(parts)
     return OffsetIndex(path, offsets + base_offset, positions)
 
@@ -141,23 +414,30 @@ def read_time_index(
     size: bytes of the file as it was listed. None if there is no such file.
     next_base_offset: of the next segment, above every offset of this one. None for the last segment.
     """
+    try:
+        return _read_times(path, storage, size, base_offset, next_base_offset, log_size)
+    except UNUSABLE as error:
+        return TimeIndex(path, _NONE, _NONE, str(error))
+
+
+def _read_times(
+    path: str, storage: Storage, size: int | None, base_offset: int, next_base_offset: int | None, log_size: int
+) -> TimeIndex:
+    """Does the same. Raises an error of UNUSABLE."""
     limit = (next_base_offset if next_base_offset is not None else kafka_format.MAX_OFFSET) - base_offset
     parts: list[tuple[Longs, Longs]] = []
     last_timestamp, last_offset = -1, 0
-    try:
-        for block in _read_blocks(path, storage, size, _TIME_ENTRY, log_size):
-            timestamps, offsets = _to_int64(block["timestamp"]), _to_int64(block["offset"])
-            good = _compare_with_previous(np.greater, last_timestamp, timestamps) & _compare_with_previous(
-                np.greater_equal, last_offset, offsets
-            )
-            good &= (offsets < limit) & ((timestamps != 0) | (offsets != 0))
-            count = _count_leading(good)
-            parts.append((timestamps[:count], offsets[:count]))
-            if count < len(block):
-                break
-            last_timestamp, last_offset = timestamps[-1], offsets[-1]
-    except UNUSABLE as error:
-        return TimeIndex(path, _NONE, _NONE, str(error))
+    for block in _read_blocks(path, storage, size, _TIME_ENTRY, log_size):
+        timestamps, offsets = _to_int64(block["timestamp"]), _to_int64(block["offset"])
+        good = _compare_with_previous(np.greater, last_timestamp, timestamps) & _compare_with_previous(
+            np.greater_equal, last_offset, offsets
+        )
+        good &= (offsets < limit) & ((timestamps != 0) | (offsets != 0))
+        count = _count_leading(good)
+        parts.append((timestamps[:count], offsets[:count]))
+        if count < len(block):
+            break
+        last_timestamp, last_offset = timestamps[-1], offsets[-1]
     timestamps, offsets = _concatenate_columns(parts)
     return TimeIndex(path, timestamps, offsets + base_offset)
 
@@ -233,33 +513,16 @@ def written_times(path: str, storage: Storage, size: int | None, base_offset: in
     return TimeIndex(path, _to_int64(entries["timestamp"]), _to_int64(entries["offset"]) + base_offset, fault)
 
 
-@dataclass(frozen=True, slots=True)
-class AbortedTransactions:
-    """Entries of a `.txnindex` as they are stored, int64[n] each.
-
-    They are the producer id, the offset of the transaction's first record, the offset of its ABORT marker, and the last
-    stable offset after it. Kafka: TransactionIndex, AbortedTxn.
-
-    fault: why no entry could be read, or None.
-    """
-
-    versions: Longs
-    producer_ids: Longs
-    first_offsets: Longs
-    last_offsets: Longs
-    last_stable_offsets: Longs
-    fault: str | None = None
-
-    def __len__(self) -> int:
-        return len(self.versions)
-
-
-def written_aborts(path: str, storage: Storage, size: int | None) -> AbortedTransactions:
+def written_aborts(path: str, storage: Storage, size: int | None) -> TransactionIndex:
     """Returns every whole entry of a `.txnindex`. It returns no entry if the file does not exist."""
     entries, fault = _read_every_entry(path, storage, size, _ABORTED_TXN)
+    return _to_transaction_index(path, entries, fault)
+
+
+def _to_transaction_index(path: str, entries: npt.NDArray[np.void], fault: str | None = None) -> TransactionIndex:
     names = ("version", "producer", "first", "last", "stable")
     versions, producer_ids, first_offsets, last_offsets, stable = (_to_int64(entries[name]) for name in names)
-    return AbortedTransactions(versions, producer_ids, first_offsets, last_offsets, stable, fault)
+    return TransactionIndex(path, versions, producer_ids, first_offsets, last_offsets, stable, fault)
 
 
 def most_entries(log_size: int) -> int:
@@ -348,6 +611,8 @@ def _ends_in_padding(path: str, storage: Storage, size: int, entry: np.dtype[np.
 
 def _count_written(entries: npt.NDArray[np.void]) -> int:
     """Counts the entries up to the last one that is not zeros."""
+    if any(entries[-1:].tobytes()):
+        return len(entries)  # nearly every file ends here
     written = np.flatnonzero(entries != np.zeros(1, entries.dtype))
     return int(written[-1]) + 1 if len(written) else 0
 

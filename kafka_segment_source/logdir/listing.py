@@ -172,6 +172,7 @@ def segments_of(directory: str, storage: Storage, files: Mapping[str, Entry]) ->
             version=version,
             before=before,
             storage=storage,
+            transaction_index_size=_size_of(files.get(stem + kafka_format.TRANSACTION_INDEX_SUFFIX)),
         )
         before = version
     return segments

@@ -17,7 +17,7 @@ class Segment:
 
     path: absolute path of the `.log`.
     base_offset: the offset in its name.
-    size, index_size, time_index_size: in bytes. None for an index file that does not exist.
+    size, index_size, time_index_size, transaction_index_size: in bytes. None for an index file that does not exist.
     next_base_offset: of the next segment. None for the last segment.
     offsets: the offsets that this file is read for. Another directory may serve the others (`partition/chain.py`).
     version: the file system's data about the `.log`.
@@ -35,6 +35,7 @@ class Segment:
     version: FileVersion = NO_VERSION
     before: FileVersion | None = None
     storage: Storage = field(default=LOCAL, repr=False)
+    transaction_index_size: int | None = None
 
     @property
     def index_path(self) -> str:
@@ -43,6 +44,10 @@ class Segment:
     @property
     def time_index_path(self) -> str:
         return self.path.removesuffix(kafka_format.LOG_SUFFIX) + kafka_format.TIME_INDEX_SUFFIX
+
+    @property
+    def transaction_index_path(self) -> str:
+        return self.path.removesuffix(kafka_format.LOG_SUFFIX) + kafka_format.TRANSACTION_INDEX_SUFFIX
 
     @property
     def span(self) -> OffsetRange:

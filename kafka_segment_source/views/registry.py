@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from importlib import import_module
 
+from kafka_segment_source import option_values as values
 from kafka_segment_source.decoding.tables import SPLIT_TABLES
 from kafka_segment_source.errors import UnsupportedError
-from kafka_segment_source.option_values import CONSUMER_OFFSETS, TOPICS, TRANSACTIONAL_IDS, TRANSACTIONS
 from kafka_segment_source.schema import Table
 from kafka_segment_source.views.view import View
 
 _MODULES: dict[str, str] = {
-    TRANSACTIONS: "views.transactions",
-    CONSUMER_OFFSETS: "views.consumer_offsets",
-    TRANSACTIONAL_IDS: "views.transactional_ids",
-    TOPICS: "views.topics",
+    values.TRANSACTIONS: "views.transactions",
+    values.SEGMENTS: "views.segments",
+    values.OFFSET_INDEX: "views.offset_index",
+    values.TIME_INDEX: "views.time_index",
+    values.ABORTED_TRANSACTIONS: "views.aborted_transactions",
+    values.CONSUMER_OFFSETS: "views.consumer_offsets",
+    values.TRANSACTIONAL_IDS: "views.transactional_ids",
+    values.TOPICS: "views.topics",
 }
 """The module of each view that is not made of splits. It has the name VIEW. It is loaded when it is asked for."""
 

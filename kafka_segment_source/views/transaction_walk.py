@@ -26,20 +26,20 @@ from kafka_segment_source.data_loss import report_lost_rows
 from kafka_segment_source.decoding.batch_rows import time_span
 from kafka_segment_source.decoding.batches import Chunk
 from kafka_segment_source.decoding.damage import Damage, UnloggedDamage
-from kafka_segment_source.decoding.records import MAX_MILLIS
 from kafka_segment_source.decoding.split import BatchPlace, SegmentSplit
 from kafka_segment_source.decoding.split_file import SplitFile
 from kafka_segment_source.errors import DataLossError
 from kafka_segment_source.kernels import batch_headers
 from kafka_segment_source.kernels.batch_headers import HeaderTable
 from kafka_segment_source.logdir.checksums import crc_holds
-from kafka_segment_source.logdir.indexes import AbortedTransactions, written_aborts
+from kafka_segment_source.logdir.indexes import TransactionIndex, written_aborts
 from kafka_segment_source.logdir.producer_snapshots import newest_state
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.reading.following import Follower
 from kafka_segment_source.reading.marker_walk import Marker, MarkerReader, Stretch, first_void, transactional_data
 from kafka_segment_source.reading.mending import Suspicion
 from kafka_segment_source.reporting import logger
+from kafka_segment_source.schema import MAX_MILLIS
 from kafka_segment_source.storage.files import UNUSABLE, list_directory
 from kafka_segment_source.storage.paths import name_of, parent_of
 from kafka_segment_source.views.transaction_table import ABORTED, COMMITTED, OPEN, UNKNOWN, TransactionTask
@@ -442,7 +442,7 @@ class _AbortIndexes:
             )
 
     def _find_wrong(
-        self, index: AbortedTransactions, found: dict[int, _Abort], split: SegmentSplit, reached: int
+        self, index: TransactionIndex, found: dict[int, _Abort], split: SegmentSplit, reached: int
     ) -> Iterator[str]:
         """Yields what an index says and the log does not, or the log and not the index, as parts of a sentence."""
         if index.fault is not None:

@@ -91,3 +91,23 @@ def test_transactions_through_load_and_sql(session: SparkSession) -> None:
     [row] = session.sql(query).collect()
     first = next(each for each in table.to_pylist() if each["state"] == "open")["firstTimestamp"]
     assert tuple(row) == (531, round(first.timestamp() * 1000))
+
+
+def test_views_of_index_files_are_those_of_scan(session: SparkSession) -> None:
+    """Segments through `read`, entries through SQL with proofs: each task's rows once."""
+    names = ["topic", "partition", "baseOffset", "nextBaseOffset", "indexEntries", "isActive", "file_path"]
+    expected = kafkaseg.scan(DATA, names, view="segments").read_all().to_pylist()
+    found = kafkaseg.read(session, DATA, names, view="segments").collect()
+    assert sorted(map(tuple, found), key=str) == sorted((tuple(row.values()) for row in expected), key=str)
+
+    session.sql(
+        "CREATE OR REPLACE TEMPORARY VIEW aborts USING kafkaseg"
+        f" OPTIONS (path '{DATA}', view 'abortedTransactions', checkCrcs 'true')"
+    )
+    counted = session.sql(
+        "SELECT partition, count(*), bool_and(isProven) FROM aborts WHERE topic = 'ledger' GROUP BY 1"
+    )
+    rows = kafkaseg.scan(DATA, ["topic", "partition"], view="abortedTransactions", subscribe="ledger").read_all()
+    assert sorted(map(tuple, counted.collect())) == [
+        (number, rows["partition"].to_pylist().count(number), True) for number in (0, 1)
+    ]

@@ -300,3 +300,19 @@ def scan_in_child(url: str, options: dict[str, str]) -> list[list[int]]:
         answer = pipe.read()
     os.waitpid(child, 0)
     return [found, *pickle.loads(answer)]
+
+
+@pytest.mark.parametrize("view", ["segments", "offsetIndex", "timeIndex", "abortedTransactions"])
+def test_views_of_index_files(view: str, bucket: Bucket) -> None:
+    """Rows are those of the disk, but for paths and the time of the last change, which a bucket does not have."""
+    local = FIXTURES / "transactions" / "data"
+    url = bucket.put_tree(local, "backup/kafka")
+    options: dict[str, Any] = {} if view == "segments" else {"checkCrcs": True}
+    rows = kafkaseg.scan(url, view=view, storage_options=bucket.options, **options).read_all().to_pylist()
+    expected = kafkaseg.scan(local, view=view, **options).read_all().to_pylist()
+    assert rows
+    for row, other in zip(rows, expected, strict=True):
+        assert row["file_path"] == other["file_path"].replace(str(local), url)
+        ours, theirs = ({**each, "file_path": "", "changed": None} for each in (row, other))
+        assert ours == theirs
+        assert row.get("changed") is None

@@ -13,10 +13,11 @@ import kafka_segment_source as kafkaseg
 ROOT = Path(__file__).parents[2]
 PUBLIC = [getattr(kafkaseg, name) for name in kafkaseg.__all__]
 FUNCTIONS = [each for each in PUBLIC if inspect.isfunction(each) and "spark" not in inspect.signature(each).parameters]
-FUNCTIONS.append(kafkaseg.ReadPlan.to_reader)
+FUNCTIONS += [kafkaseg.ReadPlan.to_reader]
+FUNCTIONS += [kind.read for kind in (kafkaseg.OffsetIndex, kafkaseg.TimeIndex, kafkaseg.TransactionIndex)]
 
 
-@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.__name__)
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.__qualname__)
 def test_the_example_prints_what_it_says(function: object, monkeypatch: pytest.MonkeyPatch) -> None:
     """From the repository, whose example data the examples read."""
     monkeypatch.chdir(ROOT)

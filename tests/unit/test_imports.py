@@ -25,8 +25,8 @@ ROOMS = [
     "storage",
     *("bounds", "times", "trust", "option_values", "options", "keywords", "data_loss", "schema"),
     *("logdir", "pruning", "kernels", "decoding", "partition", "reading", "scanning", "zones", "planning"),
-    *("streams", "internal_topics", "views", "queries"),
-    *("spark", "inspection", "report", "cli"),
+    *("streams", "internal_topics", "inspection", "views", "queries"),
+    *("spark", "report", "cli"),
 ]
 
 # Spark imports it in a process of its own for each query: neither the kernels nor Spark may load with it

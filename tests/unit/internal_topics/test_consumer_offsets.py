@@ -293,20 +293,6 @@ def test_a_path_without_the_topic() -> None:
             kafkaseg.scan(DATA / "orders-0", view=view)
 
 
-def test_the_examples_of_the_page_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each Python example of the section about internal topics in docs/views.md gives rows."""
-    root = FIXTURES.parents[1]
-    monkeypatch.chdir(root)
-    page = (root / "docs" / "views.md").read_text()
-    blocks = re.findall(r"```python\n(.*?)```", page[page.index("## Internal topics") :], re.DOTALL)
-    assert len(blocks) >= 3
-    for block in blocks:
-        *before, last = block.rstrip().splitlines()
-        names: dict[str, Any] = {}
-        exec("\n".join(before), names)
-        assert eval(last, names).num_rows >= 3
-
-
 def test_other_options_are_refused() -> None:
     """The view reads its own topic and no other; it has no offsets of its own."""
     for option in ({"subscribe": "orders"}, {"since": 0}, {"includeControl": True}):

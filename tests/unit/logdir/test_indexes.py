@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import struct
 import tempfile
 from collections.abc import Callable
 from itertools import pairwise
@@ -13,10 +14,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafka_segment_source.errors import PathError
 from kafka_segment_source.logdir import indexes as index
 from kafka_segment_source.logdir.indexes import (
     OffsetIndex,
     TimeIndex,
+    TransactionIndex,
     read_offset_index,
     read_time_index,
     written_offsets,
@@ -67,6 +70,92 @@ def test_before(timestamps: list[int], target: int) -> None:
     below = [slot for slot, timestamp in enumerate(timestamps) if timestamp < target]
 
     assert found.before(target) == (below[-1] if below else -1)
+
+
+@given(timestamps=rising, target=st.integers(-2, 3200))
+def test_floor_and_ceiling_of_times(timestamps: list[int], target: int) -> None:
+    """floor is Kafka's TimeIndex.lookup: the last slot with timestamp ≤ the target, or -1."""
+    found = TimeIndex("", np.array(timestamps, np.int64), np.array(timestamps, np.int64))
+
+    assert found.floor(target) == bisect.bisect_right(timestamps, target) - 1
+    assert found.ceiling(target) == bisect.bisect_left(timestamps, target)
+
+
+@given(positions=rising, position=st.integers(0, 3200), size=st.integers(0, 100))
+def test_upper_bound(positions: list[int], position: int, size: int) -> None:
+    """As Kafka's fetchUpperBoundOffset: the first slot whose position the fetch does not reach, or the length."""
+    found = OffsetIndex("", np.arange(len(positions), dtype=np.int64), np.array(positions, np.int64))
+    beyond = [slot for slot, each in enumerate(positions) if each >= position + size]
+
+    assert found.upper_bound(position, size) == (beyond[0] if beyond else len(positions))
+
+
+aborts = st.lists(st.tuples(st.integers(0, 40), st.integers(1, 9)), max_size=30)
+
+
+@given(aborts=aborts, start=st.integers(0, 300), length=st.integers(0, 60))
+def test_aborted_transactions_of_a_fetch(aborts: list[tuple[int, int]], start: int, length: int) -> None:
+    """overlapping gives those that have a record or their marker in the fetch; floor and ceiling go by the marker."""
+    lasts = np.cumsum([step for _, step in aborts]).tolist()
+    firsts = [max(last - back, 0) for last, (back, _) in zip(lasts, aborts, strict=True)]
+    columns = (np.zeros(len(lasts)), np.ones(len(lasts)), firsts, lasts, lasts)
+    found = TransactionIndex("", *(np.array(column, np.int64) for column in columns))
+    end = start + length
+
+    assert found.overlapping(start, end).tolist() == [
+        slot for slot, (first, last) in enumerate(zip(firsts, lasts, strict=True)) if last >= start and first < end
+    ]
+    assert found.floor(start) == bisect.bisect_right(lasts, start) - 1
+    assert found.ceiling(start) == bisect.bisect_left(lasts, start)
+
+
+# --- files that a user names -----------------------------------------------------------------------------------------
+
+
+def test_files_are_read_by_their_paths_alone(tmp_path: Path) -> None:
+    """The name says where the segment begins; without it base_offset does. The `.log` beside bounds the positions."""
+    entries = [(BASE + 5, 300), (BASE + 9, 900)]
+    path = tmp_path / f"{BASE:020}.index"
+    path.write_bytes(writer.offset_index(entries, BASE) + bytes(800))
+    found = OffsetIndex.read(path)
+    assert list(zip(found.offsets.tolist(), found.positions.tolist(), strict=True)) == entries
+    path.with_suffix(".log").write_bytes(bytes(800))
+    assert OffsetIndex.read(str(path)).positions.tolist() == [300]
+
+    times = [(50, BASE + 3), (60, BASE + 8)]
+    path = tmp_path / f"{BASE:020}.timeindex"
+    path.write_bytes(writer.time_index(times, BASE) + bytes(120))
+    renamed = path.rename(tmp_path / "saved")
+    read = TimeIndex.read(renamed, base_offset=BASE)
+    assert list(zip(read.timestamps.tolist(), read.offsets.tolist(), strict=True)) == times
+
+
+def test_a_transaction_index_is_read_as_it_is_stored(tmp_path: Path) -> None:
+    """All fields, up to an entry whose marker is not after the one before."""
+    rows = [(0, 7, 3, 9, 9), (0, 8, 2, 12, 4), (0, 8, 2, 12, 4)]
+    path = tmp_path / f"{0:020}.txnindex"
+    path.write_bytes(b"".join(struct.pack(">hqqqq", *row) for row in rows) + b"torn")
+    found = TransactionIndex.read(path)
+    columns = (found.versions, found.producer_ids, found.first_offsets, found.last_offsets, found.last_stable_offsets)
+    assert list(zip(*(column.tolist() for column in columns), strict=True)) == rows[:2]
+
+
+def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
+    """A public reader raises where a plan goes on without the file."""
+    with pytest.raises(PathError, match="does not exist"):
+        OffsetIndex.read(tmp_path / "00000000000000000000.index")
+    (tmp_path / "saved").write_bytes(bytes(8))
+    with pytest.raises(PathError, match="does not say where its segment begins: found no 20 digits; give base_offset"):
+        OffsetIndex.read(tmp_path / "saved")
+    with pytest.raises(PathError, match="is a directory, expected an index file"):
+        TransactionIndex.read(tmp_path)
+    entries = np.zeros((8193, 2), ">i4")
+    entries[:] = np.arange(1, 8194)[:, None]
+    path = tmp_path / "00000000000000000000.index"
+    path.write_bytes(entries.tobytes())
+    path.with_suffix(".log").write_bytes(bytes(90_000))
+    with pytest.raises(PathError, match="found more than 8,192 entries"):
+        OffsetIndex.read(path)
 
 
 @given(base=st.sampled_from([0, 1, 2**31 - 1, 2**31, 2**40, 2**62]), steps=rising)

@@ -1,0 +1,34 @@
+"""Whether the log bears out the entries of an index file, by the rules of `verify`. It reads the whole `.log`."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from kafka_segment_source.inspection.index_rules import judge_offset_index, judge_time_index, judge_transaction_index
+from kafka_segment_source.inspection.verify import SegmentCheck
+from kafka_segment_source.logdir.indexes import OffsetIndex, TimeIndex, TransactionIndex
+from kafka_segment_source.logdir.segments import ListedLog, Segment
+from kafka_segment_source.options import ReadOptions
+
+
+def prove_entries(
+    log: ListedLog, segment: Segment, index: OffsetIndex | TimeIndex | TransactionIndex, options: ReadOptions
+) -> tuple[pa.Array, list[str]]:
+    """Returns a boolean for each entry, and a sentence for each thing that hides a part of the log.
+
+    True: the log bears the entry out. False: `verify` calls the entry a problem. Null: neither can be said.
+    """
+    check = SegmentCheck(log, segment, deep=False, max_batch_bytes=options.max_batch_bytes)
+    if not check.read():
+        return pa.nulls(len(index), pa.bool_()), [finding.what for finding in check.findings]
+    if isinstance(index, OffsetIndex):
+        verdicts = judge_offset_index(check.facts, index)
+    elif isinstance(index, TimeIndex):
+        verdicts = judge_time_index(check.facts, index)
+    else:
+        verdicts = judge_transaction_index(check.facts, index)
+    unknown = ~verdicts.is_borne_out & ~verdicts.is_wrong
+    said = [
+        f"file {each.path!r} is damaged at byte {each.position}: {each.what}" for each in check.findings if each.problem
+    ]
+    return pa.array(verdicts.is_borne_out, mask=unknown), said
