@@ -17,7 +17,7 @@ Longs = npt.NDArray[np.int64]
 
 COLUMNS = (
     *("topic", "partition", "baseOffset", "lastOffset", "count", "size", "compresscodec"),
-    *("baseTimestamp", "maxTimestamp", "producerId", "isTransactional"),
+    *("baseTimestamp", "maxTimestamp", "producerId", "isTransactional", "isControl"),
 )
 _LEAST_LONG = -(2**63)
 
@@ -64,18 +64,24 @@ class PartitionBatches:
     _last: int | None = None
     _newest: int = _LEAST_LONG
 
-    def add(self, rows: pa.RecordBatch, counts: Longs) -> None:
-        """Adds the next batches of the partition. counts: records of each."""
-        base, last, size = (_longs(rows[name]) for name in ("baseOffset", "lastOffset", "size"))
-        self.batches += len(last)
-        self.records += int(counts.sum())
-        self.size += int(size.sum())
-        before = np.concatenate(([int(base[0]) - 1 if self._last is None else self._last], last[:-1]))
+    def find_gaps(self, rows: pa.RecordBatch) -> Longs:
+        """Takes the offsets of the next batches, control batches too. Returns the last offset before each batch."""
+        base, last = _longs(rows["baseOffset"]), _longs(rows["lastOffset"])
         known = np.asarray(rows["baseOffset"].is_valid())
+        first = int(base[0] if known[0] else last[0]) - 1
+        before = np.concatenate(([first if self._last is None else self._last], last[:-1]))
         gap = np.where(known, base - before - 1, 0)
         self.gaps += int(np.count_nonzero(gap > 0))
         self.missing += int(gap[gap > 0].sum())
         self._last = int(last[-1])
+        return before
+
+    def add(self, rows: pa.RecordBatch, counts: Longs) -> None:
+        """Adds the next data batches of the partition. counts: records of each."""
+        size = _longs(rows["size"])
+        self.batches += len(size)
+        self.records += int(counts.sum())
+        self.size += int(size.sum())
         self._add_times(rows, counts, size)
 
     def _add_times(self, rows: pa.RecordBatch, counts: Longs, size: Longs) -> None:
@@ -107,9 +113,16 @@ class BatchFacts:
 
     def add(self, rows: pa.RecordBatch) -> None:
         """Adds rows of one partition: those of COLUMNS. They follow the rows that were added before."""
-        topic, partition = rows["topic"][0].as_py(), rows["partition"][0].as_py()
-        counts = self._count(rows, self.partitions[topic, partition])
-        self.partitions[topic, partition].add(rows, counts)
+        topic = rows["topic"][0].as_py()
+        partition = self.partitions[topic, rows["partition"][0].as_py()]
+        # a compressed message set states no count: its offsets count, as if none were missing
+        stated = np.asarray(rows["count"].is_valid())
+        counts = np.where(stated, _longs(rows["count"]), _longs(rows["lastOffset"]) - partition.find_gaps(rows))
+        is_data = pc.invert(rows["isControl"])
+        rows, counts = rows.filter(is_data), counts[np.asarray(is_data)]
+        if not rows.num_rows:
+            return
+        partition.add(rows, counts)
         size = _longs(rows["size"])
         for codec in pc.unique(rows["compresscodec"]).to_pylist():
             of_codec = np.asarray(pc.equal(rows["compresscodec"], codec))
@@ -120,13 +133,6 @@ class BatchFacts:
             powers, numbers = np.unique(np.ceil(np.log2(size[of_codec])).astype(np.int64), return_counts=True)
             facts.sizes.update(dict(zip(powers.tolist(), numbers.tolist(), strict=True)))
         self._add_producers(topic, rows, counts, size)
-
-    @staticmethod
-    def _count(rows: pa.RecordBatch, partition: PartitionBatches) -> Longs:
-        """Records of each batch. A compressed message set states none: its offsets count, as if none were missing."""
-        last = _longs(rows["lastOffset"])
-        before = np.concatenate(([last[0] - 1 if partition._last is None else partition._last], last[:-1]))
-        return np.where(np.asarray(rows["count"].is_valid()), _longs(rows["count"]), last - before)
 
     def _add_producers(self, topic: str, rows: pa.RecordBatch, counts: Longs, size: Longs) -> None:
         ids = _longs(rows["producerId"])

@@ -112,9 +112,7 @@ def _choose_slots(partitions: Sequence[ListedPartition], now: int) -> tuple[int,
 
 def _read_batches(facts: Facts, paths: PathsLike, options: dict[str, Any]) -> None:
     try:
-        reader = scan(
-            paths, COLUMNS, view="batches", includeControl=False, mode="DROPMALFORMED", failOnDataLoss=False, **options
-        )
+        reader = scan(paths, COLUMNS, view="batches", mode="DROPMALFORMED", failOnDataLoss=False, **options)
         for rows in reader:
             facts.batches.add(rows)
     except KafkaSegmentError as error:  # the rest of the report still helps

@@ -57,6 +57,18 @@ def test_gaps_and_disorder_are_those_of_the_records(tmp_path: Path) -> None:
     assert (found.gaps, found.missing, found.lateness) == (1, 5, 70_000)
 
 
+def test_markers_are_no_gaps_and_no_records() -> None:
+    """A partition with aborts and commits that lost nothing: no gap, and the records of a scan."""
+    path = FIXTURES / "transactions" / "data"
+    facts = collect_facts(str(path), now=NOW)
+    partitions = facts.batches.partitions
+    assert {each.gaps for each in partitions.values()} == {0}
+    expected = kafkaseg.scan(path, columns=["topic", "partition"]).read_all().to_pylist()
+    counted = Counter((row["topic"], row["partition"]) for row in expected)
+    assert {partition: each.records for partition, each in partitions.items()} == counted
+    assert Counter(row["state"] for row in facts.transactions)["open"] == 1
+
+
 def test_what_retention_takes_next(facts: Facts) -> None:
     """The first segment of each partition that has a later one, with its newest record and seven days, as assumed."""
     newest: dict[str, int] = {}
