@@ -317,7 +317,17 @@ def _has_keys(store: Any, key: str) -> bool:
 def _version_of(found: Any) -> FileVersion:
     """Returns the version that a store's metadata states. Without an ETag, the time of its last change takes its
     place, in seconds: a listing states parts of a second, the answer to a read does not."""
-    return FileVersion(found["size"], found["e_tag"] or f"{_MODIFIED}{found['last_modified']:%Y-%m-%dT%H:%M:%S%z}", 0)
+    e_tag = _quote(found["e_tag"]) if found["e_tag"] else None
+    return FileVersion(found["size"], e_tag or f"{_MODIFIED}{found['last_modified']:%Y-%m-%dT%H:%M:%S%z}", 0)
+
+
+def _quote(e_tag: str) -> str:
+    """Returns the one form of an ETag, in quotes, as If-Match wants it.
+
+    Azure lists ETags without quotes, and its answers to reads have them. A server in between that compresses marks an
+    ETag as weak (`W/`). The store behind it does not know that mark.
+    """
+    return f'"{e_tag.removeprefix("W/").strip(chr(34))}"'
 
 
 def _find_e_tag(version: FileVersion) -> str | None:

@@ -19,10 +19,11 @@ from tests.cli.runner import run
 from tests.support.batches import data
 from tests.support.buckets import CANARY, Bucket, options_of
 from tests.support.certificates import make_certificate
-from tests.support.faulty_proxy import Fault, Proxy, answer, be_silent, end_early, hang, proxying, reset
+from tests.support.faulty_proxy import Fault, Proxy, answer, be_silent, change, end_early, hang, proxying, reset
 from tests.support.logs import simple_log, simple_segment
 from tests.support.writer import segment_name
 
+TRANSACTIONS = Path(__file__).parents[1] / "fixtures" / "transactions" / "data"
 SECONDS = 20  # for a read that is retried, or for the error of one, on a busy machine
 FAULTS: dict[str, tuple[Fault, str]] = {
     "503": (answer(503, "SlowDown"), r"throttles (503 SlowDown, after 4 tries): ask for less at a time"),
@@ -123,6 +124,15 @@ def test_a_server_that_comes_up(s3_server: str, behind: Bucket) -> None:
     """Connections are refused at first."""
     with proxying(s3_server, listen_after=0.2) as late:
         assert offsets(replace(behind, options=options_of(late.url))) == list(range(40))
+
+
+def test_e_tags_of_two_forms(bucket: Bucket, proxy: Proxy) -> None:
+    """A store that lists ETags without quotes, as Azure does, has the same versions: nothing was replaced."""
+    url = bucket.put_tree(TRANSACTIONS, "logs")
+    expected = kafkaseg.scan(TRANSACTIONS, isolationLevel="read_committed").read_all()
+    proxy.fail(change(rb"<ETag>(?:\"|&quot;)(\w+)(?:\"|&quot;)</ETag>", rb"<ETag>\1</ETag>"), LISTING)
+    options = options_of(proxy.url)
+    assert kafkaseg.scan(url, isolationLevel="read_committed", storage_options=options).read_all() == expected
 
 
 def test_latency(behind: Bucket, proxy: Proxy) -> None:

@@ -87,6 +87,28 @@ def answer(status: int, code: str) -> Fault:
     return send
 
 
+def say(body: str) -> Fault:
+    """Answers with 200 and any body, whatever was asked."""
+
+    def send(exchange: Exchange) -> None:
+        head = f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\nContent-Type: text/html\r\nConnection: close\r\n\r\n"
+        exchange.client.sendall(head.encode() + body.encode())
+
+    return send
+
+
+def change(pattern: bytes, text: bytes) -> Fault:
+    """Sends the server's answer, with `text` for all that the regular expression finds in its body."""
+
+    def send(exchange: Exchange) -> None:
+        head, _, body = exchange.ask().partition(b"\r\n\r\n")
+        body = re.sub(pattern, text, body)
+        head = re.sub(rb"(?im)^content-length:.*$", b"Content-Length: %d\r" % len(body), head + b"\r\n")
+        exchange.client.sendall(head + b"\r\n" + body)
+
+    return send
+
+
 def reset(exchange: Exchange) -> None:
     """Resets the connection."""
     exchange.client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
