@@ -43,7 +43,7 @@ from kafka_segment_source.option_values import TopicPartition, TopicSelection
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.storage.ahead import map_ahead
 from kafka_segment_source.storage.files import look_at
-from kafka_segment_source.storage.paths import join_path, name_of, parent_of, resolve_path
+from kafka_segment_source.storage.paths import is_remote, join_path, name_of, parent_of, resolve_path
 from kafka_segment_source.storage.retrying import try_again
 from kafka_segment_source.storage.store import Entry, Kind, Storage
 
@@ -141,7 +141,7 @@ def _find_directories(path: str, storage: Storage) -> Iterator[_Found]:
     if _GLOB.search(resolved) and not _is_there(resolved, storage):
         matches = storage.glob(resolved)
         if not matches:
-            raise PathError(f"nothing matches the path {path!r}")
+            raise PathError(f"nothing matches the path {path!r}{_doubt(resolved)}")
     by_glob = len(matches) > 1 or matches[0] != resolved
     pattern = resolved if by_glob else None
     at_once = storage.read_cost(resolved).at_once
@@ -153,7 +153,7 @@ def _find_directories_at(path: str, storage: Storage, given: str, pattern: str |
     """Yields the partition directories at a path. `pattern` is the glob that matched the path, or None."""
     entry = look_at(path, storage)
     if entry is None or entry.kind is Kind.BROKEN_LINK:
-        raise PathError(f"path {given!r} does not exist")
+        raise PathError(f"path {given!r} does not exist{_doubt(path)}")
     if entry.kind is not Kind.DIRECTORY:
         if base_offset_of(name_of(path)) is None:
             if pattern is not None:
@@ -178,6 +178,11 @@ def _find_directories_at(path: str, storage: Storage, given: str, pattern: str |
         yield _Found(path, named_partition(path), explicit=True, listed=tuple(children), empty_path=given)
     for name in sorted(partitions):
         yield _Found(join_path(path, name), named_partition(name), log_directory=path)
+
+
+def _doubt(path: str) -> str:
+    """Returns words for a path that is not there. A bucket's client hides what was no listing."""
+    return ", or the store's answer was no listing" if is_remote(path) else ""
 
 
 def _names_directory(pattern: str) -> bool:

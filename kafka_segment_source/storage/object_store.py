@@ -27,8 +27,9 @@ from typing import Any, TypeVar
 from kafka_segment_source.storage.ahead import RangeReader, map_ahead
 from kafka_segment_source.storage.client_library import load_library
 from kafka_segment_source.storage.credentials import find_credentials
-from kafka_segment_source.storage.paths import join_path, name_of, split_remote
+from kafka_segment_source.storage.paths import join_path, name_of, parent_of, split_remote
 from kafka_segment_source.storage.service_errors import (
+    endpoint_options,
     is_broken_listing,
     is_missing,
     is_missing_bucket,
@@ -84,12 +85,23 @@ class _Requests:
         return _Requests, ()
 
 
+class _NamedDirectories:
+    """The directories that a listing has named in this process. A copy in another process begins with none."""
+
+    def __init__(self) -> None:
+        self.paths: set[str] = set()
+
+    def __reduce__(self) -> tuple[type[_NamedDirectories], tuple[()]]:
+        return _NamedDirectories, ()
+
+
 @dataclass(frozen=True, slots=True)
 class ObjectStorage:
     """The buckets that can be reached with some settings."""
 
     settings: Settings = Settings()
     _requests: _Requests = field(default_factory=_Requests, compare=False, repr=False)
+    _named: _NamedDirectories = field(default_factory=_NamedDirectories, compare=False, repr=False)
 
     def look_at(self, path: str) -> Entry | None:
         root, key = split_remote(path)
@@ -109,15 +121,53 @@ class ObjectStorage:
         return directory if next(answers) else None
 
     def list(self, directory: str) -> Entries:
+        found = self._list_keys(directory)
+        tries = 1
+        while found is None and self._is_named_above(directory):
+            if tries > _RETRIES:
+                raise ServiceError(
+                    f"the store lists nothing below it, after {tries} tries, but has named it in a listing: the answer may be a"
+                    f" page or an error that is no listing; check {endpoint_options(directory)}, and any proxy",
+                    errno.EIO,
+                )
+            time.sleep(_FIRST_PAUSE * 2 ** (tries - 1))
+            found = self._list_keys(directory)
+            tries += 1
+        return found or []
+
+    def _list_keys(self, directory: str) -> Entries | None:
+        """Returns the entries of one listing. None if it has no key at all, not even one that stands for the directory.
+
+        The library takes any answer of 200 without a key for an empty listing: a page of HTML, an error.
+        """
         root, key = split_remote(directory)
         found = self._call(root, lambda store: load_library().list_with_delimiter(store, key or None))
         names = len(found["common_prefixes"]) + len(found["objects"])
-        self._requests.add(max(names - 1, 0) // _KEYS_A_REQUEST)  # the client asks for one page after the other
+        if not names:
+            return None
+        self._requests.add((names - 1) // _KEYS_A_REQUEST)  # the client asks for one page after the other
         entries = [Entry(name_of(prefix), Kind.DIRECTORY) for prefix in found["common_prefixes"]]
+        self._named.paths.update(join_path(directory, entry.name) for entry in entries)
         for each in found["objects"]:
             if each["path"] != key:  # `key/` itself is an object that stands for a directory
                 entries.append(Entry(name_of(each["path"]), Kind.FILE, _version_of(each)))
         return entries
+
+    def _is_named_above(self, directory: str) -> bool:
+        """Whether a directory whose listing is empty must have keys.
+
+        The next directory above it that is not empty says so. If even the bucket is empty, an earlier listing does.
+        """
+        path = directory
+        while (parent := parent_of(path)) != path:
+            entries = self._list_keys(parent)
+            if entries is not None:
+                is_there = any(each.kind is Kind.DIRECTORY and each.name == name_of(path) for each in entries)
+                if not is_there:
+                    self._named.paths.discard(directory)
+                return is_there
+            path = parent
+        return directory in self._named.paths
 
     def glob(self, pattern: str) -> Paths:
         root, key = split_remote(pattern)
@@ -128,7 +178,7 @@ class ObjectStorage:
             if not _GLOB.search(part):
                 found = [join_path(each, part) for each in found]
                 if is_last:
-                    found = [each for each in found if self.look_at(each) is not None]
+                    found = [each for each in found if self.look_at(each) is not None or self.list(each)]
                 continue
             matches = re.compile(glob_to_regex(part)).match
             found = [

@@ -78,6 +78,11 @@ class _Failure:
         return " ".join(str(each) for each in (self.status, self.code) if each is not None) or "no answer"
 
 
+def endpoint_options(path: str) -> str:
+    """Returns the names of the options that say where the store of a path is."""
+    return _ENDPOINT[path.partition("://")[0]]
+
+
 def is_past_end(error: BaseException) -> bool:
     """Whether the error says that a range begins at or after the end of an object."""
     return _read(error).status == _RANGE

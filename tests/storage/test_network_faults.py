@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 
 import kafka_segment_source as kafkaseg
-from kafka_segment_source.errors import StorageError
+from kafka_segment_source.errors import PathError, StorageError
 from tests.cli.runner import run
 from tests.support.batches import data
 from tests.support.buckets import CANARY, Bucket, options_of
 from tests.support.certificates import make_certificate
-from tests.support.faulty_proxy import Fault, Proxy, answer, be_silent, change, end_early, hang, proxying, reset
+from tests.support.faulty_proxy import Fault, Proxy, answer, be_silent, change, end_early, hang, proxying, reset, say
 from tests.support.logs import simple_log, simple_segment
 from tests.support.writer import segment_name
 
@@ -133,6 +133,41 @@ def test_e_tags_of_two_forms(bucket: Bucket, proxy: Proxy) -> None:
     proxy.fail(change(rb"<ETag>(?:\"|&quot;)(\w+)(?:\"|&quot;)</ETag>", rb"<ETag>\1</ETag>"), LISTING)
     options = options_of(proxy.url)
     assert kafkaseg.scan(url, isolationLevel="read_committed", storage_options=options).read_all() == expected
+
+
+NO_LISTINGS = ["<html><body>Please log in</body></html>", "<Error><Code>InternalError</Code></Error>", "<a/>"]
+
+
+@pytest.mark.parametrize("body", NO_LISTINGS, ids=["page", "error", "XML"])
+@pytest.mark.parametrize("passed", [0, 1], ids=["one directory", "all after the first listing"])
+def test_an_answer_that_is_no_listing(body: str, passed: int, behind: Bucket, proxy: Proxy) -> None:
+    """A directory that a listing has named is never taken for an empty one: its rows would be missing."""
+    if passed:
+        proxy.fail(lambda exchange: exchange.client.sendall(exchange.ask()), "delimiter=", times=1)
+    proxy.fail(say(body), "delimiter=" if passed else "delimiter=.*orders-0")
+    error = error_of(behind)
+    path = f"{behind.url}/logs/orders-0"
+    assert str(error).startswith(f"path {path!r} cannot be listed: the store lists nothing below it, after 4 tries")
+
+
+@pytest.mark.parametrize("body", NO_LISTINGS, ids=["page", "error", "XML"])
+def test_an_answer_that_is_no_listing_once(body: str, behind: Bucket, proxy: Proxy) -> None:
+    """The next answer is one: all rows."""
+    proxy.fail(say(body), "delimiter=.*orders-0", times=2)
+    assert offsets(behind) == list(range(40))
+
+
+def test_no_listing_of_what_a_glob_names(behind: Bucket, proxy: Proxy) -> None:
+    """A partition that a glob should find is not left out. A path whose own listing is empty is said to be absent."""
+    proxy.fail(say(NO_LISTINGS[0]), "prefix=logs%2Forders-0", times=2)  # whether it has keys, and which
+    given = behind.options
+    reader = kafkaseg.scan(f"{behind.url}/l*/orders-0", ["offset"], storage_options=given)
+    assert reader.read_all()["offset"].to_pylist() == list(range(40))
+    proxy.fail(say(NO_LISTINGS[0]), LISTING)
+    with pytest.raises(PathError, match="/logs' does not exist, or the store's answer was no listing"):
+        kafkaseg.plan(f"{behind.url}/logs", storage_options=given)
+    with pytest.raises(PathError, match=r"nothing matches the path .*, or the store's answer was no listing"):
+        kafkaseg.plan(f"{behind.url}/l*", storage_options=given)
 
 
 def test_latency(behind: Bucket, proxy: Proxy) -> None:

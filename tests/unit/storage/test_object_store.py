@@ -6,13 +6,14 @@ import os
 from datetime import UTC, datetime
 from typing import Any
 
+import obstore
 import pytest
 from obstore.store import MemoryStore
 
 from kafka_segment_source.storage import object_store
 from kafka_segment_source.storage.object_store import ObjectStorage
 from kafka_segment_source.storage.settings import Settings
-from kafka_segment_source.storage.store import ReplacedError
+from kafka_segment_source.storage.store import ReplacedError, ServiceError
 
 ROOT = "s3://bucket"
 PATH = f"{ROOT}/orders-0/00000000000000000000.log"
@@ -94,3 +95,19 @@ def test_one_version_by_all_forms_of_its_e_tag(listed: str) -> None:
     quotes."""
     version, read = (object_store._version_of({"size": 1, "e_tag": e_tag}) for e_tag in (listed, '"0x25"'))
     assert version == read and object_store._find_e_tag(version) == '"0x25"'
+
+
+def test_a_directory_that_vanished_is_empty(storage: ObjectStorage) -> None:
+    """The directory above does not name it any more. If all of a bucket is gone, no listing can prove that."""
+    parent, directory = f"{ROOT}/logs", f"{ROOT}/logs/orders-1"
+    storage.replace(f"{directory}/x.log", b"x")
+    storage.replace(f"{parent}/orders-2/x.log", b"x")
+    assert [entry.name for entry in storage.list(parent)] == ["orders-1", "orders-2"]
+    store = object_store._clients[os.getpid(), ROOT, Settings()]
+    obstore.delete(store, "logs/orders-1/x.log")
+    assert storage.list(directory) == []
+    assert storage.list(f"{ROOT}/never/there") == []
+    obstore.delete(store, ["logs/orders-2/x.log", PATH.removeprefix(f"{ROOT}/")])
+    assert storage.list(directory) == [] and storage.list(ROOT) == []
+    with pytest.raises(ServiceError, match="nothing below it, after 4 tries"):
+        storage.list(f"{parent}/orders-2")
