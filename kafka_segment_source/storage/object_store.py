@@ -37,7 +37,7 @@ from kafka_segment_source.storage.service_errors import (
     is_refusal,
     translate,
 )
-from kafka_segment_source.storage.settings import Settings
+from kafka_segment_source.storage.settings import ENDPOINTS, Settings, environment_of, find_endpoint_fault
 from kafka_segment_source.storage.store import (
     NO_VERSION,
     Entries,
@@ -63,6 +63,11 @@ _MOST_BLOCKS = 4  # of an open object that stay in memory
 _KEYS_A_REQUEST = 1000  # of a listing
 _MODIFIED = "modified "  # before the time that takes the place of an ETag
 _GLOB = re.compile(r"[*?\[]")
+
+_UNUSABLE_OPTIONS = (
+    "the client of object stores failed at a storage option, or at a variable of the environment, that it cannot use:"
+    " check endpoints, regions, keys and tokens"
+)
 
 T = TypeVar("T")
 
@@ -226,7 +231,11 @@ class ObjectStorage:
                 return action(self._find_client(root))
             except (ServiceError, ReplacedError):
                 raise
-            except (OSError, _errors()) as error:
+            except BaseException as error:
+                if type(error).__name__ == "PanicException":  # no Exception, and its class has no name to import
+                    raise ServiceError(_UNUSABLE_OPTIONS, errno.EINVAL, is_wrong_name=True) from None
+                if not isinstance(error, (OSError, _errors())):
+                    raise
                 failure = translate(error, root, tries)
                 if not is_broken_listing(error) or time.monotonic() > end:
                     break
@@ -391,7 +400,9 @@ def _make_client(root: str, settings: Settings) -> Any:
     scheme, _, rest = root.partition("://")
     bucket, _, account = rest.partition("@")
     texts = settings.of_bucket(bucket)
-    config, client_options = _split_config(texts, {"s3": "aws_", "gs": "google_"}.get(scheme, "azure_"))
+    prefix = {"s3": "aws_", "gs": "google_"}.get(scheme, "azure_")
+    config, client_options = _split_config(texts, prefix)
+    _complete(config, prefix, bucket)
     store = load_library().store
     retries = {
         "max_retries": _RETRIES,
@@ -403,13 +414,14 @@ def _make_client(root: str, settings: Settings) -> Any:
         },
     }
     common: dict[str, Any] = {"client_options": client_options, "retry_config": retries}
+    if scheme == "s3":
+        provider, region = find_credentials(config.pop("aws_profile", None), config)
+        if provider is not None:
+            common["credential_provider"] = provider
+        if region is not None:
+            config.setdefault("aws_region", region)
     try:
         if scheme == "s3":
-            provider, region = find_credentials(config.pop("aws_profile", None), config)
-            if provider is not None:
-                common["credential_provider"] = provider
-            if region is not None:
-                config.setdefault("aws_region", region)
             return store.S3Store(bucket, config=config, **common)
         if scheme == "gs":
             return store.GCSStore(bucket, config=config, **common)
@@ -419,7 +431,7 @@ def _make_client(root: str, settings: Settings) -> Any:
             if domain not in ("", "dfs.core.windows.net", "blob.core.windows.net"):
                 config.setdefault("azure_storage_endpoint", f"https://{account.replace('.dfs.', '.blob.', 1)}")
         return store.AzureStore(bucket, config=config, **common)
-    except _errors() as error:
+    except (ValueError, _errors()) as error:
         is_nameless = "MissingAccount" in str(error)
     if is_nameless:
         reason = (
@@ -441,7 +453,7 @@ def _split_config(texts: dict[str, str], prefix: str) -> tuple[dict[str, str], d
     for name in ("allow_http", "allow_invalid_certificates"):
         text = own.pop(prefix + name, os.environ.get(f"{prefix}{name}".upper()))
         if text is not None:
-            client[name] = text.strip().lower() == "true"
+            client[name] = _parse_flag(text, prefix + name)
     proxy = own.pop(f"{prefix}proxy_url", None)
     if proxy is not None:
         client["proxy_url"] = proxy
@@ -451,11 +463,59 @@ def _split_config(texts: dict[str, str], prefix: str) -> tuple[dict[str, str], d
     return own, client
 
 
+def _parse_flag(text: str, option: str) -> bool:
+    word = text.strip().lower()
+    if word not in ("", "true", "false", "1", "0"):
+        raise _refuse(f"{option} is neither true nor false")
+    return word in ("true", "1")
+
+
+def _complete(config: dict[str, str], prefix: str, bucket: str) -> None:
+    """Checks what a client is made of, and adds what the environment says in a form that the library cannot use.
+
+    The library fails at the first request, without a reason, at an endpoint without a scheme and at a line break that
+    came with a value from a file. Raises ServiceError, which has no value.
+    """
+    given = environment_of(prefix) | config
+    for name, text in given.items():
+        clean = text.strip()
+        if any(not each.isprintable() for each in clean):
+            raise _refuse(f"{name} has a character that cannot be printed, such as a line break")
+        if clean != text:
+            config[name] = clean
+        given[name] = clean
+    for name in ENDPOINTS & given.keys():
+        if given[name]:
+            fault = find_endpoint_fault(given[name], bucket)
+            if fault is not None:
+                raise _refuse(f"{name} {fault}")
+            continue
+        config.pop(name, None)
+        if (
+            name == "aws_endpoint_url" and os.environ.get(name.upper()) is not None
+        ):  # the library would take the empty one
+            config[name] = f"https://s3.{given.get('aws_region') or 'us-east-1'}.amazonaws.com"
+    if prefix == "aws_" and "aws_profile" not in config:
+        key, secret = "aws_access_key_id", "aws_secret_access_key"
+        for has, lacks in ((key, secret), (secret, key)):
+            if given.get(has) and not given.get(lacks):
+                raise _refuse(f"{has} is given, and {lacks} is missing")
+
+
+def _refuse(reason: str) -> ServiceError:
+    return ServiceError(f"{reason} (a storage option, or a variable of the environment)", errno.EINVAL, True)
+
+
 def _read_bundle(path: str, option: str) -> bytes:
     try:
         with open(path, "rb") as file:
-            return file.read()
+            data = file.read()
     except OSError as error:
         raise ServiceError(
             f"the file {path!r} ({option}) cannot be read: {error.strerror}", error.errno, is_wrong_name=True
         ) from None
+    if b"-----BEGIN CERTIFICATE-----" not in data:
+        raise ServiceError(
+            f"the file {path!r} ({option}) has no certificate: expected PEM", errno.EINVAL, is_wrong_name=True
+        )
+    return data

@@ -10,6 +10,7 @@ A value may be a secret. So no error names a value, and the `repr` of `Settings`
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -53,6 +54,14 @@ _ALIASES = {
     "aws_endpoint_url_s3": "aws_endpoint_url",
     "aws_token": "aws_session_token",
 }
+
+ENDPOINTS = frozenset(
+    {
+        *("aws_endpoint_url", "aws_endpoint_url_sts", "aws_sts_endpoint", "azure_storage_endpoint", "azure_endpoint"),
+        *("google_base_url",),
+    }
+)
+"""The options that are the URL of a server."""
 
 HADOOP = {
     "endpoint": "aws_endpoint_url",
@@ -118,6 +127,29 @@ def make_settings(texts: Mapping[str, str]) -> Settings:
         if found.setdefault(key, text) != text:
             raise OptionError(f"storage option {name!r} is given twice, with two values")
     return Settings(tuple(sorted(found.items())))
+
+
+def environment_of(prefix: str) -> dict[str, str]:
+    """Returns what the environment says about one store (`aws_`, `azure_`, `google_`), by object_store's names."""
+    names = sorted(name for name in _KNOWN if name.startswith(prefix) and name.upper() in os.environ)
+    return {_ALIASES.get(name, name): os.environ[name.upper()] for name in names}
+
+
+def find_endpoint_fault(url: str, bucket: str) -> str | None:
+    """Returns what is wrong with the URL of a server, after its option's name and without the URL. None if nothing."""
+    scheme, separator, rest = url.partition("://")
+    host, _, path = rest.partition("/")
+    if not separator or scheme.lower() not in ("http", "https"):
+        return "has no scheme: expected https://HOST, or http://HOST for a server without TLS"
+    if "@" in host:
+        return "has a user name in it: credentials are options of their own, and no part of a URL"
+    if "?" in rest or "#" in rest:
+        return "has a query or a fragment: expected https://HOST"
+    if not re.fullmatch(r"(\[[0-9A-Fa-f:.]+\]|[^\s:/\[\]]+)(:\d{1,5})?", host):
+        return "names no host: expected https://HOST or https://HOST:PORT"
+    if path.rstrip("/") == bucket:
+        return f"ends in the bucket {bucket!r}: leave it out there, as the path names it"
+    return None
 
 
 def is_setting(name: str) -> bool:

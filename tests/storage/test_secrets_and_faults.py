@@ -17,6 +17,7 @@ import kafka_segment_source as kafkaseg
 from kafka_segment_source.errors import KafkaSegmentError, OptionError, PathError, StorageError
 from kafka_segment_source.keywords import option_texts
 from kafka_segment_source.options import parse_options
+from kafka_segment_source.storage import object_store
 from kafka_segment_source.storage.settings import Settings, is_secret, make_settings
 from tests.cli.runner import LOGS, run
 from tests.support.buckets import CANARY, Bucket, answering, options_of
@@ -87,6 +88,59 @@ def test_a_server_that_is_not_reached(changed: dict[str, str], said: str) -> Non
         error = error_of(**options)
     assert isinstance(error, StorageError) and said in str(error)
     assert str(error).startswith(f"file {PATH!r} cannot be read: ") and error.filename == PATH
+
+
+UNUSABLE = [
+    ({"AWS_ENDPOINT_URL": "store:9000"}, "aws_endpoint_url has no scheme: expected https://HOST"),
+    ({"AWS_ENDPOINT_URL": "http://"}, "aws_endpoint_url names no host"),
+    ({"AWS_ENDPOINT_URL": f"http://user:{CANARY}@store"}, "aws_endpoint_url has a user name in it: credentials are op"),
+    ({"AWS_ENDPOINT_URL": f"http://store?sig={CANARY}"}, "aws_endpoint_url has a query or a fragment"),
+    ({"AWS_ENDPOINT_URL": "http://store/logs"}, "aws_endpoint_url ends in the bucket 'logs': leave it out there"),
+    ({"AWS_SESSION_TOKEN": f"{CANARY}\n{CANARY}"}, "aws_session_token has a character that cannot be printed"),
+    ({"AWS_REGION": "us\teast"}, "aws_region has a character that cannot be printed"),
+    ({"AWS_ENDPOINT_URL": "http://a^b"}, "the client of object stores failed at a storage option, or at a variable"),
+    ({"AWS_ALLOW_HTTP": "yes please"}, "aws_allow_http is neither true nor false"),
+    ({"AWS_SECRET_ACCESS_KEY": ""}, "aws_access_key_id is given, and aws_secret_access_key is missing"),
+    ({"AWS_ACCESS_KEY_ID": ""}, "aws_secret_access_key is given, and aws_access_key_id is missing"),
+    ({"AWS_CA_BUNDLE": __file__}, "has no certificate: expected PEM"),
+    ({"AWS_CONNECT_TIMEOUT": "soon"}, "no client can be made of the storage options"),
+]
+
+
+@pytest.mark.parametrize("how", ["options", "environment"])
+@pytest.mark.parametrize(("changed", "said"), UNUSABLE)
+def test_values_that_cannot_be_used(
+    changed: dict[str, str], said: str, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The library fails at them without a reason, some times with a panic. Here each has a sentence, and no value."""
+    options = options_of("http://127.0.0.1:1") | {name.lower(): text for name, text in changed.items()}
+    if how == "environment":
+        if "AWS_CONNECT_TIMEOUT" in changed:
+            pytest.skip("it is an option only")
+        for name, text in options.items():
+            monkeypatch.setenv(name.upper(), text)
+        monkeypatch.setattr(object_store, "_clients", {})  # one that was made is kept
+        options = {}
+    error = error_of(**options)
+    assert isinstance(error, PathError) and said in str(error), str(error)
+
+
+def test_values_with_blanks_around_them(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line break at the end comes with a value from a file. It is no part of the value."""
+    url = bucket.put_tree(LOGS / "orders-0", "orders-0")
+    padded = {name: f" {text}\n" for name, text in bucket.options.items()}
+    assert kafkaseg.plan(url, storage_options=padded).splits
+    monkeypatch.setattr(object_store, "_clients", {})
+    for name, text in padded.items():
+        monkeypatch.setenv(name.upper(), text)
+    assert kafkaseg.plan(url).splits
+
+
+def test_an_empty_endpoint_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is that of S3 itself, which a proxy that refuses everything stands in for here."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "")
+    options = options_of("") | {"aws_proxy_url": "http://127.0.0.1:1", "aws_region": "eu-west-3"}
+    assert "https://s3.eu-west-3.amazonaws.com" in str(error_of(**options))
 
 
 def test_no_account() -> None:
