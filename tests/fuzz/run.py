@@ -34,7 +34,7 @@ from tests.fuzz.mutations import Case, case
 from tests.support.rows import COLUMNS, OFFSET, TIMESTAMP, Row, in_scan_order
 
 SECONDS_A_CASE = 20
-_VIEWS_EVERY = 4  # the cases whose batches are read as rows too
+_VIEWS_EVERY = 10  # the cases whose batches are read as rows too
 
 
 def run(number: int, directory: Path) -> str:

@@ -73,6 +73,7 @@ def log_file(data: bytes) -> Iterator[Path]:
 @contextlib.contextmanager
 def portions(rows: int, most_bytes: int, chunk: int) -> Iterator[None]:
     """Makes every buffer on the way as small as asked for."""
+    RECORDS.load_maker()  # a task loads it; it must not see the small numbers then
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(decode, "MAX_ROWS", rows)
         patch.setattr(decode, "MAX_BYTES", most_bytes)
@@ -99,7 +100,7 @@ def test_portions_do_not_matter(data: bytes, rows: int, most_bytes: int, chunk: 
     with log_file(data) as folder, portions(rows, most_bytes, chunk):
         batches = list(kafkaseg.scan(folder, includeHeaders=True, includeMetadata=True, mode=mode))
 
-    schema = RECORDS.arrow_schema([column.name for column in RECORDS.columns])
+    schema = RECORDS.arrow_schema([column.name for column in RECORDS.columns if column.name != "controlType"])
     for batch in batches:
         assert 0 < batch.num_rows <= rows
         assert batch.schema.equals(schema, check_metadata=True)
