@@ -12,6 +12,7 @@ import faulthandler
 import json
 import logging
 import resource
+import shutil
 import sys
 import tempfile
 import time
@@ -53,6 +54,7 @@ def run(number: int, directory: Path) -> str:
     if number % _VIEWS_EVERY == 0:
         _check_batches(damage, folder, rows)
         _check_index_views(folder)
+        _check_whole_logs(folder)
     lost = _check_bounds(damage, folder, rows)
     word = "right rows" if failing.error is None else "our error"
     return f"{word}, {lost} lies of a time index" if lost else word
@@ -167,6 +169,32 @@ def _check_batches(damage: Case, folder: Path, rows: list[Row]) -> None:
                 )
             if not damage.log_changed and (error is not None or not all(held)):
                 raise ViolationError(f"{how}: a whole log has other batches")
+
+
+def _check_whole_logs(folder: Path) -> None:
+    """Views that walk whole logs: transactions, and what internal topics with these bytes would say.
+
+    Damage is our error under FAILFAST, and none under DROPMALFORMED.
+    """
+    views = [("transactions", folder)]
+    for view, topic in (
+        ("consumerOffsets", "__consumer_offsets"),
+        ("transactionalIds", "__transaction_state"),
+        ("topics", "__cluster_metadata"),
+    ):
+        other = folder.parent / topic / f"{topic}-0"
+        shutil.copytree(folder, other)
+        views.append((view, other))
+    for view, path in views:
+        for mode in ("DROPMALFORMED", "FAILFAST"):
+            try:
+                for _ in kafkaseg.scan(path, view=view, mode=mode, failOnDataLoss=False):
+                    pass
+            except UnsupportedFormatError:
+                pass
+            except DataError as error:
+                if mode == "DROPMALFORMED":
+                    raise ViolationError(f"{view}, mode={mode} raised {error!r}") from error
 
 
 def _check_index_views(folder: Path) -> None:

@@ -1,0 +1,54 @@
+"""Internal topics whose records are damaged under a right CRC, as another writer might leave them."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+
+import kafka_segment_source as kafkaseg
+from kafka_segment_source.errors import DataError
+from tests.support import naive
+from tests.support.rows import FIXTURES
+from tests.support.writer import with_right_crc
+
+GROUPS = FIXTURES / "groups" / "data"
+CASES = 60
+_HEADER = 61  # bytes of a batch before its records
+
+
+@pytest.mark.parametrize(
+    ("view", "topic"),
+    [
+        ("consumerOffsets", "__consumer_offsets"),
+        ("transactionalIds", "__transaction_state"),
+        ("topics", "__cluster_metadata"),
+    ],
+)
+def test_flipped_bytes_are_rows_warnings_or_our_error(view: str, topic: str, tmp_path: Path) -> None:
+    """Keys, values, lengths and versions changed by chance: never another error, and under DROPMALFORMED none at all."""
+    rng = random.Random(topic)
+    copy = tmp_path / f"{topic}-0"
+    shutil.copytree(GROUPS / f"{topic}-0", copy)
+    [log, *_] = sorted(copy.glob("*.log"))
+    whole = log.read_bytes()
+    batches = [batch for batch in naive.decode_batches(whole) if batch.size > _HEADER]
+    different = 0
+    expected = kafkaseg.scan(tmp_path, view=view).read_all()
+    for _ in range(CASES):
+        content = bytearray(whole)
+        for batch in rng.sample(batches, min(3, len(batches))):
+            for _ in range(rng.randint(1, 3)):
+                content[batch.position + rng.randrange(_HEADER, batch.size)] = rng.randrange(256)
+            place = slice(batch.position, batch.position + batch.size)
+            content[place] = with_right_crc(bytes(content[place]))
+        log.write_bytes(content)
+        found = kafkaseg.scan(tmp_path, view=view, mode="DROPMALFORMED", failOnDataLoss=False).read_all()
+        different += not found.equals(expected)
+        try:
+            kafkaseg.scan(tmp_path, view=view, failOnDataLoss=False).read_all()
+        except DataError as error:
+            assert str(log) in str(error)
+    assert different > CASES // 4  # the changes are seen
