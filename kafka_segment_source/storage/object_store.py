@@ -62,6 +62,7 @@ _BEFORE = 32 * 1024  # bytes of a block before the first place that is looked at
 _MOST_BLOCKS = 4  # of an open object that stay in memory
 _KEYS_A_REQUEST = 1000  # of a listing
 _MODIFIED = "modified "  # before the time that takes the place of an ETag
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _GLOB = re.compile(r"[*?\[]")
 
 _UNUSABLE_OPTIONS = (
@@ -234,6 +235,8 @@ class ObjectStorage:
             except BaseException as error:
                 if type(error).__name__ == "PanicException":  # no Exception, and its class has no name to import
                     raise ServiceError(_UNUSABLE_OPTIONS, errno.EINVAL, is_wrong_name=True) from None
+                if isinstance(error, ValueError) and "parse path" in str(error):
+                    raise ServiceError("its key has a part that no path has", errno.EINVAL, True) from None
                 if not isinstance(error, (OSError, _errors())):
                     raise
                 failure = translate(error, root, tries)
@@ -479,8 +482,8 @@ def _complete(config: dict[str, str], prefix: str, bucket: str) -> None:
     given = environment_of(prefix) | config
     for name, text in given.items():
         clean = text.strip()
-        if any(not each.isprintable() for each in clean):
-            raise _refuse(f"{name} has a character that cannot be printed, such as a line break")
+        if _CONTROL.search(clean):
+            raise _refuse(f"{name} has a control character, such as a line break")
         if clean != text:
             config[name] = clean
         given[name] = clean
