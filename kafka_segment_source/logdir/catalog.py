@@ -42,7 +42,7 @@ from kafka_segment_source.logdir.segments import Beside, ListedLog, Segment
 from kafka_segment_source.option_values import TopicPartition, TopicSelection
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.storage.ahead import map_ahead
-from kafka_segment_source.storage.files import look_at
+from kafka_segment_source.storage.files import find_matches, look_at
 from kafka_segment_source.storage.paths import is_remote, join_path, name_of, parent_of, resolve_path
 from kafka_segment_source.storage.retrying import try_again
 from kafka_segment_source.storage.store import Entry, Kind, Storage
@@ -126,7 +126,7 @@ def list_dead_directories(options: ReadOptions) -> list[tuple[str, int]]:
     storage = options.storage
     for path in options.paths:
         resolved = resolve_path(path, storage)
-        for parent in [resolved] if _is_there(resolved, storage) else storage.glob(resolved):
+        for parent in [resolved] if _is_there(resolved, storage) else find_matches(resolved, storage, path):
             if _is_directory(look_at(parent, storage)):
                 names = [child.name for child in list_checked(parent, storage, path) if child.kind is Kind.DIRECTORY]
                 dead += [join_path(parent, name) for name in names if DEAD_DIRECTORY.fullmatch(name)]
@@ -139,7 +139,7 @@ def _find_directories(path: str, storage: Storage) -> Iterator[_Found]:
     resolved = resolve_path(path, storage)
     matches = [resolved]
     if _GLOB.search(resolved) and not _is_there(resolved, storage):
-        matches = storage.glob(resolved)
+        matches = find_matches(resolved, storage, path)
         if not matches:
             raise PathError(f"nothing matches the path {path!r}{_doubt(resolved)}")
     by_glob = len(matches) > 1 or matches[0] != resolved

@@ -143,6 +143,17 @@ def look_at(path: str, storage: Storage) -> Entry | None:
         raise failure("read", path, error) from error
 
 
+def find_matches(pattern: str, storage: Storage, given: str) -> list[str]:
+    """Returns the paths that match a glob, in order. Raises PathError or StorageError if the system fails.
+
+    given: the glob as the user wrote it, for error messages.
+    """
+    try:
+        return storage.glob(pattern)
+    except OSError as error:
+        raise failure("listed", given, error) from error
+
+
 def list_directory(directory: str, storage: Storage, given: str | None = None) -> list[Entry]:
     """Returns the entries of a directory. It returns nothing if the directory is gone.
 

@@ -61,7 +61,9 @@ _COST = ReadCost(at_once=64, block=64 * 1024)
 _BEFORE = 32 * 1024  # bytes of a block before the first place that is looked at: a search often goes back a batch
 _MOST_BLOCKS = 4  # of an open object that stay in memory
 _KEYS_A_REQUEST = 1000  # of a listing
+_MOST_CLIENTS = 16  # that are kept; each has 0.7 MB, and its connections
 _MODIFIED = "modified "  # before the time that takes the place of an ETag
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _GLOB = re.compile(r"[*?\[]")
 
 _UNUSABLE_OPTIONS = (
@@ -72,7 +74,19 @@ _UNUSABLE_OPTIONS = (
 T = TypeVar("T")
 
 _clients: dict[tuple[int, str, Settings], Any] = {}
-"""The clients of this process. The process id is in the key, as a fork copies the table but no client's threads."""
+"""The last clients of this process, the one used last at the end. The process id is in the key, as a fork copies the
+table but no client's threads."""
+
+_clients_lock = threading.Lock()
+
+
+def _renew_lock() -> None:
+    """Makes a free lock in a process that was forked while a thread held it."""
+    global _clients_lock  # noqa: PLW0603
+    _clients_lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)
 
 
 class _Requests:
@@ -234,6 +248,8 @@ class ObjectStorage:
             except BaseException as error:
                 if type(error).__name__ == "PanicException":  # no Exception, and its class has no name to import
                     raise ServiceError(_UNUSABLE_OPTIONS, errno.EINVAL, is_wrong_name=True) from None
+                if isinstance(error, ValueError) and "parse path" in str(error):
+                    raise ServiceError("its key has a part that no path has", errno.EINVAL, True) from None
                 if not isinstance(error, (OSError, _errors())):
                     raise
                 failure = translate(error, root, tries)
@@ -245,9 +261,15 @@ class ObjectStorage:
 
     def _find_client(self, root: str) -> Any:
         key = os.getpid(), root, self.settings
-        client = _clients.get(key)
-        if client is None:
-            client = _clients.setdefault(key, _make_client(root, self.settings))
+        with _clients_lock:
+            client = _clients.pop(key, None)
+            if client is None:
+                client = _make_client(root, self.settings)
+            _clients[key] = client
+            # those of a parent process are not dropped here, as their threads are not in this one
+            ours = [each for each in _clients if each[0] == key[0]]
+            for each in ours[:-_MOST_CLIENTS]:
+                del _clients[each]  # requests under way keep theirs
         return client
 
 
@@ -479,8 +501,8 @@ def _complete(config: dict[str, str], prefix: str, bucket: str) -> None:
     given = environment_of(prefix) | config
     for name, text in given.items():
         clean = text.strip()
-        if any(not each.isprintable() for each in clean):
-            raise _refuse(f"{name} has a character that cannot be printed, such as a line break")
+        if _CONTROL.search(clean):
+            raise _refuse(f"{name} has a control character, such as a line break")
         if clean != text:
             config[name] = clean
         given[name] = clean

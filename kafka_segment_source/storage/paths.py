@@ -28,6 +28,8 @@ _BUCKETS = {
     "abfs": "abfss",
     "abfss": "abfss",
 }
+_SIGNATURE = re.compile(r"\?.*(sig|signature|credential|token)=", re.IGNORECASE | re.DOTALL)
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _REMOTE = ("s3://", "gs://", "az://", "abfss://")
 _HADOOP = ("hdfs", "webhdfs", "swebhdfs", "viewfs")
 _BLOB_DRIVER = ("wasb", "wasbs")
@@ -81,11 +83,27 @@ def _resolve_url(path: str, scheme: str, rest: str) -> str:
             " aws_access_key_id, and no part of a path"
         )
     if not bucket or bucket.startswith("@") or bucket.endswith("@"):
-        raise PathError(f"path {path!r} names no bucket: expected {scheme}://bucket/key")
+        raise PathError(f"path {hide_secrets(path)!r} names no bucket: expected {scheme}://bucket/key")
+    if _SIGNATURE.search(key):
+        raise PathError(
+            f"path {hide_secrets(path)!r} has a signature after '?': that is an option, such as azure_storage_sas_token,"
+            " and no part of a path"
+        )
+    if any(part in (".", "..") or _CONTROL.search(part) for part in key.split("/")):
+        raise PathError(
+            f"path {path!r} has a part that is '.' or '..', or a control character: no key has such a"
+            " part that can be read"
+        )
     return "/".join((f"{scheme}://{bucket}", *(part for part in key.split("/") if part)))
 
 
+def hide_secrets(url: str) -> str:
+    """Returns a URL for a message: without a user name, a password and a query, each of which may be a secret."""
+    return re.sub(r"\?.*", "?…", re.sub(r"(?<=//)[^/?]*@", "…@", url, count=1), count=1, flags=re.DOTALL)
+
+
 def _explain_scheme(path: str, scheme: str) -> str:
+    path = hide_secrets(path)
     if scheme.lower() in _HADOOP:
         return (
             f"path {path!r}: HDFS is not read, as no client for it installs from pip alone; mount it (its NFS gateway, or"

@@ -14,7 +14,8 @@ from kafka_segment_source.storage.store import ReplacedError, ServiceError
 
 _STATUS = re.compile(r"status(?: code)?: (\d{3})\b")
 _CODE = re.compile(r"<Code>(\w{1,80})</Code>|\"code\": ?\"(\w{1,80})\"")
-_URL = re.compile(r"\b(https?://(?!docs\.rs/)[^/\s?\"]+)")  # rustls explains its errors there
+_URL = re.compile(r"\b(https?://)(?!docs\.rs/)(?:[^/\s?\"]*@)?([^/\s?\"]+)")  # rustls explains its errors there
+_KEY = re.compile(r'\bpath: ("(?:[^"\\]|\\.)*")')
 _TRIES = re.compile(r"after (\d+) retries")
 _METADATA = ("169.254.169.254", "169.254.170.2", "metadata.google.internal", "fd00:ec2::254")
 _NO_BUCKET = ("NoSuchBucket", "ContainerNotFound")
@@ -127,8 +128,11 @@ def translate(error: BaseException, root: str, tries: int = 1) -> OSError:
     if failure.kind in ("PreconditionError", "AlreadyExistsError") or failure.status in (_PRECONDITION, _CONFLICT):
         return ReplacedError("it is another version now")
     if failure.kind == "InvalidPathError":
+        key = _KEY.search(failure.text)
+        named = f"the key {key[1]}" if key else "a key"
         return ServiceError(
-            "a key has an empty part, '.' or '..' between two slashes, which is no path",
+            f"{named} in bucket {bucket!r} has an empty part, '.' or '..' between two slashes, or a control character,"
+            " and the client lists no directory that has such a key",
             errno.EINVAL,
             is_wrong_name=True,
         )
@@ -181,5 +185,5 @@ def _read(error: BaseException) -> _Failure:
         text,
         int(status[1]) if status else None,
         (code[1] or code[2]) if code else None,
-        url[1] if url else "",
+        url[1] + url[2] if url else "",
     )

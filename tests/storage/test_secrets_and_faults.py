@@ -18,9 +18,11 @@ from kafka_segment_source.errors import KafkaSegmentError, OptionError, PathErro
 from kafka_segment_source.keywords import option_texts
 from kafka_segment_source.options import parse_options
 from kafka_segment_source.storage import object_store
+from kafka_segment_source.storage.service_errors import translate
 from kafka_segment_source.storage.settings import Settings, is_secret, make_settings
 from tests.cli.runner import LOGS, run
-from tests.support.buckets import CANARY, Bucket, answering, options_of
+from tests.support import s3_server
+from tests.support.buckets import CANARY, USER, Bucket, answering, options_of
 
 SECONDS = 15  # for each sentence, on a busy machine
 PATH = "s3://logs/x"
@@ -96,8 +98,8 @@ UNUSABLE = [
     ({"AWS_ENDPOINT_URL": f"http://user:{CANARY}@store"}, "aws_endpoint_url has a user name in it: credentials are op"),
     ({"AWS_ENDPOINT_URL": f"http://store?sig={CANARY}"}, "aws_endpoint_url has a query or a fragment"),
     ({"AWS_ENDPOINT_URL": "http://store/logs"}, "aws_endpoint_url ends in the bucket 'logs': leave it out there"),
-    ({"AWS_SESSION_TOKEN": f"{CANARY}\n{CANARY}"}, "aws_session_token has a character that cannot be printed"),
-    ({"AWS_REGION": "us\teast"}, "aws_region has a character that cannot be printed"),
+    ({"AWS_SESSION_TOKEN": f"{CANARY}\n{CANARY}"}, "aws_session_token has a control character"),
+    ({"AWS_REGION": "us\teast"}, "aws_region has a control character"),
     ({"AWS_ENDPOINT_URL": "http://a^b"}, "the client of object stores failed at a storage option, or at a variable"),
     ({"AWS_ALLOW_HTTP": "yes please"}, "aws_allow_http is neither true nor false"),
     ({"AWS_SECRET_ACCESS_KEY": ""}, "aws_access_key_id is given, and aws_secret_access_key is missing"),
@@ -162,6 +164,50 @@ def test_a_storage_option_that_is_none(flag: str) -> None:
     """KEY=VALUE is expected; the error does not repeat what may be a secret."""
     done = run("ls", PATH, "--storage-option", flag)
     assert done.exit_code == 2 and "expected KEY=VALUE" in done.stderr and CANARY not in done.output
+
+
+@pytest.mark.parametrize("end", ["", "/*", "/orders-0"])
+def test_a_key_that_is_no_path(end: str, bucket: Bucket) -> None:
+    """The client lists nothing beside it. The sentence names the path and the key. Other directories are read."""
+    bucket.put("odd/orders-0/00000000000000000000.log", b"")
+    s3_server.send("PUT", bucket.options["aws_endpoint_url"], f"/{bucket.name}/odd/orders-0//x", USER, CANARY)
+    s3_server.send("PUT", bucket.options["aws_endpoint_url"], f"/{bucket.name}/odd//x", USER, CANARY)
+    error = error_of(f"{bucket.url}/odd{end}", **bucket.options)
+    key = "odd/orders-0//" if end == "/orders-0" else "odd//"
+    assert isinstance(error, PathError)
+    assert str(error).startswith((f"path '{bucket.url}/odd{end}' cannot be", f"file '{bucket.url}/odd{end}' cannot be"))
+    assert f'the key "{key}' in str(error) and "has an empty part" in str(error)
+
+
+SIGNED = f"?sv=2024-01-01&sig={CANARY}"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        f"https://user:{CANARY}@host/logs",
+        f"https://logs.blob.core.windows.net/c/x{SIGNED}",
+        f"az://c/x{SIGNED}",
+        f"s3://logs/x?X-Amz-Signature={CANARY}",
+        f"s3://user:{CANARY}@logs/x",
+        f"az://@{SIGNED}",
+        f"hdfs://user:{CANARY}@host/x",
+        f"wasbs://user:{CANARY}@host/x",
+    ],
+)
+def test_a_secret_in_a_path(path: str) -> None:
+    """No message shows a password or a signature that somebody has left in a URL."""
+    assert "path" in str(error_of(path))
+
+
+def test_a_secret_of_a_proxy() -> None:
+    """A server's or a proxy's URL is shown without the user's name and password."""
+    proxy = f"http://user:{CANARY}@127.0.0.1:1"
+    assert "127.0.0.1:9" in str(error_of(**options_of("http://127.0.0.1:9"), aws_proxy_url=proxy))
+    said = (
+        f"Error performing GET http://user:{CANARY}@store:9/logs?sig={CANARY} in 1s - HTTP error: error sending request"
+    )
+    assert "http://store:9" in str(translate(OSError(said), "s3://logs"))
 
 
 # --- names -----------------------------------------------------------------------------------------------------------

@@ -111,3 +111,16 @@ def test_a_directory_that_vanished_is_empty(storage: ObjectStorage) -> None:
     assert storage.list(directory) == [] and storage.list(ROOT) == []
     with pytest.raises(ServiceError, match="nothing below it, after 4 tries"):
         storage.list(f"{parent}/orders-2")
+
+
+def test_clients_are_kept_for_the_last_settings_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one that was used last stays. A client of the process that this one was forked from stays too."""
+    of_parent = (-1, ROOT, Settings())
+    monkeypatch.setattr(object_store, "_clients", {of_parent: None})
+    monkeypatch.setattr(object_store, "_make_client", lambda root, settings: object())
+    first = ObjectStorage(Settings((("aws_region", "first"),)))
+    kept = first._find_client(ROOT)
+    for number in range(3 * object_store._MOST_CLIENTS):
+        ObjectStorage(Settings((("aws_region", str(number)),)))._find_client(ROOT)
+        assert first._find_client(ROOT) is kept
+    assert len(object_store._clients) == object_store._MOST_CLIENTS + 1 and of_parent in object_store._clients

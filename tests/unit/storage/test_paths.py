@@ -146,3 +146,16 @@ def test_names_apart(directories: list[str], names: list[str]) -> None:
 def test_names_are_joined() -> None:
     """A directory without a name adds nothing."""
     assert [join_name(name, "t-0") for name in ("", "a", "/", "s3://b")] == ["t-0", "a/t-0", "/t-0", "s3://b/t-0"]
+
+
+@pytest.mark.parametrize("key", ["a/../b", "./a", "a/.", "tab\tx", "a\n"])
+def test_a_key_that_no_client_can_ask_for(key: str) -> None:
+    """The path is named, and what is wrong with it."""
+    with pytest.raises(PathError, match=r"has a part that is '\.' or '\.\.', or a control character"):
+        resolve_path(f"s3://logs/{key}")
+
+
+@pytest.mark.parametrize("key", ["a b", "..a", "day=?", "e\u0301 \U0001f468\u200d\U0001f469\xa0", "q?x=1"])
+def test_odd_keys(key: str) -> None:
+    """These are keys like any other."""
+    assert resolve_path(f"s3://logs/{key}") == f"s3://logs/{key}"
