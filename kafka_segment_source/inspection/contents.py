@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
@@ -24,7 +25,7 @@ from kafka_segment_source.partition.logs import available_logs
 from kafka_segment_source.partition.missing import all_evidence, notice, report_lost_partitions
 from kafka_segment_source.reporting import OnProgress, add_up, few, ignore_progress
 from kafka_segment_source.storage.ahead import map_ahead
-from kafka_segment_source.storage.paths import parent_of
+from kafka_segment_source.storage.paths import name_of, parent_of
 from kafka_segment_source.storage.retrying import try_again
 
 _AT_ONCE = 16  # segments whose headers are read, each by 1 MiB at a time
@@ -150,7 +151,11 @@ def list_partitions(
     summaries = [[next(found) for _ in log.segments] for log in logs]
     checkpoints = Checkpoints(warnings, parsed.storage)
     warnings += few([fault for log in logs for fault in log.beside.faults])
-    partitions = [_list_partition(log, each, checkpoints, seen) for log, each in zip(logs, summaries, strict=True)]
+    copies = Counter(log.topic_partition for log in logs)
+    partitions = [
+        _list_partition(log, each, checkpoints, seen, copies[log.topic_partition] == 1)
+        for log, each in zip(logs, summaries, strict=True)
+    ]
     partitions = _note_reads(partitions, logs, parsed, warnings)
     report_lost_partitions(logs, checkpoints, parsed, seen, warnings)
     # these directories may belong to any topic
@@ -158,11 +163,16 @@ def list_partitions(
     return Listing(tuple(partitions), tuple(not_read), tuple(warnings))
 
 
-def _list_partition(log: ListedLog, summaries: list[Summary], checkpoints: Checkpoints, seen: float) -> ListedPartition:
+def _list_partition(
+    log: ListedLog, summaries: list[Summary], checkpoints: Checkpoints, seen: float, is_only: bool
+) -> ListedPartition:
+    """is_only: whether no other directory holds the partition. What this one lacks is then nowhere."""
     summary = total(summaries)
     [noticed] = notice([PartitionLog.of(log)], [log], checkpoints, seen)
     # the end of a damaged log is not known
     missing = all_evidence(noticed, None if summary.faults else summary.end_offset)
+    if is_only:
+        missing += tuple(_find_holes(noticed, summaries))
     return ListedPartition(
         log.topic,
         log.partition,
@@ -173,6 +183,25 @@ def _list_partition(log: ListedLog, summaries: list[Summary], checkpoints: Check
         tuple(swap.path for swap in log.swaps),
         missing,
     )
+
+
+def _find_holes(log: PartitionLog, summaries: list[Summary]) -> Iterator[Evidence]:
+    """Yields the offsets between the last batch of a segment and the next segment.
+
+    In a compacted log they mean nothing. Where batches themselves leave offsets out, only compaction has done that, and it may have emptied the place too.
+    """
+    if log.compacted:
+        return
+    was_compacted = any(each.records + each.control_records < each.end_offset - each.start_offset for each in summaries)
+    for segment, each in zip(log.segments, summaries, strict=True):
+        following = segment.next_base_offset
+        if following is None or each.faults or each.unreadable or each.end_offset >= following:
+            continue
+        yield Evidence(
+            OffsetRange(each.end_offset, following),
+            f"a segment is not there after {name_of(segment.path)}",
+            "if compaction removed them" if was_compacted else None,
+        )
 
 
 def _note_reads(

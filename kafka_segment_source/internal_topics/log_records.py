@@ -79,7 +79,7 @@ def list_topic(topic: str, options: ReadOptions) -> list[ListedLog]:
     logs = list_logs(replace(options, subscribe=(topic,)), needs_all=False)
     if not logs:
         raise PathError(
-            f"no partition of {topic} is in {', '.join(map(repr, options.paths))}: view={options.view} reads it"
+            f"no partition of {topic} is in {', '.join(map(repr, options.paths))}, and its records are what was asked for"
         )
     return logs
 

@@ -240,6 +240,8 @@ def _make_nothing_error(there: set[TopicPartition], options: ReadOptions) -> Opt
     """Makes the error about options that select none of the partitions that are there."""
     topics = sorted({topic for topic, _ in there})
     pattern = options.topics.pattern
+    if not topics:
+        return PathError(f"no partition directory is in {_name_first(options.paths, 'paths')}")
     if pattern is None:
         internal, what = topics, f"path {_name_first(options.paths, 'paths')} holds internal topics alone"
     else:

@@ -289,3 +289,27 @@ def test_a_file_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     (partition,) = answer("ls", tmp_path, "--json", exit_code=1)["partitions"]
     assert (partition["records"], partition["recordsExact"]) == (2, False)
     assert partition["damage"] == ["cannot be read: Input/output error"]
+
+
+def test_a_missing_segment_is_said(tmp_path: Path) -> None:
+    """Offsets between two segments that no file holds: named, and exit code 1. `verify` finds the same."""
+    copy = copy_of(LOGS / "payments-0", tmp_path)
+    second, third, *_ = sorted(copy.glob("*.log"))[1:]
+    following = int(sorted(copy.glob("*.log"))[3].stem)
+    for file in copy.glob(f"{third.stem}.*"):
+        file.unlink()
+    result = run("ls", copy)
+    assert result.exit_code == 1
+    lost = f"no file holds the offsets {int(third.stem)} to {following - 1} of payments-0"
+    assert f"a segment is not there after {second.name}: {lost}" in result.stdout
+    [missing] = answer("ls", copy, "--json", exit_code=1)["partitions"][0]["missing"]
+    assert (missing["startOffset"], missing["endOffset"], missing["harmless"]) == (int(third.stem), following, None)
+    assert str(int(third.stem)) in run("verify", copy).stdout
+
+
+def test_a_glob_that_matches_no_partition(tmp_path: Path) -> None:
+    """One sentence that names the path, and no internal topics."""
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    result = run("count", f"{tmp_path}/*")
+    assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
+    assert "internal" not in result.stderr
