@@ -188,7 +188,8 @@ def _list_partition(
 def _find_holes(log: PartitionLog, summaries: list[Summary]) -> Iterator[Evidence]:
     """Yields the offsets between the last batch of a segment and the next segment.
 
-    In a compacted log they mean nothing. Where batches themselves leave offsets out, only compaction has done that, and it may have emptied the place too.
+    In a compacted log they mean nothing. Where batches themselves leave offsets out, only compaction has done that, and
+    it may have emptied the place too.
     """
     if log.compacted:
         return
