@@ -24,6 +24,7 @@ from datetime import timedelta
 from fnmatch import translate as glob_to_regex
 from typing import Any, TypeVar
 
+from kafka_segment_source.kafka_format import LOG_SUFFIX
 from kafka_segment_source.storage.ahead import RangeReader, map_ahead
 from kafka_segment_source.storage.client_library import load_library
 from kafka_segment_source.storage.credentials import find_credentials
@@ -114,6 +115,37 @@ class _NamedDirectories:
         return _NamedDirectories, ()
 
 
+class _Silences:
+    """What did not answer in time, in all tries, a short while ago. So a read does not wait for each file in turn.
+
+    A log counts alone. All other files of a bucket count as one, as reads do without most of them: one that answers
+    ends it. A copy in another process begins with none.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[float, ServiceError]] = {}
+
+    def check(self, root: str, key: str) -> None:
+        """Raises the error of the last time if it was less than `_BUDGET_SECONDS` ago."""
+        until, error = self._known.get(self._name(root, key), (0.0, None))
+        if error is not None and time.monotonic() < until:
+            raise ServiceError(str(error), error.errno)
+
+    def note(self, root: str, key: str, error: OSError | None) -> None:
+        """error: that of a request in all its tries, None for an answer."""
+        name = self._name(root, key)
+        if isinstance(error, ServiceError) and error.errno == errno.ETIMEDOUT:
+            self._known[name] = time.monotonic() + _BUDGET_SECONDS, error
+        elif error is None and self._known:
+            self._known.pop(name, None)
+
+    def _name(self, root: str, key: str) -> str:
+        return join_path(root, key) if key.endswith(LOG_SUFFIX) else root
+
+    def __reduce__(self) -> tuple[type[_Silences], tuple[()]]:
+        return _Silences, ()
+
+
 @dataclass(frozen=True, slots=True)
 class ObjectStorage:
     """The buckets that can be reached with some settings."""
@@ -121,6 +153,8 @@ class ObjectStorage:
     settings: Settings = Settings()
     _requests: _Requests = field(default_factory=_Requests, compare=False, repr=False)
     _named: _NamedDirectories = field(default_factory=_NamedDirectories, compare=False, repr=False)
+
+    _silences: _Silences = field(default_factory=_Silences, compare=False, repr=False)
 
     def look_at(self, path: str) -> Entry | None:
         root, key = split_remote(path)
@@ -259,6 +293,18 @@ class ObjectStorage:
                 time.sleep(_FIRST_PAUSE * 2 ** (tries - 1))
         raise failure
 
+    def _call_for_object(self, root: str, key: str, action: Callable[[Any], T]) -> T:
+        """Calls `action`, which reads an object. Raises at once what it would raise late if there was no answer just
+        before."""
+        self._silences.check(root, key)
+        try:
+            answer = self._call(root, action)
+        except OSError as error:
+            self._silences.note(root, key, error)
+            raise
+        self._silences.note(root, key, None)
+        return answer
+
     def _find_client(self, root: str) -> Any:
         key = os.getpid(), root, self.settings
         with _clients_lock:
@@ -326,7 +372,7 @@ class _Object:
 
     def version(self) -> FileVersion:
         if self._version is None:
-            self._version = self._storage._call(self._root, self._head)
+            self._version = self._storage._call_for_object(self._root, self._key, self._head)
         return self._version
 
     def close(self) -> None:
@@ -342,7 +388,9 @@ class _Object:
         count = self._clip(position, count)
         if count <= 0:
             return b""
-        return self._storage._call(self._root, lambda store: self._get_range(store, position, count))
+        return self._storage._call_for_object(
+            self._root, self._key, lambda store: self._get_range(store, position, count)
+        )
 
     def _clip(self, position: int, count: int) -> int:
         """Returns the number of bytes up to the end of the object, where its size is known."""
