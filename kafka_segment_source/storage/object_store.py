@@ -62,6 +62,7 @@ _COST = ReadCost(at_once=64, block=64 * 1024)
 _BEFORE = 32 * 1024  # bytes of a block before the first place that is looked at: a search often goes back a batch
 _MOST_BLOCKS = 4  # of an open object that stay in memory
 _KEYS_A_REQUEST = 1000  # of a listing
+_MOST_REFUSALS = 6  # listings of one version that cannot be read
 _MOST_CLIENTS = 16  # that are kept; each has 0.7 MB, and its connections
 _MODIFIED = "modified "  # before the time that takes the place of an ETag
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
@@ -146,6 +147,37 @@ class _Silences:
         return _Silences, ()
 
 
+class _Refusals:
+    """Versions that the store lists, and does not have when they are read. A copy in another process begins with none.
+
+    A failure counts once for each listing that had the version again, as a plan that is made anew takes it from there.
+    """
+
+    def __init__(self) -> None:
+        self._counts: dict[tuple[str, FileVersion], int] = {}
+        self._are_new: set[tuple[str, FileVersion]] = set()  # failed, and not listed since
+
+    def note_listed(self, path: str, version: FileVersion) -> None:
+        if self._are_new:
+            self._are_new.discard((path, version))
+
+    def note_read(self, path: str, version: FileVersion) -> None:
+        if self._counts:
+            self._counts.pop((path, version), None)
+            self._are_new.discard((path, version))
+
+    def is_last(self, path: str, version: FileVersion) -> bool:
+        """Notes a failure. Whether there were too many."""
+        each = path, version
+        if each not in self._are_new:
+            self._are_new.add(each)
+            self._counts[each] = self._counts.get(each, 0) + 1
+        return self._counts[each] >= _MOST_REFUSALS
+
+    def __reduce__(self) -> tuple[type[_Refusals], tuple[()]]:
+        return _Refusals, ()
+
+
 @dataclass(frozen=True, slots=True)
 class ObjectStorage:
     """The buckets that can be reached with some settings."""
@@ -155,6 +187,7 @@ class ObjectStorage:
     _named: _NamedDirectories = field(default_factory=_NamedDirectories, compare=False, repr=False)
 
     _silences: _Silences = field(default_factory=_Silences, compare=False, repr=False)
+    _refusals: _Refusals = field(default_factory=_Refusals, compare=False, repr=False)
 
     def look_at(self, path: str) -> Entry | None:
         root, key = split_remote(path)
@@ -204,6 +237,7 @@ class ObjectStorage:
         for each in found["objects"]:
             if each["path"] != key:  # `key/` itself is an object that stands for a directory
                 entries.append(Entry(name_of(each["path"]), Kind.FILE, _version_of(each)))
+                self._refusals.note_listed(join_path(directory, entries[-1].name), entries[-1].version)
         return entries
 
     def _is_named_above(self, directory: str) -> bool:
@@ -328,7 +362,7 @@ class _Object:
     def __init__(self, storage: ObjectStorage, path: str, version: FileVersion | None) -> None:
         self._storage = storage
         self._root, self._key = split_remote(path)
-        self._version = version
+        self._version = self._listed = version
         self._blocks: deque[tuple[int, bytes]] = deque(maxlen=_MOST_BLOCKS)  # position and bytes
         self._ahead: RangeReader | None = None
 
@@ -388,9 +422,21 @@ class _Object:
         count = self._clip(position, count)
         if count <= 0:
             return b""
-        return self._storage._call_for_object(
-            self._root, self._key, lambda store: self._get_range(store, position, count)
-        )
+        listed, path, refusals = self._listed, join_path(self._root, self._key), self._storage._refusals
+        try:
+            data = self._storage._call_for_object(
+                self._root, self._key, lambda store: self._get_range(store, position, count)
+            )
+        except (FileNotFoundError, ReplacedError):
+            if listed is not None and refusals.is_last(path, listed):
+                raise ServiceError(
+                    f"the store lists it, and does not have the version that it lists, after {_MOST_REFUSALS} listings",
+                    errno.EIO,
+                ) from None
+            raise
+        if listed is not None:
+            refusals.note_read(path, listed)
+        return data
 
     def _clip(self, position: int, count: int) -> int:
         """Returns the number of bytes up to the end of the object, where its size is known."""
@@ -404,8 +450,10 @@ class _Object:
         try:
             answer = load_library().get(store, self._key, options=options)
         except _errors() as error:
-            if is_past_end(error):
+            if is_past_end(error) and self._version is None:
                 return b""
+            if is_past_end(error):
+                raise ReplacedError(f"it ends before byte {position + 1} now") from None
             raise
         found = _version_of(answer.meta)
         if self._version is None:

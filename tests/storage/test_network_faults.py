@@ -163,6 +163,27 @@ def test_what_hangs_is_asked_for_again_once_another_file_answers(
     assert [read(name) for name in ("two.index", "two.log")] == [b"x"] * 2
 
 
+@pytest.mark.parametrize("status", [404, 412, 416])
+@pytest.mark.parametrize("suffix", [".log", ".index"])
+def test_a_version_that_is_listed_and_never_there(status: int, suffix: str, bucket: Bucket, proxy: Proxy) -> None:
+    """It ends the read after a few listings. A plan of another listing is made only while that may help."""
+    url = bucket.put_tree(LOGS, "logs")
+    given = {"storage_options": options_of(proxy.url)}
+    name = sorted(path.name for path in (LOGS / "orders-0").glob(f"*{suffix}"))[1]
+    expected = kafkaseg.scan(LOGS).read_all()
+    proxy.fail(
+        answer(status, {404: "NoSuchKey", 412: "PreconditionFailed", 416: "InvalidRange"}[status]), f"orders-0/{name}"
+    )
+    if suffix == ".log":
+        with pytest.raises(
+            StorageError, match=f"{name}' cannot be read: the store lists it, and does not have the version"
+        ):
+            kafkaseg.scan(url, **given).read_all()
+    else:
+        assert kafkaseg.scan(url, **given).read_all() == expected
+    assert len([line for line in proxy.seen if name in line]) <= 4 * object_store._MOST_REFUSALS
+
+
 def test_e_tags_of_two_forms(bucket: Bucket, proxy: Proxy) -> None:
     """A store that lists ETags without quotes, as Azure does, has the same versions: nothing was replaced."""
     url = bucket.put_tree(TRANSACTIONS, "logs")
