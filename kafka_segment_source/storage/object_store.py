@@ -24,6 +24,7 @@ from datetime import timedelta
 from fnmatch import translate as glob_to_regex
 from typing import Any, TypeVar
 
+from kafka_segment_source.kafka_format import LOG_SUFFIX
 from kafka_segment_source.storage.ahead import RangeReader, map_ahead
 from kafka_segment_source.storage.client_library import load_library
 from kafka_segment_source.storage.credentials import find_credentials
@@ -61,6 +62,7 @@ _COST = ReadCost(at_once=64, block=64 * 1024)
 _BEFORE = 32 * 1024  # bytes of a block before the first place that is looked at: a search often goes back a batch
 _MOST_BLOCKS = 4  # of an open object that stay in memory
 _KEYS_A_REQUEST = 1000  # of a listing
+_MOST_REFUSALS = 6  # listings of one version that cannot be read
 _MOST_CLIENTS = 16  # that are kept; each has 0.7 MB, and its connections
 _MODIFIED = "modified "  # before the time that takes the place of an ETag
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
@@ -114,6 +116,68 @@ class _NamedDirectories:
         return _NamedDirectories, ()
 
 
+class _Silences:
+    """What did not answer in time, in all tries, a short while ago. So a read does not wait for each file in turn.
+
+    A log counts alone. All other files of a bucket count as one, as reads do without most of them: one that answers
+    ends it. A copy in another process begins with none.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[float, ServiceError]] = {}
+
+    def check(self, root: str, key: str) -> None:
+        """Raises the error of the last time if it was less than `_BUDGET_SECONDS` ago."""
+        until, error = self._known.get(self._name(root, key), (0.0, None))
+        if error is not None and time.monotonic() < until:
+            raise ServiceError(str(error), error.errno)
+
+    def note(self, root: str, key: str, error: OSError | None) -> None:
+        """error: that of a request in all its tries, None for an answer."""
+        name = self._name(root, key)
+        if isinstance(error, ServiceError) and error.errno == errno.ETIMEDOUT:
+            self._known[name] = time.monotonic() + _BUDGET_SECONDS, error
+        elif error is None and self._known:
+            self._known.pop(name, None)
+
+    def _name(self, root: str, key: str) -> str:
+        return join_path(root, key) if key.endswith(LOG_SUFFIX) else root
+
+    def __reduce__(self) -> tuple[type[_Silences], tuple[()]]:
+        return _Silences, ()
+
+
+class _Refusals:
+    """Versions that the store lists, and does not have when they are read. A copy in another process begins with none.
+
+    A failure counts once for each listing that had the version again, as a plan that is made anew takes it from there.
+    """
+
+    def __init__(self) -> None:
+        self._counts: dict[tuple[str, FileVersion], int] = {}
+        self._are_new: set[tuple[str, FileVersion]] = set()  # failed, and not listed since
+
+    def note_listed(self, path: str, version: FileVersion) -> None:
+        if self._are_new:
+            self._are_new.discard((path, version))
+
+    def note_read(self, path: str, version: FileVersion) -> None:
+        if self._counts:
+            self._counts.pop((path, version), None)
+            self._are_new.discard((path, version))
+
+    def is_last(self, path: str, version: FileVersion) -> bool:
+        """Notes a failure. Whether there were too many."""
+        each = path, version
+        if each not in self._are_new:
+            self._are_new.add(each)
+            self._counts[each] = self._counts.get(each, 0) + 1
+        return self._counts[each] >= _MOST_REFUSALS
+
+    def __reduce__(self) -> tuple[type[_Refusals], tuple[()]]:
+        return _Refusals, ()
+
+
 @dataclass(frozen=True, slots=True)
 class ObjectStorage:
     """The buckets that can be reached with some settings."""
@@ -121,6 +185,9 @@ class ObjectStorage:
     settings: Settings = Settings()
     _requests: _Requests = field(default_factory=_Requests, compare=False, repr=False)
     _named: _NamedDirectories = field(default_factory=_NamedDirectories, compare=False, repr=False)
+
+    _silences: _Silences = field(default_factory=_Silences, compare=False, repr=False)
+    _refusals: _Refusals = field(default_factory=_Refusals, compare=False, repr=False)
 
     def look_at(self, path: str) -> Entry | None:
         root, key = split_remote(path)
@@ -170,6 +237,7 @@ class ObjectStorage:
         for each in found["objects"]:
             if each["path"] != key:  # `key/` itself is an object that stands for a directory
                 entries.append(Entry(name_of(each["path"]), Kind.FILE, _version_of(each)))
+                self._refusals.note_listed(join_path(directory, entries[-1].name), entries[-1].version)
         return entries
 
     def _is_named_above(self, directory: str) -> bool:
@@ -259,6 +327,18 @@ class ObjectStorage:
                 time.sleep(_FIRST_PAUSE * 2 ** (tries - 1))
         raise failure
 
+    def _call_for_object(self, root: str, key: str, action: Callable[[Any], T]) -> T:
+        """Calls `action`, which reads an object. Raises at once what it would raise late if there was no answer just
+        before."""
+        self._silences.check(root, key)
+        try:
+            answer = self._call(root, action)
+        except OSError as error:
+            self._silences.note(root, key, error)
+            raise
+        self._silences.note(root, key, None)
+        return answer
+
     def _find_client(self, root: str) -> Any:
         key = os.getpid(), root, self.settings
         with _clients_lock:
@@ -282,7 +362,7 @@ class _Object:
     def __init__(self, storage: ObjectStorage, path: str, version: FileVersion | None) -> None:
         self._storage = storage
         self._root, self._key = split_remote(path)
-        self._version = version
+        self._version = self._listed = version
         self._blocks: deque[tuple[int, bytes]] = deque(maxlen=_MOST_BLOCKS)  # position and bytes
         self._ahead: RangeReader | None = None
 
@@ -326,7 +406,7 @@ class _Object:
 
     def version(self) -> FileVersion:
         if self._version is None:
-            self._version = self._storage._call(self._root, self._head)
+            self._version = self._storage._call_for_object(self._root, self._key, self._head)
         return self._version
 
     def close(self) -> None:
@@ -342,7 +422,21 @@ class _Object:
         count = self._clip(position, count)
         if count <= 0:
             return b""
-        return self._storage._call(self._root, lambda store: self._get_range(store, position, count))
+        listed, path, refusals = self._listed, join_path(self._root, self._key), self._storage._refusals
+        try:
+            data = self._storage._call_for_object(
+                self._root, self._key, lambda store: self._get_range(store, position, count)
+            )
+        except (FileNotFoundError, ReplacedError):
+            if listed is not None and refusals.is_last(path, listed):
+                raise ServiceError(
+                    f"the store lists it, and does not have the version that it lists, after {_MOST_REFUSALS} listings",
+                    errno.EIO,
+                ) from None
+            raise
+        if listed is not None:
+            refusals.note_read(path, listed)
+        return data
 
     def _clip(self, position: int, count: int) -> int:
         """Returns the number of bytes up to the end of the object, where its size is known."""
@@ -356,8 +450,10 @@ class _Object:
         try:
             answer = load_library().get(store, self._key, options=options)
         except _errors() as error:
-            if is_past_end(error):
+            if is_past_end(error) and self._version is None:
                 return b""
+            if is_past_end(error):
+                raise ReplacedError(f"it ends before byte {position + 1} now") from None
             raise
         found = _version_of(answer.meta)
         if self._version is None:

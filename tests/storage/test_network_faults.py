@@ -15,7 +15,11 @@ import pytest
 
 import kafka_segment_source as kafkaseg
 from kafka_segment_source.errors import PathError, StorageError
-from tests.cli.runner import run
+from kafka_segment_source.storage import object_store
+from kafka_segment_source.storage.object_store import ObjectStorage
+from kafka_segment_source.storage.settings import make_settings
+from kafka_segment_source.storage.store import ServiceError
+from tests.cli.runner import LOGS, run
 from tests.support.batches import data
 from tests.support.buckets import CANARY, Bucket, options_of
 from tests.support.certificates import make_certificate
@@ -124,6 +128,60 @@ def test_a_server_that_comes_up(s3_server: str, behind: Bucket) -> None:
     """Connections are refused at first."""
     with proxying(s3_server, listen_after=0.2) as late:
         assert offsets(replace(behind, options=options_of(late.url))) == list(range(40))
+
+
+def test_small_files_that_hang(behind: Bucket, proxy: Proxy) -> None:
+    """One of them costs all tries. The others are left out at once, and the rows are the same."""
+    url, before = behind.put_tree(LOGS, "small"), time.monotonic()
+    rows = kafkaseg.scan(LOGS).read_all().num_rows
+    proxy.fail(be_silent, "GET .*(index|checkpoint|snapshot)")
+    given = behind.options | {"aws_timeout": "1s"}
+    assert kafkaseg.scan(url, storage_options=given).read_all().num_rows == rows
+    assert time.monotonic() - before < SECONDS
+
+
+def test_what_hangs_is_asked_for_again_once_another_file_answers(
+    behind: Bucket, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A log counts alone, all other files of a bucket together."""
+    monkeypatch.setattr(object_store, "_RETRIES", 0)
+    storage = ObjectStorage(make_settings(behind.options | {"aws_timeout": "1s"}))
+    for name in ("one.index", "two.index", "one.log", "two.log"):
+        behind.put(name, b"x")
+
+    def read(name: str) -> bytes:
+        return storage.open(f"{behind.url}/{name}").read_at(0, 1)
+
+    proxy.seen.clear()
+    proxy.fail(be_silent, "one", times=4)
+    for name in ("one.index", "two.index", "one.log", "one.log"):
+        with pytest.raises(ServiceError, match="does not answer in time"):
+            read(name)
+    assert read("two.log") == b"x"
+    assert [line.rpartition("/")[2] for line in proxy.seen] == ["one.index", "one.log", "two.log"]
+    monkeypatch.setattr(object_store.time, "monotonic", lambda: 10.0**9)
+    assert [read(name) for name in ("two.index", "two.log")] == [b"x"] * 2
+
+
+@pytest.mark.parametrize("status", [404, 412, 416])
+@pytest.mark.parametrize("suffix", [".log", ".index"])
+def test_a_version_that_is_listed_and_never_there(status: int, suffix: str, bucket: Bucket, proxy: Proxy) -> None:
+    """It ends the read after a few listings. A plan of another listing is made only while that may help."""
+    url = bucket.put_tree(LOGS, "logs")
+    given = {"storage_options": options_of(proxy.url)}
+    name = sorted(path.name for path in (LOGS / "orders-0").glob(f"*{suffix}"))[1]
+    expected = kafkaseg.scan(LOGS).read_all()
+    proxy.fail(
+        answer(status, {404: "NoSuchKey", 412: "PreconditionFailed", 416: "InvalidRange"}[status]), f"orders-0/{name}"
+    )
+    if suffix == ".log":
+        with pytest.raises(
+            StorageError, match=f"{name}' cannot be read: the store lists it, and does not have the version"
+        ):
+            kafkaseg.scan(url, **given).read_all()
+    else:
+        assert kafkaseg.scan(url, **given).read_all() == expected
+    assert len([line for line in proxy.seen if name in line]) <= 4 * object_store._MOST_REFUSALS
 
 
 def test_e_tags_of_two_forms(bucket: Bucket, proxy: Proxy) -> None:
