@@ -42,6 +42,17 @@ _BAD_REQUEST, _UNAVAILABLE = 400, 503
 _MOVED = (301, 302, 307, 308)
 
 _FAULTS = (
+    (
+        ("Failed to read token file",),
+        "the file of the web identity token (aws_web_identity_token_file) cannot be read",
+        errno.EACCES,
+    ),
+    (
+        ("NotPartial", "UnexpectedRange"),
+        "{where} does not answer with the range that was asked for: check {endpoint}, and any proxy",
+        errno.EIO,
+    ),
+    (("error following redirect",), "{where} redirects without an end: check {endpoint}", errno.EIO),
     (("BadScheme",), "{where} is without TLS: give {prefix}_allow_http=true if that is meant", errno.EPROTO),
     (("dns error",), "the host of {where} is not known{after}: check {endpoint}, and the DNS", errno.EHOSTUNREACH),
     (
@@ -146,6 +157,12 @@ def _explain(failure: _Failure, scheme: str, tries: int) -> tuple[str, int]:
     if any(host in failure.endpoint for host in _METADATA):
         files = "; boto3 reads the files in ~/.aws, where it is installed" if scheme == "s3" else ""
         return f"no credentials are known: give {keys} as options or in the environment{files}", errno.EACCES
+    if "POST REDACTED" in failure.text:  # object_store hides the URL, which has the token in it
+        return (
+            f"the service that gives temporary credentials (STS) gave none ({failure.answer}): check"
+            " aws_endpoint_url_sts, aws_role_arn, and the network",
+            errno.EACCES,
+        )
     if failure.code in _WRONG_KEY or failure.status == _UNAUTHORIZED:
         return f"the store does not accept the credentials ({failure.answer}): check {keys}", errno.EACCES
     if failure.code in _OLD_TOKEN:
@@ -156,12 +173,13 @@ def _explain(failure: _Failure, scheme: str, tries: int) -> tuple[str, int]:
             " and get its objects",
             errno.EACCES,
         )
-    if failure.code in _REDIRECTS or failure.status in _MOVED or "Received redirect" in failure.text:
-        return f"the bucket is in another region ({failure.answer}): check {_ENDPOINT[scheme]}", errno.EIO
     return _explain_network(failure, scheme, tries)
 
 
 def _explain_network(failure: _Failure, scheme: str, tries: int) -> tuple[str, int]:
+    if failure.code in _REDIRECTS or failure.status in _MOVED or "Received redirect" in failure.text:
+        answer = "a redirect" if failure.status is None else failure.answer
+        return f"the bucket is in another region ({answer}): check {_ENDPOINT[scheme]}", errno.EIO
     where = failure.endpoint or "the store"
     retries = _TRIES.search(failure.text)
     tries = max(tries, int(retries[1]) + 1 if retries else 1)

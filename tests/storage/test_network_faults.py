@@ -130,6 +130,12 @@ def test_a_server_that_comes_up(s3_server: str, behind: Bucket) -> None:
         assert offsets(replace(behind, options=options_of(late.url))) == list(range(40))
 
 
+def test_a_server_that_ignores_ranges(behind: Bucket, proxy: Proxy) -> None:
+    """It is named for that: an answer without the range that was asked for."""
+    proxy.fail(say("x" * 100), READING)
+    assert "does not answer with the range that was asked for: check aws_region" in str(error_of(behind))
+
+
 def test_small_files_that_hang(behind: Bucket, proxy: Proxy) -> None:
     """One of them costs all tries. The others are left out at once, and the rows are the same."""
     url, before = behind.put_tree(LOGS, "small"), time.monotonic()

@@ -43,6 +43,7 @@ ANSWERS = [
         "<Error><Code>PermanentRedirect</Code></Error>",
         "in another region .*: check aws_region and aws_endpoint_url",
     ),
+    (301, "", r"in another region \(a redirect\): check aws_region"),
     (400, "<Error><Code>AuthorizationHeaderMalformed</Code></Error>", "in another region .*: check aws_region"),
     (503, "<Error><Code>SlowDown</Code></Error>", r"throttles \(503, after 4 tries\): ask for less"),
     (500, "<Error><Code>InternalError</Code></Error>", "answered 500, after 4 tries"),
@@ -143,6 +144,27 @@ def test_an_empty_endpoint_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "")
     options = options_of("") | {"aws_proxy_url": "http://127.0.0.1:1", "aws_region": "eu-west-3"}
     assert "https://s3.eu-west-3.amazonaws.com" in str(error_of(**options))
+
+
+def test_a_redirect_to_itself() -> None:
+    """A loop is no broken connection."""
+    with answering(307, headers={"Location": "/logs"}) as url:
+        assert f"{url} redirects without an end: check aws_region" in str(error_of(**options_of(url)))
+
+
+def test_temporary_credentials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file of a token that is missing, and a service that refuses: neither is a fault of the store."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    options = {name: text for name, text in options_of("http://127.0.0.1:1").items() if "access_key" not in name}
+    monkeypatch.setenv("AWS_ROLE_ARN", "arn:aws:iam::1:role/x")
+    monkeypatch.setenv("AWS_WEB_IDENTITY_TOKEN_FILE", str(tmp_path / "token"))
+    monkeypatch.setattr(object_store, "_clients", {})
+    assert "the file of the web identity token (aws_web_identity_token_file) cannot be read" in str(error_of(**options))
+    (tmp_path / "token").write_text(CANARY)
+    monkeypatch.setattr(object_store, "_clients", {})
+    monkeypatch.setenv("AWS_ENDPOINT_URL_STS", "https://127.0.0.1:1")
+    assert "temporary credentials (STS) gave none (no answer): check aws_endpoint_url_sts" in str(error_of(**options))
 
 
 def test_no_account() -> None:
