@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from kafka_segment_source.bounds import EVERY_ROW, RowFilter
 from kafka_segment_source.decoding.split import SegmentSplit, anchored
+from kafka_segment_source.decoding.tables import reads_headers_only
 from kafka_segment_source.errors import FileChangedError
 from kafka_segment_source.logdir.segment_view import SegmentView
 from kafka_segment_source.logdir.segments import PartitionLog
@@ -28,6 +29,7 @@ from kafka_segment_source.storage.retrying import try_again
 from kafka_segment_source.zones.maps import ZoneMaps, update_command
 
 PACK_MORE_THAN = 256  # tasks; fewer do not need to share
+HEADERS_TOGETHER = 2**30  # bytes of segments that share a task where only batch headers are read
 
 SelectAll = Callable[[Sources, list[str]], Selection]
 
@@ -104,7 +106,7 @@ def _plan_sources(
         warnings.append(_make_late_warning(selection.late_bytes, options))
     splits = tuple(split for _, split in kept)
     asked = options.min_partitions is not None or options.max_records_per_partition is not None
-    tasks = pack(splits, PACK_MORE_THAN, 0 if asked else options.pack_bytes)
+    tasks = _pack_splits(splits, options, asked)
     paths = {split.path for split in splits}  # a chain of copies may name a segment more than once
     dropped = {each.path: each for each in reversed(selection.dropped) if each.path not in paths}
     return ReadPlan(
@@ -117,6 +119,14 @@ def _plan_sources(
         bytes_saved_by_zone_maps=_sum_bytes(selection.without_maps) - _sum_bytes(selection.kept),
         requests=options.storage.count_requests() - requests,
     )
+
+
+def _pack_splits(splits: tuple[SegmentSplit, ...], options: ReadOptions, asked: bool) -> list[tuple[SegmentSplit, ...]]:
+    """Groups splits into tasks. asked: whether the user asked for a number or size of Spark partitions."""
+    most = 0 if asked else options.pack_bytes
+    if most and reads_headers_only(options):  # a task costs as much as the headers of hundreds of megabytes
+        return pack(splits, 0, max(most, HEADERS_TOGETHER))
+    return pack(splits, PACK_MORE_THAN, most)
 
 
 def _sum_bytes(kept: list[SplitOf]) -> int:

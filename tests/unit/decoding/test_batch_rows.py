@@ -10,7 +10,7 @@ import pytest
 import kafka_segment_source as kafkaseg
 from tests.conformance.dump_log import DEFAULT_DIRECTORIES, SCHEMA, read_saved
 from tests.conformance.our_batches import batches_of, differences
-from tests.support.rows import FIXTURES
+from tests.support.rows import FIXTURES, ORDERS
 
 
 @pytest.mark.parametrize("check_crcs", [False, True])
@@ -68,3 +68,15 @@ def test_committed_batches_are_those_with_committed_records() -> None:
     batches = kafkaseg.scan(path, view="batches", includeControl=False, **options).read_all()  # type: ignore[arg-type]
     assert {(row["file_path"], row["position"]) for row in batches.to_pylist()} == places
     assert batches.num_rows == len(places) < kafkaseg.scan(path, view="batches").read_all().num_rows
+
+
+def test_segments_share_a_task_where_headers_alone_are_read() -> None:
+    """Those of one partition; not with packBytes=0 or a number of Spark partitions, and not where bytes are read."""
+    path = ORDERS / "data"
+
+    def count(**options: str | int | bool) -> int:
+        return len(kafkaseg.plan(path, view="batches", **options).tasks)  # type: ignore[arg-type]
+
+    assert count() == 4
+    assert count(packBytes=0) == count(minPartitions=24) == count(checkCrcs=True) == 24
+    assert count(isolationLevel="read_committed") == len(kafkaseg.plan(path).tasks) == 24
