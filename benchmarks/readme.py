@@ -27,6 +27,7 @@ _ABOUT = {
     "planning": "planning",
     "tiny": "1,000 tiny segments",
     "streams": "a stream",
+    "views": "batches as a table",
     "kernels": "one core",
     "codecs": "decompression",
     "cold-start": "cold start",
