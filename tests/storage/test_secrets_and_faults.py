@@ -22,7 +22,7 @@ from kafka_segment_source.storage.service_errors import translate
 from kafka_segment_source.storage.settings import Settings, is_secret, make_settings
 from tests.cli.runner import LOGS, run
 from tests.support import s3_server
-from tests.support.buckets import CANARY, USER, Bucket, answering, options_of
+from tests.support.buckets import CANARY, USER, Bucket, answering, make_bucket, options_of
 
 SECONDS = 15  # for each sentence, on a busy machine
 PATH = "s3://logs/x"
@@ -189,12 +189,17 @@ def test_a_storage_option_that_is_none(flag: str) -> None:
 
 
 @pytest.mark.parametrize("end", ["", "/*", "/orders-0"])
-def test_a_key_that_is_no_path(end: str, bucket: Bucket) -> None:
-    """The client lists nothing beside it. The sentence names the path and the key. Other directories are read."""
-    bucket.put("odd/orders-0/00000000000000000000.log", b"")
-    s3_server.send("PUT", bucket.options["aws_endpoint_url"], f"/{bucket.name}/odd/orders-0//x", USER, CANARY)
-    s3_server.send("PUT", bucket.options["aws_endpoint_url"], f"/{bucket.name}/odd//x", USER, CANARY)
-    error = error_of(f"{bucket.url}/odd{end}", **bucket.options)
+def test_a_key_that_is_no_path(end: str) -> None:
+    """The client lists nothing beside it. The sentence names the path and the key. Other directories are read.
+
+    The server is always that of the tests: s3proxy joins `//` in keys.
+    """
+    with s3_server.serving(USER, CANARY) as url:
+        bucket = make_bucket(url)
+        bucket.put("odd/orders-0/00000000000000000000.log", b"")
+        s3_server.send("PUT", url, f"/{bucket.name}/odd/orders-0//x", USER, CANARY)
+        s3_server.send("PUT", url, f"/{bucket.name}/odd//x", USER, CANARY)
+        error = error_of(f"{bucket.url}/odd{end}", **bucket.options)
     key = "odd/orders-0//" if end == "/orders-0" else "odd//"
     assert isinstance(error, PathError)
     assert str(error).startswith((f"path '{bucket.url}/odd{end}' cannot be", f"file '{bucket.url}/odd{end}' cannot be"))
