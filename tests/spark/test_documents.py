@@ -67,6 +67,7 @@ def on_this_machine(text: str, tmp_path: Path, bucket: Bucket | None = None) -> 
         ("/restore/p0", restored),
         ("PATH", ORDERS / "data"),
         ("/var/lib/kafkaseg", tmp_path / "maps"),
+        ("--to report.html", f"--to {tmp_path / 'report.html'}"),
     ):
         text = text.replace(path, str(real))
     # the demo's rows are of 2026-03-10: every time ago reaches them
@@ -95,7 +96,9 @@ def test_code_in_documents(
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_commands_in_documents(command: str, tmp_path: Path, stored: Bucket | None) -> None:
-    """A command ends with exit code 0 over the demo's segments."""
+    """A command ends with exit code 0 over the demo's segments, and leaves no file beside them."""
     words = on_this_machine(command, tmp_path, stored).split()[1:]
+    before = set(Path.cwd().iterdir())
     told = CliRunner().invoke(cli, words)
     assert told.exit_code == 0, told.output
+    assert set(Path.cwd().iterdir()) == before
