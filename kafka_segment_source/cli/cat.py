@@ -15,6 +15,7 @@ from kafka_segment_source.cli.records import CONTROL_TYPE, Encoding, json_lines,
 from kafka_segment_source.cli.shared import (
     DAMAGED,
     count,
+    output_options,
     parse,
     paths_argument,
     progress,
@@ -29,17 +30,11 @@ from kafka_segment_source.planning.planner import make_plan
 from kafka_segment_source.reporting import Advance
 
 _SPARK_ONLY = tuple(option.name for option in OPTIONS if option.group == CUTTING)
-_FORMATS = ("text", "jsonl", "parquet")
 
 
 @click.command("cat", short_help="Records as text, JSON lines or Parquet.")
 @paths_argument
-@click.option(
-    "--format", "kind", type=click.Choice(_FORMATS), default="text", show_default=True, help="How records are printed."
-)
-@click.option("--json", "as_json", is_flag=True, help="The same as --format jsonl.")
-@click.option("-o", "--output", type=click.Path(dir_okay=False), metavar="FILE", help="The Parquet file to write.")
-@click.option("-n", "--limit", type=click.IntRange(min=0), metavar="N", help="Stop after N records.")
+@output_options("records")
 @click.option("--columns", metavar="NAMES", help="Columns to print, separated by commas: offset,key,value.")
 @click.option(
     "--as",

@@ -37,7 +37,7 @@ def report_command(paths: tuple[str, ...], target: Path, as_json: bool, **option
     consumer groups with their lag, damage, and what retention takes next. It reads batch headers, index files and
     internal topics, no other records. The page needs no network. With --json, a summary of what was written is JSON.
 
-    It needs the extra `report`: pip install 'kafka-segment-source[report]'
+    It needs the libraries of the extra `report`: pip install jinja2 matplotlib
 
     \b
     kafkaseg report /var/kafka-logs --to report.html
@@ -45,7 +45,7 @@ def report_command(paths: tuple[str, ...], target: Path, as_json: bool, **option
     """
     absent = [name for name in ("jinja2", "matplotlib") if find_spec(name) is None]
     if absent:
-        raise Fault(f"report needs {' and '.join(absent)}: pip install 'kafka-segment-source[report]'", WRONG_USE)
+        raise Fault(f"report needs {' and '.join(absent)}: pip install {' '.join(absent)}", WRONG_USE)
     # these load libraries that no other command needs
     from kafka_segment_source.report.facts import collect_facts  # noqa: PLC0415
     from kafka_segment_source.report.page import make_page  # noqa: PLC0415

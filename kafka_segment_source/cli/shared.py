@@ -102,6 +102,35 @@ class Commands(click.Group):
 
 paths_argument = click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 json_flag = click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
+_FORMATS = ("text", "jsonl", "parquet")
+
+
+def output_options(rows: str) -> Callable[[F], F]:
+    """Adds the options of a command that prints rows: --format (as `kind`), --json, --output and --limit.
+
+    rows: what a row is called, in the plural.
+    """
+
+    def add(command: F) -> F:
+        for option in (
+            click.option("-n", "--limit", type=click.IntRange(min=0), metavar="N", help=f"Stop after N {rows}."),
+            click.option(
+                "-o", "--output", type=click.Path(dir_okay=False), metavar="FILE", help="The Parquet file to write."
+            ),
+            click.option("--json", "as_json", is_flag=True, help="The same as --format jsonl."),
+            click.option(
+                "--format",
+                "kind",
+                type=click.Choice(_FORMATS),
+                default=_FORMATS[0],
+                show_default=True,
+                help=f"How {rows} are printed.",
+            ),
+        ):
+            command = option(command)
+        return command
+
+    return add
 
 
 def view_options(view: str, but: Sequence[str] = ()) -> tuple[str, ...]:

@@ -24,6 +24,7 @@ from kafka_segment_source.cli.shared import (
     DAMAGED,
     F,
     count,
+    output_options,
     parse,
     paths_argument,
     read_options,
@@ -39,7 +40,6 @@ from kafka_segment_source.times import format_millis
 from kafka_segment_source.views.registry import table_of, view_of
 from kafka_segment_source.views.view import plan_view
 
-_FORMATS = ("text", "jsonl", "parquet")
 _LOOK = 1000  # rows whose values decide how wide the columns are
 _LONGEST = 60  # characters of a value in a table
 _NOTHING = "–"
@@ -104,12 +104,7 @@ def make_view_command(
 
     @click.command(name, short_help=short_help, help=help_text)
     @paths_argument
-    @click.option(
-        "--format", "kind", type=click.Choice(_FORMATS), default="text", show_default=True, help="How rows are printed."
-    )
-    @click.option("--json", "as_json", is_flag=True, help="The same as --format jsonl.")
-    @click.option("-o", "--output", type=click.Path(dir_okay=False), metavar="FILE", help="The Parquet file to write.")
-    @click.option("-n", "--limit", type=click.IntRange(min=0), metavar="N", help="Stop after N rows.")
+    @output_options("rows")
     @click.option("--columns", metavar="NAMES", help="Columns of the view to print, separated by commas.")
     @read_options(*view_options(view), view=view)
     def command(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -26,7 +27,7 @@ _EARLIEST = 946_684_800_000  # ms, the year 2000: an earlier timestamp says noth
 _SLOTS = 120  # of the picture, at most
 _WIDTHS = (1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800)  # s
 _DEFAULT_RETENTION = 7 * _DAY  # log.retention.hours=168
-_MOST_ROWS = 200  # of one table of views
+_ENDED = ("committed", "aborted")
 Rows = list[dict[str, Any]]
 
 
@@ -47,8 +48,8 @@ class Deletion:
 class Facts:
     """What a report says.
 
-    width: of a slot of time, in s. start: of the first slot, in ms. slots: their number. errors: why a part of the
-    report is missing, by its name.
+    states: transactions by state. open: those that are neither committed nor aborted. width: of a slot of time, in s.
+    start: of the first slot, in ms. slots: their number. errors: why a part of the report is missing, by its name.
     """
 
     paths: tuple[str, ...]
@@ -60,7 +61,8 @@ class Facts:
     slots: int = 0
     damage: list[str] = field(default_factory=list)
     deletions: list[Deletion] = field(default_factory=list)
-    transactions: Rows = field(default_factory=list)
+    states: Counter[str] = field(default_factory=Counter)
+    open: Rows = field(default_factory=list)
     groups: Rows = field(default_factory=list)
     topics: Rows = field(default_factory=list)
     errors: dict[str, str] = field(default_factory=dict)
@@ -88,9 +90,12 @@ def collect_facts(
     facts.damage += [missing.text(each.name) for each in listing.partitions for missing in each.missing]
     with _skipped(facts.damage):
         _read_batches(facts, paths, options)
-        facts.transactions = _read_view(facts, paths, "transactions", options)
-        facts.groups = _read_view(facts, paths, "consumerOffsets", {})
-        facts.topics = _read_view(facts, paths, "topics", {})
+        for row in _read_view(facts, paths, "transactions", options):  # ended ones may be too many to keep
+            facts.states[row["state"]] += 1
+            if row["state"] not in _ENDED:
+                facts.open.append(row)
+        facts.groups += _read_view(facts, paths, "consumerOffsets", {})
+        facts.topics += _read_view(facts, paths, "topics", {})
     facts.damage = list(dict.fromkeys(facts.damage))
     facts.deletions = _find_deletions(facts)
     return facts
@@ -119,16 +124,16 @@ def _read_batches(facts: Facts, paths: PathsLike, options: dict[str, Any]) -> No
         facts.errors["batches"] = str(error)
 
 
-def _read_view(facts: Facts, paths: PathsLike, view: str, options: dict[str, Any]) -> Rows:
-    """Reads a view. Without the topic that it needs, or where it cannot be read, it says so and returns no row."""
+def _read_view(facts: Facts, paths: PathsLike, view: str, options: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yields the rows of a view. Without the topic that it needs, or where it cannot be read, it notes why and ends."""
     try:
         reader = scan(paths, view=view, mode="DROPMALFORMED", failOnDataLoss=False, **options)
-        return [row for rows in reader for row in rows.to_pylist()]
+        for rows in reader:
+            yield from rows.to_pylist()
     except PathError:
         facts.errors[view] = "the internal topic that holds it is not under these paths"
     except KafkaSegmentError as error:
         facts.errors[view] = str(error)
-    return []
 
 
 def _find_deletions(facts: Facts) -> list[Deletion]:

@@ -6,7 +6,6 @@ from importlib import import_module
 
 from kafka_segment_source import option_values as values
 from kafka_segment_source.decoding.tables import SPLIT_TABLES
-from kafka_segment_source.errors import UnsupportedError
 from kafka_segment_source.schema import Table
 from kafka_segment_source.views.view import View
 
@@ -27,8 +26,6 @@ def view_of(name: str) -> View | None:
     """Returns the view of this name. None for the views whose rows lie in splits."""
     if name in SPLIT_TABLES:
         return None
-    if name not in _MODULES:
-        raise UnsupportedError(f"option 'view' is {name!r}: this view is not built yet")
     view = import_module(f"kafka_segment_source.{_MODULES[name]}").VIEW
     assert isinstance(view, View)
     return view
