@@ -78,9 +78,7 @@ def list_topic(topic: str, options: ReadOptions) -> list[ListedLog]:
     """Returns the logs of one internal topic. Raises PathError if the paths hold none."""
     logs = list_logs(replace(options, subscribe=(topic,)), needs_all=False)
     if not logs:
-        raise PathError(
-            f"no partition of {topic} is in {', '.join(map(repr, options.paths))}, and its records are what was asked for"
-        )
+        raise PathError(f"topic {topic}, which this reads, is not in {', '.join(map(repr, options.paths))}")
     return logs
 
 
