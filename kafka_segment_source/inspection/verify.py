@@ -158,10 +158,10 @@ class _Noted(Damage):
 
     def report(self, error: DataError) -> None:
         self.confirm()
-        self.ranges.append((error, None))
+        self.ranges.append((self.explain(error), None))
 
     def skip(self, error: DataError, end: int) -> None:
-        self.ranges.append((error, end))
+        self.ranges.append((self.explain(error), end))
 
 
 class SegmentCheck:

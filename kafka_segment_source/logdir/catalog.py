@@ -39,6 +39,7 @@ from kafka_segment_source.logdir.names import (
     named_partition,
 )
 from kafka_segment_source.logdir.segments import Beside, ListedLog, Segment
+from kafka_segment_source.logdir.tiers import FoundPartition, find_tiers, has_tier_names, list_copies
 from kafka_segment_source.option_values import TopicPartition, TopicSelection
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.storage.ahead import map_ahead
@@ -61,6 +62,7 @@ class _Found:
     log_directory: the log directory that the path names. None if the path names the partition.
     listed: the entries of the directory, if it was listed already.
     empty_path: the path, if it names a partition directory without segments: a copy that has lost all of them.
+    tier: the partition of a tier that the directory is. Other directories stand for it (`list_copies`).
     """
 
     directory: str
@@ -70,6 +72,7 @@ class _Found:
     log_directory: str | None = None
     listed: tuple[Entry, ...] | None = None
     empty_path: str | None = None
+    tier: FoundPartition | None = None
 
 
 def list_logs(options: ReadOptions, needs_all: bool = True) -> list[ListedLog]:
@@ -174,7 +177,11 @@ def _find_directories_at(path: str, storage: Storage, given: str, pattern: str |
         yield _Found(path, named_partition(path), explicit=named, listed=tuple(children))
         return
     partitions = [child.name for child in children if child.kind is Kind.DIRECTORY and is_partition(child.name)]
-    if not partitions and pattern is None:
+    tiers = find_tiers(path, children, storage) if has_tier_names(children) or not partitions else []
+    for tier in tiers:
+        explicit = tier.directory == path and (pattern is None or _names_directory(pattern))
+        yield _Found(tier.directory, tier.named, explicit=explicit, tier=None if tier.topic_id is None else tier)
+    if not partitions and not tiers and pattern is None:
         yield _Found(path, named_partition(path), explicit=True, listed=tuple(children), empty_path=given)
     for name in sorted(partitions):
         yield _Found(join_path(path, name), named_partition(name), log_directory=path)
@@ -266,6 +273,7 @@ def _select_logs(
         return []
     if not wanted:
         raise _make_nothing_error(there, options)
+    wanted = _list_tiers(wanted, storage)
     logs: dict[tuple[TopicPartition, str], dict[int, Segment]] = {}  # the paths may name several files of one log
     swaps: dict[str, tuple[Segment, ...]] = {}
     found: dict[str, _Found] = {}
@@ -302,6 +310,20 @@ def _select_logs(
             storage=storage,
         )
         for (topic_partition, directory), segments in logs.items()
+    ]
+
+
+def _list_tiers(wanted: list[tuple[TopicPartition, _Found]], storage: Storage) -> list[tuple[TopicPartition, _Found]]:
+    """Puts the directories that stand for a partition of a tier in its place."""
+    tiers = [each.tier for _, each in wanted if each.tier is not None]
+    if not tiers:
+        return wanted
+    at_once = max(storage.read_cost(tier.directory).at_once for tier in tiers)
+    directories = dict(zip(tiers, map_ahead(lambda tier: list_copies(tier, storage), tiers, at_once), strict=True))
+    return [
+        (name, replace(each, directory=directory))
+        for name, each in wanted
+        for directory in (directories[each.tier] if each.tier is not None else [each.directory])
     ]
 
 
