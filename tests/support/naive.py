@@ -71,6 +71,21 @@ def decode_log(data: bytes) -> list[Record]:
     return [record for batch in decode_batches(data) for record in batch.records]
 
 
+def committed(records: list[Record]) -> list[Record]:
+    """What a consumer of `read_committed` gets of the records of a whole partition (section 5): no control records,
+    nothing aborted, nothing from the first open transaction on."""
+    open_ones: dict[int, list[int]] = {}
+    aborted: set[int] = set()
+    for record in records:
+        if record.is_control:
+            offsets = open_ones.pop(record.producer_id, [])
+            aborted.update(offsets if record.key is not None and record.key[2:4] == b"\0\0" else [])
+        elif record.is_transactional:
+            open_ones.setdefault(record.producer_id, []).append(record.offset)
+    end = min((offsets[0] for offsets in open_ones.values()), default=2**63)
+    return [each for each in records if not each.is_control and each.offset < end and each.offset not in aborted]
+
+
 def decode_batches(data: bytes) -> list[Batch]:
     """All whole batches of a `.log` in file order (sections 1, 2 and 4.6); raises NaiveError."""
     batches = []

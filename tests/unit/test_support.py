@@ -447,3 +447,15 @@ def log_starts(directory: Path) -> dict[str, int]:
     checkpoint = directory / "log-start-offset-checkpoint"
     lines = checkpoint.read_text().splitlines()[2:] if checkpoint.exists() else []
     return {f"{topic}-{partition}": int(offset) for topic, partition, offset in map(str.split, lines)}
+
+
+@pytest.mark.parametrize("partition", ["ledger-0", "ledger-1", "ledger-v2-0"])
+def test_naive_read_committed_is_what_a_consumer_saw(partition: str) -> None:
+    """Committed, aborted and open transactions of a real broker."""
+    fixture = FIXTURES / "transactions"
+    topic, _, number = partition.rpartition("-")
+    logs = sorted((fixture / "data" / partition).glob("*.log"))
+    records = naive.committed([record for log in logs for record in naive.decode_log(log.read_bytes())])
+    saw = pq.read_table(fixture / "expected.read_committed.parquet").to_pylist()
+    expected = [row["offset"] for row in saw if (row["topic"], row["partition"]) == (topic, int(number))]
+    assert [record.offset for record in records] == expected

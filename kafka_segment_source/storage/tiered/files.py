@@ -1,7 +1,7 @@
 """Open files of a tier, as files of Kafka's own layout.
 
 `ChunkedFile` is a `.log` whose object has chunks: compressed, encrypted, or cut short. A read takes the chunks that
-hold its bytes, neighbours in one request. The last decoded chunks of a process stay in memory, up to `_MOST_KEPT` bytes.
+hold its bytes, neighbours in one request. The last decoded chunks of a process stay in memory.
 `PartFile` is a part of an `.indexes` object. `RenamedFile` has the bytes of its object.
 
 A chunk that is damaged does not end a read. Its bytes are then FILLER, which is never a part of a batch. So the damage

@@ -45,6 +45,9 @@ PART_SUFFIXES = {
     "transaction": kafka_format.TRANSACTION_INDEX_SUFFIX,
     "producerSnapshot": kafka_format.SNAPSHOT_SUFFIX,
 }
+EPOCHS = "leaderEpoch"
+"""The part of an `.indexes` object that has the leader epochs of the log up to the segment's end."""
+
 UNFINISHED = ".unfinished"
 """The suffix of a name that stands for a segment of which some objects are missing. It is not data."""
 
@@ -79,17 +82,24 @@ def read_identity(version: FileVersion | None) -> Identity | None:
     return Identity(stem, FileVersion(*log), None if manifest is None else FileVersion(*manifest), last_offset, latest)
 
 
+Epochs = tuple[tuple[int, int], ...]
+"""Leader epochs and their start offsets, in order."""
+
+
 @dataclass(frozen=True, slots=True)
 class TierSegment:
     """One segment of a tier, with all its objects by suffix.
 
-    last_offset: inclusive, None where nothing says it. manifest, fault: of a tier with manifests, one of the two.
+    last_offset: inclusive, None where nothing says it. epochs: of its own offsets. lineage: of all offsets up to its
+    end, as its leader knew them; empty where that was not read. manifest, fault: of a tier with manifests, one of the
+    two.
     """
 
     name: TierObject
     objects: dict[str, Entry]
     last_offset: int | None = None
-    epochs: tuple[tuple[int, int], ...] = ()
+    epochs: Epochs = ()
+    lineage: Epochs = ()
     manifest: Manifest | None = None
     fault: ManifestError | None = None
 
@@ -138,6 +148,7 @@ class TierPartition:
 
 
 ReadManifest = Callable[[str, Entry], Manifest | ManifestError | None]
+ReadLineage = Callable[[TierSegment], bytes]
 
 
 def group_objects(entries: Iterable[Entry]) -> dict[str, dict[str, Entry]]:
@@ -151,9 +162,18 @@ def group_objects(entries: Iterable[Entry]) -> dict[str, dict[str, Entry]]:
 
 
 def make_partition(
-    home: TierHome, path: str, entries: Iterable[Entry], inner: Storage, read_manifest: ReadManifest
+    home: TierHome,
+    path: str,
+    entries: Iterable[Entry],
+    inner: Storage,
+    read_manifest: ReadManifest,
+    read_lineage: ReadLineage,
 ) -> TierPartition:
-    """Returns the partition at `path`. read_manifest: the name of a stem and the entry → the manifest."""
+    """Returns the partition at `path`.
+
+    read_manifest: the name of a stem and the entry → the manifest. read_lineage: a segment → the text of its leader
+    epochs, empty if it cannot be read.
+    """
     by_stem = group_objects(entries)
     needed = _LOCAL if home.topic is not None else _AIVEN
     names = {stem: parse_object(f"{stem}.{LOG}") for stem in by_stem}
@@ -172,8 +192,9 @@ def make_partition(
     unfinished += [stem for stem, segment in zip(whole, loaded, strict=True) if segment is None]
     topics = [segment.manifest.topic for segment in segments if segment.manifest is not None]
     topic = home.topic or (topics[0] if topics else "")
-    chains = _chain(segments) or [[]]
-    copies = [_show(chain, home) for chain in chains]
+    lineage = _find_lineage(segments, read_lineage)
+    chains = _chain(segments, lineage) or [[]]
+    copies = [_show(chain, home, lineage) for chain in chains]
     for stem in unfinished:
         entry = Entry(
             f"{stem[: kafka_format.BASE_OFFSET_DIGITS]}{stem[kafka_format.BASE_OFFSET_DIGITS :]}{UNFINISHED}", Kind.FILE
@@ -191,7 +212,7 @@ def _load_by_manifest(
     if isinstance(found, Manifest):
         fault = check_manifest(found, name, home)
         if fault is None:
-            return TierSegment(name, objects, found.last_offset, found.epochs, found)
+            return TierSegment(name, objects, found.last_offset, found.epochs, manifest=found)
         found = fault
     return TierSegment(name, objects, fault=found)
 
@@ -217,10 +238,17 @@ def _load_by_bytes(name: TierObject, objects: dict[str, Entry], home: str, inner
         last = _find_last_offset(name.base_offset, objects, home, inner)
     except FileNotFoundError:
         return None  # it is being deleted
-    return TierSegment(name, objects, last, epochs)
+    return TierSegment(name, objects, last, _cut(epochs, name.base_offset), epochs)
 
 
-def _parse_epochs(data: bytes) -> tuple[tuple[int, int], ...]:
+def _cut(epochs: Epochs, start: int) -> Epochs:
+    """Returns the epochs of the offsets from `start` on."""
+    before = [epoch for epoch, since in epochs if since <= start]
+    first = ((before[-1], start),) if before else ()
+    return first + tuple((epoch, since) for epoch, since in epochs if since > start)
+
+
+def _parse_epochs(data: bytes) -> Epochs:
     words = [line.split() for line in data.decode("ascii", "replace").splitlines()[2:]]
     pairs = [tuple(map(int, line)) for line in words if len(line) == 2 and all(word.isdigit() for word in line)]  # noqa: PLR2004
     return tuple(sorted((epoch, start) for epoch, start in pairs))
@@ -261,20 +289,48 @@ def _walk(file: OpenFile, position: int, end: int, base_offset: int) -> int | No
     return last if position == end else None
 
 
-def _chain(segments: list[TierSegment]) -> list[list[TierSegment]]:
+def _find_lineage(segments: list[TierSegment], read_lineage: ReadLineage) -> Epochs:
+    """Returns the leader epochs of the partition, as the leader of the newest segment knew them.
+
+    Empty where all segments are of one epoch, as they cannot contradict each other.
+    """
+    newest = max(segments, key=lambda each: (_last_epoch(each), each.last_offset or -1), default=None)
+    if newest is None or len({epoch for each in segments for epoch, _ in each.epochs}) <= 1:
+        return ()
+    return newest.lineage or _parse_epochs(read_lineage(newest))
+
+
+def _is_in_lineage(segment: TierSegment, lineage: Epochs) -> bool:
+    """Whether a segment has the leader epochs that the newest leader knew for its offsets.
+
+    Otherwise the end of the segment was written by a leader that was fenced.
+    """
+    if not lineage or not segment.epochs or segment.last_offset is None:
+        return True
+    end = segment.last_offset + 1
+    known = tuple(each for each in _cut(lineage, segment.name.base_offset) if each[1] < end)
+    return known == segment.epochs
+
+
+def _chain(segments: list[TierSegment], lineage: Epochs) -> list[list[TierSegment]]:
     """Returns the segments in lists, so that none overlaps another one of its list, and leader epochs never fall.
 
-    A segment of an unknown end counts as one that ends where the next one begins.
+    Segments outside the lineage are in lists of their own. So the ends of lists never hide behind a later segment. A
+    segment of an unknown end counts as one that ends where the next one begins.
     """
     chains: list[list[TierSegment]] = []
     ends: list[tuple[int, int]] = []  # of each list: the offset after it, and its last leader epoch
     for segment in sorted(segments, key=lambda each: (each.name.base_offset, -_last_epoch(each), each.name.stem)):
         base = segment.name.base_offset
         first_epoch = segment.epochs[0][0] if segment.epochs else -1
+        is_of_lineage = _is_in_lineage(segment, lineage)
         fits = [
             at
             for at, (end, epoch) in enumerate(ends)
-            if end <= base and (first_epoch < 0 or epoch <= first_epoch) and chains[at][-1].name.base_offset < base
+            if is_of_lineage
+            and end <= base
+            and (first_epoch < 0 or epoch <= first_epoch)
+            and chains[at][-1].name.base_offset < base
         ]
         if fits:
             # the list that reaches furthest goes on without a gap
@@ -285,7 +341,7 @@ def _chain(segments: list[TierSegment]) -> list[list[TierSegment]]:
             ends.append((0, -1))
         chains[at].append(segment)
         end = base + 1 if segment.last_offset is None else segment.last_offset + 1
-        ends[at] = end, max(ends[at][1], _last_epoch(segment))
+        ends[at] = (end, max(ends[at][1], _last_epoch(segment))) if is_of_lineage else (kafka_format.MAX_OFFSET, -1)
     return chains
 
 
@@ -293,8 +349,11 @@ def _last_epoch(segment: TierSegment) -> int:
     return segment.epochs[-1][0] if segment.epochs else -1
 
 
-def _show(chain: list[TierSegment], home: TierHome) -> Files:
-    """Returns the files of Kafka's layout of some segments that do not overlap."""
+def _show(chain: list[TierSegment], home: TierHome, lineage: Epochs) -> Files:
+    """Returns the files of Kafka's layout of some segments that do not overlap.
+
+    The lineage is the history of the list whose end has its last epoch. Other lists have the epochs of their segments.
+    """
     files: Files = {}
 
     def add(name: str, segment: TierSegment, part: str, version: FileVersion) -> None:
@@ -313,6 +372,8 @@ def _show(chain: list[TierSegment], home: TierHome) -> Files:
                 add(base + suffix, segment, part, version)
         for epoch, start in segment.epochs:
             epochs.setdefault(epoch, start)
+    if lineage and chain and chain[-1].epochs and lineage[-1][0] == _last_epoch(chain[-1]):
+        epochs = dict(lineage)
     lines = [
         str(kafka_format.CHECKPOINT_VERSION),
         str(len(epochs)),

@@ -17,10 +17,11 @@ import errno
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 from kafka_segment_source import kafka_format
+from kafka_segment_source.errors import UsageError
 from kafka_segment_source.storage.store import (
     Entries,
     Entry,
@@ -51,12 +52,14 @@ from kafka_segment_source.storage.tiered.names import (
     split_shown,
 )
 from kafka_segment_source.storage.tiered.partition import (
+    EPOCHS,
     INDEXES,
     LOG,
     MANIFEST,
     Identity,
     ShownFile,
     TierPartition,
+    TierSegment,
     check_manifest,
     make_partition,
     read_identity,
@@ -177,7 +180,12 @@ class TieredStorage:
         if not entries:
             return None
         found = make_partition(
-            named, home, entries, self.inner, lambda stem, entry: self._read_manifest(home, stem, entry.version)
+            named,
+            home,
+            entries,
+            self.inner,
+            lambda stem, entry: self._read_manifest(home, stem, entry.version),
+            lambda segment: self._read_lineage(home, segment),
         )
         if named.topic is None and not found.topic:
             return None  # nothing says the topic's name
@@ -194,6 +202,21 @@ class TieredStorage:
         if found is not None:
             self._memory.keep_manifest(path, version, found)
         return found
+
+    def _read_lineage(self, home: str, segment: TierSegment) -> bytes:
+        """Reads the leader epochs that the leader of a segment knew. Empty where a key is missing, or the object."""
+        manifest = segment.manifest
+        if manifest is None or EPOCHS not in manifest.parts:
+            return b""
+        size = manifest.part_size(EPOCHS) or 0
+        shown = ShownFile(Entry(EPOCHS, Kind.FILE, FileVersion(size, "", 0)), segment, EPOCHS)
+        with suppress(OSError, UsageError):
+            file = self._open_part(home, shown)
+            try:
+                return file.read_at(0, size)
+            finally:
+                file.close()
+        return b""
 
     def _find_file(self, shown: ShownPath) -> ShownFile | None:
         """Returns a file by the last listing of its partition, or by a new one if that does not have it."""
