@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 from kafka_segment_source.errors import KafkaSegmentError
 from kafka_segment_source.logdir.names import is_partition, named_partition
+from kafka_segment_source.logdir.segments import ListedLog
 from kafka_segment_source.option_values import TopicPartition
 from kafka_segment_source.storage.ahead import map_ahead
 from kafka_segment_source.storage.files import InputFile, list_directory
@@ -85,6 +86,16 @@ def list_copies(found: FoundPartition, storage: Storage) -> list[str]:
     """Returns the directories that stand for a partition of a tier. More than one, if segments of it overlap."""
     numbers = [int(each.name) for each in list_directory(list_path(found.directory), storage)]
     return [shown_directory(found.directory, number, *found.named) for number in numbers]
+
+
+def explain_unfinished(log: ListedLog) -> str:
+    """Returns one sentence about the segments of a tier that are no data."""
+    names = log.beside.unfinished
+    more = f" and {len(names) - 1:,} more" if len(names) > 1 else ""
+    return (
+        f"a part of the objects of segment {names[0]}{more} in {log.directory!r} is missing, as {'they are' if more else 'it is'}"
+        " being uploaded or deleted: that is no data"
+    )
 
 
 def is_of_tier(path: str) -> bool:
