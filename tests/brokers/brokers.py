@@ -20,7 +20,7 @@ from typing import Self
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from tests.support.jars import KAFKA_2, KAFKA_4, Distribution, java_command, run_java
+from tests.support.jars import KAFKA_2, KAFKA_4, KAFKA_4_TIERED, Distribution, java_command, run_java
 
 HOST = "127.0.0.1"
 START_SECONDS = 90
@@ -172,9 +172,25 @@ class Broker:
 
 
 class KRaftBroker(Broker):
-    """Kafka 4.1, broker and controller in one process."""
+    """Kafka 4.1: broker and controller in one process, or one more broker of the cluster of another.
+
+    first: the broker whose cluster this one joins.
+    """
 
     distribution = KAFKA_4
+
+    def __init__(
+        self,
+        folder: Path,
+        overrides: Mapping[str, str] | None = None,
+        first: KRaftBroker | None = None,
+        node_id: int = 1,
+    ) -> None:
+        self.node_id = node_id
+        self._cluster_id = "" if first is None else first._cluster_id
+        self._controller = f"{HOST}:{free_port()}" if first is None else first._controller
+        self._leads = first is None
+        super().__init__(folder, overrides)
 
     def start(self) -> None:
         """Format the storage the first time, then start."""
@@ -183,20 +199,56 @@ class KRaftBroker(Broker):
         super().start()
 
     def _own_properties(self) -> dict[str, str]:
-        controller = f"{HOST}:{free_port()}"
+        listeners = f"PLAINTEXT://{self.bootstrap}"
         return {
-            "process.roles": "broker,controller",
-            "node.id": "1",
-            "controller.quorum.voters": f"1@{controller}",
+            "process.roles": "broker,controller" if self._leads else "broker",
+            "node.id": str(self.node_id),
+            "controller.quorum.voters": f"1@{self._controller}",
             "controller.listener.names": "CONTROLLER",
-            "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://{controller}",
+            "listeners": f"{listeners},CONTROLLER://{self._controller}" if self._leads else listeners,
             "advertised.listeners": f"PLAINTEXT://{self.bootstrap}",
         }
 
     def _format(self) -> None:
         tool = "kafka.tools.StorageTool"
-        cluster = run_java(self.distribution, tool, "random-uuid").strip()
-        run_java(self.distribution, tool, "format", "-t", cluster, "-c", str(self._properties))
+        self._cluster_id = self._cluster_id or run_java(self.distribution, tool, "random-uuid").strip()
+        run_java(self.distribution, tool, "format", "-t", self._cluster_id, "-c", str(self._properties))
+
+
+class TieredBroker(KRaftBroker):
+    """Kafka 4.1 with Kafka's own LocalTieredStorage, which keeps its objects in `tier`.
+
+    tier: a directory, which several brokers of a cluster share. Nothing in it is ever deleted, as if each deletion had
+    failed: orphaned segments stay.
+    """
+
+    distribution = KAFKA_4_TIERED
+
+    def __init__(
+        self,
+        folder: Path,
+        tier: Path,
+        overrides: Mapping[str, str] | None = None,
+        first: KRaftBroker | None = None,
+        node_id: int = 1,
+    ) -> None:
+        self.tier = tier
+        super().__init__(folder, overrides, first, node_id)
+
+    def _own_properties(self) -> dict[str, str]:
+        return super()._own_properties() | {
+            "remote.log.storage.system.enable": "true",
+            "remote.log.storage.manager.class.name": "org.apache.kafka.server.log.remote.storage.LocalTieredStorage",
+            "rsm.config.dir": str(self.tier),
+            "rsm.config.delete.on.close": "false",
+            "rsm.config.delete.enable": "false",
+            "remote.log.metadata.manager.listener.name": "PLAINTEXT",
+            "rlmm.config.remote.log.metadata.topic.num.partitions": "1",
+            "rlmm.config.remote.log.metadata.topic.replication.factor": "1",
+            "remote.log.manager.task.interval.ms": "500",
+            "log.retention.check.interval.ms": "500",
+            "log.initial.task.delay.ms": "500",
+        }
 
 
 class ZooKeeper:

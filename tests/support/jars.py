@@ -31,7 +31,10 @@ _NOTHING_ELSE = "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artif
 
 @dataclass(frozen=True)
 class Distribution:
-    """A set of jars that belongs together; without `transitive` exactly the ones named."""
+    """A set of jars that belongs together; without `transitive` exactly the ones named.
+
+    A coordinate is `group:artifact:version`, with `:classifier` behind it where a jar has one.
+    """
 
     name: str
     version: str
@@ -69,6 +72,16 @@ KAFKA_4 = Distribution(
         "org.apache.kafka:kafka-tools:4.1.0",
         "org.apache.kafka:kafka-server:4.1.0",
         "org.slf4j:slf4j-simple:1.7.36",
+    ),
+)
+#: The same, with LocalTieredStorage: Kafka's own plugin of KIP-405 for tests, which lies in the jars of its tests.
+KAFKA_4_TIERED = Distribution(
+    "kafka-4.1.0-tiered",
+    "4.1.0",
+    (
+        *KAFKA_4.coordinates,
+        "org.apache.kafka:kafka-storage:4.1.0:test",
+        "org.apache.kafka:kafka-clients:4.1.0:test",
     ),
 )
 KAFKA_2 = Distribution(
@@ -109,8 +122,9 @@ def run_java(distribution: Distribution, main_class: str, *arguments: str, secon
 
 
 def _dependency(coordinate: str, transitive: bool) -> str:
-    group, artifact, version = coordinate.split(":")
+    group, artifact, version, *classifier = coordinate.split(":")
     parts = f"<groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version>"
+    parts += "".join(f"<classifier>{each}</classifier>" for each in classifier)
     return f"    <dependency>{parts}{'' if transitive else _NOTHING_ELSE}</dependency>"
 
 

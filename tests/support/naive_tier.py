@@ -14,7 +14,7 @@ import base64
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -200,6 +200,27 @@ def decode_pinterest(objects: Objects) -> list[TieredSegment]:
 def records_of(segment: TieredSegment) -> list[naive.Record]:
     """The records of a segment in file order, control records included."""
     return naive.decode_log(segment.files[f"{segment.start:020d}.log"])
+
+
+def follow_lineage(records: Iterable[naive.Record], epochs: Mapping[int, int]) -> list[naive.Record]:
+    """The history of a partition out of the records of all its segments, uploaded by whichever leader.
+
+    epochs: the leader's `leader-epoch-checkpoint`, epoch → first offset. An offset is of the last epoch that begins at
+    or before it, and a record of another epoch at that offset is of another history. That is how a broker picks a
+    remote segment: `UnifiedLog.leaderEpochCache.epochForOffset`, then RemoteLogMetadataCache by that epoch.
+    """
+    starts = sorted((start, epoch) for epoch, start in epochs.items())
+    found = {}
+    for record in records:
+        owner = max((epoch for start, epoch in starts if start <= record.offset), default=None)
+        if record.leader_epoch == owner:
+            found[record.offset] = record
+    return [found[offset] for offset in sorted(found)]
+
+
+def read_epochs(checkpoint: bytes) -> dict[int, int]:
+    """`leader-epoch-checkpoint`: epoch → first offset."""
+    return {int(epoch): int(start) for epoch, start in map(str.split, checkpoint.decode().splitlines()[2:])}
 
 
 def _order(segment: TieredSegment) -> tuple[str, str, int, int, str]:

@@ -42,6 +42,11 @@ def expected(directory: Path) -> list[Row]:
     return _rows(pq.read_table(directory.parent / "expected.read_uncommitted.parquet"))
 
 
+def read_answer(path: Path) -> list[Row]:
+    """A saved answer of a real consumer, sorted by topic, partition and offset."""
+    return _rows(pq.read_table(path))
+
+
 def scanned(path: Any, **options: Any) -> list[Row]:
     """What `scan` answers, in its own order."""
     return in_scan_order(kafkaseg.scan(path, columns=COLUMNS, **options).read_all())

@@ -14,6 +14,7 @@ from tests.support.rows import FIXTURES, Row, decoded
 
 TIERED = FIXTURES / "tiered"
 AIVEN_STORES = {name: TIERED / name / "store" for name in ("aiven-zstd", "aiven-encrypted")}
+LOCAL_TIER, MOVED_TIER = TIERED / "local-tier", TIERED / "moved-tier"
 KEY_FILE = TIERED / "keys" / "key1.pem"
 KEYS = {"key1": KEY_FILE}
 """Key id, as the manifests say it → PEM file. `tieredKeys` is this as JSON, with the paths as text."""
