@@ -57,6 +57,11 @@ LOOSENED = [
             "or False:",
         ),
         (
+            "ranges: a manifest that reaches since drops nothing",
+            "if stated is not None and stated < since:",
+            "if stated is not None:",
+        ),
+        (
             "ranges: a segment is dropped only if no batch of its tail reaches since",
             "header.magic != kafka_format.MAGIC_V2 or header.max_timestamp >= since:",
             "header.magic != kafka_format.MAGIC_V2:",

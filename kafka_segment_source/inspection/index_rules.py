@@ -77,6 +77,7 @@ class Batches:
     is_wrapper: Mask
     is_control: Mask
     producer_ids: Longs
+    leader_epochs: Longs
 
     def __len__(self) -> int:
         return len(self.positions)
@@ -101,6 +102,7 @@ def _read_batches(table: HeaderTable) -> Batches:
         is_wrapper=~is_v2 & (table[batch_headers.ATTRIBUTES] & kafka_format.CODEC_MASK != 0),
         is_control=is_v2 & (table[batch_headers.ATTRIBUTES] & kafka_format.CONTROL_MASK != 0),
         producer_ids=table[batch_headers.PRODUCER_ID].copy(),
+        leader_epochs=table[batch_headers.LEADER_EPOCH].copy(),
     )
 
 

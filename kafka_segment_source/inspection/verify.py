@@ -38,6 +38,7 @@ from kafka_segment_source.inspection.index_rules import (
     check_transaction_index,
 )
 from kafka_segment_source.inspection.summary import WORTH_AN_INDEX
+from kafka_segment_source.inspection.tier_rules import check_tier
 from kafka_segment_source.kernels import batch_headers, record_batches
 from kafka_segment_source.kernels.batch_headers import HeaderTable
 from kafka_segment_source.logdir.checkpoints import Checkpoints
@@ -236,7 +237,12 @@ class SegmentCheck:
         """Checks the index files against the batches of the segment, if its file has not been replaced meanwhile."""
         segment = self.segment
         facts = self.facts
-        found = [*check_offset_index(facts), *check_time_index(facts), *check_transaction_index(facts)]
+        found = [
+            *check_offset_index(facts),
+            *check_time_index(facts),
+            *check_transaction_index(facts),
+            *check_tier(facts),
+        ]
         now = file_version(segment.path, segment.storage)
         if now is None or not now.is_same_file(segment.version) or (now != segment.version and not segment.is_last):
             self.has_changed = True

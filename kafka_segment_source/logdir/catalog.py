@@ -182,7 +182,9 @@ def _find_directories_at(path: str, storage: Storage, given: str, pattern: str |
         yield _Found(path, named_partition(path), explicit=named, listed=tuple(children))
         return
     partitions = [child.name for child in children if child.kind is Kind.DIRECTORY and is_partition(child.name)]
-    tiers = find_tiers(path, children, storage) if has_tier_names(children) or not partitions else []
+    tiers = []
+    if has_tier_names(children) or not partitions:
+        tiers = find_tiers(path, children, storage, searches=not partitions and pattern is None)
     for tier in tiers:
         explicit = tier.directory == path and (pattern is None or _names_directory(pattern))
         yield _Found(tier.directory, tier.named, explicit=explicit, tier=None if tier.topic_id is None else tier)

@@ -22,7 +22,7 @@ from kafka_segment_source.logdir.names import is_partition, named_partition
 from kafka_segment_source.logdir.segments import ListedLog
 from kafka_segment_source.option_values import TopicPartition
 from kafka_segment_source.storage.ahead import map_ahead
-from kafka_segment_source.storage.files import InputFile, list_directory
+from kafka_segment_source.storage.files import UNUSABLE, InputFile, list_directory
 from kafka_segment_source.storage.paths import join_path, name_of
 from kafka_segment_source.storage.store import Entry, Kind, Storage
 from kafka_segment_source.storage.tiered.manifest import MOST_MANIFEST, ManifestError, parse_manifest
@@ -55,14 +55,18 @@ class FoundPartition:
     topic_id: str | None
 
 
-def find_tiers(path: str, children: Sequence[Entry], storage: Storage) -> list[FoundPartition]:
-    """Returns the partitions of tiers at and below a directory, sorted by path. children: its entries."""
+def find_tiers(path: str, children: Sequence[Entry], storage: Storage, searches: bool = True) -> list[FoundPartition]:
+    """Returns the partitions of tiers at and below a directory, sorted by path.
+
+    children: its entries. searches: whether to look below directories whose names say nothing. One that cannot be
+    listed is left out then.
+    """
     at_home = _find_home(path, children, storage)
     if at_home is not None:
         return at_home
     level = [(path, children)]
     searched = 0
-    for _ in range(_DEEPEST):
+    for _ in range(_DEEPEST if searches else 1):
         found = [each for parent, entries in level for each in _find_below(parent, entries, storage)]
         if found:
             return sorted(found, key=lambda each: each.directory)
@@ -70,7 +74,7 @@ def find_tiers(path: str, children: Sequence[Entry], storage: Storage) -> list[F
         searched += len(below)
         if not below or searched > _MOST_SEARCHED:
             break
-        level = list(zip(below, _list_all(below, storage), strict=True))
+        level = list(zip(below, _list_all(below, storage, skips=True), strict=True))
     return []
 
 
@@ -107,9 +111,19 @@ def _is_directory(entry: Entry) -> bool:
     return entry.kind is Kind.DIRECTORY
 
 
-def _list_all(directories: Sequence[str], storage: Storage) -> Iterator[list[Entry]]:
+def _list_all(directories: Sequence[str], storage: Storage, skips: bool = False) -> Iterator[list[Entry]]:
+    """Yields the entries of each directory. skips: none for a directory that cannot be listed."""
+
+    def list_one(directory: str) -> list[Entry]:
+        try:
+            return list_directory(directory, storage)
+        except UNUSABLE:
+            if skips:
+                return []
+            raise
+
     at_once = max((storage.read_cost(each).at_once for each in directories), default=1)
-    return map_ahead(lambda each: list_directory(each, storage), directories, at_once)
+    return map_ahead(list_one, directories, at_once)
 
 
 def _find_home(path: str, children: Sequence[Entry], storage: Storage) -> list[FoundPartition] | None:

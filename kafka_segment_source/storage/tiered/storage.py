@@ -316,6 +316,16 @@ class TieredStorage:
             return _Named(self.inner.open(path, version), path)
 
 
+def find_segment(storage: Storage, path: str) -> tuple[str, TierSegment] | None:
+    """Returns the segment that a shown `.log` stands for, and the tier's directory of its partition, as listed last.
+    None for any other file."""
+    shown = split_shown(path)
+    if shown is None or not isinstance(storage, TieredStorage):
+        return None
+    file = storage._find_file(shown)
+    return None if file is None or file.segment is None else (shown.home, file.segment)
+
+
 def _is_directory(shown: ShownPath, partition: TierPartition | None) -> bool:
     """Whether a path without a file's name stands for a directory of a partition."""
     if partition is None:
