@@ -31,6 +31,7 @@ GROUPS = {
     "planning": "planning",
     "windows": "windows",
     "object-stores": "object_stores",
+    "tiered": "tiered",
     "zone-maps": "zone_maps",
     "spark": "full_scan",
     "tiny": "tiny_segments",

@@ -17,13 +17,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from kafka_segment_source.errors import KafkaSegmentError
+from kafka_segment_source.errors import KafkaSegmentError, PathError
 from kafka_segment_source.logdir.names import is_partition, named_partition
 from kafka_segment_source.logdir.segments import ListedLog
 from kafka_segment_source.option_values import TopicPartition
 from kafka_segment_source.storage.ahead import map_ahead
 from kafka_segment_source.storage.files import UNUSABLE, InputFile, list_directory
-from kafka_segment_source.storage.paths import join_path, name_of
+from kafka_segment_source.storage.paths import join_path, name_of, parent_of
 from kafka_segment_source.storage.store import Entry, Kind, Storage
 from kafka_segment_source.storage.tiered.manifest import MOST_MANIFEST, ManifestError, parse_manifest
 from kafka_segment_source.storage.tiered.names import (
@@ -88,8 +88,16 @@ def has_tier_names(children: Sequence[Entry]) -> bool:
 
 def list_copies(found: FoundPartition, storage: Storage) -> list[str]:
     """Returns the directories that stand for a partition of a tier. More than one, if segments of it overlap."""
-    numbers = [int(each.name) for each in list_directory(list_path(found.directory), storage)]
-    return [shown_directory(found.directory, number, *found.named) for number in numbers]
+    numbers = [each.name for each in list_directory(list_path(found.directory), storage)]
+    copies = [shown_directory(found.directory, int(number), *found.named) for number in numbers]
+    for copy in copies[:1]:
+        names = [each.name for each in list_directory(parent_of(copy), storage)]
+        if names != [name_of(copy)]:
+            raise PathError(
+                f"the manifests in {found.directory!r} do not agree which topic they are of: found {names[0]!r} in most of"
+                f" them, and {name_of(copy)!r} in the first"
+            )
+    return copies
 
 
 def explain_unfinished(log: ListedLog) -> str:
@@ -203,7 +211,10 @@ def _read_topic(home: str, entries: Sequence[Entry] | None, storage: Storage) ->
     for entry in sorted(manifests)[:_MOST_TRIED]:
         try:
             with InputFile(join_path(home, entry.name), storage, entry.version) as file:
-                return parse_manifest(file.read_all(MOST_MANIFEST)).topic
+                topic = parse_manifest(file.read_all(MOST_MANIFEST)).topic
+            place = parse_home(home)
+            if topic and place is not None and place.above.endswith(topic):
+                return topic
         except (ManifestError, KafkaSegmentError):
             continue
     return None

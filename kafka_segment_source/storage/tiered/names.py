@@ -37,11 +37,15 @@ class TierObject(NamedTuple):
 
 
 class TierHome(NamedTuple):
-    """What the path of a tier's partition says. topic: None where only a manifest says it (Aiven)."""
+    """What the path of a tier's partition says.
+
+    topic: None where only a manifest says it (Aiven). above: the key prefix and the topic, one after the other.
+    """
 
     topic: str | None
     partition: int
     topic_id: str
+    above: str
 
 
 class ShownPath(NamedTuple):
@@ -68,10 +72,10 @@ def parse_home(path: str) -> TierHome | None:
     parent, _, name = path.rpartition("/")
     found = _PARTITION_DIRECTORY.fullmatch(name)
     if found is not None and int(found["partition"]) < 2**31:
-        return TierHome(found["topic"], int(found["partition"]), found["id"])
+        return TierHome(found["topic"], int(found["partition"]), found["id"], found["topic"])
     above = _TOPIC_DIRECTORY.fullmatch(parent.rpartition("/")[2])
     if above is not None and _NUMBER.fullmatch(name) and int(name) < 2**31:
-        return TierHome(None, int(name), above["id"])
+        return TierHome(None, int(name), above["id"], above["topic"])
     return None
 
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 import struct
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -177,7 +178,7 @@ def make_partition(
     by_stem = group_objects(entries)
     needed = _LOCAL if home.topic is not None else _AIVEN
     names = {stem: parse_object(f"{stem}.{LOG}") for stem in by_stem}
-    whole = [stem for stem in sorted(by_stem) if needed <= by_stem[stem].keys() and by_stem[stem][LOG].size]
+    whole = [stem for stem in sorted(by_stem) if needed <= by_stem[stem].keys() and _is_written(by_stem[stem])]
     unfinished = [stem for stem in sorted(by_stem) if stem not in set(whole)]
 
     def load(stem: str) -> TierSegment | None:
@@ -190,8 +191,9 @@ def make_partition(
     loaded = list(map_ahead(load, whole, inner.read_cost(path).at_once))
     segments = [segment for segment in loaded if segment is not None]
     unfinished += [stem for stem, segment in zip(whole, loaded, strict=True) if segment is None]
-    topics = [segment.manifest.topic for segment in segments if segment.manifest is not None]
-    topic = home.topic or (topics[0] if topics else "")
+    topics = Counter(segment.manifest.topic for segment in segments if segment.manifest is not None)
+    topic = home.topic or (topics.most_common(1)[0][0] if topics else "")
+    segments = [_check_topic(segment, topic) for segment in segments]
     lineage = _find_lineage(segments, read_lineage)
     chains = _chain(segments, lineage) or [[]]
     copies = [_show(chain, home, lineage) for chain in chains]
@@ -201,6 +203,20 @@ def make_partition(
         )
         copies[0][entry.name] = ShownFile(entry)
     return TierPartition(topic, home.partition, tuple(copies), set(range(1, len(copies) + 1)))
+
+
+def _is_written(objects: dict[str, Entry]) -> bool:
+    """Whether the object that is written last, or that says most, has any bytes. On a mount it may have none yet."""
+    return objects[MANIFEST if MANIFEST in objects else LOG].size > 0
+
+
+def _check_topic(segment: TierSegment, topic: str) -> TierSegment:
+    """Returns the segment, without its manifest if that is of another topic than most others."""
+    stated = topic if segment.manifest is None else segment.manifest.topic
+    if stated == topic:
+        return segment
+    fault = ManifestError("manifest of another topic than its neighbours", repr(stated), repr(topic))
+    return TierSegment(segment.name, segment.objects, fault=fault)
 
 
 def _load_by_manifest(
@@ -221,8 +237,11 @@ def check_manifest(manifest: Manifest, name: TierObject, home: TierHome) -> Mani
     """Returns how a manifest contradicts the name of its object, or None."""
     stated = (manifest.topic_id, manifest.partition, manifest.base_offset, manifest.segment_id)
     named = (home.topic_id, home.partition, name.base_offset, name.segment_id)
-    if stated == named:
+    if stated == named and home.above.endswith(manifest.topic) and manifest.topic:
         return None
+    if stated == named:
+        expected = f"the end of {home.above!r}"
+        return ManifestError("manifest of another topic than its name says", repr(manifest.topic[:260]), expected)
     words = "topic id {}, partition {}, offset {}, segment {}"
     return ManifestError("manifest of another segment than its name says", words.format(*stated), words.format(*named))
 

@@ -123,7 +123,7 @@ class TieredStorage:
             count = 0 if partition is None else len(partition.copies)
             return [Entry(str(copy), Kind.DIRECTORY) for copy in range(1, count + 1)]
         partition = self._memory.partitions.get(shown.home)
-        if partition is None or shown.directory is None or shown.copy not in partition.unlisted:
+        if partition is None or shown.copy not in partition.unlisted:
             partition = self._list_home(shown.home)
         if partition is None or not _is_directory(shown, partition):
             return []

@@ -1,0 +1,24 @@
+"""Hurt manifests, chunk indexes, index objects and chunks of tiers, as `tiers.py` states it.
+
+`KAFKASEG_LONG=1` tries many more cases.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.fuzz import tiers
+
+CASES = 3_000 if os.environ.get("KAFKASEG_LONG") else 30
+
+
+def test_hurt_tiers(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Right rows or our error, whatever the bytes are."""
+    caplog.set_level(logging.CRITICAL, "kafka_segment_source")
+    outcomes = Counter(tiers.check(number, tmp_path) for number in range(CASES))
+    assert {"all rows", "CorruptRecordError"} <= outcomes.keys()
