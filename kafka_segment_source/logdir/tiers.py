@@ -87,7 +87,10 @@ def has_tier_names(children: Sequence[Entry]) -> bool:
 
 
 def list_copies(found: FoundPartition, storage: Storage) -> list[str]:
-    """Returns the directories that stand for a partition of a tier. More than one, if segments of it overlap."""
+    """Returns the directories that stand for a partition of a tier. More than one, if segments of it overlap.
+
+    Raises PathError if its manifests do not agree on the topic's name.
+    """
     numbers = [each.name for each in list_directory(list_path(found.directory), storage)]
     copies = [shown_directory(found.directory, int(number), *found.named) for number in numbers]
     for copy in copies[:1]:
@@ -97,7 +100,7 @@ def list_copies(found: FoundPartition, storage: Storage) -> list[str]:
                 f"the manifests in {found.directory!r} do not agree which topic they are of: found {names[0]!r} in most of"
                 f" them, and {name_of(copy)!r} in the first"
             )
-    return copies
+    return copies or [shown_directory(found.directory, 1, *found.named)]  # nothing of it is whole
 
 
 def explain_unfinished(log: ListedLog) -> str:

@@ -1,4 +1,4 @@
-"""Spark reads remote tiers: in tasks that open the objects by themselves, in a stream, and with keys that nobody sees."""
+"""Spark reads remote tiers: in tasks that open the objects by themselves, in a stream, with keys that nobody sees."""
 
 from __future__ import annotations
 

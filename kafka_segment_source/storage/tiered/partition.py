@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 from kafka_segment_source import kafka_format
 from kafka_segment_source.storage.ahead import map_ahead
-from kafka_segment_source.storage.store import Entry, FileVersion, Kind, OpenFile, Storage
+from kafka_segment_source.storage.store import Entry, FileVersion, Kind, OpenFile, ReplacedError, Storage
 from kafka_segment_source.storage.tiered.manifest import MOST_MANIFEST, Manifest, ManifestError, parse_manifest
 from kafka_segment_source.storage.tiered.names import TierHome, TierObject, parse_object
 
@@ -61,7 +61,7 @@ class Identity(NamedTuple):
     """What the version of a shown `.log` says: its objects, and the facts of its manifest.
 
     stem: the name of its objects, without suffix. log: the version of the `.log` object. manifest: that of the
-    manifest, None for a tier without. last_offset, latest (ms): by the manifest, None where nothing says it.
+    manifest, None for a tier without. last_offset, latest (ms): by the manifest, None where it is not believed.
     """
 
     stem: str
@@ -212,11 +212,15 @@ def _is_written(objects: dict[str, Entry]) -> bool:
 
 def _check_topic(segment: TierSegment, topic: str) -> TierSegment:
     """Returns the segment, without its manifest if that is of another topic than most others."""
-    stated = topic if segment.manifest is None else segment.manifest.topic
-    if stated == topic:
+    if segment.manifest is None or segment.manifest.topic == topic:
         return segment
-    fault = ManifestError("manifest of another topic than its neighbours", repr(stated), repr(topic))
-    return TierSegment(segment.name, segment.objects, fault=fault)
+    return TierSegment(segment.name, segment.objects, fault=make_topic_error(segment.manifest))
+
+
+def make_topic_error(manifest: Manifest) -> ManifestError:
+    """Returns the error of a manifest whose topic is not that of most others of its partition."""
+    what = "manifest of another topic than its neighbours"
+    return ManifestError(what, repr(manifest.topic[:260]), "the topic of most of them")
 
 
 def _load_by_manifest(
@@ -422,11 +426,19 @@ def _list_parts(segment: TierSegment) -> Iterable[tuple[str, str, FileVersion]]:
                 yield part, suffix, segment.objects[part].version
 
 
+def check_version(file: OpenFile, version: FileVersion) -> None:
+    """Raises ReplacedError if an open object is not the one that was listed. Objects of a tier never change."""
+    found = file.version()
+    if not found.is_same_file(version) or found.size != version.size:
+        raise ReplacedError("it is another object now")
+
+
 def read_manifest(path: str, entry: Entry, inner: Storage) -> Manifest | ManifestError | None:
     """Reads a manifest. None if it is gone. Raises the storage's errors."""
     try:
         file = inner.open(path, entry.version)
         try:
+            check_version(file, entry.version)
             data = file.read_at(0, MOST_MANIFEST + 1)
         finally:
             file.close()

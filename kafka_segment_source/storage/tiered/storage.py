@@ -61,7 +61,9 @@ from kafka_segment_source.storage.tiered.partition import (
     TierPartition,
     TierSegment,
     check_manifest,
+    check_version,
     make_partition,
+    make_topic_error,
     read_identity,
     read_manifest,
 )
@@ -284,6 +286,8 @@ class TieredStorage:
             path = f"{home}/{identity.stem}.{MANIFEST}"
             raise note_object(FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path), path)
         fault = check_manifest(found, name, named) if isinstance(found, Manifest) else None
+        if fault is None and isinstance(found, Manifest) and identity.last_offset is None:
+            fault = make_topic_error(found)  # its listing did not believe it
         return found if fault is None else fault
 
     def _open_part(self, home: str, file: ShownFile) -> OpenFile:
@@ -313,7 +317,13 @@ class TieredStorage:
 
     def _open_object(self, path: str, version: FileVersion) -> OpenFile:
         with _naming(path):
-            return _Named(self.inner.open(path, version), path)
+            file = self.inner.open(path, version)
+            try:
+                check_version(file, version)
+            except BaseException:
+                file.close()
+                raise
+            return _Named(file, path)
 
 
 def find_segment(storage: Storage, path: str) -> tuple[str, TierSegment] | None:

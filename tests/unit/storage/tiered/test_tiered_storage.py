@@ -22,8 +22,9 @@ from kafka_segment_source.errors import (
 )
 from kafka_segment_source.options import parse_options
 from kafka_segment_source.storage.tiered.files import KEPT
+from tests.cli.runner import run
 from tests.support import tiered_encoder as encoder
-from tests.support.rows import OFFSET, TIMESTAMP, TOPIC, Row, read_answer, scanned
+from tests.support.rows import COLUMNS, OFFSET, TIMESTAMP, TOPIC, Row, in_scan_order, read_answer, scanned
 from tests.support.tiers import AIVEN_STORES, KEY_FILE, KEYS, TIERED, read_rows, unpack_local
 
 TIERED_KEYS = {name: str(path) for name, path in KEYS.items()}
@@ -351,6 +352,55 @@ def test_an_object_that_is_gone(segments: list[encoder.LocalSegment], kept_rows:
     assert plans[1].to_reader().read_all().num_rows < len(kept_rows)
 
 
+def test_an_object_that_was_replaced(
+    segments: list[encoder.LocalSegment], kept_rows: list[Row], tmp_path: Path
+) -> None:
+    """Objects of a tier never change. Where one did after planning, the task finds its offsets again."""
+    store = hurt_store(segments, edit(), tmp_path / "store")
+    other = hurt_store(segments, edit(), tmp_path / "other")
+    plan = kafkaseg.plan(store, tieredKeys=TIERED_KEYS)
+    KEPT.clear()
+    shutil.rmtree(store)
+    config = encoder.AivenConfig(compression=True, chunk_size=300)
+    encoder.write_objects(encoder.encode_aiven(segments, NAMES, config), store)
+    assert in_scan_order(plan.to_reader(COLUMNS).read_all()) == kept_rows
+    plan = kafkaseg.plan(other, tieredKeys=TIERED_KEYS)
+    for path in other.rglob("*.log"):
+        path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises((CorruptRecordError, DataLossError), match=r"-[^/]*\.log"):
+        plan.to_reader().read_all()
+
+
+def test_a_partition_without_a_whole_segment(segments: list[encoder.LocalSegment], tmp_path: Path) -> None:
+    """It holds nothing; the topic's other partitions are read."""
+    objects = encoder.encode_aiven(segments[:1], NAMES)
+    begun = encoder.encode_aiven(segments[:1], encoder.Names("kept", 1, NAMES.topic_id))
+    store = encoder.write_objects(
+        objects | {key: data for key, data in begun.items() if not key.endswith("manifest")}, tmp_path
+    )
+    assert {row[1] for row in scanned(store)} == {0}
+    with pytest.raises(PathError, match="no log segments are in"):
+        scanned(store, assign={"kept": [1]})
+
+
+def test_manifests_that_disagree(segments: list[encoder.LocalSegment], tmp_path: Path) -> None:
+    """The topic's name in a manifest must be that of the key, and that of most manifests."""
+
+    def rename(topic: str) -> Change:
+        def change(log: Path, indexes: Path, manifest: Path) -> None:
+            manifest.write_text(manifest.read_text().replace('"kept"', f'"{topic}"'))
+
+        return change
+
+    for topic, number, said in (("kepu", 2, "than its name says"), ("ept", 2, "than its neighbours")):
+        store = hurt_store(segments, rename(topic), tmp_path / f"{topic}-{number}", number)
+        with pytest.raises(CorruptRecordError, match=f"manifest of another topic {said}"):
+            scanned(store, tieredKeys=TIERED_KEYS)
+    store = hurt_store(segments, rename("ept"), tmp_path / "first", 0)
+    with pytest.raises(PathError, match="do not agree which topic they are of: found 'kept-0' in most of them"):
+        scanned(store, tieredKeys=TIERED_KEYS)
+
+
 # ---- keys ----
 
 
@@ -464,6 +514,39 @@ def test_ls_and_offsets_and_views_of_a_tier(tmp_path: Path) -> None:
         expected = [row for row in disk.select(same).to_pylist() if row[key] < 11010]
         if view != "transactions":  # one that is open at the end of the tier is not open on the disk
             assert tier.select(same).to_pylist() == expected, view
+
+
+def test_the_path_that_a_plan_shows(tmp_path: Path) -> None:
+    """It can be given: the directory, a single `.log`, and a glob."""
+    plan = kafkaseg.plan(AIVEN_STORES["aiven-zstd"], subscribe="orders")
+    file = Path(plan.splits[1].path)
+    assert [split.path for split in kafkaseg.plan(file).splits] == [str(file)]
+    assert kafkaseg.plan(file.parent).segments_kept == 3
+    rows = [row for row in read_rows("aiven-zstd") if row[TOPIC] == "orders"]
+    assert scanned(file) == [row for row in rows if 9037 <= row[OFFSET] < 18110]
+
+
+def test_zone_maps_of_a_tier_and_a_disk(tmp_path: Path) -> None:
+    """They prune, and lose no row."""
+    paths = [LOCAL_TIER / "tier", LOCAL_TIER / "data"]
+    kafkaseg.update_zone_maps_locally([str(path) for path in paths], to=tmp_path, subscribe=["plain", "kept"])
+    answer = read_answer(LOCAL_TIER / "expected.read_uncommitted.parquet")
+    for topic in ("plain", "kept"):
+        rows = [row for row in answer if row[TOPIC] == topic]
+        since, until = rows[100][TIMESTAMP], rows[140][TIMESTAMP]
+        bounds = {"subscribe": topic, "since": since, "until": until}
+        found = scanned(paths, zoneMaps=tmp_path, **bounds)
+        assert found == [row for row in rows if since <= row[TIMESTAMP] < until]
+        sizes = [kafkaseg.plan(paths, **bounds, **maps).bytes_to_read for maps in ({"zoneMaps": tmp_path}, {})]
+        assert sizes[0] < sizes[1]
+
+
+def test_the_command_line_takes_keys() -> None:
+    """As a flag, like any option."""
+    answered = run("ls", str(AIVEN_STORES["aiven-encrypted"]), "--tiered-keys", json.dumps(TIERED_KEYS))
+    assert answered.exit_code == 0 and "ledger-0" in answered.stdout
+    refused = run("ls", str(AIVEN_STORES["aiven-encrypted"]))
+    assert refused.exit_code != 0 and "is encrypted with key 'key1'" in refused.stderr
 
 
 def test_an_unreadable_object_is_a_storage_error(segments: list[encoder.LocalSegment], tmp_path: Path) -> None:
