@@ -36,6 +36,7 @@ class TopicOptions(TypedDict, total=False):
     assign: ByPartition
     topic: str | None
     partition: Number
+    tieredKeys: Mapping[str, str | os.PathLike[str]] | str | None
 
 
 class DecodeOptions(TopicOptions, total=False):

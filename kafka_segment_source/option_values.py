@@ -16,6 +16,7 @@ from kafka_segment_source import times
 from kafka_segment_source.errors import OptionError
 from kafka_segment_source.storage.paths import resolve_path
 from kafka_segment_source.storage.store import LOCAL, Storage
+from kafka_segment_source.storage.tiered.keys import TierKeys, parse_keys
 
 EARLIEST = -2  # in offset maps, as in Kafka's ListOffsets
 LATEST = -1
@@ -96,6 +97,10 @@ def parse_name(text: str, _: Context) -> str:
 
 def parse_directory(text: str, context: Context) -> str:
     return resolve_path(parse_name(text, context), context.storage)
+
+
+def parse_tiered_keys(text: str, _: Context) -> TierKeys:
+    return parse_keys(text)
 
 
 def parse_partition(text: str, _: Context) -> int:

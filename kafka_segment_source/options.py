@@ -34,6 +34,7 @@ from kafka_segment_source.option_values import DROPMALFORMED, Context, OffsetLim
 from kafka_segment_source.storage.routed import make_storage
 from kafka_segment_source.storage.settings import looks_like_setting, make_settings, suggest
 from kafka_segment_source.storage.store import Storage
+from kafka_segment_source.storage.tiered.keys import TierKeys, parse_keys
 from kafka_segment_source.trust import Trust
 
 WHAT = "what is read"
@@ -121,6 +122,9 @@ OPTIONS = (
     Option(WHAT, "partition", "partition", "N", values.parse_partition,
            "partition of a directory whose own name does not say", without="from the directory's name",
            views=_OF_PARTITIONS),
+    Option(WHAT, "tieredKeys", "tiered_keys", "KEYS", values.parse_tiered_keys,
+           'private keys of encrypted tiers: {"KEY ID":"PATH OF A PEM FILE"} (docs/tiered-storage.md)', without="none",
+           views=values.VIEWS),
     Option(WHAT, "isolationLevel", "read_committed", "read_uncommitted|read_committed", values.parse_isolation_level,
            "read_uncommitted or read_committed", default="read_uncommitted"),
     Option(WHAT, "includeHeaders", "include_headers", "true|false", values.parse_boolean, "add the column headers",
@@ -232,6 +236,7 @@ class ReadOptions:
     assign: frozenset[TopicPartition] | None
     topic: str | None
     partition: int | None
+    tiered_keys: TierKeys | None
     read_committed: bool  # isolationLevel
     include_headers: bool
     include_metadata: bool
@@ -330,7 +335,8 @@ def parse_options(
     texts, of_stores, ignored = _sort_texts(given, parameters, is_stream)
     view = find_view(texts)
     _check_view(view, texts)
-    storage = make_storage(make_settings(of_stores)) if storage is None else storage
+    if storage is None:
+        storage = make_storage(make_settings(of_stores), parse_keys(texts.get("tieredkeys", "{}")))
     try:
         zone = times.zone(texts.get("timezone", _BY_KEY["timezone"].default or ""))
     except ValueError as error:
@@ -379,7 +385,8 @@ def _sort_texts(
                 ignored.append(name)
                 continue
             if key in texts and texts[key] != text:
-                raise OptionError(f"option {_BY_KEY[key].name!r} is given twice, as {texts[key]!r} and {text!r}")
+                values_given = "" if key == "tieredkeys" else f", as {texts[key]!r} and {text!r}"
+                raise OptionError(f"option {_BY_KEY[key].name!r} is given twice{values_given}")
             texts[key] = text
         elif looks_like_setting(key):
             of_stores[name] = text

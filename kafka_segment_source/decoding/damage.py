@@ -15,6 +15,11 @@ def _believe_all() -> None:
     """Believes every error. It is for a file that cannot change."""
 
 
+def _keep_as_is(error: DataError) -> DataError:
+    """Returns the error of a file that knows no more about its damage."""
+    return error
+
+
 @dataclass(slots=True)
 class Damage:
     """Ends the query at a damaged batch, or with `drop` logs the batch and goes on.
@@ -22,27 +27,32 @@ class Damage:
     A batch of a newer format is not damaged. It always ends the query.
 
     skipped: the first errors, for programs; the log has all of them. confirm: is called before an error is believed. It
-    raises FileChangedError if the path now leads to another file (`split_file.py`).
+    raises FileChangedError if the path now leads to another file (`split_file.py`). explain: returns what the file
+    itself knows about an error.
     """
 
     drop: bool
     skipped: list[DataError] = field(default_factory=list)
     confirm: Callable[[], None] = _believe_all
+    explain: Callable[[DataError], DataError] = _keep_as_is
 
     def report(self, error: DataError) -> None:
         """Raises `error`, or logs that its batch is skipped."""
         self.allow(error)
+        error = self.explain(error)
         self._keep_error(error)
         logger.warning("skipped (mode=DROPMALFORMED): %s", error)
 
     def allow(self, error: DataError) -> None:
         """Raises `error` if it ends the query."""
         self.confirm()
+        error = self.explain(error)
         if not self.drop or not error.is_skippable:
             raise error
 
     def skip(self, error: DataError, end: int) -> None:
         """Logs that the bytes from the position of `error` to `end` (exclusive) are skipped."""
+        error = self.explain(error)
         self._keep_error(error)
         logger.warning("skipped up to byte %d (mode=DROPMALFORMED): %s", end, error)
 
@@ -56,7 +66,7 @@ class UnloggedDamage(Damage):
 
     def report(self, error: DataError) -> None:
         self.allow(error)
-        self.skipped.append(error)
+        self.skipped.append(self.explain(error))
 
     def skip(self, error: DataError, end: int) -> None:
-        self.skipped.append(error)
+        self.skipped.append(self.explain(error))

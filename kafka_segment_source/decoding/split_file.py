@@ -80,6 +80,7 @@ class SplitFile:
             self._file.close()
             raise
         damage.confirm = self.confirm
+        damage.explain = self._file.explain
         reader = HeaderReader if headers_only else BatchReader
         self._reader = reader(self._file, split, trust, damage, chunk_bytes=chunk_bytes)
         self._gaps = GapWatch(split)

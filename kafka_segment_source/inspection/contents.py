@@ -18,6 +18,7 @@ from kafka_segment_source.keywords import PathsLike, TopicOptions, check_names, 
 from kafka_segment_source.logdir.catalog import list_dead_directories, list_directories
 from kafka_segment_source.logdir.checkpoints import Checkpoints
 from kafka_segment_source.logdir.segments import Evidence, ListedLog, PartitionLog
+from kafka_segment_source.logdir.tiers import explain_unfinished
 from kafka_segment_source.option_values import TopicSelection
 from kafka_segment_source.options import ReadOptions, parse_options
 from kafka_segment_source.partition.chain import list_paths
@@ -151,6 +152,7 @@ def list_partitions(
     summaries = [[next(found) for _ in log.segments] for log in logs]
     checkpoints = Checkpoints(warnings, parsed.storage)
     warnings += few([fault for log in logs for fault in log.beside.faults])
+    warnings += few([explain_unfinished(log) for log in logs if log.beside.unfinished])
     copies = Counter(log.topic_partition for log in logs)
     partitions = [
         _list_partition(log, each, checkpoints, seen, copies[log.topic_partition] == 1)

@@ -43,6 +43,7 @@ from kafka_segment_source.kernels.batch_headers import HeaderTable
 from kafka_segment_source.logdir.checkpoints import Checkpoints
 from kafka_segment_source.logdir.producer_snapshots import saved_states
 from kafka_segment_source.logdir.segments import ListedLog, PartitionLog, Segment
+from kafka_segment_source.logdir.tiers import explain_unfinished
 from kafka_segment_source.partition.missing import all_evidence, notice
 from kafka_segment_source.reporting import Advance
 from kafka_segment_source.storage.ahead import map_ahead
@@ -70,6 +71,9 @@ _STATE = "a broker passes over it when it starts, and goes through the log from 
 _CHECKPOINT = "nothing that it says is believed"
 _SEGMENTS_AT_ONCE = 2  # of a partition, beside those of other partitions
 _MOST_PASSES = 10  # over a partition whose segments a broker replaces while it is verified
+_UNFINISHED = (
+    "a broker uploads the objects of a segment one by one, and deletes them so; an upload that ended early leaves them"
+)
 _NO_INDEX = "not an error: reads walk more batch headers instead"
 
 
@@ -133,6 +137,7 @@ def verify_log(
         *_check_states(log),
         *_find_missing_indexes(log),
         *_find_odd_files(log),
+        *_find_unfinished(log),
         *_find_missing(log, checks),
     ]
     return Verified(
@@ -158,10 +163,10 @@ class _Noted(Damage):
 
     def report(self, error: DataError) -> None:
         self.confirm()
-        self.ranges.append((error, None))
+        self.ranges.append((self.explain(error), None))
 
     def skip(self, error: DataError, end: int) -> None:
-        self.ranges.append((error, end))
+        self.ranges.append((self.explain(error), end))
 
 
 class SegmentCheck:
@@ -362,6 +367,12 @@ def _find_missing(log: ListedLog, checks: list[SegmentCheck]) -> Iterator[Findin
         what = each.text(f"{log.topic}-{log.partition}").partition("; ")[0]
         meaning = _NOT_THERE if each.harmless is None else f"harmless {each.harmless}"
         yield Finding(each.is_hard, log.directory, what, meaning, None, each.offsets.start, is_loss=each.is_hard)
+
+
+def _find_unfinished(log: ListedLog) -> Iterator[Finding]:
+    """Finds segments of a tier that are no data, as a part of their objects is missing."""
+    if log.beside.unfinished:
+        yield Finding(False, log.directory, explain_unfinished(log), _UNFINISHED)
 
 
 def _find_odd_files(log: ListedLog) -> Iterator[Finding]:

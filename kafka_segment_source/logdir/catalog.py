@@ -22,6 +22,7 @@ from difflib import get_close_matches
 
 from kafka_segment_source import kafka_format
 from kafka_segment_source.errors import OptionError, PathError
+from kafka_segment_source.logdir.checkpoints import read_topic_id
 from kafka_segment_source.logdir.listing import (
     beside_of,
     list_checked,
@@ -39,6 +40,7 @@ from kafka_segment_source.logdir.names import (
     named_partition,
 )
 from kafka_segment_source.logdir.segments import Beside, ListedLog, Segment
+from kafka_segment_source.logdir.tiers import FoundPartition, find_tiers, has_tier_names, list_copies
 from kafka_segment_source.option_values import TopicPartition, TopicSelection
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.storage.ahead import map_ahead
@@ -61,6 +63,8 @@ class _Found:
     log_directory: the log directory that the path names. None if the path names the partition.
     listed: the entries of the directory, if it was listed already.
     empty_path: the path, if it names a partition directory without segments: a copy that has lost all of them.
+    tier: the partition of a tier that the directory is. Other directories stand for it (`list_copies`).
+    notes: sentences for the warnings of a read.
     """
 
     directory: str
@@ -70,6 +74,8 @@ class _Found:
     log_directory: str | None = None
     listed: tuple[Entry, ...] | None = None
     empty_path: str | None = None
+    tier: FoundPartition | None = None
+    notes: tuple[str, ...] = ()
 
 
 def list_logs(options: ReadOptions, needs_all: bool = True) -> list[ListedLog]:
@@ -95,7 +101,9 @@ def list_directories(options: ReadOptions) -> list[ListedLog]:
 def _list_directories(options: ReadOptions) -> list[ListedLog]:
     found = _find_all(options)
     logs = _select_logs(
-        [(name, replace(each, explicit=True)) for name, each in _name_partitions(found, options)], options
+        [(name, replace(each, explicit=True)) for name, each in _name_partitions(found, options)],
+        options,
+        is_read=False,
     )
     return sorted(logs, key=lambda log: (log.topic_partition, log.directory))
 
@@ -174,7 +182,11 @@ def _find_directories_at(path: str, storage: Storage, given: str, pattern: str |
         yield _Found(path, named_partition(path), explicit=named, listed=tuple(children))
         return
     partitions = [child.name for child in children if child.kind is Kind.DIRECTORY and is_partition(child.name)]
-    if not partitions and pattern is None:
+    tiers = find_tiers(path, children, storage) if has_tier_names(children) or not partitions else []
+    for tier in tiers:
+        explicit = tier.directory == path and (pattern is None or _names_directory(pattern))
+        yield _Found(tier.directory, tier.named, explicit=explicit, tier=None if tier.topic_id is None else tier)
+    if not partitions and not tiers and pattern is None:
         yield _Found(path, named_partition(path), explicit=True, listed=tuple(children), empty_path=given)
     for name in sorted(partitions):
         yield _Found(join_path(path, name), named_partition(name), log_directory=path)
@@ -254,9 +266,12 @@ def _make_nothing_error(there: set[TopicPartition], options: ReadOptions) -> Opt
 
 
 def _select_logs(
-    named: list[tuple[TopicPartition, _Found]], options: ReadOptions, needs_all: bool = True
+    named: list[tuple[TopicPartition, _Found]], options: ReadOptions, needs_all: bool = True, is_read: bool = True
 ) -> list[ListedLog]:
-    """Returns the selected partitions with their segments. needs_all: as in `list_logs`."""
+    """Returns the selected partitions with their segments.
+
+    needs_all: as in `list_logs`. is_read: whether they are read, so that two topics of one name must not be mixed.
+    """
     selection, storage = options.topics, options.storage
     there = {topic_partition for topic_partition, _ in named}
     if needs_all:
@@ -266,6 +281,7 @@ def _select_logs(
         return []
     if not wanted:
         raise _make_nothing_error(there, options)
+    wanted = _list_tiers(_choose_topics(wanted, storage) if is_read else wanted, storage)
     logs: dict[tuple[TopicPartition, str], dict[int, Segment]] = {}  # the paths may name several files of one log
     swaps: dict[str, tuple[Segment, ...]] = {}
     found: dict[str, _Found] = {}
@@ -277,6 +293,7 @@ def _select_logs(
     by_name = {directory: segments_of(directory, storage, sizes) for directory, sizes in listings.items()}
     whole = {each.directory for _, each in wanted if each.only_file is None}
     parents = {each.directory: each.log_directory for _, each in wanted}
+    notes = {each.directory: each.notes for _, each in wanted}
     for topic_partition, each in wanted:
         segments = logs.setdefault((topic_partition, each.directory), {})
         if each.only_file is None:
@@ -286,6 +303,7 @@ def _select_logs(
             segment = by_name[each.directory][each.only_file]
             segments[segment.base_offset] = segment
     beside = {directory: beside_of(directory, storage, files) for directory, files in listings.items()}
+    beside = {at: replace(each, faults=notes[at] + each.faults) if notes[at] else each for at, each in beside.items()}
     has_traces = any(each.orphans or each.snapshot > 0 for each in beside.values())
     if not any(logs.values()) and not any(swaps.values()) and not has_traces:
         raise PathError(f"no log segments are in {_name_first(list(found), 'directories')}")
@@ -302,6 +320,61 @@ def _select_logs(
             storage=storage,
         )
         for (topic_partition, directory), segments in logs.items()
+    ]
+
+
+def _choose_topics(
+    wanted: list[tuple[TopicPartition, _Found]], storage: Storage
+) -> list[tuple[TopicPartition, _Found]]:
+    """Leaves out the partitions of tiers that are of another topic of the same name.
+
+    A topic that is deleted and made again has another id. Its objects in a tier may outlive it. The topic id of a local
+    directory says which topic is meant. Raises OptionError if there is none.
+    """
+    homes: dict[str, dict[str, str]] = {}  # topic → its ids, each with the path of a partition
+    for (topic, _), each in wanted:
+        if each.tier is not None and each.tier.topic_id is not None:
+            homes.setdefault(topic, {}).setdefault(each.tier.topic_id, each.tier.directory)
+    several = {topic: ids for topic, ids in homes.items() if len(ids) > 1}
+    if not several:
+        return wanted
+    local: dict[str, set[str]] = {}
+    for (topic, _), each in wanted:
+        if topic in several and each.tier is None:
+            topic_id = read_topic_id(each.directory, storage)
+            if topic_id is not None:
+                local.setdefault(topic, set()).add(topic_id)
+    kept = []
+    for (topic, partition), each in wanted:
+        ids, own = several.get(topic), local.get(topic, set())
+        if ids is None or each.tier is None:
+            kept.append(((topic, partition), each))
+            continue
+        if len(own) != 1:
+            paths = ", ".join(f"{topic_id} ({path!r})" for topic_id, path in sorted(ids.items()))
+            raise OptionError(
+                f"the paths hold {len(ids)} topics of the name {topic!r}, as it was deleted and made again: their ids are"
+                f" {paths}; give the path of one, or with it the local directory of the topic, whose partition.metadata"
+                " has its id"
+            )
+        if each.tier.topic_id in own:
+            others = ", ".join(sorted(ids.keys() - own))
+            note = f"topic {topic!r} has the id {each.tier.topic_id} by its partition.metadata: what a tier holds of the deleted topic of that name ({others}) is not read"
+            kept.append(((topic, partition), replace(each, notes=(note,))))
+    return kept
+
+
+def _list_tiers(wanted: list[tuple[TopicPartition, _Found]], storage: Storage) -> list[tuple[TopicPartition, _Found]]:
+    """Puts the directories that stand for a partition of a tier in its place."""
+    tiers = [each.tier for _, each in wanted if each.tier is not None]
+    if not tiers:
+        return wanted
+    at_once = max(storage.read_cost(tier.directory).at_once for tier in tiers)
+    directories = dict(zip(tiers, map_ahead(lambda tier: list_copies(tier, storage), tiers, at_once), strict=True))
+    return [
+        (name, replace(each, directory=directory))
+        for name, each in wanted
+        for directory in (directories[each.tier] if each.tier is not None else [each.directory])
     ]
 
 

@@ -13,6 +13,7 @@ from kafka_segment_source.logdir.segments import Beside, Orphan, Segment
 from kafka_segment_source.storage.files import list_directory
 from kafka_segment_source.storage.paths import join_path, name_of
 from kafka_segment_source.storage.store import NO_VERSION, Entry, FileVersion, Kind, Storage
+from kafka_segment_source.storage.tiered.partition import UNFINISHED
 
 _MOST_LISTINGS = 10  # until a directory that a broker changes is settled
 _STANDS_FOR_LOG = (kafka_format.DELETED_SUFFIX, kafka_format.CLEANED_SUFFIX, kafka_format.SWAP_SUFFIX)
@@ -119,6 +120,7 @@ def beside_of(directory: str, storage: Storage, files: Mapping[str, Entry]) -> B
         max((int(digits) for digits in bases if digits.isdecimal()), default=-1),
         has_deleted,
         metadata.version if (metadata := files.get(kafka_format.PARTITION_METADATA)) is not None else NO_VERSION,
+        tuple(sorted(name.removesuffix(UNFINISHED) for name in files if name.endswith(UNFINISHED))),
     )
 
 

@@ -148,6 +148,9 @@ class SegmentView:
         ends, probe = self.time_ends, self.probe
         if not len(ends) or ends.timestamps[0] >= since:
             return
+        if ends.timestamps[-1] < since and self.segment.latest is not None and self.segment.latest < since:
+            probe.at(0)  # its manifest stands for the tail
+            return
         if ends.timestamps[-1] < since:
             run_together(lambda: probe.at(0), self._read_tail, self._read_last_offsets)
             return

@@ -9,6 +9,7 @@ from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.option_values import TopicPartition
 from kafka_segment_source.storage.paths import parent_of
 from kafka_segment_source.storage.store import LOCAL, NO_VERSION, FileVersion, Storage
+from kafka_segment_source.storage.tiered.partition import read_identity
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,12 @@ class Segment:
     before: FileVersion | None = None
     storage: Storage = field(default=LOCAL, repr=False)
     transaction_index_size: int | None = None
+
+    @property
+    def latest(self) -> int | None:
+        """The largest timestamp (ms) that the manifest of a tier states. None for any other segment."""
+        identity = read_identity(self.version)
+        return None if identity is None else identity.latest
 
     @property
     def index_path(self) -> str:
@@ -86,6 +93,7 @@ class Beside:
     has_deleted: whether the directory holds segments that a broker has marked as `.deleted`. A broker removes such
         files after a minute. If it stops within that minute, they stay.
     metadata: the state of `partition.metadata`, which has the topic id.
+    unfinished: segments of a tier that are being uploaded or deleted, by the names of their objects. They are no data.
     """
 
     faults: tuple[str, ...] = ()
@@ -94,6 +102,7 @@ class Beside:
     last_base: int = -1
     has_deleted: bool = False
     metadata: FileVersion = NO_VERSION
+    unfinished: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

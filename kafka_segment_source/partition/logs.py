@@ -5,7 +5,9 @@ is read for. This opens checkpoints. It opens the last segment of a directory on
 directories hold one partition. The steps, in this order:
 
 - Apply the files that an interrupted compaction left.
-- Apply the log start and the high watermark of each directory.
+- Apply the log start and the high watermark of each directory. A tier has neither. The log start of a local directory
+  holds for it too. It has only records below the high watermark (Kafka: RemoteLogManager copies up to the last stable
+  offset).
 - Note the empty files between others as holes.
 - Merge the directories of one partition into one log.
 
@@ -24,6 +26,8 @@ from kafka_segment_source.logdir.catalog import list_logs
 from kafka_segment_source.logdir.checkpoints import Checkpoints
 from kafka_segment_source.logdir.segment_view import SegmentView
 from kafka_segment_source.logdir.segments import DroppedSegment, Hole, ListedLog, PartitionLog, Segment
+from kafka_segment_source.logdir.tiers import is_of_tier
+from kafka_segment_source.option_values import TopicPartition
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.partition.chain import merge_replicas, settle
 from kafka_segment_source.partition.copy_view import CopyView
@@ -74,7 +78,18 @@ def _list_copies(
     warnings += few([fault for log in listed for fault in log.beside.faults])
     counts = Counter(log.topic_partition for log in listed)
     logs = [_swap_in(log, warnings, options.drop_malformed or counts[log.topic_partition] > 1) for log in listed]
-    return [_note_empty_files(_apply_checkpoints(log, checkpoints, options)) for log in logs]
+    starts: dict[TopicPartition, int] = {}  # by local directories, for the tiers beside them
+    for log in logs:
+        if not is_of_tier(log.directory):
+            starts[log.topic_partition] = max(starts.get(log.topic_partition, 0), checkpoints.log_start(log))
+    return [
+        _note_empty_files(
+            replace(log, offsets=OffsetRange(starts.get(log.topic_partition, 0)))
+            if is_of_tier(log.directory)
+            else _apply_checkpoints(log, checkpoints, options)
+        )
+        for log in logs
+    ]
 
 
 def _swap_in(log: ListedLog, warnings: list[str], leaves_damaged: bool) -> PartitionLog:

@@ -77,13 +77,20 @@ def narrow(view: SegmentView, bounds: ScanBounds, disorder: int | None = None) -
                 view.read_together(since, stop_timestamp(bounds.times, disorder))
             latest = _find_latest_before(view, since)
             if latest is not None:
-                return DroppedSegment(segment, f"nothing after {format_millis(latest)} (time index)")
+                return DroppedSegment(
+                    segment, f"nothing after {format_millis(latest)} ({_name_source(segment, since)})"
+                )
             first_offset = max(first_offset, _find_first_offset_since(view, since, disorder))
     start = view.start_position(first_offset) if first_offset > segment.base_offset else 0
     end = None
     if bounds.offsets.end < (kafka_format.MAX_OFFSET if segment.next_base_offset is None else segment.next_base_offset):
         end = view.end_position(bounds.offsets.end)
     return ByteRange(start, segment.size if end is None else max(start, end), first_offset)
+
+
+def _name_source(segment: Segment, since: int) -> str:
+    """Returns what says that a segment ends before `since`."""
+    return "time index" if segment.latest is None or segment.latest >= since else "manifest"
 
 
 def _find_newest(view: SegmentView) -> int | None:
@@ -113,6 +120,9 @@ def _find_latest_before(view: SegmentView, since: int) -> int | None:
     times = view.time_ends
     if len(times) == 0 or times.timestamps[-1] >= since or not view.has_trusted_times:
         return None
+    stated = view.segment.latest
+    if stated is not None and stated < since:
+        return stated  # the manifest bounds what the head proof does not
     seen = 0
     for header in view.headers_from(int(times.offsets[-1])):
         if header is None or header.magic != kafka_format.MAGIC_V2 or header.max_timestamp >= since:

@@ -43,10 +43,10 @@ class Suspicion(Damage):
 
     def allow(self, error: DataError) -> NoReturn:
         self.confirm()
-        raise error
+        raise self.explain(error)
 
     def skip(self, error: DataError, end: int) -> NoReturn:
-        raise error
+        raise self.explain(error)
 
 
 def damage_in(split: SegmentSplit, options: ReadOptions) -> Damage:

@@ -15,15 +15,17 @@ from types import TracebackType
 import numpy as np
 import numpy.typing as npt
 
-from kafka_segment_source.errors import FileChangedError, KafkaSegmentError, PathError, StorageError
+from kafka_segment_source.errors import DataError, FileChangedError, KafkaSegmentError, PathError, StorageError
 from kafka_segment_source.storage.store import (
     Entry,
+    ExplainedFile,
     FileVersion,
     Kind,
     ReplacedError,
     ServiceError,
     Storage,
     VanishedError,
+    find_object,
 )
 
 Bytes = npt.NDArray[np.uint8]
@@ -68,13 +70,15 @@ class InputFile:
 
     def _make_error(self, error: OSError) -> KafkaSegmentError:
         if isinstance(error, FileNotFoundError):
+            path = find_object(error, self.path)
             return FileChangedError(
-                f"file {self.path!r} was there when it was listed, but is gone now, deleted by retention or compaction,"
+                f"file {path!r} was there when it was listed, but is gone now, deleted by retention or compaction,"
                 " or not on this machine; plan the read again"
             )
         if isinstance(error, ReplacedError):
-            return FileChangedError(f"file {self.path!r} has changed since it was listed: {error}; plan the read again")
-        return failure("read", self.path, error)
+            path = find_object(error, self.path)
+            return FileChangedError(f"file {path!r} has changed since it was listed: {error}; plan the read again")
+        return failure("read", find_object(error, self.path), error)
 
     def version(self) -> FileVersion:
         """Returns the present state of the open file."""
@@ -122,6 +126,22 @@ class InputFile:
         """Returns the descriptor of a local file, for kernels that read it. None anywhere else."""
         return self._file.descriptor()
 
+    def explain(self, error: DataError) -> DataError:
+        """Returns what the file knows about the damage at the position of an error, or else the error itself."""
+        if not isinstance(self._file, ExplainedFile):
+            return error
+        known = self._file.find_fault(error.position)
+        if known is None:
+            return error
+        return type(known)(
+            known.what,
+            path=known.path,
+            position=error.position,
+            offset=error.offset,
+            found=known.found,
+            expected=known.expected,
+        )
+
     def close(self) -> None:
         self._file.close()
 
@@ -140,7 +160,7 @@ def look_at(path: str, storage: Storage) -> Entry | None:
     try:
         return storage.look_at(path)
     except OSError as error:
-        raise failure("read", path, error) from error
+        raise failure("read", find_object(error, path), error) from error
 
 
 def find_matches(pattern: str, storage: Storage, given: str) -> list[str]:
@@ -177,7 +197,7 @@ def _list_once(directory: str, storage: Storage, given: str | None) -> list[Entr
     except VanishedError:
         raise
     except OSError as error:
-        raise failure("listed", directory if given is None else given, error) from error
+        raise failure("listed", find_object(error, directory if given is None else given), error) from error
 
 
 def file_version(path: str, storage: Storage) -> FileVersion | None:

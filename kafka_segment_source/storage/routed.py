@@ -11,6 +11,8 @@ from kafka_segment_source.storage.object_store import ObjectStorage
 from kafka_segment_source.storage.paths import is_remote
 from kafka_segment_source.storage.settings import Settings
 from kafka_segment_source.storage.store import LOCAL, Entries, Entry, FileVersion, OpenFile, Paths, ReadCost, Storage
+from kafka_segment_source.storage.tiered.keys import NO_KEYS, TierKeys
+from kafka_segment_source.storage.tiered.storage import TieredStorage
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,6 @@ class RoutedStorage:
         return self.objects if is_remote(path) else self.local
 
 
-def make_storage(settings: Settings) -> Storage:
-    """Returns the storage of one read."""
-    return RoutedStorage(ObjectStorage(settings))
+def make_storage(settings: Settings, keys: TierKeys = NO_KEYS) -> Storage:
+    """Returns the storage of one read. keys: of the tiers in it that are encrypted."""
+    return TieredStorage(RoutedStorage(ObjectStorage(settings)), keys)

@@ -18,7 +18,9 @@ import stat
 import uuid
 from contextlib import suppress
 from enum import Enum
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
+
+from kafka_segment_source.errors import DataError
 
 _LARGEST_LONG = 2**63 - 1
 
@@ -111,6 +113,19 @@ class ServiceError(OSError):
         self.is_wrong_name = is_wrong_name
 
 
+def note_object(error: OSError, path: str) -> OSError:
+    """Notes in an error the path of the object that it is about, where a file stands for another one. Returns the
+    error."""
+    if not hasattr(error, "object_path"):
+        error.object_path = path  # type: ignore[attr-defined]
+    return error
+
+
+def find_object(error: OSError, path: str) -> str:
+    """Returns the path of the object that an error is about: `path`, unless `note_object` has noted another one."""
+    return getattr(error, "object_path", path)
+
+
 class OpenFile(Protocol):
     """A file that is open for reading. It stays the same file, even if its name later belongs to another one."""
 
@@ -135,6 +150,14 @@ class OpenFile(Protocol):
 
     def close(self) -> None:
         """Closes the file."""
+
+
+@runtime_checkable
+class ExplainedFile(Protocol):
+    """An open file that knows why some of its bytes are damaged."""
+
+    def find_fault(self, position: int) -> DataError | None:
+        """Returns the damage of the bytes of the batch at a position. None if the file knows of none."""
 
 
 class Storage(Protocol):

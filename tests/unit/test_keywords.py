@@ -42,6 +42,7 @@ TYPES = {  # by what an option takes
     "JSON": ByPartition,
     "earliest|JSON": ByPartition,
     "latest|JSON": ByPartition,
+    "KEYS": get_type_hints(ScanOptions)["tieredKeys"],
     "DIRECTORY": get_type_hints(ScanOptions)["zoneMaps"],
 }
 

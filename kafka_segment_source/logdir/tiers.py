@@ -1,0 +1,195 @@
+"""Finds the partitions of remote tiers below a path.
+
+Comes in: a directory, with its entries. Goes out: the tier's directory of each partition, with the partition's name and
+the topic's id. `storage/tiered/` shows these as partition directories. A tier is found by the names of its objects:
+
+- Kafka's LocalTieredStorage: a directory `<topic>-<partition>-<topic id>` with `<offset>-<segment id>.log`.
+- Aiven's plugin: a directory `<key prefix><topic>-<topic id>`, and in it one for each partition, with manifests. The
+  prefix has no end of its own, so a manifest says the topic's name.
+- Pinterest's: Kafka's own names below a prefix. A file `offset.wm` marks a partition.
+
+A prefix may have several parts. So a path that holds neither partitions nor a tier is searched, `_DEEPEST` directories
+deep.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from kafka_segment_source.errors import KafkaSegmentError
+from kafka_segment_source.logdir.names import is_partition, named_partition
+from kafka_segment_source.logdir.segments import ListedLog
+from kafka_segment_source.option_values import TopicPartition
+from kafka_segment_source.storage.ahead import map_ahead
+from kafka_segment_source.storage.files import InputFile, list_directory
+from kafka_segment_source.storage.paths import join_path, name_of
+from kafka_segment_source.storage.store import Entry, Kind, Storage
+from kafka_segment_source.storage.tiered.manifest import MOST_MANIFEST, ManifestError, parse_manifest
+from kafka_segment_source.storage.tiered.names import (
+    find_topic_id,
+    is_partition_number,
+    is_shown,
+    list_path,
+    parse_home,
+    parse_object,
+    shown_directory,
+)
+from kafka_segment_source.storage.tiered.partition import MANIFEST
+
+_DEEPEST = 4
+_MOST_SEARCHED = 2_000  # directories that are searched for a tier
+_MOST_TRIED = 16  # manifests of one topic, until one can be read
+_WATERMARK = "offset.wm"
+
+
+@dataclass(frozen=True, slots=True)
+class FoundPartition:
+    """A partition of a tier.
+
+    directory: the tier's own one, or that of Kafka's layout in Pinterest's. topic_id: None in Pinterest's.
+    """
+
+    directory: str
+    named: TopicPartition
+    topic_id: str | None
+
+
+def find_tiers(path: str, children: Sequence[Entry], storage: Storage) -> list[FoundPartition]:
+    """Returns the partitions of tiers at and below a directory, sorted by path. children: its entries."""
+    at_home = _find_home(path, children, storage)
+    if at_home is not None:
+        return at_home
+    level = [(path, children)]
+    searched = 0
+    for _ in range(_DEEPEST):
+        found = [each for parent, entries in level for each in _find_below(parent, entries, storage)]
+        if found:
+            return sorted(found, key=lambda each: each.directory)
+        below = [join_path(parent, each.name) for parent, entries in level for each in entries if _is_directory(each)]
+        searched += len(below)
+        if not below or searched > _MOST_SEARCHED:
+            break
+        level = list(zip(below, _list_all(below, storage), strict=True))
+    return []
+
+
+def has_tier_names(children: Sequence[Entry]) -> bool:
+    """Whether one of the entries can be a part of a tier, by its name."""
+    return any(
+        find_topic_id(each.name) is not None if _is_directory(each) else parse_object(each.name) is not None
+        for each in children
+    )
+
+
+def list_copies(found: FoundPartition, storage: Storage) -> list[str]:
+    """Returns the directories that stand for a partition of a tier. More than one, if segments of it overlap."""
+    numbers = [int(each.name) for each in list_directory(list_path(found.directory), storage)]
+    return [shown_directory(found.directory, number, *found.named) for number in numbers]
+
+
+def explain_unfinished(log: ListedLog) -> str:
+    """Returns one sentence about the segments of a tier that are no data."""
+    names = log.beside.unfinished
+    more = f" and {len(names) - 1:,} more" if len(names) > 1 else ""
+    return (
+        f"a part of the objects of segment {names[0]}{more} in {log.directory!r} is missing, as {'they are' if more else 'it is'}"
+        " being uploaded or deleted: that is no data"
+    )
+
+
+def is_of_tier(path: str) -> bool:
+    """Whether a path stands for a part of a tier."""
+    return is_shown(path)
+
+
+def _is_directory(entry: Entry) -> bool:
+    return entry.kind is Kind.DIRECTORY
+
+
+def _list_all(directories: Sequence[str], storage: Storage) -> Iterator[list[Entry]]:
+    at_once = max((storage.read_cost(each).at_once for each in directories), default=1)
+    return map_ahead(lambda each: list_directory(each, storage), directories, at_once)
+
+
+def _find_home(path: str, children: Sequence[Entry], storage: Storage) -> list[FoundPartition] | None:
+    """Returns the partitions of a path that is a tier's directory of one topic or of one partition. None for any other
+    path."""
+    named = parse_home(path)
+    if named is not None and any(parse_object(each.name) is not None for each in children):
+        return _name_homes([path], [children], storage)
+    if find_topic_id(name_of(path)) is None:
+        return None
+    homes = _list_partitions(path, children)
+    return _name_homes(homes, list(_list_all(homes, storage)), storage) if homes else None
+
+
+def _list_partitions(topic_directory: str, children: Sequence[Entry]) -> list[str]:
+    names = [each.name for each in children if _is_directory(each) and is_partition_number(each.name)]
+    return [join_path(topic_directory, name) for name in names]
+
+
+def _find_below(parent: str, children: Sequence[Entry], storage: Storage) -> list[FoundPartition]:
+    """Returns the partitions of the topics' directories among the entries of a directory."""
+    candidates = [join_path(parent, each.name) for each in children if _is_directory(each) and find_topic_id(each.name)]
+    found: list[FoundPartition] = []
+    homes: list[str] = []
+    for directory, entries in zip(candidates, _list_all(candidates, storage), strict=True):
+        partitions = _list_partitions(directory, entries)
+        if partitions:
+            homes += partitions
+        elif parse_home(directory) is not None and any(parse_object(each.name) for each in entries):
+            found += _name_homes([directory], [entries], storage)
+    # the first partition of each topic is enough to know the topic's name
+    found += _name_homes(homes, None, storage)
+    if found or not children:
+        return found
+    partitions = [join_path(parent, each.name) for each in children if _is_directory(each) and is_partition(each.name)]
+    marked = [
+        path for path, entries in zip(partitions, _list_all(partitions, storage), strict=True) if _is_marked(entries)
+    ]
+    return [FoundPartition(path, named, None) for path in marked if (named := named_partition(path)) is not None]
+
+
+def _is_marked(entries: Sequence[Entry]) -> bool:
+    return any(each.name == _WATERMARK for each in entries)
+
+
+def _name_homes(
+    homes: Sequence[str], listed: Sequence[Sequence[Entry]] | None, storage: Storage
+) -> list[FoundPartition]:
+    """Returns the partitions at some directories. Those of a topic whose name nothing says are left out.
+
+    listed: their entries, if they are known.
+    """
+    by_topic: dict[str, list[tuple[str, Sequence[Entry] | None]]] = {}
+    for at, home in enumerate(homes):
+        by_topic.setdefault(home.rpartition("/")[0], []).append((home, None if listed is None else listed[at]))
+
+    def name(of_topic: list[tuple[str, Sequence[Entry] | None]]) -> list[FoundPartition]:
+        found: list[FoundPartition] = []
+        topic: str | None = None
+        for home, entries in of_topic:
+            place = parse_home(home)
+            if place is None:
+                continue
+            topic = place.topic or topic or _read_topic(home, entries, storage)
+            if topic is not None:
+                found.append(FoundPartition(home, (topic, place.partition), place.topic_id))
+        return found
+
+    at_once = max((storage.read_cost(home).at_once for home in homes), default=1)
+    return [each for found in map_ahead(name, by_topic.values(), at_once) for each in found]
+
+
+def _read_topic(home: str, entries: Sequence[Entry] | None, storage: Storage) -> str | None:
+    """Returns the topic's name by the first manifest of a directory that can be read. None if there is none."""
+    names = list_directory(home, storage) if entries is None else entries
+    manifests = [each for each in names if (name := parse_object(each.name)) is not None and name.suffix == MANIFEST]
+    for entry in sorted(manifests)[:_MOST_TRIED]:
+        try:
+            with InputFile(join_path(home, entry.name), storage, entry.version) as file:
+                return parse_manifest(file.read_all(MOST_MANIFEST)).topic
+        except (ManifestError, KafkaSegmentError):
+            continue
+    return None
