@@ -39,16 +39,12 @@ def unpack_local(name: str, root: Path) -> Path:
 
 
 @cache
-def read_rows(name: str, isolation: str = "read_uncommitted") -> list[Row]:
-    """What a consumer would see of a store of Aiven's plugin and of the log beside it, by topic and offset.
+def read_rows(name: str, topic: str, isolation: str = "read_uncommitted") -> list[Row]:
+    """What a consumer would see of a topic in a store of Aiven's plugin and in the log beside it, by offset.
 
     No consumer's answer was kept of these stores. The naive decoder gives it, from the broker's own files.
     """
     local = read_local(name)
-    found: dict[str, list[naive.Record]] = {}
-    for path in sorted(local):
-        folder, _, file = path.rpartition("/")
-        if file.endswith(".log"):
-            found.setdefault(folder.removesuffix("-0"), []).extend(naive.decode_log(local[path]))
-    pick = naive.committed if isolation == "read_committed" else list
-    return [row for topic, records in found.items() for row in decoded(pick(records), topic)]
+    logs = [local[path] for path in sorted(local) if path.startswith(f"{topic}-0/") and path.endswith(".log")]
+    records = [record for log in logs for record in naive.decode_log(log)]
+    return decoded(naive.committed(records) if isolation == "read_committed" else records, topic)
