@@ -99,15 +99,21 @@ def _find_divergence(one: CopyView, other: CopyView) -> _Divergence | None:
 
 def _compare_checkpoints(one: CopyView, other: CopyView) -> _Divergence | None:
     """Does the same as `_find_divergence` by the epochs that both brokers recorded. None if these show no
-    difference."""
+    difference.
+
+    A leader records its epoch before its first record (Kafka: UnifiedLog.assignEpochStartOffset). So the copy that
+    loses may hold offsets that the other one has not reached. Then it also needs an earlier last epoch: a leader that
+    wrote nothing may have been followed by one that kept these offsets.
+    """
     if not one.epochs or not other.epochs:
         return _compare_one_checkpoint(one, other)
-    end = min(one.end, other.end)
-    starts = sorted({start for _, start in (*one.epochs, *other.epochs) if start < end})
-    for offset in starts:
+    for offset in sorted({start for _, start in (*one.epochs, *other.epochs)}):
         epochs = epoch_at(one.epochs, offset), epoch_at(other.epochs, offset)
         if UNKNOWN not in epochs and epochs[0] != epochs[1]:
-            return offset, offset, epochs
+            loser, winner = (one, other) if epochs[0] < epochs[1] else (other, one)
+            if offset < winner.end or (offset < loser.end and winner.epochs[-1][0] > loser.epochs[-1][0]):
+                return offset, offset, epochs
+            return None
     return None
 
 

@@ -255,6 +255,20 @@ def test_copies_that_share_no_offsets(a: Path, b: Path) -> None:
     assert offsets([a, b], failOnDataLoss=False) == [*range(10), *range(15, 25)]
 
 
+@pytest.mark.parametrize("turn", [1, -1])
+def test_a_leader_that_has_written_nothing_yet(turn: int, a: Path, b: Path) -> None:
+    """Its checkpoint alone says that a longer copy is stale; not so if that copy has a later leader."""
+    put(a, 0, pl(0, 5), pl(5, 5), pl(10, 5, word="old"))
+    put(b, 0, pl(0, 5), pl(5, 5))
+    checkpoint(a / "t-0", "leader-epoch-checkpoint", "0\n1\n0 0\n")
+    checkpoint(b / "t-0", "leader-epoch-checkpoint", "0\n2\n0 0\n3 10\n")
+    assert offsets([a, b][::turn]) == list(range(10))
+    checkpoint(b / "t-0", "leader-epoch-checkpoint", "0\n2\n0 0\n3 12\n")  # the log beside it is cut
+    assert offsets([a, b][::turn]) == list(range(12))
+    checkpoint(a / "t-0", "leader-epoch-checkpoint", "0\n2\n0 0\n4 15\n")
+    assert offsets([a, b][::turn]) == list(range(15))
+
+
 @pytest.mark.parametrize("magic", [1, 2])
 def test_copies_of_two_clusters(magic: int, a: Path, b: Path) -> None:
     """Different records under one leader epoch, or without epochs, are an error that asks for one path."""
