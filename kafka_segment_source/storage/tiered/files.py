@@ -21,7 +21,7 @@ from kafka_segment_source import kafka_format
 from kafka_segment_source.errors import CorruptRecordError, DataError, UnsupportedFormatError
 from kafka_segment_source.storage.store import FileVersion, OpenFile, ServiceError
 from kafka_segment_source.storage.tiered.keys import WrongTextError, decrypt
-from kafka_segment_source.storage.tiered.manifest import ChunkIndex, ManifestError
+from kafka_segment_source.storage.tiered.manifest import LARGEST_CHUNK, ChunkIndex, ManifestError
 
 FILLER = b"\xff"
 """What stands for bytes that cannot be read. A batch of such bytes would have a negative length, and they are no
@@ -64,6 +64,16 @@ class _Kept:
 
 
 KEPT = _Kept()
+
+
+class _Contexts(threading.local):
+    """The context of zstd. Each thread needs its own. It takes frames of the largest chunk."""
+
+    def __init__(self) -> None:
+        self.zstd = zstandard.ZstdDecompressor(max_window_size=LARGEST_CHUNK)
+
+
+_CONTEXTS = _Contexts()
 
 
 class _ChunkError(Exception):
@@ -264,7 +274,9 @@ def _decompress(data: bytes | memoryview, size: int) -> bytes:
         stated = zstandard.frame_content_size(bytes(data[:_LONGEST_FRAME_HEADER]))
         if stated not in (-1, size):
             raise _ChunkError(f"a frame of {stated} bytes", f"{size} bytes")
-        with zstandard.ZstdDecompressor(max_window_size=2**31).stream_reader(data) as reader:
+        if stated == size:
+            return _CONTEXTS.zstd.decompress(data)
+        with zstandard.ZstdDecompressor().stream_reader(data) as reader:  # a frame that states no size
             found = reader.read(size + 1)
     except (zstandard.ZstdError, MemoryError) as error:
         raise _ChunkError(f"bytes that do not decompress ({str(error)[:80]})", "a zstd frame") from None

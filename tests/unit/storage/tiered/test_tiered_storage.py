@@ -204,6 +204,18 @@ def test_an_unfinished_upload_is_no_data(
     assert [finding.what for each in report.partitions for finding in each.notes] == [said]
 
 
+@pytest.mark.parametrize("suffix", ["log", "index", "timeindex", "snapshot", "leader_epoch_checkpoint"])
+def test_an_unfinished_upload_to_local_tiered_storage(
+    suffix: str, segments: list[encoder.LocalSegment], kept_rows: list[Row], tmp_path: Path
+) -> None:
+    """It is the same where no manifest marks what is whole."""
+    store = encoder.write_objects(encoder.encode_local_tier(segments, NAMES), tmp_path)
+    assert scanned(store) == kept_rows
+    [last] = store.rglob(f"{segments[-1].base:020d}-*.{suffix}")
+    last.unlink()
+    assert scanned(store) == [row for row in kept_rows if row[OFFSET] < segments[-1].base]
+
+
 def test_a_missing_segment_is_data_loss(
     segments: list[encoder.LocalSegment], kept_rows: list[Row], tmp_path: Path
 ) -> None:
