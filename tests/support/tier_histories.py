@@ -150,7 +150,7 @@ def _end(log: Sequence[Batch]) -> int:
 def _write(choice: tuple[Kind, int, int, int], base: int, epoch: int) -> Batch:
     """A batch of this leader epoch, which its CRC does not cover. Its times tell it from one of another epoch."""
     kind, producer, shape, timestamp = choice
-    batch = transactions.make(kind, producer, base, shape, timestamp + 100 * epoch)
+    batch = transactions.make(kind, producer, base, shape, timestamp + 10_000 + 100 * epoch)
     return replace(batch, data=batch.data[:12] + struct.pack(">i", epoch) + batch.data[16:])
 
 

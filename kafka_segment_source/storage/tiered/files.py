@@ -32,26 +32,29 @@ _MOST_AT_ONCE = 8 * 1024 * 1024  # bytes of neighbouring chunks in one request
 
 
 class _Kept:
-    """The last decoded chunks of this process, by the file's version and the chunk's number."""
+    """The last decoded chunks of this process, by the object's path, the file's version and the chunk's number.
+
+    The path matters: an inode and a time can be those of another file, of another mount or where that one was deleted.
+    """
 
     def __init__(self) -> None:
-        self._chunks: OrderedDict[tuple[FileVersion, int], bytes] = OrderedDict()
+        self._chunks: OrderedDict[tuple[str, FileVersion, int], bytes] = OrderedDict()
         self._size = 0
         self._lock = threading.Lock()
 
-    def get(self, version: FileVersion, chunk: int) -> bytes | None:
+    def get(self, path: str, version: FileVersion, chunk: int) -> bytes | None:
         with self._lock:
-            found = self._chunks.get((version, chunk))
+            found = self._chunks.get((path, version, chunk))
             if found is not None:
-                self._chunks.move_to_end((version, chunk))
+                self._chunks.move_to_end((path, version, chunk))
             return found
 
-    def put(self, version: FileVersion, chunk: int, data: bytes) -> None:
+    def put(self, path: str, version: FileVersion, chunk: int, data: bytes) -> None:
         if len(data) > _MOST_KEPT:
             return
         with self._lock:
-            if (version, chunk) not in self._chunks:
-                self._chunks[version, chunk] = data
+            if (path, version, chunk) not in self._chunks:
+                self._chunks[path, version, chunk] = data
                 self._size += len(data)
             while self._size > _MOST_KEPT:
                 _, dropped = self._chunks.popitem(last=False)
@@ -218,7 +221,7 @@ class ChunkedFile:
             return self._recent[1]
         if chunk in self._faults:
             return FILLER * self._index.original_size(chunk)
-        return KEPT.get(self._version, chunk)
+        return KEPT.get(self._path, self._version, chunk)
 
     def _find_run(self, first: int, last: int) -> int:
         """Returns the last chunk of one request that begins at chunk `first`."""
@@ -248,7 +251,7 @@ class ChunkedFile:
             self._faults[chunk] = fault
             return FILLER * size
         self._recent = chunk, data
-        KEPT.put(self._version, chunk, data)
+        KEPT.put(self._path, self._version, chunk, data)
         return data
 
     def _decode_sound(self, chunk: int, stored: memoryview, size: int) -> bytes:

@@ -375,7 +375,7 @@ def _last_epoch(segment: TierSegment) -> int:
 def _show(chain: list[TierSegment], home: TierHome, lineage: Epochs) -> Files:
     """Returns the files of Kafka's layout of some segments that do not overlap.
 
-    The lineage is the history of the list whose end has its last epoch. Other lists have the epochs of their segments.
+    A list of the lineage has the epochs of the lineage up to its end. Another one has those of its segments.
     """
     files: Files = {}
 
@@ -395,8 +395,9 @@ def _show(chain: list[TierSegment], home: TierHome, lineage: Epochs) -> Files:
                 add(base + suffix, segment, part, version)
         for epoch, start in segment.epochs:
             epochs.setdefault(epoch, start)
-    if lineage and chain and chain[-1].epochs and lineage[-1][0] == _last_epoch(chain[-1]):
-        epochs = dict(lineage)
+    if lineage and chain and chain[-1].epochs and _is_in_lineage(chain[-1], lineage):
+        # a list may have gaps, which other lists fill, and an epoch may begin in one of them
+        epochs = {epoch: start for epoch, start in lineage if epoch <= _last_epoch(chain[-1])}
     lines = [
         str(kafka_format.CHECKPOINT_VERSION),
         str(len(epochs)),
