@@ -163,12 +163,7 @@ class ObjectStorage:
 
     def replace(self, path: str, data: bytes, known: FileVersion | None = None) -> None:
         root, key = split_remote(path)
-        mode: Any = "overwrite"
-        if known == NO_VERSION:
-            mode = "create"
-        elif known is not None and find_e_tag(known) is not None:
-            mode = {"e_tag": find_e_tag(known)}
-        self._call(root, lambda store: load_library().put(store, key, data, mode=mode))
+        self._call(root, lambda store: load_library().put(store, key, data, mode=_find_mode(store, key, known)))
 
     def read_cost(self, path: str) -> ReadCost:
         return COST
@@ -215,6 +210,24 @@ class ObjectStorage:
             raise
         self._silences.note(root, key, None)
         return answer
+
+
+def _find_mode(store: Any, key: str, known: FileVersion | None) -> Any:
+    """Returns the condition of a write. Raises ReplacedError if the object is not the `known` version.
+
+    Google takes the generation of an object, which a listing does not state, in place of its ETag.
+    """
+    e_tag = None if known is None else find_e_tag(known)
+    if known == NO_VERSION:
+        return "create"
+    if e_tag is None:
+        return "overwrite"
+    if not isinstance(store, load_library().store.GCSStore):
+        return {"e_tag": e_tag}
+    found = _head(store, key)
+    if found is None or version_of(found) != known:
+        raise ReplacedError("it is another version now")
+    return {"e_tag": found["e_tag"], "version": found["version"]}
 
 
 def _head(store: Any, key: str) -> Any:
