@@ -99,8 +99,8 @@ def read_rows(partition: InputPartition, options: ReadOptions, columns: tuple[st
 def _exempt_loaded_modules() -> None:
     """Exempts what is loaded by now from garbage collection.
 
-    Spark's Python workers collect garbage after each task (`pyspark/daemon.py`). With numba and the kernels loaded,
-    that takes longer than reading a small partition.
+    Spark's Python workers collect garbage after each task (`pyspark/daemon.py`). With pyarrow and this package
+    loaded, that takes longer than reading a small partition.
     """
     gc.collect()
     gc.freeze()
