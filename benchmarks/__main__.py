@@ -28,6 +28,7 @@ GROUPS = {
     "codecs": "codecs",
     "stages": "stages",
     "scan": "plain_scan",
+    "threads": "threads",
     "planning": "planning",
     "windows": "windows",
     "object-stores": "object_stores",

@@ -22,6 +22,7 @@ _ABOUT = {
     "spark": "full scan in Spark",
     "kafka": "against Spark's Kafka source and a broker on the same machine",
     "scan": "full scan without Spark, one thread",
+    "threads": "full scan without Spark, two threads",
     "windows": "a window of 0.5 % of a large log",
     "zone-maps": "a window of 0.5 % of a log with late records",
     "planning": "planning",
