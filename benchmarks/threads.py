@@ -1,7 +1,6 @@
 """`scan` with one thread and with two, in turns: how much faster two are, what CPU time they cost more, and memory.
 
-The wall ratio needs two cores that nothing else uses. The CPU ratio can be believed on a busy machine too: it is 1 if the
-second thread costs nothing.
+The wall ratio needs two cores that nothing else uses. The CPU times in the notes can be believed on a busy machine too.
 """
 
 from __future__ import annotations

@@ -35,12 +35,12 @@ def scan(path: str | Path, *columns: str) -> pa.RecordBatchReader:
 
 
 def ask_duckdb(path: str | Path) -> list[tuple[str, int, float]]:
-    """Orders and their amount by minute. DuckDB finds the reader by the name of its variable."""
-    orders = scan(path, "timestamp", "value")
-    return duckdb.sql("""
+    """Orders and their amount by minute."""
+    sql = """
         SELECT strftime(timestamp, '%H:%M') AS minute, count(*), round(sum((decode(value) ->> 'amount')::DOUBLE), 2)
         FROM orders GROUP BY minute ORDER BY minute
-    """).fetchall()
+    """
+    return duckdb.from_arrow(scan(path, "timestamp", "value")).query("orders", sql).fetchall()
 
 
 def ask_polars(path: str | Path) -> list[tuple[str, int, float]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import threading
 from collections import defaultdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,6 +19,7 @@ import pytest
 import kafka_segment_source as kafkaseg
 from kafka_segment_source.planning import plan as plan_module
 from tests.support.rows import COLUMNS, LOG_DIRECTORIES, OFFSET, PARTITION, TIMESTAMP, TOPIC, expected
+from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 ORDERS = LOG_DIRECTORIES["orders"]
@@ -58,8 +60,7 @@ def test_other_libraries_take_all_rows_of_several_threads(example: ModuleType, m
     monkeypatch.setattr(plan_module, "_BYTES_A_THREAD", 1)
     rows = [(row[TOPIC], row[PARTITION], row[OFFSET], row[VALUE]) for row in expected(ORDERS)]
     columns = ["topic", "partition", "offset", "value"]
-    reader = kafkaseg.scan(ORDERS, columns, threads=3)
-    assert example.duckdb.sql("SELECT * FROM reader").fetchall() == rows
+    assert example.duckdb.from_arrow(kafkaseg.scan(ORDERS, columns, threads=3)).fetchall() == rows
     frame = example.pl.from_arrow(kafkaseg.scan(ORDERS, columns, threads=3))
     assert frame.rows() == rows
 
@@ -68,4 +69,6 @@ def test_a_query_that_needs_few_rows_ends_the_threads(example: ModuleType, monke
     """DuckDB stops at LIMIT, and lets the reader go."""
     monkeypatch.setattr(plan_module, "_BYTES_A_THREAD", 1)
     reader = kafkaseg.scan(ORDERS, ["offset"], threads=3)
-    assert example.duckdb.sql("SELECT * FROM reader LIMIT 3").fetchall() == [(0,), (1,), (2,)]
+    assert example.duckdb.from_arrow(reader).limit(3).fetchall() == [(0,), (1,), (2,)]
+    del reader
+    wait_until(lambda: not any(each.name.startswith("kafkaseg-scan") for each in threading.enumerate()))
