@@ -30,6 +30,7 @@ GROUPS = {
     "scan": "plain_scan",
     "threads": "threads",
     "planning": "planning",
+    "scale": "scale",
     "windows": "windows",
     "object-stores": "object_stores",
     "zone-maps": "zone_maps",

@@ -26,6 +26,7 @@ _ABOUT = {
     "windows": "a window of 0.5 % of a large log",
     "zone-maps": "a window of 0.5 % of a log with late records",
     "planning": "planning",
+    "scale": "10,000 partitions",
     "tiny": "1,000 tiny segments",
     "streams": "a stream",
     "views": "batches as a table",
