@@ -10,6 +10,7 @@ import pickle
 import time
 import tracemalloc
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -19,6 +20,7 @@ from kafka_segment_source.keywords import option_texts
 from kafka_segment_source.options import parse_options
 from kafka_segment_source.planning.plan import ReadPlan
 from kafka_segment_source.planning.planner import make_plan
+from kafka_segment_source.storage.store import LOCAL
 from kafka_segment_source.zones.updates import plan_updates, run_updates
 
 TITLE = "many segments"
@@ -84,7 +86,7 @@ def _plan(storage: ManySegments, options: dict[str, Any]) -> ReadPlan:
 def _task(splits: tuple[Any, ...]) -> object:
     from kafka_segment_source.spark.reader import SegmentPartition  # noqa: PLC0415 # it loads pyspark
 
-    return SegmentPartition(splits)
+    return SegmentPartition(tuple(replace(split, storage=LOCAL) for split in splits))
 
 
 def _cpu_of(work: Callable[[], object]) -> float:
