@@ -37,6 +37,7 @@ _LEAST_BATCH = (
 )  # bytes of a message of magic 0 without key and value
 _MOST_AHEAD = 4 * 1024 * 1024  # bytes: a larger file is most likely padded, so it is read block by block
 _END_BYTES = 4080  # of an end of an index: whole entries of both kinds
+_FEW_ENTRIES = 32  # of a block
 _MOST_BYTES = 64 * 1024 * 1024  # of entries; brokers roll a segment when its index has 10 MiB (segment.index.bytes)
 
 OFFSET_ENTRY = np.dtype([("offset", ">i4"), ("position", ">i4")])
@@ -60,10 +61,14 @@ def valid_offsets(path: str, storage: Storage, size: int | None, log_size: int) 
     last_offset, last_position = -1, 0
     for block in read_blocks(path, storage, size, OFFSET_ENTRY, log_size):
         offsets, positions = to_int64(block["offset"]), to_int64(block["position"])
-        count = _count_leading(_are_valid_offsets(offsets, positions, last_offset, last_position, log_size))
-        parts.append((offsets[:count], positions[:count]))
+        if len(block) <= _FEW_ENTRIES:
+            count = _count_few_offsets(block, last_offset, last_position, log_size)
+        else:
+            count = _count_leading(_are_valid_offsets(offsets, positions, last_offset, last_position, log_size))
         if count < len(block):
+            parts.append((offsets[:count], positions[:count]))
             break
+        parts.append((offsets, positions))
         last_offset, last_position = int(offsets[-1]), int(positions[-1])
     return _concatenate_columns(parts)
 
@@ -107,10 +112,14 @@ def valid_times(path: str, storage: Storage, size: int | None, offset_limit: int
     last_timestamp, last_offset = -1, 0
     for block in read_blocks(path, storage, size, TIME_ENTRY, log_size):
         timestamps, offsets = to_int64(block["timestamp"]), to_int64(block["offset"])
-        count = _count_leading(_are_valid_times(timestamps, offsets, last_timestamp, last_offset, offset_limit))
-        parts.append((timestamps[:count], offsets[:count]))
+        if len(block) <= _FEW_ENTRIES:
+            count = _count_few_times(block, last_timestamp, last_offset, offset_limit)
+        else:
+            count = _count_leading(_are_valid_times(timestamps, offsets, last_timestamp, last_offset, offset_limit))
         if count < len(block):
+            parts.append((timestamps[:count], offsets[:count]))
             break
+        parts.append((timestamps, offsets))
         last_timestamp, last_offset = int(timestamps[-1]), int(offsets[-1])
     return _concatenate_columns(parts)
 
@@ -258,6 +267,28 @@ def _count_written(entries: Entries) -> int:
 def _count_leading(good: npt.NDArray[np.bool_]) -> int:
     """Returns the number of true values before the first false one."""
     return len(good) if good.all() else int(np.argmin(good))
+
+
+def _count_few_offsets(block: Entries, last_offset: int, last_position: int, log_size: int) -> int:
+    """Returns the number of valid entries before the first other one. For few entries it is faster than arrays."""
+    count = 0
+    for offset, position in block.tolist():
+        if offset <= last_offset or not last_position < position < log_size:
+            break
+        last_offset, last_position = offset, position
+        count += 1
+    return count
+
+
+def _count_few_times(block: Entries, last_timestamp: int, last_offset: int, offset_limit: int) -> int:
+    """Does the same for a `.timeindex`."""
+    count = 0
+    for timestamp, offset in block.tolist():
+        if timestamp <= last_timestamp or not last_offset <= offset < offset_limit or not (timestamp or offset):
+            break
+        last_timestamp, last_offset = timestamp, offset
+        count += 1
+    return count
 
 
 def _compare_with_previous(compare: np.ufunc, last: int, column: Longs) -> npt.NDArray[np.bool_]:

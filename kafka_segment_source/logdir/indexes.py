@@ -102,7 +102,7 @@ class OffsetIndex:
         Returns:
             The slot of the largest entry with an offset ≤ `offset`. -1 if there is none: Kafka then begins at byte 0.
         """
-        return int(np.searchsorted(self.offsets, offset, side="right")) - 1
+        return int(self.offsets.searchsorted(offset, side="right")) - 1
 
     def ceiling(self, offset: int) -> int:
         """Finds the first entry at or after an offset.
@@ -113,7 +113,7 @@ class OffsetIndex:
         Returns:
             The slot of the least entry with an offset ≥ `offset`. len(self) if there is none.
         """
-        return int(np.searchsorted(self.offsets, offset, side="left"))
+        return int(self.offsets.searchsorted(offset, side="left"))
 
     def upper_bound(self, position: int, size: int) -> int:
         """Finds an offset that no fetch of these bytes reaches, as Kafka's `OffsetIndex.fetchUpperBoundOffset`.
@@ -128,7 +128,7 @@ class OffsetIndex:
             The slot of the least entry with a position ≥ `position` + `size`. len(self) if there is none: Kafka then
             takes the next segment's base offset, or the log end offset.
         """
-        return int(np.searchsorted(self.positions, position + size, side="left"))
+        return int(self.positions.searchsorted(position + size, side="left"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +197,7 @@ class TimeIndex:
         Returns:
             The slot of the largest entry with a timestamp ≤ `timestamp`. -1 if there is none.
         """
-        return int(np.searchsorted(self.timestamps, timestamp, side="right")) - 1
+        return int(self.timestamps.searchsorted(timestamp, side="right")) - 1
 
     def ceiling(self, timestamp: int) -> int:
         """Finds the first entry at or after a timestamp.
@@ -208,7 +208,7 @@ class TimeIndex:
         Returns:
             The slot of the least entry with a timestamp ≥ `timestamp`. len(self) if there is none.
         """
-        return int(np.searchsorted(self.timestamps, timestamp, side="left"))
+        return int(self.timestamps.searchsorted(timestamp, side="left"))
 
     def before(self, timestamp: int) -> int:
         """Finds the last entry that proves its records to be before a timestamp.
@@ -284,7 +284,7 @@ class TransactionIndex:
         Returns:
             The slot of the largest entry with a marker at an offset ≤ `offset`. -1 if there is none.
         """
-        return int(np.searchsorted(self.last_offsets, offset, side="right")) - 1
+        return int(self.last_offsets.searchsorted(offset, side="right")) - 1
 
     def ceiling(self, offset: int) -> int:
         """Finds the first transaction that was aborted at or after an offset.
@@ -295,7 +295,7 @@ class TransactionIndex:
         Returns:
             The slot of the least entry with a marker at an offset ≥ `offset`. len(self) if there is none.
         """
-        return int(np.searchsorted(self.last_offsets, offset, side="left"))
+        return int(self.last_offsets.searchsorted(offset, side="left"))
 
     def overlapping(self, start: int, end: int) -> Longs:
         """Finds the transactions that a broker names to a read_committed fetch, as Kafka's `collectAbortedTxns`.

@@ -115,7 +115,7 @@ def _read_batches(
             last = BatchPlace(*chunk.headers[_PLACE, -1].tolist())
             reached = max(reached, int(chunk.headers[batch_headers.LAST_OFFSET, -1]) + 1)
             yield Stretch(headers, found.markers, gaps + found.gaps)
-            follower.note_passed(source)
+            follower.note_passed(source.next_offset)
         seen, gaps = _report_skipped(damage, seen, (reached,))
         if gaps:
             yield Stretch(_NO_HEADERS, (), gaps)
