@@ -9,7 +9,7 @@ READY = $(VENV)/.ready
 # What can be run while a line is being written: no Spark, no compiler, no waiting, no files of many examples.
 QUICK = tests/unit tests/cli $(addprefix --ignore=tests/unit/,logdir/test_neighbours.py kernels/test_jit.py reading/test_live_log.py test_support.py decoding/test_hostile.py partition/test_missing.py)
 
-.PHONY: demo demo-s3 test test-stores test-tables check bench machine lint clean
+.PHONY: demo demo-s3 test test-cases test-stores test-tables check bench machine lint clean
 
 demo: machine $(READY)
 	@$(PY) examples/demo.py
@@ -18,10 +18,14 @@ demo: machine $(READY)
 demo-s3: machine $(READY)
 	@$(PY) examples/demo_s3.py
 
-# All tests, in two processes; PROCESSES=0 is one, as `python -m pytest` is.
+# All tests, with few random cases of each kind, in two processes; PROCESSES=0 is one, as `python -m pytest` is.
 PROCESSES ?= 2
 test: machine $(READY)
 	@$(PY) -m pytest -n $(PROCESSES)
+
+# More random cases of the tests that try them: damaged logs, hurt copies, reads beside a simulated broker.
+test-cases: machine $(READY)
+	@KAFKASEG_CASES=many $(PY) -m pytest -n $(PROCESSES) tests/fuzz tests/simulation tests/property/test_hurt_copies.py
 
 # The tests of object stores with servers of others: s3proxy where mvn can fetch it, Azurite where npm can.
 STORES = $(shell $(PY) -m tests.support.store_servers)

@@ -9,6 +9,7 @@ Logs lie in the directory that KAFKASEG_BENCH_DIR names, by default under the sy
 
 from __future__ import annotations
 
+import io
 import os
 import random
 import shutil
@@ -150,7 +151,7 @@ def log(shape: LogShape) -> Log:
 def _write(shape: LogShape, folder: Path) -> None:
     directory = folder / f"{TOPIC}-0"
     directory.mkdir(parents=True)
-    source = _Stamped(shape)
+    source = Stamped(shape)
     rows: list[tuple[int, ...]] = []
     for segment in range(shape.segments):
         base = source.next_offset
@@ -165,7 +166,14 @@ def _write(shape: LogShape, folder: Path) -> None:
     (folder / "plain_bytes").write_text(str(source.plain_bytes))
 
 
-def _fill(file: BinaryIO, source: _Stamped, end_offset: int) -> Iterator[tuple[int, ...]]:
+def fill(source: Stamped, end_offset: int) -> tuple[bytes, npt.NDArray[np.int64]]:
+    """The bytes of a segment up to `end_offset`, and a row for each of its batches as in `Log.batches`."""
+    file = io.BytesIO()
+    rows = [(0, *row) for row in _fill(file, source, end_offset)]
+    return file.getvalue(), np.array(rows, np.int64)
+
+
+def _fill(file: BinaryIO, source: Stamped, end_offset: int) -> Iterator[tuple[int, ...]]:
     """Writes batches up to `end_offset`, at least one; a row of the table for each, less its segment."""
     position = 0
     while position == 0 or source.next_offset < end_offset:
@@ -175,7 +183,7 @@ def _fill(file: BinaryIO, source: _Stamped, end_offset: int) -> Iterator[tuple[i
         position += len(data)
 
 
-class _Stamped:
+class Stamped:
     """Copies of the templates, one after the other, each with its own offsets and timestamps."""
 
     def __init__(self, shape: LogShape) -> None:

@@ -193,7 +193,8 @@ class Remote:
         self.options = options_of(int(self._read()))
 
     def set_latency(self, milliseconds: float) -> dict[str, int]:
-        """Sets the added latency. Returns the number of requests since the last call, by kind, and their `bytes`."""
+        """Sets the added latency. Returns what the server did since the last call: its requests by kind, their
+        `bytes`, and its processor time in `cpu_ms`."""
         assert self._process.stdin is not None
         self._process.stdin.write(f"{milliseconds}\n")
         self._process.stdin.flush()
@@ -220,11 +221,14 @@ def main() -> None:
     """Serves until its input ends."""
     server = ObjectServer(Path(sys.argv[1]))
     print(server.server_address[1], flush=True)
+    before = time.process_time()
     for line in sys.stdin:
         server.latency = float(line) / 1000
+        taken, before = time.process_time() - before, time.process_time()
         seen, server.requests = server.requests, []
         counts = {kind: sum(each.kind == kind for each in seen) for kind in ("GET", "HEAD", "LIST")}
-        print(json.dumps({**counts, "bytes": sum(each.count for each in seen)}), flush=True)
+        bytes_sent = sum(each.count for each in seen)
+        print(json.dumps({**counts, "bytes": bytes_sent, "cpu_ms": round(taken * 1000)}), flush=True)
 
 
 if __name__ == "__main__":

@@ -63,7 +63,7 @@ def _stages(codec: str, size: int, headers: bool, runs: int) -> Iterator[Row]:
         "unpacked": lambda: _unpack(split, source),
         "found": lambda: [records.find(group) for group in groups],
         "arrow": lambda: chunks.to_arrow(split, source, columns),
-        "whole": lambda: [*map(len, kafka_segment_source.scan(str(events.path), includeHeaders=headers))],
+        "whole": lambda: [*map(len, kafka_segment_source.scan(str(events.path), threads=1, includeHeaders=headers))],
     }
     taken = {name: [each / events.records * 1e9 for each in times] for name, times in _in_turn(works, runs).items()}
     taken["empty"] = [0.0] * runs

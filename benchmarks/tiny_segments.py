@@ -38,4 +38,4 @@ def rows(settings: Settings) -> Iterator[Row]:
 
 
 def _scan(path: str) -> int:
-    return sum(batch.num_rows for batch in kafka_segment_source.scan(path))
+    return sum(batch.num_rows for batch in kafka_segment_source.scan(path, threads=1))

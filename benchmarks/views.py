@@ -41,7 +41,7 @@ def rows(settings: Settings) -> Iterator[Row]:
 
 
 def _scan(events: Log, columns: Sequence[str] | None = None, view: str = "records") -> int:
-    return sum(batch.num_rows for batch in kafkaseg.scan(events.path, columns, view=view))
+    return sum(batch.num_rows for batch in kafkaseg.scan(events.path, columns, threads=1, view=view))
 
 
 def _batches(events: Log) -> DataFrame:

@@ -161,7 +161,7 @@ def _making(case: _Case, settings: Settings) -> Iterator[Row]:
         it = case if codec == "none" else _case(settings, codec)
         pairs = alternate(
             lambda it=it: _make(it, zone_making.ZONE_BYTES),
-            lambda it=it: kafka_segment_source.scan(str(it.events.path), ["timestamp"]).read_all(),
+            lambda it=it: kafka_segment_source.scan(str(it.events.path), ["timestamp"], 1).read_all(),
             settings.runs,
         )
         made = min(a for a, _ in pairs)

@@ -8,6 +8,7 @@ from typing import Unpack
 import pyarrow as pa
 
 from kafka_segment_source.errors import OptionError
+from kafka_segment_source.in_order import count_threads
 from kafka_segment_source.keywords import PathsLike, ScanOptions, option_texts
 from kafka_segment_source.option_values import OF_SPLITS
 from kafka_segment_source.options import parse_options
@@ -49,14 +50,20 @@ def plan(path: PathsLike, **options: Unpack[ScanOptions]) -> ReadPlan:
     return make_plan(parsed, warnings)
 
 
-def scan(path: PathsLike, columns: Sequence[str] | None = None, **options: Unpack[ScanOptions]) -> pa.RecordBatchReader:
-    """Reads records, or the rows of another view, lazily as Arrow batches, with one batch in memory at a time.
+def scan(
+    path: PathsLike, columns: Sequence[str] | None = None, threads: int | None = None, **options: Unpack[ScanOptions]
+) -> pa.RecordBatchReader:
+    """Reads records, or the rows of another view, lazily as Arrow batches.
 
-    For records and batches it is `plan(…).to_reader(columns)`. `view="batches"` and the others are in docs/views.md.
+    For records and batches it is `plan(…).to_reader(columns, threads)`. `view="batches"` and the others are in
+    docs/views.md.
 
     Args:
         path: A partition directory, a log directory, a `.log` file or a glob; or a list of these.
         columns: The names of the wanted columns, in order. By default, the columns that the options ask for.
+        threads: How many threads read and decode records and batches. By default, the processor cores of this process.
+            Rows come in the same order with any number. Each thread takes at most 64 MiB, beside a batch of Kafka that
+            is larger. With 1, one Arrow batch is in memory at a time.
         options: The options of the README under their own names, with Python values
             (since=datetime(…, tzinfo=UTC), includeHeaders=True).
 
@@ -82,8 +89,9 @@ def scan(path: PathsLike, columns: Sequence[str] | None = None, **options: Unpac
         >>> reader.read_all().num_rows
         346
     """
-    parsed, warnings = parse_options(option_texts(path, options), parameters=("columns",))
+    parsed, warnings = parse_options(option_texts(path, options), parameters=("columns", "threads"))
+    threads = count_threads(threads)
     view = view_of(parsed.view)
     if view is not None:
         return plan_view(view, parsed, warnings).to_reader(columns)
-    return make_plan(parsed, warnings).to_reader(columns)
+    return make_plan(parsed, warnings).to_reader(columns, threads)

@@ -434,7 +434,7 @@ def caught_by(loosened: Loosened) -> str | None:
         copy = _copy_to(Path(directory))
         loosened.change.make(copy)
         command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *loosened.tests.split()]
-        environment = os.environ | {"PYTHONPATH": str(copy)}
+        environment = os.environ | {"PYTHONPATH": str(copy), "KAFKASEG_CASES": "many"}
         done = subprocess.run(
             command, cwd=copy, env=environment, capture_output=True, text=True, timeout=SECONDS, check=False
         )

@@ -21,9 +21,11 @@ from kafka_segment_source.cli.shared import (
     progress,
     read_options,
     skipped_data,
+    threads_option,
     warn,
 )
 from kafka_segment_source.decoding.tables import RECORDS
+from kafka_segment_source.in_order import count_threads
 from kafka_segment_source.options import CUTTING, OPTIONS
 from kafka_segment_source.planning.plan import ReadPlan
 from kafka_segment_source.planning.planner import make_plan
@@ -44,6 +46,7 @@ _SPARK_ONLY = tuple(option.name for option in OPTIONS if option.group == CUTTING
     show_default=True,
     help="How bytes of keys, values and header values are printed; text is UTF-8.",
 )
+@threads_option
 @read_options(but=(*_SPARK_ONLY, "view"))
 def cat_command(
     paths: tuple[str, ...],
@@ -53,12 +56,14 @@ def cat_command(
     limit: int | None,
     columns: str | None,
     encoding: str,
+    threads: int | None,
     **options: Any,
 ) -> None:
     """Print records, one a line: partition, offset, timestamp, key and value, separated by tabs.
 
     Null is printed as null; a tab, a line end or a backslash inside a text as \\t, \\n and \\\\. JSON lines
     hold the columns of a read under their names. Takes every option of a read; reads no more than --limit needs.
+    Only --format parquet uses several threads.
     Exits with 1 if damaged records were left out (--mode DROPMALFORMED). With --include-control true, transaction
     markers show as controlType COMMIT or ABORT.
 
@@ -81,7 +86,8 @@ def cat_command(
         if output is not None:
             schema = RECORDS.arrow_schema(names)
             with progress("writing", plan.bytes_to_read) as advance:
-                records = write_parquet(output, schema, _read_batches(plan, schema, limit, advance))
+                batches = _read_batches(plan, schema, limit, advance, count_threads(threads))
+                records = write_parquet(output, schema, batches)
             warn(f"{count(records, 'record')} written to {output!r}")
         elif kind == "jsonl":
             records = _print_records(plan, limit, names, partial(json_lines, encoding=Encoding(encoding), fields=names))
@@ -112,13 +118,16 @@ def _print_records(
 
 
 def _read_batches(
-    plan: ReadPlan, schema: pa.Schema, limit: int | None, advance: Advance = lambda _: None
+    plan: ReadPlan, schema: pa.Schema, limit: int | None, advance: Advance = lambda _: None, threads: int = 1
 ) -> Iterator[pa.RecordBatch]:
-    """Reads the first `limit` records of the plan (None: all). It reads a split only when a record of it is wanted."""
+    """Reads the first `limit` records of the plan (None: all).
+
+    With one thread, it reads a split only when a record of it is wanted.
+    """
     left = sys.maxsize if limit is None else limit
     if left == 0:
         return
-    for batch in plan.batches(schema, advance):
+    for batch in plan.batches(schema, advance, threads):
         yield batch.slice(0, left)
         left -= batch.num_rows
         if left <= 0:

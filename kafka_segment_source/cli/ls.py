@@ -14,6 +14,7 @@ from rich.filesize import decimal
 from kafka_segment_source import kafka_format
 from kafka_segment_source.cli.shared import (
     DAMAGED,
+    count,
     follow,
     json_flag,
     paths_argument,
@@ -24,27 +25,34 @@ from kafka_segment_source.cli.shared import (
     warn,
     width,
 )
-from kafka_segment_source.cli.summaries import Rows, listing, offsets_text
+from kafka_segment_source.cli.summaries import Rows, is_well, listing, offsets_text
 from kafka_segment_source.inspection.contents import ListedPartition, Listing, list_partitions
-from kafka_segment_source.inspection.summary import total
+from kafka_segment_source.inspection.summary import Summary, total
 from kafka_segment_source.keywords import TopicOptions, option_names
 from kafka_segment_source.storage.paths import join_name, name_apart, name_of, parent_of
 
 _MOST_NAMED = 3  # partitions with several directories that have a note each
+_MANY_ROWS = 200  # of more rows, only _MOST_ROWS are printed
+_MOST_ROWS = 40
+_MOST_NOTES = 40
 
 
 @click.command("ls", short_help="What is there: offsets, records, bytes, time span.")
 @paths_argument
 @click.option("-l", "--segments", "by_segment", is_flag=True, help="One row a segment.")
 @click.option("-t", "--topics", "by_topic", is_flag=True, help="One row a topic.")
+@click.option("-a", "--all", "has_all", is_flag=True, help=f"Every row and note, even of more than {_MANY_ROWS}.")
 @json_flag
 @read_options(*option_names(TopicOptions))
-def ls_command(paths: tuple[str, ...], by_segment: bool, by_topic: bool, as_json: bool, **options: Any) -> None:
+def ls_command(
+    paths: tuple[str, ...], by_segment: bool, by_topic: bool, has_all: bool, as_json: bool, **options: Any
+) -> None:
     """List topics, partitions and segments: offsets, records, bytes, time span, codecs, health of the indexes.
 
     Everything is told by batch headers: nothing is decompressed, and no CRC is checked (`kafkaseg verify` does that).
     "newest" is the newest timestamp of a record; "oldest ≤" is a bound, since no header tells a batch's oldest record.
-    Internal topics are listed too. Index files that are missing or empty only make reads slower. Below the table: log
+    Internal topics are listed too. Of more than 200 rows it shows 40: those with something wrong, and then the largest.
+    Index files that are missing or empty only make reads slower. Below the table: log
     starts inside the files, compactions under way, directories that a broker has given up (-delete, -stray) or is
     moving (-future).
 
@@ -65,7 +73,8 @@ def ls_command(paths: tuple[str, ...], by_segment: bool, by_topic: bool, as_json
         shown = [each for each in found.partitions if by_topic or not _is_unused(each)]
         empty = [] if by_topic else [each for each in found.partitions if _is_unused(each)]
         rows = _list_topics(shown) if by_topic else (_list_segments if by_segment else _list_partitions)(shown, names)
-        show(listing(rows, sums, _count_empty(empty) + _make_notes(found, names), width()))
+        notes = _count_empty(empty) + _make_notes(found, names)
+        show(listing(*((rows, sums, notes) if has_all else _shorten(rows, sums, notes)), width()))
     faults = [
         f"{segment.path}: {fault}"
         for each in found.partitions
@@ -79,6 +88,23 @@ def ls_command(paths: tuple[str, ...], by_segment: bool, by_topic: bool, as_json
         warn(f"{what}: {faults[0]}{more}; `kafkaseg verify` says what it means")
     if faults or any(missing.is_hard for each in found.partitions for missing in each.missing):
         sys.exit(DAMAGED)
+
+
+def _shorten(rows: Rows, sums: Summary, notes: list[str]) -> tuple[Rows, Summary, list[str]]:
+    """Leaves out rows and notes beyond what can be read: all but those with something wrong, and the largest."""
+    left: list[tuple[str, str, Summary]] = []
+    if len(rows.rows) > _MANY_ROWS:
+        ordered = sorted(rows.rows, key=lambda row: (is_well(row[2]), -row[2].size))
+        rows, left = Rows(rows.what, rows.second, ordered[:_MOST_ROWS]), ordered[_MOST_ROWS:]
+    more = []
+    if left:
+        wrong = sum(not is_well(each) for _, _, each in left)
+        said = f", {wrong:,} of them with something wrong" if wrong else ""
+        size = decimal(sum(each.size for _, _, each in left))
+        more.append(f"… and {count(len(left), rows.what)} more, {size}{said}; --all shows them")
+    if len(notes) > _MANY_ROWS:
+        notes = [*notes[:_MOST_NOTES], f"… and {len(notes) - _MOST_NOTES:,} more notes; --all shows them"]
+    return rows, sums, more + notes
 
 
 def _is_unused(partition: ListedPartition) -> bool:

@@ -101,6 +101,12 @@ class Commands(click.Group):
 
 
 paths_argument = click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+threads_option = click.option(
+    "--threads",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Threads that read and decode. [default: the processor cores]",
+)
 json_flag = click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
 _FORMATS = ("text", "jsonl", "parquet")
 

@@ -39,7 +39,7 @@ def listing(rows: Rows, sums: Summary, notes: list[str], width: int) -> Renderab
     head = f"{count(sums.segments, 'segment')}, {decimal(sums.size)}, {records}"
     if sums.without_timestamp:
         head += f" ({_format_bound(sums, sums.without_timestamp)} without a timestamp)"
-    well = str(_format_health(sums)) == _WELL
+    well = is_well(sums)
     table = _make_wide_table(rows, well)
     fits = Console(width=_UNBOUNDED).measure(table).maximum <= width
     return Group(
@@ -47,6 +47,11 @@ def listing(rows: Rows, sums: Summary, notes: list[str], width: int) -> Renderab
         *([table if fits else _make_narrow_list(rows, width)] if rows.rows else []),
         *(Text(note, style="yellow") for note in notes),
     )
+
+
+def is_well(sums: Summary) -> bool:
+    """Whether nothing is wrong with the log and its indexes."""
+    return str(_format_health(sums)) == _WELL
 
 
 def _make_wide_table(rows: Rows, well: bool) -> Table:

@@ -23,6 +23,7 @@ from kafka_segment_source.cli.shared import (
     print_json,
     read_options,
     show,
+    threads_option,
     warn,
 )
 from kafka_segment_source.inspection.findings import Finding
@@ -38,8 +39,9 @@ _SHOWN = 50  # at most this many problems and this many notes are printed; --jso
 @paths_argument
 @click.option("--deep", is_flag=True, help="Decompress and decode every record as well.")
 @json_flag
+@threads_option
 @read_options(*option_names(DecodeOptions))
-def verify_command(paths: tuple[str, ...], deep: bool, as_json: bool, **options: Any) -> None:
+def verify_command(paths: tuple[str, ...], deep: bool, as_json: bool, threads: int | None, **options: Any) -> None:
     """Check every CRC, length, offset order and index entry, by the rules of every Kafka version.
 
     Says what is wrong where and what it means, and exits with 1 if anything is. Goes on after damage. Notes are about
@@ -58,7 +60,7 @@ def verify_command(paths: tuple[str, ...], deep: bool, as_json: bool, **options:
     kafkaseg verify /var/kafka-logs --json | jq '.problems[].path'
     """
     with follow("verifying") as on_progress:
-        report = verify(paths_of(paths), deep=deep, on_progress=on_progress, **options)
+        report = verify(paths_of(paths), deep=deep, threads=threads, on_progress=on_progress, **options)
     for warning in report.warnings:
         warn(warning)
     if as_json:

@@ -20,6 +20,7 @@ from kafka_segment_source.cli.shared import (
     read_options,
     show,
     skipped_data,
+    threads_option,
     warn,
 )
 from kafka_segment_source.keywords import DecodeOptions, option_names
@@ -30,8 +31,9 @@ from kafka_segment_source.zones.updates import ZoneMapSummary, update_zone_maps_
 @paths_argument
 @click.option("--to", "to", required=True, metavar="DIR", help="Directory of the zone maps; made if need be.")
 @json_flag
+@threads_option
 @read_options(*option_names(DecodeOptions))
-def zonemap_command(paths: tuple[str, ...], to: str, as_json: bool, **options: Any) -> None:
+def zonemap_command(paths: tuple[str, ...], to: str, as_json: bool, threads: int | None, **options: Any) -> None:
     """Decode segments once and keep, for each 256 KiB, the lowest and highest timestamp.
 
     Kafka's index files cannot tell where a time range ends. With `--zone-maps DIR` (option zoneMaps) a read leaves out
@@ -45,7 +47,7 @@ def zonemap_command(paths: tuple[str, ...], to: str, as_json: bool, **options: A
     kafkaseg plan orders-0 --since -2h --until -1h --zone-maps /var/lib/kafkaseg
     """
     with skipped_data(), follow("mapping") as on_progress:
-        done = update_zone_maps_locally(paths_of(paths), to, on_progress=on_progress, **options)
+        done = update_zone_maps_locally(paths_of(paths), to, threads=threads, on_progress=on_progress, **options)
     if as_json:
         print_json(done.to_dict())
     else:

@@ -14,7 +14,7 @@ Errors:
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,13 +38,16 @@ from kafka_segment_source.trust import Trust
 CHUNK_BYTES = 2 * 1024 * 1024  # a chunk, and the columns made of it, fit into the processor's caches
 _HEADERS = 16384  # batches in a chunk at most
 
+TakeBuffer = Callable[[int], Bytes]
+"""Returns a buffer of a size, for the bytes of the next chunks."""
+
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
     """Whole batches. `headers` (int64[FIELDS, n], kernels.batch_headers) describe the batches in `data`.
 
     position: where byte 0 of `data` lies in the file. The next chunk uses both arrays again: copy what you need before
-    you ask for it.
+    you ask for it. With `buffers`, the next chunk uses only the headers again.
     """
 
     data: Bytes
@@ -70,8 +73,11 @@ class BatchReader:
         damage: Damage,
         *,
         chunk_bytes: int = CHUNK_BYTES,
+        buffers: TakeBuffer | None = None,
     ) -> None:
+        """buffers: gives the buffer of each read. None: one buffer is used again and again."""
         self._file = file
+        self._buffers = buffers
         self._split = split
         self._check_crcs = trust.check_crcs
         self._max_batch_bytes = trust.max_batch_bytes
@@ -95,17 +101,18 @@ class BatchReader:
         yield from self._read_from(self._split.start)
 
     def _read_from(self, position: int | None) -> Iterator[Chunk]:
-        buffer = np.empty(
-            min(self._chunk_bytes, max(self._limit - (position or 0), kafka_format.BATCH_OVERHEAD)), np.uint8
-        )
+        size = min(self._chunk_bytes, max(self._limit - (position or 0), kafka_format.BATCH_OVERHEAD))
+        buffer: Bytes | None = None
         while position is not None and not self._is_past_range(position):
+            if buffer is None or self._buffers is not None:
+                buffer = np.empty(size, np.uint8) if self._buffers is None else self._buffers(size)
             count = min(len(buffer), self._limit - position)
             self._file.read_into(position, buffer[:count])
             before, position = position, (yield from self._read_batches(buffer, position, position + count))
             if position is not None:
                 self._search.effort -= max(before + count - position, 0)  # bytes that are read a second time
             if position == before and self._report[batch_headers.FOUND] > len(buffer):  # one batch needs more room
-                buffer = np.empty(int(self._report[batch_headers.FOUND]), np.uint8)
+                size, buffer = int(self._report[batch_headers.FOUND]), None
 
     def _is_past_range(self, position: int) -> bool:
         """Whether reading ends at `position`."""

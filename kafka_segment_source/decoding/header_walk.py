@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from kafka_segment_source import kafka_format
 from kafka_segment_source.decoding.batches import BatchReader, Chunk, end_of
 from kafka_segment_source.decoding.offset_order import find_disorder, leaves_gap
 from kafka_segment_source.kernels import batch_headers
@@ -58,7 +59,8 @@ class HeaderReader(BatchReader):
         if descriptor is None:
             return self._table[:, :0]
         table = self._table if room >= self._table.shape[1] else np.empty((batch_headers.FIELDS, room), np.int64)
-        count: int = batch_headers.read_headers(descriptor, position, self._limit, table, self._report)  # type: ignore[no-untyped-call]  # numba is untyped
+        room_of_one = np.empty(kafka_format.BATCH_OVERHEAD, np.uint8)
+        count: int = batch_headers.read_headers(descriptor, room_of_one, position, self._limit, table, self._report)  # type: ignore[no-untyped-call]  # numba is untyped
         headers = table[:, :count]
         if not headers.shape[1]:
             return headers

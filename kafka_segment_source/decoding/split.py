@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from kafka_segment_source import kafka_format
-from kafka_segment_source.bounds import ScanBounds
+from kafka_segment_source.bounds import OffsetRange, ScanBounds
 from kafka_segment_source.logdir.probe import BatchHeader, HeaderProbe
 from kafka_segment_source.logdir.segments import PartitionLog, Segment
 from kafka_segment_source.storage.store import LOCAL, NO_VERSION, FileVersion, Storage
@@ -123,6 +125,78 @@ def split_of(
         served_to=segment.offsets.end,
         storage=segment.storage,
     )
+
+
+Columns = tuple[Any, ...]
+"""Splits by columns: a list with a value for each split, or one value that all of them have. No value is a list."""
+
+_NAME = kafka_format.BASE_OFFSET_DIGITS + len(kafka_format.LOG_SUFFIX)
+
+
+def to_columns(splits: Sequence[SegmentSplit]) -> Columns:
+    """Returns columns of splits, at least one. They take few bytes, as splits of a task have most values in common."""
+    return tuple(
+        column[0] if column.count(column[0]) == len(column) else column
+        for column in map(list, zip(*map(_to_row, splits), strict=True))
+    )
+
+
+def from_columns(columns: Columns, count: int) -> tuple[SegmentSplit, ...]:
+    """Returns the `count` splits that `to_columns` converted."""
+    return tuple(map(_from_row, zip(*(_spread(column, count) for column in columns), strict=True)))
+
+
+def _spread(column: Any, count: int) -> Sequence[Any]:
+    return column if isinstance(column, list) else [column] * count
+
+
+def _to_row(split: SegmentSplit) -> tuple[Any, ...]:
+    """The values of a split. None stands for a value that most splits have in another field too."""
+    directory, name = split.path[:-_NAME], split.path[-_NAME:]
+    offsets = split.bounds.offsets
+    return (
+        directory,
+        None if name == _make_name(split.base_offset) else name,
+        split.topic,
+        split.partition,
+        split.start,
+        None if split.end == split.segment_size else split.end,
+        split.segment_size,
+        split.base_offset,
+        split.next_base_offset,
+        None if offsets.start == split.base_offset else offsets.start,
+        offsets.end,
+        split.bounds.times,
+        split.stop_timestamp,
+        split.gap_is_loss,
+        split.copies,
+        split.served_to,
+        split.version,
+        split.before,
+        split.anchor,
+        split.log_end,
+        split.storage,
+    )
+
+
+def _from_row(row: tuple[Any, ...]) -> SegmentSplit:
+    directory, name, topic, partition, start, end, size, base, following, first, last, times, *others = row
+    return SegmentSplit(
+        directory + (_make_name(base) if name is None else name),
+        topic,
+        partition,
+        start,
+        size if end is None else end,
+        size,
+        base,
+        following,
+        ScanBounds(OffsetRange(base if first is None else first, last), times),
+        *others,
+    )
+
+
+def _make_name(base_offset: int) -> str:
+    return f"{base_offset:0{kafka_format.BASE_OFFSET_DIGITS}d}{kafka_format.LOG_SUFFIX}"
 
 
 def anchored(split: SegmentSplit, probe: HeaderProbe) -> SegmentSplit:

@@ -25,7 +25,7 @@ from collections.abc import Iterator
 from types import TracebackType
 
 from kafka_segment_source import kafka_format
-from kafka_segment_source.decoding.batches import CHUNK_BYTES, BatchReader, Chunk
+from kafka_segment_source.decoding.batches import CHUNK_BYTES, BatchReader, Chunk, TakeBuffer
 from kafka_segment_source.decoding.damage import Damage
 from kafka_segment_source.decoding.gaps import GapWatch
 from kafka_segment_source.decoding.header_walk import HeaderReader
@@ -62,9 +62,11 @@ class SplitFile:
         file: InputFile | None = None,
         reads_all: bool = True,
         headers_only: bool = False,
+        buffers: TakeBuffer | None = None,
     ) -> None:
         """file: from `open_split`, if it is open already. reads_all: whether the whole byte range will be read, most
-        likely. headers_only: whether the chunks may come without the bytes of their batches."""
+        likely. headers_only: whether the chunks may come without the bytes of their batches. buffers: as in
+        `BatchReader`."""
         self.split = split
         self._trust = trust
         self._damage = damage
@@ -82,7 +84,7 @@ class SplitFile:
         damage.confirm = self.confirm
         damage.explain = self._file.explain
         reader = HeaderReader if headers_only else BatchReader
-        self._reader = reader(self._file, split, trust, damage, chunk_bytes=chunk_bytes)
+        self._reader = reader(self._file, split, trust, damage, chunk_bytes=chunk_bytes, buffers=buffers)
         self._gaps = GapWatch(split)
 
     @property

@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from kafka_segment_source import kafka_format
+from kafka_segment_source.logdir.index_entries import most_entries
 from kafka_segment_source.logdir.indexes import (
     OffsetIndex,
     TimeIndex,
     TransactionIndex,
-    most_entries,
     written_aborts,
     written_offsets,
     written_times,

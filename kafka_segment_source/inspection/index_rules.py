@@ -43,7 +43,8 @@ from kafka_segment_source.inspection.index_order import (
 )
 from kafka_segment_source.kernels import batch_headers
 from kafka_segment_source.kernels.batch_headers import HeaderTable
-from kafka_segment_source.logdir.indexes import OffsetIndex, TimeIndex, TransactionIndex, most_entries
+from kafka_segment_source.logdir.index_entries import most_entries
+from kafka_segment_source.logdir.indexes import OffsetIndex, TimeIndex, TransactionIndex
 from kafka_segment_source.logdir.segments import Segment
 from kafka_segment_source.times import format_millis
 

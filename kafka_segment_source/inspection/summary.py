@@ -31,7 +31,7 @@ from kafka_segment_source.inspection.index_order import (
 from kafka_segment_source.inspection.walk import HeaderWalk, Stop
 from kafka_segment_source.kernels import batch_headers
 from kafka_segment_source.kernels.batch_headers import HeaderTable
-from kafka_segment_source.logdir.indexes import most_entries
+from kafka_segment_source.logdir.index_entries import most_entries
 from kafka_segment_source.logdir.segments import Segment
 from kafka_segment_source.reporting import Advance
 from kafka_segment_source.storage.files import InputFile

@@ -10,6 +10,7 @@ from itertools import groupby
 from typing import Any, Unpack
 
 from kafka_segment_source.errors import StorageError, UsageError
+from kafka_segment_source.in_order import count_threads
 from kafka_segment_source.inspection.copies import combine_copies
 from kafka_segment_source.inspection.findings import Finding
 from kafka_segment_source.inspection.verify import Verified, verify_log
@@ -20,7 +21,7 @@ from kafka_segment_source.logdir.segments import ListedLog
 from kafka_segment_source.options import ReadOptions, parse_options
 from kafka_segment_source.partition.missing import report_lost_partitions
 from kafka_segment_source.reporting import OnProgress, add_up, ignore_progress
-from kafka_segment_source.storage.ahead import FILES_AT_ONCE, map_ahead
+from kafka_segment_source.storage.ahead import Turns, map_ahead
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,7 @@ def verify(
     path: PathsLike,
     *,
     deep: bool = False,
+    threads: int | None = None,
     on_progress: OnProgress = ignore_progress,
     **options: Unpack[DecodeOptions],
 ) -> VerifyReport:
@@ -82,7 +84,8 @@ def verify(
     Args:
         path: A partition directory, a log directory, a `.log` file or a glob; or a list of these.
         deep: Whether each record is decompressed and decoded as well.
-        on_progress: Is called with the number of verified bytes and the number of all bytes.
+        threads: How many threads read and decode. By default, the processor cores of this process.
+        on_progress: Is called with the number of verified bytes and the number of all bytes. Any thread may call it.
         options: subscribe, subscribePattern, assign, topic, partition, maxBatchBytes.
 
     Returns:
@@ -100,24 +103,26 @@ def verify(
     """
     check_names(options, DecodeOptions, "verify, which takes")
     parsed, _ = parse_options(option_texts(path, options))
-    return verify_parsed(parsed, deep=deep, on_progress=on_progress)
+    return verify_parsed(parsed, deep=deep, threads=count_threads(threads), on_progress=on_progress)
 
 
 def verify_parsed(
-    parsed: ReadOptions, *, deep: bool = False, on_progress: OnProgress = ignore_progress
+    parsed: ReadOptions, *, deep: bool = False, threads: int = 1, on_progress: OnProgress = ignore_progress
 ) -> VerifyReport:
     """Does the same as `verify`, for parsed options."""
     logs = list_directories(parsed)
     advance = add_up(sum(segment.size for log in logs for segment in log.segments), on_progress)
+    at_once = max((log.storage.read_cost(log.directory).at_once for log in logs), default=1)
+    turns = Turns(threads, at_once)
     check = partial(
         verify_log,
+        turns=turns,
         deep=deep,
         max_batch_bytes=parsed.max_batch_bytes,
         advance=advance,
         list_again=partial(_list_again, parsed),
     )
-    at_once = max((log.storage.read_cost(log.directory).at_once for log in logs), default=1)
-    single = list(map_ahead(check, logs, min(at_once, FILES_AT_ONCE)))
+    single = list(map_ahead(check, logs, turns.count))
     partitions: list[Verified] = []
     together: list[Finding] = []
     for _, group in groupby(zip(single, logs, strict=True), key=lambda pair: pair[1].topic_partition):

@@ -47,7 +47,7 @@ from kafka_segment_source.logdir.segments import ListedLog, PartitionLog, Segmen
 from kafka_segment_source.logdir.tiers import explain_unfinished
 from kafka_segment_source.partition.missing import all_evidence, notice
 from kafka_segment_source.reporting import Advance
-from kafka_segment_source.storage.ahead import map_ahead
+from kafka_segment_source.storage.ahead import Turns
 from kafka_segment_source.storage.files import file_version
 from kafka_segment_source.times import format_millis
 from kafka_segment_source.trust import Trust
@@ -70,7 +70,6 @@ _BAD_DISK = "the file system does not give the bytes from there on"
 CHANGED = "a broker at work deletes, compacts and truncates: verify again, or verify a snapshot of the disk"
 _STATE = "a broker passes over it when it starts, and goes through the log from an older one; so does this reader"
 _CHECKPOINT = "nothing that it says is believed"
-_SEGMENTS_AT_ONCE = 2  # of a partition, beside those of other partitions
 _MOST_PASSES = 10  # over a partition whose segments a broker replaces while it is verified
 _UNFINISHED = (
     "a broker uploads the objects of a segment one by one, and deletes them so; an upload that ended early leaves them"
@@ -107,15 +106,18 @@ def verify_log(
     max_batch_bytes: int = 2**30,
     advance: Advance = lambda _: None,
     list_again: Callable[[ListedLog], ListedLog | None] = lambda _: None,
+    turns: Turns | None = None,
 ) -> Verified:
     """Verifies every segment of one partition.
 
     max_batch_bytes: a larger batch is a problem. advance: is called with the number of verified bytes. list_again:
     returns the current log, or None if it is gone. A segment that a broker replaced meanwhile is verified again. A
-    `.log` that the storage cannot read is a problem of that segment. The other segments are still verified.
+    `.log` that the storage cannot read is a problem of that segment. The other segments are still verified. turns: of
+    the segments, with those of other partitions. None: several
+    are verified at a time only where a read takes a round trip.
     """
     done: dict[str, SegmentCheck] = {}
-    at_once = log.storage.read_cost(log.directory).at_once
+    turns = turns or Turns(at_once=log.storage.read_cost(log.directory).at_once)
     for tries in range(_MOST_PASSES):
         fresh = []
         for segment in log.segments:
@@ -123,7 +125,7 @@ def verify_log(
             if check is None or not check.is_of(segment):
                 done[segment.path] = SegmentCheck(log, segment, deep, max_batch_bytes)
                 fresh.append(done[segment.path])
-        for _ in map_ahead(lambda each: each.run(advance), fresh, min(at_once, _SEGMENTS_AT_ONCE)):
+        for _ in turns.map(lambda each: each.run(advance), fresh):
             pass
         checks = [done[segment.path] for segment in log.segments]
         if not any(check.has_changed for check in checks):

@@ -6,7 +6,8 @@ Positions and lengths come from `decode_records` and `decode_messages`, which ha
 from __future__ import annotations
 
 from kafka_segment_source.kernels.jit import kernel
-from kafka_segment_source.kernels.primitives import copy_bytes, read_varint
+from kafka_segment_source.kernels.primitives import read_varint
+from kafka_segment_source.kernels.system_calls import copy_bytes
 
 
 @kernel("int64(int32[::1], int64, int64, int32[::1], uint8[::1])")

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from numba import types
-from numba.core.types import ExternalFunction
 
 from kafka_segment_source import kafka_format
 from kafka_segment_source.kernels.jit import inline, kernel
 from kafka_segment_source.kernels.primitives import read_int16, read_int32, read_int64
+from kafka_segment_source.kernels.system_calls import read_file
 
 HeaderTable = npt.NDArray[np.int64]  # int64[FIELDS, n]: each column is one batch
 
@@ -160,22 +159,19 @@ def walk_headers(src, length, position, table, report):
     return n
 
 
-_pread = ExternalFunction("pread", types.int64(types.int32, types.uintp, types.uintp, types.int64))
-
-
-@kernel("int64(int32, int64, int64, int64[:,::1], int64[::1])")
-def read_headers(descriptor, position, end, table, report):
+@kernel("int64(int32, uint8[::1], int64, int64, int64[:,::1], int64[::1])")
+def read_headers(descriptor, src, position, end, table, report):
     """Does the same as `walk_headers` for the batches of an open local file, from `position` up to `end`.
 
-    It reads the headers alone, each by one call of pread(2). It stops where it cannot read, with USED_UP.
+    src: room for one header. It reads the headers alone, each by one call of pread(2). It stops where it cannot read,
+    with USED_UP.
     """
-    src = np.zeros(kafka_format.BATCH_OVERHEAD, np.uint8)
     n = 0
     report[STOPPED_BY] = USED_UP
     while position < end and n < table.shape[1]:
         left = end - position
         wanted = min(left, kafka_format.BATCH_OVERHEAD)
-        if _pread(descriptor, src.ctypes.data, wanted, position) != wanted:
+        if read_file(descriptor, src, wanted, position) != wanted:
             return n
         if not _fill_in(src, 0, left, position, table, n, report):
             return n

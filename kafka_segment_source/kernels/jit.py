@@ -1,61 +1,67 @@
-"""Compilation of kernels: once per machine. The compiled code is kept on disk.
+"""Kernels: Python functions over flat arrays that run as machine code.
 
-numba keeps it beside the module, or else in the user's cache directory. It raises where it can write neither, as in a
-read-only install under an account without a home. So this module then gives numba a private temporary directory.
-Workers that start together take turns: the first one compiles, and the others load the compiled code.
+numba makes the code once per machine, and it is kept on disk (`machine_code.py`). A process that finds it there does
+not load numba. With NUMBA_DISABLE_JIT=1 the functions themselves run. With NUMBA_BOUNDSCHECK=1 numba runs them and
+checks each index. Both are for tests.
 """
 
 from __future__ import annotations
 
-import fcntl
 import os
-import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Callable
+from functools import update_wrapper
 from typing import Any, TypeVar
-
-import numba
-from numba import njit
-
-from kafka_segment_source.storage.private import make_private_directory
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-
-def _writable(directory: Path) -> bool:
-    while not directory.exists():
-        directory = directory.parent
-    return os.access(directory, os.W_OK | os.X_OK)
+_helpers: list[Callable[..., Any]] = []
+"""The functions that kernels call."""
 
 
-_PRIVATE = make_private_directory("kafkaseg-kernels")
-_BESIDE = Path(__file__).parent / "__pycache__"
-if not numba.config.CACHE_DIR and not _writable(_BESIDE) and not _writable(Path.home() / ".cache"):
-    numba.config.CACHE_DIR = str(_PRIVATE or tempfile.mkdtemp(prefix="kafkaseg-kernels-"))
+class Kernel:
+    """A function that is called as machine code.
 
+    function: as it is written. signature: its types, as numba writes them: "int64(uint8[::1], int64)". An array must
+    have exactly the type of its parameter, and `::1` asks for contiguous rows.
+    """
 
-@contextmanager
-def _in_turn() -> Iterator[None]:
-    """Waits until no other process of this user compiles. Without a directory for the lock, it does not wait."""
-    if _PRIVATE is None:
-        yield
-        return
-    with open(_PRIVATE / "lock", "w", encoding="ascii") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+    def __init__(self, function: Callable[..., Any], signature: str) -> None:
+        self.function = function
+        self.signature = signature
+        self._run: Callable[..., Any] | None = None
+        update_wrapper(self, function)
+
+    def __call__(self, *arguments: Any) -> Any:
+        if self._run is None:
+            self._run = self._find()
+        return self._run(*arguments)
+
+    def _find(self) -> Callable[..., Any]:
+        if _is_set("NUMBA_DISABLE_JIT"):
+            return self.function
+        if _is_set("NUMBA_BOUNDSCHECK"):
+            from kafka_segment_source.kernels.compiler import compile_for_numba  # noqa: PLC0415  # it loads numba
+
+            return compile_for_numba(self.function, self.signature, _helpers)
+        from kafka_segment_source.kernels.machine_code import find_code  # noqa: PLC0415  # it loads llvmlite
+
+        return find_code(self.function, self.signature, _helpers)
 
 
 def kernel(signature: str) -> Callable[[F], F]:
-    """Compiles a function for exactly this signature and caches it on disk, or loads the compiled code from there."""
+    """Makes a kernel of a function."""
 
-    def compile_in_turn(function: F) -> F:
-        with _in_turn():
-            return njit(signature, cache=True, nogil=True)(function)  # type: ignore[no-any-return]  # numba is untyped
+    def make_kernel(function: F) -> F:
+        return Kernel(function, signature)  # type: ignore[return-value]  # it is called in the same way
 
-    return compile_in_turn
+    return make_kernel
 
 
 def inline(function: F) -> F:
-    """Compiles a helper that kernels call; LLVM inlines it."""
-    return njit(function, cache=True, nogil=True)  # type: ignore[no-any-return]  # numba is untyped
+    """Marks a helper that kernels call. LLVM inlines it."""
+    _helpers.append(function)
+    return function
+
+
+def _is_set(variable: str) -> bool:
+    return os.environ.get(variable, "").strip() not in ("", "0")

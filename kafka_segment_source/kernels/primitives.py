@@ -1,14 +1,8 @@
-"""Big-endian integers, zig-zag varints and byte copies. The other kernels use them."""
+"""Big-endian integers and zig-zag varints. The kernels use them."""
 
 from __future__ import annotations
 
-from typing import Any
-
-import numba
 import numpy as np
-from numba import types
-from numba.core import cgutils
-from numba.extending import intrinsic
 
 from kafka_segment_source.kernels.jit import inline
 
@@ -59,30 +53,3 @@ def read_varint(src, at, end):
     if after == FAILED or value > 0x7FFFFFFF or value < -0x80000000:
         return np.int64(0), np.int64(FAILED)
     return value, after
-
-
-if numba.config.DISABLE_JIT:
-
-    def copy_bytes(dst: np.ndarray, dst_at: int, src: np.ndarray, src_at: int, count: int) -> None:
-        """dst[dst_at:][:count] = src[src_at:][:count]. The interpreter cannot run the LLVM intrinsic below."""
-        dst[dst_at : dst_at + count] = src[src_at : src_at + count]
-
-else:
-
-    @intrinsic
-    def copy_bytes(typingctx, dst, dst_at, src, src_at, count):
-        """dst[dst_at:][:count] = src[src_at:][:count] as one memcpy. It has six times the speed of a loop.
-
-        The caller checks the bounds.
-        """
-        signature = types.void(dst, types.int64, src, types.int64, types.int64)
-
-        def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-            to = context.make_array(sig.args[0])(context, builder, args[0]).data
-            frm = context.make_array(sig.args[2])(context, builder, args[2]).data
-            to = builder.gep(to, [args[1]])
-            frm = builder.gep(frm, [args[3]])
-            cgutils.raw_memcpy(builder, to, frm, args[4], 1)
-            return context.get_dummy_value()
-
-        return signature, codegen

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from kafka_segment_source import kafka_format
 from kafka_segment_source.logdir.checksums import crc_holds
@@ -21,8 +21,7 @@ _LEGACY = struct.Struct(">qiIbb")
 _TIMESTAMP = struct.Struct(">q")
 
 
-@dataclass(frozen=True, slots=True)
-class BatchHeader:
+class BatchHeader(NamedTuple):
     """The fields of a batch that planning needs: position and size in bytes, absolute offsets, maxTimestamp in ms.
 
     Magic 0 and 1: both offsets are the entry's own offset, which for a wrapper is its last one. The count and the
@@ -37,7 +36,7 @@ class BatchHeader:
     base_offset: int
     last_offset: int
     max_timestamp: int
-    count: int
+    count: int  # type: ignore[assignment]  # a field hides a method of tuples
     leader_epoch: int
 
     @property

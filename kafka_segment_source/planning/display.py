@@ -8,8 +8,10 @@ from __future__ import annotations
 import io
 import re
 import shutil
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from heapq import nsmallest
 from itertools import groupby
 from typing import NamedTuple
 
@@ -22,9 +24,12 @@ from rich.text import Text
 from kafka_segment_source.storage.paths import join_name, name_apart, name_of, parent_of
 
 _MOST_ROWS = 40
+_MANY_ROWS = 200  # of more rows, the reasons are counted
+_MOST_REASONS = 8
 _LEAST_DETAIL = 25  # columns; enough for a byte range, so that only reasons are wrapped
 _DETAIL = "bytes, or why not"
 _NOTEBOOK_WIDTH = 140
+_NUMBERS = re.compile(r"\b\d[\d:.,TZ-]*")  # and times
 
 
 class Row(NamedTuple):
@@ -54,14 +59,18 @@ def as_table(sums: str, rows: Sequence[Row], warnings: Iterable[str]) -> Rendera
     """Makes a line of sums, a line for each row, and the warnings.
 
     Rows that are read come first. Both kinds are sorted by partition, log directory and offset, numbers by their value.
+    Of many rows, a line for each reason comes before them, with the number of segments that it leaves out.
     """
-    ordered = sorted(rows, key=lambda row: (not row.is_read, *_sort_key(row.path)))
-    parts: list[RenderableType] = [Text(sums, style="bold"), _Rows(ordered[:_MOST_ROWS], _name_directories(rows))]
+    keys = {directory: _make_sort_key(directory) for directory in {parent_of(row.path) for row in rows}}
+    first = nsmallest(_MOST_ROWS, rows, lambda row: (not row.is_read, keys[parent_of(row.path)], name_of(row.path)))
+    parts: list[RenderableType] = [Text(sums, style="bold")]
+    if len(rows) > _MANY_ROWS:
+        parts += [Text(line) for line in _count_reasons(rows)]
+    parts.append(_Rows(first, _name_directories(keys)))
     if len(rows) > _MOST_ROWS:
-        left = ordered[_MOST_ROWS:]
-        read = sum(row.is_read for row in left)
+        read = sum(row.is_read for row in rows) - sum(row.is_read for row in first)
         said = f", of which {read:,} {'is' if read == 1 else 'are'} read" if read else ""
-        parts.append(Text(f"… and {len(left):,} more{said}", style="dim"))
+        parts.append(Text(f"… and {len(rows) - _MOST_ROWS:,} more{said}", style="dim"))
     parts += [Text(f"warning: {warning}", style="yellow") for warning in warnings]
     return Group(*parts)
 
@@ -118,18 +127,29 @@ def as_html(shown: RenderableType) -> str:
     )
 
 
-def _name_directories(rows: Iterable[Row]) -> dict[str, str]:
+def _count_reasons(rows: Iterable[Row]) -> list[str]:
+    """Counts why segments are not read, the most frequent reason first. Numbers and times in a reason do not count."""
+    found = Counter(_NUMBERS.sub("…", row.detail) for row in rows if not row.is_read)
+    lines = [f"not read: {number:,}, {reason}" for reason, number in found.most_common(_MOST_REASONS)]
+    others = len(found) - _MOST_REASONS
+    if others > 0:
+        lines.append(
+            f"not read: {found.total() - sum(n for _, n in found.most_common(_MOST_REASONS)):,}, other reasons"
+        )
+    return lines
+
+
+def _name_directories(paths: Iterable[str]) -> dict[str, str]:
     """Names each partition directory, by its path. Where there are several log directories, the name says which."""
-    directories = sorted({parent_of(row.path) for row in rows})
+    directories = sorted(paths)
     parents = name_apart(parent_of(each) for each in directories)
     return {each: join_name(parents[parent_of(each)], name_of(each)) for each in directories}
 
 
-def _sort_key(path: str) -> tuple[list[str | int], str, str]:
-    """Sorts by partition, log directory and offset: partition 10 comes after 9."""
-    directory = parent_of(path)
+def _make_sort_key(directory: str) -> tuple[list[str | int], str]:
+    """Sorts by partition and log directory: partition 10 comes after 9."""
     name = [int(part) if part.isdecimal() else part for part in re.split("([0-9]+)", name_of(directory))]
-    return name, parent_of(directory), name_of(path)
+    return name, parent_of(directory)
 
 
 def _base_offset(path: str) -> str:

@@ -10,12 +10,15 @@ import pyarrow as pa
 
 from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.decoding.tables import SPLIT_TABLES
+from kafka_segment_source.in_order import count_threads
 from kafka_segment_source.logdir.segments import DroppedSegment
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.reporting import logger
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+
+_BYTES_A_THREAD = 4 * 1024 * 1024  # a thread that would read less is not worth its start
 
 
 @dataclass(frozen=True, repr=False)
@@ -74,19 +77,23 @@ class ReadPlan:
 
     # Reading loads the kernels. Planning does not need them.
 
-    def to_reader(self, columns: Sequence[str] | None = None) -> pa.RecordBatchReader:
-        """Reads the rows of this plan lazily, with one batch in memory at a time.
+    def to_reader(self, columns: Sequence[str] | None = None, threads: int | None = None) -> pa.RecordBatchReader:
+        """Reads the rows of this plan lazily.
 
         It reads exactly what the plan shows, and plans nothing again. Warnings of the plan go to the package's logger.
 
         Args:
             columns: Names of the wanted columns, in order. By default, the options decide.
+            threads: How many threads read and decode. By default, the processor cores of this process. Rows come in the
+                same order with any number. Each thread takes at most 64 MiB, beside a batch of Kafka that is larger.
+                With 1, one Arrow batch is in memory at a time.
 
         Returns:
             A reader that returns the segments one after another, by topic, partition and offset.
 
         Raises:
             SchemaError: A column does not exist.
+            OptionError: `threads` is not a number of at least 1.
             DataError: Data is damaged. The reader raises it.
             DataLossError: Offsets are no longer in the files. The reader raises it.
             StorageError: A file cannot be read. The reader raises it. A retry may help.
@@ -101,20 +108,24 @@ class ReadPlan:
             712
         """
         schema = self.schema(columns)
+        count = count_threads(threads)
         for warning in self.warnings:
             logger.warning("%s", warning)
-        return pa.RecordBatchReader.from_batches(schema, self.batches(schema))
+        return pa.RecordBatchReader.from_batches(schema, self.batches(schema, threads=count))
 
     def schema(self, columns: Sequence[str] | None = None) -> pa.Schema:
         """The Arrow schema of these columns; None: of the columns of the options. SchemaError for an unknown name."""
         table = SPLIT_TABLES[self.options.view]
         return table.arrow_schema(table.default_names(self.options) if columns is None else table.check_names(columns))
 
-    def batches(self, schema: pa.Schema, advance: Callable[[int], None] = lambda _: None) -> Iterator[pa.RecordBatch]:
+    def batches(
+        self, schema: pa.Schema, advance: Callable[[int], None] = lambda _: None, threads: int = 1
+    ) -> Iterator[pa.RecordBatch]:
         """Reads the rows of this plan, without its warnings. advance: is called with the size of each read split."""
         from kafka_segment_source.scanning import read_splits
 
-        return read_splits(self.splits, self.options, schema, advance)
+        useful = -(-self.bytes_to_read // _BYTES_A_THREAD)
+        return read_splits(self.splits, self.options, schema, advance, min(threads, useful))
 
     # rich prints the plan, and is loaded only for that.
 

@@ -97,10 +97,10 @@ class Follower:
                     offsets = OffsetRange(self._next, self._end)
                     self._report_gone(f"the log ends before offset {self._next} now", offsets)
 
-    def note_passed(self, source: SplitFile) -> None:
-        """Notes that everything up to the last chunk of `source` was read."""
-        if source.next_offset is not None and source.next_offset > self._next:
-            self._next = source.next_offset
+    def note_passed(self, next_offset: int | None) -> None:
+        """Notes that a chunk was read. next_offset: the offset after it, or None if that is not known."""
+        if next_offset is not None and next_offset > self._next:
+            self._next = next_offset
             self._tries = 0
 
     def note_returned(self, offset: int) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from kafka_segment_source.bounds import EVERY_ROW, RowFilter
-from kafka_segment_source.decoding.split import SegmentSplit
+from kafka_segment_source.decoding.split import Columns, SegmentSplit, from_columns, to_columns
 from kafka_segment_source.decoding.tables import SPLIT_TABLES
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.planning.plan import ReadPlan
@@ -32,6 +32,14 @@ class SegmentPartition(InputPartition):
     def __init__(self, splits: tuple[SegmentSplit, ...]) -> None:
         super().__init__(splits[0].path)
         self.splits = splits
+
+    def __reduce__(self) -> tuple[Callable[[Columns, int], SegmentPartition], tuple[Columns, int]]:
+        """Spark sends each one to an executor, so its bytes count: splits that share a task share values."""
+        return _unpack, (to_columns(self.splits), len(self.splits))
+
+
+def _unpack(columns: Columns, count: int) -> SegmentPartition:
+    return SegmentPartition(from_columns(columns, count))
 
 
 class KafkaSegmentReader(DataSourceReader):
@@ -99,8 +107,8 @@ def read_rows(partition: InputPartition, options: ReadOptions, columns: tuple[st
 def _exempt_loaded_modules() -> None:
     """Exempts what is loaded by now from garbage collection.
 
-    Spark's Python workers collect garbage after each task (`pyspark/daemon.py`). With numba and the kernels loaded,
-    that takes longer than reading a small partition.
+    Spark's Python workers collect garbage after each task (`pyspark/daemon.py`). With pyarrow and this package
+    loaded, that takes longer than reading a small partition.
     """
     gc.collect()
     gc.freeze()

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 RANGE_BYTES = 4 * 1024 * 1024  # of one request
 RANGES_AT_ONCE = 4  # under way for one open object
-FILES_AT_ONCE = 4  # of files that are read whole, each with its ranges
+_FILES_AT_ONCE = 8  # of files that are read whole, each with its ranges
 _PIECES = RANGES_AT_ONCE + 2  # of it in memory: those, and two that are read, so at most 24 MiB
 _THREADS = 64  # of one level
 # Levels of threads. A level never waits for itself, so that no thread waits for ever.
@@ -62,6 +62,26 @@ def _map_in_threads(
     finally:
         for each in begun:
             each.cancel()
+
+
+class Turns:
+    """Lets a number of threads work at the same time, on items that are nested: partitions, and the segments of each.
+
+    threads: at least 1. at_once: as in `map_ahead`; more than 1 where a read takes a round trip.
+    """
+
+    def __init__(self, threads: int = 1, at_once: int = 1) -> None:
+        self.count = max(threads, min(at_once, _FILES_AT_ONCE))
+        self._free = threading.Semaphore(self.count)
+
+    def map(self, action: Callable[[Item], T], items: Iterable[Item]) -> Iterator[T]:
+        """Returns the results of `action` in order, as `map_ahead` does. `action` has a turn while it runs."""
+
+        def take_turn(item: Item) -> T:
+            with self._free:
+                return action(item)
+
+        return map_ahead(take_turn, items, self.count)
 
 
 def run_together(*actions: Callable[[], object]) -> None:

@@ -39,6 +39,11 @@ def load_library() -> Any:
     return _loaded[1]
 
 
+def client_errors() -> Any:
+    """Returns the class of the library's errors, for `except`."""
+    return load_library().exceptions.BaseError
+
+
 def _renew_lock() -> None:
     """Makes a free lock in a process that was forked while a thread held it."""
     global _lock  # noqa: PLW0603

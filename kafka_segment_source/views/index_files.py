@@ -23,7 +23,8 @@ from kafka_segment_source.inspection.index_order import (
     written_times_of,
 )
 from kafka_segment_source.logdir.catalog import list_logs
-from kafka_segment_source.logdir.indexes import OffsetIndex, TimeIndex, TransactionIndex, most_entries
+from kafka_segment_source.logdir.index_entries import most_entries
+from kafka_segment_source.logdir.indexes import OffsetIndex, TimeIndex, TransactionIndex
 from kafka_segment_source.logdir.segments import ListedLog, Segment
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.reporting import few, logger

@@ -25,6 +25,10 @@ from kafka_segment_source.pruning.ranges import ByteRange
 from kafka_segment_source.zones import zone_table
 from kafka_segment_source.zones.zone_table import ZoneTable
 
+_OF_RUNS = np.array([zone_table.START, zone_table.END, zone_table.MIN_TIMESTAMP, zone_table.MAX_TIMESTAMP])
+_OF_HEAD = np.array([zone_table.FIRST_OFFSET, zone_table.FIRST_CRC])
+_OF_TAIL = np.array([zone_table.LAST_OFFSET, zone_table.LAST_CRC, zone_table.LAST_EPOCH, zone_table.END])
+
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
@@ -42,7 +46,8 @@ class Pruned:
 def prune(view: SegmentView, found: ByteRange, times: TimeRange, zones: ZoneTable) -> Pruned:
     """Returns the pieces of `found` that hold every data row inside `times`. `zones` are those of the view's
     segment."""
-    zones = zones[:, zones[zone_table.END] <= view.segment.size]
+    fits = zones[zone_table.END] <= view.segment.size
+    zones = zones if fits.all() else zones[:, fits]
     runs = list(_find_runs(zones, found, times))
     proven = [run for run in runs if is_there(view.probe, zones, *run)]
     is_stale = len(proven) < len(runs)
@@ -63,6 +68,11 @@ def prune(view: SegmentView, found: ByteRange, times: TimeRange, zones: ZoneTabl
 def _find_runs(zones: ZoneTable, found: ByteRange, times: TimeRange) -> Iterator[tuple[int, int]]:
     """Yields the first and last zone of each run of neighbours that reach into `found` and hold no row inside
     `times`."""
+    if zones.shape[1] == 1:  # a small segment: arrays would take longer
+        start, end, least, largest = zones[_OF_RUNS, 0].tolist()
+        if end > found.start and start < found.end and not (largest >= times.since and least < times.until):
+            yield 0, 0
+        return
     outside = (zones[zone_table.END] > found.start) & (zones[zone_table.START] < found.end)
     wanted = np.ones(zones.shape[1], np.bool_)
     if times.has_since:
@@ -79,13 +89,11 @@ def is_there(probe: HeaderProbe, zones: ZoneTable, first: int, last: int) -> boo
     """Whether the file has the first batch of zone `first` and the last batch of zone `last` where the table has
     them."""
     head = probe.at(int(zones[zone_table.START, first]))
-    expected = zones[[zone_table.FIRST_OFFSET, zone_table.FIRST_CRC], first].tolist()
+    expected = zones[_OF_HEAD, first].tolist()
     if head is None or [head.base_offset, head.crc] != expected:
         return False
     tail = probe.at(int(zones[zone_table.LAST_POSITION, last]))
-    expected = zones[
-        [zone_table.LAST_OFFSET, zone_table.LAST_CRC, zone_table.LAST_EPOCH, zone_table.END], last
-    ].tolist()
+    expected = zones[_OF_TAIL, last].tolist()
     return tail is not None and [tail.last_offset, tail.crc, tail.leader_epoch, tail.end] == expected
 
 

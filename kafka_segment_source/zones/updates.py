@@ -23,6 +23,7 @@ from kafka_segment_source import kafka_format
 from kafka_segment_source.bounds import ScanBounds
 from kafka_segment_source.decoding.split import BatchPlace, SegmentSplit, split_of
 from kafka_segment_source.errors import FileChangedError, PathError
+from kafka_segment_source.in_order import count_threads
 from kafka_segment_source.keywords import DecodeOptions, PathsLike, check_names, option_texts
 from kafka_segment_source.logdir.checkpoints import read_topic_id
 from kafka_segment_source.logdir.segment_view import SegmentView
@@ -30,7 +31,7 @@ from kafka_segment_source.logdir.segments import PartitionLog, Segment
 from kafka_segment_source.options import ReadOptions, parse_options
 from kafka_segment_source.partition.logs import available_logs
 from kafka_segment_source.reporting import Advance, OnProgress, add_up, ignore_progress, logger
-from kafka_segment_source.storage.ahead import FILES_AT_ONCE, map_ahead
+from kafka_segment_source.storage.ahead import Turns, map_ahead
 from kafka_segment_source.storage.files import exists, file_version
 from kafka_segment_source.storage.paths import join_path, resolve_path
 from kafka_segment_source.storage.retrying import try_again
@@ -48,7 +49,6 @@ from kafka_segment_source.zones.zone_table import (
     zone_map_path,
 )
 
-_SEGMENTS_AT_ONCE = 2  # of a partition, beside those of other partitions
 _TRIES = 10  # to map a partition while a broker replaces its segments
 
 
@@ -117,6 +117,7 @@ def update_zone_maps_locally(
     path: PathsLike,
     to: str | os.PathLike[str],
     *,
+    threads: int | None = None,
     on_progress: OnProgress = ignore_progress,
     **options: Unpack[DecodeOptions],
 ) -> ZoneMapSummary:
@@ -127,7 +128,9 @@ def update_zone_maps_locally(
     Args:
         path: A partition directory, a log directory, a `.log` file or a glob; or a list of these.
         to: The directory of the zone maps. It is made if it is not there.
-        on_progress: Is called with the number of bytes that are done, and the number of all bytes.
+        threads: How many threads read and decode. By default, the processor cores of this process.
+        on_progress: Is called with the number of bytes that are done, and the number of all bytes. Any thread may call
+            it.
         options: subscribe, subscribePattern, assign, topic, partition, maxBatchBytes.
 
     Returns:
@@ -147,7 +150,7 @@ def update_zone_maps_locally(
     parsed = parse_update(path, options)
     updates = plan_updates(parsed, resolve_path(os.fspath(to), parsed.storage))
     size = sum(split.size for update in updates for split in update.splits)
-    return run_updates(updates, parsed.max_batch_bytes, add_up(size, on_progress))
+    return run_updates(updates, parsed.max_batch_bytes, add_up(size, on_progress), count_threads(threads))
 
 
 def plan_updates(options: ReadOptions, directory: str) -> list[PartitionUpdate]:
@@ -199,22 +202,22 @@ def finish_update(update: PartitionUpdate, mapped: Sequence[MappedSegment | None
 
 
 def run_updates(
-    updates: Iterable[PartitionUpdate], max_batch_bytes: int, advance: Advance = lambda _: None
+    updates: Iterable[PartitionUpdate], max_batch_bytes: int, advance: Advance = lambda _: None, threads: int = 1
 ) -> ZoneMapSummary:
-    """Runs all updates in this process. Where a read takes a round trip, it runs several at a time.
+    """Runs all updates in this process. Where a read takes a round trip, it runs several at a time in any case.
 
     advance: is called with the number of further bytes that are done.
     """
     todo = list(updates)
+    turns = Turns(threads, max((each.log.storage.read_cost(each.log.directory).at_once for each in todo), default=1))
 
     def run(update: PartitionUpdate) -> ZoneMapSummary:
         done = ZoneMapSummary()
-        run_update(update, max_batch_bytes, done, advance)
+        run_update(update, max_batch_bytes, done, advance, turns)
         return done
 
     summary = ZoneMapSummary()
-    at_once = max((each.log.storage.read_cost(each.log.directory).at_once for each in todo), default=1)
-    for done in map_ahead(run, todo, min(at_once, FILES_AT_ONCE)):
+    for done in map_ahead(run, todo, turns.count):
         summary.append(done)
     return summary
 
@@ -224,17 +227,16 @@ def run_update(
     max_batch_bytes: int,
     summary: ZoneMapSummary,
     advance: Advance = lambda _: None,
+    turns: Turns | None = None,
 ) -> None:
-    """Updates one partition's map. If a file was replaced since planning, it plans and maps the partition again."""
+    """Updates one partition's map. If a file was replaced since planning, it plans and maps the partition again.
+
+    turns: of its segments, with those of other partitions. None: several are mapped at a
+    time only where a read takes a round trip.
+    """
+    turns = turns or Turns(at_once=update.log.storage.read_cost(update.log.directory).at_once)
     for tries in range(_TRIES):
-        at_once = update.log.storage.read_cost(update.log.directory).at_once
-        mapped = list(
-            map_ahead(
-                lambda split: map_or_none(split, max_batch_bytes, advance),
-                update.splits,
-                min(at_once, _SEGMENTS_AT_ONCE),
-            )
-        )
+        mapped = list(turns.map(lambda split: map_or_none(split, max_batch_bytes, advance), update.splits))
         if None not in mapped or tries == _TRIES - 1:
             break
         update = _plan_again(update)

@@ -92,7 +92,8 @@ class ZoneMap:
 
     def of_segment(self, base_offset: int) -> ZoneTable:
         """Returns the zones of one segment, in order. There may be none."""
-        first, after = np.searchsorted(self.zones[SEGMENT], (base_offset, base_offset + 1))
+        bases = self.zones[SEGMENT]
+        first, after = bases.searchsorted(base_offset), bases.searchsorted(base_offset, side="right")
         return self.zones[:, first:after]
 
     def equals(self, other: ZoneMap) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from kafka_segment_source.cli import ls
 from kafka_segment_source.errors import StorageError
 from kafka_segment_source.inspection.summary import summarize, total
 from kafka_segment_source.inspection.walk import CHUNK_BYTES
@@ -313,3 +314,35 @@ def test_a_glob_that_matches_no_partition(tmp_path: Path) -> None:
     result = run("count", f"{tmp_path}/*")
     assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
     assert "internal" not in result.stderr
+
+
+def test_many_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of many rows, those with something wrong are shown, then the largest, and a line says what is left."""
+    for name in ("orders-0", "orders-1", "orders-2", "payments-0"):
+        copy_of(LOGS / name, tmp_path)
+    (tmp_path / "orders-1" / f"{0:020d}.timeindex").unlink()
+    whole = run("ls", tmp_path).stdout.splitlines()
+    monkeypatch.setattr(ls, "_MANY_ROWS", 3)
+    monkeypatch.setattr(ls, "_MOST_ROWS", 2)
+    lines = run("ls", tmp_path).stdout.splitlines()
+    assert lines[0] == whole[0]
+    assert [line.split()[0] for line in lines[2:4]] == ["orders-1", "payments-0"]
+    assert "1 missing" in lines[2]
+    sizes = [sum(file.stat().st_size for file in (tmp_path / name).glob("*.log")) for name in ("orders-0", "orders-2")]
+    assert lines[4] == f"… and 2 partitions more, {sum(sizes) / 1000:.1f} kB; --all shows them"
+    assert len(lines) == 5
+    assert run("ls", tmp_path, "--all").stdout.splitlines() == whole
+    assert run("ls", tmp_path, "--segments").stdout.splitlines()[-1].endswith("--all shows them")
+
+
+def test_many_notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line says how many notes are left out."""
+    copy_of(LOGS / "orders-0", tmp_path)
+    for number in range(5):
+        (tmp_path / f"orders-{number}.0123456789abcdef-delete").mkdir()
+    monkeypatch.setattr(ls, "_MANY_ROWS", 4)
+    monkeypatch.setattr(ls, "_MOST_NOTES", 2)
+    assert len(run("ls", tmp_path, "--all").stdout.splitlines()) == 8
+    lines = run("ls", tmp_path).stdout.splitlines()
+    assert len(lines) == 6
+    assert lines[-1] == "… and 3 more notes; --all shows them"

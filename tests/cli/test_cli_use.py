@@ -13,6 +13,7 @@ import pytest
 from kafka_segment_source.cli import demo, plan, shared, verify
 from kafka_segment_source.cli.shared import COMMANDS
 from kafka_segment_source.options import OPTIONS
+from kafka_segment_source.planning import display
 from kafka_segment_source.storage import store
 from tests.cli.runner import LOGS, answer, copy_of, run
 
@@ -271,3 +272,16 @@ def test_a_bar_only_for_long_work(monkeypatch: pytest.MonkeyPatch, capfd: pytest
             advance(total)
 
         assert ("verifying" in capfd.readouterr().err) == shown
+
+
+def test_a_plan_of_many_segments_counts_the_reasons(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before the rows: how many segments each reason leaves out, whatever numbers and times are in it."""
+    monkeypatch.setattr(display, "_MANY_ROWS", 50)
+    for number in reversed(range(12)):
+        copy_of(LOGS / "orders-0", tmp_path).rename(tmp_path / f"orders-{number}")
+    lines = table(tmp_path, "--since", "2026-03-10T09:50")
+    assert lines[0].startswith("reads 24 of 72 segments, ")
+    assert lines[1] == "not read: 48, nothing after … (time index)"
+    assert lines[2].split() == ["segment", "read", "bytes,", "or", "why", "not"]
+    assert lines[3].split()[:2] == ["orders-0/798", "yes"]
+    assert lines[-1] == "… and 32 more"

@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -106,6 +106,28 @@ def start_runs(process: subprocess.Popen[str], count: int) -> None:
     process.stdin.flush()
 
 
+@contextmanager
+def runner_of(
+    spark: SparkSession, settings: dict[str, str], arguments: list[object], log: Path
+) -> Iterator[Callable[[], None]]:
+    """What runs the job to its end: in the session of the tests, or in a process where the job needs settings."""
+    if not settings:
+
+        def run_here() -> None:
+            for _ in range(RUNS_AFTER_DEATH):
+                etl_job.take_new(spark, *arguments)
+
+        yield run_here
+        return
+    with job_process(settings, arguments, log) as process:
+
+        def run_there() -> None:
+            start_runs(process, RUNS_AFTER_DEATH)
+            assert stdout_of(process).readline() == "done\n", log.read_text()
+
+        yield run_there
+
+
 def settings_of(sink: str, state: Path) -> dict[str, str]:
     """Spark's settings for a format, with its jars. Skips the test where this Spark has none."""
     try:
@@ -143,7 +165,7 @@ def test_killed_at_any_moment(sink: str, spark: SparkSession, tmp_path: Path) ->
 
     One process runs the job again and again, while the log grows. At ten random moments, between a step of a
     micro-batch and the next, it is stopped (SIGSTOP), and what is on the disk is copied: a SIGKILL at that moment
-    leaves the same. After the last copy it is killed. A new process goes on from each copy.
+    leaves the same. After the last copy it is killed. Runs of another session go on from each copy.
     """
     state, copies = tmp_path / "state", [tmp_path / f"left-{n}" for n in range(MOMENTS)]
     settings = settings_of(sink, state)
@@ -172,11 +194,10 @@ def test_killed_at_any_moment(sink: str, spark: SparkSession, tmp_path: Path) ->
     shutil.rmtree(state)
     for each in partitions:
         each.mend()
-    with job_process(settings, arguments, tmp_path / "after.txt") as process:
+    with runner_of(spark, settings, arguments, tmp_path / "after.txt") as run_job:
         for copy in copies:
             copy.rename(state)  # the same place: what a sink commits are whole paths
-            start_runs(process, RUNS_AFTER_DEATH)
-            assert stdout_of(process).readline() == "done\n", (tmp_path / "after.txt").read_text()
+            run_job()
             assert read_target(spark, sink, state) == list_rows(partitions)
             shutil.rmtree(state)
 

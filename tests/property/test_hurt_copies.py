@@ -2,7 +2,7 @@
 once, in order; an error comes only where no copy has the offsets.
 
 A case is a number: `python -m tests.property.test_hurt_copies 4711` runs one and says what it does, `… 0 20000` many.
-The suite tries the same cases every time; `KAFKASEG_LONG=1` tries twenty times as many.
+The suite tries the same cases every time, and `make test-cases` more of them. `KAFKASEG_LONG=1` tries 20,000.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ from kafka_segment_source.inspection.verification import verify_parsed
 from kafka_segment_source.storage import retrying
 from kafka_segment_source.zones.making import map_segment
 from kafka_segment_source.zones.updates import ZoneMapSummary, finish_update, plan_updates
+from tests.support.cases import count_cases
 from tests.support.hurt_copies import TOPIC, Batch, Case, Row, case, fate_of, open_producers, put
 from tests.support.reads import options_in, plan_in, view_in
 from tests.support.simulated_files import SimulatedFiles
 
-CASES = 20_000 if os.environ.get("KAFKASEG_LONG") else 1_000
+CASES = 20_000 if os.environ.get("KAFKASEG_LONG") else count_cases(400, 1_000)
 PARTS = 10
 MAPS = "/maps"
 LENIENT: dict[str, Any] = {"mode": "DROPMALFORMED", "failOnDataLoss": False}

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from kafka_segment_source import kafka_format
 from kafka_segment_source.kernels import arrow_buffers, batch_headers, primitives, record_batches
+from kafka_segment_source.kernels.jit import kernel
 from tests.support import naive, writer
 from tests.support.logs import GeneratedLog
 from tests.support.strategies import partition_logs
@@ -19,8 +20,34 @@ from tests.support.writer import Rec
 GUARD = 0xA5  # fills what a kernel must not touch
 
 
+VARLONG, VARINT = 10, 5  # bytes at most
+
+
 def array(data: bytes) -> np.ndarray:
     return np.frombuffer(data, np.uint8).copy()
+
+
+@kernel("void(uint8[::1], int64, int64[::1])")
+def read_fixed(src, at, found):  # type: ignore[no-untyped-def]
+    """The three integers of fixed width, as machine code reads them."""
+    found[0] = primitives.read_int64(src, at)
+    found[1] = primitives.read_int32(src, at)
+    found[2] = primitives.read_int16(src, at)
+
+
+@kernel("void(uint8[::1], int64, int64, int64, int64[::1])")
+def read_variable(src, at, end, most, found):  # type: ignore[no-untyped-def]
+    """A varlong or a varint, as machine code reads it: its value, and the position after it."""
+    if most == VARLONG:
+        found[0], found[1] = primitives.read_varlong(src, at, end)
+    else:
+        found[0], found[1] = primitives.read_varint(src, at, end)
+
+
+def varint_at(src: np.ndarray, at: int, end: int, most: int) -> tuple[int, int]:
+    found = np.zeros(2, np.int64)
+    read_variable(src, at, end, most, found)
+    return int(found[0]), int(found[1])
 
 
 # --- integers --------------------------------------------------------------------------------------------------------
@@ -30,9 +57,9 @@ def array(data: bytes) -> np.ndarray:
 def test_fixed_width_integers(number: int) -> None:
     """Big-endian integers of 16, 32 and 64 bits are read signed, as struct reads them."""
     raw = struct.pack(">q", number)
-    assert primitives.read_int64(array(b"\x99" + raw), 1) == number
-    assert primitives.read_int32(array(b"\x99" + raw), 1) == struct.unpack_from(">i", raw)[0]
-    assert primitives.read_int16(array(b"\x99" + raw), 1) == struct.unpack_from(">h", raw)[0]
+    found = np.zeros(3, np.int64)
+    read_fixed(array(b"\x99" + raw), 1, found)
+    assert found.tolist() == [number, struct.unpack_from(">i", raw)[0], struct.unpack_from(">h", raw)[0]]
 
 
 @given(
@@ -43,9 +70,9 @@ def test_varints_round_trip(number: int, rest: bytes) -> None:
     """What a writer wrote is read back, in 64 bits always and in 32 bits exactly if it fits."""
     written = writer.varint(number, 64)
     source = array(b"\xff" + written + rest)
-    assert primitives.read_varlong(source, 1, len(source)) == (number, 1 + len(written))
+    assert varint_at(source, 1, len(source), VARLONG) == (number, 1 + len(written))
 
-    value, after = primitives.read_varint(source, 1, len(source))
+    value, after = varint_at(source, 1, len(source), VARINT)
     if -(2**31) <= number < 2**31:
         assert (value, after) == (number, 1 + len(written))
     else:
@@ -56,15 +83,15 @@ def test_varints_round_trip(number: int, rest: bytes) -> None:
 def test_varints_of_any_bytes(data: bytes, end: int) -> None:
     """Any bytes give the naive decoder's value and end, or FAILED where it fails; nothing at or after `end` is read."""
     source, end = array(data), min(end, len(data))
-    for read, most in ((primitives.read_varlong, 10), (primitives.read_varint, 5)):
+    for most in (VARLONG, VARINT):
         try:
             wanted = naive._read_varint(data[:end], 0, most=most)
         except (naive.NaiveError, IndexError):
             wanted = None
-        value, after = read(source, 0, end)
+        value, after = varint_at(source, 0, end, most)
         if wanted is None:
             assert after == primitives.FAILED
-        elif most == 5 and after == primitives.FAILED:  # Java drops bits above the 32nd; here they are an error
+        elif most == VARINT and after == primitives.FAILED:  # Java drops bits above the 32nd; here they are an error
             assert int.from_bytes([data[4] & 0x7F], "big") >> 4 != 0
         else:
             assert (value, after) == wanted

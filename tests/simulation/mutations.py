@@ -140,7 +140,7 @@ MUTATIONS = (
         (
             _in_package(
                 "reading/following",
-                "        if source.next_offset is not None and source.next_offset > self._next:",
+                "        if next_offset is not None and next_offset > self._next:",
                 "        if False:",
             ),
         ),

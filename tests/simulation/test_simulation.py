@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from tests.support.cases import count_cases
 from tests.support.simulated_reads import KINDS, run, show, verify_beside
 
-RUNS = 2000
+RUNS = count_cases(800, 2000)
 _PARTS = 20
-BUCKET_RUNS = 200
+BUCKET_RUNS = count_cases(100, 200)
 _BUCKET_PARTS = 4
 
 

@@ -16,7 +16,7 @@ import pytest
 
 import kafka_segment_source as kafkaseg
 from kafka_segment_source.errors import PathError, StorageError
-from kafka_segment_source.storage import object_store
+from kafka_segment_source.storage import object_client, object_memory
 from kafka_segment_source.storage.object_store import ObjectStorage
 from kafka_segment_source.storage.settings import make_settings
 from kafka_segment_source.storage.store import ServiceError
@@ -152,7 +152,7 @@ def test_what_hangs_is_asked_for_again_once_another_file_answers(
     behind: Bucket, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A log counts alone, all other files of a bucket together."""
-    monkeypatch.setattr(object_store, "_RETRIES", 0)
+    monkeypatch.setattr(object_client, "RETRIES", 0)
     storage = ObjectStorage(make_settings(behind.options | {"aws_timeout": "1s"}))
     for name in ("one.index", "two.index", "one.log", "two.log"):
         behind.put(name, b"x")
@@ -167,7 +167,7 @@ def test_what_hangs_is_asked_for_again_once_another_file_answers(
             read(name)
     assert read("two.log") == b"x"
     assert [line.rpartition("/")[2] for line in proxy.seen] == ["one.index", "one.log", "two.log"]
-    monkeypatch.setattr(object_store.time, "monotonic", lambda: 10.0**9)
+    monkeypatch.setattr(object_memory.time, "monotonic", lambda: 10.0**9)
     assert [read(name) for name in ("two.index", "two.log")] == [b"x"] * 2
 
 
@@ -182,7 +182,7 @@ def test_a_version_that_is_listed_and_never_there(status: int, bucket: Bucket, p
         StorageError, match=f"{name}' cannot be read: the store lists it, and does not have the version"
     ):
         kafkaseg.scan(url, storage_options=options_of(proxy.url)).read_all()
-    assert len([line for line in proxy.seen if name in line]) <= 4 * object_store._MOST_REFUSALS
+    assert len([line for line in proxy.seen if name in line]) <= 4 * object_memory.MOST_REFUSALS
 
 
 def test_e_tags_of_two_forms(bucket: Bucket, proxy: Proxy) -> None:

@@ -17,7 +17,7 @@ import kafka_segment_source as kafkaseg
 from kafka_segment_source.errors import KafkaSegmentError, OptionError, PathError, StorageError
 from kafka_segment_source.keywords import option_texts
 from kafka_segment_source.options import parse_options
-from kafka_segment_source.storage import object_store
+from kafka_segment_source.storage import object_client
 from kafka_segment_source.storage.service_errors import translate
 from kafka_segment_source.storage.settings import Settings, is_secret, make_settings
 from tests.cli.runner import LOGS, run
@@ -122,7 +122,7 @@ def test_values_that_cannot_be_used(
             pytest.skip("it is an option only")
         for name, text in options.items():
             monkeypatch.setenv(name.upper(), text)
-        monkeypatch.setattr(object_store, "_clients", {})  # one that was made is kept
+        monkeypatch.setattr(object_client, "_clients", {})  # one that was made is kept
         options = {}
     error = error_of(**options)
     assert isinstance(error, PathError) and said in str(error), str(error)
@@ -133,7 +133,7 @@ def test_values_with_blanks_around_them(bucket: Bucket, monkeypatch: pytest.Monk
     url = bucket.put_tree(LOGS / "orders-0", "orders-0")
     padded = {name: f" {text}\n" for name, text in bucket.options.items()}
     assert kafkaseg.plan(url, storage_options=padded).splits
-    monkeypatch.setattr(object_store, "_clients", {})
+    monkeypatch.setattr(object_client, "_clients", {})
     for name, text in padded.items():
         monkeypatch.setenv(name.upper(), text)
     assert kafkaseg.plan(url).splits
@@ -159,10 +159,10 @@ def test_temporary_credentials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     options = {name: text for name, text in options_of("http://127.0.0.1:1").items() if "access_key" not in name}
     monkeypatch.setenv("AWS_ROLE_ARN", "arn:aws:iam::1:role/x")
     monkeypatch.setenv("AWS_WEB_IDENTITY_TOKEN_FILE", str(tmp_path / "token"))
-    monkeypatch.setattr(object_store, "_clients", {})
+    monkeypatch.setattr(object_client, "_clients", {})
     assert "the file of the web identity token (aws_web_identity_token_file) cannot be read" in str(error_of(**options))
     (tmp_path / "token").write_text(CANARY)
-    monkeypatch.setattr(object_store, "_clients", {})
+    monkeypatch.setattr(object_client, "_clients", {})
     monkeypatch.setenv("AWS_ENDPOINT_URL_STS", "https://127.0.0.1:1")
     assert "temporary credentials (STS) gave none (no answer): check aws_endpoint_url_sts" in str(error_of(**options))
 

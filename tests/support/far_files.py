@@ -7,7 +7,7 @@ from contextlib import contextmanager, nullcontext
 
 import pytest
 
-from kafka_segment_source.logdir import indexes, segment_view
+from kafka_segment_source.logdir import index_entries, segment_view
 from kafka_segment_source.storage import store
 from kafka_segment_source.storage.store import ReadCost
 
@@ -19,7 +19,7 @@ def far_files(block: int = 0) -> Iterator[None]:
     """Within it, local files are far away. block: as in `ReadCost`."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(store, "_LOCAL_COST", ReadCost(at_once=2, block=block))
-        patch.setattr(indexes, "_END_BYTES", _AN_END)
+        patch.setattr(index_entries, "_END_BYTES", _AN_END)
         patch.setattr(segment_view, "_WHOLE_INDEX", 0)
         yield
 

@@ -21,7 +21,7 @@ PACKAGE = Path(kafka_segment_source.__file__).parent
 
 # A module imports only from rooms above its own, and from its own folder. docs/architecture.md has the same order.
 ROOMS = [
-    *("errors", "kafka_format", "reporting"),
+    *("errors", "kafka_format", "reporting", "in_order"),
     "storage",
     *("bounds", "times", "trust", "option_values", "options", "keywords", "data_loss", "schema"),
     *("logdir", "pruning", "kernels", "decoding", "partition", "reading", "scanning", "zones", "planning"),
@@ -129,9 +129,12 @@ def test_pyspark_is_imported_under_spark_only(module: str) -> None:
 # What each module of other rooms may use of `os`: none of it reads a path of data
 OF_THE_SYSTEM = {
     "errors": {"strerror"},
+    "in_order": {"cpu_count", "process_cpu_count", "sched_getaffinity"},
     "keywords": {"PathLike", "fspath"},
-    "kernels.jit": {"access", "W_OK", "X_OK"},
+    "kernels.jit": {"environ"},
+    "kernels.system_calls": {"preadv"},  # as a kernel reads a file that is open
     "zones.updates": {"PathLike", "fspath"},
+    "kernels.machine_code": {"access", "W_OK", "X_OK", "environ", "register_at_fork"},
     "spark.remembered": {
         "open",
         "O_RDWR",

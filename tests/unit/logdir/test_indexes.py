@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_segment_source.errors import PathError
-from kafka_segment_source.logdir import indexes as index
+from kafka_segment_source.logdir import index_entries
 from kafka_segment_source.logdir.indexes import (
     OffsetIndex,
     TimeIndex,
@@ -290,7 +290,7 @@ class CountingFile(InputFile):
 @pytest.fixture
 def bytes_read(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
     """How many bytes were read from index files."""
-    monkeypatch.setattr(index, "InputFile", CountingFile)
+    monkeypatch.setattr(index_entries, "InputFile", CountingFile)
     CountingFile.count = 0
     return lambda: CountingFile.count
 

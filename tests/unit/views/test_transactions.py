@@ -15,7 +15,7 @@ import pytest
 
 import kafka_segment_source as kafkaseg
 from kafka_segment_source.errors import CorruptRecordError, DataLossError, OptionError
-from kafka_segment_source.views import transaction_walk
+from kafka_segment_source.views.transaction_replay import Replay
 from tests.support import naive, writer
 from tests.support.rows import FIXTURES
 from tests.support.writer import Marker, Rec
@@ -327,7 +327,7 @@ def test_a_marker_that_a_cleaner_takes_out_meanwhile(tmp_path: Path, monkeypatch
     segments = {0: [data(0, 7), data(1)], 2: [marker("abort", 2, 7), data(3, 7)], 4: [marker("commit", 4, 7)]}
     folder = write(tmp_path, segments)
     cleaned = {0: [data(1)], 2: [data(3, 7)]}
-    add = transaction_walk._Replay.add
+    add = Replay.add
 
     def add_and_clean(*arguments: Any) -> Any:
         yield from add(*arguments)
@@ -337,7 +337,7 @@ def test_a_marker_that_a_cleaner_takes_out_meanwhile(tmp_path: Path, monkeypatch
             new.replace(folder / writer.segment_name(base))
         cleaned.clear()
 
-    monkeypatch.setattr(transaction_walk._Replay, "add", add_and_clean)
+    monkeypatch.setattr(Replay, "add", add_and_clean)
     assert brief(viewed(folder)) == [(7, 0, None, "unknown"), (7, 3, 4, "committed")]
     assert not cleaned
 

@@ -1,0 +1,277 @@
+"""Several threads work on pieces of a sequence, and the results come in the order of the sequence.
+
+`InOrder` takes one piece after the other from an iterator, so the iterator itself runs in one thread at a time. The
+pieces are worked on at the same time. What is done too early waits, up to a number of bytes. A thread never waits for
+the caller: where nothing more may be done early, it ends, and the caller's next step starts it again. So a caller that
+stops asking leaves no thread at work.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures  # it loads its classes when they are first used
+import os
+import sys
+import threading
+from collections import deque
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Generic, Protocol, TypeVar
+
+from kafka_segment_source.errors import OptionError
+
+_PIECES_AHEAD = 8  # for each thread: pieces that were begun before their turn; each may have an open file
+
+
+def count_threads(threads: object) -> int:
+    """Returns the number of threads that a caller asks for. None asks for a thread for each core of this process.
+
+    Raises OptionError for anything but a whole number of at least 1.
+    """
+    if threads is None:
+        if sys.version_info >= (3, 13):
+            return os.process_cpu_count() or 1
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
+        raise OptionError(f"threads is {threads!r}: expected a number of at least 1")
+    return threads
+
+
+Result = TypeVar("Result")
+Result_co = TypeVar("Result_co", covariant=True)
+
+
+class Piece(Protocol[Result_co]):
+    """A piece of work."""
+
+    size: int
+    """Bytes that it keeps in memory while it is worked on."""
+
+    def results(self) -> Iterator[tuple[Result_co, int]]:
+        """Yields its results, each with its size in bytes. Any thread may take the next one."""
+
+    def release(self) -> None:
+        """Is called when its last result was made, or is not wanted. It gives back what the work needed."""
+
+
+AnyPiece = TypeVar("AnyPiece", bound=Piece)  # type: ignore[type-arg]  # of any results
+
+_place = threading.local()  # `is_worker`: of a thread of any InOrder
+
+
+class _Slot(Generic[AnyPiece, Result]):
+    """A piece, and how far it is. `work` is None until a thread has begun it, and `is_at_work` while one does."""
+
+    __slots__ = ("error", "is_at_work", "is_done", "is_wanted", "piece", "ready", "work")
+
+    def __init__(self, piece: AnyPiece) -> None:
+        self.piece = piece
+        self.ready: deque[tuple[Result, int]] = deque()
+        self.work: Iterator[tuple[Result, int]] | None = None
+        self.error: BaseException | None = None
+        self.is_at_work = True
+        self.is_done = False
+        self.is_wanted = True
+
+
+class InOrder(Generic[AnyPiece, Result]):
+    """A context manager over the threads. Call `next_piece`, and then `results_of` this piece, in turns.
+
+    pieces: is used by one thread at a time. threads: at most this number work at the same time. most: bytes of pieces
+    and results that may wait. The first piece in order goes on even beyond that, one result at a time.
+    """
+
+    def __init__(self, pieces: Iterator[AnyPiece], threads: int, most: int) -> None:
+        self._pieces = pieces
+        self._threads = threads
+        self._most = most
+        self._changed = threading.Condition()  # its lock may be taken twice: a garbage collection may call `close`
+        self._slots: deque[_Slot[AnyPiece, Result]] = deque()
+        self._held = 0  # bytes of pieces at work, and of results that wait
+        self._working = 0  # threads
+        self._is_taking = False  # a thread takes the next piece
+        self._is_at_end = False  # no piece follows
+        self._error: BaseException | None = None  # of `pieces`; it comes in the place of the next piece
+        self._is_closed = False
+        self._pool = concurrent.futures.ThreadPoolExecutor(threads, "kafkaseg-scan", initializer=_note_worker)
+
+    # ---- the caller ----
+
+    def next_piece(self) -> AnyPiece | None:
+        """Returns the next piece in order, or None after the last one. Raises the error of the iterator there.
+
+        The results of the piece before it are no longer wanted.
+        """
+        with self._changed:
+            if self._slots:
+                self._drop_first()
+            while not self._slots:
+                if self._is_at_end:
+                    if self._error is not None:
+                        raise self._error
+                    return None
+                self._start_thread()
+                self._changed.wait()
+            return self._slots[0].piece
+
+    def results(self) -> Iterator[Result]:
+        """Yields the results of the piece that `next_piece` returned. Raises its error in the place of a result."""
+        slot = self._slots[0]
+        while True:
+            with self._changed:
+                while not slot.ready and not slot.is_done:
+                    self._start_thread()
+                    self._changed.wait()
+                if not slot.ready:
+                    if slot.error is not None:
+                        raise slot.error
+                    return
+                result, size = slot.ready.popleft()
+                self._held -= size
+                self._start_thread()
+            yield result
+
+    def close(self) -> None:
+        """Ends all work, and waits until no thread is in it. What the pieces have kept is given back."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()
+            # A garbage collection in a thread of any InOrder may end the caller. That thread must not wait for itself.
+            while self._working and not getattr(_place, "is_worker", False):
+                self._changed.wait()
+            if not self._working:
+                self._clean_up()
+        self._pool.shutdown(wait=False)
+
+    def __enter__(self) -> InOrder[AnyPiece, Result]:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # ---- the threads. All of the following is called with the lock, but `_work` ----
+
+    def _start_thread(self) -> None:
+        """Starts a thread if there is work for one more. It starts the next one when it has taken a piece."""
+        if self._working < self._threads and not self._is_closed and self._has_work():
+            self._working += 1
+            self._pool.submit(self._work)
+
+    def _has_work(self) -> bool:
+        return self._find_paused() is not None or self._may_take()
+
+    def _may_take(self) -> bool:
+        if self._is_at_end or self._is_taking or len(self._slots) >= _PIECES_AHEAD * self._threads:
+            return False
+        return self._held < self._most or not self._slots
+
+    def _find_paused(self) -> _Slot[AnyPiece, Result] | None:
+        for slot in self._slots:
+            if not slot.is_at_work and not slot.is_done and self._may_go_on(slot):
+                return slot
+        return None
+
+    def _may_go_on(self, slot: _Slot[AnyPiece, Result]) -> bool:
+        return slot.is_wanted and (self._held < self._most or (slot is self._slots[0] and not slot.ready))
+
+    def _drop_first(self) -> None:
+        """Drops the first piece. If a thread is at work on it, that thread gives back what the piece has kept."""
+        slot = self._slots.popleft()
+        slot.is_wanted = False
+        self._held -= sum(size for _, size in slot.ready)
+        slot.ready.clear()
+        if not slot.is_done and not slot.is_at_work:
+            self._finish(slot)
+        while slot.is_at_work:  # it may use a file that the caller is about to close
+            self._changed.wait()
+
+    def _finish(self, slot: _Slot[AnyPiece, Result]) -> None:
+        slot.is_done, slot.work = True, None
+        self._held -= slot.piece.size
+        slot.piece.release()
+
+    def _clean_up(self) -> None:
+        """Closes the iterator of pieces, and gives back what they have kept. No thread is at work."""
+        while self._slots:
+            self._drop_first()
+        close = getattr(self._pieces, "close", None)
+        if close is not None:
+            close()
+
+    def _work(self) -> None:
+        """Works as long as there is something to do. It runs in a thread."""
+        try:
+            while (slot := self._begin()) is not None:
+                self._go_on(slot)
+        finally:
+            with self._changed:
+                self._working -= 1
+                if self._is_closed and not self._working:
+                    self._clean_up()
+                self._changed.notify_all()
+
+    def _begin(self) -> _Slot[AnyPiece, Result] | None:
+        """Returns a piece to work on: the first one that was left, or else a new one. None: there is nothing to do."""
+        with self._changed:
+            while True:
+                if self._is_closed:
+                    return None
+                slot = self._find_paused()
+                if slot is not None:
+                    slot.is_at_work = True
+                    return slot
+                if self._may_take():
+                    self._is_taking = True
+                    break
+                if not self._is_taking:
+                    return None
+                self._changed.wait()
+        return self._take()
+
+    def _take(self) -> _Slot[AnyPiece, Result] | None:
+        slot: _Slot[AnyPiece, Result] | None = None
+        error = None
+        try:
+            slot = _Slot(next(self._pieces))
+        except StopIteration:
+            pass
+        except BaseException as raised:  # it is the caller's, in its place
+            error = raised
+        with self._changed:
+            self._is_taking = False
+            if slot is None:
+                self._is_at_end, self._error = True, error
+            else:
+                self._slots.append(slot)
+                self._held += slot.piece.size
+            self._changed.notify_all()
+            self._start_thread()
+        return slot
+
+    def _go_on(self, slot: _Slot[AnyPiece, Result]) -> None:
+        """Works on a piece until it is done, or until its results would take too much memory."""
+        result: tuple[Result, int] | None = None
+        is_done = False
+        while not is_done:
+            try:
+                if slot.work is None:
+                    slot.work = slot.piece.results()
+                result = next(slot.work, None)
+                is_done = result is None
+            except BaseException as raised:  # it is the caller's, in its place
+                result, is_done, slot.error = None, True, raised
+            with self._changed:
+                if result is not None and slot.is_wanted:
+                    slot.ready.append(result)
+                    self._held += result[1]
+                if is_done or self._is_closed or not self._may_go_on(slot):
+                    slot.is_at_work = False
+                    if is_done or not slot.is_wanted:
+                        self._finish(slot)
+                    is_done = True
+                self._changed.notify_all()
+
+
+def _note_worker() -> None:
+    _place.is_worker = True

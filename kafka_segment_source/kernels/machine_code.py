@@ -1,0 +1,233 @@
+"""Machine code of kernels: kept on disk, and loaded by llvmlite without numba.
+
+A file holds one kernel, for one state of the sources, one numba and one processor. Files lie beside this module, or
+else in the user's cache directory, or else in a private temporary directory. NUMBA_CACHE_DIR names another place.
+Workers that start together take turns: the first one compiles, and the others load.
+
+The code is called as numba calls it (`numba.core.callconv.CPUCallConv`): a place for the result, a place for an
+exception, then the arguments. An array is seven values or more, of which kernels use the address and the shape.
+`compiler.py` compares that with what numba has made.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import hashlib
+import os
+import re
+import tempfile
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import cache
+from importlib.metadata import version
+from operator import index
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from llvmlite import binding
+
+from kafka_segment_source.storage.private import make_private_directory
+
+Function = Callable[..., Any]
+
+_SCALARS = {"int64": (ctypes.c_int64, "i64"), "int32": (ctypes.c_int32, "i32"), "boolean": (ctypes.c_uint8, "i8")}
+_DONE = (0, -2)  # a status of numba: a value, or None
+_DIGEST = hashlib.sha256().digest_size
+
+COMPILED: list[str] = []
+"""The kernels that this process has compiled, as they were not on the disk."""
+
+_lock = threading.Lock()
+_engines: list[Any] = []  # they own the code
+
+
+class _Parameter:
+    """One parameter of a kernel. dtype: of an array. is_contiguous: whether it must be."""
+
+    def __init__(self, text: str) -> None:
+        name, _, dimensions = text.strip().partition("[")
+        self.dtype = np.dtype(np.bool_ if name == "boolean" else name) if dimensions else None
+        self.ndim = dimensions.count(":") - dimensions.count("::") if dimensions else 0
+        self.is_contiguous = "::1" in dimensions
+        if self.dtype is None:
+            kind, llvm = _SCALARS[name]
+            self.types: list[Any] = [kind]
+            self.llvm = [llvm]
+        else:
+            self.types = [ctypes.c_void_p] * 2 + [ctypes.c_int64] * 2 + [ctypes.c_void_p]
+            self.types += [ctypes.c_int64] * (2 * self.ndim)
+            self.llvm = ["ptr", "ptr", "i64", "i64", "ptr"] + ["i64"] * (2 * self.ndim)
+
+    def add(self, value: Any, values: list[Any]) -> None:
+        """Appends what the code takes for an argument."""
+        if self.dtype is None:
+            values.append(index(value))
+            return
+        if value.dtype != self.dtype or value.ndim != self.ndim or not value.flags.aligned:
+            raise TypeError(f"a kernel takes {self.ndim} dimensions of {self.dtype}, not {value.ndim} of {value.dtype}")
+        if self.is_contiguous and not value.flags.c_contiguous:
+            raise TypeError("a kernel takes a contiguous array here")
+        values += (None, None, value.size, value.itemsize, value.ctypes.data, *value.shape, *value.strides)
+
+
+def _parse(signature: str) -> list[_Parameter]:
+    inside = signature[signature.index("(") + 1 : -1]
+    return [_Parameter(text) for text in re.split(r",(?![^\[]*\])", inside)]
+
+
+def _renew_lock() -> None:
+    """Makes a free lock in a process that was forked while a thread held it."""
+    global _lock  # noqa: PLW0603
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)
+
+
+def find_code(function: Function, signature: str, helpers: list[Function]) -> Function:
+    """Returns the machine code of a kernel, to be called as its function is.
+
+    signature: as `jit.kernel` takes it. helpers: what kernels call.
+    """
+    with _lock:
+        parameters = _parse(signature)
+        directory = _find_directory()
+        path = directory / f"{function.__name__}-{_digest(function.__code__.co_filename)}.o"
+        stored = _read(path)
+        if stored is None:
+            with _in_turn():
+                stored = _read(path) or _compile(function, signature, helpers, parameters, path)
+        if stored is None:
+            from kafka_segment_source.kernels.compiler import compile_for_numba  # noqa: PLC0415  # it loads numba
+
+            return compile_for_numba(function, signature, helpers)
+        return _make_caller(_load(*stored), parameters)
+
+
+def _make_caller(address: int, parameters: list[_Parameter]) -> Function:
+    kinds = [kind for parameter in parameters for kind in parameter.types]
+    function = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, *kinds)(address)
+    adds = [parameter.add for parameter in parameters]
+
+    def call(*arguments: Any) -> int:
+        result, exception = ctypes.c_int64(), ctypes.c_void_p()
+        values: list[Any] = [ctypes.addressof(result), ctypes.addressof(exception)]
+        for add, argument in zip(adds, arguments, strict=True):
+            add(argument, values)
+        status = function(*values)  # other threads run meanwhile
+        if status not in _DONE:
+            raise RuntimeError(f"a kernel has failed with status {status}")
+        return result.value
+
+    return call
+
+
+def _load(symbol: str, code: bytes) -> int:
+    """Loads an object file into this process. Returns the address of its function."""
+    engine = binding.create_mcjit_compiler(binding.parse_assembly(""), _find_machine())
+    engine.add_object_file(binding.ObjectFileRef.from_data(code))
+    engine.finalize_object()
+    _engines.append(engine)
+    return int(engine.get_function_address(symbol))
+
+
+def _find_machine() -> Any:
+    """Returns LLVM's description of this processor."""
+    binding.initialize_native_target()
+    binding.initialize_native_asmprinter()
+    target = binding.Target.from_default_triple()
+    return target.create_target_machine(
+        cpu=binding.get_host_cpu_name(),
+        features=binding.get_host_cpu_features().flatten(),
+        opt=3,
+        reloc="default",
+        codemodel="jitdefault",
+        jit=True,
+    )
+
+
+# ---- the files ----
+
+
+def _compile(
+    function: Function, signature: str, helpers: list[Function], parameters: list[_Parameter], path: Path
+) -> tuple[str, bytes] | None:
+    from kafka_segment_source.kernels.compiler import compile_kernel  # noqa: PLC0415  # it loads numba
+
+    types = ["ptr", "ptr", *(llvm for parameter in parameters for llvm in parameter.llvm)]
+    made = compile_kernel(function, signature, helpers, types, _find_machine())
+    COMPILED.append(function.__name__)
+    if made is not None:
+        _write(path, *made)
+    return made
+
+
+def _read(path: Path) -> tuple[str, bytes] | None:
+    """Returns a symbol and its code. None if there is no such file, or if it is damaged."""
+    try:
+        data = path.read_bytes()
+    except OSError:
+        return None
+    digest, content = data[:_DIGEST], data[_DIGEST:]
+    if hashlib.sha256(content).digest() != digest:
+        return None
+    symbol, _, code = content.partition(b"\n")
+    return symbol.decode(), code
+
+
+def _write(path: Path, symbol: str, code: bytes) -> None:
+    content = symbol.encode() + b"\n" + code
+    temporary = path.with_name(f"{path.name}.{uuid.uuid4().hex}")
+    with suppress(OSError):  # the next process compiles again
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary.write_bytes(hashlib.sha256(content).digest() + content)
+        temporary.replace(path)
+
+
+@cache
+def _digest(source: str | Path) -> str:
+    """Returns what the code of a source file depends on, as one short text."""
+    folder = Path(__file__).parent
+    parts = [
+        Path(each).read_bytes() for each in (source, *sorted(folder.glob("*.py")), folder.parent / "kafka_format.py")
+    ]
+    processor = f"{binding.get_host_cpu_name()} {binding.get_host_cpu_features().flatten()}"
+    parts += [text.encode() for text in (version("numba"), version("llvmlite"), version("numpy"), processor)]
+    return hashlib.sha256(b"\0".join(parts)).hexdigest()[:16]
+
+
+@cache
+def _find_directory() -> Path:
+    given = os.environ.get("NUMBA_CACHE_DIR")
+    beside, cache_directory = Path(__file__).parent / "__pycache__", Path.home() / ".cache"
+    if given:
+        return Path(given)
+    if _is_writable(beside):
+        return beside
+    if _is_writable(cache_directory):
+        return cache_directory / "kafkaseg"
+    return _PRIVATE or Path(tempfile.mkdtemp(prefix="kafkaseg-kernels-"))
+
+
+def _is_writable(directory: Path) -> bool:
+    while not directory.exists():
+        directory = directory.parent
+    return os.access(directory, os.W_OK | os.X_OK)
+
+
+_PRIVATE = make_private_directory("kafkaseg-kernels")
+
+
+@contextmanager
+def _in_turn() -> Iterator[None]:
+    """Waits until no other process of this user compiles. Without a directory for the lock, it does not wait."""
+    if _PRIVATE is None:
+        yield
+        return
+    with open(_PRIVATE / "lock", "w", encoding="ascii") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

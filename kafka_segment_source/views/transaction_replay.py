@@ -1,0 +1,264 @@
+"""Follows the producers of one log, batch by batch, from the data of a transaction to its marker.
+
+A marker belongs to its producer id alone: its epoch may be one above that of the data (`transaction.version=2`). A
+marker ends what is open of its producer. If nothing is open, it ends nothing and makes no row.
+
+Nothing is guessed across missing offsets. All transactions that are open before them have the state `unknown`, because
+their markers may have been there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kafka_segment_source import kafka_format
+from kafka_segment_source.bounds import OffsetRange
+from kafka_segment_source.decoding.batch_rows import time_span
+from kafka_segment_source.kernels import batch_headers
+from kafka_segment_source.kernels.batch_headers import HeaderTable
+from kafka_segment_source.logdir.producer_snapshots import newest_state
+from kafka_segment_source.reading.marker_walk import Marker, Stretch, transactional_data
+from kafka_segment_source.reporting import logger
+from kafka_segment_source.schema import MAX_MILLIS
+from kafka_segment_source.storage.paths import parent_of
+from kafka_segment_source.views.transaction_table import ABORTED, COMMITTED, OPEN, UNKNOWN, TransactionTask
+
+_MOST_NAMED = 3  # of transactions in one warning
+
+Row = dict[str, Any]
+Mask = npt.NDArray[np.bool_]
+
+
+def is_control(headers: HeaderTable) -> Mask:
+    """Whether each batch is a control batch, bool[n]."""
+    is_v2 = headers[batch_headers.MAGIC] == kafka_format.MAGIC_V2
+    return np.asarray(is_v2 & (headers[batch_headers.ATTRIBUTES] & kafka_format.CONTROL_MASK != 0))
+
+
+@dataclass(slots=True)
+class _Transaction:
+    """A transaction that is open at the place of the walk.
+
+    first_timestamp, last_timestamp: ms, or NO_TIMESTAMP. records_before, bytes_before: of the log before it.
+    """
+
+    producer_id: int
+    first_offset: int
+    records_before: int = 0
+    bytes_before: int = 0
+    producer_epoch: int | None = None
+    first_timestamp: int = kafka_format.NO_TIMESTAMP
+    last_timestamp: int = kafka_format.NO_TIMESTAMP
+    batches: int = 0
+    records: int = 0
+    size: int = 0
+
+
+class _Run(NamedTuple):
+    """Batches of one producer without a marker or a hole between them."""
+
+    first_offset: int
+    producer_id: int
+    producer_epoch: int
+    first_timestamp: int
+    last_timestamp: int
+    batches: int
+    records: int
+    size: int
+    records_before: int
+    bytes_before: int
+
+
+class Abort(NamedTuple):
+    """An ABORT marker. first_offset: of the transaction that it ends, None if the log shows no such transaction."""
+
+    producer_id: int
+    first_offset: int | None
+
+
+class Replay:
+    """Follows the producers of one log.
+
+    reached: the offset after the last batch. directory: of the file that was read last. aborts: the ABORT markers of
+    the segment at hand, by offset. has_hole: whether offsets were missing anywhere so far.
+    """
+
+    def __init__(self, task: TransactionTask) -> None:
+        self.reached = 0
+        self.directory = ""
+        self.aborts: dict[int, Abort] = {}
+        self.has_hole = False
+        self._task = task
+        self._holes = [*task.holes]  # those that are not reached yet
+        self._open: dict[int, _Transaction] = self._find_begun()
+        self._records = 0
+        self._bytes = 0
+        self._newest = kafka_format.NO_TIMESTAMP
+        self._unknown: list[str] = []
+
+    def add(self, stretch: Stretch) -> Iterator[Row]:
+        """Adds the next batches. Yields the transactions that end among them."""
+        holes = [*stretch.gaps, *([self.reached] if stretch.ends_in_loss else [])]
+        headers = stretch.headers
+        if headers.shape[1]:
+            self.reached = int(headers[batch_headers.LAST_OFFSET, -1]) + 1
+            self._newest = max(self._newest, int(headers[batch_headers.MAX_TIMESTAMP].max()))
+        while self._holes and self._holes[0] < self.reached:
+            holes.append(self._holes.pop(0))
+        events: list[tuple[int, int, Any]] = [(hole, 0, None) for hole in holes]
+        events += [(run.first_offset, 1, run) for run in self._make_runs(stretch, holes)]
+        events += [(marker.offset, 2, marker) for marker in stretch.markers]
+        for offset, _, event in sorted(events, key=lambda each: each[:2]):
+            if event is None:
+                yield from self._pass_hole(offset)
+            elif isinstance(event, Marker):
+                yield from self._end(event)
+            else:
+                self._extend(event)
+
+    def finish(self) -> Iterator[Row]:
+        """Yields the transactions that are open at the end of the log. Warns of those whose end is not known."""
+        if self._holes:
+            yield from self._pass_hole(max(self.reached, self._holes[0]))
+        for each in self._open.values():
+            yield from self._make_row(each, OPEN)
+        if self._unknown:
+            more = len(self._unknown) - _MOST_NAMED
+            named = ", ".join(self._unknown[:_MOST_NAMED]) + (f" and {more:,} more" if more > 0 else "")
+            logger.warning(
+                "partition %s-%d: it is not known how the transaction of %s ended, as damage or missing offsets follow"
+                " it (state unknown)",
+                self._task.topic,
+                self._task.partition,
+                named,
+            )
+
+    def _find_begun(self) -> dict[int, _Transaction]:
+        """Finds the transactions that began before the files, by the snapshot that a broker wrote at their first
+        offset."""
+        if not self._task.splits or self._task.splits[0].base_offset == 0:
+            return {}
+        first = self._task.splits[0]
+        noted: list[str] = []
+        base = first.base_offset
+        state = newest_state(parent_of(first.path), first.storage, lambda offset: offset == base, noted)
+        for sentence in noted:
+            logger.warning("%s", sentence)
+        begun = {} if state is None else state.open_transactions
+        return {producer: _Transaction(producer, offset) for producer, offset in begun.items() if offset < base}
+
+    def _make_runs(self, stretch: Stretch, holes: list[int]) -> Iterator[_Run]:
+        """Yields the data of transactions in a stretch, as runs in the order of offsets. It counts all batches too."""
+        headers = stretch.headers
+        if not headers.shape[1]:
+            return
+        readable = headers[batch_headers.LAST_OFFSET] >= self._task.start
+        counted = readable & ~is_control(headers)
+        records = np.where(counted, _count_records(headers), 0)
+        sizes = np.where(readable, headers[batch_headers.SIZE], 0)
+        records_before = self._records + np.cumsum(records) - records
+        bytes_before = self._bytes + np.cumsum(sizes) - sizes
+        self._records += int(records.sum())
+        self._bytes += int(sizes.sum())
+        columns = np.flatnonzero(transactional_data(headers))
+        if not len(columns):
+            return
+        bases, producers, epochs, latest = headers[
+            [
+                batch_headers.BASE_OFFSET,
+                batch_headers.PRODUCER_ID,
+                batch_headers.PRODUCER_EPOCH,
+                batch_headers.MAX_TIMESTAMP,
+            ]
+        ][:, columns]
+        edges = np.sort(np.array([marker.offset for marker in stretch.markers] + holes, np.int64))
+        slots = np.searchsorted(edges, bases, side="right")
+        starts = np.flatnonzero(np.concatenate(([True], (np.diff(producers) != 0) | (np.diff(slots) != 0))))
+        first_columns = columns[starts]
+        earliest, _ = time_span(headers[:, first_columns])
+        for values in zip(
+            bases[starts].tolist(),
+            producers[starts].tolist(),
+            epochs[starts].tolist(),
+            earliest.tolist(),
+            np.maximum.reduceat(latest, starts).tolist(),
+            np.add.reduceat(readable[columns].astype(np.int64), starts).tolist(),
+            np.add.reduceat(records[columns], starts).tolist(),
+            np.add.reduceat(sizes[columns], starts).tolist(),
+            records_before[first_columns].tolist(),
+            bytes_before[first_columns].tolist(),
+            strict=True,
+        ):
+            yield _Run(*values)
+
+    def _extend(self, run: _Run) -> None:
+        """Adds a run to the open transaction of its producer, or begins one."""
+        each = self._open.get(run.producer_id)
+        if each is None:
+            each = _Transaction(run.producer_id, run.first_offset, run.records_before, run.bytes_before)
+            self._open[run.producer_id] = each
+        if each.producer_epoch is None:
+            each.producer_epoch, each.first_timestamp = run.producer_epoch, run.first_timestamp
+        each.last_timestamp = max(each.last_timestamp, run.last_timestamp)
+        each.batches += run.batches
+        each.records += run.records
+        each.size += run.size
+
+    def _end(self, marker: Marker) -> Iterator[Row]:
+        each = self._open.pop(marker.producer_id, None)
+        if marker.aborts:
+            self.aborts[marker.offset] = Abort(marker.producer_id, None if each is None else each.first_offset)
+        if each is not None and marker.offset >= self._task.start:
+            yield from self._make_row(each, ABORTED if marker.aborts else COMMITTED, marker)
+
+    def _pass_hole(self, offset: int) -> Iterator[Row]:
+        """Gives up the transactions that began before missing offsets, which begin at `offset`."""
+        self.has_hole = True
+        for each in [each for each in self._open.values() if each.first_offset < offset]:
+            del self._open[each.producer_id]
+            if offset > self._task.start:
+                self._unknown.append(f"producer {each.producer_id} from offset {each.first_offset} on")
+                yield from self._make_row(each, UNKNOWN)
+
+    def _make_row(self, each: _Transaction, state: str, marker: Marker | None = None) -> Iterator[Row]:
+        """Makes the row of a transaction. It yields none if the transaction has no part in the given files."""
+        last = None if marker is None else marker.offset
+        shown = self._task.shown
+        end = kafka_format.MAX_OFFSET if last is None else last + 1
+        if shown is not None and all(span.intersect(OffsetRange(each.first_offset, end)).is_empty for span in shown):
+            return
+        ended = self._newest if state == OPEN else kafka_format.NO_TIMESTAMP if marker is None else marker.timestamp
+        known = kafka_format.NO_TIMESTAMP not in (ended, each.first_timestamp)
+        is_open = state == OPEN
+        yield {
+            "topic": self._task.topic,
+            "partition": self._task.partition,
+            "producerId": each.producer_id,
+            "producerEpoch": each.producer_epoch,
+            "firstOffset": each.first_offset,
+            "lastOffset": last,
+            "state": state,
+            "batches": each.batches,
+            "records": each.records,
+            "bytes": each.size,
+            "firstTimestamp": _to_micros(each.first_timestamp),
+            "lastTimestamp": _to_micros(each.last_timestamp),
+            "durationMs": ended - each.first_timestamp if known else None,
+            "coordinatorEpoch": None if marker is None else marker.coordinator_epoch,
+            "withheldRecords": self._records - each.records_before if is_open else None,
+            "withheldBytes": self._bytes - each.bytes_before if is_open else None,
+        }
+
+
+def _count_records(headers: HeaderTable) -> npt.NDArray[np.int64]:
+    """The records of each batch. An entry of magic 0 or 1 counts as one, since its header has no count."""
+    return np.where(headers[batch_headers.MAGIC] == kafka_format.MAGIC_V2, headers[batch_headers.COUNT], 1)
+
+
+def _to_micros(millis: int) -> int | None:
+    return None if millis == kafka_format.NO_TIMESTAMP or abs(millis) > MAX_MILLIS else millis * 1000

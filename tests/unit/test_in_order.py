@@ -1,0 +1,208 @@
+"""in_order: results of several threads come in the order of the pieces, within bounded memory, and leave no thread."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import pytest
+
+from kafka_segment_source.errors import OptionError
+from kafka_segment_source.in_order import InOrder, count_threads
+from tests.support.waiting import wait_until
+
+
+@dataclass
+class Steps:
+    """A piece that gives numbers. before: is called before each of them. size, each: bytes of it, and of a number."""
+
+    numbers: list[int]
+    before: Callable[[int], None] = lambda _: None
+    size: int = 0
+    each: int = 1
+    released: list[int] = field(default_factory=list)
+
+    def results(self) -> Iterator[tuple[int, int]]:
+        for number in self.numbers:
+            self.before(number)
+            yield number, self.each
+
+    def release(self) -> None:
+        self.released.append(threading.get_ident())
+
+
+def collect(pieces: Iterator[Steps], threads: int, most: int = 1000) -> list[int]:
+    """All results, in the order in which they come."""
+    found: list[int] = []
+    with InOrder[Steps, int](pieces, threads, most) as work:
+        while work.next_piece() is not None:
+            found += work.results()
+    return found
+
+
+def threads_at_work() -> list[str]:
+    return [each.name for each in threading.enumerate() if each.name.startswith("kafkaseg-scan")]
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+@pytest.mark.parametrize("most", [1, 7, 1000])
+def test_results_come_in_order(threads: int, most: int) -> None:
+    """However long each piece takes, and however little may wait."""
+    pieces = [Steps([*range(at, at + at % 4)], lambda number: time.sleep(number % 3 / 5000)) for at in range(0, 90, 10)]
+    assert collect(iter(pieces), threads, most) == [number for piece in pieces for number in piece.numbers]
+    assert [len(piece.released) for piece in pieces] == [1] * len(pieces)
+
+
+def test_pieces_are_worked_on_at_the_same_time() -> None:
+    """Two threads meet inside two pieces."""
+    meeting = threading.Barrier(2)
+    pieces = [Steps([at], lambda _: meeting.wait(10) and None) for at in range(4)]
+    assert collect(iter(pieces), 2) == [0, 1, 2, 3]
+
+
+def test_one_thread_at_a_time_takes_pieces() -> None:
+    """The iterator of pieces needs no lock of its own."""
+    inside = threading.Lock()
+
+    def pieces() -> Iterator[Steps]:
+        for at in range(50):
+            assert inside.acquire(blocking=False)
+            time.sleep(0.0002)
+            inside.release()
+            yield Steps([at])
+
+    assert collect(pieces(), 4) == [*range(50)]
+
+
+def test_little_is_done_early() -> None:
+    """While the caller takes nothing, results and pieces have at most `most` bytes, and one more of each thread."""
+    made: list[int] = []
+    pieces = [Steps([*range(at, at + 10)], made.append, size=5, each=10) for at in range(0, 1000, 10)]
+    with InOrder[Steps, int](iter(pieces), 3, 100) as work:
+        work.next_piece()
+        wait_until(lambda: not work._working)
+        assert 0 < sum(10 for _ in made) + 5 * 3 <= 100 + 3 * (10 + 5)
+        results = work.results()
+        assert [next(results) for _ in range(10)] == [*range(10)]
+
+
+def test_the_first_piece_goes_on_beyond_the_bound() -> None:
+    """A result that is larger than all that may wait comes nevertheless."""
+    assert collect(iter([Steps([at, at + 1], each=10**9) for at in range(0, 20, 2)]), 3, 10) == [*range(20)]
+
+
+def test_an_error_comes_in_its_place() -> None:
+    """Results before it come first, although a thread has met the error long before. Later pieces can follow."""
+
+    def fail(number: int) -> None:
+        if number == 11:
+            raise ValueError("eleven")
+
+    pieces = [Steps([0, 1], lambda _: time.sleep(0.01)), Steps([10, 11, 12], fail), Steps([20])]
+    with InOrder[Steps, int](iter(pieces), 3, 100) as work:
+        work.next_piece()
+        assert [*work.results()] == [0, 1]
+        work.next_piece()
+        results = work.results()
+        assert next(results) == 10
+        with pytest.raises(ValueError, match="eleven"):
+            next(results)
+        assert work.next_piece() is pieces[2]
+        assert [*work.results()] == [20]
+        assert work.next_piece() is None
+
+
+def test_an_error_of_the_iterator_comes_after_all_pieces() -> None:
+    """And again, if it is asked again."""
+
+    def pieces() -> Iterator[Steps]:
+        yield Steps([1], lambda _: time.sleep(0.01))
+        raise ValueError("no more")
+
+    with InOrder[Steps, int](pieces(), 2, 100) as work:
+        work.next_piece()
+        assert [*work.results()] == [1]
+        for _ in range(2):
+            with pytest.raises(ValueError, match="no more"):
+                work.next_piece()
+
+
+def test_a_caller_that_ends_early_leaves_nothing() -> None:
+    """No thread, no piece that is not released, and the iterator is closed."""
+    closed: list[bool] = []
+    made: list[Steps] = []
+
+    def pieces() -> Iterator[Steps]:
+        try:
+            while True:
+                made.append(Steps([1, 2, 3], lambda _: time.sleep(0.0005)))
+                yield made[-1]
+        finally:
+            closed.append(True)
+
+    with InOrder[Steps, int](pieces(), 3, 20) as work:
+        work.next_piece()
+        next(work.results())
+    assert closed == [True]
+    assert made and all(len(piece.released) == 1 for piece in made)
+    wait_until(lambda: not threads_at_work())
+
+
+def test_a_thread_never_waits_for_the_caller() -> None:
+    """Once all that may wait is there, no thread is at work."""
+    with InOrder[Steps, int](iter([Steps([1, 2, 3])] * 50), 3, 10) as work:
+        work.next_piece()
+        wait_until(lambda: not work._working)
+
+
+def test_a_garbage_collection_in_a_thread_may_end_the_caller() -> None:
+    """The thread does not wait for itself, and all is given back in the end."""
+    made: list[Steps] = []
+
+    def rows() -> Iterator[int]:
+        with InOrder[Steps, int](pieces(), 2, 100) as work:
+            while work.next_piece() is not None:
+                yield from work.results()
+
+    def pieces() -> Iterator[Steps]:
+        while True:
+            made.append(Steps([1], collect_garbage))
+            yield made[-1]
+
+    def collect_garbage(_: int) -> None:
+        if is_garbage.is_set():
+            gc.collect()
+
+    is_garbage = threading.Event()
+    gc.disable()
+    try:
+        cycle: list[object] = [rows()]
+        cycle.append(cycle)
+        next(cycle[0])  # type: ignore[call-overload]
+        del cycle
+        is_garbage.set()
+        other = rows()  # its threads collect
+        next(other)
+        wait_until(lambda: len(made) > 60 or sum(len(piece.released) for piece in made) > 30)
+        other.close()  # type: ignore[attr-defined]
+    finally:
+        gc.enable()
+    gc.collect()
+    wait_until(lambda: not threads_at_work())
+    assert all(len(piece.released) == 1 for piece in made)
+
+
+@pytest.mark.parametrize("threads", [0, -1, True, 1.5, "2"])
+def test_what_is_no_number_of_threads(threads: object) -> None:
+    """One sentence says what was given, and what is expected."""
+    with pytest.raises(OptionError, match=r"^threads is .*: expected a number of at least 1$"):
+        count_threads(threads)
+
+
+def test_the_default_is_the_cores_of_the_process() -> None:
+    """At least one; a number is itself."""
+    assert count_threads(None) >= 1
+    assert count_threads(7) == 7

@@ -1,0 +1,224 @@
+"""scanning: several threads give the rows of one, within a bound of memory, and leave nothing behind."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kafka_segment_source as kafkaseg
+from benchmarks.logs import LogShape, log
+from kafka_segment_source import scanning
+from kafka_segment_source.decoding.tables import RECORDS
+from kafka_segment_source.errors import CorruptRecordError, OptionError
+from kafka_segment_source.in_order import InOrder
+from kafka_segment_source.planning import plan as plan_module
+from kafka_segment_source.planning.plan import ReadPlan
+from kafka_segment_source.scanning import read_splits
+from tests.support.chunks import read_in_chunks
+from tests.support.waiting import wait_until
+
+ROOT = Path(__file__).parents[2]
+SCHEMA = RECORDS.arrow_schema(["offset", "value"])
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two segments of 400 kB, in batches of 4 KiB."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("KAFKASEG_BENCH_DIR", str(tmp_path_factory.mktemp("log")))
+        return log(LogShape(6_000, "lz4", segments=2, batch_bytes=4096)).path
+
+
+@pytest.fixture(autouse=True)
+def _many_small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that a small log has many chunks, and is worth several threads."""
+    read_in_chunks(monkeypatch, 20_000)
+    monkeypatch.setattr(plan_module, "_BYTES_A_THREAD", 1)
+    monkeypatch.setattr(scanning, "_MOST_WAITING", 100_000)
+
+
+def scan_threads() -> list[threading.Thread]:
+    return [each for each in threading.enumerate() if each.name.startswith("kafkaseg-scan")]
+
+
+def open_segments() -> list[str]:
+    """The `.log` files that this process has open."""
+    names = []
+    for each in os.listdir("/proc/self/fd"):
+        try:
+            names.append(os.readlink(f"/proc/self/fd/{each}"))
+        except OSError:
+            continue
+    return [name for name in names if name.endswith(".log")]
+
+
+def hurt(directory: Path, to: Path, at: float) -> Path:
+    """A copy of the log with a wrong byte in its first segment."""
+    copy = to / directory.name
+    copy.mkdir()
+    for path in directory.iterdir():
+        data = bytearray(path.read_bytes())
+        if path.name == "00000000000000000000.log":
+            data[int(len(data) * at)] ^= 1
+        (copy / path.name).write_bytes(data)
+    return copy
+
+
+@pytest.mark.parametrize("options", [{}, {"isolationLevel": "read_committed"}, {"view": "batches", "checkCrcs": True}])
+def test_the_batches_are_those_of_one_thread(directory: Path, options: dict[str, Any]) -> None:
+    """The same Arrow batches in the same order, and decoded by more than one thread."""
+    one = kafkaseg.scan(directory, threads=1, **options).read_all().to_batches()
+    reader = kafkaseg.scan(directory, threads=3, **options)
+    first = reader.read_next_batch()
+    assert 1 < len(scan_threads()) <= 3
+    assert [first, *reader] == one
+    assert len(one) > 10
+
+
+def test_the_default_is_every_core(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`scan` and a plan's reader ask for as many threads as the process has cores."""
+    asked: list[int] = []
+
+    def note(*arguments: Any) -> Any:
+        asked.append(arguments[-1])
+        return iter(())
+
+    monkeypatch.setattr(scanning, "read_splits", note)
+    for threads in (None, 1, 7):
+        kafkaseg.scan(directory, threads=threads)
+        kafkaseg.plan(directory).to_reader(threads=threads)
+    assert asked[2:] == [1, 1, 7, 7]
+    assert asked[0] == asked[1] == len(os.sched_getaffinity(0))
+
+
+def test_little_data_takes_one_thread(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread is started only for some megabytes."""
+    monkeypatch.undo()
+    assert kafkaseg.scan(directory, threads=8).read_next_batch().num_rows > 0
+    assert not scan_threads()
+
+
+def test_what_is_no_number_of_threads(directory: Path) -> None:
+    """The error comes before anything is read."""
+    with pytest.raises(OptionError, match=r"^threads is 0: expected a number of at least 1$"):
+        kafkaseg.scan(directory, threads=0)
+    with pytest.raises(OptionError, match=r"^threads is 'all'"):
+        kafkaseg.plan(directory).to_reader(threads="all")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("batches", [0, 1, 5])
+def test_a_reader_that_is_dropped_early_leaves_nothing(directory: Path, batches: int) -> None:
+    """No thread, and no open file."""
+    reader = kafkaseg.scan(directory, threads=3)
+    for _ in range(batches):
+        reader.read_next_batch()
+    del reader
+    wait_until(lambda: not scan_threads())
+    assert not open_segments()
+
+
+def test_a_reader_that_waits_has_no_thread_at_work(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows that wait have at most their bound, and one batch more of each thread. The open files are few."""
+    sizes: list[int] = []
+    begun: list[InOrder[Any, Any]] = []
+
+    class Noted(InOrder[Any, Any]):
+        def __init__(self, *arguments: Any) -> None:
+            super().__init__(*arguments)
+            begun.append(self)
+
+    def results(piece: Any) -> Iterator[Any]:
+        for rows, size in make(piece):
+            sizes.append(size)
+            yield rows, size
+
+    make = scanning._Piece.results
+    monkeypatch.setattr(scanning._Piece, "results", results)
+    monkeypatch.setattr(scanning, "InOrder", Noted)
+    reader = kafkaseg.scan(directory, threads=2)
+    reader.read_next_batch()
+    wait_until(lambda: not begun[0]._working)
+    assert sum(sizes) <= 2 * 100_000 + 3 * max(sizes)
+    assert len(open_segments()) <= 2
+    assert reader.read_all().num_rows > 5000
+    assert sum(sizes) > 3 * 2 * 100_000
+
+
+def test_an_error_comes_after_the_same_rows(directory: Path, tmp_path: Path) -> None:
+    """Damage in the middle: the rows before it come first, and the threads end."""
+    path = hurt(directory, tmp_path, 0.6)
+    found: dict[int, tuple[int, str]] = {}
+    for threads in (1, 4):
+        rows: list[int] = []
+        with pytest.raises(CorruptRecordError) as caught:
+            rows.extend(batch.num_rows for batch in kafkaseg.scan(path, ["offset"], threads=threads))
+        found[threads] = sum(rows), str(caught.value)
+    assert found[1] == found[4]
+    assert 0 < found[1][0] < 6000
+    wait_until(lambda: not scan_threads())
+
+
+def test_a_warning_is_logged_once(directory: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A batch that is skipped is one warning."""
+    path = hurt(directory, tmp_path, 0.6)
+    with caplog.at_level(logging.WARNING):
+        rows = kafkaseg.scan(path, ["offset"], threads=4, mode="DROPMALFORMED").read_all().num_rows
+    assert 0 < rows < 6000
+    [record] = caplog.records
+    assert "skipped" in record.getMessage()
+
+
+def test_splits_in_any_order(directory: Path) -> None:
+    """`read_splits` gives them in the order in which they come, and reports each when it is done."""
+    plan: ReadPlan = kafkaseg.plan(directory, minPartitions=7)
+    splits = [plan.splits[at] for at in (5, 0, 3, 3)]
+    done: list[int] = []
+    found = [*read_splits(iter(splits), plan.options, SCHEMA, done.append, threads=3)]
+    assert found == [*read_splits(splits, plan.options, SCHEMA)]
+    assert done == [split.size for split in splits]
+
+
+_INTERRUPTED = """
+import sys, threading, time
+import kafka_segment_source as kafkaseg
+from kafka_segment_source.decoding import record_rows
+slow = record_rows.RecordRows.rows
+def rows(self, chunk):
+    print("decoding", flush=True)
+    time.sleep(0.2)
+    yield from slow(self, chunk)
+record_rows.RecordRows.rows = rows
+try:
+    for batch in kafkaseg.scan(sys.argv[1], threads=2):
+        pass
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
+
+
+def test_an_interrupt_ends_it(directory: Path) -> None:
+    """SIGINT ends a scan that waits for its threads, as it ends one without threads."""
+    code = f"from kafka_segment_source.planning import plan\nplan._BYTES_A_THREAD = 1\n{_INTERRUPTED}"
+    child = subprocess.Popen(
+        [sys.executable, "-c", code, str(directory)],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert child.stdout is not None
+    assert child.stdout.readline() == "decoding\n"
+    child.send_signal(signal.SIGINT)
+    printed, complaint = child.communicate(timeout=60)
+    assert printed.endswith("interrupted\n"), complaint
+    assert child.returncode == 0
+    assert complaint == ""
