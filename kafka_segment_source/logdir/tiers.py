@@ -146,7 +146,7 @@ def _find_home(path: str, children: Sequence[Entry], storage: Storage) -> list[F
     if find_topic_id(name_of(path)) is None:
         return None
     homes = _list_partitions(path, children)
-    return _name_homes(homes, list(_list_all(homes, storage)), storage) if homes else None
+    return _name_homes(homes, None, storage) if homes else None
 
 
 def _list_partitions(topic_directory: str, children: Sequence[Entry]) -> list[str]:
@@ -192,16 +192,12 @@ def _name_homes(
         by_topic.setdefault(home.rpartition("/")[0], []).append((home, None if listed is None else listed[at]))
 
     def name(of_topic: list[tuple[str, Sequence[Entry] | None]]) -> list[FoundPartition]:
-        found: list[FoundPartition] = []
-        topic: str | None = None
-        for home, entries in of_topic:
-            place = parse_home(home)
-            if place is None:
-                continue
-            topic = place.topic or topic or _read_topic(home, entries, storage)
-            if topic is not None:
-                found.append(FoundPartition(home, (topic, place.partition), place.topic_id))
-        return found
+        places = [(home, place, entries) for home, entries in of_topic if (place := parse_home(home)) is not None]
+        topics = (place.topic or _read_topic(home, entries, storage) for home, place, entries in places)
+        topic = next((each for each in topics if each is not None), None)  # the first that says it
+        if topic is None:
+            return []
+        return [FoundPartition(home, (topic, place.partition), place.topic_id) for home, place, _ in places]
 
     at_once = max((storage.read_cost(home).at_once for home in homes), default=1)
     return [each for found in map_ahead(name, by_topic.values(), at_once) for each in found]

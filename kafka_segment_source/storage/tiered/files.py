@@ -195,7 +195,10 @@ class ChunkedFile:
 
     def find_fault(self, position: int) -> DataError | None:
         """Returns the damage of the first chunk, at or after a byte position, that belongs to the batch there. None if
-        the chunks that were read there are sound."""
+        the chunks that were read there are sound.
+
+        The error's position is that in the restored `.log`. Its words say where the chunk lies in the object.
+        """
         if not self._faults:
             return None
         size = self._index.chunk_size
@@ -209,7 +212,7 @@ class ChunkedFile:
             return None
         fault, starts = self._faults[wrong], self._index.starts
         return CorruptRecordError(
-            f"chunk {wrong} of a tiered segment, its bytes {starts[wrong]} to {starts[wrong + 1] - 1}, which is damaged,",
+            f"damaged chunk {wrong} of a tiered segment (bytes {starts[wrong]} to {starts[wrong + 1] - 1} of the object)",
             path=self._path,
             position=position,
             found=fault.found,
@@ -263,7 +266,7 @@ class ChunkedFile:
             try:
                 data = decrypt(self._cipher, data, self._aad)
             except WrongTextError:
-                raise _ChunkError("bytes that fail their authentication", "the tag that they carry") from None
+                raise _ChunkError("bytes that fail their authentication", "the bytes that were encrypted") from None
         if self._is_compressed:
             data = _decompress(data, size)
         if len(data) != size:
