@@ -267,8 +267,11 @@ class SegmentView:
         """Returns the offset after the last whole batch. The segment is the last one of a log.
 
         None if damage or a failing disk hides the offset, as reading will report that. None also if the search costs
-        too much.
+        too much. The manifest of a tier states it.
         """
+        stated = self.segment.last_offset
+        if stated is not None and self._trust.trust_indexes:
+            return stated + 1
         with suppress(*UNUSABLE):
             return self._find_log_end()
         return None

@@ -45,6 +45,12 @@ class Segment:
         return None if identity is None else identity.latest
 
     @property
+    def last_offset(self) -> int | None:
+        """The last offset (inclusive) that the manifest of a tier states. None for any other segment."""
+        identity = read_identity(self.version)
+        return None if identity is None else identity.last_offset
+
+    @property
     def index_path(self) -> str:
         return self.path.removesuffix(kafka_format.LOG_SUFFIX) + kafka_format.INDEX_SUFFIX
 

@@ -84,6 +84,15 @@ def test_a_whole_read_takes_every_chunk_once(events: Log, server: ObjectServer) 
     assert sum(each.key.endswith(".log") for each in server.requests) <= 3 * SEGMENTS
 
 
+def test_a_plan_without_bounds_needs_manifests_alone(server: ObjectServer) -> None:
+    """No `.log` and no `.indexes` is opened."""
+    server.requests.clear()
+    plan = kafkaseg.plan("s3://logs/tier", tieredKeys=TIERED_KEYS, storage_options=server.options)
+    assert plan.segments_kept == SEGMENTS
+    asked = [each.key.rpartition(".")[2] for each in server.requests if each.kind == "GET"]
+    assert asked == ["rsm-manifest"] * (SEGMENTS + 1)  # one says the topic's name
+
+
 def test_trust_indexes_false_believes_no_manifest(events: Log, server: ObjectServer) -> None:
     """Then `since` drops no segment, whatever the manifests say of the times."""
     since = int(events.batches[-1, FIRST_TIMESTAMP])
