@@ -58,13 +58,17 @@ class GapWatch:
         return self._split.gap_is_loss and self._has_old_formats
 
     def missing(self, file: InputFile) -> OffsetRange | None:
-        """The wanted offsets between the last batch and the next segment, if only a missing file explains the gap."""
-        split = self._split
-        if not split.gap_is_loss or self._has_gaps or self._has_old_formats or self.position != split.segment_size:
+        """The wanted offsets between the last batch and the next segment, if only a missing file explains the gap.
+
+        After the last segment of a tier, they are those up to the offset that its manifest states.
+        """
+        split, end = self._split, self._split.stated_end
+        is_loss = split.gap_is_loss or split.next_base_offset is None  # no tier is compacted
+        if not is_loss or self._has_gaps or self._has_old_formats or self.position != split.segment_size:
             return None
-        if self.next_offset is None or split.next_base_offset is None:
+        if self.next_offset is None or end is None:
             return None
-        gap = OffsetRange(self.next_offset, split.next_base_offset).intersect(split.bounds.offsets)
+        gap = OffsetRange(self.next_offset, end).intersect(split.bounds.offsets)
         return None if gap.is_empty or (split.start > 0 and self._has_gaps_before(file)) else gap
 
     def _has_gaps_before(self, file: InputFile) -> bool:

@@ -2,7 +2,8 @@
 
 The last segment may end in a torn batch, because a broker writes there or has died. It may also end in zeros, which are
 preallocated space. Both end the log without an error, if no other bytes follow. In the middle of a log, or before
-another whole batch, both are damage, since Kafka trims a segment when it rolls.
+another whole batch, both are damage, since Kafka trims a segment when it rolls. So they are at the end of a remote
+tier, which has rolled segments alone.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class LogTail:
         position gets this answer once only. Where zeros reach into a batch, a broker may be about to write its end, so
         this waits a little. After that it is damage.
         """
-        if self._split.next_base_offset is not None:
+        if self._split.stated_end is not None:
             return False, None
         for look in range(_LOOKS):  # a broker may write between two of these reads
             if self._file.read_at(position, len(seen)) != seen.tobytes():

@@ -11,6 +11,7 @@ from kafka_segment_source.bounds import OffsetRange, ScanBounds
 from kafka_segment_source.logdir.probe import BatchHeader, HeaderProbe
 from kafka_segment_source.logdir.segments import PartitionLog, Segment
 from kafka_segment_source.storage.store import LOCAL, NO_VERSION, FileVersion, Storage
+from kafka_segment_source.storage.tiered.partition import read_identity
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +75,15 @@ class SegmentSplit:
     def is_of_last(self) -> bool:
         """Whether no later segment was listed."""
         return self.next_base_offset is None
+
+    @property
+    def stated_end(self) -> int | None:
+        """The offset after the segment's last one: where the next segment begins, or what the manifest of a tier
+        states. None for the last segment of a directory."""
+        if self.next_base_offset is not None:
+            return self.next_base_offset
+        identity = read_identity(self.version)
+        return None if identity is None or identity.last_offset is None else identity.last_offset + 1
 
     @property
     def size(self) -> int:

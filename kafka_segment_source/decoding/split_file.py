@@ -148,6 +148,12 @@ class SplitFile:
         if self._reader.is_done:
             return
         gap = self._gaps.missing(self._file)
+        if gap is not None and split.next_base_offset is None:
+            raise DataLossError(
+                f"offsets {gap.start} to {gap.end - 1} of partition {split.topic}-{split.partition} are missing:"
+                f" {split.path!r} ends before {self._gaps.next_offset}, and its manifest states that it holds"
+                f" {gap.end - 1}; failOnDataLoss=false reads what is there"
+            )
         if gap is not None:
             raise DataLossError(
                 f"offsets {gap.start} to {gap.end - 1} of partition {split.topic}-{split.partition} are missing:"

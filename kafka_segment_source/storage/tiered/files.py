@@ -13,7 +13,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import zstandard
 
@@ -79,13 +79,19 @@ class _Contexts(threading.local):
 _CONTEXTS = _Contexts()
 
 
+class _ChunkFault(NamedTuple):
+    """Why a chunk cannot be decoded. found, expected: two values, as in a DataError."""
+
+    found: str
+    expected: str
+
+
 class _ChunkError(Exception):
-    """A chunk cannot be decoded. found, expected: two values, as in a DataError."""
+    """A chunk cannot be decoded."""
 
     def __init__(self, found: str, expected: str) -> None:
         super().__init__(found)
-        self.found = found
-        self.expected = expected
+        self.fault = _ChunkFault(found, expected)  # an error that is kept would keep the bytes of its request
 
 
 class RenamedFile:
@@ -132,7 +138,7 @@ class ChunkedFile:
         self._is_compressed = is_compressed
         self._cipher = cipher
         self._aad = aad
-        self._faults: dict[int, _ChunkError] = {}  # by the chunk's number
+        self._faults: dict[int, _ChunkFault] = {}  # by the chunk's number
         self._locks: dict[int, threading.Lock] = {}  # by the chunk's number
         self._recent: tuple[int, bytes] | None = None  # the last chunk of this file, which may be too large to keep
 
@@ -250,8 +256,8 @@ class ChunkedFile:
         size = self._index.original_size(chunk)
         try:
             data = self._decode_sound(chunk, stored, size)
-        except _ChunkError as fault:
-            self._faults[chunk] = fault
+        except _ChunkError as error:
+            self._faults[chunk] = error.fault
             return FILLER * size
         self._recent = chunk, data
         KEPT.put(self._path, self._version, chunk, data)

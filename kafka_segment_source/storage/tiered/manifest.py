@@ -28,6 +28,7 @@ _MOST_CHUNKS = 1_000_000
 _MOST_INDEX = 64 * 1024 * 1024  # bytes of one part of the `.indexes` object
 _LARGEST_LOG = 2**31 - 1
 _MOST_EPOCHS = 100_000
+_EPOCH_DIGITS = 10
 _VERSION = "1"
 _KAFKA_FORMAT = "kafka"
 _NUMBER_BYTES = 4
@@ -213,7 +214,7 @@ def _parse_epochs(metadata: _Fields) -> tuple[tuple[int, int], ...]:
         raise ManifestError("manifest with too many leader epochs", len(fields.values), f"at most {_MOST_EPOCHS}")
     found = []
     for epoch in fields.values:
-        if not (epoch.isascii() and epoch.isdigit() and int(epoch) < 2**31):
+        if not (epoch.isascii() and epoch.isdigit() and len(epoch) <= _EPOCH_DIGITS and int(epoch) < 2**31):
             raise ManifestError("manifest with a wrong leader epoch", repr(epoch[:40]), "a number")
         found.append((int(epoch), fields.number(epoch, 0, kafka_format.MAX_OFFSET)))
     return tuple(sorted(found))

@@ -6,6 +6,7 @@ import json
 import random
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -345,6 +346,27 @@ def test_damage_is_an_error_with_the_objects_name(
     assert problems and all(f"/{base:020d}-" in each.path for each in problems)
 
 
+@pytest.mark.parametrize("config", [encoder.AivenConfig(), encoder.AivenConfig(compression=True)])
+def test_the_end_of_a_tier_is_never_torn(
+    config: encoder.AivenConfig, segments: list[encoder.LocalSegment], kept_rows: list[Row], tmp_path: Path
+) -> None:
+    """Its last segment was rolled. So bytes that may end a broker's log are damage here, and missing ones are loss."""
+    last = segments[-1]
+    size = int.from_bytes(last.log[8:12], "big") + 12  # of the first batch
+    logs = {
+        "cut": (last.log[:size], DataLossError, "and its manifest states that it holds 509"),
+        "torn": (last.log[: size + 30], CorruptRecordError, "batch cut short"),
+        "zeros": (last.log[:size] + bytes(500), CorruptRecordError, "zeros where a batch should be"),
+    }
+    for name, (log, kind, said) in logs.items():
+        made = encoder.encode_aiven([*segments[:-1], replace(last, log=log)], NAMES, config)
+        store = encoder.write_objects(made, tmp_path / name)
+        with pytest.raises(kind, match=said):
+            scanned(store)
+        found = scanned(store, mode="DROPMALFORMED", failOnDataLoss=False)
+        assert kept_rows[: last.base] < found < kept_rows
+
+
 @pytest.mark.parametrize(
     "change", [edit(version="2"), edit(segmentFormat="iceberg")], ids=["newer version", "another format"]
 )
@@ -437,7 +459,7 @@ def test_keys_that_are_missing_or_wrong(tmp_path: Path) -> None:
         ({"key1": str(empty)}, "the file of key 'key1' .* has no private RSA key"),
     ):
         given = {"tieredKeys": keys} if keys else {}
-        for call in (scanned, kafkaseg.plan, kafkaseg.verify):
+        for call in (scanned, kafkaseg.verify):
             with pytest.raises(OptionError, match=said) as caught:
                 call(store, **given)
             assert "SECRET" not in str(caught.value) and str(tmp_path) not in str(caught.value)
