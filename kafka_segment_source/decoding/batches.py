@@ -297,8 +297,8 @@ class BatchReader:
             error = self._faults.too_large(position, needed, self._max_batch_bytes)
         elif stopped_by == batch_headers.INCOMPLETE:
             error = self._faults.cut_short(position, size - position, needed)
-            found = self._search.find_next_batch(position + 1) if self._split.stated_end is None else None
-            if self._split.stated_end is None and found is None and self._search.effort > 0:
+            found = self._search.find_next_batch(position + 1) if not self._split.was_rolled else None
+            if not self._split.was_rolled and found is None and self._search.effort > 0:
                 return None  # a torn tail
             if found is not None:
                 return self._report_skipped(error, found)

@@ -36,7 +36,7 @@ class LogTail:
         position gets this answer once only. Where zeros reach into a batch, a broker may be about to write its end, so
         this waits a little. After that it is damage.
         """
-        if self._split.stated_end is not None:
+        if self._split.was_rolled:
             return False, None
         for look in range(_LOOKS):  # a broker may write between two of these reads
             if self._file.read_at(position, len(seen)) != seen.tobytes():

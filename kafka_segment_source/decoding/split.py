@@ -77,6 +77,11 @@ class SegmentSplit:
         return self.next_base_offset is None
 
     @property
+    def was_rolled(self) -> bool:
+        """Whether a broker has ended the segment. Then it ends in a whole batch. A tier has only such segments."""
+        return self.next_base_offset is not None or read_identity(self.version) is not None
+
+    @property
     def stated_end(self) -> int | None:
         """The offset after the segment's last one: where the next segment begins, or what the manifest of a tier
         states. None for the last segment of a directory."""

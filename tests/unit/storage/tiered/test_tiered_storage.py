@@ -358,6 +358,9 @@ def test_the_end_of_a_tier_is_never_torn(
         "torn": (last.log[: size + 30], CorruptRecordError, "batch cut short"),
         "zeros": (last.log[:size] + bytes(500), CorruptRecordError, "zeros where a batch should be"),
     }
+    local = [*segments[:-1], replace(last, log=logs["torn"][0])]
+    with pytest.raises(CorruptRecordError, match="batch cut short"):
+        scanned(encoder.write_objects(encoder.encode_local_tier(local, NAMES), tmp_path / "local"))
     for name, (log, kind, said) in logs.items():
         made = encoder.encode_aiven([*segments[:-1], replace(last, log=log)], NAMES, config)
         store = encoder.write_objects(made, tmp_path / name)
