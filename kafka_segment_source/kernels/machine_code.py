@@ -22,11 +22,12 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
-from importlib.metadata import version
+from importlib.util import find_spec
 from operator import index
 from pathlib import Path
 from typing import Any
 
+import llvmlite
 import numpy as np
 from llvmlite import binding
 
@@ -192,11 +193,13 @@ def _write(path: Path, symbol: str, code: bytes) -> None:
 def _digest(source: str | Path) -> str:
     """Returns what the code of a source file depends on, as one short text."""
     folder = Path(__file__).parent
-    parts = [
-        Path(each).read_bytes() for each in (source, *sorted(folder.glob("*.py")), folder.parent / "kafka_format.py")
-    ]
+    files = [Path(source), *sorted(folder.glob("*.py")), folder.parent / "kafka_format.py"]
+    numba = find_spec("numba")
+    if numba is not None and numba.origin is not None:
+        files.append(Path(numba.origin).with_name("_version.py"))
+    parts = [each.read_bytes() for each in files if each.exists()]
     processor = f"{binding.get_host_cpu_name()} {binding.get_host_cpu_features().flatten()}"
-    parts += [text.encode() for text in (version("numba"), version("llvmlite"), version("numpy"), processor)]
+    parts += [text.encode() for text in (llvmlite.__version__, np.__version__, processor)]
     return hashlib.sha256(b"\0".join(parts)).hexdigest()[:16]
 
 
