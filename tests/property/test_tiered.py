@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafka_segment_source.keywords import option_texts
@@ -34,6 +34,7 @@ from tests.support.tiers import (
     unpack_local,
 )
 
+FEW = settings(max_examples=max(settings().max_examples // 4, 5))  # each writes some dozens of files
 LEVELS = ["read_uncommitted", "read_committed"]
 TIERED_KEYS = json.dumps({name: str(path) for name, path in KEYS.items()})
 NAMES = encoder.Names("orders-eu", 3, bytes([251] * 16))  # its id as text has nothing but `-` and `_`
@@ -93,6 +94,7 @@ def write(history: TierHistory, shape: Shape, root: Path, has_local: bool = True
     return paths
 
 
+@FEW
 @given(
     history=tier_histories, shape=shapes, level=st.sampled_from(LEVELS), at=st.tuples(st.floats(0, 1), st.floats(0, 1))
 )
@@ -117,6 +119,7 @@ def test_rows_are_those_of_the_last_leader(
         assert found == [row for row in every if since <= row[TIMESTAMP] < until]
 
 
+@FEW
 @given(history=tier_histories.filter(lambda each: bool(each.uploads)), shape=shapes, level=st.sampled_from(LEVELS))
 def test_a_tier_alone_is_read_as_far_as_it_goes(history: TierHistory, shape: Shape, level: str) -> None:
     """Its history is that of the segment of the latest epoch that ends last."""
@@ -127,6 +130,7 @@ def test_a_tier_alone_is_read_as_far_as_it_goes(history: TierHistory, shape: Sha
             assert found == rows_of(history.tier_records, level)
 
 
+@FEW
 @given(history=tier_histories, shape=shapes, level=st.sampled_from(LEVELS), most=st.integers(1, 30))
 def test_a_stream_reads_the_same(history: TierHistory, shape: Shape, level: str, most: int) -> None:
     """From the earliest offset, in micro-batches, to the end of the log that availableNow found."""
