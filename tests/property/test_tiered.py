@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kafka_segment_source.keywords import option_texts
@@ -23,7 +23,7 @@ from tests.support import tiered_encoder as encoder
 from tests.support.buckets import Bucket
 from tests.support.growing_log import Engine
 from tests.support.rows import OFFSET, TIMESTAMP, Row, decoded, read_answer, scanned
-from tests.support.tier_histories import TierHistory, add_orphans, tier_histories
+from tests.support.tier_histories import Term, TierHistory, add_orphans, play, tier_histories
 from tests.support.tiers import (
     AIVEN_STORES,
     KEY_FILE,
@@ -38,6 +38,14 @@ FEW = settings(max_examples=max(settings().max_examples // 4, 5))  # each writes
 LEVELS = ["read_uncommitted", "read_committed"]
 TIERED_KEYS = json.dumps({name: str(path) for name, path in KEYS.items()})
 NAMES = encoder.Names("orders-eu", 3, bytes([251] * 16))  # its id as text has nothing but `-` and `_`
+
+_PLAIN = tuple(("plain", 1, shape, 1000 + shape) for shape in range(12))
+GAPS = play(  # the second leader's larger segments fill the gaps between those of the first and the third
+    [Term(0, 2, _PLAIN, 2, 0, 0, 20), *[Term(0, 2, _PLAIN, 5, 4, 1, 20)] * 2, Term(5, 1, _PLAIN[:6], 4, 2, 0, 20)]
+)
+SHORT = play(  # leaders that lost nearly all: the tier has more than the last log
+    [Term(0, 0, _PLAIN[:6], 1, 2, 0, 20), *[Term(5, 0, _PLAIN[:2], 1, 1, 0, 1)] * 3]
+)
 
 
 @dataclass(frozen=True)
@@ -95,6 +103,8 @@ def write(history: TierHistory, shape: Shape, root: Path, has_local: bool = True
 
 
 @FEW
+@example(history=GAPS, shape=Shape(None, False, True), level="read_uncommitted", at=(0.2, 0.8))
+@example(history=SHORT, shape=Shape(None, False, True), level="read_committed", at=(0.2, 0.8))
 @given(
     history=tier_histories, shape=shapes, level=st.sampled_from(LEVELS), at=st.tuples(st.floats(0, 1), st.floats(0, 1))
 )
