@@ -43,8 +43,10 @@ _PLAIN = tuple(("plain", 1, shape, 1000 + shape) for shape in range(12))
 GAPS = play(  # the second leader's larger segments fill the gaps between those of the first and the third
     [Term(0, 2, _PLAIN, 2, 0, 0, 20), *[Term(0, 2, _PLAIN, 5, 4, 1, 20)] * 2, Term(5, 1, _PLAIN[:6], 4, 2, 0, 20)]
 )
-SHORT = play(  # leaders that lost nearly all: the tier has more than the last log
-    [Term(0, 0, _PLAIN[:6], 1, 2, 0, 20), *[Term(5, 0, _PLAIN[:2], 1, 1, 0, 1)] * 3]
+_FIRST = (("idempotent", 2, 3, 1024), ("plain", 2, 0, 1024), ("data", 1, 2, 1002), ("commit", 1, 2, 1024))
+_MARKERS = (("abort", 4, 3, 1034), ("abort", 3, 3, 1020))
+SHORT = play(  # the tier has a segment of the first leader that begins after the end of the last leader's log
+    [Term(0, 0, (*_FIRST, ("plain", 1, 2, 1028)), 1, 2, 0, 20), *[Term(5, 0, _MARKERS, 1, 1, 0, 1)] * 3]
 )
 
 
