@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kafka_segment_source.keywords import option_texts
@@ -23,7 +23,7 @@ from tests.support import tiered_encoder as encoder
 from tests.support.buckets import Bucket
 from tests.support.growing_log import Engine
 from tests.support.rows import OFFSET, TIMESTAMP, Row, decoded, read_answer, scanned
-from tests.support.tier_histories import TierHistory, add_orphans, tier_histories
+from tests.support.tier_histories import Term, TierHistory, add_orphans, play, tier_histories
 from tests.support.tiers import (
     AIVEN_STORES,
     KEY_FILE,
@@ -34,9 +34,20 @@ from tests.support.tiers import (
     unpack_local,
 )
 
+FEW = settings(max_examples=max(settings().max_examples // 4, 5))  # each writes some dozens of files
 LEVELS = ["read_uncommitted", "read_committed"]
 TIERED_KEYS = json.dumps({name: str(path) for name, path in KEYS.items()})
 NAMES = encoder.Names("orders-eu", 3, bytes([251] * 16))  # its id as text has nothing but `-` and `_`
+
+_PLAIN = tuple(("plain", 1, shape, 1000 + shape) for shape in range(12))
+GAPS = play(  # the second leader's larger segments fill the gaps between those of the first and the third
+    [Term(0, 2, _PLAIN, 2, 0, 0, 20), *[Term(0, 2, _PLAIN, 5, 4, 1, 20)] * 2, Term(5, 1, _PLAIN[:6], 4, 2, 0, 20)]
+)
+_FIRST = (("idempotent", 2, 3, 1024), ("plain", 2, 0, 1024), ("data", 1, 2, 1002), ("commit", 1, 2, 1024))
+_MARKERS = (("abort", 4, 3, 1034), ("abort", 3, 3, 1020))
+SHORT = play(  # the tier has a segment of the first leader that begins after the end of the last leader's log
+    [Term(0, 0, (*_FIRST, ("plain", 1, 2, 1028)), 1, 2, 0, 20), *[Term(5, 0, _MARKERS, 1, 1, 0, 1)] * 3]
+)
 
 
 @dataclass(frozen=True)
@@ -93,6 +104,9 @@ def write(history: TierHistory, shape: Shape, root: Path, has_local: bool = True
     return paths
 
 
+@FEW
+@example(history=GAPS, shape=Shape(None, False, True), level="read_uncommitted", at=(0.2, 0.8))
+@example(history=SHORT, shape=Shape(None, False, True), level="read_committed", at=(0.2, 0.8))
 @given(
     history=tier_histories, shape=shapes, level=st.sampled_from(LEVELS), at=st.tuples(st.floats(0, 1), st.floats(0, 1))
 )
@@ -117,6 +131,7 @@ def test_rows_are_those_of_the_last_leader(
         assert found == [row for row in every if since <= row[TIMESTAMP] < until]
 
 
+@FEW
 @given(history=tier_histories.filter(lambda each: bool(each.uploads)), shape=shapes, level=st.sampled_from(LEVELS))
 def test_a_tier_alone_is_read_as_far_as_it_goes(history: TierHistory, shape: Shape, level: str) -> None:
     """Its history is that of the segment of the latest epoch that ends last."""
@@ -127,6 +142,7 @@ def test_a_tier_alone_is_read_as_far_as_it_goes(history: TierHistory, shape: Sha
             assert found == rows_of(history.tier_records, level)
 
 
+@FEW
 @given(history=tier_histories, shape=shapes, level=st.sampled_from(LEVELS), most=st.integers(1, 30))
 def test_a_stream_reads_the_same(history: TierHistory, shape: Shape, level: str, most: int) -> None:
     """From the earliest offset, in micro-batches, to the end of the log that availableNow found."""
