@@ -51,7 +51,8 @@ def listing(rows: Rows, sums: Summary, notes: list[str], width: int) -> Renderab
 
 def is_well(sums: Summary) -> bool:
     """Whether nothing is wrong with the log and its indexes."""
-    return str(_format_health(sums)) == _WELL
+    indexes = sums.indexes
+    return not (sums.faults or sums.unreadable or indexes.damaged or indexes.missing or indexes.empty)
 
 
 def _make_wide_table(rows: Rows, well: bool) -> Table:

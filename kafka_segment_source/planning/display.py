@@ -26,9 +26,11 @@ from kafka_segment_source.storage.paths import join_name, name_apart, name_of, p
 _MOST_ROWS = 40
 _MANY_ROWS = 200  # of more rows, the reasons are counted
 _MOST_REASONS = 8
+_MANY_WARNINGS = 20
 _LEAST_DETAIL = 25  # columns; enough for a byte range, so that only reasons are wrapped
 _DETAIL = "bytes, or why not"
 _NOTEBOOK_WIDTH = 140
+_WITH_NUMBERS = re.compile(r"\S*\d\S*")
 _NUMBERS = re.compile(r"\b\d[\d:.,TZ-]*")  # and times
 
 
@@ -49,7 +51,7 @@ def sums_line(segments: tuple[int, int], sizes: tuple[int, int], saved: int, req
     read, total = sizes
     share = 100 * read / total if total else 0.0
     noun = "segment" if segments[1] == 1 else "segments"
-    sums = f"reads {segments[0]} of {segments[1]} {noun}, {decimal(read)} of {decimal(total)} ({share:.1f} %)"
+    sums = f"reads {segments[0]:,} of {segments[1]:,} {noun}, {decimal(read)} of {decimal(total)} ({share:.1f} %)"
     if saved:
         sums = f"{sums}, {decimal(saved)} less by zone maps"
     return f"{sums}, planned by {requests:,} requests" if requests else sums
@@ -71,7 +73,7 @@ def as_table(sums: str, rows: Sequence[Row], warnings: Iterable[str]) -> Rendera
         read = sum(row.is_read for row in rows) - sum(row.is_read for row in first)
         said = f", of which {read:,} {'is' if read == 1 else 'are'} read" if read else ""
         parts.append(Text(f"… and {len(rows) - _MOST_ROWS:,} more{said}", style="dim"))
-    parts += [Text(f"warning: {warning}", style="yellow") for warning in warnings]
+    parts += [Text(f"warning: {warning}", style="yellow") for warning in _shorten_warnings(list(warnings))]
     return Group(*parts)
 
 
@@ -137,6 +139,16 @@ def _count_reasons(rows: Iterable[Row]) -> list[str]:
             f"not read: {found.total() - sum(n for _, n in found.most_common(_MOST_REASONS)):,}, other reasons"
         )
     return lines
+
+
+def _shorten_warnings(warnings: Sequence[str]) -> Sequence[str]:
+    """Of many warnings, returns the first of each kind. Words with a number in them do not count for the kind."""
+    if len(warnings) <= _MANY_WARNINGS:
+        return warnings
+    kinds: dict[str, list[str]] = {}
+    for warning in warnings:
+        kinds.setdefault(_WITH_NUMBERS.sub("…", warning), []).append(warning)
+    return [each[0] if len(each) == 1 else f"{each[0]} (and {len(each) - 1:,} more like it)" for each in kinds.values()]
 
 
 def _name_directories(paths: Iterable[str]) -> dict[str, str]:

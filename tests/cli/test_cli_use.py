@@ -14,6 +14,7 @@ from kafka_segment_source.cli import demo, plan, shared, verify
 from kafka_segment_source.cli.shared import COMMANDS
 from kafka_segment_source.options import OPTIONS
 from kafka_segment_source.planning import display
+from kafka_segment_source.planning import plan as plan_module
 from kafka_segment_source.storage import store
 from tests.cli.runner import LOGS, answer, copy_of, run
 
@@ -198,6 +199,19 @@ def test_a_plan_shows_what_is_read_first(tmp_path: Path) -> None:
     assert table(tmp_path)[-1] == "… and 32 more, of which 32 are read"
 
 
+def test_a_plan_of_many_warnings_shows_each_kind_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever partitions and numbers they name. JSON has them all."""
+    for number in range(4):
+        copy_of(LOGS / "orders-0", tmp_path / "one").rename(tmp_path / f"orders-{number}")
+        (tmp_path / f"orders-{number}" / f"{174:020d}.log").unlink()
+    asked = (tmp_path, "--fail-on-data-loss", "false", "--until", "2026-03-10T09:30")
+    assert len(answer("plan", *asked, "--json")["warnings"]) == 5
+    assert sum(line.startswith("warning: ") for line in table(*asked, columns=1000)) == 5
+    monkeypatch.setattr(display, "_MANY_WARNINGS", 3)
+    shown = [line for line in table(*asked, columns=1000) if line.startswith("warning: ")]
+    assert [line.endswith(" (and 3 more like it)") for line in shown] == [True, False]
+
+
 def test_a_plan_says_which_replica_it_reads(tmp_path: Path) -> None:
     """Where there are several log directories, each segment has the name of its own; where there is one, none has."""
     for broker in ("broker-1", "broker-2"):
@@ -285,3 +299,24 @@ def test_a_plan_of_many_segments_counts_the_reasons(tmp_path: Path, monkeypatch:
     assert lines[2].split() == ["segment", "read", "bytes,", "or", "why", "not"]
     assert lines[3].split()[:2] == ["orders-0/798", "yes"]
     assert lines[-1] == "… and 32 more"
+
+
+@pytest.mark.parametrize("command", ["verify", "zonemap", "cat"])
+def test_threads(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any number of threads gives the same answer, and the default is as good."""
+    monkeypatch.setattr(plan_module, "_BYTES_A_THREAD", 1)
+    answers = []
+    for threads in ((), ("--threads", 1), ("--threads", 3)):
+        out = tmp_path / f"out{len(answers)}"
+        arguments = {
+            "verify": ("verify", LOGS, "--deep", "--json"),
+            "zonemap": ("zonemap", LOGS, "--to", out, "--json"),
+            "cat": ("cat", LOGS, "--format", "parquet", "--output", out),
+        }[command]
+        done = run(*arguments, *threads)
+        assert done.exit_code == 0, done.stderr
+        written = [path.read_bytes() for path in ([out] if out.is_file() else sorted(out.rglob("*.parquet")))]
+        answers.append((done.stdout, written))
+    assert answers[0] == answers[1] == answers[2]
+    assert (command == "verify") == (not answers[0][1])
+    assert run(*arguments, "--threads", 0).exit_code == 2

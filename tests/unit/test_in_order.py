@@ -89,6 +89,16 @@ def test_little_is_done_early() -> None:
         assert [next(results) for _ in range(10)] == [*range(10)]
 
 
+def test_few_pieces_are_begun_early() -> None:
+    """However small they are, as each may have an open file."""
+    taken: list[int] = []
+    pieces = (taken.append(at) or Steps([at], each=0) for at in range(1000))  # type: ignore[func-returns-value]
+    with InOrder[Steps, int](pieces, 3, 100) as work:
+        work.next_piece()
+        wait_until(lambda: not work._working)
+        assert 3 < len(taken) <= 3 * 8
+
+
 def test_the_first_piece_goes_on_beyond_the_bound() -> None:
     """A result that is larger than all that may wait comes nevertheless."""
     assert collect(iter([Steps([at, at + 1], each=10**9) for at in range(0, 20, 2)]), 3, 10) == [*range(20)]
