@@ -6,6 +6,7 @@ import gc
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 
 import pytest
@@ -171,36 +172,39 @@ def test_a_thread_never_waits_for_the_caller() -> None:
 def test_a_garbage_collection_in_a_thread_may_end_the_caller() -> None:
     """The thread does not wait for itself, and all is given back in the end."""
     made: list[Steps] = []
-
-    def rows() -> Iterator[int]:
-        with InOrder[Steps, int](pieces(), 2, 100) as work:
-            while work.next_piece() is not None:
-                yield from work.results()
-
-    def pieces() -> Iterator[Steps]:
-        while True:
-            made.append(Steps([1], collect_garbage))
-            yield made[-1]
+    closed: list[str] = []
+    is_garbage = threading.Event()
 
     def collect_garbage(_: int) -> None:
         if is_garbage.is_set():
             gc.collect()
 
-    is_garbage = threading.Event()
+    def pieces(name: str) -> Iterator[Steps]:
+        try:
+            while True:
+                made.append(Steps([1], collect_garbage))
+                yield made[-1]
+        finally:
+            closed.append(name)
+
+    def rows(name: str) -> Iterator[int]:
+        with InOrder[Steps, int](pieces(name), 2, 100) as work:
+            while work.next_piece() is not None:
+                yield from work.results()
+
     gc.disable()
     try:
-        cycle: list[object] = [rows()]
+        cycle: list[object] = [rows("garbage")]
         cycle.append(cycle)
         next(cycle[0])  # type: ignore[call-overload]
-        del cycle
         is_garbage.set()
-        other = rows()  # its threads collect
-        next(other)
-        wait_until(lambda: len(made) > 60 or sum(len(piece.released) for piece in made) > 30)
-        other.close()  # type: ignore[attr-defined]
+        del cycle
+        with closing(rows("other")) as other:  # type: ignore[type-var]  # a generator
+            while "garbage" not in closed:
+                next(other)
     finally:
         gc.enable()
-    gc.collect()
+    assert closed == ["garbage", "other"]
     wait_until(lambda: not threads_at_work())
     assert all(len(piece.released) == 1 for piece in made)
 
