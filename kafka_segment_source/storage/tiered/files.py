@@ -11,6 +11,7 @@ is found like any other damage of a `.log`, and skipped or mended in the same wa
 from __future__ import annotations
 
 import threading
+from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -29,6 +30,7 @@ padding."""
 
 _MOST_KEPT = 32 * 1024 * 1024  # bytes of decoded chunks in a process
 _MOST_AT_ONCE = 8 * 1024 * 1024  # bytes of neighbouring chunks in one request
+_LOCKS = 16
 
 
 class _Kept:
@@ -138,8 +140,9 @@ class ChunkedFile:
         self._is_compressed = is_compressed
         self._cipher = cipher
         self._aad = aad
-        self._faults: dict[int, _ChunkFault] = {}  # by the chunk's number
-        self._locks: dict[int, threading.Lock] = {}  # by the chunk's number
+        self._faults: dict[int, _ChunkFault] = {}  # by the chunk's number, of those that the object has
+        self._first_missing = bisect_right(index.starts, stored_size, 1) - 1  # the object ends before or in it
+        self._locks = [threading.Lock() for _ in range(_LOCKS)]
         self._recent: tuple[int, bytes] | None = None  # the last chunk of this file, which may be too large to keep
 
     def version(self) -> FileVersion:
@@ -151,7 +154,7 @@ class ChunkedFile:
             return b""
         data = bytearray(count)
         # several threads look at one file while it is planned, often at the same chunk
-        with self._locks.setdefault(position // self._index.chunk_size, threading.Lock()):
+        with self._locks[position // self._index.chunk_size % len(self._locks)]:
             self.read_into(position, memoryview(data))
         return bytes(data)
 
@@ -163,6 +166,10 @@ class ChunkedFile:
         first, last = position // size, (position + count - 1) // size
         at = first
         while at <= last:
+            if self._fault_of(at) is not None:
+                self._copy(at, None, position, target, count)
+                at += 1
+                continue
             data = self._find(at)
             if data is not None:
                 self._copy(at, data, position, target, count)
@@ -184,7 +191,7 @@ class ChunkedFile:
             return
         size = self._index.chunk_size
         first, last = start // size, (end - 1) // size
-        while first <= last and self._find(first) is not None:  # planning has read it
+        while first <= last and self._is_known(first):  # planning has read it
             first += 1
         if first <= last:
             stored = min(self._index.starts[last + 1], self._stored_size)
@@ -205,18 +212,20 @@ class ChunkedFile:
 
         The error's position is that in the restored `.log`. Its words say where the chunk lies in the object.
         """
-        if not self._faults:
-            return None
         size = self._index.chunk_size
         first = position // size
         end = position + kafka_format.LOG_OVERHEAD
-        if first not in self._faults:
+        if first >= self._index.count:
+            return None
+        if self._fault_of(first) is None:
             head = self.read_at(position, kafka_format.LOG_OVERHEAD)
             end += max(int.from_bytes(head[kafka_format.LENGTH_AT :], "big", signed=True), 0)
-        wrong = min((at for at in self._faults if first <= at and at * size < end), default=None)
-        if wrong is None:
+        wrong = min((at for at in self._faults if first <= at and at * size < end), default=self._index.count)
+        wrong = min(wrong, max(first, self._first_missing))
+        fault = self._fault_of(wrong) if wrong < self._index.count and wrong * size < end else None
+        if fault is None:
             return None
-        fault, starts = self._faults[wrong], self._index.starts
+        starts = self._index.starts
         return CorruptRecordError(
             f"damaged chunk {wrong} of a tiered segment (bytes {starts[wrong]} to {starts[wrong + 1] - 1} of the object)",
             path=self._path,
@@ -225,17 +234,25 @@ class ChunkedFile:
             expected=fault.expected,
         )
 
+    def _fault_of(self, chunk: int) -> _ChunkFault | None:
+        if chunk < self._first_missing:
+            return self._faults.get(chunk)
+        start, end = self._index.starts[chunk], self._index.starts[chunk + 1]
+        there = max(self._stored_size - start, 0)
+        return _ChunkFault(f"{there} bytes before the end of the object", f"{end - start} bytes")
+
+    def _is_known(self, chunk: int) -> bool:
+        return self._fault_of(chunk) is not None or self._find(chunk) is not None
+
     def _find(self, chunk: int) -> bytes | None:
         if self._recent is not None and self._recent[0] == chunk:
             return self._recent[1]
-        if chunk in self._faults:
-            return FILLER * self._index.original_size(chunk)
         return KEPT.get(self._path, self._version, chunk)
 
     def _find_run(self, first: int, last: int) -> int:
         """Returns the last chunk of one request that begins at chunk `first`."""
         at, starts = first, self._index.starts
-        while at < last and starts[at + 2] - starts[first] <= _MOST_AT_ONCE and self._find(at + 1) is None:
+        while at < last and starts[at + 2] - starts[first] <= _MOST_AT_ONCE and not self._is_known(at + 1):
             at += 1
         return at
 
@@ -246,19 +263,21 @@ class ChunkedFile:
         done = self._file.read_into(start, memoryview(stored)) if stored else 0
         return memoryview(stored)[:done]
 
-    def _copy(self, chunk: int, data: bytes, position: int, target: memoryview, count: int) -> None:
+    def _copy(self, chunk: int, data: bytes | None, position: int, target: memoryview, count: int) -> None:
+        """Puts the bytes of a chunk where they belong. None: FILLER, for a chunk that is damaged."""
         start = chunk * self._index.chunk_size
-        begin, end = max(position, start), min(position + count, start + len(data))
-        target[begin - position : end - position] = memoryview(data)[begin - start : end - start]
+        begin, end = max(position, start), min(position + count, start + self._index.original_size(chunk))
+        found = FILLER * (end - begin) if data is None else memoryview(data)[begin - start : end - start]
+        target[begin - position : end - position] = found
 
-    def _decode(self, chunk: int, stored: memoryview) -> bytes:
-        """Returns the original bytes of a chunk. FILLER stands for a chunk that is damaged."""
+    def _decode(self, chunk: int, stored: memoryview) -> bytes | None:
+        """Returns the original bytes of a chunk. None for one that is damaged."""
         size = self._index.original_size(chunk)
         try:
             data = self._decode_sound(chunk, stored, size)
         except _ChunkError as error:
             self._faults[chunk] = error.fault
-            return FILLER * size
+            return None
         self._recent = chunk, data
         KEPT.put(self._path, self._version, chunk, data)
         return data
