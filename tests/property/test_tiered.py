@@ -143,7 +143,7 @@ def test_a_tier_alone_is_read_as_far_as_it_goes(history: TierHistory, shape: Sha
 
 
 @FEW
-@given(history=tier_histories, shape=shapes, level=st.sampled_from(LEVELS), most=st.integers(1, 30))
+@given(history=tier_histories, shape=shapes, level=st.sampled_from(LEVELS), most=st.integers(5, 40))
 def test_a_stream_reads_the_same(history: TierHistory, shape: Shape, level: str, most: int) -> None:
     """From the earliest offset, in micro-batches, to the end of the log that availableNow found."""
     with TemporaryDirectory() as root:

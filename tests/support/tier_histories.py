@@ -16,7 +16,7 @@ from __future__ import annotations
 import itertools
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -27,7 +27,7 @@ from .naive_tier import follow_lineage
 from .tiered_encoder import LocalSegment, Names, Objects
 from .transactions import Batch, Kind
 
-KINDS: tuple[Kind, ...] = (*("data",) * 4, *("commit",) * 2, *("abort",) * 2, *("plain",) * 5, "idempotent")
+KINDS: tuple[Kind, ...] = (*("data",) * 3, *("commit",) * 4, *("abort",) * 4, *("plain",) * 8, "idempotent")
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class TierHistory:
     uploads: tuple[LocalSegment, ...]
     local: tuple[LocalSegment, ...]
     local_epochs: dict[int, int]
-    whole: bytes
+    whole: bytes = field(repr=False)
 
     @cached_property
     def records(self) -> list[naive.Record]:
@@ -225,16 +225,18 @@ _batches = st.tuples(
 def _terms(first: bool) -> st.SearchStrategy[Term]:
     return st.builds(
         Term,
-        lost=st.just(0) if first else st.sampled_from([0, 0, 1, 2, 5]),
+        lost=st.just(0) if first else st.sampled_from([0, 0, 2, 5, 9]),
         skipped=st.integers(0, 2),
         choices=st.lists(_batches, min_size=3 if first else 0, max_size=12).map(tuple),
-        every=st.integers(1, 5),
+        every=st.sampled_from([1, 2, 2, 3, 5]),
         shift=st.integers(0, 4),
         back=st.sampled_from([0, 0, 1, 2]),
-        uploads=st.sampled_from([0, 1, 3, 20, 20]),
+        uploads=st.sampled_from([0, 1, 3, 20, 20, 20, 20]),
     )
 
 
 tier_histories = st.builds(
-    lambda first, more: play([first, *more]), _terms(True), st.lists(_terms(False), min_size=0, max_size=3)
+    lambda first, more: play([first, *more]),
+    _terms(True),
+    st.integers(0, 3).flatmap(lambda n: st.lists(_terms(False), min_size=n, max_size=n)),
 )

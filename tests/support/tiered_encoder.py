@@ -45,11 +45,11 @@ class LocalSegment:
 
     base: int
     end: int
-    log: bytes
-    index: bytes = b""
-    timeindex: bytes = b""
-    txnindex: bytes | None = None
-    snapshot: bytes = SNAPSHOT_OF_NOTHING
+    log: bytes = field(repr=False)
+    index: bytes = field(default=b"", repr=False)
+    timeindex: bytes = field(default=b"", repr=False)
+    txnindex: bytes | None = field(default=None, repr=False)
+    snapshot: bytes = field(default=SNAPSHOT_OF_NOTHING, repr=False)
     epochs: Mapping[int, int] = field(default_factory=lambda: {0: 0})
     max_timestamp: int = -1
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from cryptography.exceptions import InvalidTag
-from hypothesis import Phase, find, given, settings
+from hypothesis import Phase, given, settings
 
 from tests.support import naive
 from tests.support import naive_tier as decoder
@@ -192,16 +192,24 @@ def test_a_generated_tier_and_its_local_log_are_the_log_of_the_last_leader(histo
 
 
 def test_generated_tiers_have_the_shapes_that_matter() -> None:
-    """Overlaps and records of no history occur, as does neither."""
-    quick = settings(max_examples=500, database=None, phases=[Phase.generate])
-    for wanted in (
-        lambda each: each.has_overlap and not each.has_lost,
-        lambda each: each.has_lost,
-        lambda each: not each.has_overlap and len(each.uploads) > 2,
-        lambda each: len({upload.base for upload in each.uploads}) < len(each.uploads),
-        lambda each: any(upload.txnindex for upload in each.uploads) and len(each.local_epochs) > 1,
-    ):
-        find(tier_histories, wanted, settings=quick)
+    """Overlaps and records of no history occur, as does neither; segments of one base offset; aborts of some epochs."""
+    seen: set[str] = set()
+
+    @settings(max_examples=100, derandomize=True, database=None, phases=[Phase.generate])
+    @given(history=tier_histories)
+    def look(history: TierHistory) -> None:
+        uploads = history.uploads
+        shapes = {
+            "overlaps": history.has_overlap and not history.has_lost,
+            "records of no history": history.has_lost,
+            "neither": not history.has_overlap and len(uploads) > 2,
+            "one base offset": len({each.base for each in uploads}) < len(uploads),
+            "aborts": any(each.txnindex for each in uploads) and len(history.local_epochs) > 1,
+        }
+        seen.update(name for name, is_there in shapes.items() if is_there)
+
+    look()
+    assert seen == {"overlaps", "records of no history", "neither", "one base offset", "aborts"}
 
 
 def test_half_of_a_segment_is_no_data(tmp_path: Path) -> None:
