@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from cryptography.exceptions import InvalidTag
-from hypothesis import Phase, given, settings
+from hypothesis import Phase, given, seed, settings
 
 from tests.support import naive
 from tests.support import naive_tier as decoder
@@ -193,9 +193,10 @@ def test_a_generated_tier_and_its_local_log_are_the_log_of_the_last_leader(histo
 
 def test_generated_tiers_have_the_shapes_that_matter() -> None:
     """Overlaps and records of no history occur, as does neither; segments of one base offset; aborts of some epochs."""
+    wanted = {"overlaps", "records of no history", "neither", "one base offset", "aborts"}
     seen: set[str] = set()
 
-    @settings(max_examples=100, derandomize=True, database=None, phases=[Phase.generate])
+    @settings(max_examples=50, derandomize=False, database=None, phases=[Phase.generate])
     @given(history=tier_histories)
     def look(history: TierHistory) -> None:
         uploads = history.uploads
@@ -208,8 +209,10 @@ def test_generated_tiers_have_the_shapes_that_matter() -> None:
         }
         seen.update(name for name, is_there in shapes.items() if is_there)
 
-    look()
-    assert seen == {"overlaps", "records of no history", "neither", "one base offset", "aborts"}
+    for number in range(20):  # what is drawn depends on the modules that are loaded
+        if seen < wanted:
+            seed(number)(look)()
+    assert seen == wanted
 
 
 def test_half_of_a_segment_is_no_data(tmp_path: Path) -> None:
