@@ -13,6 +13,7 @@ from click.testing import CliRunner
 import kafka_segment_source
 from kafka_segment_source.cli import cli
 from tests.support.rows import ORDERS
+from tests.support.tiers import AIVEN_STORES, KEY_FILE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,6 +44,7 @@ def stored(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> B
         return None
     bucket: Bucket = request.getfixturevalue("bucket")
     bucket.put_tree(ORDERS / "data", "kafka")
+    bucket.put_tree(AIVEN_STORES["aiven-zstd"], "tier")
     for name, text in bucket.options.items():
         monkeypatch.setenv(name.upper(), text)
     return bucket
@@ -53,6 +55,8 @@ def on_this_machine(text: str, tmp_path: Path, bucket: Bucket | None = None) -> 
     if bucket is not None:
         for shown, real in (
             ("//backups/kafka/2026-11-21", f"//{bucket.name}/kafka"),
+            ("//bucket/tier", f"//{bucket.name}/tier"),
+            ("/etc/keys/tier.pem", str(KEY_FILE)),
             ("https://minio.example:9000", bucket.options["aws_endpoint_url"]),
             ("ACCESS-KEY", bucket.options["aws_access_key_id"]),
             ("SECRET-KEY", bucket.options["aws_secret_access_key"]),
