@@ -156,6 +156,7 @@ def test_a_chunk_that_is_a_bomb(states_size: bool, tmp_path: Path) -> None:
     finally:
         tracemalloc.stop()
     fault = file.find_fault(0)
+    file.close()
     assert fault is not None and "s3://b/x.log" in str(fault) and "expected 1000 bytes" in str(fault)
 
 
