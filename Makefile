@@ -18,8 +18,9 @@ demo: machine $(READY)
 demo-s3: machine $(READY)
 	@$(PY) examples/demo_s3.py
 
-# All tests, with few random cases of each kind, in two processes; PROCESSES=0 is one, as `python -m pytest` is.
-PROCESSES ?= 2
+# All tests, with few random cases of each kind. Spark leaves a core idle at times, so there are three processes on two
+# cores. PROCESSES=0 is one, as `python -m pytest` is.
+PROCESSES ?= 3
 test: machine $(READY)
 	@$(PY) -m pytest -n $(PROCESSES)
 
