@@ -1,7 +1,7 @@
 """What every test gets: one way to start Spark, late; hypothesis with the same examples every time.
 
-`KAFKASEG_LONG=1` draws new examples, and many more of them. Under `pytest -n`, as `make test` runs it, two processes
-have all tests that ask for Spark, so that there are two sessions; the longest tests begin first.
+`KAFKASEG_LONG=1` draws new examples, and many more of them. Under `pytest -n`, as `make test` runs it, one process has
+all tests that ask for Spark, so that there is one session; the longest tests begin first.
 """
 
 from __future__ import annotations
@@ -30,14 +30,8 @@ _LONG = (
     "tests/simulation/",
 )
 
-# Tests that share a Spark session, in two groups that take about as long
-_WITH_SPARK = {
-    "tests/spark/test_pushdown_queries.py": "queries",
-    "tests/spark/test_rows.py": "queries",
-    "tests/spark/test_sql.py": "queries",
-    "tests/spark/": "others",
-    "tests/examples/test_etl_job.py": "others",
-}
+# Tests that share a Spark session
+_WITH_SPARK = ("tests/spark/", "tests/examples/test_etl_job.py")
 
 # Spark's workers and its planning process must be this interpreter, activated environment or not
 os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
@@ -63,17 +57,17 @@ settings.load_profile("long" if os.environ.get("KAFKASEG_LONG") else "short")
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Gives one process all tests of a group of `_WITH_SPARK`, and a free process the next of the others.
+    """Gives one process all tests of `_WITH_SPARK`, and every process the next of the others whenever it is free.
 
     The groups of pytest-xdist 3.8 (`--dist loadgroup`) would do, but pytest 9.2 ignores the names it gives.
     """
     from xdist.scheduler import LoadScopeScheduling  # noqa: PLC0415  # only where it is installed
 
-    class FewSessions(LoadScopeScheduling):  # type: ignore[misc]
+    class OneSession(LoadScopeScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
-            return next((group for path, group in _WITH_SPARK.items() if nodeid.startswith(path)), nodeid)
+            return "spark" if nodeid.startswith(_WITH_SPARK) else nodeid
 
-    return FewSessions(config, log)
+    return OneSession(config, log)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
