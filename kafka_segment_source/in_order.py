@@ -9,8 +9,6 @@ stops asking leaves no thread at work.
 from __future__ import annotations
 
 import concurrent.futures  # it loads its classes when they are first used
-import os
-import sys
 import threading
 from collections import deque
 from collections.abc import Iterator
@@ -23,14 +21,12 @@ _PIECES_AHEAD = 8  # for each thread: pieces that were begun before their turn; 
 
 
 def count_threads(threads: object) -> int:
-    """Returns the number of threads that a caller asks for. None asks for a thread for each core of this process.
+    """Returns the number of threads that a caller asks for. None is one: docs/speed.md says what more of them gain.
 
     Raises OptionError for anything but a whole number of at least 1.
     """
     if threads is None:
-        if sys.version_info >= (3, 13):
-            return os.process_cpu_count() or 1
-        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        return 1
     if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
         raise OptionError(f"threads is {threads!r}: expected a number of at least 1")
     return threads

@@ -61,7 +61,7 @@ def scan(
     Args:
         path: A partition directory, a log directory, a `.log` file or a glob; or a list of these.
         columns: The names of the wanted columns, in order. By default, the columns that the options ask for.
-        threads: How many threads read and decode records and batches. By default, the processor cores of this process.
+        threads: How many threads read and decode records and batches. By default, one.
             Rows come in the same order with any number. Each thread takes at most 64 MiB, beside a batch of Kafka that
             is larger. With 1, one Arrow batch is in memory at a time.
         options: The options of the README under their own names, with Python values

@@ -105,7 +105,7 @@ threads_option = click.option(
     "--threads",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Threads that read and decode. [default: the processor cores]",
+    help="Threads that read and decode. [default: 1]",
 )
 json_flag = click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
 _FORMATS = ("text", "jsonl", "parquet")

@@ -84,7 +84,7 @@ def verify(
     Args:
         path: A partition directory, a log directory, a `.log` file or a glob; or a list of these.
         deep: Whether each record is decompressed and decoded as well.
-        threads: How many threads read and decode. By default, the processor cores of this process.
+        threads: How many threads read and decode. By default, one.
         on_progress: Is called with the number of verified bytes and the number of all bytes. Any thread may call it.
         options: subscribe, subscribePattern, assign, topic, partition, maxBatchBytes.
 

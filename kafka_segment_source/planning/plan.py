@@ -84,7 +84,7 @@ class ReadPlan:
 
         Args:
             columns: Names of the wanted columns, in order. By default, the options decide.
-            threads: How many threads read and decode. By default, the processor cores of this process. Rows come in the
+            threads: How many threads read and decode. By default, one. Rows come in the
                 same order with any number. Each thread takes at most 64 MiB, beside a batch of Kafka that is larger.
                 With 1, one Arrow batch is in memory at a time.
 

@@ -128,7 +128,7 @@ def update_zone_maps_locally(
     Args:
         path: A partition directory, a log directory, a `.log` file or a glob; or a list of these.
         to: The directory of the zone maps. It is made if it is not there.
-        threads: How many threads read and decode. By default, the processor cores of this process.
+        threads: How many threads read and decode. By default, one.
         on_progress: Is called with the number of bytes that are done, and the number of all bytes. Any thread may call
             it.
         options: subscribe, subscribePattern, assign, topic, partition, maxBatchBytes.
