@@ -198,9 +198,7 @@ def make_partition(
     chains = _chain(segments, lineage) or [[]]
     copies = [_show(chain, home, lineage) for chain in chains]
     for stem in unfinished:
-        entry = Entry(
-            f"{stem[: kafka_format.BASE_OFFSET_DIGITS]}{stem[kafka_format.BASE_OFFSET_DIGITS :]}{UNFINISHED}", Kind.FILE
-        )
+        entry = Entry(stem + UNFINISHED, Kind.FILE)
         copies[0][entry.name] = ShownFile(entry)
     return TierPartition(topic, home.partition, tuple(copies), set(range(1, len(copies) + 1)))
 

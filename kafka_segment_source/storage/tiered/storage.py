@@ -17,7 +17,7 @@ import errno
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 
 from kafka_segment_source import kafka_format
@@ -300,17 +300,16 @@ class TieredStorage:
             return self._open_object(f"{home}/{entry.name}", entry.version)
         entry = segment.objects[INDEXES]
         path = f"{home}/{entry.name}"
-        inner = self._open_object(path, entry.version)
         place, encryption = manifest.parts[file.part], manifest.encryption
         if encryption is None:
             if sum(place) > entry.size:
                 raise ServiceError(f"part {file.part!r} of {path!r} ends after its {entry.size} bytes")
-            return PartFile(inner, place[0], version)
+            return PartFile(self._open_object(path, entry.version), place[0], version)
         cipher = find_cipher(encryption, self.keys, f"{home}/{segment.name.stem}.{MANIFEST}")
         what = f"part {file.part!r} of {path!r}"
 
         def make() -> bytes:
-            with _naming(path):
+            with _naming(path), closing(self._open_object(path, entry.version)) as inner:
                 return decrypt_part(inner, place, cipher, encryption.aad, what)
 
         return DataFile(make, version)

@@ -22,6 +22,7 @@ from kafka_segment_source.errors import (
     UnsupportedFormatError,
 )
 from kafka_segment_source.options import parse_options
+from kafka_segment_source.storage.store import FileVersion, LocalStorage, OpenFile, _LocalFile
 from kafka_segment_source.storage.tiered.files import KEPT
 from tests.cli.runner import run
 from tests.support import tiered_encoder as encoder
@@ -531,6 +532,27 @@ def test_verify_finds_nothing_in_a_sound_store(name: str) -> None:
     """Neither in a store of the plugin nor in one of LocalTieredStorage."""
     report = kafkaseg.verify(AIVEN_STORES[name], **keys_for(name))
     assert [each.findings for each in report.partitions] == [()] * len(report.partitions)
+
+
+@pytest.mark.parametrize("name", AIVEN_STORES)
+def test_every_object_that_is_opened_is_closed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By plans that read index files, by reads, and by verify."""
+    opened: list[_LocalFile] = []
+    make = LocalStorage.open
+
+    def note(storage: LocalStorage, path: str, version: FileVersion | None = None) -> OpenFile:
+        file = make(storage, path, version)
+        assert isinstance(file, _LocalFile)
+        opened.append(file)
+        return file
+
+    monkeypatch.setattr(LocalStorage, "open", note)
+    keys = keys_for(name)
+    kafkaseg.plan(AIVEN_STORES[name], since="2026-02-25T06:14:00Z", **keys)
+    kafkaseg.scan(AIVEN_STORES[name], isolationLevel="read_committed", **keys).read_all()
+    kafkaseg.verify(AIVEN_STORES[name], **keys)
+    assert len(opened) > 20
+    assert [file for file in opened if file._descriptor >= 0] == []
 
 
 def test_ls_and_offsets_and_views_of_a_tier(tmp_path: Path) -> None:
