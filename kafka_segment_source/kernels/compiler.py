@@ -51,10 +51,13 @@ def compile_kernel(
     return made.name, machine.emit_object(module)
 
 
-def compile_for_numba(function: Function, signature: str, helpers: Iterable[Function]) -> Function:
-    """Returns a kernel that numba itself calls. numba keeps its code on disk."""
+def compile_for_numba(function: Function, signature: str, helpers: Iterable[Function], keeps_code: bool) -> Function:
+    """Returns a kernel that numba itself calls.
+
+    keeps_code: whether numba keeps the code on disk. It raises where it finds no place for that.
+    """
     _teach_numba(helpers)
-    return numba.njit(signature, nogil=True, cache=True)(function)  # type: ignore[no-any-return]  # numba is untyped
+    return numba.njit(signature, nogil=True, cache=keeps_code)(function)  # type: ignore[no-any-return]  # numba is untyped
 
 
 def _teach_numba(helpers: Iterable[Function]) -> None:

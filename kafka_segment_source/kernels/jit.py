@@ -42,7 +42,7 @@ class Kernel:
         if _is_set("NUMBA_BOUNDSCHECK"):
             from kafka_segment_source.kernels.compiler import compile_for_numba  # noqa: PLC0415  # it loads numba
 
-            return compile_for_numba(self.function, self.signature, _helpers)
+            return compile_for_numba(self.function, self.signature, _helpers, keeps_code=True)
         from kafka_segment_source.kernels.machine_code import find_code  # noqa: PLC0415  # it loads llvmlite
 
         return find_code(self.function, self.signature, _helpers)

@@ -68,8 +68,10 @@ class _Parameter:
         if self.dtype is None:
             values.append(index(value))
             return
-        if value.dtype != self.dtype or value.ndim != self.ndim or not value.flags.aligned:
+        if value.dtype != self.dtype or value.ndim != self.ndim:
             raise TypeError(f"a kernel takes {self.ndim} dimensions of {self.dtype}, not {value.ndim} of {value.dtype}")
+        if not value.flags.behaved:
+            raise TypeError("a kernel takes an array that is aligned and can be written to")
         if self.is_contiguous and not value.flags.c_contiguous:
             raise TypeError("a kernel takes a contiguous array here")
         values += (None, None, value.size, value.itemsize, value.ctypes.data, *value.shape, *value.strides)
@@ -105,7 +107,7 @@ def find_code(function: Function, signature: str, helpers: list[Function]) -> Fu
         if stored is None:
             from kafka_segment_source.kernels.compiler import compile_for_numba  # noqa: PLC0415  # it loads numba
 
-            return compile_for_numba(function, signature, helpers)
+            return compile_for_numba(function, signature, helpers, keeps_code=False)
         return _make_caller(_load(*stored), parameters)
 
 
@@ -206,13 +208,15 @@ def _digest(source: str | Path) -> str:
 @cache
 def _find_directory() -> Path:
     given = os.environ.get("NUMBA_CACHE_DIR")
-    beside, cache_directory = Path(__file__).parent / "__pycache__", Path.home() / ".cache"
     if given:
         return Path(given)
+    beside = Path(__file__).parent / "__pycache__"
     if _is_writable(beside):
         return beside
-    if _is_writable(cache_directory):
-        return cache_directory / "kafkaseg"
+    with suppress(RuntimeError):  # an account without a home
+        cache_directory = Path.home() / ".cache"
+        if _is_writable(cache_directory):
+            return cache_directory / "kafkaseg"
     return _PRIVATE or Path(tempfile.mkdtemp(prefix="kafkaseg-kernels-"))
 
 
