@@ -36,7 +36,7 @@ def rows(settings: Settings) -> Iterator[Row]:
     events = log(LogShape(_RECORDS // (8 if settings.quick else 1), "zstd"))
     few, many = (_peak_of(events, threads) for threads in (1, _THREADS))
     note = f"{few:.0f} MiB with one, {many:.0f} with {_THREADS}"
-    more = (many - few) / _THREADS
+    more = (many - few) / (_THREADS - 1)
     yield row("memory, zstd, a reader that waits", more, "MiB more a thread", MEMORY_GOAL, note, headline=True)
 
 

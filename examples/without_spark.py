@@ -2,7 +2,7 @@
 
     python examples/without_spark.py [PATH]
 
-`scan` is a `pyarrow.RecordBatchReader`: a stream of Arrow batches, which threads decode while another library works on
+`scan` is a `pyarrow.RecordBatchReader`: a stream of Arrow batches, which are decoded as another library asks for
 them. No batch is copied, and no more than some batches are in memory. A reader is read once; `scan` makes another one.
 """
 
