@@ -10,7 +10,16 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
 from benchmarks.logs import INDEX_INTERVAL, LAST_OFFSET, LAST_TIMESTAMP, LogShape, Stamped, fill, index_files
-from kafka_segment_source.storage.store import Entries, Entry, FileVersion, Kind, OpenFile, Paths, ReadCost
+from kafka_segment_source.storage.store import (
+    Entries,
+    Entry,
+    FileInMemory,
+    FileVersion,
+    Kind,
+    OpenFile,
+    Paths,
+    ReadCost,
+)
 from tests.support import writer
 
 ROOT = "/logs"
@@ -90,29 +99,12 @@ _COST = ReadCost(at_once=1, block=0)
 
 
 @dataclass(slots=True)
-class _Open:
+class _Open(FileInMemory):
     data: bytes
     state: FileVersion
 
     def read_at(self, position: int, count: int) -> bytes:
         return self.data[position : position + count]
 
-    def read_into(self, position: int, target: memoryview) -> int:
-        part = self.data[position : position + len(target)]
-        target[: len(part)] = part
-        return len(part)
-
     def version(self) -> FileVersion:
         return self.state
-
-    def read_ahead(self, start: int, end: int) -> None:
-        """All is at hand."""
-
-    def is_all_under_way(self) -> bool:
-        return True
-
-    def descriptor(self) -> int | None:
-        return None
-
-    def close(self) -> None:
-        """Nothing is open."""

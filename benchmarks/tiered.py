@@ -20,7 +20,7 @@ from benchmarks.object_server import Remote, serving
 from benchmarks.plain_scan import read
 from benchmarks.results import Goal, Row, Settings, row
 from benchmarks.windows import DECLARED, WINDOW, window_of
-from kafka_segment_source.storage.tiered.files import KEPT
+from kafka_segment_source.storage.tiered.chunks import KEPT
 from tests.support import tiered_encoder as encoder
 from tests.support.tiers import KEY_FILE, KEYS
 

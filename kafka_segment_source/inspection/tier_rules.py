@@ -1,7 +1,7 @@
 """One segment of a remote tier: its manifest and its objects against the batches that were read.
 
 Comes in: the facts about a segment. Goes out: a finding for each contradiction. A segment of any other place has none.
-A chunk that is damaged or missing is found when its bytes are read (`storage/tiered/files.py`).
+A chunk that is damaged or missing is found when its bytes are read (`storage/tiered/chunks.py`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from kafka_segment_source.inspection.findings import Finding
 from kafka_segment_source.inspection.index_rules import Facts
 from kafka_segment_source.storage.tiered.manifest import Manifest
-from kafka_segment_source.storage.tiered.partition import INDEXES, LOG, MANIFEST, TierSegment
+from kafka_segment_source.storage.tiered.segments import INDEXES, LOG, MANIFEST, TierSegment
 from kafka_segment_source.storage.tiered.storage import find_segment
 from kafka_segment_source.times import format_millis
 

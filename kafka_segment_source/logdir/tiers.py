@@ -35,7 +35,7 @@ from kafka_segment_source.storage.tiered.names import (
     parse_object,
     shown_directory,
 )
-from kafka_segment_source.storage.tiered.partition import MANIFEST
+from kafka_segment_source.storage.tiered.segments import MANIFEST
 
 _DEEPEST = 4
 _MOST_SEARCHED = 2_000  # directories that are searched for a tier

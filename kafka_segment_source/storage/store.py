@@ -160,6 +160,30 @@ class ExplainedFile(Protocol):
         """Returns the damage of the bytes of the batch at a position. None if the file knows of none."""
 
 
+class FileInMemory:
+    """What open files have in common whose bytes are at hand. `read_at` and `version` are their own."""
+
+    def read_at(self, position: int, count: int) -> bytes:
+        raise NotImplementedError
+
+    def read_into(self, position: int, target: memoryview) -> int:
+        data = self.read_at(position, len(target))
+        target[: len(data)] = data
+        return len(data)
+
+    def read_ahead(self, start: int, end: int) -> None:
+        """All bytes are at hand."""
+
+    def is_all_under_way(self) -> bool:
+        return True
+
+    def descriptor(self) -> int | None:
+        return None
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
 class Storage(Protocol):
     """A place of files. Paths are absolute (`paths.py`). It can be pickled, compared and hashed.
 

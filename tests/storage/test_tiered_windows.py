@@ -11,7 +11,7 @@ import pytest
 import kafka_segment_source as kafkaseg
 from benchmarks.logs import FIRST_TIMESTAMP, Log, LogShape, log
 from benchmarks.object_server import ObjectServer
-from kafka_segment_source.storage.tiered.files import KEPT
+from kafka_segment_source.storage.tiered.chunks import KEPT
 from tests.support import tiered_encoder as encoder
 from tests.support.tiers import KEY_FILE, KEYS
 

@@ -24,6 +24,7 @@ from kafka_segment_source.storage.store import (
     LOCAL,
     Entries,
     Entry,
+    FileInMemory,
     FileVersion,
     Kind,
     OpenFile,
@@ -267,7 +268,7 @@ class SimulatedFiles:
         return [os.path.join(path, name) for path, found in self._directories.items() for name in found.children]
 
 
-class _SimulatedFile:
+class _SimulatedFile(FileInMemory):
     """A file open for reading."""
 
     def __init__(self, files: SimulatedFiles, node: Node, path: str) -> None:
@@ -279,21 +280,6 @@ class _SimulatedFile:
     def read_at(self, position: int, count: int) -> bytes:
         self._files.before("read", self._path)
         return bytes(self._open.data[position : position + count])
-
-    def read_into(self, position: int, target: memoryview) -> int:
-        self._files.before("read", self._path)
-        data = self._open.data[position : position + len(target)]
-        target[: len(data)] = data
-        return len(data)
-
-    def read_ahead(self, start: int, end: int) -> None:
-        """A read sees the file as it is at that time."""
-
-    def is_all_under_way(self) -> bool:
-        return True
-
-    def descriptor(self) -> int | None:
-        return None
 
     def version(self) -> FileVersion:
         self._files.before("version of", self._path)

@@ -16,6 +16,7 @@ from kafka_segment_source.storage.store import (
     NO_VERSION,
     Entries,
     Entry,
+    FileInMemory,
     FileVersion,
     Kind,
     OpenFile,
@@ -62,7 +63,7 @@ class SimulatedObjects(SimulatedFiles):
         return None if found is None else _entry(os.path.basename(path), found)
 
 
-class _SimulatedObject:
+class _SimulatedObject(FileInMemory):
     """An object that is open for reading: its path, and the version that each read asks for."""
 
     def __init__(self, objects: SimulatedObjects, path: str, version: FileVersion | None) -> None:
@@ -73,20 +74,6 @@ class _SimulatedObject:
 
     def read_at(self, position: int, count: int) -> bytes:
         return self._get()[position : position + count]
-
-    def read_into(self, position: int, target: memoryview) -> int:
-        data = self._get()[position : position + len(target)]
-        target[: len(data)] = data
-        return len(data)
-
-    def read_ahead(self, start: int, end: int) -> None:
-        """A read sees the object as it is at that time."""
-
-    def is_all_under_way(self) -> bool:
-        return True
-
-    def descriptor(self) -> int | None:
-        return None
 
     def version(self) -> FileVersion:
         if self._version is None:

@@ -34,9 +34,9 @@ from kafka_segment_source.storage.store import (
     Storage,
     note_object,
 )
+from kafka_segment_source.storage.tiered.chunks import ChunkedFile
 from kafka_segment_source.storage.tiered.files import (
     BrokenFile,
-    ChunkedFile,
     DataFile,
     PartFile,
     RenamedFile,
@@ -51,18 +51,15 @@ from kafka_segment_source.storage.tiered.names import (
     parse_object,
     split_shown,
 )
-from kafka_segment_source.storage.tiered.partition import (
-    EPOCHS,
+from kafka_segment_source.storage.tiered.partition import EPOCHS, ShownFile, TierPartition, make_partition
+from kafka_segment_source.storage.tiered.segments import (
     INDEXES,
     LOG,
     MANIFEST,
     Identity,
-    ShownFile,
-    TierPartition,
     TierSegment,
     check_manifest,
     check_version,
-    make_partition,
     make_topic_error,
     read_identity,
     read_manifest,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kafka_segment_source.storage.store import FileVersion
-from kafka_segment_source.storage.tiered.files import FILLER, KEPT, ChunkedFile
+from kafka_segment_source.storage.tiered.chunks import FILLER, KEPT, ChunkedFile
 from kafka_segment_source.storage.tiered.manifest import ChunkIndex, ManifestError, parse_manifest
 from tests.support import tiered_encoder as encoder
 

@@ -15,7 +15,7 @@ import zstandard
 
 from kafka_segment_source.errors import OptionError
 from kafka_segment_source.storage.store import FileVersion, LocalStorage
-from kafka_segment_source.storage.tiered.files import FILLER, ChunkedFile
+from kafka_segment_source.storage.tiered.chunks import FILLER, ChunkedFile
 from kafka_segment_source.storage.tiered.keys import TierKeys, parse_keys
 from kafka_segment_source.storage.tiered.manifest import ChunkIndex, ManifestError, parse_manifest
 from kafka_segment_source.storage.tiered.names import TierHome, parse_home, parse_object, split_shown

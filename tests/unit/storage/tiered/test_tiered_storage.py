@@ -23,7 +23,7 @@ from kafka_segment_source.errors import (
 )
 from kafka_segment_source.options import parse_options
 from kafka_segment_source.storage.store import FileVersion, LocalStorage, OpenFile, _LocalFile
-from kafka_segment_source.storage.tiered.files import KEPT
+from kafka_segment_source.storage.tiered.chunks import KEPT
 from tests.cli.runner import run
 from tests.support import tiered_encoder as encoder
 from tests.support.rows import COLUMNS, OFFSET, TIMESTAMP, TOPIC, Row, in_scan_order, read_answer, scanned

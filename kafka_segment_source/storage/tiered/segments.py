@@ -1,0 +1,234 @@
+"""One segment of a tier: its objects and what they say of it, by its manifest or, in LocalTieredStorage, by its bytes.
+
+Comes in: the objects of one name. Goes out: `TierSegment`. The version of a shown `.log` names these objects
+(`Identity`).
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from kafka_segment_source import kafka_format
+from kafka_segment_source.storage.store import Entry, FileVersion, Kind, OpenFile, ReplacedError, Storage
+from kafka_segment_source.storage.tiered.manifest import MOST_MANIFEST, Manifest, ManifestError, parse_manifest
+from kafka_segment_source.storage.tiered.names import TierHome, TierObject, parse_object
+
+MANIFEST = "rsm-manifest"
+LOG = "log"
+INDEXES = "indexes"
+_EPOCHS = "leader_epoch_checkpoint"
+AIVEN_OBJECTS = frozenset({LOG, INDEXES, MANIFEST})
+LOCAL_OBJECTS = frozenset({LOG, "index", "timeindex", "snapshot", _EPOCHS})
+"""The objects that a whole segment has, in Aiven's layout and in that of LocalTieredStorage."""
+
+_MOST_EPOCHS_BYTES = 1024 * 1024
+_IDENTITY = "tier"
+_HEAD = struct.Struct(">qiib4xhi")  # base offset, length, leader epoch, magic, attributes, last offset delta
+
+
+class Identity(NamedTuple):
+    """What the version of a shown `.log` says: its objects, and the facts of its manifest.
+
+    stem: the name of its objects, without suffix. log: the version of the `.log` object. manifest: that of the
+    manifest, None for a tier without. last_offset, latest (ms): by the manifest, None where it is not believed.
+    """
+
+    stem: str
+    log: FileVersion
+    manifest: FileVersion | None
+    last_offset: int | None
+    latest: int | None
+
+    def make_version(self, size: int) -> FileVersion:
+        """Returns the version of the shown file."""
+        return FileVersion(size, json.dumps([_IDENTITY, *self], separators=(",", ":")), 0)
+
+
+def read_identity(version: FileVersion | None) -> Identity | None:
+    """Returns what the version of a shown `.log` says. None for the version of any other file."""
+    if version is None or not isinstance(version.identity, str) or not version.identity.startswith(f'["{_IDENTITY}",'):
+        return None
+    _, stem, log, manifest, last_offset, latest = json.loads(version.identity)
+    return Identity(stem, FileVersion(*log), None if manifest is None else FileVersion(*manifest), last_offset, latest)
+
+
+Epochs = tuple[tuple[int, int], ...]
+"""Leader epochs and their start offsets, in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class TierSegment:
+    """One segment of a tier, with all its objects by suffix.
+
+    last_offset: inclusive, None where nothing says it. epochs: of its own offsets. lineage: of all offsets up to its
+    end, as its leader knew them; empty where that was not read. manifest, fault: of a tier with manifests, one of the
+    two.
+    """
+
+    name: TierObject
+    objects: dict[str, Entry]
+    last_offset: int | None = None
+    epochs: Epochs = ()
+    lineage: Epochs = ()
+    manifest: Manifest | None = None
+    fault: ManifestError | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes of the `.log` in Kafka's layout."""
+        return self.objects[LOG].size if self.manifest is None else self.manifest.chunks.file_size
+
+    @property
+    def version(self) -> FileVersion:
+        manifest = self.objects.get(MANIFEST)
+        return Identity(
+            self.name.stem,
+            self.objects[LOG].version,
+            None if manifest is None else manifest.version,
+            self.last_offset if self.manifest is not None else None,
+            None if self.manifest is None else self.manifest.latest,
+        ).make_version(self.size)
+
+
+ReadManifest = Callable[[str, Entry], Manifest | ManifestError | None]
+"""The name of a stem and the entry of its manifest → the manifest. None if it is gone."""
+
+
+def group_objects(entries: Iterable[Entry]) -> dict[str, dict[str, Entry]]:
+    """Returns the objects of each segment by stem and suffix."""
+    found: dict[str, dict[str, Entry]] = {}
+    for entry in entries:
+        name = parse_object(entry.name)
+        if name is not None and entry.kind is Kind.FILE:
+            found.setdefault(name.stem, {})[name.suffix] = entry
+    return found
+
+
+def is_written(objects: dict[str, Entry]) -> bool:
+    """Whether the object that is written last, or that says most, has any bytes. On a mount it may have none yet."""
+    return objects[MANIFEST if MANIFEST in objects else LOG].size > 0
+
+
+def load_by_manifest(
+    name: TierObject, objects: dict[str, Entry], home: TierHome, read_manifest: ReadManifest
+) -> TierSegment | None:
+    found = read_manifest(name.stem, objects[MANIFEST])
+    if found is None:
+        return None
+    if isinstance(found, Manifest):
+        fault = check_manifest(found, name, home)
+        if fault is None:
+            return TierSegment(name, objects, found.last_offset, found.epochs, manifest=found)
+        found = fault
+    return TierSegment(name, objects, fault=found)
+
+
+def check_manifest(manifest: Manifest, name: TierObject, home: TierHome) -> ManifestError | None:
+    """Returns how a manifest contradicts the name of its object, or None."""
+    stated = (manifest.topic_id, manifest.partition, manifest.base_offset, manifest.segment_id)
+    named = (home.topic_id, home.partition, name.base_offset, name.segment_id)
+    if stated == named and home.above.endswith(manifest.topic) and manifest.topic:
+        return None
+    if stated == named:
+        expected = f"the end of {home.above!r}"
+        return ManifestError("manifest of another topic than its name says", repr(manifest.topic[:260]), expected)
+    words = "topic id {}, partition {}, offset {}, segment {}"
+    return ManifestError("manifest of another segment than its name says", words.format(*stated), words.format(*named))
+
+
+def load_by_bytes(name: TierObject, objects: dict[str, Entry], home: str, inner: Storage) -> TierSegment | None:
+    """Loads a segment of LocalTieredStorage. Nothing but its bytes says where it ends."""
+    try:
+        epochs_file = inner.open(f"{home}/{objects[_EPOCHS].name}", objects[_EPOCHS].version)
+        try:
+            epochs = parse_epochs(epochs_file.read_at(0, _MOST_EPOCHS_BYTES))
+        finally:
+            epochs_file.close()
+        last = _find_last_offset(name.base_offset, objects, home, inner)
+    except FileNotFoundError:
+        return None  # it is being deleted
+    return TierSegment(name, objects, last, cut_epochs(epochs, name.base_offset), epochs)
+
+
+def cut_epochs(epochs: Epochs, start: int) -> Epochs:
+    """Returns the epochs of the offsets from `start` on."""
+    before = [epoch for epoch, since in epochs if since <= start]
+    first = ((before[-1], start),) if before else ()
+    return first + tuple((epoch, since) for epoch, since in epochs if since > start)
+
+
+def parse_epochs(data: bytes) -> Epochs:
+    words = [line.split() for line in data.decode("ascii", "replace").splitlines()[2:]]
+    pairs = [tuple(map(int, line)) for line in words if len(line) == 2 and all(word.isdigit() for word in line)]  # noqa: PLR2004
+    return tuple(sorted((epoch, start) for epoch, start in pairs))
+
+
+def _find_last_offset(base_offset: int, objects: dict[str, Entry], home: str, inner: Storage) -> int | None:
+    """Returns the last offset of the last whole batch of a `.log`. None where no whole batch of magic 2 ends it."""
+    index = inner.open(f"{home}/{objects['index'].name}", objects["index"].version)
+    try:
+        size = objects["index"].size // kafka_format.OFFSET_INDEX_ENTRY * kafka_format.OFFSET_INDEX_ENTRY
+        entry = index.read_at(size - kafka_format.OFFSET_INDEX_ENTRY, kafka_format.OFFSET_INDEX_ENTRY) if size else b""
+    finally:
+        index.close()
+    position = int.from_bytes(entry[-4:], "big") if entry else 0
+    log, end = objects[LOG], objects[LOG].size
+    file = inner.open(f"{home}/{log.name}", log.version)
+    try:
+        for start in dict.fromkeys((position if position < end else 0, 0)):
+            last = _walk(file, start, end, base_offset)
+            if last is not None:
+                return last
+    finally:
+        file.close()
+    return None
+
+
+def _walk(file: OpenFile, position: int, end: int, base_offset: int) -> int | None:
+    last = None
+    while position < end:
+        head = file.read_at(position, _HEAD.size)
+        if len(head) < _HEAD.size:
+            return None
+        base, length, _, magic, _, delta = _HEAD.unpack(head)
+        if magic != kafka_format.MAGIC_V2 or length < kafka_format.MIN_BATCH_LENGTH or base < base_offset or delta < 0:
+            return None
+        last = base + delta
+        position += length + kafka_format.LOG_OVERHEAD
+    return last if position == end else None
+
+
+def make_topic_error(manifest: Manifest) -> ManifestError:
+    """Returns the error of a manifest whose topic is not that of most others of its partition."""
+    what = "manifest of another topic than its neighbours"
+    return ManifestError(what, repr(manifest.topic[:260]), "the topic of most of them")
+
+
+def check_version(file: OpenFile, version: FileVersion) -> None:
+    """Raises ReplacedError if an open object is not the one that was listed. Objects of a tier never change."""
+    found = file.version()
+    if not found.is_same_file(version) or found.size != version.size:
+        raise ReplacedError("it is another object now")
+
+
+def read_manifest(path: str, entry: Entry, inner: Storage) -> Manifest | ManifestError | None:
+    """Reads a manifest. None if it is gone. Raises the storage's errors."""
+    try:
+        file = inner.open(path, entry.version)
+        try:
+            check_version(file, entry.version)
+            data = file.read_at(0, MOST_MANIFEST + 1)
+        finally:
+            file.close()
+    except FileNotFoundError:
+        return None
+    if len(data) > MOST_MANIFEST:
+        return ManifestError("manifest that is too large", f"more than {MOST_MANIFEST:,} bytes", "at most that")
+    try:
+        return parse_manifest(data)
+    except ManifestError as fault:
+        return fault
