@@ -25,13 +25,14 @@ from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
 from kafka_segment_source.errors import UsageError
+from tests.support.cases import count_cases
 from tests.support.growing_log import GrowingPartition, list_rows
 from tests.support.rows import ORDERS, TOPIC, expected, in_scan_order
 from tests.support.spark_jars import find_jars
 
 ROOT = Path(__file__).parent.parent.parent
 JOB = ROOT / "examples" / "etl_job.py"
-MOMENTS = 10
+MOMENTS = count_cases(4, 10)
 # Spark 4.1 finishes a micro-batch that was begun, and ends: the next run takes the rest
 RUNS_AFTER_DEATH = 2 if pyspark.__version__.startswith("4.1.") else 1
 TABLE = "lake.db.events"  # where the format is Iceberg
@@ -163,7 +164,7 @@ def read_target(spark: SparkSession, sink: str, state: Path) -> Found:
 def test_killed_at_any_moment(sink: str, spark: SparkSession, tmp_path: Path) -> None:
     """Whatever a run has left on the disk when it dies, the next run gives each record once.
 
-    One process runs the job again and again, while the log grows. At ten random moments, between a step of a
+    One process runs the job again and again, while the log grows. At some random moments, between a step of a
     micro-batch and the next, it is stopped (SIGSTOP), and what is on the disk is copied: a SIGKILL at that moment
     leaves the same. After the last copy it is killed. Runs of another session go on from each copy.
     """
