@@ -27,12 +27,14 @@ _SYSTEM_FUNCTIONS = {"memcpy", "memmove", "memset", "pread"}
 def compile_kernel(
     function: Function, signature: str, helpers: Iterable[Function], parameters: Sequence[str], machine: Any
 ) -> tuple[str, bytes] | None:
-    """Returns the name of a kernel's function, and the object file that holds it.
+    """Returns the name of a function that calls a kernel, and the object file that holds both.
+
+    In C, it is `int32_t run(const int64_t *values, void *result)`. It returns numba's status.
 
     None if another process could not call it: if it needs more than the C library, or if its parameters are not these.
 
-    signature: as `jit.kernel` takes it. helpers: what kernels call. parameters: LLVM's types. machine: llvmlite's
-    TargetMachine.
+    signature: as `jit.kernel` takes it. helpers: what kernels call. parameters: LLVM's types of the values. machine:
+    llvmlite's TargetMachine.
     """
     _teach_numba(helpers)
     # Reference counts, and wrappers for Python and C, need numba's runtime.
@@ -46,9 +48,22 @@ def compile_kernel(
         return None
     [made] = defined
     found = [str(each.type) for each in made.arguments]
-    if found != list(parameters) or not re.search(r"^define [^@]*\bi32 @", text, re.MULTILINE):
+    if found != ["ptr", "ptr", *parameters] or not re.search(r"^define [^@]*\bi32 @", text, re.MULTILINE):
         return None
-    return made.name, machine.emit_object(module)
+    return _RUN, machine.emit_object(binding.parse_assembly(text + _make_run(made.name, parameters)))
+
+
+_RUN = "run_kernel"
+
+
+def _make_run(kernel: str, parameters: Sequence[str]) -> str:
+    """Returns a function in LLVM's language that calls a kernel with values from an array."""
+    lines = [f"define i32 @{_RUN}(ptr %values, ptr %result) {{", "%exception = alloca ptr"]
+    for n, kind in enumerate(parameters):
+        lines += [f"%at{n} = getelementptr i64, ptr %values, i64 {n}", f"%v{n} = load {kind}, ptr %at{n}"]
+    arguments = ", ".join(f"{kind} %v{n}" for n, kind in enumerate(parameters))
+    lines += [f'%status = call i32 @"{kernel}"(ptr %result, ptr %exception, {arguments})', "ret i32 %status", "}"]
+    return "\n".join(lines)
 
 
 def compile_for_numba(function: Function, signature: str, helpers: Iterable[Function], keeps_code: bool) -> Function:
