@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC
 from difflib import get_close_matches
+from functools import cache
 from typing import Any
 
 from kafka_segment_source import option_values as values
@@ -343,7 +344,7 @@ def parse_options(
         raise OptionError(f"option 'timeZone': {error}") from error
     context = Context(zone, int(time.time() * 1000) if now_ms is None else now_ms, storage)
     found = {
-        option.field: _parse_value(option, texts.get(key, option.default_for(is_stream, view)), context)
+        option.field: _parse_value(option, texts[key], context) if key in texts else _default(key, is_stream, view)
         for key, option in _BY_KEY.items()
     }
     options = ReadOptions(**found, storage=storage)
@@ -400,10 +401,14 @@ def _sort_texts(
     return texts, of_stores, ignored
 
 
-def _parse_value(option: Option, text: str | None, context: Context) -> Any:
-    """Parses the text of one option. Without a text, the value is None."""
-    if text is None:
-        return None
+@cache
+def _default(key: str, is_stream: bool, view: str) -> Any:
+    """The value of an option that is not given. It depends on no context."""
+    text = _BY_KEY[key].default_for(is_stream, view)
+    return None if text is None else _parse_value(_BY_KEY[key], text, Context(UTC, 0))
+
+
+def _parse_value(option: Option, text: str, context: Context) -> Any:
     try:
         return option.parse(text, context)
     except UnsupportedError as error:
