@@ -14,7 +14,8 @@ from kafka_segment_source.decoding.arrow import RECORD_BUILDERS, to_record_batch
 from kafka_segment_source.decoding.batches import BatchReader, Chunk
 from kafka_segment_source.decoding.damage import Damage
 from kafka_segment_source.decoding.payloads import Group, Unpacker
-from kafka_segment_source.decoding.records import MAX_BYTES, MAX_ROWS, STRIDE, Decoder, RecordColumns
+from kafka_segment_source.decoding.records import MAX_BYTES, Decoder, RecordColumns
+from kafka_segment_source.decoding.scratch import MAX_ROWS, STRIDE
 from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.decoding.tables import RECORDS
 from kafka_segment_source.kernels import message_sets, record_batches

@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
-import numpy as np
 import pyarrow as pa
 
 from kafka_segment_source.data_loss import report_lost_rows
 from kafka_segment_source.decoding.batches import Chunk, TakeBuffer
+from kafka_segment_source.decoding.scratch import Scratch, lend_scratch
 from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.decoding.split_file import SplitFile, open_split
 from kafka_segment_source.decoding.tables import SPLIT_TABLES, RowMaker, reads_headers_only
@@ -150,8 +150,8 @@ def _read_part(
     split: SegmentSplit, options: ReadOptions, schema: pa.Schema, follower: Follower, file: InputFile | None
 ) -> Iterator[pa.RecordBatch]:
     make_rows = SPLIT_TABLES[options.view].load_maker()
-    with _open_part(split, options, file) as source:
-        maker = make_rows(source, options, schema)
+    with lend_scratch() as scratch, _open_part(split, options, file, scratch.take_buffer) as source:
+        maker = make_rows(source, options, schema, scratch)
         for chunk in _wanted_chunks(source, options):
             for batch, last in maker.rows(chunk):
                 yield batch
@@ -161,9 +161,7 @@ def _read_part(
         follower.note_end(source)
 
 
-def _open_part(
-    split: SegmentSplit, options: ReadOptions, file: InputFile | None, buffers: TakeBuffer | None = None
-) -> SplitFile:
+def _open_part(split: SegmentSplit, options: ReadOptions, file: InputFile | None, buffers: TakeBuffer) -> SplitFile:
     damage = damage_in(split, options)
     headers_only = reads_headers_only(options)
     return SplitFile(split, options.trust, damage, file=file, headers_only=headers_only, buffers=buffers)
@@ -239,18 +237,15 @@ class _Part:
         self._users = 1  # the walk, and each chunk in work
         self._lock = threading.Lock()
         self._free: list[_Desk] = []
-        self._source = _open_part(present.split, options, present.file, self._find_buffer)
+        self._source = _open_part(present.split, options, present.file, self._take_buffer)
         self._desk: _Desk | None = None  # for the next chunk
 
     def pieces(self) -> Iterator[_Piece]:
         """Yields its chunks. Raises the errors of the walk."""
         chunks = _wanted_chunks(self._source, self._options)
-        make_rows = SPLIT_TABLES[self._options.view].load_maker()
         try:
             while not self.is_given_up:
-                self._desk = (
-                    self._free.pop() if self._free else _Desk(make_rows(self._source, self._options, self._schema))
-                )
+                self._desk = self._free.pop() if self._free else self._make_desk()
                 chunk = next(chunks, None)
                 if chunk is None:
                     self._source.finish()
@@ -266,9 +261,14 @@ class _Part:
         self._free.append(desk)
         self._leave()
 
-    def _find_buffer(self, size: int) -> Bytes:
+    def _take_buffer(self, size: int) -> Bytes:
         assert self._desk is not None
-        return self._desk.find_buffer(size)
+        return self._desk.take_buffer(size)
+
+    def _make_desk(self) -> _Desk:
+        scratch = Scratch()
+        make_rows = SPLIT_TABLES[self._options.view].load_maker()
+        return _Desk(make_rows(self._source, self._options, self._schema, scratch), scratch)
 
     def _leave(self) -> None:
         with self._lock:
@@ -278,16 +278,16 @@ class _Part:
 
 
 class _Desk:
-    """What one chunk in work needs for itself: the bytes of the chunk, and a row maker with its scratch arrays."""
+    """What one chunk in work needs for itself: a row maker with its arrays, and the bytes of the chunk."""
 
-    def __init__(self, maker: RowMaker) -> None:
+    def __init__(self, maker: RowMaker, scratch: Scratch) -> None:
         self.maker = maker
-        self._buffer: Bytes = np.empty(0, np.uint8)
+        self._scratch = scratch
+        self._buffer: Bytes | None = None
 
-    def find_buffer(self, size: int) -> Bytes:
+    def take_buffer(self, size: int) -> Bytes:
         """Returns a buffer for the next chunk. The one before is no longer in work."""
-        if len(self._buffer) != size:
-            self._buffer = np.empty(size, np.uint8)
+        self._buffer = self._scratch.take_buffer(size)
         return self._buffer
 
     def keep(self, chunk: Chunk) -> Chunk:

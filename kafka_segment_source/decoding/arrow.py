@@ -16,7 +16,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kafka_segment_source import kafka_format, schema
-from kafka_segment_source.decoding.records import MAX_ROWS, RecordColumns, beyond_microseconds
+from kafka_segment_source.decoding.records import RecordColumns, beyond_microseconds
+from kafka_segment_source.decoding.scratch import MAX_ROWS
 from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.kernels import arrow_buffers, batch_headers, record_batches
 from kafka_segment_source.storage.files import Bytes

@@ -19,6 +19,7 @@ import pyarrow as pa
 from kafka_segment_source import kafka_format
 from kafka_segment_source.bounds import ScanBounds
 from kafka_segment_source.decoding.batches import Chunk
+from kafka_segment_source.decoding.scratch import Scratch
 from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.decoding.split_file import SplitFile
 from kafka_segment_source.kernels import batch_headers
@@ -35,7 +36,7 @@ _CODECS += [f"unknown({number})" for number in range(len(_CODECS), kafka_format.
 class BatchRows:
     """Makes a row of each wanted batch of a chunk (a `RowMaker`)."""
 
-    def __init__(self, source: SplitFile, options: ReadOptions, schema: pa.Schema) -> None:
+    def __init__(self, source: SplitFile, options: ReadOptions, schema: pa.Schema, _: Scratch) -> None:
         self._split = source.split
         self._include_control = options.include_control
         self._schema = schema

@@ -17,12 +17,11 @@ from kafka_segment_source.decoding.batches import Chunk
 from kafka_segment_source.decoding.compression import DecompressionError, Plain, decompress, with_right_lz4_checksum
 from kafka_segment_source.decoding.damage import Damage
 from kafka_segment_source.decoding.faults import Faults
+from kafka_segment_source.decoding.scratch import GROUP_BYTES
 from kafka_segment_source.kernels import batch_headers
 from kafka_segment_source.kernels.batch_headers import HeaderTable
 from kafka_segment_source.logdir.checksums import crc_holds
 from kafka_segment_source.storage.files import Bytes
-
-GROUP_BYTES = 4 * 1024 * 1024  # a group of decompressed batches ends after this many plain bytes
 
 _LENGTH = struct.Struct(">i")
 
@@ -54,13 +53,13 @@ class Group:
 
 
 class Unpacker:
-    """Makes groups of one file's batches. All groups use the same buffer for plain bytes."""
+    """Makes groups of one file's batches. All groups use the same buffer for plain bytes, `plain`."""
 
-    def __init__(self, path: str, max_batch_bytes: int, damage: Damage) -> None:
+    def __init__(self, path: str, max_batch_bytes: int, damage: Damage, plain: Plain) -> None:
         self._faults = Faults(path)
         self._max_batch_bytes = max_batch_bytes
         self._damage = damage
-        self._plain = Plain(2 * GROUP_BYTES)
+        self._plain = plain
 
     def groups(self, chunk: Chunk, headers: HeaderTable) -> Iterator[Group]:
         """Yields groups of `headers` (batches of `chunk`), in order. No group is empty.

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from kafka_segment_source.decoding.arrow import RECORD_BUILDERS, to_record_batch
 from kafka_segment_source.decoding.batches import Chunk
+from kafka_segment_source.decoding.scratch import Scratch
 from kafka_segment_source.decoding.split_file import SplitFile
 from kafka_segment_source.kernels.record_batches import OFFSET
 from kafka_segment_source.options import ReadOptions
@@ -16,10 +17,10 @@ from kafka_segment_source.options import ReadOptions
 class RecordRows:
     """Decodes the wanted records of each chunk (a `RowMaker`)."""
 
-    def __init__(self, source: SplitFile, options: ReadOptions, schema: pa.Schema) -> None:
+    def __init__(self, source: SplitFile, options: ReadOptions, schema: pa.Schema, scratch: Scratch) -> None:
         self._split = source.split
         self._schema = schema
-        self._decoder = source.decoder(options.include_control, microseconds="timestamp" in schema.names)
+        self._decoder = source.decoder(options.include_control, "timestamp" in schema.names, scratch)
 
     def rows(self, chunk: Chunk) -> Iterator[tuple[pa.RecordBatch, int]]:
         for records in self._decoder.decode(chunk):

@@ -18,6 +18,7 @@ from kafka_segment_source.decoding.batches import Chunk
 from kafka_segment_source.decoding.damage import Damage
 from kafka_segment_source.decoding.faults import Faults
 from kafka_segment_source.decoding.payloads import Group, Unpacker
+from kafka_segment_source.decoding.scratch import MAX_ROWS, Scratch
 from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.errors import DataError
 from kafka_segment_source.kernels import batch_headers, message_sets, record_batches
@@ -26,8 +27,6 @@ from kafka_segment_source.schema import MAX_MILLIS
 from kafka_segment_source.storage.files import Bytes
 from kafka_segment_source.trust import Trust
 
-MAX_ROWS = 65_536  # of one RecordColumns, and so of one Arrow batch
-STRIDE = MAX_ROWS + 64  # with columns a power of two apart, each would evict the others from the processor's cache
 MAX_BYTES = 16 * 1024 * 1024  # one RecordColumns ends after this many record bytes
 
 
@@ -50,6 +49,7 @@ class Decoder:
     """Decodes the chunks of one split. All chunks use the same scratch arrays.
 
     microseconds: whether the column timestamp is wanted. Then a timestamp too large for microseconds is damage.
+    scratch: the arrays; None for new ones.
     """
 
     def __init__(
@@ -59,15 +59,17 @@ class Decoder:
         damage: Damage,
         include_control: bool,
         microseconds: bool = False,
+        scratch: Scratch | None = None,
     ) -> None:
+        scratch = scratch or Scratch()
         self._faults = Faults(split.path)
         self._bounds = split.bounds
         self._check_crcs = trust.check_crcs
-        self._unpacker = Unpacker(split.path, trust.max_batch_bytes, damage)
+        self._unpacker = Unpacker(split.path, trust.max_batch_bytes, damage, scratch.plain)
         self._include_control = include_control
         self._damage = damage
-        self._longs = np.empty((record_batches.LONGS, STRIDE), np.int64)
-        self._ints = np.empty((record_batches.INTS, STRIDE), np.int32)
+        self._longs = scratch.longs
+        self._ints = scratch.ints
         self._limits = np.array([MAX_ROWS, MAX_BYTES], np.int64)
         self._inclusive = _make_inclusive(split.bounds)
         self._microseconds = microseconds

@@ -30,6 +30,7 @@ from kafka_segment_source.decoding.damage import Damage
 from kafka_segment_source.decoding.gaps import GapWatch
 from kafka_segment_source.decoding.header_walk import HeaderReader
 from kafka_segment_source.decoding.records import Decoder
+from kafka_segment_source.decoding.scratch import Scratch
 from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.errors import DataLossError, FileChangedError
 from kafka_segment_source.kernels.batch_headers import HeaderTable
@@ -126,12 +127,13 @@ class SplitFile:
         """Takes the headers of the batches just before the split: int64[FIELDS, n], n ≥ 1. Another reader read them."""
         self._gaps.see(headers)
 
-    def decoder(self, include_control: bool, microseconds: bool = False) -> Decoder:
+    def decoder(self, include_control: bool, microseconds: bool = False, scratch: Scratch | None = None) -> Decoder:
         """Makes the decoder for the chunks of this file.
 
         include_control: also decode control records. microseconds: a timestamp that microseconds cannot hold is damage.
+        scratch: the arrays that it uses; None for new ones.
         """
-        return Decoder(self.split, self._trust, self._damage, include_control, microseconds)
+        return Decoder(self.split, self._trust, self._damage, include_control, microseconds, scratch)
 
     def chunks(self) -> Iterator[Chunk]:
         """Yields the chunks of the split, in order. Raises FileChangedError, and under FAILFAST CorruptRecordError."""

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from kafka_segment_source.decoding.batches import Chunk
+    from kafka_segment_source.decoding.scratch import Scratch
     from kafka_segment_source.decoding.split_file import SplitFile
     from kafka_segment_source.options import ReadOptions
 
@@ -28,20 +29,26 @@ class RowMaker(Protocol):
         """Yields the wanted rows of a chunk, and the last offset of each Arrow batch. None is empty."""
 
 
+class MakeRows(Protocol):
+    """Makes the row maker of an open split. scratch: arrays for it alone."""
+
+    def __call__(self, source: SplitFile, options: ReadOptions, schema: pa.Schema, scratch: Scratch, /) -> RowMaker: ...
+
+
 @dataclass(frozen=True)
 class SplitTable(Table):
     """A table of rows in splits. load_maker: loads what makes the row maker of a split."""
 
-    load_maker: Callable[[], Callable[[SplitFile, ReadOptions, pa.Schema], RowMaker]]
+    load_maker: Callable[[], MakeRows]
 
 
-def _load_record_rows() -> Callable[[SplitFile, ReadOptions, pa.Schema], RowMaker]:
+def _load_record_rows() -> MakeRows:
     from kafka_segment_source.decoding.record_rows import RecordRows
 
     return RecordRows
 
 
-def _load_batch_rows() -> Callable[[SplitFile, ReadOptions, pa.Schema], RowMaker]:
+def _load_batch_rows() -> MakeRows:
     from kafka_segment_source.decoding.batch_rows import BatchRows
 
     return BatchRows
