@@ -52,7 +52,8 @@ def _build_varying(
     """Builds a binary or string array of `n` slices of `source`. A length below `null_below` is a null."""
     offsets, validity, nulls = _build_offsets(lengths, n, null_below)
     data = np.empty(int(offsets[n]), np.uint8)
-    arrow_buffers.copy_slices(source, starts, offsets, n, data)
+    if len(data):  # keys are often null
+        arrow_buffers.copy_slices(source, starts, offsets, n, data)
     return pa.Array.from_buffers(kind, n, [validity, pa.py_buffer(offsets), pa.py_buffer(data)], nulls)
 
 

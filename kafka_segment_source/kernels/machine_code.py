@@ -38,6 +38,7 @@ from kafka_segment_source.storage.private import make_private_directory
 Function = Callable[..., Any]
 
 _SCALARS = {"int64": "i64", "int32": "i32", "boolean": "i8"}  # LLVM's types
+_CONTIGUOUS, _BEHAVED = 0x1, 0x500  # of numpy's flags: C_CONTIGUOUS; ALIGNED and WRITEABLE
 _DONE = (0, -2)  # a status of numba: a value, or None
 _DIGEST = hashlib.sha256().digest_size
 
@@ -49,32 +50,47 @@ _engines: list[Any] = []  # they own the code
 
 
 class _Parameter:
-    """One parameter of a kernel. dtype: of an array. is_contiguous: whether it must be."""
+    """One parameter of a kernel.
+
+    llvm: LLVM's types of its values. add: appends the values of an argument to a list. It raises TypeError for an array
+    of another type.
+    """
 
     def __init__(self, text: str) -> None:
         name, _, dimensions = text.strip().partition("[")
-        self.dtype = np.dtype(np.bool_ if name == "boolean" else name) if dimensions else None
-        self.ndim = dimensions.count(":") - dimensions.count("::") if dimensions else 0
-        self.is_contiguous = "::1" in dimensions
-        if self.dtype is None:
-            self.llvm = [_SCALARS[name]]
-        else:
-            self.llvm = ["ptr", "ptr", "i64", "i64", "ptr"] + ["i64"] * (2 * self.ndim)
+        self.llvm = [_SCALARS[name]] if not dimensions else []
+        self.add: Callable[[Any, list[Any]], None] = _add_scalar
+        if dimensions:
+            ndim = dimensions.count(":") - dimensions.count("::")
+            self.llvm = ["ptr", "ptr", "i64", "i64", "ptr"] + ["i64"] * (2 * ndim)
+            dtype = np.dtype(np.bool_ if name == "boolean" else name)
+            self.add = _adder_of_arrays(dtype, ndim, is_contiguous="::1" in dimensions)
 
-    def add(self, value: Any, values: list[Any]) -> None:
-        """Appends what the code takes for an argument."""
-        if self.dtype is None:
-            values.append(index(value))
-            return
-        if value.dtype != self.dtype or value.ndim != self.ndim:
-            raise TypeError(f"a kernel takes {self.ndim} dimensions of {self.dtype}, not {value.ndim} of {value.dtype}")
-        if not value.flags.behaved:
-            raise TypeError("a kernel takes an array that is aligned and can be written to")
-        is_contiguous = value.flags.c_contiguous
-        if self.is_contiguous and not is_contiguous:
-            raise TypeError("a kernel takes a contiguous array here")
-        address = pa.py_buffer(value).address if is_contiguous else value.ctypes.data  # which is slower
-        values += (0, 0, value.size, value.itemsize, address, *value.shape, *value.strides)
+
+def _add_scalar(value: Any, values: list[Any]) -> None:
+    values.append(index(value))
+
+
+def _adder_of_arrays(dtype: Any, ndim: int, is_contiguous: bool) -> Callable[[Any, list[Any]], None]:
+    """Returns a function that appends the values of an array. It runs some thirty times a segment."""
+    needed = _BEHAVED | (_CONTIGUOUS if is_contiguous else 0)
+    size = dtype.itemsize
+
+    def add(value: Any, values: list[Any]) -> None:
+        if value.dtype != dtype or value.ndim != ndim:
+            raise TypeError(f"a kernel takes {ndim} dimensions of {dtype}, not {value.ndim} of {value.dtype}")
+        flags = value.flags.num
+        if flags & needed != needed:
+            raise TypeError("a kernel takes an array that is contiguous and aligned, and can be written to")
+        if not flags & _CONTIGUOUS:
+            values += (0, 0, value.size, size, value.ctypes.data, *value.shape, *value.strides)
+        elif ndim == 1:
+            count = len(value)
+            values += (0, 0, count, size, pa.py_buffer(value).address, count, size)  # faster than value.ctypes
+        else:
+            values += (0, 0, value.size, size, pa.py_buffer(value).address, *value.shape, *value.strides)
+
+    return add
 
 
 def _parse(signature: str) -> list[_Parameter]:
