@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 
 from kafka_segment_source.bounds import ALL_OFFSETS, OffsetRange
@@ -33,7 +34,9 @@ from kafka_segment_source.partition.chain import merge_replicas, settle
 from kafka_segment_source.partition.copy_view import CopyView
 from kafka_segment_source.partition.missing import notice, report_lost_partitions
 from kafka_segment_source.reporting import few
+from kafka_segment_source.storage.files import look_at
 from kafka_segment_source.storage.paths import name_of
+from kafka_segment_source.storage.store import Storage
 from kafka_segment_source.trust import Trust
 
 
@@ -59,6 +62,11 @@ def examined_logs(options: ReadOptions, warnings: list[str], needs_all: bool = T
     logs = notice(merge_replicas(copies, options, warnings), copies, checkpoints, seen)
     report_lost_partitions(copies, checkpoints, options, seen, warnings)
     return logs
+
+
+def existing_copies(directories: Sequence[str], storage: Storage) -> tuple[str, ...]:
+    """Returns the directories that are there now. A broker gives up a whole directory where it fetches a log again."""
+    return tuple(directory for directory in directories if look_at(directory, storage) is not None)
 
 
 def available_copies(options: ReadOptions, warnings: list[str] | None = None) -> list[CopyView]:

@@ -27,7 +27,7 @@ from kafka_segment_source.errors import DataError, DataLossError, FileChangedErr
 from kafka_segment_source.logdir.segment_view import SegmentView
 from kafka_segment_source.logdir.segments import DroppedSegment, PartitionLog, Segment
 from kafka_segment_source.options import ReadOptions
-from kafka_segment_source.partition.logs import available_logs
+from kafka_segment_source.partition.logs import available_logs, existing_copies
 from kafka_segment_source.pruning.disorder import usable_disorder
 from kafka_segment_source.pruning.ranges import narrow
 from kafka_segment_source.reading.mending import Lost, mend
@@ -178,9 +178,12 @@ def find_again(planned: SegmentSplit, wanted: OffsetRange, options: ReadOptions)
     """
     directory = parent_of(planned.path)
     near = OffsetRange(min(wanted.start, planned.base_offset), wanted.end)
+    directories = existing_copies(planned.copies, options.storage) or (directory,)
     try:
-        log = list_whole(planned.copies or (directory,), replace(options, end_at_high_watermark=False), near)
+        log = list_whole(directories, replace(options, end_at_high_watermark=False), near)
     except PathError as error:
+        if len(directories) > 1:  # one of them has gone just now
+            raise FileChangedError(f"{error}; plan the read again") from error
         return Found(iter(()), ((str(error), wanted),))
     if not log.segments:
         return Found(iter(()), ((f"{directory!r} holds no segments any more", wanted),))

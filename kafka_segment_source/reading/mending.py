@@ -24,7 +24,7 @@ from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.partition.chain import is_explained
 from kafka_segment_source.partition.choice import DAMAGED, VOID, choose
 from kafka_segment_source.partition.copy_view import CopyView
-from kafka_segment_source.partition.logs import available_copies
+from kafka_segment_source.partition.logs import available_copies, existing_copies
 from kafka_segment_source.partition.survey import Extent, Survey, survey
 from kafka_segment_source.storage.files import UNUSABLE
 
@@ -81,7 +81,8 @@ def mend(
     The pieces are splits, and offsets that no copy holds. Raises FileChangedError if a file changes meanwhile, and
     StorageError if the copies cannot be listed.
     """
-    copies = available_copies(replace(options.at_paths(split.copies), end_at_high_watermark=False))
+    directories = existing_copies(split.copies, options.storage) or split.copies
+    copies = available_copies(replace(options.at_paths(directories), end_at_high_watermark=False))
     if wanted.end == kafka_format.MAX_OFFSET:
         wanted = OffsetRange(wanted.start, _find_end_by_names(split, copies))
     found = _survey_copies(copies, wanted, options, microseconds=microseconds)

@@ -379,6 +379,27 @@ def test_a_file_that_vanishes_is_read_from_another_copy(a: Path, b: Path) -> Non
     assert reader.read_all()["offset"].to_pylist() == list(range(40))
 
 
+def test_a_directory_that_vanishes_is_read_from_another_copy(a: Path, b: Path) -> None:
+    """A broker gives up a whole directory and fetches the log again. What another copy has is not lost meanwhile."""
+    for base in (0, 10, 20):
+        put(a, base, pl(base, 10))
+    shutil.copytree(a, b)
+    put(a, 30, pl(30, 10))
+    reader = kafkaseg.scan([a, b], ["offset"], failOnDataLoss=False)
+    with_damage = kafkaseg.scan([a, b], ["offset"], failOnDataLoss=False)
+    put(a, 0, bad(pl(0, 10)))
+    assert with_damage.read_next_batch()["offset"].to_pylist() == [*range(10)]
+    shutil.rmtree(a / "t-0")
+    assert with_damage.read_all()["offset"].to_pylist() == [*range(10, 30)]
+    assert reader.read_all()["offset"].to_pylist() == [*range(30)]
+    shutil.rmtree(b / "t-0")
+    lost = kafkaseg.plan([put(a, 0, pl(0, 10)).parent, put(b, 0, pl(0, 10)).parent])
+    shutil.rmtree(a / "t-0")
+    shutil.rmtree(b / "t-0")
+    with pytest.raises(DataLossError, match=r"'.*t-0' does not exist"):
+        lost.to_reader().read_all()
+
+
 def test_the_last_segment_of_one_copy_may_be_followed_by_another_copys(a: Path, b: Path) -> None:
     """Where offsets were found again, the log ends after the last segment of the chain, not after one copy's last."""
     put(a, 0, pl(0, 10))
