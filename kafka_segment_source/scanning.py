@@ -32,7 +32,7 @@ from kafka_segment_source.storage.files import Bytes, InputFile
 
 _MOST_BEGUN = 24 * 1024 * 1024  # bytes of the next splits that are fetched while one is read
 _MOST_FILES = 64  # of these splits
-_MOST_WAITING = 16 * 1024 * 1024  # bytes of rows for each thread that may wait for their turn
+_MOST_WAITING = 8 * 1024 * 1024  # bytes of rows for each thread that may wait for their turn
 
 _Rows = tuple[pa.RecordBatch, int]  # and their last offset
 
@@ -211,11 +211,12 @@ def _walk(splits: Sequence[SegmentSplit], options: ReadOptions, schema: pa.Schem
     """Yields a piece for each chunk of each split, and one for the end of each split. One thread at a time is in it."""
     ahead = _Ahead(splits)
     number = 0
+    spare: list[Scratch] = []
     try:
         while (present := ahead.take()) is not None:
             error = None
             try:
-                for piece in _Part(number, present, options, schema).pieces():
+                for piece in _Part(number, present, options, schema, spare).pieces():
                     yield piece
                     ahead.begin_after(present)
             except Exception as raised:
@@ -227,9 +228,14 @@ def _walk(splits: Sequence[SegmentSplit], options: ReadOptions, schema: pa.Schem
 
 
 class _Part:
-    """The open file of a split, which is closed when the walk has left it and no chunk of it is in work."""
+    """The open file of a split, which is closed when the walk has left it and no chunk of it is in work.
 
-    def __init__(self, number: int, present: _Begun, options: ReadOptions, schema: pa.Schema) -> None:
+    spare: arrays that no part uses.
+    """
+
+    def __init__(
+        self, number: int, present: _Begun, options: ReadOptions, schema: pa.Schema, spare: list[Scratch]
+    ) -> None:
         self.number = number
         self.is_given_up = False  # its remaining rows are not wanted
         self._options = options
@@ -237,6 +243,7 @@ class _Part:
         self._users = 1  # the walk, and each chunk in work
         self._lock = threading.Lock()
         self._free: list[_Desk] = []
+        self._spare = spare
         self._source = _open_part(present.split, options, present.file, self._take_buffer)
         self._desk: _Desk | None = None  # for the next chunk
 
@@ -248,6 +255,7 @@ class _Part:
                 self._desk = self._free.pop() if self._free else self._make_desk()
                 chunk = next(chunks, None)
                 if chunk is None:
+                    self._free.append(self._desk)
                     self._source.finish()
                     return
                 with self._lock:
@@ -266,7 +274,7 @@ class _Part:
         return self._desk.take_buffer(size)
 
     def _make_desk(self) -> _Desk:
-        scratch = Scratch()
+        scratch = self._spare.pop() if self._spare else Scratch()
         make_rows = SPLIT_TABLES[self._options.view].load_maker()
         return _Desk(make_rows(self._source, self._options, self._schema, scratch), scratch)
 
@@ -275,6 +283,7 @@ class _Part:
             self._users -= 1
             if self._users == 0:
                 self._source.close()
+                self._spare += [desk.scratch for desk in self._free]
 
 
 class _Desk:
@@ -282,12 +291,12 @@ class _Desk:
 
     def __init__(self, maker: RowMaker, scratch: Scratch) -> None:
         self.maker = maker
-        self._scratch = scratch
+        self.scratch = scratch
         self._buffer: Bytes | None = None
 
     def take_buffer(self, size: int) -> Bytes:
         """Returns a buffer for the next chunk. The one before is no longer in work."""
-        self._buffer = self._scratch.take_buffer(size)
+        self._buffer = self.scratch.take_buffer(size)
         return self._buffer
 
     def keep(self, chunk: Chunk) -> Chunk:
