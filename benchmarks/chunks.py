@@ -9,17 +9,17 @@ from itertools import islice
 import numpy as np
 import numpy.typing as npt
 
+import kafka_segment_source
 from benchmarks.logs import Log
 from kafka_segment_source.decoding.arrow import RECORD_BUILDERS, to_record_batch
 from kafka_segment_source.decoding.batches import BatchReader, Chunk
 from kafka_segment_source.decoding.damage import Damage
 from kafka_segment_source.decoding.payloads import Group, Unpacker
 from kafka_segment_source.decoding.records import MAX_BYTES, Decoder, RecordColumns
-from kafka_segment_source.decoding.scratch import MAX_ROWS, STRIDE
+from kafka_segment_source.decoding.scratch import MAX_ROWS, STRIDE, Scratch
 from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.decoding.tables import RECORDS
 from kafka_segment_source.kernels import message_sets, record_batches
-from kafka_segment_source.planning import planner as planning
 from kafka_segment_source.storage.files import InputFile
 from kafka_segment_source.trust import Trust
 
@@ -28,7 +28,7 @@ LIMIT = 2**28
 
 def first_split(log: Log) -> SegmentSplit:
     """The first segment, whole."""
-    return planning.plan(str(log.path)).splits[0]
+    return kafka_segment_source.plan(str(log.path)).splits[0]
 
 
 def chunks(split: SegmentSplit, count: int) -> list[Chunk]:
@@ -44,7 +44,7 @@ def chunks(split: SegmentSplit, count: int) -> list[Chunk]:
 
 def groups(split: SegmentSplit, source: list[Chunk]) -> list[Group]:
     """Their plain records, each group in a buffer of its own."""
-    unpacker = Unpacker(split.path, LIMIT, Damage(False))
+    unpacker = Unpacker(split.path, LIMIT, Damage(False), Scratch().plain)
     return [
         Group(group.source.copy(), group.headers, group.payloads)
         for chunk in source

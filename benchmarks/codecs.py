@@ -130,7 +130,7 @@ def _xerial(decompress_block: Callable[[memoryview], object]) -> Decompress:
             size = int.from_bytes(stored[at : at + 4], "big")
             parts.append(decompress_block(stored[at + 4 : at + 4 + size]))
             at += 4 + size
-        return b"".join(parts)  # type: ignore[arg-type]  # buffers
+        return b"".join(parts)
 
     return whole
 

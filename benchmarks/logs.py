@@ -220,7 +220,8 @@ def index_files(rows: npt.NDArray[np.int64], base: int) -> tuple[bytes, bytes]:
 
     rows: of the segment, as in `Log.batches`. Kafka: LogSegment.append; the last time entry is that of closing.
     """
-    offsets, times = [], []
+    offsets: list[tuple[int, int]] = []
+    times: list[tuple[int, int]] = []
     since_entry, newest, newest_offset = 0, -1, -1
     for _, position, size, _, last_offset, _, last_timestamp in rows.tolist():
         if last_timestamp > newest:
@@ -256,7 +257,7 @@ def _template(chance: random.Random, codec: str, value_bytes: int, headers: bool
     body = b"".join(_record(chance, number, value_bytes, headers, deltas[number]) for number in range(count))
     stored = "snappy-xerial" if codec == "snappy" else codec
     batch = writer.record_batch_of(
-        writer.compress(stored, body),  # type: ignore[arg-type]  # one of its names
+        writer.compress(stored, body),
         attributes=writer.CODEC_IDS[stored],
         last_offset_delta=count - 1,
         base_timestamp=ORIGIN,

@@ -29,12 +29,12 @@ _TIME = "2026-11-21T00:00:00.000Z"
 
 
 class Request(NamedTuple):
-    """One request. kind: GET, HEAD or LIST; start, count: of the answer, in bytes."""
+    """One request. kind: GET, HEAD or LIST; start, size: of the answer, in bytes."""
 
     kind: str
     key: str
     start: int = 0
-    count: int = 0
+    size: int = 0
 
 
 class ObjectServer(ThreadingHTTPServer):
@@ -227,7 +227,7 @@ def main() -> None:
         taken, before = time.process_time() - before, time.process_time()
         seen, server.requests = server.requests, []
         counts = {kind: sum(each.kind == kind for each in seen) for kind in ("GET", "HEAD", "LIST")}
-        bytes_sent = sum(each.count for each in seen)
+        bytes_sent = sum(each.size for each in seen)
         print(json.dumps({**counts, "bytes": bytes_sent, "cpu_ms": round(taken * 1000)}), flush=True)
 
 

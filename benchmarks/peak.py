@@ -30,7 +30,7 @@ class WatchedSource(KafkaSegmentDataSource):
 
     def reader(self, schema: object) -> DataSourceReader:
         """Spark's hook."""
-        return _WatchedReader(super().reader(schema))  # type: ignore[arg-type]
+        return _WatchedReader(super().reader(schema))
 
 
 class _WatchedReader(DataSourceReader):
@@ -42,7 +42,7 @@ class _WatchedReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         before = peak()
-        yield from self._inner.read(partition)  # type: ignore[misc]
+        yield from self._inner.read(partition)
         with tempfile.NamedTemporaryFile("w", dir=os.environ[_TOLD_TO], delete=False) as file:
             file.write(f"{before} {peak()}")
 

@@ -37,5 +37,5 @@ def _measure(events: Log, runs: int) -> Row:
 def read(events: Log, **options: object) -> int:
     """How many rows a scan of the log gives."""
     options = {"threads": 1, "includeHeaders": events.shape.headers, **options}
-    batches = kafka_segment_source.scan(str(events.path), **options)  # type: ignore[arg-type]
+    batches = kafka_segment_source.scan(str(events.path), **options)
     return sum(batch.num_rows for batch in batches)

@@ -73,7 +73,9 @@ def cpu_seconds() -> float | None:
 
     On a busy machine this says more than wall time: other programs make a query slower, but hardly dearer.
     """
-    root = spark().sparkContext._gateway.proc.pid
+    gateway = spark().sparkContext._gateway
+    assert gateway is not None
+    root = gateway.proc.pid
     try:
         pids = [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
         stats = {pid: stat for pid in pids if (stat := _stat(pid)) is not None}

@@ -17,10 +17,11 @@ from benchmarks import chunks
 from benchmarks.logs import CODECS, LogShape, column_names, log
 from benchmarks.results import Row, Settings, row
 from kafka_segment_source import kafka_format
-from kafka_segment_source.decoding.batches import CHUNK_BYTES, BatchReader
+from kafka_segment_source.decoding.batches import CHUNK_BYTES, BatchReader, Chunk
 from kafka_segment_source.decoding.compression import Plain, decompress
 from kafka_segment_source.decoding.damage import Damage
 from kafka_segment_source.decoding.payloads import Unpacker
+from kafka_segment_source.decoding.scratch import Scratch
 from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.kernels import batch_headers
 from kafka_segment_source.storage.files import InputFile
@@ -109,8 +110,8 @@ def _walk(split: SegmentSplit, check_crcs: bool) -> None:
             pass
 
 
-def _unpack(split: SegmentSplit, source: list[chunks.Chunk]) -> None:
-    unpacker = Unpacker(split.path, chunks.LIMIT, Damage(False))
+def _unpack(split: SegmentSplit, source: list[Chunk]) -> None:
+    unpacker = Unpacker(split.path, chunks.LIMIT, Damage(False), Scratch().plain)
     for chunk in source:
         for _ in unpacker.groups(chunk, chunk.headers):
             pass

@@ -192,7 +192,7 @@ def _micro_batch_times(frame: DataFrame, count: int) -> list[float]:
     return [float(each["durationMs"]["triggerExecution"]) for each in found[2:]]
 
 
-def _run(frame: DataFrame, count: int | None = None, **trigger: Any) -> list[dict[str, Any]]:
+def _run(frame: DataFrame, count: int | None = None, **trigger: Any) -> list[Any]:
     """Runs a query to its end, or until it has had `count` micro-batches with rows. Returns their progress."""
     folder = tempfile.mkdtemp(prefix=f"checkpoint-{os.getpid()}-", dir=cache_directory())
     writer = frame.writeStream.format("noop").option("checkpointLocation", folder).trigger(**trigger)

@@ -66,7 +66,7 @@ def _window(server: Remote, events: Log, store: Path) -> Row:
     window = window_of(DECLARED, events, int(events.stored_bytes * WINDOW))
     server.set_latency(LATENCY)
     KEPT.clear()
-    plan = kafka_segment_source.plan(_url(store), **window.options, **_options(server))  # type: ignore[arg-type]
+    plan = kafka_segment_source.plan(_url(store), **window.options, **_options(server))
     took = seconds(lambda: plan.to_reader(columns=["offset", "timestamp"]).read_all())
     counts = server.set_latency(0)
     stored = sum(path.stat().st_size for path in store.rglob("*.log"))
