@@ -174,7 +174,7 @@ def test_a_window_takes_four_round_trips(events: Log, serve: Callable[..., Any])
         if fewest <= 4:
             break
     assert fewest <= 4
-    asked = sum(each.count for each in server.requests if each.key.endswith((".log", "index")))
+    asked = sum(each.size for each in server.requests if each.key.endswith((".log", "index")))
     assert asked <= len(of_segments(server)) * 64 * 1024
 
 
@@ -228,7 +228,7 @@ def test_a_padded_index_is_not_read_whole(tmp_path: Path, serve: Callable[..., O
     plan = kafkaseg.plan("s3://logs/logs", storage_options=server.options, **options)
 
     assert plan.bytes_to_read == kafkaseg.plan(root, **options).bytes_to_read
-    asked = [each.count for each in server.requests if each.key.endswith("index")]
+    asked = [each.size for each in server.requests if each.key.endswith("index")]
     assert asked and max(asked) <= 128 * 1024
 
 
@@ -250,7 +250,7 @@ def test_reading_fetches_ranges_ahead(tmp_path: Path, serve: Callable[..., Objec
     assert first.num_rows + second.num_rows < 20
     assert first.num_rows + second.num_rows + sum(batch.num_rows for batch in reader) == 60
     sizes = [path.stat().st_size for path in root.rglob("*.log")]
-    assert sum(each.count for each in server.requests) == sum(sizes)
+    assert sum(each.size for each in server.requests) == sum(sizes)
     assert len(server.requests) == sum(-(-size // RANGE_BYTES) for size in sizes)
 
 

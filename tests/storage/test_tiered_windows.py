@@ -49,7 +49,7 @@ def measure(server: ObjectServer, **bounds: Any) -> tuple[kafkaseg.ReadPlan, int
     plan = kafkaseg.plan("s3://logs/tier", **options, **bounds)
     assert plan.requests == len(server.requests)
     rows = plan.to_reader(columns=["offset", "timestamp"]).read_all().num_rows
-    return plan, rows, sum(each.count for each in server.requests if each.key.endswith(".log"))
+    return plan, rows, sum(each.size for each in server.requests if each.key.endswith(".log"))
 
 
 def test_a_window_of_offsets(events: Log, server: ObjectServer) -> None:
