@@ -78,9 +78,9 @@ class _Ahead:
 
     def __init__(self, splits: Iterable[SegmentSplit]) -> None:
         self._todo = iter(splits)
-        self._following = next(self._todo, None)
         self._begun: deque[_Begun] = deque()
         self._size = 0  # bytes of the begun ones
+        self._look_at_next()
 
     def take(self) -> _Begun | None:
         """Returns the next split, or None if there is none."""
@@ -105,15 +105,19 @@ class _Ahead:
                 each.file.close()
 
     def _begin(self, split: SegmentSplit) -> None:
-        self._begun.append(_Begun(split, open_split(split) if _is_remote(split) else None))
+        self._begun.append(_Begun(split, open_split(split) if self._is_far else None))
         self._size += split.size
+        self._look_at_next()
+
+    def _look_at_next(self) -> None:
         self._following = next(self._todo, None)
+        self._is_far = self._following is not None and _takes_round_trips(self._following)
 
     def _fits(self, split: SegmentSplit) -> bool:
-        return _is_remote(split) and len(self._begun) < _MOST_FILES and self._size + split.size <= _MOST_BEGUN
+        return self._is_far and len(self._begun) < _MOST_FILES and self._size + split.size <= _MOST_BEGUN
 
 
-def _is_remote(split: SegmentSplit) -> bool:
+def _takes_round_trips(split: SegmentSplit) -> bool:
     return split.storage.read_cost(split.path).at_once > 1
 
 
