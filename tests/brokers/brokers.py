@@ -187,8 +187,8 @@ class KRaftBroker(Broker):
         node_id: int = 1,
     ) -> None:
         self.node_id = node_id
-        self._cluster_id = "" if first is None else first._cluster_id
-        self._controller = f"{HOST}:{free_port()}" if first is None else first._controller
+        self._cluster_id: str = "" if first is None else first._cluster_id
+        self._controller: str = f"{HOST}:{free_port()}" if first is None else first._controller
         self._leads = first is None
         super().__init__(folder, overrides)
 
