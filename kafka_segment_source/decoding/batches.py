@@ -46,8 +46,8 @@ TakeBuffer = Callable[[int], Bytes]
 class Chunk:
     """Whole batches. `headers` (int64[FIELDS, n], kernels.batch_headers) describe the batches in `data`.
 
-    position: where byte 0 of `data` lies in the file. The next chunk uses both arrays again: copy what you need before
-    you ask for it. With `buffers`, the next chunk uses only the headers again.
+    position: where byte 0 of `data` lies in the file. The next chunk uses the headers again, and the data too unless
+    `buffers` gives another buffer: copy what you need before you ask for it.
     """
 
     data: Bytes
@@ -75,7 +75,7 @@ class BatchReader:
         chunk_bytes: int = CHUNK_BYTES,
         buffers: TakeBuffer | None = None,
     ) -> None:
-        """buffers: gives the buffer of each read. None: one buffer is used again and again."""
+        """buffers: gives the buffer of each read; it may be the same one. None: a buffer of the reader's own."""
         self._file = file
         self._buffers = buffers
         self._split = split
