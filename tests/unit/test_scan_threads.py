@@ -192,7 +192,8 @@ import kafka_segment_source as kafkaseg
 from kafka_segment_source.decoding import record_rows
 slow = record_rows.RecordRows.rows
 def rows(self, chunk):
-    print("decoding", flush=True)
+    sys.stdout.write("decoding\\n")  # at once: two threads come here
+    sys.stdout.flush()
     time.sleep(0.2)
     yield from slow(self, chunk)
 record_rows.RecordRows.rows = rows
