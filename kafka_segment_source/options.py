@@ -344,7 +344,9 @@ def parse_options(
         raise OptionError(f"option 'timeZone': {error}") from error
     context = Context(zone, int(time.time() * 1000) if now_ms is None else now_ms, storage)
     found = {
-        option.field: _parse_value(option, texts[key], context) if key in texts else _default(key, is_stream, view)
+        option.field: _parse_value(option, texts[key], context)
+        if key in texts
+        else _parse_default(key, is_stream, view)
         for key, option in _BY_KEY.items()
     }
     options = ReadOptions(**found, storage=storage)
@@ -402,8 +404,8 @@ def _sort_texts(
 
 
 @cache
-def _default(key: str, is_stream: bool, view: str) -> Any:
-    """The value of an option that is not given. It depends on no context."""
+def _parse_default(key: str, is_stream: bool, view: str) -> Any:
+    """Returns the value of an option that is not given. It depends on no context."""
     text = _BY_KEY[key].default_for(is_stream, view)
     return None if text is None else _parse_value(_BY_KEY[key], text, Context(UTC, 0))
 

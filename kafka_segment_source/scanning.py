@@ -287,7 +287,9 @@ class _Part:
             self._users -= 1
             if self._users == 0:
                 self._source.close()
-                self._spare += [desk.scratch for desk in self._free]
+                for desk in self._free:
+                    desk.scratch.forget_large()
+                    self._spare.append(desk.scratch)
 
 
 class _Desk:

@@ -29,7 +29,7 @@ def compile_kernel(
 ) -> tuple[str, bytes] | None:
     """Returns the name of a function that calls a kernel, and the object file that holds both.
 
-    In C, it is `int32_t run(const int64_t *values, void *result)`. It returns numba's status.
+    In C, it is `int32_t run_kernel(const int64_t *values, void *result)`. It returns numba's status.
 
     None if another process could not call it: if it needs more than the C library, or if its parameters are not these.
 

@@ -182,7 +182,8 @@ def find_again(planned: SegmentSplit, wanted: OffsetRange, options: ReadOptions)
     try:
         log = list_whole(directories, replace(options, end_at_high_watermark=False), near)
     except PathError as error:
-        if len(directories) > 1:  # one of them has gone just now
+        is_copy_gone = len(existing_copies(directories, options.storage)) < len(directories)
+        if len(directories) > 1 and is_copy_gone:  # just now; the others may hold the offsets
             raise FileChangedError(f"{error}; plan the read again") from error
         return Found(iter(()), ((str(error), wanted),))
     if not log.segments:

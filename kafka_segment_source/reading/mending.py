@@ -18,7 +18,7 @@ from kafka_segment_source import kafka_format
 from kafka_segment_source.bounds import OffsetRange, ScanBounds
 from kafka_segment_source.decoding.damage import Damage
 from kafka_segment_source.decoding.split import BatchPlace, SegmentSplit, split_of
-from kafka_segment_source.errors import DataError, DataLossError, KafkaSegmentError
+from kafka_segment_source.errors import DataError, DataLossError, FileChangedError, KafkaSegmentError, PathError
 from kafka_segment_source.kernels import batch_headers
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.partition.chain import is_explained
@@ -78,11 +78,16 @@ def mend(
 ) -> list[Piece]:
     """Returns the rest of a split from the first wanted offset on, where `error` was found.
 
-    The pieces are splits, and offsets that no copy holds. Raises FileChangedError if a file changes meanwhile, and
-    StorageError if the copies cannot be listed.
+    The pieces are splits, and offsets that no copy holds. Raises FileChangedError if a file or a directory changes
+    meanwhile, StorageError if the copies cannot be listed, and PathError for copies that contradict each other.
     """
     directories = existing_copies(split.copies, options.storage) or split.copies
-    copies = available_copies(replace(options.at_paths(directories), end_at_high_watermark=False))
+    try:
+        copies = available_copies(replace(options.at_paths(directories), end_at_high_watermark=False))
+    except PathError as gone:
+        if len(existing_copies(directories, options.storage)) < len(directories):
+            raise FileChangedError(f"{gone}; plan the read again") from gone
+        raise  # the copies contradict each other
     if wanted.end == kafka_format.MAX_OFFSET:
         wanted = OffsetRange(wanted.start, _find_end_by_names(split, copies))
     found = _survey_copies(copies, wanted, options, microseconds=microseconds)

@@ -49,19 +49,6 @@ def read_in_turns(names: list[str], random: Random) -> list[pa.Table]:
     return [pa.Table.from_batches(batches) for batches in found]
 
 
-def test_a_read_that_is_given_up() -> None:
-    """A read that nobody goes on with keeps its arrays from the next one."""
-    path = str(LOG_DIRECTORIES["codecs"])
-    whole = kafkaseg.scan(path).read_all()
-    first = kafkaseg.scan(path)
-    batch = first.read_next_batch()
-    held = batch.to_pylist()
-    assert kafkaseg.scan(path).read_all() == whole
-    assert batch.to_pylist() == held
-    del first
-    assert kafkaseg.scan(path).read_all() == whole
-
-
 @pytest.mark.parametrize("codec", ["none", "gzip"])
 def test_a_large_batch_leaves_no_large_arrays(codec: Codec, tmp_path: Path) -> None:
     """After a batch of 20 MB, a process keeps no more than after a small one."""
