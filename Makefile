@@ -7,7 +7,9 @@ PY = $(VENV)/bin/python
 READY = $(VENV)/.ready
 
 # What can be run while a line is being written: no Spark, no compiler, no waiting, no files of many examples.
-QUICK = tests/unit tests/cli $(addprefix --ignore=tests/unit/,logdir/test_neighbours.py kernels/test_jit.py reading/test_live_log.py test_support.py decoding/test_hostile.py partition/test_missing.py)
+SLOW = logdir/test_neighbours.py kernels/test_jit.py reading/test_live_log.py reading/test_data_loss.py test_support.py \
+  test_tiered_encoder.py storage/tiered/test_tiered_storage.py decoding/test_hostile.py partition/test_missing.py
+QUICK = tests/unit tests/cli --ignore=tests/cli/test_cli_report.py $(addprefix --ignore=tests/unit/,$(SLOW))
 
 .PHONY: demo demo-s3 test test-cases test-stores test-tables check bench machine lint clean
 
