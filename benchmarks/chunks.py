@@ -69,8 +69,8 @@ class Records:
         return cls(
             np.empty((record_batches.LONGS, STRIDE), np.int64),
             np.empty((record_batches.INTS, STRIDE), np.int32),
-            np.zeros(3, np.int64),
-            np.array([MAX_ROWS, MAX_BYTES], np.int64),
+            np.zeros(record_batches.REPORT, np.int64),
+            np.array([MAX_ROWS, MAX_BYTES, LIMIT], np.int64),
             np.array([0, every.max, every.min, every.max], np.int64),
         )
 
@@ -109,4 +109,5 @@ def one_table(group: Group) -> RecordColumns:
     cursor = np.zeros(record_batches.CURSOR, np.int64)
     into = (records.limits, cursor, records.longs, records.ints, records.report)
     count = record_batches.decode_records(group.source, group.headers, group.payloads, records.bounds, *into)
-    return RecordColumns(int(count), group.source, group.headers, records.longs, records.ints)
+    sizes = records.report[[record_batches.KEY_BYTES, record_batches.VALUE_BYTES]].tolist()
+    return RecordColumns(int(count), group.source, group.headers, records.longs, records.ints, *sizes)

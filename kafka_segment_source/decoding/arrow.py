@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kafka_segment_source import kafka_format, schema
-from kafka_segment_source.decoding.records import RecordColumns, beyond_microseconds
+from kafka_segment_source.decoding.records import RecordColumns, to_microseconds
 from kafka_segment_source.decoding.scratch import MAX_ROWS
 from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.kernels import arrow_buffers, batch_headers, record_batches
@@ -46,42 +46,27 @@ def to_record_batch(
     return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema)
 
 
-def _build_varying(
-    source: Bytes, starts: Ints, lengths: Ints, n: int, kind: pa.DataType, null_below: int = 0
-) -> pa.Array:
-    """Builds a binary or string array of `n` slices of `source`. A length below `null_below` is a null."""
-    offsets, validity, nulls = _build_offsets(lengths, n, null_below)
-    data = np.empty(int(offsets[n]), np.uint8)
-    if len(data):  # keys are often null
-        arrow_buffers.copy_slices(source, starts, offsets, n, data)
-    return pa.Array.from_buffers(kind, n, [validity, pa.py_buffer(offsets), pa.py_buffer(data)], nulls)
+def _build_varying(source: Bytes, starts: Ints, lengths: Ints, n: int, size: int, kind: pa.DataType) -> pa.Array:
+    """Builds a binary or string array of `n` slices of `source`. A negative length is a null. size: their bytes."""
+    offsets, validity, data = np.empty(n + 1, np.int32), np.zeros((n + 7) // 8, np.uint8), np.empty(size, np.uint8)
+    nulls: int = arrow_buffers.copy_parts(source, starts, lengths, n, offsets, validity, data)
+    bitmap = pa.py_buffer(validity) if nulls else None
+    return pa.Array.from_buffers(kind, n, [bitmap, pa.py_buffer(offsets), pa.py_buffer(data)], nulls)
 
 
-def _build_offsets(lengths: Ints, n: int, null_below: int) -> tuple[Ints, pa.Buffer | None, int]:
-    offsets = np.empty(n + 1, np.int32)
-    validity = np.zeros((n + 7) // 8, np.uint8)
-    nulls = int(arrow_buffers.offsets_and_validity(lengths, n, null_below, offsets, validity))
-    return offsets, pa.py_buffer(validity) if nulls else None, nulls
+def _build_fixed(values: npt.NDArray[np.generic], kind: pa.DataType) -> pa.Array:
+    """Builds an array of a column of the kernels' tables, which is copied."""
+    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values.copy())])
 
 
 def _build_key(records: RecordColumns, _: SegmentSplit) -> pa.Array:
-    return _build_varying(
-        records.source,
-        records.ints[record_batches.KEY_AT],
-        records.ints[record_batches.KEY_LENGTH],
-        records.count,
-        pa.binary(),
-    )
+    starts, lengths = records.ints[record_batches.KEY_AT], records.ints[record_batches.KEY_LENGTH]
+    return _build_varying(records.source, starts, lengths, records.count, records.key_bytes, pa.binary())
 
 
 def _build_value(records: RecordColumns, _: SegmentSplit) -> pa.Array:
-    return _build_varying(
-        records.source,
-        records.ints[record_batches.VALUE_AT],
-        records.ints[record_batches.VALUE_LENGTH],
-        records.count,
-        pa.binary(),
-    )
+    starts, lengths = records.ints[record_batches.VALUE_AT], records.ints[record_batches.VALUE_LENGTH]
+    return _build_varying(records.source, starts, lengths, records.count, records.value_bytes, pa.binary())
 
 
 def _build_topic(records: RecordColumns, split: SegmentSplit) -> pa.Array:
@@ -99,15 +84,14 @@ def _repeat_value(value: str | int, kind: pa.DataType) -> pa.Array:
 
 
 def _build_offset(records: RecordColumns, _: SegmentSplit) -> pa.Array:
-    return pa.array(records.longs[record_batches.OFFSET, : records.count].copy())
+    return _build_fixed(records.longs[record_batches.OFFSET, : records.count], pa.int64())
 
 
 def _build_timestamp(records: RecordColumns, split: SegmentSplit) -> pa.Array:
-    millis = records.longs[record_batches.TIMESTAMP, : records.count]
-    error = beyond_microseconds(split.path, records)
+    micros, error = to_microseconds(split.path, records)
     if error is not None:
         raise error
-    return pa.Array.from_buffers(schema.TIMESTAMP_TYPE, records.count, [None, pa.py_buffer(millis * 1000)])
+    return pa.Array.from_buffers(schema.TIMESTAMP_TYPE, records.count, [None, pa.py_buffer(micros)])
 
 
 def _spread_over_records(records: RecordColumns, values: npt.NDArray[np.generic], kind: pa.DataType) -> pa.Array:
@@ -116,21 +100,23 @@ def _spread_over_records(records: RecordColumns, values: npt.NDArray[np.generic]
 
 
 def _build_timestamp_type(records: RecordColumns, _: SegmentSplit) -> pa.Array:
-    return pa.array(records.ints[record_batches.TIMESTAMP_TYPE, : records.count].copy())
+    return _build_fixed(records.ints[record_batches.TIMESTAMP_TYPE, : records.count], pa.int32())
 
 
 def _build_headers(records: RecordColumns, _: SegmentSplit) -> pa.Array:
     """Builds the column headers. It is null where a record has no headers, as in Spark's kafka source."""
     n = records.count
     counts = records.ints[record_batches.HEADERS_COUNT]
-    offsets, validity, nulls = _build_offsets(counts, n, 1)
+    offsets, validity = np.empty(n + 1, np.int32), np.zeros((n + 7) // 8, np.uint8)
+    nulls: int = arrow_buffers.offsets_and_validity(counts, n, offsets, validity)
     total = int(offsets[n])
-    parts = np.empty((4, total), np.int32)
-    arrow_buffers.locate_headers(records.source, records.ints[record_batches.HEADERS_AT], counts, n, parts)
-    keys = _replace_invalid_utf8(_build_varying(records.source, parts[0], parts[1], total, pa.string()))
-    values = _build_varying(records.source, parts[2], parts[3], total, pa.binary())
-    pairs = pa.StructArray.from_arrays([keys, values], fields=list(schema.HEADER_TYPE))
-    return pa.Array.from_buffers(schema.HEADERS_TYPE, n, [validity, pa.py_buffer(offsets)], nulls, children=[pairs])
+    parts, sizes = np.empty((4, total), np.int32), np.empty(2, np.int64)
+    arrow_buffers.locate_headers(records.source, records.ints[record_batches.HEADERS_AT], counts, n, parts, sizes)
+    keys = _build_varying(records.source, parts[0], parts[1], total, int(sizes[0]), pa.string())
+    values = _build_varying(records.source, parts[2], parts[3], total, int(sizes[1]), pa.binary())
+    pairs = pa.StructArray.from_arrays([_replace_invalid_utf8(keys), values], fields=list(schema.HEADER_TYPE))
+    bitmap = pa.py_buffer(validity) if nulls else None
+    return pa.Array.from_buffers(schema.HEADERS_TYPE, n, [bitmap, pa.py_buffer(offsets)], nulls, children=[pairs])
 
 
 def _replace_invalid_utf8(keys: pa.Array) -> pa.Array:

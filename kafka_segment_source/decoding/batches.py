@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kafka_segment_source import kafka_format
+from kafka_segment_source.decoding.batch_crcs import find_bad_crcs
 from kafka_segment_source.decoding.batch_search import BatchSearch
 from kafka_segment_source.decoding.damage import Damage
 from kafka_segment_source.decoding.faults import Faults
@@ -28,9 +29,9 @@ from kafka_segment_source.decoding.log_tail import LogTail
 from kafka_segment_source.decoding.offset_order import find_disorder, leaves_gap
 from kafka_segment_source.decoding.split import BatchPlace, SegmentSplit
 from kafka_segment_source.errors import DataError
-from kafka_segment_source.kernels import batch_headers, crc32
+from kafka_segment_source.kernels import batch_headers
 from kafka_segment_source.kernels.batch_headers import HeaderTable
-from kafka_segment_source.logdir.checksums import crc32cs, crc_of
+from kafka_segment_source.logdir.checksums import crc_of
 from kafka_segment_source.pruning.disorder import is_witness
 from kafka_segment_source.storage.files import Bytes, InputFile
 from kafka_segment_source.trust import Trust
@@ -159,7 +160,7 @@ class BatchReader:
 
         It returns where to go on (None: nowhere), and whether the walk over the headers stopped at that place.
         """
-        bad = self._find_bad_crcs(buffer, start, headers)
+        bad = find_bad_crcs(buffer, start, headers) if self._check_crcs else np.zeros(headers.shape[1], np.bool_)
         while headers.shape[1]:
             fault = self._find_first_fault(headers, bad, buffer, start)
             good = headers if fault is None else headers[:, : fault[0]]
@@ -194,25 +195,20 @@ class BatchReader:
 
     def _note_believed(self, headers: HeaderTable) -> None:
         """Notes that these batches are believed. There is at least one."""
-        self._search.last_offset = int(headers[batch_headers.LAST_OFFSET, -1])
-        place = [batch_headers.POSITION, batch_headers.BASE_OFFSET, batch_headers.CRC]
-        self.last = BatchPlace(*headers[place, -1].tolist())
+        last = headers[:, -1].tolist()
+        self._search.last_offset = last[batch_headers.LAST_OFFSET]
+        self.last = BatchPlace(last[batch_headers.POSITION], last[batch_headers.BASE_OFFSET], last[batch_headers.CRC])
 
     def _count_wanted(self, headers: HeaderTable) -> tuple[int, bool]:
         """Counts the batches before the end of the wanted rows. The second value is True if that end lies further on.
 
-        The end is the first batch past the offset bounds, or the batch after a witness (`disorder.py`).
+        The end is the first batch past the offset bounds, or the batch after a witness (`disorder.py`). headers: their
+        offsets grow.
         """
         count = headers.shape[1]
-        is_v2 = headers[batch_headers.MAGIC] == kafka_format.MAGIC_V2
         end = self._split.bounds.offsets.end
-        is_wrapper = ~is_v2 & (headers[batch_headers.ATTRIBUTES] & kafka_format.CODEC_MASK != kafka_format.CODEC_NONE)
-        past = ~is_wrapper & (headers[batch_headers.BASE_OFFSET] >= end)  # a wrapper states only its last offset ...
-        past[1:] |= (
-            headers[batch_headers.LAST_OFFSET, :-1] >= end - 1
-        )  # ... but a batch after the last wanted offset is past
-        if past.any():
-            count = int(np.argmax(past))
+        if count and headers[batch_headers.LAST_OFFSET, -1] >= end - 1:
+            count = _count_before(headers, end)
         stop = self._split.stop_timestamp
         if stop is not None and self._check_crcs:
             magics, attributes, records, latest = headers[_WITNESS_FIELDS]
@@ -230,7 +226,8 @@ class BatchReader:
 
         bad: the batches with a wrong CRC. start: where data[0] lies in the file.
         """
-        count = int(np.argmax(bad)) if bad.any() else headers.shape[1]
+        first = int(bad.argmax())
+        count = first if bad[first] else headers.shape[1]
         before, limit = self._search.last_offset, self._offset_limit
         following = limit
         if 0 < count == headers.shape[1] and leaves_gap(headers, before):
@@ -260,20 +257,6 @@ class BatchReader:
         """Exclusive bound of the segment's offsets."""
         following = self._split.next_base_offset
         return kafka_format.MAX_OFFSET if following is None else following
-
-    def _find_bad_crcs(self, data: Bytes, position: int, headers: HeaderTable) -> npt.NDArray[np.bool_]:
-        """Marks the batches whose bytes do not have the stated CRC. position: where data[0] lies in the file."""
-        bad = np.zeros(headers.shape[1], np.bool_)
-        if not self._check_crcs:
-            return bad
-        recent = headers[batch_headers.MAGIC] == kafka_format.MAGIC_V2
-        starts = headers[batch_headers.POSITION, recent] - position
-        bad[recent] = (
-            crc32cs(data, starts, starts + headers[batch_headers.SIZE, recent]) != headers[batch_headers.CRC, recent]
-        )
-        if not recent.all():
-            crc32.bad_crc32s(data, position, headers, bad)
-        return bad
 
     # ---- where no whole batch is ----
 
@@ -351,3 +334,14 @@ class BatchReader:
 def end_of(headers: HeaderTable) -> int:
     """The position after the last of these batches."""
     return int(headers[batch_headers.POSITION, -1] + headers[batch_headers.SIZE, -1])
+
+
+def _count_before(headers: HeaderTable, end: int) -> int:
+    """Counts the batches before the first one that is past the offset `end` (exclusive)."""
+    is_v2 = headers[batch_headers.MAGIC] == kafka_format.MAGIC_V2
+    is_wrapper = ~is_v2 & (headers[batch_headers.ATTRIBUTES] & kafka_format.CODEC_MASK != kafka_format.CODEC_NONE)
+    past = ~is_wrapper & (headers[batch_headers.BASE_OFFSET] >= end)  # a wrapper states only its last offset ...
+    past[1:] |= (
+        headers[batch_headers.LAST_OFFSET, :-1] >= end - 1
+    )  # ... but what follows the last wanted offset is past
+    return int(np.argmax(past)) if past.any() else headers.shape[1]

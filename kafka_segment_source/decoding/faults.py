@@ -45,6 +45,7 @@ _OF_RECORDS = {
     record_batches.BATCH_NOT_USED_UP: ("batch with bytes left over after its last record", "0 bytes left over"),
     record_batches.BAD_HEADERS_COUNT: ("record with an impossible number of headers", "0 or as many as fit the record"),
     record_batches.BAD_OFFSET_DELTA: ("record out of order", "offset deltas that grow from 0 to lastOffsetDelta"),
+    record_batches.TOO_MANY_HEADERS: ("record with too many headers", "at most {most_headers} (maxBatchBytes)"),
     message_sets.TRUNCATED: ("message cut short", "a whole message"),
     message_sets.BAD_MESSAGE_LENGTH: ("message of impossible length", "at least 14 bytes, 22 for magic 1"),
     message_sets.BAD_MESSAGE_MAGIC: ("message of impossible magic inside a wrapper", "0 or 1"),
@@ -138,24 +139,23 @@ class Faults:
         self,
         header: npt.NDArray[np.int64],
         report: npt.NDArray[np.int64],
+        limits: npt.NDArray[np.int64],
         source: npt.NDArray[np.uint8],
         payload: npt.NDArray[np.int64],
     ) -> DataError:
-        """report: from a record kernel. source: the bytes that it read. payload: start and end of the batch in them."""
-        status, at, found = report.tolist()
+        """report: from a record kernel. limits, source: what it was given. payload: start and end of the batch in
+        `source`."""
+        status, at, found = report[: record_batches.FOUND + 1].tolist()
         what, expected = _OF_RECORDS[status]
         if status == record_batches.BAD_VARINT:
             found = _show_varint(source[at : at + min(found, _LONGEST_VARINT)])
         elif status == message_sets.BAD_MESSAGE_CRC:
             stated = source[at + kafka_format.LEGACY_CRC_AT : at + kafka_format.MAGIC_AT].tobytes()
             found, expected = f"0x{found:08x}", f"0x{stated.hex()}"
+        elif status == record_batches.TOO_MANY_HEADERS:
+            expected = expected.format(most_headers=limits[record_batches.HEADERS])
         inside = None if status in _OF_WHOLE_BATCHES else _describe_place(header, int(at - payload[0]))
         return self._make_corrupt_error(what, *_find_place(header), found, expected, inside)
-
-    def too_many_headers(self, header: npt.NDArray[np.int64], found: int, most: int) -> DataError:
-        return self._make_corrupt_error(
-            "record with too many headers", *_find_place(header), found, f"at most {most} (maxBatchBytes)"
-        )
 
     def beyond_microseconds(self, header: npt.NDArray[np.int64], offset: int, millis: int, most: int) -> DataError:
         what = "timestamp that Spark's microseconds cannot hold (leave the column timestamp out, or bound it by until)"

@@ -8,12 +8,10 @@ of skipped damage are no sign of compaction: bytes are skipped there, and compac
 
 from __future__ import annotations
 
-import numpy as np
-
 from kafka_segment_source import kafka_format
 from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.decoding.split import SegmentSplit
-from kafka_segment_source.kernels import batch_headers
+from kafka_segment_source.kernels import batch_headers, batch_rules
 from kafka_segment_source.kernels.batch_headers import HeaderTable
 from kafka_segment_source.logdir.probe import HeaderProbe, has_gap
 from kafka_segment_source.storage.files import InputFile
@@ -35,22 +33,13 @@ class GapWatch:
 
     def see(self, headers: HeaderTable) -> None:
         """Takes the headers of the next batches: int64[FIELDS, n], n ≥ 1."""
-        bases, lasts, counts = (
-            headers[batch_headers.BASE_OFFSET],
-            headers[batch_headers.LAST_OFFSET],
-            headers[batch_headers.COUNT],
-        )
-        first = int(bases[0]) if self.next_offset is None else self.next_offset
-        expected = np.concatenate(([first], lasts[:-1] + 1))
-        ends = headers[batch_headers.POSITION] + headers[batch_headers.SIZE]
-        follows = headers[batch_headers.POSITION] == np.concatenate(([self.position], ends[:-1]))
-        gaps = (follows & (bases > expected)) | ((counts >= 0) & (counts < lasts - bases + 1))
-        self._has_gaps = self._has_gaps or bool(gaps.any())
-        self._has_old_formats = self._has_old_formats or bool(
-            (headers[batch_headers.MAGIC] < kafka_format.MAGIC_V2).any()
-        )
-        self.next_offset = int(lasts[-1]) + 1
-        self.position = int(ends[-1])
+        first, last = int(headers[batch_headers.BASE_OFFSET, 0]), int(headers[batch_headers.LAST_OFFSET, -1])
+        expected = first if self.next_offset is None else self.next_offset
+        found: int = batch_rules.look_for_gaps(headers, self.position, expected)
+        self._has_gaps = self._has_gaps or found & batch_rules.HAS_GAPS != 0
+        self._has_old_formats = self._has_old_formats or found & batch_rules.HAS_OLD_FORMATS != 0
+        self.next_offset = last + 1
+        self.position = int(headers[batch_headers.POSITION, -1] + headers[batch_headers.SIZE, -1])
 
     @property
     def is_undecided(self) -> bool:

@@ -60,7 +60,7 @@ class HeaderReader(BatchReader):
             return self._table[:, :0]
         table = self._table if room >= self._table.shape[1] else np.empty((batch_headers.FIELDS, room), np.int64)
         room_of_one = np.empty(kafka_format.BATCH_OVERHEAD, np.uint8)
-        count: int = batch_headers.read_headers(descriptor, room_of_one, position, self._limit, table, self._report)  # type: ignore[no-untyped-call]  # numba is untyped
+        count: int = batch_headers.read_headers(descriptor, room_of_one, position, self._limit, table, self._report)
         headers = table[:, :count]
         if not headers.shape[1]:
             return headers

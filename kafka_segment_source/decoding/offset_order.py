@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kafka_segment_source.kernels import batch_headers
+from kafka_segment_source.kernels import batch_headers, batch_rules
 from kafka_segment_source.kernels.batch_headers import HeaderTable
 
 
@@ -38,18 +38,6 @@ def find_disorder(headers: HeaderTable, before: int, limit: int, following: int)
     every offset of the segment is below it. following: the base offset of the batch after them; `limit` if that is not
     known.
     """
-    base, last = headers[batch_headers.BASE_OFFSET], headers[batch_headers.LAST_OFFSET]
-    earlier = headers[batch_headers.AFTER]
-    earlier[:1] = before
-    earlier[1:] = last[:-1]
-    later = np.full(headers.shape[1], limit, np.int64)
-    later[:-1] = base[1:]
-    later[-1:] = following
-    jumped = (base > earlier + 1) & (later <= last) & (later > earlier)
-    fits = later - earlier == last - base + 2  # without the jump it would exactly fill the gap before it
-    jumped &= (later != base) | fits  # otherwise the next batch repeats this one
-    wrong = (base <= earlier) | (last >= limit) | jumped
-    if not wrong.any():
-        return None
-    at = int(np.argmax(wrong))
-    return Disorder(at, int(earlier[at]) + 1, (int(later[at]) if jumped[at] else limit) - 1)
+    allowed = np.empty(2, np.int64)
+    at: int = batch_rules.find_disorder(headers, before, limit, following, allowed)
+    return None if at == headers.shape[1] else Disorder(at, *allowed.tolist())

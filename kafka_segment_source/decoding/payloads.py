@@ -18,7 +18,7 @@ from kafka_segment_source.decoding.compression import DecompressionError, Plain,
 from kafka_segment_source.decoding.damage import Damage
 from kafka_segment_source.decoding.faults import Faults
 from kafka_segment_source.decoding.scratch import GROUP_BYTES
-from kafka_segment_source.kernels import batch_headers
+from kafka_segment_source.kernels import batch_headers, batch_rules
 from kafka_segment_source.kernels.batch_headers import HeaderTable
 from kafka_segment_source.logdir.checksums import crc_holds
 from kafka_segment_source.storage.files import Bytes
@@ -66,18 +66,15 @@ class Unpacker:
 
         The given Damage raises or reports the error of a damaged batch.
         """
-        is_set = headers[batch_headers.MAGIC] < kafka_format.MAGIC_V2
-        borders = np.flatnonzero(np.diff(is_set)) + 1  # an upgraded log may mix magics in one segment
-        for start, end in zip([0, *borders], [*borders, headers.shape[1]], strict=True):
+        start = 0
+        while start < headers.shape[1]:  # an upgraded log may mix magics in one segment
+            end: int = batch_rules.find_end_of_run(headers, start)
             run = headers[:, start:end]
-            if (run[batch_headers.ATTRIBUTES] & kafka_format.CODEC_MASK).any():
+            if np.bitwise_or.reduce(run[batch_headers.ATTRIBUTES]) & kafka_format.CODEC_MASK:
                 yield from self._unpack_batches(chunk, run)
-            elif run.shape[1]:
-                starts = run[batch_headers.POSITION] - chunk.position
-                skip = 0 if is_set[start] else kafka_format.BATCH_OVERHEAD
-                yield Group(
-                    chunk.data, np.ascontiguousarray(run), np.stack((starts + skip, starts + run[batch_headers.SIZE]))
-                )
+            else:
+                yield _make_plain_group(chunk, run)
+            start = end
 
     def _unpack_batches(self, chunk: Chunk, headers: HeaderTable) -> Iterator[Group]:
         view = memoryview(chunk.data)  # type: ignore[arg-type]  # arrays are buffers
@@ -132,6 +129,16 @@ class Unpacker:
     def _make_group(self, headers: HeaderTable, places: list[int]) -> Group:
         ends = np.array(places, np.int64)
         return Group(self._plain.data, np.ascontiguousarray(headers), np.stack((ends[:-1], ends[1:])))
+
+
+def _make_plain_group(chunk: Chunk, headers: HeaderTable) -> Group:
+    """Makes the group of batches whose records are plain in the chunk: after the header, or a whole entry."""
+    payloads = np.empty((2, headers.shape[1]), np.int64)
+    np.subtract(headers[batch_headers.POSITION], chunk.position, out=payloads[0])
+    np.add(payloads[0], headers[batch_headers.SIZE], out=payloads[1])
+    if headers[batch_headers.MAGIC, 0] == kafka_format.MAGIC_V2:
+        payloads[0] += kafka_format.BATCH_OVERHEAD
+    return Group(chunk.data, np.array(headers, order="C"), payloads)
 
 
 def _find_wrapped_value(entry: memoryview, magic: int) -> memoryview:

@@ -10,50 +10,74 @@ from kafka_segment_source.kernels.primitives import read_varint
 from kafka_segment_source.kernels.system_calls import copy_bytes
 
 
-@kernel("int64(int32[::1], int64, int64, int32[::1], uint8[::1])")
-def offsets_and_validity(lengths, n, null_below, offsets, validity):
+@kernel("int64(int32[::1], int64, int32[::1], uint8[::1])")
+def offsets_and_validity(counts, n, offsets, validity):
     """Fills Arrow offsets (int32[n + 1]) and a zeroed validity bitmap (≥ (n + 7) // 8 bytes). Returns the null count.
 
-    A length below `null_below` is a null. It is 0 for binary, since Kafka writes -1 for null. It is 1 for a list of
-    headers, since a record without headers gets null.
+    They are those of lists with `counts` elements. A list without elements is a null.
+    """
+    total = 0
+    nulls = 0
+    offsets[0] = 0
+    for i in range(n):
+        if counts[i] < 1:
+            nulls += 1
+        else:
+            validity[i >> 3] |= 1 << (i & 7)
+            total += counts[i]
+        offsets[i + 1] = total
+    return nulls
+
+
+@kernel("int64(uint8[::1], int32[::1], int32[::1], int64, int32[::1], uint8[::1], uint8[::1])")
+def copy_parts(src, starts, lengths, n, offsets, validity, data):
+    """Copies `n` parts of src into `data`, side by side, with their offsets and validity. Returns the null count.
+
+    offsets and validity: as in `offsets_and_validity`. A negative length is a null, as Kafka writes -1. data: as many
+    bytes as the parts have.
     """
     total = 0
     nulls = 0
     offsets[0] = 0
     for i in range(n):
         length = lengths[i]
-        if length < null_below:
+        if length < 0:
             nulls += 1
         else:
             validity[i >> 3] |= 1 << (i & 7)
+            copy_bytes(data, total, src, starts[i], length)
             total += length
         offsets[i + 1] = total
     return nulls
 
 
-@kernel("void(uint8[::1], int32[::1], int32[::1], int64, uint8[::1])")
-def copy_slices(src, starts, offsets, n, data):
-    """data[offsets[i]:offsets[i + 1]] = src[starts[i]:...], for i < n."""
+@kernel("int64(int64[::1], int64, int64, int64[::1])")
+def to_microseconds(millis, n, most, micros):
+    """micros[i] = 1000 * millis[i], for i < n. It stops at the first value beyond ±most. Returns its place, or n."""
     for i in range(n):
-        length = offsets[i + 1] - offsets[i]
-        if length > 0:
-            copy_bytes(data, offsets[i], src, starts[i], length)
+        if millis[i] > most or millis[i] < -most:
+            return i
+        micros[i] = millis[i] * 1000
+    return n
 
 
-@kernel("void(uint8[::1], int32[::1], int32[::1], int64, int32[:,::1])")
-def locate_headers(src, headers_at, headers_count, n, parts):
+@kernel("void(uint8[::1], int32[::1], int32[::1], int64, int32[:,::1], int64[::1])")
+def locate_headers(src, headers_at, headers_count, n, parts, sizes):
     """Fills `parts` with the place of each record header's key and value.
 
-    Its rows are key start, key length, value start and value length (-1 null).
+    Its rows are key start, key length, value start and value length (-1 null). sizes: int64[2], the bytes of all keys
+    and of all values.
     """
     at_part = 0
     end = src.shape[0]
+    sizes[:] = 0
     for i in range(n):
         at = headers_at[i]
         for _ in range(headers_count[i]):
-            for row in range(0, 4, 2):
+            for row in range(2):
                 length, at = read_varint(src, at, end)
-                parts[row, at_part] = at
-                parts[row + 1, at_part] = length
+                parts[2 * row, at_part] = at
+                parts[2 * row + 1, at_part] = length
                 at += max(length, 0)
+                sizes[row] += max(length, 0)
             at_part += 1

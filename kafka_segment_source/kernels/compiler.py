@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from functools import cache
+from functools import cache, reduce
 from typing import Any
 
 import numba
@@ -15,6 +15,7 @@ from numba.core.types import ExternalFunction
 from numba.extending import intrinsic, overload, register_jitable
 
 from kafka_segment_source.kernels import system_calls
+from kafka_segment_source.kernels.parameters import Parameter
 
 Function = Callable[..., Any]
 
@@ -25,7 +26,7 @@ _SYSTEM_FUNCTIONS = {"memcpy", "memmove", "memset", "pread"}
 
 
 def compile_kernel(
-    function: Function, signature: str, helpers: Iterable[Function], parameters: Sequence[str], machine: Any
+    function: Function, signature: str, helpers: Iterable[Function], parameters: Sequence[Parameter], machine: Any
 ) -> tuple[str, bytes] | None:
     """Returns the name of a function that calls a kernel, and the object file that holds both.
 
@@ -33,7 +34,7 @@ def compile_kernel(
 
     None if another process could not call it: if it needs more than the C library, or if its parameters are not these.
 
-    signature: as `jit.kernel` takes it. helpers: what kernels call. parameters: LLVM's types of the values. machine:
+    signature: as `jit.kernel` takes it. helpers: what kernels call. parameters: those of the signature. machine:
     llvmlite's TargetMachine.
     """
     _teach_numba(helpers)
@@ -48,22 +49,61 @@ def compile_kernel(
         return None
     [made] = defined
     found = [str(each.type) for each in made.arguments]
-    if found != ["ptr", "ptr", *parameters] or not re.search(r"^define [^@]*\bi32 @", text, re.MULTILINE):
+    values, lines = _make_values(parameters)
+    if found != ["ptr", "ptr", *(value.split()[0] for value in values)] or not re.search(
+        r"^define [^@]*\bi32 @", text, re.MULTILINE
+    ):
         return None
-    return _RUN, machine.emit_object(binding.parse_assembly(text + _make_run(made.name, parameters)))
+    return _RUN, machine.emit_object(binding.parse_assembly(text + _make_run(made.name, values, lines)))
 
 
 _RUN = "run_kernel"
 
 
-def _make_run(kernel: str, parameters: Sequence[str]) -> str:
-    """Returns a function in LLVM's language that calls a kernel with values from an array."""
-    lines = [f"define i32 @{_RUN}(ptr %values, ptr %result) {{", "%exception = alloca ptr"]
-    for n, kind in enumerate(parameters):
-        lines += [f"%at{n} = getelementptr i64, ptr %values, i64 {n}", f"%v{n} = load {kind}, ptr %at{n}"]
-    arguments = ", ".join(f"{kind} %v{n}" for n, kind in enumerate(parameters))
-    lines += [f'%status = call i32 @"{kernel}"(ptr %result, ptr %exception, {arguments})', "ret i32 %status", "}"]
-    return "\n".join(lines)
+def _make_run(kernel: str, values: Sequence[str], lines: Sequence[str]) -> str:
+    """Returns a function in LLVM's language that calls a kernel. values, lines: of `_make_values`."""
+    call = f'%status = call i32 @"{kernel}"(ptr %result, ptr %exception, {", ".join(values)})'
+    head = f"define i32 @{_RUN}(ptr %values, ptr %result) {{"
+    return "\n".join([head, "%exception = alloca ptr", *lines, call, "ret i32 %status", "}"])
+
+
+def _make_values(parameters: Sequence[Parameter]) -> tuple[list[str], list[str]]:
+    """Returns the values of a kernel's call, each with its type, and the lines of LLVM's language that make them.
+
+    Numba's values of an array: two of its runtime, number of elements, bytes of an element, address, shape, strides.
+    """
+    values: list[str] = []
+    lines: list[str] = []
+    loaded = 0
+
+    def load(kind: str) -> str:
+        nonlocal loaded
+        name = f"%v{loaded}"
+        lines.extend(
+            (f"%at{loaded} = getelementptr i64, ptr %values, i64 {loaded}", f"{name} = load {kind}, ptr %at{loaded}")
+        )
+        loaded += 1
+        return name
+
+    def multiply(one: str, other: str) -> str:
+        name = f"%p{len(lines)}"
+        lines.append(f"{name} = mul i64 {one}, {other}")
+        return name
+
+    for parameter in parameters:
+        if not parameter.ndim:
+            values.append(f"{parameter.llvm} {load(parameter.llvm)}")
+            continue
+        address, shape = load("ptr"), [load("i64") for _ in range(parameter.ndim)]
+        strides = [load("i64") for _ in shape if not parameter.is_contiguous]
+        step = str(parameter.itemsize)
+        for count in reversed(shape if parameter.is_contiguous else []):
+            strides.insert(0, step)
+            step = multiply(step, count)
+        count = reduce(multiply, shape)
+        values += ["ptr null", "ptr null", f"i64 {count}", f"i64 {parameter.itemsize}", f"ptr {address}"]
+        values += [f"i64 {value}" for value in (*shape, *strides)]
+    return values, lines
 
 
 def compile_for_numba(function: Function, signature: str, helpers: Iterable[Function], keeps_code: bool) -> Function:

@@ -3,10 +3,6 @@
 A file holds one kernel, for one state of the sources, one numba and one processor. Files lie beside this module, or
 else in the user's cache directory, or else in a private temporary directory. NUMBA_CACHE_DIR names another place.
 Workers that start together take turns: the first one compiles, and the others load.
-
-A kernel takes its arguments as numba passes them (`numba.core.callconv.CPUCallConv`). An array is seven values or more,
-of which kernels use the address and the shape. `compiler.py` compares that with what numba has made. All values cross
-as one packed array of 8 bytes each, since ctypes takes 0.15 µs for each argument of a call, and kernels have up to 70.
 """
 
 from __future__ import annotations
@@ -15,7 +11,6 @@ import ctypes
 import fcntl
 import hashlib
 import os
-import re
 import struct
 import tempfile
 import threading
@@ -24,21 +19,18 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from importlib.util import find_spec
-from operator import index
 from pathlib import Path
 from typing import Any
 
 import llvmlite
 import numpy as np
-import pyarrow as pa
 from llvmlite import binding
 
+from kafka_segment_source.kernels.parameters import Parameter, parse_signature
 from kafka_segment_source.storage.private import make_private_directory
 
 Function = Callable[..., Any]
 
-_SCALARS = {"int64": "i64", "int32": "i32", "boolean": "i8"}  # LLVM's types
-_CONTIGUOUS, _BEHAVED = 0x1, 0x500  # of numpy's flags: C_CONTIGUOUS; ALIGNED and WRITEABLE
 _DONE = (0, -2)  # a status of numba: a value, or None
 _DIGEST = hashlib.sha256().digest_size
 
@@ -47,55 +39,6 @@ COMPILED: list[str] = []
 
 _lock = threading.Lock()
 _engines: list[Any] = []  # they own the code
-
-
-class _Parameter:
-    """One parameter of a kernel.
-
-    llvm: LLVM's types of its values. add: appends the values of an argument to a list. It raises TypeError for an array
-    of another type.
-    """
-
-    def __init__(self, text: str) -> None:
-        name, _, dimensions = text.strip().partition("[")
-        self.llvm = [_SCALARS[name]] if not dimensions else []
-        self.add: Callable[[Any, list[Any]], None] = _add_scalar
-        if dimensions:
-            ndim = dimensions.count(":") - dimensions.count("::")
-            self.llvm = ["ptr", "ptr", "i64", "i64", "ptr"] + ["i64"] * (2 * ndim)
-            dtype = np.dtype(np.bool_ if name == "boolean" else name)
-            self.add = _adder_of_arrays(dtype, ndim, is_contiguous="::1" in dimensions)
-
-
-def _add_scalar(value: Any, values: list[Any]) -> None:
-    values.append(index(value))
-
-
-def _adder_of_arrays(dtype: Any, ndim: int, is_contiguous: bool) -> Callable[[Any, list[Any]], None]:
-    """Returns a function that appends the values of an array. It runs some thirty times a segment."""
-    needed = _BEHAVED | (_CONTIGUOUS if is_contiguous else 0)
-    size = dtype.itemsize
-
-    def add(value: Any, values: list[Any]) -> None:
-        if value.dtype != dtype or value.ndim != ndim:
-            raise TypeError(f"a kernel takes {ndim} dimensions of {dtype}, not {value.ndim} of {value.dtype}")
-        flags = value.flags.num
-        if flags & needed != needed:
-            raise TypeError("a kernel takes an array that is contiguous and aligned, and can be written to")
-        if not flags & _CONTIGUOUS:
-            values += (0, 0, value.size, size, value.ctypes.data, *value.shape, *value.strides)
-        elif ndim == 1:
-            count = len(value)
-            values += (0, 0, count, size, pa.py_buffer(value).address, count, size)  # faster than value.ctypes
-        else:
-            values += (0, 0, value.size, size, pa.py_buffer(value).address, *value.shape, *value.strides)
-
-    return add
-
-
-def _parse(signature: str) -> list[_Parameter]:
-    inside = signature[signature.index("(") + 1 : -1]
-    return [_Parameter(text) for text in re.split(r",(?![^\[]*\])", inside)]
 
 
 def _renew_lock() -> None:
@@ -113,7 +56,7 @@ def find_code(function: Function, signature: str, helpers: list[Function]) -> Fu
     signature: as `jit.kernel` takes it. helpers: what kernels call.
     """
     with _lock:
-        parameters = _parse(signature)
+        parameters = parse_signature(signature)
         directory = _find_directory()
         path = directory / f"{function.__name__}-{_digest(function.__code__.co_filename)}.o"
         stored = _read(path)
@@ -127,10 +70,10 @@ def find_code(function: Function, signature: str, helpers: list[Function]) -> Fu
         return _make_caller(_load(*stored), parameters)
 
 
-def _make_caller(address: int, parameters: list[_Parameter]) -> Function:
+def _make_caller(address: int, parameters: list[Parameter]) -> Function:
     function = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_char_p, ctypes.c_void_p)(address)
     adds = [parameter.add for parameter in parameters]
-    pack = struct.Struct(f"={sum(len(parameter.llvm) for parameter in parameters)}q").pack
+    pack = struct.Struct(f"={sum(parameter.crossing for parameter in parameters)}q").pack
 
     def call(*arguments: Any) -> int:
         values: list[Any] = []
@@ -173,12 +116,11 @@ def _find_machine() -> Any:
 
 
 def _compile(
-    function: Function, signature: str, helpers: list[Function], parameters: list[_Parameter], path: Path
+    function: Function, signature: str, helpers: list[Function], parameters: list[Parameter], path: Path
 ) -> tuple[str, bytes] | None:
     from kafka_segment_source.kernels.compiler import compile_kernel  # noqa: PLC0415  # it loads numba
 
-    types = [llvm for parameter in parameters for llvm in parameter.llvm]
-    made = compile_kernel(function, signature, helpers, types, _find_machine())
+    made = compile_kernel(function, signature, helpers, parameters, _find_machine())
     COMPILED.append(function.__name__)
     if made is not None:
         _write(path, *made)

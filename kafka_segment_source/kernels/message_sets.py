@@ -99,6 +99,8 @@ def decode_messages(src, batches, payloads, bounds, limits, cursor, longs, ints,
     n = 0
     used = 0
     report[record_batches.STATUS] = record_batches.DONE
+    report[record_batches.KEY_BYTES] = 0
+    report[record_batches.VALUE_BYTES] = 0
     for b in range(cursor[record_batches.AT_BATCH], batches.shape[1]):
         cursor[record_batches.AT_BATCH] = b
         end = payloads[1, b]
@@ -181,6 +183,8 @@ def decode_messages(src, batches, payloads, bounds, limits, cursor, longs, ints,
                 continue
             if timestamp < bounds[record_batches.FIRST_TIMESTAMP] or timestamp > bounds[record_batches.LAST_TIMESTAMP]:
                 continue
+            report[record_batches.KEY_BYTES] += max(key_length, 0)
+            report[record_batches.VALUE_BYTES] += max(value_length, 0)
             longs[record_batches.OFFSET, n] = offset
             longs[record_batches.TIMESTAMP, n] = timestamp
             ints[record_batches.BATCH, n] = b

@@ -43,15 +43,20 @@ AT_DELTA = 3  # offset delta of the record before; in a message set, the offset 
 AT_SHIFT = 4  # message sets: the number that makes a wrapper's inner offsets absolute
 CURSOR = 5
 
-# The report, int64[3]. After an error, the cursor is at the batch of the error.
+# The report, int64[REPORT]. After an error, the cursor is at the batch of the error.
 STATUS = 0
 FAULT_AT = 1  # position in the source buffer
 FOUND = 2  # the impossible value; BAD_VARINT: how many bytes were left for the varint
+KEY_BYTES = 3  # of all keys that were found
+VALUE_BYTES = 4
+REPORT = 5
 
-# Limits, int64[2]. Each record header counts as HEADER_COST more bytes, since two bytes of a record can be a header.
+# Limits, int64[LIMITS]. Each record header counts as HEADER_COST more bytes, as two bytes of a record can be a header.
 HEADER_COST = 32
 ROWS = 0
 BYTES = 1
+HEADERS = 2  # of one record
+LIMITS = 3
 
 # Status
 DONE = 0
@@ -63,6 +68,7 @@ RECORD_NOT_USED_UP = 5
 BATCH_NOT_USED_UP = 6
 BAD_HEADERS_COUNT = 7
 BAD_OFFSET_DELTA = 8
+TOO_MANY_HEADERS = 9
 
 
 @inline
@@ -143,7 +149,7 @@ def decode_records(src, batches, payloads, bounds, limits, cursor, longs, ints, 
     """Fills one column of `longs` and `ints` for each record inside `bounds`. Returns their number.
 
     batches: header table, int64[headers.FIELDS, n]. payloads: int64[2, n], start and end of each batch's plain records
-    in src. limits: int64[2], rows and source bytes after which to stop with FULL.
+    in src. limits: rows and source bytes after which to stop with FULL, and the most headers of a record.
 
     Every length is checked against the remaining bytes before it is used. Every byte of a batch must belong to a
     record. Offsets must grow inside [baseOffset, lastOffset]. Kafka: DefaultRecord.readFrom,
@@ -151,6 +157,8 @@ def decode_records(src, batches, payloads, bounds, limits, cursor, longs, ints, 
     """
     n = 0
     used = 0
+    key_bytes = 0
+    value_bytes = 0
     report[STATUS] = DONE
     for b in range(cursor[AT_BATCH], batches.shape[1]):
         cursor[AT_BATCH] = b
@@ -160,7 +168,7 @@ def decode_records(src, batches, payloads, bounds, limits, cursor, longs, ints, 
         for record in range(cursor[AT_RECORD], batches[batch_headers.COUNT, b]):
             if n >= limits[ROWS] or used >= limits[BYTES]:
                 cursor[AT_RECORD], cursor[AT_BYTE], cursor[AT_DELTA] = record, at, previous
-                report[STATUS] = FULL
+                report[STATUS], report[KEY_BYTES], report[VALUE_BYTES] = FULL, key_bytes, value_bytes
                 return n
             status, after, found, parts = _record(src, at, payloads[1, b])
             if status == DONE and (
@@ -184,6 +192,11 @@ def decode_records(src, batches, payloads, bounds, limits, cursor, longs, ints, 
                 continue
             if timestamp < bounds[FIRST_TIMESTAMP] or timestamp > bounds[LAST_TIMESTAMP]:
                 continue
+            if headers_count > limits[HEADERS]:
+                report[STATUS], report[FAULT_AT], report[FOUND] = TOO_MANY_HEADERS, headers_at, headers_count
+                return n
+            key_bytes += max(key_length, 0)
+            value_bytes += max(value_length, 0)
             longs[OFFSET, n] = offset
             longs[TIMESTAMP, n] = timestamp
             ints[BATCH, n] = b
@@ -200,4 +213,5 @@ def decode_records(src, batches, payloads, bounds, limits, cursor, longs, ints, 
             return n
         cursor[AT_RECORD] = 0
     cursor[AT_BATCH] = batches.shape[1]
+    report[KEY_BYTES], report[VALUE_BYTES] = key_bytes, value_bytes
     return n

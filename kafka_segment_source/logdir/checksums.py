@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import zlib
 
-import numpy as np
-import numpy.typing as npt
 from crc32c import crc32c
 
 from kafka_segment_source import kafka_format
@@ -25,13 +23,3 @@ def crc_of(batch: memoryview | bytes, magic: int) -> int:
 def crc_holds(batch: memoryview | bytes, magic: int, stored: int) -> bool:
     """Whether the batch has the CRC `stored` that its header states. `batch` is the whole batch with its header."""
     return crc_of(batch, magic) == stored
-
-
-def crc32cs(
-    data: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]
-) -> npt.NDArray[np.int64]:
-    """Returns the CRC-32C that each batch of magic 2 should have, int64[n]. Batch i lies in `data` at
-    starts[i]:ends[i]."""
-    view = memoryview(data)  # type: ignore[arg-type]  # arrays are buffers
-    froms, tos = (starts + kafka_format.CRC_FROM).tolist(), ends.tolist()
-    return np.array([crc32c(view[start:end]) for start, end in zip(froms, tos, strict=True)], np.int64)

@@ -240,15 +240,19 @@ def decode(batches: list[bytes], rows: int, most_bytes: int) -> tuple[list[tuple
         )
     )
     bounds = np.array([0, 2**63 - 1, -(2**63), 2**63 - 1], np.int64)
-    cursor, report = np.zeros(4, np.int64), np.zeros(3, np.int64)
+    cursor, report = np.zeros(4, np.int64), np.zeros(record_batches.REPORT, np.int64)
     found: list[tuple[object, ...]] = []
     while True:
         longs = np.full((record_batches.LONGS, rows + 1), GUARD, np.int64)
         ints = np.full((record_batches.INTS, rows + 1), GUARD, np.int32)
-        limits = np.array([rows, most_bytes], np.int64)
+        limits = np.array([rows, most_bytes, 2**31], np.int64)
         n = record_batches.decode_records(source, table, payloads, bounds, limits, cursor, longs, ints, report)
         assert n <= rows and (longs[:, n:] == GUARD).all() and (ints[:, n:] == GUARD).all()
         found += [_parts(source, longs[:, i], ints[:, i]) for i in range(n)]
+        lengths = ints[[record_batches.KEY_LENGTH, record_batches.VALUE_LENGTH], :n].clip(min=0)
+        if report[record_batches.STATUS] in (record_batches.DONE, record_batches.FULL):
+            sizes = report[[record_batches.KEY_BYTES, record_batches.VALUE_BYTES]]
+            assert sizes.tolist() == lengths.sum(axis=1).tolist()
         if report[record_batches.STATUS] != record_batches.FULL:
             return found, int(report[record_batches.STATUS])
 
@@ -258,10 +262,10 @@ def _parts(source: np.ndarray, longs: np.ndarray, ints: np.ndarray) -> tuple[obj
         return None if length < 0 else source[at : at + length].tobytes()
 
     count = int(ints[record_batches.HEADERS_COUNT])
-    parts = np.zeros((4, count), np.int32)
-    arrow_buffers.locate_headers(
-        source, ints[record_batches.HEADERS_AT : record_batches.HEADERS_AT + 1], np.array([count], np.int32), 1, parts
-    )
+    parts, sizes = np.zeros((4, count), np.int32), np.zeros(2, np.int64)
+    headers_at = ints[record_batches.HEADERS_AT : record_batches.HEADERS_AT + 1]
+    arrow_buffers.locate_headers(source, headers_at, np.array([count], np.int32), 1, parts, sizes)
+    assert sizes.tolist() == [parts[row].clip(min=0).sum() for row in (1, 3)]
     pairs = [(sliced(parts[0, i], parts[1, i]), sliced(parts[2, i], parts[3, i])) for i in range(count)]
     key, value = (
         sliced(ints[record_batches.KEY_AT], ints[record_batches.KEY_LENGTH]),
@@ -326,28 +330,44 @@ def _agree(batch: bytes, rows: int) -> None:
 # --- columns ---------------------------------------------------------------------------------------------------------
 
 
-@given(lengths=st.lists(st.integers(-1, 5), max_size=40), null_below=st.sampled_from([0, 1]))
-def test_offsets_and_validity(lengths: list[int], null_below: int) -> None:
-    """Arrow offsets add up the lengths that are not null, and the bitmap has a bit for each of them."""
-    n = len(lengths)
+@given(counts=st.lists(st.integers(-1, 5), max_size=40))
+def test_offsets_and_validity(counts: list[int]) -> None:
+    """Arrow offsets add up the counts, and the bitmap has a bit for each list that is not empty."""
+    n = len(counts)
     offsets, validity = np.full(n + 2, GUARD, np.int32), np.zeros((n + 7) // 8, np.uint8)
-    nulls = arrow_buffers.offsets_and_validity(np.array([*lengths, 99], np.int32), n, null_below, offsets, validity)
+    nulls = arrow_buffers.offsets_and_validity(np.array([*counts, 99], np.int32), n, offsets, validity)
 
-    there = [length >= null_below for length in lengths]
-    sums = np.cumsum([0] + [length if ok else 0 for length, ok in zip(lengths, there, strict=True)])
+    there = [count > 0 for count in counts]
+    sums = np.cumsum([0] + [max(count, 0) for count in counts])
     assert nulls == n - sum(there)
     assert offsets.tolist() == [*sums.tolist(), GUARD]
     assert np.unpackbits(validity, bitorder="little")[:n].tolist() == [int(ok) for ok in there]
 
 
-@given(pieces=st.lists(st.tuples(st.integers(0, 30), st.integers(0, 9)), max_size=20))
-def test_copy_slices(pieces: list[tuple[int, int]]) -> None:
-    """Each slice lands at its offset, side by side, and nothing else is written."""
+@given(pieces=st.lists(st.tuples(st.integers(0, 30), st.integers(-2, 9)), max_size=40))
+def test_copy_parts(pieces: list[tuple[int, int]]) -> None:
+    """The parts lie side by side with their offsets, a negative length is a null, and nothing else is written."""
+    n = len(pieces)
     source = np.arange(40, dtype=np.uint8)
-    starts = np.array([start for start, _ in pieces], np.int32)
-    offsets = np.cumsum([0] + [length for _, length in pieces]).astype(np.int32)
-    data = np.full(offsets[-1] + 8, GUARD, np.uint8)
-    arrow_buffers.copy_slices(source, starts, offsets, len(pieces), data)
+    starts, lengths = (np.array([*column, 0], np.int32) for column in zip(*pieces, (0, 9), strict=True))
+    size = sum(max(length, 0) for _, length in pieces)
+    offsets, validity = np.full(n + 2, GUARD, np.int32), np.zeros((n + 7) // 8, np.uint8)
+    data = np.full(size + 8, GUARD, np.uint8)
+    nulls = arrow_buffers.copy_parts(source, starts, lengths, n, offsets, validity, data)
 
-    wanted = b"".join(source[start : start + length].tobytes() for start, length in pieces)
+    assert nulls == sum(length < 0 for _, length in pieces)
+    assert offsets.tolist() == [*np.cumsum([0] + [max(length, 0) for _, length in pieces]).tolist(), GUARD]
+    assert np.unpackbits(validity, bitorder="little")[:n].tolist() == [int(length >= 0) for _, length in pieces]
+    wanted = b"".join(source[start : start + max(length, 0)].tobytes() for start, length in pieces)
     assert data.tobytes() == wanted + bytes([GUARD]) * 8
+
+
+@given(millis=st.lists(st.integers(-12, 12), max_size=20), most=st.integers(0, 12))
+def test_to_microseconds(millis: list[int], most: int) -> None:
+    """It multiplies up to the first value whose microseconds would be too large, and says where that is."""
+    n = len(millis)
+    micros = np.full(n + 1, GUARD, np.int64)
+    at = arrow_buffers.to_microseconds(np.array([*millis, 99], np.int64), n, most, micros)
+
+    wanted = next((i for i, value in enumerate(millis) if abs(value) > most), n)
+    assert at == wanted and micros.tolist() == [1000 * value for value in millis[:at]] + [GUARD] * (n + 1 - at)

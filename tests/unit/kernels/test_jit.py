@@ -21,7 +21,7 @@ import json, sys
 import numpy as np
 from kafka_segment_source.kernels import arrow_buffers
 offsets, validity = np.zeros(4, np.int32), np.zeros(1, np.uint8)
-nulls = arrow_buffers.offsets_and_validity(np.array([2, -1, 3], np.int32), 3, 0, offsets, validity)
+nulls = arrow_buffers.offsets_and_validity(np.array([2, -1, 3], np.int32), 3, offsets, validity)
 from kafka_segment_source.kernels import machine_code
 answer = [nulls, offsets.tolist(), validity.tolist()]
 print(json.dumps([answer, machine_code.COMPILED, "numba" in sys.modules]))
@@ -93,11 +93,11 @@ def test_arrays_of_other_types_are_refused() -> None:
     read_only = np.frombuffer(bytes(8), np.int32)
     for wrong in (lengths.astype(np.int64), lengths.reshape(1, 2), np.zeros(4, np.int32)[::2], read_only):
         with pytest.raises(TypeError):
-            arrow_buffers.offsets_and_validity(wrong, 2, 0, offsets, validity)
+            arrow_buffers.offsets_and_validity(wrong, 2, offsets, validity)
     with pytest.raises(TypeError):
-        arrow_buffers.offsets_and_validity(lengths, 2.0, 0, offsets, validity)
+        arrow_buffers.offsets_and_validity(lengths, 2.0, offsets, validity)
     with pytest.raises(ValueError, match="argument"):
-        arrow_buffers.offsets_and_validity(lengths, 2, 0, offsets)
+        arrow_buffers.offsets_and_validity(lengths, 2, offsets)
 
 
 def test_a_kernel_that_needs_numba_is_called_by_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
