@@ -218,6 +218,7 @@ class PartitionLog(ListedLog):
     end: the offset after the last whole batch of all copies.
     is_end_damaged: whether damage follows that end, and no copy explains it.
     fenced: the directories of copies that lose their end to a later leader, each with its end offset (exclusive).
+    late: the directories of copies that begin after another one, each with its first offset. None is a tier's.
     """
 
     offsets: OffsetRange = OffsetRange()
@@ -229,6 +230,7 @@ class PartitionLog(ListedLog):
     end: int | None = None
     is_end_damaged: bool = False
     fenced: tuple[tuple[str, int], ...] = ()
+    late: tuple[tuple[str, int], ...] = ()
 
     @classmethod
     def of(cls, listed: ListedLog) -> PartitionLog:

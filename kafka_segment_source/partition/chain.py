@@ -30,6 +30,7 @@ from kafka_segment_source.errors import PathError, StorageError
 from kafka_segment_source.kafka_format import MAX_OFFSET
 from kafka_segment_source.logdir.checkpoints import read_topic_id
 from kafka_segment_source.logdir.segments import DroppedSegment, Hole, ListedLog, PartitionLog, Segment
+from kafka_segment_source.logdir.tiers import is_of_tier
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.partition.choice import DAMAGED, THIN, VOID, WHOLE, choose
 from kafka_segment_source.partition.copy_view import CopyView
@@ -183,8 +184,20 @@ def _merge_copies(
         copies=paths,
         end=max(copy.end for copy in copies),
         fenced=fenced,
+        late=_find_late([copies[at] for at in sorted({span.copy for span in spans})]),
         is_end_damaged=spans[picked[-1][0]].holding == DAMAGED,
     )
+
+
+def _find_late(copies: list[CopyView]) -> tuple[tuple[str, int], ...]:
+    """Returns the directories of the copies that begin after another one, each with its first offset.
+
+    Tiers do not count. A broker deletes segments that a tier has, and keeps its producers. A broker that begins after a
+    tier takes its producers from there (Kafka: TierStateMachine.buildProducerSnapshotFile).
+    """
+    starts = [(copy.log.directory, copy.start) for copy in copies if not is_of_tier(copy.log.directory)]
+    first = min((start for _, start in starts), default=0)
+    return tuple((directory, start) for directory, start in starts if start > first)
 
 
 def list_paths(log: ListedLog) -> list[str]:

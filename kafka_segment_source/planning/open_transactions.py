@@ -161,12 +161,21 @@ class _Replay:
         return None
 
     def _find_state(self) -> ProducerState | None:
-        """Finds the newest producer state that belongs to the segments of this log."""
-        found = [
-            newest_state(each, self.log.storage, partial(self._is_read_from, each), self.warnings)
-            for each in self.log.directories
-        ]
-        return max((state for state in found if state is not None), key=lambda state: state.offset, default=None)
+        """Finds the newest producer state that belongs to the segments of this log and has all open transactions.
+
+        A copy that begins later than another one may have been fetched from there on. Then its broker knows no batch
+        from before (Kafka: ProducerStateManager.truncateFullyAndStartAt). Its state counts if another state shows that
+        no transaction from before was still open.
+        """
+        found: ProducerState | None = None
+        late = dict(self.log.late)
+        for directory in sorted(self.log.directories, key=lambda each: late.get(each, -1)):
+            if directory in late and not _has_ended_before(found, late[directory]):
+                continue
+            state = newest_state(directory, self.log.storage, partial(self._is_read_from, directory), self.warnings)
+            if state is not None and (found is None or state.offset > found.offset):
+                found = state
+        return found
 
     def _is_read_from(self, directory: str, offset: int) -> bool:
         """Whether the segment up to this offset is read from this directory. Otherwise, the state is another log's."""
@@ -259,6 +268,11 @@ class _Replay:
         void = first_void(stretch, self.reached) if self.log.copies else None
         if void is not None:
             self.open = {producer_id: first for producer_id, first in self.open.items() if first >= void}
+
+
+def _has_ended_before(state: ProducerState | None, offset: int) -> bool:
+    """Whether a state shows that every transaction which began before an offset has ended."""
+    return state is not None and min([state.offset, *state.open_transactions.values()]) >= offset
 
 
 # ---- what the plan says ----

@@ -366,6 +366,46 @@ def test_state_of_a_snapshot(tmp_path: Path) -> None:
     assert offsets(folder) == [0, 1, 2]
 
 
+@pytest.fixture
+def late_copy(tmp_path: Path) -> list[Path]:
+    """Two copies. The second one was fetched from offset 2 on: its state lacks what began before."""
+    whole = write(tmp_path / "whole", {0: [data(0, 7), data(1)], 2: [data(2, 7), data(3)]})
+    later = {2: [data(2, 7), data(3)], 4: [data(4), data(5, 8)], 6: [data(6)]}
+    late = write(tmp_path / "late", later)
+    (late / writer.segment_name(6, ".snapshot")).write_bytes(snapshot({7: 2, 8: 5}))
+    return [whole, late]
+
+
+def test_a_copy_that_begins_later_does_not_know_what_was_open(late_copy: list[Path]) -> None:
+    """Its snapshot states that a transaction began at its own first batch. The log begins earlier, and shows more."""
+    assert offsets(late_copy) == offsets(late_copy[::-1]) == []
+    assert any("producer 7 since offset 0" in warning for warning in warnings_of(late_copy))
+
+
+def test_a_copy_that_begins_later_counts_where_nothing_from_before_is_open(late_copy: list[Path]) -> None:
+    """Another copy's snapshot shows that. Then the newer one of the later copy spares reading the log.
+
+    The newer one states offset 4, which no batch does. So it shows whether it was used.
+    """
+    whole, late = late_copy
+    (late / writer.segment_name(6, ".snapshot")).write_bytes(snapshot({8: 4}))
+    at_two = whole / writer.segment_name(2, ".snapshot")
+    for known, stable in (({7: -1}, 4), ({}, 4), ({7: 0}, 0), ({7: -1, 9: 1}, 1)):
+        at_two.write_bytes(snapshot(known))
+        assert f"last stable offset, {stable} " in warnings_of(late_copy)[-1]
+    at_two.unlink()
+    (whole / writer.segment_name(1, ".snapshot")).write_bytes(snapshot({7: -1}))
+    assert "last stable offset, 2 " in warnings_of(late_copy)[-1]
+
+
+def test_a_disk_that_begins_after_the_tier(late_copy: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tier has what the disk deleted. The disk's broker knew it, so its snapshot counts."""
+    whole, late = late_copy
+    (late / writer.segment_name(6, ".snapshot")).write_bytes(snapshot({8: 4}))
+    monkeypatch.setattr("kafka_segment_source.partition.chain.is_of_tier", lambda path: path == str(whole))
+    assert "last stable offset, 4 " in warnings_of(late_copy)[-1]
+
+
 def test_transaction_from_before_the_log(tmp_path: Path) -> None:
     """Open since before the first offset that is there: nothing is stable, and the plan says so."""
     folder = write(tmp_path, {5: [data(5)], 6: [data(6)]})
