@@ -10,7 +10,7 @@ from kafka_segment_source.kernels.primitives import read_varint
 from kafka_segment_source.kernels.system_calls import copy_bytes
 
 
-@kernel("int64(int32[::1], int64, int32[::1], uint8[::1])")
+@kernel("int64(int32[::1], int64, int32[::1], uint8[::1])", is_short=True)
 def offsets_and_validity(counts, n, offsets, validity):
     """Fills Arrow offsets (int32[n + 1]) and a zeroed validity bitmap (≥ (n + 7) // 8 bytes). Returns the null count.
 
@@ -51,7 +51,7 @@ def copy_parts(src, starts, lengths, n, offsets, validity, data):
     return nulls
 
 
-@kernel("int64(int64[::1], int64, int64, int64[::1])")
+@kernel("int64(int64[::1], int64, int64, int64[::1])", is_short=True)
 def to_microseconds(millis, n, most, micros):
     """micros[i] = 1000 * millis[i], for i < n. It stops at the first value beyond ±most. Returns its place, or n."""
     for i in range(n):

@@ -140,7 +140,7 @@ def _fill_in(src, at, left, position, table, n, report):
     return True
 
 
-@kernel("int64(uint8[::1], int64, int64, int64[:,::1], int64[::1])")
+@kernel("int64(uint8[::1], int64, int64, int64[:,::1], int64[::1])", is_short=True)
 def walk_headers(src, length, position, table, report):
     """Fills one column of `table` (int64[FIELDS, n]) for each whole batch in src[:length]. Returns their number.
 

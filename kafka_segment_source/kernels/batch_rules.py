@@ -29,7 +29,7 @@ def _has_codec(headers, b):
     return headers[batch_headers.ATTRIBUTES, b] & kafka_format.CODEC_MASK != kafka_format.CODEC_NONE
 
 
-@kernel("int64(int64[:,:], int64, int64, int64, int64[::1])")
+@kernel("int64(int64[:,:], int64, int64, int64, int64[::1])", is_short=True)
 def find_disorder(headers, before, limit, following, report):
     """Returns the column of the first batch whose offsets are wrong, or the number of batches. Fills in the row AFTER.
 
@@ -55,7 +55,7 @@ def find_disorder(headers, before, limit, following, report):
     return wrong
 
 
-@kernel("int64(int64[:,:], int64, int64)")
+@kernel("int64(int64[:,:], int64, int64)", is_short=True)
 def look_for_gaps(headers, position, next_offset):
     """Returns HAS_GAPS if compaction shows among the batches, and HAS_OLD_FORMATS if some are of magic 0 or 1.
 
@@ -77,7 +77,7 @@ def look_for_gaps(headers, position, next_offset):
     return found
 
 
-@kernel("int64(int64[:,:], int64[::1], boolean, int64[::1])")
+@kernel("int64(int64[:,:], int64[::1], boolean, int64[::1])", is_short=True)
 def select_batches(headers, bounds, include_control, chosen):
     """Fills `chosen` with the columns of the batches that may hold a wanted record. Returns their number.
 
@@ -114,7 +114,7 @@ def select_batches(headers, bounds, include_control, chosen):
     return n
 
 
-@kernel("int64(int64[:,:], int64)")
+@kernel("int64(int64[:,:], int64)", is_short=True)
 def find_end_of_run(headers, start):
     """Returns the column after the batches from `start` that one kernel decodes: all sets, or all of magic 2."""
     for b in range(start + 1, headers.shape[1]):

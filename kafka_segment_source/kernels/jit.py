@@ -22,12 +22,14 @@ class Kernel:
     """A function that is called as machine code.
 
     function: as it is written. signature: its types, as numba writes them: "int64(uint8[::1], int64)". An array must
-    have exactly the type of its parameter, and `::1` asks for contiguous rows.
+    have exactly the type of its parameter, and `::1` asks for contiguous rows. is_short: whether it takes microseconds
+    alone. Then it keeps Python's lock, as another thread would need longer to take it and to give it back.
     """
 
-    def __init__(self, function: Callable[..., Any], signature: str) -> None:
+    def __init__(self, function: Callable[..., Any], signature: str, is_short: bool = False) -> None:
         self.function = function
         self.signature = signature
+        self.is_short = is_short
         self._run: Callable[..., Any] | None = None
         update_wrapper(self, function)
 
@@ -45,14 +47,14 @@ class Kernel:
             return compile_for_numba(self.function, self.signature, _helpers, keeps_code=True)
         from kafka_segment_source.kernels.machine_code import find_code  # noqa: PLC0415  # it loads llvmlite
 
-        return find_code(self.function, self.signature, _helpers)
+        return find_code(self.function, self.signature, _helpers, self.is_short)
 
 
-def kernel(signature: str) -> Callable[[F], F]:
-    """Makes a kernel of a function."""
+def kernel(signature: str, is_short: bool = False) -> Callable[[F], F]:
+    """Makes a kernel of a function. The arguments are those of `Kernel`."""
 
     def make_kernel(function: F) -> F:
-        return Kernel(function, signature)  # type: ignore[return-value]  # it is called in the same way
+        return Kernel(function, signature, is_short)  # type: ignore[return-value]  # it is called in the same way
 
     return make_kernel
 

@@ -50,10 +50,10 @@ def _renew_lock() -> None:
 os.register_at_fork(after_in_child=_renew_lock)
 
 
-def find_code(function: Function, signature: str, helpers: list[Function]) -> Function:
+def find_code(function: Function, signature: str, helpers: list[Function], is_short: bool) -> Function:
     """Returns the machine code of a kernel, to be called as its function is.
 
-    signature: as `jit.kernel` takes it. helpers: what kernels call.
+    signature, is_short: as `jit.kernel` takes them. helpers: what kernels call.
     """
     with _lock:
         parameters = parse_signature(signature)
@@ -67,11 +67,12 @@ def find_code(function: Function, signature: str, helpers: list[Function]) -> Fu
             from kafka_segment_source.kernels.compiler import compile_for_numba  # noqa: PLC0415  # it loads numba
 
             return compile_for_numba(function, signature, helpers, keeps_code=False)
-        return _make_caller(_load(*stored), parameters)
+        return _make_caller(_load(*stored), parameters, is_short)
 
 
-def _make_caller(address: int, parameters: list[Parameter]) -> Function:
-    function = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_char_p, ctypes.c_void_p)(address)
+def _make_caller(address: int, parameters: list[Parameter], is_short: bool) -> Function:
+    make_type = ctypes.PYFUNCTYPE if is_short else ctypes.CFUNCTYPE  # the latter lets other threads run Python meanwhile
+    function = make_type(ctypes.c_int32, ctypes.c_char_p, ctypes.c_void_p)(address)
     adds = [parameter.add for parameter in parameters]
     pack = struct.Struct(f"={sum(parameter.crossing for parameter in parameters)}q").pack
 
@@ -80,7 +81,7 @@ def _make_caller(address: int, parameters: list[Parameter]) -> Function:
         for add, argument in zip(adds, arguments, strict=True):
             add(argument, values)
         result = ctypes.c_int64()
-        status = function(pack(*values), ctypes.byref(result))  # other threads run meanwhile
+        status = function(pack(*values), ctypes.byref(result))
         if status not in _DONE:
             raise RuntimeError(f"a kernel has failed with status {status}")
         return result.value
