@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from kafka_segment_source.data_loss import report_lost_rows
 from kafka_segment_source.decoding.batches import Chunk, TakeBuffer
+from kafka_segment_source.decoding.damage import damage_in
 from kafka_segment_source.decoding.scratch import Scratch, lend_scratch
 from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.decoding.split_file import SplitFile, open_split
@@ -25,9 +26,7 @@ from kafka_segment_source.decoding.tables import SPLIT_TABLES, RowMaker, reads_h
 from kafka_segment_source.errors import DataLossError
 from kafka_segment_source.in_order import InOrder
 from kafka_segment_source.options import ReadOptions
-from kafka_segment_source.reading.committed import committed_chunks
 from kafka_segment_source.reading.following import Follower
-from kafka_segment_source.reading.mending import damage_in
 from kafka_segment_source.storage.files import Bytes, InputFile
 
 _MOST_BEGUN = 24 * 1024 * 1024  # bytes of the next splits that are fetched while one is read
@@ -172,8 +171,11 @@ def _open_part(split: SegmentSplit, options: ReadOptions, file: InputFile | None
 
 
 def _wanted_chunks(source: SplitFile, options: ReadOptions) -> Iterator[Chunk]:
-    chunks = source.chunks()
-    return committed_chunks(chunks, source, options) if options.read_committed else chunks
+    if not options.read_committed:
+        return source.chunks()
+    from kafka_segment_source.reading.committed import committed_chunks  # noqa: PLC0415  # most reads do without
+
+    return committed_chunks(source.chunks(), source, options)
 
 
 # ---- several threads ----

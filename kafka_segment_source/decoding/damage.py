@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import NoReturn
 
+from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.errors import DataError
+from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.reporting import logger
 
 _KEPT = 1000  # errors kept in `skipped`; the log has all of them
@@ -70,3 +73,28 @@ class UnloggedDamage(Damage):
 
     def skip(self, error: DataError, end: int) -> None:
         self.skipped.append(self.explain(error))
+
+
+class Suspicion(Damage):
+    """Handles damage in one of several copies: reading stops before the batch, and the other copies are searched.
+
+    `drop` makes the decoder check all batches of a group before it returns a row of the group.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(drop=True)
+
+    def report(self, error: DataError) -> NoReturn:
+        self.allow(error)
+
+    def allow(self, error: DataError) -> NoReturn:
+        self.confirm()
+        raise self.explain(error)
+
+    def skip(self, error: DataError, end: int) -> NoReturn:
+        raise self.explain(error)
+
+
+def damage_in(split: SegmentSplit, options: ReadOptions) -> Damage:
+    """Returns the handler for damaged batches of a split."""
+    return Suspicion() if split.copies else Damage(options.drop_malformed)

@@ -9,6 +9,7 @@ from typing import Any, Unpack
 import numpy as np
 
 from kafka_segment_source.bounds import OffsetRange, ScanBounds
+from kafka_segment_source.decoding.damage import damage_in
 from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.decoding.split_file import SplitFile
 from kafka_segment_source.errors import OptionError
@@ -20,7 +21,6 @@ from kafka_segment_source.options import ReadOptions, parse_options
 from kafka_segment_source.partition.logs import examined_logs
 from kafka_segment_source.planning.offsets import log_end_offset, log_start_offset
 from kafka_segment_source.planning.search import FoundBatch, OffsetEntry, SearchStep, search
-from kafka_segment_source.reading.mending import damage_in
 
 FETCH_BYTES = 1024 * 1024  # max.partition.fetch.bytes of a consumer
 

@@ -20,6 +20,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from kafka_segment_source.bounds import ALL_OFFSETS, OffsetRange
 from kafka_segment_source.kafka_format import MAX_OFFSET
@@ -30,8 +31,6 @@ from kafka_segment_source.logdir.segments import DroppedSegment, Hole, ListedLog
 from kafka_segment_source.logdir.tiers import is_of_tier
 from kafka_segment_source.option_values import TopicPartition
 from kafka_segment_source.options import ReadOptions
-from kafka_segment_source.partition.chain import merge_replicas, settle
-from kafka_segment_source.partition.copy_view import CopyView
 from kafka_segment_source.partition.missing import notice, report_lost_partitions
 from kafka_segment_source.reporting import few
 from kafka_segment_source.storage.files import look_at
@@ -39,15 +38,16 @@ from kafka_segment_source.storage.paths import name_of
 from kafka_segment_source.storage.store import Storage
 from kafka_segment_source.trust import Trust
 
+if TYPE_CHECKING:
+    from kafka_segment_source.partition.copy_view import CopyView
+
 
 def available_logs(options: ReadOptions, warnings: list[str], near: OffsetRange = ALL_OFFSETS) -> list[PartitionLog]:
     """Returns the partition logs that the options select, each with the segments that can be read.
 
     Of several copies it returns only the segments `near` some offsets (`merge_replicas`).
     """
-    return merge_replicas(
-        _list_copies(options, warnings, Checkpoints(warnings, options.storage)), options, warnings, near
-    )
+    return _merge(_list_copies(options, warnings, Checkpoints(warnings, options.storage)), options, warnings, near)
 
 
 def examined_logs(options: ReadOptions, warnings: list[str], needs_all: bool = True) -> list[PartitionLog]:
@@ -59,7 +59,7 @@ def examined_logs(options: ReadOptions, warnings: list[str], needs_all: bool = T
     seen = time.monotonic()
     checkpoints = Checkpoints(warnings, options.storage)
     copies = _list_copies(options, warnings, checkpoints, needs_all)
-    logs = notice(merge_replicas(copies, options, warnings), copies, checkpoints, seen)
+    logs = notice(_merge(copies, options, warnings), copies, checkpoints, seen)
     report_lost_partitions(copies, checkpoints, options, seen, warnings)
     return logs
 
@@ -74,8 +74,21 @@ def available_copies(options: ReadOptions, warnings: list[str] | None = None) ->
 
     Each copy is cut to the offsets where its history is valid. `warnings` gets a sentence about each cut.
     """
+    from kafka_segment_source.partition.chain import settle  # noqa: PLC0415  # as in `_merge`
+
     copies = _list_copies(options, [], Checkpoints([], options.storage))
     return settle(copies, options, [] if warnings is None else warnings)
+
+
+def _merge(
+    copies: list[PartitionLog], options: ReadOptions, warnings: list[str], near: OffsetRange = ALL_OFFSETS
+) -> list[PartitionLog]:
+    """Returns one log per partition (`merge_replicas`)."""
+    if len({log.topic_partition for log in copies}) == len(copies):
+        return copies
+    from kafka_segment_source.partition.chain import merge_replicas  # noqa: PLC0415  # most logs have one copy
+
+    return merge_replicas(copies, options, warnings, near)
 
 
 def _list_copies(

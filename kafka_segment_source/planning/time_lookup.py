@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from kafka_segment_source.bounds import ScanBounds, TimeRange
+from kafka_segment_source.decoding.damage import damage_in
 from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.decoding.split_file import SplitFile
 from kafka_segment_source.kernels.record_batches import BATCH, OFFSET, TIMESTAMP
 from kafka_segment_source.logdir.segments import PartitionLog
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.planning.search import FoundBatch, SearchStep, search
-from kafka_segment_source.reading.mending import damage_in
 
 
 def first_offset_at(

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from kafka_segment_source import kafka_format
 from kafka_segment_source.bounds import ALL_OFFSETS, OffsetRange, ScanBounds
@@ -30,11 +30,13 @@ from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.partition.logs import available_logs, existing_copies
 from kafka_segment_source.pruning.disorder import usable_disorder
 from kafka_segment_source.pruning.ranges import narrow
-from kafka_segment_source.reading.mending import Lost, mend
 from kafka_segment_source.reporting import logger
 from kafka_segment_source.storage.files import UNUSABLE
 from kafka_segment_source.storage.paths import parent_of
 from kafka_segment_source.storage.retrying import pause
+
+if TYPE_CHECKING:
+    from kafka_segment_source.reading.mending import Lost
 
 MOST_CHANGES_IN_A_ROW = 40  # most tries in a row without a batch read between them
 
@@ -74,7 +76,7 @@ class Follower:
         while self._pending:
             split = self._pending.pop(0)
             self._is_end_of_log = False
-            if isinstance(split, Lost):
+            if not isinstance(split, SegmentSplit):
                 self._next = max(self._next, split.offsets.end)
                 self._report_error(split.error)
                 continue
@@ -132,6 +134,8 @@ class Follower:
 
     def _mend_damage(self, error: KafkaSegmentError) -> None:
         """Plans the rest of the split from all copies, each for the offsets that it holds whole."""
+        from kafka_segment_source.reading.mending import mend  # noqa: PLC0415  # only damage needs it
+
         if self._mended_at == self._next:  # the copies were searched already; the other pieces still follow
             self._report_error(error)
             return

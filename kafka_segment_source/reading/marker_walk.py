@@ -23,7 +23,7 @@ import numpy.typing as npt
 from kafka_segment_source import kafka_format
 from kafka_segment_source.bounds import OffsetRange, ScanBounds
 from kafka_segment_source.decoding.batches import CHUNK_BYTES, Chunk
-from kafka_segment_source.decoding.damage import Damage, UnloggedDamage
+from kafka_segment_source.decoding.damage import Damage, Suspicion, UnloggedDamage
 from kafka_segment_source.decoding.faults import Faults
 from kafka_segment_source.decoding.records import Decoder, RecordColumns
 from kafka_segment_source.decoding.split import BatchPlace, SegmentSplit
@@ -33,7 +33,7 @@ from kafka_segment_source.kernels import batch_headers, record_batches
 from kafka_segment_source.kernels.batch_headers import HeaderTable
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.reading.following import MOST_CHANGES_IN_A_ROW, find_again
-from kafka_segment_source.reading.mending import Lost, Piece, Suspicion, mend
+from kafka_segment_source.reading.mending import Lost, Piece, mend
 from kafka_segment_source.storage.files import UNUSABLE, file_version
 from kafka_segment_source.storage.paths import join_path, parent_of
 

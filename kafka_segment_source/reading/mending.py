@@ -12,13 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import NoReturn
 
 from kafka_segment_source import kafka_format
 from kafka_segment_source.bounds import OffsetRange, ScanBounds
-from kafka_segment_source.decoding.damage import Damage
 from kafka_segment_source.decoding.split import BatchPlace, SegmentSplit, split_of
-from kafka_segment_source.errors import DataError, DataLossError, FileChangedError, KafkaSegmentError, PathError
+from kafka_segment_source.errors import DataLossError, FileChangedError, KafkaSegmentError, PathError
 from kafka_segment_source.kernels import batch_headers
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.partition.chain import is_explained
@@ -27,31 +25,6 @@ from kafka_segment_source.partition.copy_view import CopyView
 from kafka_segment_source.partition.logs import available_copies, existing_copies
 from kafka_segment_source.partition.survey import Extent, Survey, survey
 from kafka_segment_source.storage.files import UNUSABLE
-
-
-class Suspicion(Damage):
-    """Handles damage in one of several copies: reading stops before the batch, and the other copies are searched.
-
-    `drop` makes the decoder check all batches of a group before it returns a row of the group.
-    """
-
-    def __init__(self) -> None:
-        super().__init__(drop=True)
-
-    def report(self, error: DataError) -> NoReturn:
-        self.allow(error)
-
-    def allow(self, error: DataError) -> NoReturn:
-        self.confirm()
-        raise self.explain(error)
-
-    def skip(self, error: DataError, end: int) -> NoReturn:
-        raise self.explain(error)
-
-
-def damage_in(split: SegmentSplit, options: ReadOptions) -> Damage:
-    """Returns the handler for damaged batches of a split."""
-    return Suspicion() if split.copies else Damage(options.drop_malformed)
 
 
 @dataclass(frozen=True, slots=True)

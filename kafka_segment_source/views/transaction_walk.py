@@ -19,7 +19,7 @@ from kafka_segment_source import kafka_format
 from kafka_segment_source.bounds import OffsetRange, ScanBounds
 from kafka_segment_source.data_loss import report_lost_rows
 from kafka_segment_source.decoding.batches import Chunk
-from kafka_segment_source.decoding.damage import Damage, UnloggedDamage
+from kafka_segment_source.decoding.damage import Damage, Suspicion, UnloggedDamage
 from kafka_segment_source.decoding.split import BatchPlace, SegmentSplit
 from kafka_segment_source.decoding.split_file import SplitFile
 from kafka_segment_source.errors import DataLossError
@@ -28,7 +28,6 @@ from kafka_segment_source.logdir.checksums import crc_holds
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.reading.following import Follower
 from kafka_segment_source.reading.marker_walk import Marker, MarkerReader, Stretch, first_void
-from kafka_segment_source.reading.mending import Suspicion
 from kafka_segment_source.reporting import logger
 from kafka_segment_source.storage.paths import parent_of
 from kafka_segment_source.views.abort_indexes import AbortIndexes
