@@ -11,7 +11,7 @@ from kafka_segment_source.bounds import OffsetRange, ScanBounds
 from kafka_segment_source.logdir.probe import BatchHeader, HeaderProbe
 from kafka_segment_source.logdir.segments import PartitionLog, Segment
 from kafka_segment_source.storage.store import LOCAL, NO_VERSION, FileVersion, Storage
-from kafka_segment_source.storage.tiered.segments import read_identity
+from kafka_segment_source.storage.tiered.identity import read_identity
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,9 @@ import numpy as np
 
 from kafka_segment_source.inspection.findings import Finding
 from kafka_segment_source.inspection.index_rules import Facts
+from kafka_segment_source.storage.routed import find_segment
 from kafka_segment_source.storage.tiered.manifest import Manifest
 from kafka_segment_source.storage.tiered.segments import INDEXES, LOG, MANIFEST, TierSegment
-from kafka_segment_source.storage.tiered.storage import find_segment
 from kafka_segment_source.times import format_millis
 
 _LEFT_OVER = "no read asks for the bytes after the last chunk"

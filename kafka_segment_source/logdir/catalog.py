@@ -19,6 +19,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from typing import TYPE_CHECKING
 
 from kafka_segment_source import kafka_format
 from kafka_segment_source.errors import OptionError, PathError
@@ -40,7 +41,6 @@ from kafka_segment_source.logdir.names import (
     named_partition,
 )
 from kafka_segment_source.logdir.segments import Beside, ListedLog, Segment
-from kafka_segment_source.logdir.tiers import FoundPartition, find_tiers, has_tier_names, list_copies
 from kafka_segment_source.option_values import TopicPartition, TopicSelection
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.storage.ahead import map_ahead
@@ -48,6 +48,10 @@ from kafka_segment_source.storage.files import find_matches, look_at
 from kafka_segment_source.storage.paths import is_remote, join_path, name_of, parent_of, resolve_path
 from kafka_segment_source.storage.retrying import try_again
 from kafka_segment_source.storage.store import Entry, Kind, Storage
+from kafka_segment_source.storage.tiered.names import is_of_tier
+
+if TYPE_CHECKING:
+    from kafka_segment_source.logdir.tiers import FoundPartition
 
 _GLOB = re.compile(r"[*?\[]")
 _MOST_NAMED = 4  # most partitions or topics that one sentence names
@@ -182,8 +186,10 @@ def _find_directories_at(path: str, storage: Storage, given: str, pattern: str |
         yield _Found(path, named_partition(path), explicit=named, listed=tuple(children))
         return
     partitions = [child.name for child in children if child.kind is Kind.DIRECTORY and is_partition(child.name)]
-    tiers = []
-    if has_tier_names(children) or not partitions:
+    tiers: list[FoundPartition] = []
+    if any(is_of_tier(child.name, child.kind is Kind.DIRECTORY) for child in children) or not partitions:
+        from kafka_segment_source.logdir.tiers import find_tiers  # noqa: PLC0415  # most paths hold no tier
+
         tiers = find_tiers(path, children, storage, searches=not partitions and pattern is None)
     for tier in tiers:
         explicit = tier.directory == path and (pattern is None or _names_directory(pattern))
@@ -371,6 +377,8 @@ def _list_tiers(wanted: list[tuple[TopicPartition, _Found]], storage: Storage) -
     tiers = [each.tier for _, each in wanted if each.tier is not None]
     if not tiers:
         return wanted
+    from kafka_segment_source.logdir.tiers import list_copies  # noqa: PLC0415  # as above
+
     at_once = max(storage.read_cost(tier.directory).at_once for tier in tiers)
     directories = dict(zip(tiers, map_ahead(lambda tier: list_copies(tier, storage), tiers, at_once), strict=True))
     return [

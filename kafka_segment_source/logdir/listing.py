@@ -13,7 +13,7 @@ from kafka_segment_source.logdir.segments import Beside, Orphan, Segment
 from kafka_segment_source.storage.files import list_directory
 from kafka_segment_source.storage.paths import join_path, name_of
 from kafka_segment_source.storage.store import NO_VERSION, Entry, FileVersion, Kind, Storage
-from kafka_segment_source.storage.tiered.partition import UNFINISHED
+from kafka_segment_source.storage.tiered.names import UNFINISHED
 
 _MOST_LISTINGS = 10  # until a directory that a broker changes is settled
 _STANDS_FOR_LOG = (kafka_format.DELETED_SUFFIX, kafka_format.CLEANED_SUFFIX, kafka_format.SWAP_SUFFIX)

@@ -9,7 +9,7 @@ from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.option_values import TopicPartition
 from kafka_segment_source.storage.paths import parent_of
 from kafka_segment_source.storage.store import LOCAL, NO_VERSION, FileVersion, Storage
-from kafka_segment_source.storage.tiered.segments import read_identity
+from kafka_segment_source.storage.tiered.identity import read_identity
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,6 @@ from kafka_segment_source.storage.tiered.manifest import MOST_MANIFEST, Manifest
 from kafka_segment_source.storage.tiered.names import (
     find_topic_id,
     is_partition_number,
-    is_shown,
     list_path,
     parse_home,
     parse_object,
@@ -78,14 +77,6 @@ def find_tiers(path: str, children: Sequence[Entry], storage: Storage, searches:
     return []
 
 
-def has_tier_names(children: Sequence[Entry]) -> bool:
-    """Whether one of the entries can be a part of a tier, by its name."""
-    return any(
-        find_topic_id(each.name) is not None if _is_directory(each) else parse_object(each.name) is not None
-        for each in children
-    )
-
-
 def list_copies(found: FoundPartition, storage: Storage) -> list[str]:
     """Returns the directories that stand for a partition of a tier. More than one, if segments of it overlap.
 
@@ -111,11 +102,6 @@ def explain_unfinished(log: ListedLog) -> str:
         f"a part of the objects of segment {names[0]}{more} in {log.directory!r} is missing, as {'they are' if more else 'it is'}"
         " being uploaded or deleted: that is no data"
     )
-
-
-def is_of_tier(path: str) -> bool:
-    """Whether a path stands for a part of a tier."""
-    return is_shown(path)
 
 
 def _is_directory(entry: Entry) -> bool:

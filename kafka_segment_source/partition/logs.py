@@ -28,7 +28,6 @@ from kafka_segment_source.logdir.catalog import list_logs
 from kafka_segment_source.logdir.checkpoints import Checkpoints
 from kafka_segment_source.logdir.segment_view import SegmentView
 from kafka_segment_source.logdir.segments import DroppedSegment, Hole, ListedLog, PartitionLog, Segment
-from kafka_segment_source.logdir.tiers import is_of_tier
 from kafka_segment_source.option_values import TopicPartition
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.partition.missing import notice, report_lost_partitions
@@ -36,6 +35,7 @@ from kafka_segment_source.reporting import few
 from kafka_segment_source.storage.files import look_at
 from kafka_segment_source.storage.paths import name_of
 from kafka_segment_source.storage.store import Storage
+from kafka_segment_source.storage.tiered.names import is_shown
 from kafka_segment_source.trust import Trust
 
 if TYPE_CHECKING:
@@ -101,12 +101,12 @@ def _list_copies(
     logs = [_swap_in(log, warnings, options.drop_malformed or counts[log.topic_partition] > 1) for log in listed]
     starts: dict[TopicPartition, int] = {}  # by local directories, for the tiers beside them
     for log in logs:
-        if not is_of_tier(log.directory):
+        if not is_shown(log.directory):
             starts[log.topic_partition] = max(starts.get(log.topic_partition, 0), checkpoints.log_start(log))
     return [
         _note_empty_files(
             replace(log, offsets=OffsetRange(starts.get(log.topic_partition, 0)))
-            if is_of_tier(log.directory)
+            if is_shown(log.directory)
             else _apply_checkpoints(log, checkpoints, options)
         )
         for log in logs

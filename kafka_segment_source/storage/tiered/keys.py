@@ -17,13 +17,13 @@ import hmac
 import json
 import os
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from kafka_segment_source.errors import OptionError, UnsupportedError
-from kafka_segment_source.storage.tiered.manifest import ENCRYPTION_BYTES, Encryption
 
 OPTION = "tieredKeys"
 IV_BYTES = 12
+ENCRYPTION_BYTES = 28  # a chunk has an IV of 12 bytes before its text, and a tag of 16 after it
 _DATA_KEY_BYTES = 32
 _MOST_PEM = 64 * 1024
 _MOST_KEPT = 4096  # data keys of a process; a segment has one
@@ -42,6 +42,16 @@ class TierKeys:
 
 
 NO_KEYS = TierKeys()
+
+
+class Encryption(NamedTuple):
+    """What a manifest says. key_id: of the key that wraps the data key. data_key: wrapped. aad: the additional data of
+    each chunk."""
+
+    key_id: str
+    data_key: bytes
+    aad: bytes
+
 
 # of this process; a fork takes a copy, which stays right
 _private_keys: dict[tuple[str, int, int], tuple[int, int]] = {}

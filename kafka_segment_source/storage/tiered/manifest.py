@@ -21,6 +21,7 @@ from typing import Any
 import zstandard
 
 from kafka_segment_source import kafka_format
+from kafka_segment_source.storage.tiered.keys import ENCRYPTION_BYTES, Encryption
 
 MOST_MANIFEST = 4 * 1024 * 1024  # bytes; a segment of 1 GiB in chunks of 4 MiB has 2 KiB
 LARGEST_CHUNK = 256 * 1024 * 1024  # bytes; a chunk is in memory as a whole, and Aiven recommends 4 MiB
@@ -32,7 +33,6 @@ _EPOCH_DIGITS = 10
 _VERSION = "1"
 _KAFKA_FORMAT = "kafka"
 _NUMBER_BYTES = 4
-ENCRYPTION_BYTES = 28  # a chunk has an IV of 12 bytes before its text, and a tag of 16 after it
 
 PARTS = ("offset", "timestamp", "producerSnapshot", "leaderEpoch", "transaction")
 
@@ -76,15 +76,6 @@ class ChunkIndex:
     def chunk_at(self, stored: int) -> int:
         """Returns the number of the chunk that holds a position of the object."""
         return min(bisect_right(self.starts, stored) - 1, self.count - 1)
-
-
-@dataclass(frozen=True, slots=True)
-class Encryption:
-    """key_id: of the key that wraps the data key. data_key: wrapped. aad: the additional data of each chunk."""
-
-    key_id: str
-    data_key: bytes
-    aad: bytes
 
 
 @dataclass(frozen=True, slots=True)

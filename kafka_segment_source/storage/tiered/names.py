@@ -26,6 +26,9 @@ _SHOWN = re.compile(
     rf"(?P<home>.+){_MARK}(?P<copy>[0-9]{{0,6}})(?:/(?P<directory>[^/]+)(?:/(?P<name>[^/]+))?)?", re.DOTALL
 )
 
+UNFINISHED = ".unfinished"
+"""The suffix of a name that stands for a segment of which some objects are missing. It is not data."""
+
 
 class TierObject(NamedTuple):
     """What the name of an object says: `<stem>.<suffix>`, where the stem is the base offset and the segment's id."""
@@ -83,6 +86,11 @@ def find_topic_id(name: str) -> str | None:
     """Returns the topic id at the end of the name of a topic's directory, or None if there is none."""
     found = _TOPIC_DIRECTORY.fullmatch(name)
     return None if found is None else found["id"]
+
+
+def is_of_tier(name: str, is_directory: bool) -> bool:
+    """Whether a name in a directory can be that of a part of a tier."""
+    return (find_topic_id(name) if is_directory else parse_object(name)) is not None
 
 
 def is_partition_number(name: str) -> bool:

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from kafka_segment_source import kafka_format
 from kafka_segment_source.storage.ahead import map_ahead
 from kafka_segment_source.storage.store import Entry, FileVersion, Kind, Storage
-from kafka_segment_source.storage.tiered.names import TierHome, parse_object
+from kafka_segment_source.storage.tiered.names import UNFINISHED, TierHome, parse_object
 from kafka_segment_source.storage.tiered.segments import (
     AIVEN_OBJECTS,
     INDEXES,
@@ -53,9 +53,6 @@ PART_SUFFIXES = {
 }
 EPOCHS = "leaderEpoch"
 """The part of an `.indexes` object that has the leader epochs of the log up to the segment's end."""
-
-UNFINISHED = ".unfinished"
-"""The suffix of a name that stands for a segment of which some objects are missing. It is not data."""
 
 
 @dataclass(frozen=True, slots=True)

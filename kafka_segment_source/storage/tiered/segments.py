@@ -1,19 +1,18 @@
 """One segment of a tier: its objects and what they say of it, by its manifest or, in LocalTieredStorage, by its bytes.
 
 Comes in: the objects of one name. Goes out: `TierSegment`. The version of a shown `.log` names these objects
-(`Identity`).
+(`identity.py`).
 """
 
 from __future__ import annotations
 
-import json
 import struct
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from kafka_segment_source import kafka_format
 from kafka_segment_source.storage.store import Entry, FileVersion, Kind, OpenFile, ReplacedError, Storage
+from kafka_segment_source.storage.tiered.identity import Identity
 from kafka_segment_source.storage.tiered.manifest import MOST_MANIFEST, Manifest, ManifestError, parse_manifest
 from kafka_segment_source.storage.tiered.names import TierHome, TierObject, parse_object
 
@@ -26,34 +25,7 @@ LOCAL_OBJECTS = frozenset({LOG, "index", "timeindex", "snapshot", _EPOCHS})
 """The objects that a whole segment has, in Aiven's layout and in that of LocalTieredStorage."""
 
 _MOST_EPOCHS_BYTES = 1024 * 1024
-_IDENTITY = "tier"
 _HEAD = struct.Struct(">qiib4xhi")  # base offset, length, leader epoch, magic, attributes, last offset delta
-
-
-class Identity(NamedTuple):
-    """What the version of a shown `.log` says: its objects, and the facts of its manifest.
-
-    stem: the name of its objects, without suffix. log: the version of the `.log` object. manifest: that of the
-    manifest, None for a tier without. last_offset, latest (ms): by the manifest, None where it is not believed.
-    """
-
-    stem: str
-    log: FileVersion
-    manifest: FileVersion | None
-    last_offset: int | None
-    latest: int | None
-
-    def make_version(self, size: int) -> FileVersion:
-        """Returns the version of the shown file."""
-        return FileVersion(size, json.dumps([_IDENTITY, *self], separators=(",", ":")), 0)
-
-
-def read_identity(version: FileVersion | None) -> Identity | None:
-    """Returns what the version of a shown `.log` says. None for the version of any other file."""
-    if version is None or not isinstance(version.identity, str) or not version.identity.startswith(f'["{_IDENTITY}",'):
-        return None
-    _, stem, log, manifest, last_offset, latest = json.loads(version.identity)
-    return Identity(stem, FileVersion(*log), None if manifest is None else FileVersion(*manifest), last_offset, latest)
 
 
 Epochs = tuple[tuple[int, int], ...]

@@ -42,6 +42,7 @@ from kafka_segment_source.storage.tiered.files import (
     RenamedFile,
     decrypt_part,
 )
+from kafka_segment_source.storage.tiered.identity import Identity, read_identity
 from kafka_segment_source.storage.tiered.keys import NO_KEYS, TierKeys, find_cipher
 from kafka_segment_source.storage.tiered.manifest import Manifest, ManifestError
 from kafka_segment_source.storage.tiered.names import (
@@ -56,12 +57,10 @@ from kafka_segment_source.storage.tiered.segments import (
     INDEXES,
     LOG,
     MANIFEST,
-    Identity,
     TierSegment,
     check_manifest,
     check_version,
     make_topic_error,
-    read_identity,
     read_manifest,
 )
 
@@ -167,6 +166,13 @@ class TieredStorage:
 
     def count_requests(self) -> int:
         return self.inner.count_requests()
+
+    def find_segment(self, path: str) -> tuple[str, TierSegment] | None:
+        """Returns the segment that a shown `.log` stands for, and the tier's directory of its partition, as listed
+        last. None for any other file."""
+        shown = split_shown(path)
+        file = None if shown is None else self._find_file(shown)
+        return None if shown is None or file is None or file.segment is None else (shown.home, file.segment)
 
     # ---- listings ----
 
@@ -320,16 +326,6 @@ class TieredStorage:
                 file.close()
                 raise
             return _Named(file, path)
-
-
-def find_segment(storage: Storage, path: str) -> tuple[str, TierSegment] | None:
-    """Returns the segment that a shown `.log` stands for, and the tier's directory of its partition, as listed last.
-    None for any other file."""
-    shown = split_shown(path)
-    if shown is None or not isinstance(storage, TieredStorage):
-        return None
-    file = storage._find_file(shown)
-    return None if file is None or file.segment is None else (shown.home, file.segment)
 
 
 def _is_directory(shown: ShownPath, partition: TierPartition | None) -> bool:
