@@ -1,8 +1,9 @@
 """Decompression: a codec id and compressed bytes → plain bytes in a buffer, never more than a limit.
 
 Bytes that cannot be decompressed raise `DecompressionError`. The table at the end has one function for each codec. A
-function writes directly into the buffer if its library can. The libraries were measured: they were the fastest on PyPI
-for batches of 64 KiB. Kafka decides which stream forms are legal (`org.apache.kafka.common.compress`):
+function loads its library when a batch needs it, and writes directly into the buffer if the library can. The libraries
+were measured: they were the fastest on PyPI for batches of 64 KiB. Kafka decides which stream forms are legal
+(`org.apache.kafka.common.compress`):
 
 - gzip and zstd may be several frames in a row;
 - lz4 is one frame;
@@ -13,13 +14,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from typing import Any
 
-import cramjam
-import lz4.frame
 import numpy as np
-import xxhash
-import zstandard
-from isal import isal_zlib
 
 from kafka_segment_source import kafka_format
 from kafka_segment_source.storage.files import Bytes
@@ -42,7 +39,7 @@ class _Contexts(threading.local):
 
     def __init__(self) -> None:
         self.lz4: object | None = None
-        self.zstd = zstandard.ZstdDecompressor()
+        self.zstd: Any = None
 
 
 _CONTEXTS = _Contexts()
@@ -114,6 +111,8 @@ class Plain:
 
 
 def _decompress_gzip(view: memoryview, out: Plain) -> None:
+    from isal import isal_zlib
+
     at = 0
     window = len(view)
     while at == 0 or view[at : at + 2] == _GZIP_MAGIC:  # Java reads consecutive members as one stream
@@ -131,6 +130,8 @@ def _decompress_gzip(view: memoryview, out: Plain) -> None:
 
 def _decompress_snappy_block(block: memoryview, out: Plain) -> None:
     """Decompresses one raw block, which begins with its own plain length."""
+    import cramjam
+
     size = cramjam.snappy.decompress_raw_len(block)
     if size > out.left:
         raise _make_size_error(out.limit)
@@ -170,6 +171,8 @@ def _decompress_lz4_blocks(view: memoryview, out: Plain) -> None:
 
     Each block is written directly into the buffer.
     """
+    import cramjam
+
     at = 0
     while True:
         word = int.from_bytes(view[at : at + 4], "little")
@@ -190,6 +193,8 @@ def _decompress_lz4_blocks(view: memoryview, out: Plain) -> None:
 
 def _decompress_lz4_frame(view: memoryview, out: Plain) -> None:
     """Decompresses a frame of any other form. It may have linked blocks, checksums and a content size."""
+    import lz4.frame
+
     context, _CONTEXTS.lz4 = _CONTEXTS.lz4, None
     if context is None:
         context = lz4.frame.create_decompression_context()
@@ -210,6 +215,10 @@ def _decompress_zstd(view: memoryview, out: Plain) -> None:
     # Kafka's frames have no content size, and several may follow one another. So they are read as a stream, with spare
     # room. zstandard's one-shot call is 12 % faster, but it silently ignores all frames after the first one, with or
     # without allow_extra_data.
+    if _CONTEXTS.zstd is None:
+        import zstandard
+
+        _CONTEXTS.zstd = zstandard.ZstdDecompressor()
     with _CONTEXTS.zstd.stream_reader(view, read_across_frames=True) as reader:
         ended = False
         while not ended:
@@ -228,6 +237,8 @@ def with_right_lz4_checksum(view: memoryview) -> bytes:
 
     Old Java clients included the frame's magic in the checksum. Kafka ignores the checksum for magic 0 (KAFKA-3160).
     """
+    import xxhash
+
     frame = bytearray(view)
     if len(frame) > _LZ4_FLAGS_AT:
         flags = frame[_LZ4_FLAGS_AT]
@@ -244,15 +255,15 @@ _DECOMPRESSORS: dict[int, Callable[[memoryview, Plain], None]] = {
     kafka_format.CODEC_ZSTD: _decompress_zstd,
 }
 
-# The errors that the libraries raise for invalid bytes. They have no common base class.
-_LIBRARY_ERRORS: tuple[type[Exception], ...] = (  # type: ignore[assignment]  # isal's stub calls its error a value
-    isal_zlib.error,
-    cramjam.DecompressionError,
-    zstandard.ZstdError,
-    RuntimeError,
-    EOFError,
-    ValueError,
-)
+
+def _is_of_library(error: Exception) -> bool:
+    """Whether a library raises this error for invalid bytes. The errors have no common base class."""
+    import cramjam
+    import zstandard
+    from isal import isal_zlib
+
+    kinds: tuple[Any, ...] = (isal_zlib.error, cramjam.DecompressionError, zstandard.ZstdError)
+    return isinstance(error, (*kinds, RuntimeError, EOFError, ValueError))
 
 
 def decompress(codec: int, view: memoryview, out: Plain, limit: int) -> None:
@@ -272,7 +283,9 @@ def decompress(codec: int, view: memoryview, out: Plain, limit: int) -> None:
     except MemoryError as error:
         out.size = before
         raise _make_size_error(limit) from error
-    except _LIBRARY_ERRORS as error:
+    except Exception as error:
+        if not _is_of_library(error):
+            raise
         out.size = before
         raise DecompressionError(
             f"bytes that {kafka_format.CODEC_NAMES[codec]} refuses ({error})", "its own format"

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from kafka_segment_source.bounds import OffsetRange, RowFilter, ScanBounds
 from kafka_segment_source.decoding.split import SegmentSplit, anchored, split_of
@@ -22,12 +23,13 @@ from kafka_segment_source.partition.missing import beyond_end
 from kafka_segment_source.planning.offsets import check_missing, offset_range
 from kafka_segment_source.planning.stable_end import StableEnds
 from kafka_segment_source.pruning.disorder import find_witness, stop_timestamp, usable_disorder
-from kafka_segment_source.pruning.ranges import ByteRange, narrow
+from kafka_segment_source.pruning.ranges import ByteRange, Pruned, narrow
 from kafka_segment_source.storage.ahead import map_ahead
 from kafka_segment_source.times import format_millis
 from kafka_segment_source.zones.maps import ZoneMaps
-from kafka_segment_source.zones.pruning import Pruned, prune
-from kafka_segment_source.zones.zone_table import ZoneMap
+
+if TYPE_CHECKING:
+    from kafka_segment_source.zones.zone_table import ZoneMap
 
 SplitOf = tuple[Segment, SegmentSplit]
 
@@ -220,6 +222,8 @@ class Selector:
         """The part of a byte range that the partition's zone map leaves. Without a map, it is the whole range."""
         if zone_map is None:
             return Pruned((found,))
+        from kafka_segment_source.zones.pruning import prune  # noqa: PLC0415  # most reads have no zone maps
+
         pruned = prune(view, found, self._times, zone_map.of_segment(view.segment.base_offset))
         if pruned.is_stale:
             self._maps.note_stale(log, view.segment.path)

@@ -38,6 +38,19 @@ class ByteRange:
     end_offset: int = kafka_format.MAX_OFFSET
 
 
+@dataclass(frozen=True, slots=True)
+class Pruned:
+    """The rest of a byte range after zone maps: disjoint pieces in order, with disjoint offsets.
+
+    covered: the byte position up to which the zones show what must be read.
+    is_stale: whether some zones are not of this file.
+    """
+
+    pieces: tuple[ByteRange, ...]
+    covered: int = 0
+    is_stale: bool = False
+
+
 def drop_by_name(segment: Segment, bounds: ScanBounds) -> DroppedSegment | None:
     """Drops a segment by base offsets and sizes alone, without opening a file. Returns None if it may hold a wanted
     row."""

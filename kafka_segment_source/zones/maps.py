@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import shlex
 import threading
+from typing import TYPE_CHECKING
 
 from kafka_segment_source.logdir.checkpoints import read_topic_id
 from kafka_segment_source.logdir.segments import PartitionLog
 from kafka_segment_source.option_values import TopicPartition
 from kafka_segment_source.options import ReadOptions
-from kafka_segment_source.zones.zone_table import ZoneMap, read_zone_map, zone_map_path
+
+if TYPE_CHECKING:
+    from kafka_segment_source.zones.zone_table import ZoneMap
 
 _MOST_NAMED = 5  # most partitions that one warning names
 
@@ -76,6 +79,8 @@ class ZoneMaps:
             )
 
     def _read_usable(self, log: PartitionLog, directory: str) -> ZoneMap | None:
+        from kafka_segment_source.zones.zone_table import read_zone_map, zone_map_path  # noqa: PLC0415  # it loads xxhash
+
         try:
             found = read_zone_map(zone_map_path(directory, log.topic, log.partition), self._options.storage)
         except ValueError as error:

@@ -14,33 +14,19 @@ This costs two headers per run. No size, time or name is trusted. Any part of a 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
 from kafka_segment_source.bounds import TimeRange
 from kafka_segment_source.logdir.probe import HeaderProbe
 from kafka_segment_source.logdir.segment_view import SegmentView
-from kafka_segment_source.pruning.ranges import ByteRange
+from kafka_segment_source.pruning.ranges import ByteRange, Pruned
 from kafka_segment_source.zones import zone_table
 from kafka_segment_source.zones.zone_table import ZoneTable
 
 _OF_RUNS = np.array([zone_table.START, zone_table.END, zone_table.MIN_TIMESTAMP, zone_table.MAX_TIMESTAMP])
 _OF_HEAD = np.array([zone_table.FIRST_OFFSET, zone_table.FIRST_CRC])
 _OF_TAIL = np.array([zone_table.LAST_OFFSET, zone_table.LAST_CRC, zone_table.LAST_EPOCH, zone_table.END])
-
-
-@dataclass(frozen=True, slots=True)
-class Pruned:
-    """The rest of a byte range: disjoint pieces in order, with disjoint offsets.
-
-    covered: the byte position up to which the zones show what must be read.
-    is_stale: whether some zones are not of this file.
-    """
-
-    pieces: tuple[ByteRange, ...]
-    covered: int = 0
-    is_stale: bool = False
 
 
 def prune(view: SegmentView, found: ByteRange, times: TimeRange, zones: ZoneTable) -> Pruned:
