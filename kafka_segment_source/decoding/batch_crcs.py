@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from crc32c import crc32c
 
 from kafka_segment_source import kafka_format
 from kafka_segment_source.kernels import batch_headers, crc32
 from kafka_segment_source.kernels.batch_headers import HeaderTable
+from kafka_segment_source.logdir.checksums import crc32c
 from kafka_segment_source.storage.files import Bytes
 
 _FIELDS = [batch_headers.POSITION, batch_headers.SIZE, batch_headers.MAGIC, batch_headers.CRC]

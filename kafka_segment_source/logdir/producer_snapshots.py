@@ -15,10 +15,9 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from crc32c import crc32c
-
 from kafka_segment_source import kafka_format
 from kafka_segment_source.errors import KafkaSegmentError
+from kafka_segment_source.logdir.checksums import crc32c
 from kafka_segment_source.storage.files import UNUSABLE, InputFile, list_directory
 from kafka_segment_source.storage.paths import join_path
 from kafka_segment_source.storage.retrying import try_again

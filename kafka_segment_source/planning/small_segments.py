@@ -17,10 +17,9 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
-from crc32c import crc32c
-
 from kafka_segment_source import kafka_format
 from kafka_segment_source.bounds import OffsetRange
+from kafka_segment_source.logdir.checksums import crc32c
 from kafka_segment_source.logdir.segments import Segment
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.storage.files import InputFile
