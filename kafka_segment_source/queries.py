@@ -15,7 +15,6 @@ from kafka_segment_source.options import parse_options
 from kafka_segment_source.planning.plan import ReadPlan
 from kafka_segment_source.planning.planner import make_plan
 from kafka_segment_source.views.registry import view_of
-from kafka_segment_source.views.view import plan_view
 
 
 def plan(path: PathsLike, **options: Unpack[ScanOptions]) -> ReadPlan:
@@ -93,5 +92,7 @@ def scan(
     threads = count_threads(threads)
     view = view_of(parsed.view)
     if view is not None:
+        from kafka_segment_source.views.view import plan_view  # noqa: PLC0415  # records and batches do without
+
         return plan_view(view, parsed, warnings).to_reader(columns)
     return make_plan(parsed, warnings).to_reader(columns, threads)

@@ -14,7 +14,6 @@ from __future__ import annotations
 import re
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
-from zoneinfo import ZoneInfo
 
 from kafka_segment_source.bounds import MIN_TIMESTAMP, TIMESTAMP_LIMIT
 
@@ -61,6 +60,8 @@ def zone(name: str) -> tzinfo:
     offset = _OFFSET_ZONE.fullmatch(text)
     if offset is not None:
         return _parse_offset_zone(name, offset)
+    from zoneinfo import ZoneInfo  # noqa: PLC0415  # it loads sysconfig, and UTC needs none of it
+
     try:
         return ZoneInfo(text)
     # ZoneInfoNotFoundError is a KeyError; an invalid key raises one of the others

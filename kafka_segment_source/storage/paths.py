@@ -10,7 +10,6 @@ import os
 import re
 from collections.abc import Iterable
 from contextlib import suppress
-from urllib.parse import unquote
 
 from kafka_segment_source.errors import PathError, UnsupportedError
 from kafka_segment_source.storage.store import LOCAL, Storage
@@ -62,6 +61,8 @@ def resolve_path(path: str, storage: Storage = LOCAL) -> str:
     local = os.path.abspath(re.sub(r"^//(localhost)?(?=/)", "", path[scheme.end() :]))
     if "%" not in local or _is_there(local, storage) or storage.glob(local):
         return local
+    from urllib.parse import unquote  # noqa: PLC0415  # few paths are URIs, and it loads ipaddress
+
     unquoted = unquote(local)
     if "\0" in unquoted:
         raise _make_nul_error(path)

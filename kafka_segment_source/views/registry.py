@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 from kafka_segment_source import option_values as values
 from kafka_segment_source.decoding.tables import SPLIT_TABLES
 from kafka_segment_source.schema import Table
-from kafka_segment_source.views.view import View
+
+if TYPE_CHECKING:
+    from kafka_segment_source.views.view import View
 
 _MODULES: dict[str, str] = {
     values.TRANSACTIONS: "views.transactions",
@@ -26,8 +29,7 @@ def view_of(name: str) -> View | None:
     """Returns the view of this name. None for the views whose rows lie in splits."""
     if name in SPLIT_TABLES:
         return None
-    view = import_module(f"kafka_segment_source.{_MODULES[name]}").VIEW
-    assert isinstance(view, View)
+    view: View = import_module(f"kafka_segment_source.{_MODULES[name]}").VIEW
     return view
 
 
