@@ -5,8 +5,7 @@ All values are Python integers, so that arithmetic near 2**63 cannot overflow.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from kafka_segment_source.kafka_format import MAX_OFFSET
 
@@ -16,8 +15,7 @@ MIN_TIMESTAMP = -(2**63)
 TIMESTAMP_LIMIT = 2**63  # exclusive: every 64-bit timestamp lies below
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetRange:
+class OffsetRange(NamedTuple):
     """Offsets with start ≤ offset < end. They are absolute."""
 
     start: int = 0
@@ -37,8 +35,7 @@ class OffsetRange:
 ALL_OFFSETS = OffsetRange()
 
 
-@dataclass(frozen=True, slots=True)
-class TimeRange:
+class TimeRange(NamedTuple):
     """Timestamps with since ≤ timestamp < until, in milliseconds since 1970, UTC. A missing timestamp counts as -1."""
 
     since: int = MIN_TIMESTAMP
@@ -63,16 +60,14 @@ class TimeRange:
         return TimeRange(min(self.since, other.since), max(self.until, other.until))
 
 
-@dataclass(frozen=True, slots=True)
-class ScanBounds:
+class ScanBounds(NamedTuple):
     """The wanted rows of one segment: those inside both ranges."""
 
     offsets: OffsetRange = OffsetRange()
     times: TimeRange = TimeRange()
 
 
-@dataclass(frozen=True, slots=True)
-class RowFilter:
+class RowFilter(NamedTuple):
     """The rows that filters above a read may keep. Rows outside cannot match. Rows inside may or may not match.
 
     topics, partitions: the only ones that match, or None for all.

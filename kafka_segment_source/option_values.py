@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, tzinfo
-from typing import Any
+from typing import Any, NamedTuple
 
 from kafka_segment_source import times
 from kafka_segment_source.errors import OptionError
@@ -43,8 +43,7 @@ _LARGEST_BATCH = 2**30  # Arrow offsets are 32-bit: a batch's bytes must leave r
 TopicPartition = tuple[str, int]
 
 
-@dataclass(frozen=True, slots=True)
-class TopicSelection:
+class TopicSelection(NamedTuple):
     """The topics of a scan: by name, by pattern or by partition. If all are None, every topic that is not internal."""
 
     subscribe: tuple[str, ...] | None = None
@@ -70,8 +69,7 @@ class OffsetLimit:
         return self.by_partition[topic_partition] if self.everywhere is None else self.everywhere
 
 
-@dataclass(frozen=True, slots=True)
-class Context:
+class Context(NamedTuple):
     """The values that a parser may need besides the text. They are the same for all options of one read."""
 
     zone: tzinfo

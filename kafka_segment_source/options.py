@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC
 from difflib import get_close_matches
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from kafka_segment_source import option_values as values
 from kafka_segment_source import times
@@ -50,8 +50,7 @@ _OF_PARTITIONS = (*values.OF_SPLITS, values.SEGMENTS, *values.OF_INDEXES, values
 _NO_END = "a stream has no end; a batch read has it"
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
+class Option(NamedTuple):
     """One option.
 
     group: its topic. name: its name for users. field: its field in ReadOptions. takes: one word for the form of its

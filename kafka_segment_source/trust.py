@@ -3,11 +3,10 @@ file."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class Trust:
+class Trust(NamedTuple):
     """The settings for trust in the files.
 
     check_crcs: whether every batch's CRC is checked before its header is used.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from kafka_segment_source import kafka_format
 from kafka_segment_source.bounds import OffsetRange, ScanBounds
@@ -14,8 +14,7 @@ from kafka_segment_source.storage.store import LOCAL, NO_VERSION, FileVersion, S
 from kafka_segment_source.storage.tiered.identity import read_identity
 
 
-@dataclass(frozen=True, slots=True)
-class BatchPlace:
+class BatchPlace(NamedTuple):
     """Where a batch lies: its byte position, the base offset of its header, and its CRC. This identifies the batch."""
 
     position: int

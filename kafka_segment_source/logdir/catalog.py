@@ -17,9 +17,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kafka_segment_source import kafka_format
 from kafka_segment_source.errors import OptionError, PathError
@@ -57,8 +56,7 @@ _GLOB = re.compile(r"[*?\[]")
 _MOST_NAMED = 4  # most partitions or topics that one sentence names
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
+class _Found(NamedTuple):
     """A directory that holds segments.
 
     named: the topic and partition that the directory's name states. None if the name states none.
@@ -105,7 +103,7 @@ def list_directories(options: ReadOptions) -> list[ListedLog]:
 def _list_directories(options: ReadOptions) -> list[ListedLog]:
     found = _find_all(options)
     logs = _select_logs(
-        [(name, replace(each, explicit=True)) for name, each in _name_partitions(found, options)],
+        [(name, each._replace(explicit=True)) for name, each in _name_partitions(found, options)],
         options,
         is_read=False,
     )
@@ -240,7 +238,7 @@ def _name_partitions(found: list[_Found], options: ReadOptions) -> list[tuple[To
                 f"directory {each.directory!r} does not say which topic and partition it holds:"
                 " give the options 'topic' and 'partition'"
             )
-        named.append(((topic, partition), replace(each, explicit=True) if renamed else each))
+        named.append(((topic, partition), each._replace(explicit=True) if renamed else each))
     return named
 
 
@@ -311,7 +309,7 @@ def _select_logs(
             segment = by_name[each.directory][each.only_file]
             segments[segment.base_offset] = segment
     beside = {directory: beside_of(directory, storage, files) for directory, files in listings.items()}
-    beside = {at: replace(each, faults=notes[at] + each.faults) if notes[at] else each for at, each in beside.items()}
+    beside = {at: each._replace(faults=notes[at] + each.faults) if notes[at] else each for at, each in beside.items()}
     has_traces = any(each.orphans or each.snapshot > 0 for each in beside.values())
     if not any(logs.values()) and not any(swaps.values()) and not has_traces:
         raise PathError(f"no log segments are in {_name_first(list(found), 'directories')}")
@@ -368,7 +366,7 @@ def _choose_topics(
         if each.tier.topic_id in own:
             others = ", ".join(sorted(ids.keys() - own))
             note = f"topic {topic!r} has the id {each.tier.topic_id} by its partition.metadata: what a tier holds of the deleted topic of that name ({others}) is not read"
-            kept.append(((topic, partition), replace(each, notes=(note,))))
+            kept.append(((topic, partition), each._replace(notes=(note,))))
     return kept
 
 
@@ -382,7 +380,7 @@ def _list_tiers(wanted: list[tuple[TopicPartition, _Found]], storage: Storage) -
     at_once = max(storage.read_cost(tier.directory).at_once for tier in tiers)
     directories = dict(zip(tiers, map_ahead(lambda tier: list_copies(tier, storage), tiers, at_once), strict=True))
     return [
-        (name, replace(each, directory=directory))
+        (name, each._replace(directory=directory))
         for name, each in wanted
         for directory in (directories[each.tier] if each.tier is not None else [each.directory])
     ]

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from kafka_segment_source import kafka_format
 from kafka_segment_source.errors import KafkaSegmentError
@@ -26,8 +26,7 @@ from kafka_segment_source.storage.store import Kind, Storage
 MOST_SNAPSHOT = 64 * 1024 * 1024  # bytes of a `.snapshot`; a producer takes 46
 
 
-@dataclass(frozen=True, slots=True)
-class ProducerState:
+class ProducerState(NamedTuple):
     """The content of a `.snapshot` for the log up to `offset` (exclusive): producer id → first offset of its open
     transaction."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
+from typing import NamedTuple
 
 from kafka_segment_source import kafka_format
 from kafka_segment_source.bounds import OffsetRange
@@ -88,8 +89,7 @@ class Orphan:
     storage: Storage = field(default=LOCAL, repr=False)
 
 
-@dataclass(frozen=True, slots=True)
-class Beside:
+class Beside(NamedTuple):
     """The other files of a partition directory, beside its segments, by names, kinds and sizes alone.
 
     faults: a sentence for each file that cannot be what its name states.
@@ -111,8 +111,7 @@ class Beside:
     unfinished: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class DroppedSegment:
+class DroppedSegment(NamedTuple):
     """A segment that is not read, and why that is safe."""
 
     segment: Segment
@@ -127,16 +126,14 @@ class DroppedSegment:
         return self.segment.size
 
 
-@dataclass(frozen=True, slots=True)
-class Hole:
+class Hole(NamedTuple):
     """Offsets that no file holds, although files hold offsets before and after them. `why` states the evidence."""
 
     offsets: OffsetRange
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class Evidence:
+class Evidence(NamedTuple):
     """Offsets that a log once held and no file holds now, according to other files.
 
     why: names the file that is the evidence.
@@ -158,8 +155,7 @@ class Evidence:
         return held if self.harmless is None else f"{held}; harmless {self.harmless}"
 
 
-@dataclass(frozen=True, slots=True)
-class Reach:
+class Reach(NamedTuple):
     """The offset up to which a log once reached (exclusive), according to a file.
 
     what: names the file and its statement.

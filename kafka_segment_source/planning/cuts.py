@@ -8,8 +8,9 @@ both pieces read it. The size of the batch limits how many records it can hold, 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from heapq import heapify, heapreplace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -26,8 +27,7 @@ from kafka_segment_source.logdir.segment_view import SegmentView
 _MOST_RECORDS_A_BYTE = 150
 
 
-@dataclass(frozen=True, slots=True)
-class _Cut:
+class _Cut(NamedTuple):
     """Where one piece ends and the next one begins.
 
     offset: the first offset of the next piece. end_before, start_after: byte positions, where the first piece ends and
@@ -177,9 +177,9 @@ def _cut_split(split: SegmentSplit, cuts: list[_Cut]) -> list[SegmentSplit]:
     rest = split
     for cut in cuts:
         left, right = rest.bounds.offsets.intersect(OffsetRange(0, cut.offset)), OffsetRange(cut.offset)
-        pieces.append(replace(rest, end=cut.end_before, bounds=replace(rest.bounds, offsets=left)))
+        pieces.append(replace(rest, end=cut.end_before, bounds=rest.bounds._replace(offsets=left)))
         within = rest.bounds.offsets.intersect(right)
-        rest = replace(rest, start=cut.start_after, bounds=replace(rest.bounds, offsets=within))
+        rest = replace(rest, start=cut.start_after, bounds=rest.bounds._replace(offsets=within))
     return [*pieces, rest]
 
 

@@ -13,7 +13,6 @@ The rules for batch reads alone are in `batch_rules.py`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 
 from kafka_segment_source import kafka_format
 from kafka_segment_source.bounds import OffsetRange
@@ -56,7 +55,7 @@ def check_missing(
         gone = each.offsets.intersect(wanted).intersect(log.offsets)
         if gone.is_empty:
             continue
-        said = replace(each, offsets=gone).text(f"partition {log.topic}-{log.partition}")
+        said = each._replace(offsets=gone).text(f"partition {log.topic}-{log.partition}")
         yield each, report_lost_offsets(said, options) if each.is_hard else said
 
 

@@ -141,7 +141,7 @@ def search(
     read: yields what a split holds, in order. steps: gets one for each segment that was looked at.
     """
     for segment in log.segments:
-        own = replace(bounds, offsets=bounds.offsets.intersect(log.offsets).intersect(segment.offsets))
+        own = bounds._replace(offsets=bounds.offsets.intersect(log.offsets).intersect(segment.offsets))
         step = SearchStep(segment.path, segment.base_offset, segment.next_base_offset)
         with SegmentView(segment, options.trust) as view:
             narrowed = narrow(view, own)

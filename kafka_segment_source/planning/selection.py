@@ -282,7 +282,7 @@ class Selector:
 def _cut_at_witness(found: ByteRange, witness: BatchHeader) -> ByteRange:
     """Cuts the range at the end of the witness. No wanted row comes after it."""
     end = max(found.start, min(found.end, witness.end))
-    return replace(found, end=end, end_offset=min(found.end_offset, witness.last_offset + 1))
+    return found._replace(end=end, end_offset=min(found.end_offset, witness.last_offset + 1))
 
 
 def _narrow_bounds(bounds: ScanBounds, piece: ByteRange) -> ScanBounds:

@@ -13,7 +13,7 @@ docs/pruning-rules.md has the proofs, and the logs that break simpler rules.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from kafka_segment_source import kafka_format
 from kafka_segment_source.bounds import ScanBounds
@@ -25,8 +25,7 @@ from kafka_segment_source.times import format_millis
 _ATTEMPTS = 8  # time index entries to try; after that more bytes are read
 
 
-@dataclass(frozen=True, slots=True)
-class ByteRange:
+class ByteRange(NamedTuple):
     """Whole batches to read.
 
     Their positions have start ≤ position < end. Every wanted row in them has first_offset ≤ offset < end_offset.
@@ -38,8 +37,7 @@ class ByteRange:
     end_offset: int = kafka_format.MAX_OFFSET
 
 
-@dataclass(frozen=True, slots=True)
-class Pruned:
+class Pruned(NamedTuple):
     """The rest of a byte range after zone maps: disjoint pieces in order, with disjoint offsets.
 
     covered: the byte position up to which the zones show what must be read.

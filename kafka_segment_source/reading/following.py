@@ -15,8 +15,8 @@ If a partition has several copies, damage and gaps are first searched in the oth
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeVar
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from kafka_segment_source import kafka_format
 from kafka_segment_source.bounds import ALL_OFFSETS, OffsetRange, ScanBounds
@@ -163,8 +163,7 @@ class Follower:
         self.losses += 1
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(NamedTuple):
     """Where the offsets are now.
 
     splits: the splits in order. Each is planned when it is needed.

@@ -98,7 +98,7 @@ def _read_batches(
     """
     damage = Suspicion() if part.copies else UnloggedDamage(options.drop_malformed)
     seen, last, reached = 0, part.anchor, part.start_offset
-    trust = replace(options.trust, check_crcs=proven)
+    trust = options.trust._replace(check_crcs=proven)
     with SplitFile(part, trust, damage, headers_only=not proven) as source:
         reader = MarkerReader(part, options, damage)
         for chunk in source.chunks():

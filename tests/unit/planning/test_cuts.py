@@ -122,7 +122,7 @@ def test_a_piece_is_walked_from_its_start(work: Work, tmp_path: Path) -> None:
     path = simple_log(segment).write(tmp_path)
     (listed,) = list_logs(parse_options({"path": str(path)})[0])[0].segments
     (whole,) = kafkaseg.plan(path).splits
-    bounds = replace(whole.bounds, offsets=OffsetRange(250))
+    bounds = whole.bounds._replace(offsets=OffsetRange(250))
     split = replace(whole, start=segment.batches[250].position, bounds=bounds)
     work.proofs = 0
 
