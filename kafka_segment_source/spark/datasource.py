@@ -18,8 +18,6 @@ from kafka_segment_source.options import find_view, parse_options
 from kafka_segment_source.spark import catalog_table, remembered
 from kafka_segment_source.spark.hadoop import hadoop_options
 from kafka_segment_source.spark.reader import PUSHDOWN_CONF
-from kafka_segment_source.spark.stream_reader import KafkaSegmentStreamReader
-from kafka_segment_source.spark.view_reader import ViewReader
 from kafka_segment_source.views.registry import table_of, view_of
 
 OLDEST_SPARK = (4, 1)
@@ -55,10 +53,16 @@ class KafkaSegmentDataSource(DataSource):
         check_nullable(schema)
         view = view_of(options.view)
         if view is not None:
+            from kafka_segment_source.spark.view_reader import ViewReader  # noqa: PLC0415  # records and batches do without
+
             return ViewReader(view, options, warnings, names)
         return remembered.reader_of(given, options, warnings, names)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        from kafka_segment_source.spark.stream_reader import (  # noqa: PLC0415  # batch reads do without
+            KafkaSegmentStreamReader,
+        )
+
         options, warnings = parse_options(remembered.without_memory(self.options), is_stream=True)
         names = RECORDS.check_columns([(field.name, field.dataType.simpleString()) for field in schema.fields])
         check_nullable(schema)

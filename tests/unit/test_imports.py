@@ -185,6 +185,25 @@ def test_planning_loads_neither_kernels_nor_spark() -> None:
     assert "kafka_segment_source" in loaded
 
 
+def test_a_read_of_one_local_log_loads_only_what_it_needs() -> None:
+    """Buckets, tiers, several copies, transactions, zone maps, codecs, streams and other views load with the first read
+    that has them."""
+    log = PACKAGE.parent / "examples" / "data" / "orders" / "data" / "orders-0"
+    statement = f"import kafka_segment_source\nnext(iter(kafka_segment_source.scan({str(log)!r})))"
+    code = f"{statement}\nimport sys\nprint(*sys.modules)"
+    loaded = set(
+        subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
+    )
+    unneeded = {
+        *("storage.object_store", "storage.object_client", "storage.tiered.storage", "storage.tiered.manifest"),
+        *("logdir.tiers", "partition.chain", "partition.survey", "reading.mending", "reading.committed"),
+        *("zones.zone_table", "streams.stream", "views.view"),
+    }
+    assert unneeded <= modules().keys()
+    assert loaded & {f"kafka_segment_source.{name}" for name in unneeded} == set()
+    assert loaded & {"crc32c", "lz4", "xxhash", "obstore"} == set()
+
+
 def test_scanning_loads_no_spark() -> None:
     """`scan` works where Spark is not installed."""
     assert loaded_by("from kafka_segment_source import scan") & {"pyspark", "pandas"} == set()
