@@ -321,7 +321,7 @@ LOOSENED = [
         _TRANSACTIONS,
         (
             "transactions: a disk that begins after its tier knows what was open",
-            "for copy in copies if not is_of_tier(copy.log.directory)]",
+            "for copy in copies if not is_shown(copy.log.directory)]",
             "for copy in copies]",
         ),
     ),

@@ -71,7 +71,9 @@ def find_code(function: Function, signature: str, helpers: list[Function], is_sh
 
 
 def _make_caller(address: int, parameters: list[Parameter], is_short: bool) -> Function:
-    make_type = ctypes.PYFUNCTYPE if is_short else ctypes.CFUNCTYPE  # the latter lets other threads run Python meanwhile
+    make_type = (
+        ctypes.PYFUNCTYPE if is_short else ctypes.CFUNCTYPE
+    )  # the latter lets other threads run Python meanwhile
     function = make_type(ctypes.c_int32, ctypes.c_char_p, ctypes.c_void_p)(address)
     adds = [parameter.add for parameter in parameters]
     pack = struct.Struct(f"={sum(parameter.crossing for parameter in parameters)}q").pack

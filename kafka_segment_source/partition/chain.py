@@ -30,12 +30,12 @@ from kafka_segment_source.errors import PathError, StorageError
 from kafka_segment_source.kafka_format import MAX_OFFSET
 from kafka_segment_source.logdir.checkpoints import read_topic_id
 from kafka_segment_source.logdir.segments import DroppedSegment, Hole, ListedLog, PartitionLog, Segment
-from kafka_segment_source.logdir.tiers import is_of_tier
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.partition.choice import DAMAGED, THIN, VOID, WHOLE, choose
 from kafka_segment_source.partition.copy_view import CopyView
 from kafka_segment_source.partition.histories import explain_fence, find_fenced_end, find_fences
 from kafka_segment_source.storage.ahead import map_ahead
+from kafka_segment_source.storage.tiered.names import is_shown
 
 _Key = tuple[int, int | None, int]
 _Rated = tuple[OffsetRange, int]  # offsets, and how well a copy holds them
@@ -195,7 +195,7 @@ def _find_late(copies: list[CopyView]) -> tuple[tuple[str, int], ...]:
     Tiers do not count. A broker deletes segments that a tier has, and keeps its producers. A broker that begins after a
     tier takes its producers from there (Kafka: TierStateMachine.buildProducerSnapshotFile).
     """
-    starts = [(copy.log.directory, copy.start) for copy in copies if not is_of_tier(copy.log.directory)]
+    starts = [(copy.log.directory, copy.start) for copy in copies if not is_shown(copy.log.directory)]
     first = min((start for _, start in starts), default=0)
     return tuple((directory, start) for directory, start in starts if start > first)
 

@@ -402,7 +402,7 @@ def test_a_disk_that_begins_after_the_tier(late_copy: list[Path], monkeypatch: p
     """A tier has what the disk deleted. The disk's broker knew it, so its snapshot counts."""
     whole, late = late_copy
     (late / writer.segment_name(6, ".snapshot")).write_bytes(snapshot({8: 4}))
-    monkeypatch.setattr("kafka_segment_source.partition.chain.is_of_tier", lambda path: path == str(whole))
+    monkeypatch.setattr("kafka_segment_source.partition.chain.is_shown", lambda path: path == str(whole))
     assert "last stable offset, 4 " in warnings_of(late_copy)[-1]
 
 
