@@ -71,9 +71,8 @@ def find_code(function: Function, signature: str, helpers: list[Function], is_sh
 
 
 def _make_caller(address: int, parameters: list[Parameter], is_short: bool) -> Function:
-    make_type = (
-        ctypes.PYFUNCTYPE if is_short else ctypes.CFUNCTYPE
-    )  # the latter lets other threads run Python meanwhile
+    # CFUNCTYPE lets other threads run Python meanwhile
+    make_type = ctypes.PYFUNCTYPE if is_short else ctypes.CFUNCTYPE
     function = make_type(ctypes.c_int32, ctypes.c_char_p, ctypes.c_void_p)(address)
     adds = [parameter.add for parameter in parameters]
     pack = struct.Struct(f"={sum(parameter.crossing for parameter in parameters)}q").pack
@@ -155,15 +154,23 @@ def _write(path: Path, symbol: str, code: bytes) -> None:
 @cache
 def _digest(source: str | Path) -> str:
     """Returns what the code of a source file depends on, as one short text."""
+    digest = _digest_surroundings().copy()
+    digest.update(Path(source).read_bytes())
+    return str(digest.hexdigest()[:16])
+
+
+@cache
+def _digest_surroundings() -> Any:
+    """Returns the hash of what the code of any kernel depends on."""
     folder = Path(__file__).parent
-    files = [Path(source), *sorted(folder.glob("*.py")), folder.parent / "kafka_format.py"]
+    files = [*sorted(folder.glob("*.py")), folder.parent / "kafka_format.py"]
     numba = find_spec("numba")
     if numba is not None and numba.origin is not None:
         files.append(Path(numba.origin).with_name("_version.py"))
     parts = [each.read_bytes() for each in files if each.exists()]
     processor = f"{binding.get_host_cpu_name()} {binding.get_host_cpu_features().flatten()}"
-    parts += [text.encode() for text in (llvmlite.__version__, np.__version__, processor)]
-    return hashlib.sha256(b"\0".join(parts)).hexdigest()[:16]
+    parts += [text.encode() for text in (llvmlite.__version__, np.__version__, processor, "")]
+    return hashlib.sha256(b"\0".join(parts))
 
 
 @cache
