@@ -1,9 +1,9 @@
 """Several threads work on pieces of a sequence, and the results come in the order of the sequence.
 
 `InOrder` takes one piece after the other from an iterator, so the iterator itself runs in one thread at a time. The
-pieces are worked on at the same time. What is done too early waits, up to a number of bytes. A thread never waits for
-the caller: where nothing more may be done early, it ends, and the caller's next step starts it again. So a caller that
-stops asking leaves no thread at work.
+pieces are worked on at the same time. What is done too early waits, up to a number of bytes. The caller's thread works
+too, where the next result is not ready. A thread never waits for the caller: where nothing more may be done early, it
+ends, and the caller's next step starts it again. So a caller that stops asking leaves no thread at work.
 """
 
 from __future__ import annotations
@@ -72,8 +72,9 @@ class _Slot(Generic[AnyPiece, Result]):
 class InOrder(Generic[AnyPiece, Result]):
     """A context manager over the threads. Call `next_piece`, and then `results_of` this piece, in turns.
 
-    pieces: is used by one thread at a time. threads: at most this number work at the same time. most: bytes of pieces
-    and results that may wait. The first piece in order goes on even beyond that, one result at a time.
+    pieces: is used by one thread at a time. threads: at most this number work at the same time, with the caller's.
+    most: bytes of pieces and results that may wait. The first piece in order goes on even beyond that, one result at a
+    time.
     """
 
     def __init__(self, pieces: Iterator[AnyPiece], threads: int, most: int) -> None:
@@ -83,12 +84,14 @@ class InOrder(Generic[AnyPiece, Result]):
         self._changed = threading.Condition()  # its lock may be taken twice: a garbage collection may call `close`
         self._slots: deque[_Slot[AnyPiece, Result]] = deque()
         self._held = 0  # bytes of pieces at work, and of results that wait
-        self._working = 0  # threads
+        self._working = 0  # threads beside the caller's
         self._is_taking = False  # a thread takes the next piece
         self._is_at_end = False  # no piece follows
         self._error: BaseException | None = None  # of `pieces`; it comes in the place of the next piece
         self._is_closed = False
-        self._pool = concurrent.futures.ThreadPoolExecutor(threads, "kafkaseg-scan", initializer=_note_worker)
+        self._pool = concurrent.futures.ThreadPoolExecutor(
+            max(threads - 1, 1), "kafkaseg-scan", initializer=_note_worker
+        )
 
     # ---- the caller ----
 
@@ -100,31 +103,33 @@ class InOrder(Generic[AnyPiece, Result]):
         with self._changed:
             if self._slots:
                 self._drop_first()
-            while not self._slots:
+        while True:
+            with self._changed:
+                if self._slots:
+                    return self._slots[0].piece
                 if self._is_at_end:
                     if self._error is not None:
                         raise self._error
                     return None
-                self._start_thread()
-                self._changed.wait()
-            return self._slots[0].piece
+            self._help()
 
     def results(self) -> Iterator[Result]:
         """Yields the results of the piece that `next_piece` returned. Raises its error in the place of a result."""
         slot = self._slots[0]
         while True:
             with self._changed:
-                while not slot.ready and not slot.is_done:
+                found = slot.ready.popleft() if slot.ready else None
+                if found is not None:
+                    self._held -= found[1]
                     self._start_thread()
-                    self._changed.wait()
-                if not slot.ready:
+                elif slot.is_done:
                     if slot.error is not None:
                         raise slot.error
                     return
-                result, size = slot.ready.popleft()
-                self._held -= size
-                self._start_thread()
-            yield result
+            if found is not None:
+                yield found[0]
+            else:
+                self._help()
 
     def close(self) -> None:
         """Ends all work, and waits until no thread is in it. What the pieces have kept is given back."""
@@ -150,7 +155,7 @@ class InOrder(Generic[AnyPiece, Result]):
 
     def _start_thread(self) -> None:
         """Starts a thread if there is work for one more. It starts the next one when it has taken a piece."""
-        if self._working < self._threads and not self._is_closed and self._has_work():
+        if self._working < self._threads - 1 and not self._is_closed and self._has_work():
             self._working += 1
             self._pool.submit(self._work)
 
@@ -179,7 +184,7 @@ class InOrder(Generic[AnyPiece, Result]):
         slot.ready.clear()
         if not slot.is_done and not slot.is_at_work:
             self._finish(slot)
-        while slot.is_at_work:  # it may use a file that the caller is about to close
+        while slot.is_at_work and self._working:  # it may use a file that the caller is about to close
             self._changed.wait()
 
     def _finish(self, slot: _Slot[AnyPiece, Result]) -> None:
@@ -198,8 +203,10 @@ class InOrder(Generic[AnyPiece, Result]):
     def _work(self) -> None:
         """Works as long as there is something to do. It runs in a thread."""
         try:
-            while (slot := self._begin()) is not None:
-                self._go_on(slot)
+            while self._is_wanted():
+                slot = self._begin()
+                if slot is not None:
+                    self._go_on(slot)
         finally:
             with self._changed:
                 self._working -= 1
@@ -207,22 +214,37 @@ class InOrder(Generic[AnyPiece, Result]):
                     self._clean_up()
                 self._changed.notify_all()
 
-    def _begin(self) -> _Slot[AnyPiece, Result] | None:
-        """Returns a piece to work on: the first one that was left, or else a new one. None: there is nothing to do."""
+    def _is_wanted(self) -> bool:
+        """Whether a thread has something to do. It waits while another thread takes a piece."""
         with self._changed:
-            while True:
-                if self._is_closed:
-                    return None
-                slot = self._find_paused()
-                if slot is not None:
-                    slot.is_at_work = True
-                    return slot
-                if self._may_take():
-                    self._is_taking = True
-                    break
-                if not self._is_taking:
-                    return None
+            while self._is_taking and not self._is_closed and not self._has_work():
                 self._changed.wait()
+            return not self._is_closed and self._has_work()
+
+    def _help(self) -> None:
+        """Does one step of the work in the caller's thread. If none can be done, it waits for another thread's."""
+        with self._changed:
+            self._start_thread()
+            if not self._has_work():
+                self._changed.wait()
+                return
+        slot = self._begin()
+        if slot is not None:
+            self._go_on(slot, most=1)
+        error = self._error if slot is None else slot.error
+        if error is not None and not isinstance(error, Exception):  # an interrupt does not wait for its place
+            raise error
+
+    def _begin(self) -> _Slot[AnyPiece, Result] | None:
+        """Returns a piece to work on: the first one that was left, or else a new one. None: there is none now."""
+        with self._changed:
+            slot = self._find_paused()
+            if slot is not None:
+                slot.is_at_work = True
+                return slot
+            if not self._may_take():
+                return None
+            self._is_taking = True
         return self._take()
 
     def _take(self) -> _Slot[AnyPiece, Result] | None:
@@ -245,27 +267,29 @@ class InOrder(Generic[AnyPiece, Result]):
             self._start_thread()
         return slot
 
-    def _go_on(self, slot: _Slot[AnyPiece, Result]) -> None:
-        """Works on a piece until it is done, or until its results would take too much memory."""
-        result: tuple[Result, int] | None = None
-        is_done = False
-        while not is_done:
+    def _go_on(self, slot: _Slot[AnyPiece, Result], most: int | None = None) -> None:
+        """Works on a piece until it is done, until it has made `most` results, or until they take too much memory."""
+        made = 0
+        is_at_work = True
+        while is_at_work:
+            result: tuple[Result, int] | None = None
+            is_done = False
             try:
                 if slot.work is None:
                     slot.work = slot.piece.results()
                 result = next(slot.work, None)
                 is_done = result is None
             except BaseException as raised:  # it is the caller's, in its place
-                result, is_done, slot.error = None, True, raised
+                is_done, slot.error = True, raised
+            made += 1
             with self._changed:
                 if result is not None and slot.is_wanted:
                     slot.ready.append(result)
                     self._held += result[1]
-                if is_done or self._is_closed or not self._may_go_on(slot):
-                    slot.is_at_work = False
+                if is_done or self._is_closed or made == most or not self._may_go_on(slot):
+                    slot.is_at_work = is_at_work = False
                     if is_done or not slot.is_wanted:
                         self._finish(slot)
-                    is_done = True
                 self._changed.notify_all()
 
 

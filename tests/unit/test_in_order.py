@@ -161,6 +161,40 @@ def test_a_caller_that_ends_early_leaves_nothing() -> None:
     wait_until(lambda: not threads_at_work())
 
 
+def test_the_caller_works_too() -> None:
+    """Where the next result is not ready. So one thread needs no other."""
+    workers: set[int] = set()
+    pieces = [Steps([at, at + 1], lambda _: workers.add(threading.get_ident())) for at in range(0, 20, 2)]
+    assert collect(iter(pieces), 1) == [*range(20)]
+    assert workers == {threading.get_ident()}
+
+
+@pytest.mark.parametrize("place", ["piece", "iterator"])
+def test_an_interrupt_of_the_caller_comes_at_once(place: str) -> None:
+    """It does not wait for its place, and leaves nothing."""
+    made: list[Steps] = []
+    begun = threading.Event()
+
+    def interrupt(_: int = 0) -> None:
+        if threading.current_thread() is threading.main_thread():
+            assert begun.wait(10)
+            raise KeyboardInterrupt
+        begun.set()
+        time.sleep(0.01)
+
+    def pieces() -> Iterator[Steps]:
+        for at in range(100):
+            if place == "iterator" and at:
+                interrupt()
+            made.append(Steps([at], interrupt if place == "piece" else lambda _: begun.set()))
+            yield made[-1]
+
+    with pytest.raises(KeyboardInterrupt):
+        collect(pieces(), 2)
+    wait_until(lambda: not threads_at_work())
+    assert len(made) < 90 and all(len(piece.released) == 1 for piece in made)
+
+
 def test_a_thread_never_waits_for_the_caller() -> None:
     """Once all that may wait is there, no thread is at work."""
     with InOrder[Steps, int](iter([Steps([1, 2, 3])] * 50), 3, 10) as work:
