@@ -156,8 +156,16 @@ def to_parquet(zone_map: ZoneMap) -> bytes:
     schema = pa.schema([pa.field(name, pa.int64(), nullable=False) for name in COLUMNS], metadata)
     table = pa.Table.from_arrays([pa.array(row) for row in zone_map.zones], schema=schema)
     out = pa.BufferOutputStream()
-    # neighbours differ by little; plain columns take twice the bytes
-    pq.write_table(table, out, compression="zstd", use_dictionary=False, column_encoding="DELTA_BINARY_PACKED")
+    # Neighbours differ by little: plain columns take twice the bytes. A small map takes half the time to read with lz4
+    # that it takes with zstd, of the same bytes.
+    pq.write_table(
+        table,
+        out,
+        compression="lz4",
+        use_dictionary=False,
+        column_encoding="DELTA_BINARY_PACKED",
+        write_statistics=False,
+    )
     return bytes(out.getvalue())
 
 
@@ -170,13 +178,14 @@ def from_parquet(data: bytes) -> ZoneMap:
         if file.metadata.num_rows > _MOST_ZONES:
             raise ValueError(f"found {file.metadata.num_rows:,} zones, expected at most {_MOST_ZONES:,}")
         table = file.read(use_threads=False)
-        metadata = table.schema.metadata or {}
+        schema = table.schema
+        metadata = schema.metadata or {}
         version = metadata.get(_VERSION_KEY, b"none").decode()
         if version != _VERSION:
             raise ValueError(f"found version {version[:20]!r}, expected {_VERSION!r}")
-        if table.schema.names != list(COLUMNS):
-            raise ValueError(f"found columns {', '.join(table.schema.names)[:60]}, expected {', '.join(COLUMNS)[:60]}")
-        columns = [column.combine_chunks().to_numpy(zero_copy_only=False) for column in table.columns]
+        if schema.names != list(COLUMNS):
+            raise ValueError(f"found columns {', '.join(schema.names)[:60]}, expected {', '.join(COLUMNS)[:60]}")
+        columns = [column.to_numpy() for column in table.columns]
         topic_id = metadata.get(_TOPIC_ID_KEY)
         zones = np.stack(columns).astype(np.int64, casting="safe", copy=False)
         found = ZoneMap(zones, None if topic_id is None else topic_id.decode())
