@@ -26,6 +26,8 @@ class OffsetRange(NamedTuple):
         return self.start >= self.end
 
     def intersect(self, other: OffsetRange) -> OffsetRange:
+        if self.start >= other.start and self.end <= other.end:
+            return self  # nearly always: a plan does this for each segment
         return OffsetRange(max(self.start, other.start), min(self.end, other.end))
 
     def hull(self, other: OffsetRange) -> OffsetRange:

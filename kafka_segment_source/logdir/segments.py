@@ -13,8 +13,7 @@ from kafka_segment_source.storage.store import LOCAL, NO_VERSION, FileVersion, S
 from kafka_segment_source.storage.tiered.identity import read_identity
 
 
-@dataclass(frozen=True, slots=True)
-class Segment:
+class Segment(NamedTuple):
     """One `.log` file and the index files beside it, as listed.
 
     path: absolute path of the `.log`.
@@ -36,7 +35,7 @@ class Segment:
     offsets: OffsetRange = OffsetRange()
     version: FileVersion = NO_VERSION
     before: FileVersion | None = None
-    storage: Storage = field(default=LOCAL, repr=False)
+    storage: Storage = LOCAL
     transaction_index_size: int | None = None
 
     @property

@@ -366,7 +366,7 @@ def _close_gaps(chosen: list[tuple[CopyView, OffsetRange]]) -> list[tuple[CopyVi
 
 
 def _narrow_segment(segment: Segment, offsets: OffsetRange) -> Segment:
-    return replace(segment, offsets=segment.offsets.intersect(offsets))
+    return segment._replace(offsets=segment.offsets.intersect(offsets))
 
 
 class _Chain:

@@ -177,10 +177,10 @@ def _chain_segments(segments: list[Segment], damaged: frozenset[str]) -> tuple[S
     chained = []
     for segment, following in zip(segments, [*segments[1:], None], strict=True):
         if following is not None and following.path in damaged:
-            chained.append(replace(segment, offsets=segment.offsets.intersect(OffsetRange(end=following.base_offset))))
+            chained.append(segment._replace(offsets=segment.offsets.intersect(OffsetRange(end=following.base_offset))))
         else:
             base = None if following is None else following.base_offset
-            chained.append(replace(segment, next_base_offset=base))
+            chained.append(segment._replace(next_base_offset=base))
     return tuple(chained)
 
 
