@@ -25,6 +25,7 @@ from kafka_segment_source.errors import OptionError, PathError
 from kafka_segment_source.logdir.checkpoints import read_topic_id
 from kafka_segment_source.logdir.listing import (
     beside_of,
+    files_of_change,
     list_checked,
     list_files,
     list_settled,
@@ -297,6 +298,7 @@ def _select_logs(
     listed = map_ahead(lambda each: list_settled(each.directory, storage, each.listed), found.values(), at_once)
     listings = dict(zip(found, listed, strict=True))
     by_name = {directory: segments_of(directory, storage, sizes) for directory, sizes in listings.items()}
+    changes = {directory: files_of_change(files) for directory, files in listings.items()}
     whole = {each.directory for _, each in wanted if each.only_file is None}
     parents = {each.directory: each.log_directory for _, each in wanted}
     notes = {each.directory: each.notes for _, each in wanted}
@@ -304,7 +306,7 @@ def _select_logs(
         segments = logs.setdefault((topic_partition, each.directory), {})
         if each.only_file is None:
             segments.update((segment.base_offset, segment) for segment in by_name[each.directory].values())
-            swaps[each.directory] = swaps_of(each.directory, storage, listings[each.directory])
+            swaps[each.directory] = swaps_of(each.directory, storage, changes[each.directory])
         elif each.only_file in by_name[each.directory]:
             segment = by_name[each.directory][each.only_file]
             segments[segment.base_offset] = segment
@@ -319,7 +321,7 @@ def _select_logs(
             directory,
             tuple(segments[base] for base in sorted(segments)),
             swaps.get(directory, ()),
-            compacted=was_compacted(listings[directory], by_name[directory].values()),
+            compacted=was_compacted(changes[directory], by_name[directory].values()),
             is_whole=directory in whole,
             beside=beside[directory] if directory in whole else Beside(beside[directory].faults),
             log_directory=parents[directory],

@@ -47,11 +47,16 @@ def list_settled(directory: str, storage: Storage, listed: Iterable[Entry] | Non
 
 def _may_be_of_compaction(files: Mapping[str, Entry]) -> bool:
     """Whether a compaction may have been under way while these files were listed."""
-    if any(name.endswith(_OF_CHANGE) for name in files):
+    if files_of_change(files):
         return True
     logs = [name for name in files if name.endswith(kafka_format.LOG_SUFFIX)]
     last = max(logs, default="")
     return any(files[name].size == 0 for name in logs if name != last)
+
+
+def files_of_change(files: Mapping[str, Entry]) -> dict[str, Entry]:
+    """Returns the files that a compaction or a deletion has named. Most directories have none."""
+    return {name: file for name, file in files.items() if name.endswith(_OF_CHANGE)}
 
 
 def list_files(directory: str, storage: Storage) -> dict[str, Entry]:
@@ -92,7 +97,7 @@ def list_beside(directory: str, storage: Storage) -> Beside:
 def beside_of(directory: str, storage: Storage, files: Mapping[str, Entry]) -> Beside:
     width = kafka_format.BASE_OFFSET_DIGITS
     bases = {name[:width] for name in files if name[width:] == kafka_format.LOG_SUFFIX}
-    faults, orphans, snapshot, has_deleted = [], [], -1, False
+    faults, orphans, unfinished, snapshot, has_deleted = [], [], [], -1, False
     for name, file in files.items():
         suffix = name[width:]
         if suffix == kafka_format.LOG_SUFFIX or (
@@ -100,6 +105,8 @@ def beside_of(directory: str, storage: Storage, files: Mapping[str, Entry]) -> B
         ):
             continue  # nearly every file ends here
         has_deleted = has_deleted or suffix == _DELETED_LOG
+        if name.endswith(UNFINISHED):
+            unfinished.append(name.removesuffix(UNFINISHED))
         if not is_hint(name):
             continue
         fault = _find_fault(name, file)
@@ -120,7 +127,7 @@ def beside_of(directory: str, storage: Storage, files: Mapping[str, Entry]) -> B
         max((int(digits) for digits in bases if digits.isdecimal()), default=-1),
         has_deleted,
         metadata.version if (metadata := files.get(kafka_format.PARTITION_METADATA)) is not None else NO_VERSION,
-        tuple(sorted(name.removesuffix(UNFINISHED) for name in files if name.endswith(UNFINISHED))),
+        tuple(sorted(unfinished)),
     )
 
 
@@ -136,7 +143,7 @@ def _find_fault(name: str, file: Entry) -> str | None:
 
 def swaps_of(directory: str, storage: Storage, files: Mapping[str, Entry]) -> tuple[Segment, ...]:
     """Returns the `.log.swap` files in offset order, without those that an unfinished compaction would write again
-    (LogLoader)."""
+    (LogLoader). files: those of a change are enough."""
     cleaned = [
         base
         for name in files
@@ -185,7 +192,7 @@ def _size_of(file: Entry | None) -> int | None:
 
 
 def was_compacted(files: Mapping[str, Entry], segments: Iterable[Segment]) -> bool:
-    """Whether the directory holds files that only compaction makes.
+    """Whether the directory holds files that only compaction makes. files: those of a change are enough.
 
     These are `.cleaned` and `.swap` files, and `.deleted` files at or between live segments. Retention deletes below
     the first segment. A truncation deletes above the last one. The broker records a compaction in the

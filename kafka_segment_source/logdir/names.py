@@ -33,8 +33,10 @@ def base_offset_of(name: str) -> int | None:
 
     The digits may be of any locale.
     """
+    if not name.endswith(kafka_format.LOG_SUFFIX):
+        return None
     digits = name.removesuffix(kafka_format.LOG_SUFFIX)
-    if name.endswith(kafka_format.LOG_SUFFIX) and len(digits) == kafka_format.BASE_OFFSET_DIGITS and digits.isdecimal():
+    if len(digits) == kafka_format.BASE_OFFSET_DIGITS and digits.isdecimal():
         return int(digits) if int(digits) <= kafka_format.MAX_OFFSET else None
     return None
 

@@ -105,6 +105,9 @@ def _plan_sources(
     if selection.late_bytes:
         warnings.append(_make_late_warning(selection.late_bytes, options))
     splits = tuple(split for _, split in kept)
+    saved = 0
+    if options.zone_maps is not None:
+        saved = _sum_bytes(selection.without_maps) - _sum_bytes(selection.kept)
     asked = options.min_partitions is not None or options.max_records_per_partition is not None
     tasks = _pack_splits(splits, options, asked)
     paths = {split.path for split in splits}  # a chain of copies may name a segment more than once
@@ -116,7 +119,7 @@ def _plan_sources(
         dropped=tuple(reversed(dropped.values())),
         bytes_total=sources.bytes_total,
         warnings=tuple(dict.fromkeys(warnings)),
-        bytes_saved_by_zone_maps=_sum_bytes(selection.without_maps) - _sum_bytes(selection.kept),
+        bytes_saved_by_zone_maps=saved,
         requests=options.storage.count_requests() - requests,
     )
 
