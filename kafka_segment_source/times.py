@@ -18,6 +18,7 @@ from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from kafka_segment_source.bounds import MIN_TIMESTAMP, TIMESTAMP_LIMIT
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_EPOCH_IN_UTC = _EPOCH.replace(tzinfo=None)
 _UNITS = {
     "ms": 1,
     "millisecond": 1,
@@ -162,6 +163,6 @@ def millis_text(millis: int) -> str:
 def format_millis(timestamp: int) -> str:
     """Returns a timestamp as ISO-8601 in UTC with milliseconds, or the bare number if a calendar cannot express it."""
     try:
-        return (_EPOCH + timedelta(milliseconds=timestamp)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        return (_EPOCH_IN_UTC + timedelta(milliseconds=timestamp)).isoformat(timespec="milliseconds") + "Z"
     except OverflowError:
         return str(timestamp)

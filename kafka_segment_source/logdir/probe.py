@@ -62,6 +62,7 @@ class HeaderProbe:
         self._check_crcs = check_crcs
         self._block = b""
         self._block_at = 0
+        self._proven: BatchHeader | None = None  # the last one: a search proves where a walk then begins
 
     def at(self, position: int) -> BatchHeader | None:
         """Returns the header of the whole batch at `position`, or None if no batch can start there."""
@@ -71,13 +72,18 @@ class HeaderProbe:
 
     def proven(self, position: int) -> BatchHeader | None:
         """Does the same as `at`, and also checks the batch's CRC unless CRCs are off."""
+        if self._proven is not None and self._proven.position == position:
+            return self._proven
         header = self.at(position)
         if header is None or not self._check_crcs:
             return header
         if header.size > _LARGEST_PROOF:
             return None
         batch = self._read_bytes(position, header.size)
-        return header if crc_holds(batch, header.magic, header.crc) else None
+        if not crc_holds(batch, header.magic, header.crc):
+            return None
+        self._proven = header
+        return header
 
     def walk(self, position: int) -> Iterator[BatchHeader | None]:
         """Yields proven headers from `position` to the end of the file. After the first failed proof it yields None and

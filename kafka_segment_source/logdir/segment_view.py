@@ -249,10 +249,10 @@ class SegmentView:
     def _find_place(self, offset: int) -> int:
         """Returns a position before which every offset is lower. At the first entry of a time index, 0 does as well as
         what another read could find."""
-        times = self._times or self._time_ends
-        is_at_start = times is not None and len(times) > 0 and offset <= times.offsets[0]
-        if is_at_start and self._offsets is None and self._cost.at_once > 1:
-            return 0
+        if self._offsets is None and self._cost.at_once > 1:
+            times = self._times or self._time_ends
+            if times is not None and len(times) > 0 and offset <= times.offsets[0]:
+                return 0
         return self.start_position(offset)
 
     def end_offset(self) -> int:

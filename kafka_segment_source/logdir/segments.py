@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
+from operator import attrgetter
 from typing import NamedTuple
 
 from kafka_segment_source import kafka_format
@@ -198,6 +199,9 @@ class ListedLog:
         return self.topic, self.partition
 
 
+_values_of_listed = attrgetter(*(each.name for each in fields(ListedLog)))
+
+
 @dataclass(frozen=True, slots=True)
 class PartitionLog(ListedLog):
     """One topic-partition's log as it is read. `partition/logs.py` makes it from a listed log.
@@ -230,7 +234,7 @@ class PartitionLog(ListedLog):
     @classmethod
     def of(cls, listed: ListedLog) -> PartitionLog:
         """Makes a log that is read from a listed log."""
-        return cls(**{each.name: getattr(listed, each.name) for each in fields(ListedLog)})
+        return cls(*_values_of_listed(listed))
 
     @property
     def first_offset(self) -> int:

@@ -191,7 +191,10 @@ def _apply_checkpoints(log: PartitionLog, checkpoints: Checkpoints, options: Rea
     elif options.end_at_high_watermark is None:
         end = checkpoints.high_watermark_if_known(log)
     compacted = log.compacted or checkpoints.is_cleaned(log)
-    return replace(log, offsets=OffsetRange(checkpoints.log_start(log), end), compacted=compacted)
+    offsets = OffsetRange(checkpoints.log_start(log), end)
+    if (offsets, compacted) == (log.offsets, log.compacted):
+        return log  # a copy takes as long as planning a segment
+    return replace(log, offsets=offsets, compacted=compacted)
 
 
 def _note_empty_files(log: PartitionLog) -> PartitionLog:

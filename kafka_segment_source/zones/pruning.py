@@ -25,15 +25,17 @@ from kafka_segment_source.zones import zone_table
 from kafka_segment_source.zones.zone_table import ZoneTable
 
 _OF_RUNS = np.array([zone_table.START, zone_table.END, zone_table.MIN_TIMESTAMP, zone_table.MAX_TIMESTAMP])
-_OF_HEAD = np.array([zone_table.FIRST_OFFSET, zone_table.FIRST_CRC])
-_OF_TAIL = np.array([zone_table.LAST_OFFSET, zone_table.LAST_CRC, zone_table.LAST_EPOCH, zone_table.END])
+_OF_HEAD = np.array([zone_table.START, zone_table.FIRST_OFFSET, zone_table.FIRST_CRC])
+_OF_TAIL = np.array(
+    [zone_table.LAST_POSITION, zone_table.LAST_OFFSET, zone_table.LAST_CRC, zone_table.LAST_EPOCH, zone_table.END]
+)
 
 
 def prune(view: SegmentView, found: ByteRange, times: TimeRange, zones: ZoneTable) -> Pruned:
     """Returns the pieces of `found` that hold every data row inside `times`. `zones` are those of the view's
     segment."""
-    fits = zones[zone_table.END] <= view.segment.size
-    zones = zones if fits.all() else zones[:, fits]
+    if zones.shape[1] and zones[zone_table.END, -1] > view.segment.size:  # ends grow
+        zones = zones[:, zones[zone_table.END] <= view.segment.size]
     runs = list(_find_runs(zones, found, times))
     proven = [run for run in runs if is_there(view.probe, zones, *run)]
     is_stale = len(proven) < len(runs)
@@ -74,12 +76,12 @@ def _find_runs(zones: ZoneTable, found: ByteRange, times: TimeRange) -> Iterator
 def is_there(probe: HeaderProbe, zones: ZoneTable, first: int, last: int) -> bool:
     """Whether the file has the first batch of zone `first` and the last batch of zone `last` where the table has
     them."""
-    head = probe.at(int(zones[zone_table.START, first]))
-    expected = zones[_OF_HEAD, first].tolist()
+    position, *expected = zones[_OF_HEAD, first].tolist()
+    head = probe.at(position)
     if head is None or [head.base_offset, head.crc] != expected:
         return False
-    tail = probe.at(int(zones[zone_table.LAST_POSITION, last]))
-    expected = zones[_OF_TAIL, last].tolist()
+    position, *expected = zones[_OF_TAIL, last].tolist()
+    tail = probe.at(position)
     return tail is not None and [tail.last_offset, tail.crc, tail.leader_epoch, tail.end] == expected
 
 
