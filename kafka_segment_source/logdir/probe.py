@@ -17,6 +17,7 @@ from kafka_segment_source.storage.files import InputFile
 
 _BLOCK = 4096  # bytes per read: they often include the next header
 _LARGEST_PROOF = 64 * 1024 * 1024  # a batch larger than this is not read for a proof
+_MOST_KEPT = 64  # proven headers
 _LEGACY = struct.Struct(">qiIbb")
 _TIMESTAMP = struct.Struct(">q")
 
@@ -62,27 +63,29 @@ class HeaderProbe:
         self._check_crcs = check_crcs
         self._block = b""
         self._block_at = 0
-        self._proven: BatchHeader | None = None  # the last one: a search proves where a walk then begins
+        self._proven: dict[int, BatchHeader] = {}  # the last few, by position: a search and several walks meet there
 
     def at(self, position: int) -> BatchHeader | None:
         """Returns the header of the whole batch at `position`, or None if no batch can start there."""
+        if position in self._proven:
+            return self._proven[position]
         if position < 0 or position >= self._size:
             return None
         return _parse_header(self._read_bytes(position, kafka_format.BATCH_OVERHEAD), position, self._size)
 
     def proven(self, position: int) -> BatchHeader | None:
         """Does the same as `at`, and also checks the batch's CRC unless CRCs are off."""
-        if self._proven is not None and self._proven.position == position:
-            return self._proven
         header = self.at(position)
-        if header is None or not self._check_crcs:
+        if header is None or not self._check_crcs or position in self._proven:
             return header
         if header.size > _LARGEST_PROOF:
             return None
         batch = self._read_bytes(position, header.size)
         if not crc_holds(batch, header.magic, header.crc):
             return None
-        self._proven = header
+        if len(self._proven) == _MOST_KEPT:
+            self._proven.clear()
+        self._proven[position] = header
         return header
 
     def walk(self, position: int) -> Iterator[BatchHeader | None]:

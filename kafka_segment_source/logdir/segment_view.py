@@ -248,8 +248,8 @@ class SegmentView:
 
     def _find_place(self, offset: int) -> int:
         """Returns a position before which every offset is lower. At the first entry of a time index, 0 does as well as
-        what another read could find."""
-        if self._offsets is None and self._cost.at_once > 1:
+        what another read could find. The head proof has been there."""
+        if self._offsets is None and (self._cost.at_once > 1 or self._has_proven_head):
             times = self._times or self._time_ends
             if times is not None and len(times) > 0 and offset <= times.offsets[0]:
                 return 0
