@@ -27,7 +27,9 @@ class OffsetRange(NamedTuple):
 
     def intersect(self, other: OffsetRange) -> OffsetRange:
         if self.start >= other.start and self.end <= other.end:
-            return self  # nearly always: a plan does this for each segment
+            return self  # a plan does this for each segment
+        if other.start >= self.start and other.end <= self.end:
+            return other
         return OffsetRange(max(self.start, other.start), min(self.end, other.end))
 
     def hull(self, other: OffsetRange) -> OffsetRange:

@@ -191,18 +191,14 @@ def read_blocks(
     left = (size or 0) // entry.itemsize
     if left == 0:
         return
-    most = min(most_entries(log_size), _MOST_BYTES // entry.itemsize)
     try:
         with InputFile(path, storage) as file:
             if _BLOCK_ENTRIES < left <= _MOST_AHEAD // entry.itemsize:
                 file.read_ahead(0, left * entry.itemsize)
             at = 0
             while left > 0:
-                if at >= most * entry.itemsize:
-                    raise PathError(
-                        f"file {path!r} cannot be the index of its segment: found more than {at // entry.itemsize:,}"
-                        f" entries, expected at most {most:,} beside a .log of {log_size:,} bytes"
-                    )
+                if at > 0:
+                    _check_count(path, entry, at // entry.itemsize, log_size)
                 data = file.read_at(at, min(left, _BLOCK_ENTRIES) * entry.itemsize)
                 block = np.frombuffer(data, entry, len(data) // entry.itemsize)
                 if len(block) == 0:
@@ -212,6 +208,16 @@ def read_blocks(
                 left -= len(block)
     except FileChangedError:
         return  # a broker has deleted it with its segment
+
+
+def _check_count(path: str, entry: np.dtype[np.void], count: int, log_size: int) -> None:
+    """Raises PathError if a file of more than `count` entries cannot be the index of its `.log`."""
+    most = min(most_entries(log_size), _MOST_BYTES // entry.itemsize)
+    if count >= most:
+        raise PathError(
+            f"file {path!r} cannot be the index of its segment: found more than {count:,}"
+            f" entries, expected at most {most:,} beside a .log of {log_size:,} bytes"
+        )
 
 
 def _read_entries(path: str, storage: Storage, entry: np.dtype[np.void], first: int, end: int) -> Entries:

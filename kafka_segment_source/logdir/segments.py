@@ -251,7 +251,8 @@ class PartitionLog(ListedLog):
 
     def is_followed(self, at: int) -> bool:
         """Whether the offsets right after segment `at` are read too. A path of single files may leave them out."""
-        if at + 1 == len(self.segments) or self.segments[at].is_last:
+        end = self.segments[at].next_base_offset
+        if end is None or at + 1 == len(self.segments):
             return False
         following = self.segments[at + 1]
-        return max(following.base_offset, following.offsets.start) <= self.segments[at].span.end
+        return max(following.base_offset, following.offsets.start) <= end

@@ -64,8 +64,9 @@ def find_start(log: PartitionLog, options: ReadOptions) -> int:
 
     Raises OptionError for a timestamp that no record reaches, unless the strategy is latest.
     """
-    number = options.starting.at(log.topic_partition)
-    if not options.starting.by_time:
+    starting = options.starting
+    number = starting.at(log.topic_partition)
+    if not starting.by_time:
         return 0 if number == EARLIEST else number
     offset = _find_offset_at(log, number, options)
     if offset is not None:
@@ -73,14 +74,15 @@ def find_start(log: PartitionLog, options: ReadOptions) -> int:
     if options.start_at_latest_if_no_match:
         return log_end_offset(log, options)
     raise OptionError(
-        f"option {options.starting.option!r}: no offset of partition {log.topic}-{log.partition} has a timestamp at or"
+        f"option {starting.option!r}: no offset of partition {log.topic}-{log.partition} has a timestamp at or"
         f" after {format_millis(number)} (startingOffsetsByTimestampStrategy=latest reads nothing of it instead)"
     )
 
 
 def _find_end(log: PartitionLog, options: ReadOptions) -> int:
-    number = options.ending.at(log.topic_partition)
-    if not options.ending.by_time:
+    ending = options.ending
+    number = ending.at(log.topic_partition)
+    if not ending.by_time:
         return kafka_format.MAX_OFFSET if number == LATEST else number
     offset = _find_offset_at(log, number, options)
     return kafka_format.MAX_OFFSET if offset is None else offset
@@ -123,24 +125,25 @@ def _describe_hole(log: PartitionLog, wanted: OffsetRange) -> str | None:
 
 def _describe_loss(log: PartitionLog, options: ReadOptions, start: int, end: int) -> str | None:
     """Describes the offsets that were given by number and that the files do not hold."""
+    starting, ending = options.starting, options.ending
+    starts_by_number = not starting.by_time and starting.at(log.topic_partition) >= 0
+    ends_by_number = not ending.by_time and ending.at(log.topic_partition) >= 0
+    if not starts_by_number and not ends_by_number:
+        return None
     bases = [segment.base_offset for segment in log.segments] or [0]
     earliest = log_start_offset(log)
     first = min(bases[0], log.first_offset)
     begin = f"the files begin at {earliest}" if earliest == first else f"the log starts at {earliest} (checkpoint)"
-    starts_by_number = not options.starting.by_time and options.starting.at(log.topic_partition) >= 0
-    ends_by_number = not options.ending.by_time and options.ending.at(log.topic_partition) >= 0
     if starts_by_number and start < earliest:
-        return f"option {options.starting.option!r} asks for offset {start}, but {begin}"
+        return f"option {starting.option!r} asks for offset {start}, but {begin}"
     if ends_by_number and end < earliest:
-        return f"option {options.ending.option!r} asks for offsets below {end}, but {begin}"
-    if not starts_by_number and not ends_by_number:
-        return None
+        return f"option {ending.option!r} asks for offsets below {end}, but {begin}"
     furthest = end if ends_by_number else start
     if furthest <= min(bases[-1], log.offsets.end):
         return None
     latest = log_end_offset(log, options)
     if furthest > latest:
-        option = options.ending.option if ends_by_number else options.starting.option
+        option = ending.option if ends_by_number else starting.option
         end_words = "the high watermark is" if latest == log.offsets.end else "the files end at"
         return f"option {option!r} asks for offsets up to {furthest}, but {end_words} {latest}"
     return None
