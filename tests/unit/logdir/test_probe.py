@@ -71,6 +71,28 @@ def test_any_order_of_positions(path: Path, back_and_forth: bool) -> None:
         assert [probe.at(b.position).base_offset for b in batches] == [b.base_offset for b in batches]  # type: ignore[union-attr]
 
 
+def test_a_batch_is_proven_once(tmp_path: Path) -> None:
+    """What was proven is remembered, of many batches the last few; what was only read is not taken for proven."""
+    segment = simple_segment([data(at, 10) for at in range(200)])
+    path = next(simple_log(segment).write(tmp_path).glob("*.log"))
+    with InputFile(str(path), LOCAL) as file:
+        probe = probe_of(file, path.stat().st_size)
+        first = probe.walk(0)
+        assert next(first) is probe.proven(0)
+        assert [header and header.base_offset for header in first] == list(range(1, 200))
+        assert [header and header.base_offset for header in probe.walk(0)] == list(range(200))
+
+    damaged = segment.batches[1]
+    with path.open("r+b") as log:
+        log.seek(damaged.end - 1)
+        log.write(b"\xff")
+    with InputFile(str(path), LOCAL) as file:
+        probe = probe_of(file, path.stat().st_size)
+        assert probe.at(damaged.position) is not None
+        assert probe.proven(damaged.position) is None
+        assert probe.proven(damaged.position) is None
+
+
 @pytest.mark.parametrize("position", [-1, 1, 30, 61, 10**9])
 def test_no_batch_there(path: Path, position: int) -> None:
     """A position outside the file, or inside a batch, is no batch that could be proven."""

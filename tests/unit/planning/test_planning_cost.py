@@ -73,6 +73,19 @@ def test_planning_and_reading_are_linear(level: str, tmp_path: Path) -> None:
             assert count <= 2.1 * few[what] + 5, what
 
 
+def test_a_small_segment_before_since_takes_two_files(tmp_path: Path) -> None:
+    """With one entry in the time index, the tail proof begins where the head proof has been: no `.index` is opened."""
+    segments = [
+        simple_segment([data(at, at), data(at + 1, at)], index=[(at + 1, 1)], timeindex=[(at, at + 1)])
+        for at in range(0, 80, 2)
+    ]
+    directory = simple_log(*segments).write(tmp_path)
+    counting = Counting()
+    plan = plan_in(counting, directory, since=1000)
+    assert len(plan.dropped) == 40
+    assert counting.asked["opened"] <= 2 * 40 + 5
+
+
 def rolled_log(root: Path, count: int, step: int) -> Path:
     """`count` batches of two records, `step` in a segment: copies of one log with other rolls."""
     folder = root / "t-0"
