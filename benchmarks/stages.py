@@ -15,7 +15,7 @@ import numpy as np
 import kafka_segment_source
 from benchmarks import chunks
 from benchmarks.logs import CODECS, LogShape, column_names, log
-from benchmarks.results import Row, Settings, row
+from benchmarks.results import Goal, Row, Settings, row
 from kafka_segment_source import kafka_format
 from kafka_segment_source.decoding.batches import CHUNK_BYTES, BatchReader, Chunk
 from kafka_segment_source.decoding.compression import Plain, decompress
@@ -29,6 +29,8 @@ from kafka_segment_source.trust import Trust
 
 TITLE = "stages of a scan, CPU time of one thread"
 
+#: By value size: ns a row of a whole scan that are not the codec's.
+ALONE = {119: Goal(most=60), 1024: Goal(most=250)}
 _STORED = {codec: 2**26 if codec == "none" else 2**24 for codec in CODECS}  # about as many rows of each
 
 
@@ -36,7 +38,7 @@ def rows(settings: Settings) -> Iterator[Row]:
     """For each codec, 119-byte values; in the standard set with headers and for other sizes too."""
     kinds = ((119, False),) if settings.quick else ((119, False), (119, True), (20, False), (1024, False))
     for size, headers in kinds:
-        for codec in CODECS if size == 119 and not headers and not settings.quick else ("none", "lz4"):
+        for codec in CODECS if size in ALONE and not headers and not settings.quick else ("none", "lz4"):
             yield from _stages(codec, size, headers, 3 if settings.quick else 9)
 
 
@@ -83,6 +85,10 @@ def _stages(codec: str, size: int, headers: bool, runs: int) -> Iterator[Row]:
         own = [each - sum(parts) for each, *parts in zip(taken[total], *(taken[part] for part in parts), strict=True)]
         kind = f"{codec}, {size} B{', headers' if headers else ''}"
         yield row(f"{kind}: {name}", own, "ns a row", note=f"{statistics.median(own) / whole:.0%}")
+    if size in ALONE and not headers:
+        rest = [all_of_it - codecs for all_of_it, codecs in zip(taken["whole"], taken["decompressed"], strict=True)]
+        note = f"of {whole:.0f} ns"
+        yield row(f"{kind}: without decompression", rest, "ns a row", ALONE[size], note, headline=True)
 
 
 def _in_turn(works: dict[str, Callable[[], object]], runs: int) -> dict[str, list[float]]:

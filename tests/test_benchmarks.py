@@ -113,11 +113,17 @@ def test_readme_is_rewritten(tmp_path: Path) -> None:
 def test_the_readme_has_what_a_user_feels(tmp_path: Path) -> None:
     """A line for each codec; what was not measured is left empty."""
     path = tmp_path / "results.json"
-    rows = [results.row("lz4, 119 B", 9.38, "M rows/s"), results.row("lz4, 20 B", 18.0, "M rows/s")]
-    results.save(path, {"scan": results.group_of(rows, 1.0, 0.0)})
+    alone = [results.row("lz4, 119 B", 106.4, "ns of CPU a row"), results.row("lz4, 20 B", 55.0, "ns of CPU a row")]
+    in_spark = [
+        results.row("lz4, 119 B: CPU", 612.0, "ns a row"),
+        results.row("lz4, 119 B: CPU of the ceiling", 501.0, "ns a row"),
+    ]
+    memory = [results.row("lz4, 119 B, 1000 MB", 181.0, "MiB")]
+    groups = {"scan": alone, "spark": in_spark, "memory": memory}
+    results.save(path, {name: results.group_of(rows, 1.0, 0.0) for name, rows in groups.items()})
     lines = readme.felt_figures(results.load(path)).splitlines()
-    assert "| lz4 | 9.38 M rows/s |  |  |" in lines
-    assert "| zstd |  |  |  |" in lines
+    assert "| lz4 | 612 | 501 | 106 |  | 181 MiB |" in lines
+    assert "| zstd |  |  |  |  |  |" in lines
 
 
 def test_readme_without_markers_is_an_error() -> None:

@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import cache
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -32,6 +34,12 @@ _XERIAL = memoryview(kafka_format.XERIAL_MAGIC)
 _LZ4_OF_JAVA = bytes.fromhex("04224d18604082")
 _LZ4_BLOCK = 64 * 1024
 _LZ4_STORED = 1 << 31  # this bit in a block's size means that the block is not compressed
+
+
+@cache
+def _load_library(name: str) -> Any:
+    """Returns a codec's module. An import statement takes longer, and there is one for each batch."""
+    return import_module(name)
 
 
 class _Contexts(threading.local):
@@ -111,8 +119,7 @@ class Plain:
 
 
 def _decompress_gzip(view: memoryview, out: Plain) -> None:
-    from isal import isal_zlib
-
+    isal_zlib = _load_library("isal.isal_zlib")
     at = 0
     window = len(view)
     while at == 0 or view[at : at + 2] == _GZIP_MAGIC:  # Java reads consecutive members as one stream
@@ -130,8 +137,7 @@ def _decompress_gzip(view: memoryview, out: Plain) -> None:
 
 def _decompress_snappy_block(block: memoryview, out: Plain) -> None:
     """Decompresses one raw block, which begins with its own plain length."""
-    import cramjam
-
+    cramjam = _load_library("cramjam")
     size = cramjam.snappy.decompress_raw_len(block)
     if size > out.left:
         raise _make_size_error(out.limit)
@@ -171,8 +177,7 @@ def _decompress_lz4_blocks(view: memoryview, out: Plain) -> None:
 
     Each block is written directly into the buffer.
     """
-    import cramjam
-
+    cramjam = _load_library("cramjam")
     at = 0
     while True:
         word = int.from_bytes(view[at : at + 4], "little")
@@ -193,15 +198,14 @@ def _decompress_lz4_blocks(view: memoryview, out: Plain) -> None:
 
 def _decompress_lz4_frame(view: memoryview, out: Plain) -> None:
     """Decompresses a frame of any other form. It may have linked blocks, checksums and a content size."""
-    import lz4.frame
-
+    frame = _load_library("lz4.frame")
     context, _CONTEXTS.lz4 = _CONTEXTS.lz4, None
     if context is None:
-        context = lz4.frame.create_decompression_context()
-    lz4.frame.reset_decompression_context(context)
+        context = frame.create_decompression_context()
+    frame.reset_decompression_context(context)
     ended = False
     while not ended:
-        plain, used, ended = lz4.frame.decompress_chunk(context, view, max_length=min(out.left + 1, _guess_room(view)))
+        plain, used, ended = frame.decompress_chunk(context, view, max_length=min(out.left + 1, _guess_room(view)))
         out.append(plain)
         if not ended and not plain and not used:
             raise DecompressionError("the lz4 frame cut short", "its end mark")
@@ -216,9 +220,7 @@ def _decompress_zstd(view: memoryview, out: Plain) -> None:
     # room. zstandard's one-shot call is 12 % faster, but it silently ignores all frames after the first one, with or
     # without allow_extra_data.
     if _CONTEXTS.zstd is None:
-        import zstandard
-
-        _CONTEXTS.zstd = zstandard.ZstdDecompressor()
+        _CONTEXTS.zstd = _load_library("zstandard").ZstdDecompressor()
     with _CONTEXTS.zstd.stream_reader(view, read_across_frames=True) as reader:
         ended = False
         while not ended:
@@ -237,14 +239,12 @@ def with_right_lz4_checksum(view: memoryview) -> bytes:
 
     Old Java clients included the frame's magic in the checksum. Kafka ignores the checksum for magic 0 (KAFKA-3160).
     """
-    import xxhash
-
     frame = bytearray(view)
     if len(frame) > _LZ4_FLAGS_AT:
         flags = frame[_LZ4_FLAGS_AT]
         end = _LZ4_FLAGS_AT + 2 + (8 if flags & _LZ4_HAS_SIZE else 0) + (4 if flags & _LZ4_HAS_DICTIONARY else 0)
         if end < len(frame):
-            frame[end] = (xxhash.xxh32_intdigest(bytes(frame[_LZ4_FLAGS_AT:end])) >> 8) & 0xFF
+            frame[end] = (_load_library("xxhash").xxh32_intdigest(bytes(frame[_LZ4_FLAGS_AT:end])) >> 8) & 0xFF
     return bytes(frame)
 
 
@@ -258,11 +258,11 @@ _DECOMPRESSORS: dict[int, Callable[[memoryview, Plain], None]] = {
 
 def _is_of_library(error: Exception) -> bool:
     """Whether a library raises this error for invalid bytes. The errors have no common base class."""
-    import cramjam
-    import zstandard
-    from isal import isal_zlib
-
-    kinds: tuple[Any, ...] = (isal_zlib.error, cramjam.DecompressionError, zstandard.ZstdError)
+    kinds = (
+        _load_library("isal.isal_zlib").error,
+        _load_library("cramjam").DecompressionError,
+        _load_library("zstandard").ZstdError,
+    )
     return isinstance(error, (*kinds, RuntimeError, EOFError, ValueError))
 
 
