@@ -10,7 +10,6 @@ import pickle
 import time
 import tracemalloc
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -86,7 +85,7 @@ def _plan(storage: ManySegments, options: dict[str, Any]) -> ReadPlan:
 def _task(splits: tuple[Any, ...]) -> object:
     from kafka_segment_source.spark.reader import SegmentPartition  # noqa: PLC0415 # it loads pyspark
 
-    return SegmentPartition(tuple(replace(split, storage=LOCAL) for split in splits))
+    return SegmentPartition(tuple(split._replace(storage=LOCAL) for split in splits))
 
 
 def _cpu_of(work: Callable[[], object]) -> float:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from kafka_segment_source import kafka_format
@@ -32,8 +31,7 @@ def place_of(header: BatchHeader) -> BatchPlace:
     return BatchPlace(header.position, header.base_offset, header.crc)
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentSplit:
+class SegmentSplit(NamedTuple):
     """A range of one segment for one task: the rows inside `bounds` whose offsets the segment holds.
 
     start, end: byte positions of whole batches that hold these rows. They are hints. `anchor` proves the start. If the
@@ -68,7 +66,7 @@ class SegmentSplit:
     before: FileVersion | None = None
     anchor: BatchPlace | None = None
     log_end: int | None = None
-    storage: Storage = field(default=LOCAL, repr=False)
+    storage: Storage = LOCAL
 
     @property
     def is_of_last(self) -> bool:
@@ -216,6 +214,6 @@ def _make_name(base_offset: int) -> str:
 def anchored(split: SegmentSplit, probe: HeaderProbe) -> SegmentSplit:
     """Returns the split with an anchor: the batch at its start, as `probe` reads it from the split's file."""
     if split.start == 0:
-        return split if split.anchor is None else replace(split, anchor=None)
+        return split if split.anchor is None else split._replace(anchor=None)
     header = probe.at(split.start)
-    return replace(split, anchor=None if header is None else place_of(header))
+    return split._replace(anchor=None if header is None else place_of(header))

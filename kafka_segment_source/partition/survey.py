@@ -145,7 +145,7 @@ def survey(
     with SegmentView(segment, options.trust) as view:
         start = view.start_position(offsets.start if start_offset is None else start_offset)
         split = anchored(split_of(log, segment, ScanBounds(offsets), start), view.probe)
-    split = replace(split, gap_is_loss=not log.compacted)
+    split = split._replace(gap_is_loss=not log.compacted)
     damage = _NotedDamage(drop=True)
     with SplitFile(split, options.trust, damage) as source:
         decoder = source.decoder(options.include_control or options.read_committed, microseconds)
@@ -188,7 +188,7 @@ def rows_of(log: PartitionLog, segment: Segment, header: BatchHeader, options: R
     """
     bounds = ScanBounds(OffsetRange(0, header.last_offset + 1))
     split = split_of(log, segment, bounds, header.position, header.end)
-    split = replace(split, anchor=place_of(header) if header.position else None)
+    split = split._replace(anchor=place_of(header) if header.position else None)
     damage = Damage(drop=False)
     rows: Rows = {}
     with SplitFile(split, options.trust, damage) as source:

@@ -8,7 +8,6 @@ both pieces read it. The size of the batch limits how many records it can hold, 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from heapq import heapify, heapreplace
 from typing import NamedTuple
 
@@ -177,9 +176,9 @@ def _cut_split(split: SegmentSplit, cuts: list[_Cut]) -> list[SegmentSplit]:
     rest = split
     for cut in cuts:
         left, right = rest.bounds.offsets.intersect(OffsetRange(0, cut.offset)), OffsetRange(cut.offset)
-        pieces.append(replace(rest, end=cut.end_before, bounds=rest.bounds._replace(offsets=left)))
+        pieces.append(rest._replace(end=cut.end_before, bounds=rest.bounds._replace(offsets=left)))
         within = rest.bounds.offsets.intersect(right)
-        rest = replace(rest, start=cut.start_after, bounds=rest.bounds._replace(offsets=within))
+        rest = rest._replace(start=cut.start_after, bounds=rest.bounds._replace(offsets=within))
     return [*pieces, rest]
 
 

@@ -12,7 +12,7 @@ a warning reports it.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 
 from kafka_segment_source import kafka_format
@@ -231,7 +231,7 @@ class _Replay:
         if segment.base_offset >= first:
             return split
         with _open_view(segment, self.options) as view:
-            return anchored(replace(split, start=view.start_position(first)), view.probe)
+            return anchored(split._replace(start=view.start_position(first)), view.probe)
 
     def _collect_events(self, stretch: Stretch, before: int) -> SegmentEvents:
         """Collects the events of a stretch. before: the offset after the batch before the stretch."""

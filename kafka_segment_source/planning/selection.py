@@ -10,7 +10,7 @@ For each segment, this module applies all rules: the bounds by offset and time, 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kafka_segment_source.bounds import OffsetRange, RowFilter, ScanBounds
@@ -256,7 +256,7 @@ class Selector:
             result.kept = (whole,)
             return
         for piece in pruned.pieces:
-            part = replace(whole, start=piece.start, end=piece.end, bounds=_narrow_bounds(whole.bounds, piece))
+            part = whole._replace(start=piece.start, end=piece.end, bounds=_narrow_bounds(whole.bounds, piece))
             result.kept += (anchored(part, view.probe),)
 
     def _drop_all(self, segments: tuple[Segment, ...], reason: str) -> None:

@@ -221,7 +221,7 @@ def whole_split(log: PartitionLog, at: int, start: int = 0) -> SegmentSplit:
     """Returns a split of the log's segment number `at`, from a byte position on, without further bounds."""
     segment = log.segments[at]
     split = split_of(log, segment, ScanBounds(segment.offsets), start)
-    return replace(split, gap_is_loss=not log.compacted and log.is_followed(at))
+    return split._replace(gap_is_loss=not log.compacted and log.is_followed(at))
 
 
 def _plan_parts(
@@ -245,15 +245,14 @@ def _plan_part(
         found = narrow(view, within, usable_disorder(options.timestamp_disorder, options.include_control))
         if isinstance(found, DroppedSegment):
             return None
-        split = replace(
-            split_of(log, segment, within, found.start, found.end),
+        split = split_of(log, segment, within, found.start, found.end)._replace(
             stop_timestamp=planned.stop_timestamp,
             gap_is_loss=not log.compacted and log.is_followed(at),
         )
         was_cut = segment.version.is_same_file(planned.version) and segment.size < planned.segment_size
         if was_cut and segment.path == planned.path and not log.compacted:
             # the file was cut in place, perhaps inside a batch: the rest is read
-            split = replace(split, next_base_offset=None)
+            split = split._replace(next_base_offset=None)
         return anchored(split, view.probe)
 
 

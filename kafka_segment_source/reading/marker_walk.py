@@ -209,7 +209,7 @@ def walk_after(split: SegmentSplit, chunk: Chunk, options: ReadOptions) -> Gener
     reached = int(chunk.headers[batch_headers.LAST_OFFSET, -1]) + 1
     position = int(chunk.headers[batch_headers.POSITION, -1] + chunk.headers[batch_headers.SIZE, -1])
     bounds = ScanBounds(OffsetRange(reached, split.served_to))
-    rest = replace(split, start=position, end=split.segment_size, bounds=bounds, stop_timestamp=None, anchor=last)
+    rest = split._replace(start=position, end=split.segment_size, bounds=bounds, stop_timestamp=None, anchor=last)
     pending: Iterator[SegmentSplit] = iter([rest, *_find_by_name(split, split.next_base_offset, reached)])
     directory = parent_of(split.path)
     part = split  # the part that was read last
@@ -236,7 +236,7 @@ def walk_after(split: SegmentSplit, chunk: Chunk, options: ReadOptions) -> Gener
                 pending = iter(_find_by_name(part, reached, reached))
                 continue
             listed_at = reached
-            wanted = replace(split, bounds=ScanBounds(), stop_timestamp=None)
+            wanted = split._replace(bounds=ScanBounds(), stop_timestamp=None)
             found = find_again(wanted, OffsetRange(reached), options)
         except FileChangedError:
             tries += 1
@@ -308,7 +308,7 @@ class MarkerReader:
     def _decoder(self) -> Decoder:
         """The decoder, made for the first marker. Most segments have none."""
         if self._made is None:
-            everything = replace(self._split, bounds=ScanBounds())
+            everything = self._split._replace(bounds=ScanBounds())
             self._made = Decoder(everything, self._options.trust, self._damage, include_control=True)
         return self._made
 

@@ -191,8 +191,7 @@ def _make_piece(split: SegmentSplit, each: Survey, offsets: OffsetRange) -> Segm
     bounds = ScanBounds(offsets.intersect(split.bounds.offsets), split.bounds.times)
     end = int(batches[batch_headers.POSITION, -1] + batches[batch_headers.SIZE, -1])
     piece = split_of(each.log, each.segment, bounds, place.position, end)
-    return replace(
-        piece,
+    return piece._replace(
         anchor=place if place.position else None,
         stop_timestamp=split.stop_timestamp,
         copies=split.copies,

@@ -24,7 +24,6 @@ import time
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -343,8 +342,7 @@ def _share_offsets(one: SegmentSplit, other: SegmentSplit) -> bool:
 def _hull_of_splits(one: SegmentSplit, other: SegmentSplit) -> SegmentSplit:
     """Makes one split of the same segment with the rows of both splits and the rows between them."""
     stops = (one.stop_timestamp, other.stop_timestamp)
-    return replace(
-        one,
+    return one._replace(
         start=min(one.start, other.start),
         anchor=one.anchor if one.start <= other.start else other.anchor,
         end=max(one.end, other.end),

@@ -109,7 +109,7 @@ def _read_batches(
             if found is None:
                 bounds = ScanBounds(OffsetRange(reached, part.bounds.offsets.end))
                 at = int(chunk.headers[batch_headers.POSITION, 0])
-                return replace(part, start=at, bounds=bounds, anchor=last if at else None)
+                return part._replace(start=at, bounds=bounds, anchor=last if at else None)
             seen, _ = _report_skipped(damage, seen, ())
             last = BatchPlace(*chunk.headers[_PLACE, -1].tolist())
             reached = max(reached, int(chunk.headers[batch_headers.LAST_OFFSET, -1]) + 1)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Unpack
 
 import numpy as np
@@ -287,7 +287,7 @@ def _plan_update(log: PartitionLog, directory: str, options: ReadOptions) -> Par
         kept[base], segment = zones, segments[base]
         if start is not None:
             splits.append(
-                replace(split_of(log, segment, ScanBounds(), start), anchor=_find_first_place(old, base, start))
+                split_of(log, segment, ScanBounds(), start)._replace(anchor=_find_first_place(old, base, start))
             )
     return PartitionUpdate(options, directory, log, path, topic_id, before, known, kept, tuple(splits))
 

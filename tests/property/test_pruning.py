@@ -122,7 +122,7 @@ def poison(plan: ReadPlan, directory: Path) -> ReadPlan:
         for start, end in ranges:
             changed[start : end + LENGTH_AT] = data[start : end + LENGTH_AT]
         path.write_bytes(changed)
-    return replace(plan, splits=tuple(replace(split, version=_version(split.path)) for split in plan.splits))
+    return replace(plan, splits=tuple(split._replace(version=_version(split.path)) for split in plan.splits))
 
 
 def _version(path: str) -> FileVersion:

@@ -3,7 +3,7 @@ or without."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from operator import truediv
 from pathlib import Path
 from typing import Any
@@ -123,7 +123,7 @@ def test_a_piece_is_walked_from_its_start(work: Work, tmp_path: Path) -> None:
     (listed,) = list_logs(parse_options({"path": str(path)})[0])[0].segments
     (whole,) = kafkaseg.plan(path).splits
     bounds = whole.bounds._replace(offsets=OffsetRange(250))
-    split = replace(whole, start=segment.batches[250].position, bounds=bounds)
+    split = whole._replace(start=segment.batches[250].position, bounds=bounds)
     work.proofs = 0
 
     with SegmentView(listed, Trust()) as view:

@@ -18,7 +18,7 @@ from benchmarks.logs import LogShape, log
 from kafka_segment_source.bounds import OffsetRange, ScanBounds, TimeRange
 from kafka_segment_source.decoding.split import BatchPlace, SegmentSplit
 from kafka_segment_source.spark.reader import SegmentPartition
-from kafka_segment_source.storage.store import FileVersion
+from kafka_segment_source.storage.store import LOCAL, FileVersion
 
 READ = """
 import gc, sys
@@ -68,6 +68,7 @@ splits = st.builds(
     before=st.none() | versions,
     anchor=st.none() | st.builds(BatchPlace, few, few, few),
     log_end=st.none() | few,
+    storage=st.just(LOCAL),
 )
 
 
