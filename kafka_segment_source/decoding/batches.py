@@ -340,8 +340,7 @@ def _count_before(headers: HeaderTable, end: int) -> int:
     """Counts the batches before the first one that is past the offset `end` (exclusive)."""
     is_v2 = headers[batch_headers.MAGIC] == kafka_format.MAGIC_V2
     is_wrapper = ~is_v2 & (headers[batch_headers.ATTRIBUTES] & kafka_format.CODEC_MASK != kafka_format.CODEC_NONE)
-    past = ~is_wrapper & (headers[batch_headers.BASE_OFFSET] >= end)  # a wrapper states only its last offset ...
-    past[1:] |= (
-        headers[batch_headers.LAST_OFFSET, :-1] >= end - 1
-    )  # ... but what follows the last wanted offset is past
+    # A wrapper states only its last offset. But a batch after the last wanted offset is past, whatever it is.
+    past = ~is_wrapper & (headers[batch_headers.BASE_OFFSET] >= end)
+    past[1:] |= headers[batch_headers.LAST_OFFSET, :-1] >= end - 1
     return int(np.argmax(past)) if past.any() else headers.shape[1]
