@@ -15,7 +15,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from functools import cache
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -36,10 +35,42 @@ _LZ4_BLOCK = 64 * 1024
 _LZ4_STORED = 1 << 31  # this bit in a block's size means that the block is not compressed
 
 
+# The libraries, each loaded with the first batch that needs it. An import statement for each batch takes longer.
+
+
 @cache
-def _load_library(name: str) -> Any:
-    """Returns a codec's module. An import statement takes longer, and there is one for each batch."""
-    return import_module(name)
+def _load_isal() -> Any:
+    from isal import isal_zlib
+
+    return isal_zlib
+
+
+@cache
+def _load_cramjam() -> Any:
+    import cramjam
+
+    return cramjam
+
+
+@cache
+def _load_lz4() -> Any:
+    import lz4.frame
+
+    return lz4.frame
+
+
+@cache
+def _load_zstandard() -> Any:
+    import zstandard
+
+    return zstandard
+
+
+@cache
+def _load_xxhash() -> Any:
+    import xxhash
+
+    return xxhash
 
 
 class _Contexts(threading.local):
@@ -119,7 +150,7 @@ class Plain:
 
 
 def _decompress_gzip(view: memoryview, out: Plain) -> None:
-    isal_zlib = _load_library("isal.isal_zlib")
+    isal_zlib = _load_isal()
     at = 0
     window = len(view)
     while at == 0 or view[at : at + 2] == _GZIP_MAGIC:  # Java reads consecutive members as one stream
@@ -137,7 +168,7 @@ def _decompress_gzip(view: memoryview, out: Plain) -> None:
 
 def _decompress_snappy_block(block: memoryview, out: Plain) -> None:
     """Decompresses one raw block, which begins with its own plain length."""
-    cramjam = _load_library("cramjam")
+    cramjam = _load_cramjam()
     size = cramjam.snappy.decompress_raw_len(block)
     if size > out.left:
         raise _make_size_error(out.limit)
@@ -177,7 +208,7 @@ def _decompress_lz4_blocks(view: memoryview, out: Plain) -> None:
 
     Each block is written directly into the buffer.
     """
-    cramjam = _load_library("cramjam")
+    cramjam = _load_cramjam()
     at = 0
     while True:
         word = int.from_bytes(view[at : at + 4], "little")
@@ -198,7 +229,7 @@ def _decompress_lz4_blocks(view: memoryview, out: Plain) -> None:
 
 def _decompress_lz4_frame(view: memoryview, out: Plain) -> None:
     """Decompresses a frame of any other form. It may have linked blocks, checksums and a content size."""
-    frame = _load_library("lz4.frame")
+    frame = _load_lz4()
     context, _CONTEXTS.lz4 = _CONTEXTS.lz4, None
     if context is None:
         context = frame.create_decompression_context()
@@ -220,7 +251,7 @@ def _decompress_zstd(view: memoryview, out: Plain) -> None:
     # room. zstandard's one-shot call is 12 % faster, but it silently ignores all frames after the first one, with or
     # without allow_extra_data.
     if _CONTEXTS.zstd is None:
-        _CONTEXTS.zstd = _load_library("zstandard").ZstdDecompressor()
+        _CONTEXTS.zstd = _load_zstandard().ZstdDecompressor()
     with _CONTEXTS.zstd.stream_reader(view, read_across_frames=True) as reader:
         ended = False
         while not ended:
@@ -244,7 +275,7 @@ def with_right_lz4_checksum(view: memoryview) -> bytes:
         flags = frame[_LZ4_FLAGS_AT]
         end = _LZ4_FLAGS_AT + 2 + (8 if flags & _LZ4_HAS_SIZE else 0) + (4 if flags & _LZ4_HAS_DICTIONARY else 0)
         if end < len(frame):
-            frame[end] = (_load_library("xxhash").xxh32_intdigest(bytes(frame[_LZ4_FLAGS_AT:end])) >> 8) & 0xFF
+            frame[end] = (_load_xxhash().xxh32_intdigest(bytes(frame[_LZ4_FLAGS_AT:end])) >> 8) & 0xFF
     return bytes(frame)
 
 
@@ -259,9 +290,9 @@ _DECOMPRESSORS: dict[int, Callable[[memoryview, Plain], None]] = {
 def _is_of_library(error: Exception) -> bool:
     """Whether a library raises this error for invalid bytes. The errors have no common base class."""
     kinds = (
-        _load_library("isal.isal_zlib").error,
-        _load_library("cramjam").DecompressionError,
-        _load_library("zstandard").ZstdError,
+        _load_isal().error,
+        _load_cramjam().DecompressionError,
+        _load_zstandard().ZstdError,
     )
     return isinstance(error, (*kinds, RuntimeError, EOFError, ValueError))
 
