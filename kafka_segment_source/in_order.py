@@ -8,10 +8,10 @@ ends, and the caller's next step starts it again. So a caller that stops asking 
 
 from __future__ import annotations
 
-import concurrent.futures  # it loads its classes when they are first used
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from types import TracebackType
 from typing import Generic, Protocol, TypeVar
 
@@ -85,13 +85,11 @@ class InOrder(Generic[AnyPiece, Result]):
         self._slots: deque[_Slot[AnyPiece, Result]] = deque()
         self._held = 0  # bytes of pieces at work, and of results that wait
         self._working = 0  # threads beside the caller's
+        self._is_starting = False  # a thread was started that does not work yet
         self._is_taking = False  # a thread takes the next piece
         self._is_at_end = False  # no piece follows
         self._error: BaseException | None = None  # of `pieces`; it comes in the place of the next piece
         self._is_closed = False
-        self._pool = concurrent.futures.ThreadPoolExecutor(
-            max(threads - 1, 1), "kafkaseg-scan", initializer=_note_worker
-        )
 
     # ---- the caller ----
 
@@ -111,7 +109,7 @@ class InOrder(Generic[AnyPiece, Result]):
                     if self._error is not None:
                         raise self._error
                     return None
-            self._help()
+            self._help(lambda: bool(self._slots) or self._is_at_end)
 
     def results(self) -> Iterator[Result]:
         """Yields the results of the piece that `next_piece` returned. Raises its error in the place of a result."""
@@ -129,7 +127,7 @@ class InOrder(Generic[AnyPiece, Result]):
             if found is not None:
                 yield found[0]
             else:
-                self._help()
+                self._help(lambda: bool(slot.ready) or slot.is_done)
 
     def close(self) -> None:
         """Ends all work, and waits until no thread is in it. What the pieces have kept is given back."""
@@ -141,7 +139,6 @@ class InOrder(Generic[AnyPiece, Result]):
                 self._changed.wait()
             if not self._working:
                 self._clean_up()
-        self._pool.shutdown(wait=False)
 
     def __enter__(self) -> InOrder[AnyPiece, Result]:
         return self
@@ -154,10 +151,15 @@ class InOrder(Generic[AnyPiece, Result]):
     # ---- the threads. All of the following is called with the lock, but `_work` ----
 
     def _start_thread(self) -> None:
-        """Starts a thread if there is work for one more. It starts the next one when it has taken a piece."""
-        if self._working < self._threads - 1 and not self._is_closed and self._has_work():
-            self._working += 1
-            self._pool.submit(self._work)
+        """Starts a thread if there is work for one more. It starts the next one when it has taken a piece.
+
+        If the system has no thread to give, none is asked for again: the caller's thread does the work.
+        """
+        if self._is_starting or self._working >= self._threads - 1 or self._is_closed or not self._has_work():
+            return
+        self._is_starting = True  # until the thread is here
+        with suppress(RuntimeError):
+            threading.Thread(target=self._work, name="kafkaseg-scan").start()
 
     def _has_work(self) -> bool:
         return self._find_paused() is not None or self._may_take()
@@ -202,6 +204,12 @@ class InOrder(Generic[AnyPiece, Result]):
 
     def _work(self) -> None:
         """Works as long as there is something to do. It runs in a thread."""
+        _place.is_worker = True
+        with self._changed:
+            self._is_starting = False
+            if self._is_closed:
+                return
+            self._working += 1
         try:
             while self._is_wanted():
                 slot = self._begin()
@@ -221,12 +229,16 @@ class InOrder(Generic[AnyPiece, Result]):
                 self._changed.wait()
             return not self._is_closed and self._has_work()
 
-    def _help(self) -> None:
-        """Does one step of the work in the caller's thread. If none can be done, it waits for another thread's."""
+    def _help(self, is_ready: Callable[[], bool]) -> None:
+        """Does one step of the work in the caller's thread. If none can be done, it waits for another thread's.
+
+        is_ready: whether there is what the caller needs. It may be there by now: then nobody would end the wait.
+        """
         with self._changed:
             self._start_thread()
             if not self._has_work():
-                self._changed.wait()
+                if not is_ready():
+                    self._changed.wait()
                 return
         slot = self._begin()
         if slot is not None:
@@ -291,7 +303,3 @@ class InOrder(Generic[AnyPiece, Result]):
                     if is_done or not slot.is_wanted:
                         self._finish(slot)
                 self._changed.notify_all()
-
-
-def _note_worker() -> None:
-    _place.is_worker = True

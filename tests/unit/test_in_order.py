@@ -83,7 +83,7 @@ def test_little_is_done_early() -> None:
     pieces = [Steps([*range(at, at + 10)], made.append, size=5, each=10) for at in range(0, 1000, 10)]
     with InOrder[Steps, int](iter(pieces), 3, 100) as work:
         work.next_piece()
-        wait_until(lambda: not work._working)
+        wait_until(lambda: not (work._working or work._is_starting))
         assert 0 < sum(10 for _ in made) + 5 * 3 <= 100 + 3 * (10 + 5)
         results = work.results()
         assert [next(results) for _ in range(10)] == [*range(10)]
@@ -95,7 +95,7 @@ def test_few_pieces_are_begun_early() -> None:
     pieces = (taken.append(at) or Steps([at], each=0) for at in range(1000))  # type: ignore[func-returns-value]
     with InOrder[Steps, int](pieces, 3, 100) as work:
         work.next_piece()
-        wait_until(lambda: not work._working)
+        wait_until(lambda: not (work._working or work._is_starting))
         assert 3 < len(taken) <= 3 * 8
 
 
@@ -169,24 +169,62 @@ def test_the_caller_works_too() -> None:
     assert workers == {threading.get_ident()}
 
 
+@pytest.mark.parametrize("threads", [2, 3, 5])
+@pytest.mark.parametrize("delay", [0, 0.0005])
+def test_no_change_is_missed(threads: int, delay: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What another thread has done between the caller's look and its wait ends no wait later, as it was before."""
+    helped = InOrder._help
+
+    def help_late(self: InOrder[Steps, int], is_ready: Callable[[], bool]) -> None:
+        if delay:
+            time.sleep(delay)
+        helped(self, is_ready)
+
+    monkeypatch.setattr(InOrder, "_help", help_late)
+    found: list[int] = []
+
+    def collect_often() -> None:
+        for _ in range(40):
+            found.extend(collect(iter([Steps([at, at + 1]) for at in range(0, 40, 2)]), threads))
+
+    caller = threading.Thread(target=collect_often, daemon=True)
+    caller.start()
+    caller.join(60)
+    assert not caller.is_alive()
+    assert found == [*range(40)] * 40
+
+
+def test_a_system_without_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The caller's thread does all the work, as under a limit of processes."""
+
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    assert collect(iter([Steps([at]) for at in range(20)]), 3) == [*range(20)]
+
+
 @pytest.mark.parametrize("place", ["piece", "iterator"])
 def test_an_interrupt_of_the_caller_comes_at_once(place: str) -> None:
     """It does not wait for its place, and leaves nothing."""
     made: list[Steps] = []
-    begun = threading.Event()
+    stopped = threading.Event()  # until then, the other thread stays in its piece: the caller must work
 
-    def interrupt(_: int = 0) -> None:
-        if threading.current_thread() is threading.main_thread():
-            assert begun.wait(10)
+    def interrupt(here: str) -> None:
+        if here == place and threading.current_thread() is threading.main_thread():
+            stopped.set()
             raise KeyboardInterrupt
-        begun.set()
-        time.sleep(0.01)
+
+    def work(_: int) -> None:
+        interrupt("piece")
+        if threading.current_thread() is not threading.main_thread():
+            stopped.wait(10)
 
     def pieces() -> Iterator[Steps]:
         for at in range(100):
-            if place == "iterator" and at:
-                interrupt()
-            made.append(Steps([at], interrupt if place == "piece" else lambda _: begun.set()))
+            if at:
+                interrupt("iterator")
+            made.append(Steps([at], work))
             yield made[-1]
 
     with pytest.raises(KeyboardInterrupt):
@@ -199,7 +237,7 @@ def test_a_thread_never_waits_for_the_caller() -> None:
     """Once all that may wait is there, no thread is at work."""
     with InOrder[Steps, int](iter([Steps([1, 2, 3])] * 50), 3, 10) as work:
         work.next_piece()
-        wait_until(lambda: not work._working)
+        wait_until(lambda: not (work._working or work._is_starting))
 
 
 def test_a_garbage_collection_in_a_thread_may_end_the_caller() -> None:

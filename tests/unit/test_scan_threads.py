@@ -74,13 +74,26 @@ def hurt(directory: Path, to: Path, at: float) -> Path:
 
 
 @pytest.mark.parametrize("options", [{}, {"isolationLevel": "read_committed"}, {"view": "batches", "checkCrcs": True}])
-def test_the_batches_are_those_of_one_thread(directory: Path, options: dict[str, Any]) -> None:
-    """The same Arrow batches in the same order, and decoded by more than one thread."""
+def test_the_batches_are_those_of_one_thread(
+    directory: Path, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same Arrow batches in the same order, and three threads decode them at the same time: the caller's too."""
     one = kafkaseg.scan(directory, threads=1, **options).read_all().to_batches()
-    reader = kafkaseg.scan(directory, threads=3, **options)
-    first = reader.read_next_batch()
-    assert 1 < len(scan_threads()) <= 3
-    assert [first, *reader] == one
+    meeting, looking = threading.Barrier(3), threading.Lock()
+    decoding: set[int] = set()
+    make = scanning._Piece.results
+
+    def results(piece: Any) -> Iterator[Any]:
+        with looking:
+            is_new = threading.get_ident() not in decoding and len(decoding) < 3
+            decoding.add(threading.get_ident())
+        if is_new:
+            meeting.wait(30)
+        return make(piece)
+
+    monkeypatch.setattr(scanning._Piece, "results", results)
+    assert [*kafkaseg.scan(directory, threads=3, **options)] == one
+    assert threading.get_ident() in decoding and len(decoding) >= 3
     assert len(one) > 10
 
 
@@ -145,7 +158,7 @@ def test_a_reader_that_waits_has_no_thread_at_work(directory: Path, monkeypatch:
     monkeypatch.setattr(scanning, "InOrder", Noted)
     reader = kafkaseg.scan(directory, threads=2)
     reader.read_next_batch()
-    wait_until(lambda: not begun[0]._working)
+    wait_until(lambda: not (begun[0]._working or begun[0]._is_starting))
     assert sum(sizes) <= 2 * 100_000 + 3 * max(sizes)
     assert len(open_segments(directory)) <= 2
     assert reader.read_all().num_rows > 5000
