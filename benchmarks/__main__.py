@@ -94,7 +94,9 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure what design.md promises.")
     parser.add_argument("group", nargs="*", help=f"of {', '.join(known)} (default: all but the last two)")
     parser.add_argument("--quick", action="store_true", help="small logs and few runs, to see that everything works")
-    parser.add_argument("--long", action="store_true", help="with 100,000 segments too")
+    parser.add_argument(
+        "--long", action="store_true", help="with 100,000 segments of a partition too, and a million of 10,000"
+    )
     parser.add_argument("--kafka", action="store_true", help="with Spark's Kafka source and a broker (downloads jars)")
     parser.add_argument("--output", type=Path, help="JSON file to save into (default: results.json beside the suite)")
     arguments = parser.parse_args()

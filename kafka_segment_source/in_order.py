@@ -70,7 +70,7 @@ class _Slot(Generic[AnyPiece, Result]):
 
 
 class InOrder(Generic[AnyPiece, Result]):
-    """A context manager over the threads. Call `next_piece`, and then `results_of` this piece, in turns.
+    """A context manager over the threads. Call `next_piece`, and then `results` of this piece, in turns.
 
     pieces: is used by one thread at a time. threads: at most this number work at the same time, with the caller's.
     most: bytes of pieces and results that may wait. The first piece in order goes on even beyond that, one result at a
@@ -148,7 +148,7 @@ class InOrder(Generic[AnyPiece, Result]):
     ) -> None:
         self.close()
 
-    # ---- the threads. All of the following is called with the lock, but `_work` ----
+    # ---- the state. All of these are called with the lock ----
 
     def _start_thread(self) -> None:
         """Starts a thread if there is work for one more. It starts the next one when it has taken a piece.
@@ -201,6 +201,8 @@ class InOrder(Generic[AnyPiece, Result]):
         close = getattr(self._pieces, "close", None)
         if close is not None:
             close()
+
+    # ---- the work. All of these take the lock themselves ----
 
     def _work(self) -> None:
         """Works as long as there is something to do. It runs in a thread."""

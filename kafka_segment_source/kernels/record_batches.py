@@ -47,7 +47,7 @@ CURSOR = 5
 STATUS = 0
 FAULT_AT = 1  # position in the source buffer
 FOUND = 2  # the impossible value; BAD_VARINT: how many bytes were left for the varint
-KEY_BYTES = 3  # of all keys that were found
+KEY_BYTES = 3  # of all keys that were found; not after an error
 VALUE_BYTES = 4
 REPORT = 5
 
