@@ -15,21 +15,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Generic, Protocol, TypeVar
 
-from kafka_segment_source.errors import OptionError
-
 _PIECES_AHEAD = 8  # for each thread: pieces that were begun before their turn; each may have an open file
-
-
-def count_threads(threads: object) -> int:
-    """Returns the number of threads that a caller asks for. None is one: docs/speed.md says what more of them gain.
-
-    Raises OptionError for anything but a whole number of at least 1.
-    """
-    if threads is None:
-        return 1
-    if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
-        raise OptionError(f"threads is {threads!r}: expected a number of at least 1")
-    return threads
 
 
 Result = TypeVar("Result")

@@ -185,3 +185,15 @@ def _time_text(name: str, value: datetime | timedelta) -> str:
         return times.millis_text(times.datetime_to_millis(value))
     except ValueError as error:
         raise OptionError(f"option {name!r} is {value!r}: {error}") from error
+
+
+def count_threads(threads: object) -> int:
+    """Returns the number of threads that a caller asks for. None is one: docs/speed.md says what more of them gain.
+
+    Raises OptionError for anything but a whole number of at least 1.
+    """
+    if threads is None:
+        return 1
+    if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
+        raise OptionError(f"threads is {threads!r}: expected a number of at least 1")
+    return threads

@@ -8,8 +8,7 @@ from typing import Unpack
 import pyarrow as pa
 
 from kafka_segment_source.errors import OptionError
-from kafka_segment_source.in_order import count_threads
-from kafka_segment_source.keywords import PathsLike, ScanOptions, option_texts
+from kafka_segment_source.keywords import PathsLike, ScanOptions, count_threads, option_texts
 from kafka_segment_source.option_values import OF_SPLITS
 from kafka_segment_source.options import parse_options
 from kafka_segment_source.planning.plan import ReadPlan

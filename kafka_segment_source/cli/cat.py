@@ -25,7 +25,7 @@ from kafka_segment_source.cli.shared import (
     warn,
 )
 from kafka_segment_source.decoding.tables import RECORDS
-from kafka_segment_source.in_order import count_threads
+from kafka_segment_source.keywords import count_threads
 from kafka_segment_source.options import CUTTING, OPTIONS
 from kafka_segment_source.planning.plan import ReadPlan
 from kafka_segment_source.planning.planner import make_plan

@@ -10,11 +10,10 @@ from itertools import groupby
 from typing import Any, Unpack
 
 from kafka_segment_source.errors import StorageError, UsageError
-from kafka_segment_source.in_order import count_threads
 from kafka_segment_source.inspection.copies import combine_copies
 from kafka_segment_source.inspection.findings import Finding
 from kafka_segment_source.inspection.verify import Verified, verify_log
-from kafka_segment_source.keywords import DecodeOptions, PathsLike, check_names, option_texts
+from kafka_segment_source.keywords import DecodeOptions, PathsLike, check_names, count_threads, option_texts
 from kafka_segment_source.logdir.catalog import list_directories
 from kafka_segment_source.logdir.checkpoints import Checkpoints
 from kafka_segment_source.logdir.segments import ListedLog

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.decoding.tables import SPLIT_TABLES
-from kafka_segment_source.in_order import count_threads
+from kafka_segment_source.keywords import count_threads
 from kafka_segment_source.logdir.segments import DroppedSegment
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.reporting import logger
@@ -122,10 +122,14 @@ class ReadPlan:
         self, schema: pa.Schema, advance: Callable[[int], None] = lambda _: None, threads: int = 1
     ) -> Iterator[pa.RecordBatch]:
         """Reads the rows of this plan, without its warnings. advance: is called with the size of each read split."""
+        useful = min(threads, -(-self.bytes_to_read // _BYTES_A_THREAD))
+        if useful > 1:
+            from kafka_segment_source.scanning_threads import read_splits_in_threads
+
+            return read_splits_in_threads(self.splits, self.options, schema, advance, useful)
         from kafka_segment_source.scanning import read_splits
 
-        useful = -(-self.bytes_to_read // _BYTES_A_THREAD)
-        return read_splits(self.splits, self.options, schema, advance, min(threads, useful))
+        return read_splits(self.splits, self.options, schema, advance)
 
     # rich prints the plan, and is loaded only for that.
 

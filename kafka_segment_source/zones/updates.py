@@ -23,8 +23,7 @@ from kafka_segment_source import kafka_format
 from kafka_segment_source.bounds import ScanBounds
 from kafka_segment_source.decoding.split import BatchPlace, SegmentSplit, split_of
 from kafka_segment_source.errors import FileChangedError, PathError
-from kafka_segment_source.in_order import count_threads
-from kafka_segment_source.keywords import DecodeOptions, PathsLike, check_names, option_texts
+from kafka_segment_source.keywords import DecodeOptions, PathsLike, check_names, count_threads, option_texts
 from kafka_segment_source.logdir.checkpoints import read_topic_id
 from kafka_segment_source.logdir.segment_view import SegmentView
 from kafka_segment_source.logdir.segments import PartitionLog, Segment

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from kafka_segment_source import scanning
+from kafka_segment_source import scanning_threads
 from kafka_segment_source.decoding import split_file
 from kafka_segment_source.decoding.tables import SPLIT_TABLES
 from kafka_segment_source.errors import KafkaSegmentError
@@ -26,6 +26,7 @@ from kafka_segment_source.planning.plan import ReadPlan
 from kafka_segment_source.planning.planner import make_plan
 from kafka_segment_source.reporting import logger
 from kafka_segment_source.scanning import read_splits
+from kafka_segment_source.scanning_threads import read_splits_in_threads
 from kafka_segment_source.storage import retrying
 from tests.support import transactions
 from tests.support.hurt_copies import case
@@ -73,9 +74,13 @@ def read(plan: ReadPlan, threads: int, chunk: int, waiting: int) -> Outcome:
     with ExitStack() as patches:
         patches.callback(logger.removeHandler, said)
         patches.enter_context(mock.patch.dict(split_file.SplitFile.__init__.__kwdefaults__, chunk_bytes=chunk))
-        patches.enter_context(mock.patch.object(scanning, "_MOST_WAITING", waiting))
+        patches.enter_context(mock.patch.object(scanning_threads, "_MOST_WAITING", waiting))
         try:
-            for batch in read_splits(plan.splits, plan.options, schema, threads=threads):
+            for batch in (
+                read_splits(plan.splits, plan.options, schema)
+                if threads == 1
+                else read_splits_in_threads(plan.splits, plan.options, schema, lambda _: None, threads)
+            ):
                 found.append(batch)
         except KafkaSegmentError as raised:
             error = f"{type(raised).__name__}: {raised}"

@@ -24,7 +24,8 @@ ROOMS = [
     *("errors", "kafka_format", "reporting", "in_order"),
     "storage",
     *("bounds", "times", "trust", "option_values", "options", "keywords", "data_loss", "schema"),
-    *("logdir", "pruning", "kernels", "decoding", "partition", "reading", "scanning", "zones", "planning"),
+    *("logdir", "pruning", "kernels", "decoding", "partition", "reading"),
+    *("scanning", "scanning_threads", "zones", "planning"),
     *("streams", "internal_topics", "inspection", "views", "queries"),
     *("spark", "report", "cli"),
 ]

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from kafka_segment_source.errors import OptionError
-from kafka_segment_source.in_order import InOrder, count_threads
+from kafka_segment_source.in_order import InOrder
+from kafka_segment_source.keywords import count_threads
 from tests.support.waiting import wait_until
 
 

@@ -16,13 +16,14 @@ import pytest
 
 import kafka_segment_source as kafkaseg
 from benchmarks.logs import LogShape, log
-from kafka_segment_source import scanning
+from kafka_segment_source import scanning_threads
 from kafka_segment_source.decoding.tables import RECORDS
 from kafka_segment_source.errors import CorruptRecordError, OptionError
 from kafka_segment_source.in_order import InOrder
 from kafka_segment_source.planning import plan as plan_module
 from kafka_segment_source.planning.plan import ReadPlan
 from kafka_segment_source.scanning import read_splits
+from kafka_segment_source.scanning_threads import read_splits_in_threads
 from tests.support.chunks import read_in_chunks
 from tests.support.waiting import wait_until
 
@@ -43,7 +44,7 @@ def _many_small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that a small log has many chunks, and is worth several threads."""
     read_in_chunks(monkeypatch, 20_000)
     monkeypatch.setattr(plan_module, "_BYTES_A_THREAD", 1)
-    monkeypatch.setattr(scanning, "_MOST_WAITING", 100_000)
+    monkeypatch.setattr(scanning_threads, "_MOST_WAITING", 100_000)
 
 
 def scan_threads() -> list[threading.Thread]:
@@ -81,7 +82,7 @@ def test_the_batches_are_those_of_one_thread(
     one = kafkaseg.scan(directory, threads=1, **options).read_all().to_batches()
     meeting, looking = threading.Barrier(3), threading.Lock()
     decoding: set[int] = set()
-    make = scanning._Piece.results
+    make = scanning_threads._Piece.results
 
     def results(piece: Any) -> Iterator[Any]:
         with looking:
@@ -91,7 +92,7 @@ def test_the_batches_are_those_of_one_thread(
             meeting.wait(30)
         return make(piece)
 
-    monkeypatch.setattr(scanning._Piece, "results", results)
+    monkeypatch.setattr(scanning_threads._Piece, "results", results)
     assert [*kafkaseg.scan(directory, threads=3, **options)] == one
     assert threading.get_ident() in decoding and len(decoding) >= 3
     assert len(one) > 10
@@ -105,11 +106,11 @@ def test_the_default_is_one_thread(directory: Path, monkeypatch: pytest.MonkeyPa
         asked.append(arguments[-1])
         return iter(())
 
-    monkeypatch.setattr(scanning, "read_splits", note)
+    monkeypatch.setattr(scanning_threads, "read_splits_in_threads", note)
     for threads in (None, 1, 7):
         kafkaseg.scan(directory, threads=threads)
         kafkaseg.plan(directory).to_reader(threads=threads)
-    assert asked == [1, 1, 1, 1, 7, 7]
+    assert asked == [7, 7]
 
 
 def test_little_data_takes_one_thread(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,9 +154,9 @@ def test_a_reader_that_waits_has_no_thread_at_work(directory: Path, monkeypatch:
             sizes.append(size)
             yield rows, size
 
-    make = scanning._Piece.results
-    monkeypatch.setattr(scanning._Piece, "results", results)
-    monkeypatch.setattr(scanning, "InOrder", Noted)
+    make = scanning_threads._Piece.results
+    monkeypatch.setattr(scanning_threads._Piece, "results", results)
+    monkeypatch.setattr(scanning_threads, "InOrder", Noted)
     reader = kafkaseg.scan(directory, threads=2)
     reader.read_next_batch()
     wait_until(lambda: not (begun[0]._working or begun[0]._is_starting))
@@ -190,11 +191,11 @@ def test_a_warning_is_logged_once(directory: Path, tmp_path: Path, caplog: pytes
 
 
 def test_splits_in_any_order(directory: Path) -> None:
-    """`read_splits` gives them in the order in which they come, and reports each when it is done."""
+    """The splits are read in the given order, and each is reported when it is done."""
     plan: ReadPlan = kafkaseg.plan(directory, minPartitions=7)
     splits = [plan.splits[at] for at in (5, 0, 3, 3)]
     done: list[int] = []
-    found = [*read_splits(iter(splits), plan.options, SCHEMA, done.append, threads=3)]
+    found = [*read_splits_in_threads(splits, plan.options, SCHEMA, done.append, 3)]
     assert found == [*read_splits(splits, plan.options, SCHEMA)]
     assert done == [split.size for split in splits]
 
