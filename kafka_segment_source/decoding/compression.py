@@ -300,8 +300,8 @@ def _is_of_library(error: Exception) -> bool:
 def decompress(codec: int, view: memoryview, out: Plain, limit: int) -> None:
     """Adds the plain bytes of `view`, at most `limit` of them, to `out`.
 
-    codec: one of `format.CODECS` other than none. Raises DecompressionError for damaged or cut bytes, and for output
-    past the limit, which is never built. After an error, `out` is as it was before.
+    codec: one of `kafka_format.CODECS` other than none. Raises DecompressionError for damaged or cut bytes, and for
+    output past the limit, which is never built. After an error, `out` is as it was before.
     """
     function = _DECOMPRESSORS[codec]
     before = out.size

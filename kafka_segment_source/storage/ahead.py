@@ -158,11 +158,6 @@ class RangeReader:
             self._next = end
 
 
-def count_ranges(size: int) -> int:
-    """Returns the number of requests that a RangeReader of `size` bytes sends."""
-    return -(-size // RANGE_BYTES)
-
-
 def _find_pool(level: int) -> concurrent.futures.ThreadPoolExecutor:
     """Returns the threads of a level in this process."""
     key = os.getpid(), level

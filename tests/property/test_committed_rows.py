@@ -1,8 +1,8 @@
 """read_committed against a naive consumer: random transactions of several producers, interleaved and over several
 segments, with and without the files that say the same (`.snapshot`, `.txnindex`), whole and through any bounds.
 
-The naive side is kafka-log-format.md 5.1 to 5.4, written plainly: a broker that keeps a list of aborted transactions,
-and a client that filters batches with it.
+The naive side is docs/kafka-log-format.md 5.1 to 5.4, written plainly: a broker that keeps a list of aborted
+transactions, and a client that filters batches with it.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 In: offsets, timestamps and the circumstances of a batch. Out: its bytes at a position, the records a consumer will get,
 and the facts that index writers use. Keys, values and headers follow from the offset alone, so that logs stay small to
-read and to shrink. Section numbers are those of kafka-log-format.md.
+read and to shrink. Section numbers are those of docs/kafka-log-format.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which index entries each version of Kafka writes for the same appends (kafka-log-format.md, 4.2 and 4.4).
+"""Which index entries each version of Kafka writes for the same appends (docs/kafka-log-format.md, 4.2 and 4.4).
 
 In: the appends of one segment, in order. Out: `.index` entries (offset, position) and `.timeindex` entries (timestamp,
 offset), offsets absolute. The logic is that of `LogSegment.append`: an append looks at the bytes since the last entry,

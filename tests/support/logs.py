@@ -1,7 +1,7 @@
 """A simulated partition: segments with their bytes, index bytes and the records that they hold.
 
 In: `BatchSpec`s and index entries, by hand (`simple_log`) or from `strategies.py`. Out: `GeneratedLog`, which writes
-itself as a partition directory and knows every row that a reader must find. Section numbers: kafka-log-format.md.
+itself as a partition directory and knows every row that a reader must find. Section numbers: docs/kafka-log-format.md.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ In: the bytes of a whole `.log` file (or of any run of whole batches). Out: `Bat
 order. Raises `NaiveError`, and nothing else, for bytes that Kafka's own reader would refuse. A torn last batch and a
 tail of zeros end the log without an error, as they do for Kafka.
 
-Section numbers are those of kafka-log-format.md. This file shares no code with the package, nor with `writer.py`.
+Section numbers are those of docs/kafka-log-format.md. This file shares no code with the package, nor with `writer.py`.
 """
 
 from __future__ import annotations

@@ -371,7 +371,7 @@ def without_indexes(segment: LocalSegment) -> LocalSegment:
 
 
 def _walk(log: bytes) -> tuple[int, int]:
-    """The last offset and the largest timestamp of a log, from its batch headers (kafka-log-format.md, section 2)."""
+    """The last offset and the largest timestamp of a log, from its batch headers (docs/kafka-log-format.md, 2)."""
     last, largest, position = -1, -1, 0
     while position < len(log):
         base, length, _, magic = struct.unpack_from(">qiib", log, position)

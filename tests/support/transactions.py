@@ -1,7 +1,7 @@
 """Random logs of transactions: several producers, interleaved and over several segments, and the naive broker of them.
 
 In: choices that hypothesis draws. Out: a `Log`, and its files in a directory, with the files that say the same
-(`.snapshot`, `.txnindex`), whole or spoiled. The broker is kafka-log-format.md 5.1 to 5.4, written plainly.
+(`.snapshot`, `.txnindex`), whole or spoiled. The broker is docs/kafka-log-format.md 5.1 to 5.4, written plainly.
 """
 
 from __future__ import annotations

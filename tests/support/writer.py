@@ -1,7 +1,7 @@
 """Kafka's bytes, written as brokers, clients and cleaners of each version write them, or slightly wrong on demand.
 
 In: `Rec`s and header fields. Out: bytes of batches, message sets and index files. Checks nothing: a caller may ask for
-fields that contradict each other, which is how damaged data is made. Field tables: kafka-log-format.md, 1 to 5.
+fields that contradict each other, which is how damaged data is made. Field tables: docs/kafka-log-format.md, 1 to 5.
 """
 
 from __future__ import annotations

@@ -105,18 +105,42 @@ def test_no_imports_go_in_a_circle() -> None:
     assert list(TopologicalSorter(needs).static_order())  # raises CycleError, which names the circle
 
 
+def read_first_sentence(path: Path) -> str:
+    """The first sentence of a module's docstring, on one line."""
+    paragraph = (ast.get_docstring(ast.parse(path.read_text())) or "").split("\n\n")[0].replace("\n", " ")
+    sentence = re.match(r".+?[.?](?= [A-Z`]|$)", paragraph)
+    assert sentence is not None, f"{path}: the docstring begins with a sentence"
+    return sentence.group()
+
+
+def describe_rooms() -> str:
+    """The map of docs/architecture.md: every room in the order of `ROOMS`, and every file by its own first sentence."""
+    lines = []
+    for name in ROOMS:
+        if name in modules():
+            lines.append(f"**`{name}.py`** {read_first_sentence(modules()[name])}\n")
+            continue
+        folder = PACKAGE / name
+        lines.append(f"**`{name}/`** {read_first_sentence(folder / '__init__.py')}\n")
+        files = sorted(path for path in folder.rglob("*.py") if path.name != "__init__.py" or path.parent != folder)
+        lines += [f"- `{path.relative_to(folder)}` {read_first_sentence(path)}" for path in files]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def write_map(page: str) -> str:
+    """Returns the page with the map as the code has it now."""
+    before, after = page.partition("<!-- map:begin -->")[0], page.partition("<!-- map:end -->")[2]
+    return f"{before}<!-- map:begin -->\n{describe_rooms()}<!-- map:end -->{after}"
+
+
+ARCHITECTURE = PACKAGE.parent / "docs" / "architecture.md"
+
+
 def test_the_architecture_page_has_the_same_order() -> None:
-    """The rows of the page's table are the rooms of the list, in its order, each with every file of its folder."""
-    page = (PACKAGE.parent / "docs" / "architecture.md").read_text()
-    rows = [line.split("|")[1:3] for line in page.splitlines() if line.startswith("| `")]
-    rooms = [
-        name.removesuffix(".py").removesuffix("/") for row in rows for name in re.findall(r"`([a-z_./]+)`", row[0])
-    ]
-    assert rooms == ROOMS
-    for where, what in rows:
-        folder = where.strip().strip("`").rstrip("/")
-        files = {name.split(".")[-1] for name in modules() if name.startswith(f"{folder}.")}
-        assert files <= {name.removesuffix(".py") for name in re.findall(r"`([a-z_0-9]+\.py)`", what)}, folder
+    """The page's map is what the modules say of themselves. `python -m tests.unit.test_imports` writes it."""
+    page = ARCHITECTURE.read_text()
+    assert page == write_map(page)
 
 
 @pytest.mark.parametrize("module", modules())
@@ -276,3 +300,7 @@ def test_the_shim_is_the_data_source() -> None:
 def test_every_module_says_what_it_is_for() -> None:
     """Each module opens with a docstring."""
     assert [name for name, path in modules().items() if not ast.get_docstring(ast.parse(path.read_text()))] == []
+
+
+if __name__ == "__main__":
+    ARCHITECTURE.write_text(write_map(ARCHITECTURE.read_text()))

@@ -12,7 +12,6 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import accumulate
@@ -72,10 +71,6 @@ class ChunkIndex:
     def original_size(self, chunk: int) -> int:
         """Returns the bytes of a chunk in the original file."""
         return min(self.chunk_size, self.file_size - chunk * self.chunk_size)
-
-    def chunk_at(self, stored: int) -> int:
-        """Returns the number of the chunk that holds a position of the object."""
-        return min(bisect_right(self.starts, stored) - 1, self.count - 1)
 
 
 @dataclass(frozen=True, slots=True)
