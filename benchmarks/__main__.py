@@ -32,6 +32,7 @@ GROUPS = {
     "planning": "planning",
     "scale": "scale",
     "windows": "windows",
+    "frames": "frames",
     "object-stores": "object_stores",
     "tiered": "tiered",
     "zone-maps": "zone_maps",

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
         UnsupportedFormatError,
         UsageError,
     )
+    from kafka_segment_source.frames.dataset import LogDataset, LogScanner, dataset
+    from kafka_segment_source.frames.polars_frame import scan_polars
     from kafka_segment_source.inspection.contents import Listing, list_partitions
     from kafka_segment_source.inspection.offsets import OffsetsForTime, offsets_for_time
     from kafka_segment_source.inspection.positions import OffsetPlaces, locate_offset
@@ -49,6 +51,8 @@ __all__ = [
     "KafkaSegmentDataSource",
     "KafkaSegmentError",
     "Listing",
+    "LogDataset",
+    "LogScanner",
     "OffsetIndex",
     "OffsetPlaces",
     "OffsetsForTime",
@@ -67,6 +71,7 @@ __all__ = [
     "VerifyReport",
     "ZoneMapSummary",
     "__version__",
+    "dataset",
     "errors",
     "list_partitions",
     "locate_offset",
@@ -76,12 +81,15 @@ __all__ = [
     "read_stream",
     "register",
     "scan",
+    "scan_polars",
     "update_zone_maps",
     "update_zone_maps_locally",
     "verify",
 ]
 
 _HOMES = {
+    "frames.dataset": ("LogDataset", "LogScanner", "dataset"),
+    "frames.polars_frame": ("scan_polars",),
     "inspection.contents": ("Listing", "list_partitions"),
     "inspection.offsets": ("OffsetsForTime", "offsets_for_time"),
     "inspection.positions": ("OffsetPlaces", "locate_offset"),

@@ -451,6 +451,45 @@ LOOSENED = [
         ("pack: packBytes is 64 MiB", 'default="64m"', 'default="1m"'),
     ),
     *_of(
+        "frames/predicates.py",
+        "tests/unit/test_frames.py tests/property/test_predicates.py",
+        (
+            "frames: the last value that may pass is in the range",
+            "return start, last + 1",
+            "return start, last",
+        ),
+        (
+            "frames: a range begins at the least value that may pass",
+            "below = values[first - 1] if first else below",
+            "below = values[first] if first < len(values) else below",
+        ),
+        (
+            "frames: a partition is left out only where no row of it may pass",
+            "if passes]",
+            "if passes and partition == 0]",
+        ),
+        (
+            "frames: what Arrow cannot say leaves nothing out",
+            "return [True] * len(guarantees)",
+            "return [False] * len(guarantees)",
+        ),
+    ),
+    *_of(
+        "frames/dataset.py",
+        "tests/unit/test_frames.py tests/property/test_predicates.py",
+        (
+            "frames: the predicate is applied to every row that is read",
+            "kept = batch if predicate is None else batch.filter(predicate)",
+            "kept = batch",
+        ),
+    ),
+    *_of(
+        "frames/polars_frame.py",
+        "tests/unit/test_frames.py tests/property/test_predicates.py",
+        ("frames: the predicate of Polars is applied to every row", "if predicate is not None:", "if False:"),
+        ("frames: a limit counts rows that pass", "wanted -= frame.height", "wanted -= batch.num_rows"),
+    ),
+    *_of(
         "spark/pushdown.py",
         "tests/unit/spark/test_pushdown.py",
         (

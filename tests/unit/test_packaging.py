@@ -69,7 +69,14 @@ def test_every_import_is_declared() -> None:
             elif isinstance(node, ast.ImportFrom) and node.module:
                 imported.add(node.module.split(".")[0])
     imported -= set(sys.stdlib_module_names) | {"kafka_segment_source", "pyspark"}
-    of_extras = {"boto3", "botocore", "cryptography", "jinja2", "matplotlib"}  # AWS profiles, tiers, the report
+    of_extras = {
+        "boto3",
+        "botocore",
+        "cryptography",
+        "jinja2",
+        "matplotlib",
+        "polars",
+    }  # AWS profiles, tiers, the report, frames
     assert of_extras <= imported
     imported -= of_extras
     assert {name for name in declared if name != "tzdata"} == imported
