@@ -1,7 +1,7 @@
 """Record batches → lines: tab-separated text for people, JSON for programs. Columns are converted one at a time.
 
-No byte is lost. Where keys and values are printed as text, bytes that are not UTF-8 are `\\xff` in a text line, and JSON
-has the object `{"base64": "…"}` in place of a string.
+No byte is lost. Where keys and values are printed as text, bytes that are not UTF-8 are `\\xff` in a text line, and
+JSON has the object `{"base64": "…"}` in place of a string.
 """
 
 from __future__ import annotations
