@@ -387,6 +387,8 @@ def _find_odd_files(log: ListedLog) -> Iterator[Finding]:
     """Finds files that cannot be what their names mean: they are no regular files, or have an impossible size."""
     for fault in log.beside.faults:
         yield Finding(False, log.directory, fault, _NO_INDEX)
+    for fault in log.beside.damaged:
+        yield Finding(True, log.directory, fault, _NO_INDEX)
 
 
 def _find_missing_indexes(log: ListedLog) -> Iterator[Finding]:

@@ -100,6 +100,7 @@ class Beside(NamedTuple):
         files after a minute. If it stops within that minute, they stay.
     metadata: the state of `partition.metadata`, which has the topic id.
     unfinished: segments of a tier that are being uploaded or deleted, by the names of their objects. They are no data.
+    damaged: a sentence for each segment of a tier whose leader epochs are damaged.
     """
 
     faults: tuple[str, ...] = ()
@@ -109,6 +110,7 @@ class Beside(NamedTuple):
     has_deleted: bool = False
     metadata: FileVersion = NO_VERSION
     unfinished: tuple[str, ...] = ()
+    damaged: tuple[str, ...] = ()
 
 
 class DroppedSegment(NamedTuple):

@@ -78,6 +78,7 @@ def settle(copies: list[PartitionLog], options: ReadOptions, warnings: list[str]
         list(map_ahead(_read_both, views, at_once))
     found = _leave_unreadable(views, options, warnings)
     fences = find_fences(found)
+    warnings += [copy.epochs_fault for copy in found if copy.epochs_fault is not None]
     for at, copy in enumerate(found):
         own = [fence for fence in fences if fence.loser == at]
         if own:

@@ -7,10 +7,12 @@ Comes in: the objects of one name. Goes out: `TierSegment`. The version of a sho
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 
 from kafka_segment_source import kafka_format
+from kafka_segment_source.epoch_checkpoint import Epochs, EpochsError, parse_epochs
 from kafka_segment_source.storage.store import Entry, FileVersion, Kind, OpenFile, ReplacedError, Storage
 from kafka_segment_source.storage.tiered.identity import Identity
 from kafka_segment_source.storage.tiered.manifest import MOST_MANIFEST, Manifest, ManifestError, parse_manifest
@@ -28,17 +30,13 @@ _MOST_EPOCHS_BYTES = 1024 * 1024
 _HEAD = struct.Struct(">qiib4xhi")  # base offset, length, leader epoch, magic, attributes, last offset delta
 
 
-Epochs = tuple[tuple[int, int], ...]
-"""Leader epochs and their start offsets, in order."""
-
-
 @dataclass(frozen=True, slots=True)
 class TierSegment:
     """One segment of a tier, with all its objects by suffix.
 
     last_offset: inclusive, None where nothing says it. epochs: of its own offsets. lineage: of all offsets up to its
-    end, as its leader knew them; empty where that was not read. manifest, fault: of a tier with manifests, one of the
-    two.
+    end, as its leader knew them; empty where that was not read. epochs_fault: a sentence, if its object or part with
+    the leader epochs is damaged. manifest, fault: of a tier with manifests, one of the two.
     """
 
     name: TierObject
@@ -46,6 +44,7 @@ class TierSegment:
     last_offset: int | None = None
     epochs: Epochs = ()
     lineage: Epochs = ()
+    epochs_fault: str | None = None
     manifest: Manifest | None = None
     fault: ManifestError | None = None
 
@@ -113,17 +112,26 @@ def check_manifest(manifest: Manifest, name: TierObject, home: TierHome) -> Mani
 
 
 def load_by_bytes(name: TierObject, objects: dict[str, Entry], home: str, inner: Storage) -> TierSegment | None:
-    """Loads a segment of LocalTieredStorage. Nothing but its bytes says where it ends."""
+    """Loads a segment of LocalTieredStorage. Nothing but its bytes says where it ends.
+
+    Its leader epochs are those of its object. If that is damaged, they are those of its batches. Raises the storage's
+    errors.
+    """
+    path, fault, lineage = f"{home}/{objects[_EPOCHS].name}", None, Epochs()
     try:
-        epochs_file = inner.open(f"{home}/{objects[_EPOCHS].name}", objects[_EPOCHS].version)
-        try:
-            epochs = parse_epochs(epochs_file.read_at(0, _MOST_EPOCHS_BYTES))
-        finally:
-            epochs_file.close()
-        last = _find_last_offset(name.base_offset, objects, home, inner)
-    except FileNotFoundError:
-        return None  # it is being deleted
-    return TierSegment(name, objects, last, cut_epochs(epochs, name.base_offset), epochs)
+        with closing(inner.open(path, objects[_EPOCHS].version)) as file:
+            lineage = parse_epochs(file.read_at(0, _MOST_EPOCHS_BYTES))
+        own = cut_epochs(lineage, name.base_offset)
+    except EpochsError as error:
+        fault = explain_epochs(repr(path), error)
+        own = _read_own_epochs(name.base_offset, objects[LOG], home, inner)
+    last = _find_last_offset(name.base_offset, objects, home, inner)
+    return TierSegment(name, objects, last, own, lineage, fault)
+
+
+def explain_epochs(what: str, error: Exception) -> str:
+    """Returns the sentence about damaged leader epochs. what: the object, or the part of one."""
+    return f"{what} is damaged: {error}; the leader epochs of other objects and of the batches are used instead"
 
 
 def cut_epochs(epochs: Epochs, start: int) -> Epochs:
@@ -133,10 +141,14 @@ def cut_epochs(epochs: Epochs, start: int) -> Epochs:
     return first + tuple((epoch, since) for epoch, since in epochs if since > start)
 
 
-def parse_epochs(data: bytes) -> Epochs:
-    words = [line.split() for line in data.decode("ascii", "replace").splitlines()[2:]]
-    pairs = [tuple(map(int, line)) for line in words if len(line) == 2 and all(word.isdigit() for word in line)]  # noqa: PLR2004
-    return tuple(sorted((epoch, start) for epoch, start in pairs))
+def _read_own_epochs(base_offset: int, log: Entry, home: str, inner: Storage) -> Epochs:
+    """Returns the leader epochs of the batches of a `.log`, each with the first offset that has it."""
+    with closing(inner.open(f"{home}/{log.name}", log.version)) as file:
+        epochs: dict[int, int] = {}
+        for base, _, epoch, _ in _walk(file, 0, log.size, base_offset):
+            if epoch > max(epochs, default=-1):
+                epochs[epoch] = base
+    return tuple(epochs.items())
 
 
 def _find_last_offset(base_offset: int, objects: dict[str, Entry], home: str, inner: Storage) -> int | None:
@@ -152,26 +164,27 @@ def _find_last_offset(base_offset: int, objects: dict[str, Entry], home: str, in
     file = inner.open(f"{home}/{log.name}", log.version)
     try:
         for start in dict.fromkeys((position if position < end else 0, 0)):
-            last = _walk(file, start, end, base_offset)
-            if last is not None:
+            last, reached = None, start
+            for _, last, _, reached in _walk(file, start, end, base_offset):  # noqa: B007  # the last one counts
+                pass
+            if last is not None and reached == end:
                 return last
     finally:
         file.close()
     return None
 
 
-def _walk(file: OpenFile, position: int, end: int, base_offset: int) -> int | None:
-    last = None
+def _walk(file: OpenFile, position: int, end: int, base_offset: int) -> Iterator[tuple[int, int, int, int]]:
+    """Yields base offset, last offset, leader epoch and end position of each batch, up to the first odd one."""
     while position < end:
         head = file.read_at(position, _HEAD.size)
         if len(head) < _HEAD.size:
-            return None
-        base, length, _, magic, _, delta = _HEAD.unpack(head)
+            return
+        base, length, epoch, magic, _, delta = _HEAD.unpack(head)
         if magic != kafka_format.MAGIC_V2 or length < kafka_format.MIN_BATCH_LENGTH or base < base_offset or delta < 0:
-            return None
-        last = base + delta
+            return
         position += length + kafka_format.LOG_OVERHEAD
-    return last if position == end else None
+        yield base, base + delta, epoch, position
 
 
 def make_topic_error(manifest: Manifest) -> ManifestError:

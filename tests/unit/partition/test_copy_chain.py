@@ -18,7 +18,7 @@ from kafka_segment_source.decoding import payloads
 from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.errors import CorruptRecordError, DataLossError, PathError, StorageError
 from kafka_segment_source.keywords import option_texts
-from kafka_segment_source.logdir.leader_epochs import epoch_at, parse_epochs
+from kafka_segment_source.logdir.leader_epochs import epoch_at
 from kafka_segment_source.options import parse_options
 from kafka_segment_source.partition import survey
 from kafka_segment_source.partition.choice import THIN, VOID, WHOLE, choose
