@@ -52,7 +52,7 @@ from kafka_segment_source.logdir.topics import (
 from kafka_segment_source.option_values import TopicPartition
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.storage.ahead import map_ahead
-from kafka_segment_source.storage.files import find_matches, look_at
+from kafka_segment_source.storage.files import find_matches, list_directory, look_at
 from kafka_segment_source.storage.paths import is_remote, join_path, name_of, parent_of, resolve_path
 from kafka_segment_source.storage.retrying import try_again
 from kafka_segment_source.storage.store import Entry, Kind, Storage
@@ -103,6 +103,8 @@ def _find_all(options: ReadOptions) -> list[Found]:
     there = {each.named for each in found if each.empty_path is None}
     for each in found:
         if each.empty_path is not None and each.named not in there:
+            if each.notes:
+                raise PathError(each.notes[0].partition(": it is")[0])
             raise PathError(
                 f"path {each.empty_path!r} holds no log segments: expected files like 00000000000000000000.log,"
                 " or directories like orders-0 that hold them"
@@ -147,7 +149,12 @@ def _find_directories_at(path: str, storage: Storage, given: str, pattern: str |
     """Yields the partition directories at a path. `pattern` is the glob that matched the path, or None."""
     entry = look_at(path, storage)
     if entry is None or entry.kind is Kind.BROKEN_LINK:
-        raise PathError(f"path {given!r} does not exist{_doubt(path)}")
+        missing = f"path {given!r} does not exist{_doubt(path)}"
+        if not _is_empty_copy(path, storage):
+            raise PathError(missing)
+        note = f"{missing}: it is taken for a copy that has lost all its segments"
+        yield Found(path, named_partition(path), listed=(), empty_path=given, notes=(note,))
+        return
     if entry.kind is not Kind.DIRECTORY:
         if base_offset_of(name_of(path)) is None:
             if pattern is not None:
@@ -180,6 +187,19 @@ def _find_directories_at(path: str, storage: Storage, given: str, pattern: str |
         yield Found(path, named_partition(path), explicit=True, listed=tuple(children), empty_path=given)
     for name in sorted(partitions):
         yield Found(join_path(path, name), named_partition(name), log_directory=path)
+
+
+def _is_empty_copy(path: str, storage: Storage) -> bool:
+    """Whether a path that is not there may be a partition's directory in a bucket, whose objects are all gone.
+
+    A bucket has no empty directories. Something else must be in it, which shows that it answers with listings.
+    """
+    if not is_remote(path) or named_partition(path) is None:
+        return False
+    parent = parent_of(path)
+    while not (found := list_directory(parent, storage)) and parent != (above := parent_of(parent)):
+        parent = above
+    return bool(found)
 
 
 def _doubt(path: str) -> str:

@@ -184,10 +184,10 @@ def _is_marked(entries: Sequence[Entry]) -> bool:
 def explain_nameless(found: FoundPartition) -> str:
     """Returns one sentence about a topic whose name is not known."""
     assert found.nameless is not None
-    topic = found.named[0]
-    why = f"no manifest can be read ({found.nameless.fault})" if found.nameless.fault is not None else "it has none"
+    topic, fault = found.named[0], found.nameless.fault
+    why = "no segment of it has a manifest" if fault is None else f"no manifest can be used ({fault})"
     return (
-        f"the name of topic id {found.topic_id} is not known, as {why}: it is shown as {topic!r}, the name of its"
+        f"the name of topic id {found.topic_id} is not known: {why}, so it is shown as {topic!r}, the name of its"
         " directory; a local directory of the topic beside it, or the option 'topic', says the name"
     )
 

@@ -116,7 +116,7 @@ def make_partition(
     whole = [stem for stem in sorted(by_stem) if needed <= by_stem[stem].keys() and is_written(by_stem[stem])]
     unfinished = [stem for stem in sorted(by_stem) if stem not in set(whole)]
 
-    def load(stem: str) -> TierSegment | None:
+    def load(stem: str) -> TierSegment:
         name = names[stem]
         assert name is not None
         try:
@@ -129,9 +129,7 @@ def make_partition(
                 f"{gone!r} vanished while its directory was listed, or is another object now"
             ) from error
 
-    loaded = list(map_ahead(load, whole, inner.read_cost(path).at_once))
-    segments = [segment for segment in loaded if segment is not None]
-    unfinished += [stem for stem, segment in zip(whole, loaded, strict=True) if segment is None]
+    segments = list(map_ahead(load, whole, inner.read_cost(path).at_once))
     topics = Counter(segment.manifest.topic for segment in segments if segment.manifest is not None)
     topic = home.topic or (topics.most_common(1)[0][0] if topics else "")
     segments = [_check_topic(segment, topic) for segment in segments]

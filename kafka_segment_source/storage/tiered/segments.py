@@ -8,12 +8,20 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
 from kafka_segment_source import kafka_format
 from kafka_segment_source.epoch_checkpoint import Epochs, EpochsError, parse_epochs
-from kafka_segment_source.storage.store import Entry, FileVersion, Kind, OpenFile, ReplacedError, Storage
+from kafka_segment_source.storage.store import (
+    Entry,
+    FileVersion,
+    Kind,
+    OpenFile,
+    ReplacedError,
+    Storage,
+    note_object,
+)
 from kafka_segment_source.storage.tiered.identity import Identity
 from kafka_segment_source.storage.tiered.manifest import MOST_MANIFEST, Manifest, ManifestError, parse_manifest
 from kafka_segment_source.storage.tiered.names import TierHome, TierObject, parse_object
@@ -65,8 +73,8 @@ class TierSegment:
         ).make_version(self.size)
 
 
-ReadManifest = Callable[[str, Entry], Manifest | ManifestError | None]
-"""The name of a stem and the entry of its manifest → the manifest. None if it is gone."""
+ReadManifest = Callable[[str, Entry], Manifest | ManifestError]
+"""The name of a stem and the entry of its manifest → the manifest."""
 
 
 def group_objects(entries: Iterable[Entry]) -> dict[str, dict[str, Entry]]:
@@ -86,10 +94,8 @@ def is_written(objects: dict[str, Entry]) -> bool:
 
 def load_by_manifest(
     name: TierObject, objects: dict[str, Entry], home: TierHome, read_manifest: ReadManifest
-) -> TierSegment | None:
+) -> TierSegment:
     found = read_manifest(name.stem, objects[MANIFEST])
-    if found is None:
-        return None
     if isinstance(found, Manifest):
         fault = check_manifest(found, name, home)
         if fault is None:
@@ -111,7 +117,7 @@ def check_manifest(manifest: Manifest, name: TierObject, home: TierHome) -> Mani
     return ManifestError("manifest of another segment than its name says", words.format(*stated), words.format(*named))
 
 
-def load_by_bytes(name: TierObject, objects: dict[str, Entry], home: str, inner: Storage) -> TierSegment | None:
+def load_by_bytes(name: TierObject, objects: dict[str, Entry], home: str, inner: Storage) -> TierSegment:
     """Loads a segment of LocalTieredStorage. Nothing but its bytes says where it ends.
 
     Its leader epochs are those of its object. If that is damaged, they are those of its batches. Raises the storage's
@@ -119,7 +125,7 @@ def load_by_bytes(name: TierObject, objects: dict[str, Entry], home: str, inner:
     """
     path, fault, lineage = f"{home}/{objects[_EPOCHS].name}", None, Epochs()
     try:
-        with closing(inner.open(path, objects[_EPOCHS].version)) as file:
+        with _reading(objects[_EPOCHS], home, inner) as file:
             lineage = parse_epochs(file.read_at(0, _MOST_EPOCHS_BYTES))
         own = cut_epochs(lineage, name.base_offset)
     except EpochsError as error:
@@ -143,7 +149,7 @@ def cut_epochs(epochs: Epochs, start: int) -> Epochs:
 
 def _read_own_epochs(base_offset: int, log: Entry, home: str, inner: Storage) -> Epochs:
     """Returns the leader epochs of the batches of a `.log`, each with the first offset that has it."""
-    with closing(inner.open(f"{home}/{log.name}", log.version)) as file:
+    with _reading(log, home, inner) as file:
         epochs: dict[int, int] = {}
         for base, _, epoch, _ in _walk(file, 0, log.size, base_offset):
             if epoch > max(epochs, default=-1):
@@ -153,25 +159,31 @@ def _read_own_epochs(base_offset: int, log: Entry, home: str, inner: Storage) ->
 
 def _find_last_offset(base_offset: int, objects: dict[str, Entry], home: str, inner: Storage) -> int | None:
     """Returns the last offset of the last whole batch of a `.log`. None where no whole batch of magic 2 ends it."""
-    index = inner.open(f"{home}/{objects['index'].name}", objects["index"].version)
-    try:
+    with _reading(objects["index"], home, inner) as index:
         size = objects["index"].size // kafka_format.OFFSET_INDEX_ENTRY * kafka_format.OFFSET_INDEX_ENTRY
         entry = index.read_at(size - kafka_format.OFFSET_INDEX_ENTRY, kafka_format.OFFSET_INDEX_ENTRY) if size else b""
-    finally:
-        index.close()
     position = int.from_bytes(entry[-4:], "big") if entry else 0
     log, end = objects[LOG], objects[LOG].size
-    file = inner.open(f"{home}/{log.name}", log.version)
-    try:
+    with _reading(log, home, inner) as file:
         for start in dict.fromkeys((position if position < end else 0, 0)):
             last, reached = None, start
             for _, last, _, reached in _walk(file, start, end, base_offset):  # noqa: B007  # the last one counts
                 pass
             if last is not None and reached == end:
                 return last
-    finally:
-        file.close()
     return None
+
+
+@contextmanager
+def _reading(entry: Entry, home: str, inner: Storage) -> Iterator[OpenFile]:
+    """Opens an object of a tier for a while. The storage's errors name it."""
+    path = f"{home}/{entry.name}"
+    try:
+        with closing(inner.open(path, entry.version)) as file:
+            yield file
+    except OSError as error:
+        note_object(error, path)
+        raise
 
 
 def _walk(file: OpenFile, position: int, end: int, base_offset: int) -> Iterator[tuple[int, int, int, int]]:
@@ -200,17 +212,11 @@ def check_version(file: OpenFile, version: FileVersion) -> None:
         raise ReplacedError("it is another object now")
 
 
-def read_manifest(path: str, entry: Entry, inner: Storage) -> Manifest | ManifestError | None:
-    """Reads a manifest. None if it is gone. Raises the storage's errors."""
-    try:
-        file = inner.open(path, entry.version)
-        try:
-            check_version(file, entry.version)
-            data = file.read_at(0, MOST_MANIFEST + 1)
-        finally:
-            file.close()
-    except FileNotFoundError:
-        return None
+def read_manifest(path: str, entry: Entry, inner: Storage) -> Manifest | ManifestError:
+    """Reads a manifest. Raises the storage's errors, FileNotFoundError among them."""
+    with closing(inner.open(path, entry.version)) as file:
+        check_version(file, entry.version)
+        data = file.read_at(0, MOST_MANIFEST + 1)
     if len(data) > MOST_MANIFEST:
         return ManifestError("manifest that is too large", f"more than {MOST_MANIFEST:,} bytes", "at most that")
     try:

@@ -196,15 +196,14 @@ class TieredStorage:
         self._memory.keep_partition(home, found)
         return found
 
-    def _read_manifest(self, home: str, stem: str, version: FileVersion) -> _Read | None:
+    def _read_manifest(self, home: str, stem: str, version: FileVersion) -> _Read:
         path = f"{home}/{stem}.{MANIFEST}"
         known = self._memory.manifests.get((path, version))
         if known is not None:
             return known
         with _naming(path):
             found = read_manifest(path, Entry(f"{stem}.{MANIFEST}", Kind.FILE, version), self.inner)
-        if found is not None:
-            self._memory.keep_manifest(path, version, found)
+        self._memory.keep_manifest(path, version, found)
         return found
 
     def _read_lineage(self, home: str, segment: TierSegment) -> Epochs:
@@ -287,9 +286,6 @@ class TieredStorage:
         name, named = parse_object(f"{identity.stem}.{LOG}"), parse_home(home)
         assert name is not None and named is not None and identity.manifest is not None
         found = self._read_manifest(home, identity.stem, identity.manifest)
-        if found is None:
-            path = f"{home}/{identity.stem}.{MANIFEST}"
-            raise note_object(FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path), path)
         fault = check_manifest(found, name, named) if isinstance(found, Manifest) else None
         if fault is None and isinstance(found, Manifest) and identity.last_offset is None:
             fault = make_topic_error(found)  # its listing did not believe it
