@@ -34,6 +34,8 @@ def parse_epochs(data: bytes) -> Epochs:
     if lines[:1] != [[str(kafka_format.CHECKPOINT_VERSION)]]:
         raise EpochsError(f"found version {_show(lines[:1])}, expected {kafka_format.CHECKPOINT_VERSION}")
     count, entries = lines[1:_HEAD_LINES], lines[_HEAD_LINES:]
+    if not count:
+        raise EpochsError("found its first line alone, expected the number of entries")
     if count != [[str(len(entries))]]:
         raise EpochsError(f"found {len(entries)} entries, expected {_show(count)}, as its second line says")
     pairs = tuple(_parse_entry(entry) for entry in entries)
