@@ -58,10 +58,7 @@ def saved_states(directory: str, storage: Storage) -> list[tuple[str, int, bool]
 def _list_snapshots(directory: str, storage: Storage) -> list[tuple[int, str, int]]:
     """Returns the snapshots of a directory: offset, path, bytes. The offset is in the name. Its digits may be of any
     locale."""
-    try:
-        entries = list_directory(directory, storage)
-    except UNUSABLE:
-        return []
+    entries = list_directory(directory, storage)
     found = []
     for entry in entries:
         digits = entry.name.removesuffix(kafka_format.SNAPSHOT_SUFFIX)

@@ -52,6 +52,18 @@ class Segment(NamedTuple):
         return None if identity is None else identity.last_offset
 
     @property
+    def stored_size(self) -> int | None:
+        """The bytes of the `.log` object of a tier. None for any other segment."""
+        identity = read_identity(self.version)
+        return None if identity is None else identity.log.size
+
+    @property
+    def is_of_unknown_size(self) -> bool:
+        """Whether it is a tier's, and no manifest that can be believed says how long its `.log` is."""
+        identity = read_identity(self.version)
+        return identity is not None and identity.manifest is not None and identity.last_offset is None
+
+    @property
     def index_path(self) -> str:
         return self.path.removesuffix(kafka_format.LOG_SUFFIX) + kafka_format.INDEX_SUFFIX
 

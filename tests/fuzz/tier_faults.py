@@ -1,4 +1,4 @@
-"""Tiers whose manifests or leader epochs fail together: from a number to a store, its faults, and what a read may answer.
+"""Tiers whose manifests or leader epochs fail together: from a number to a store, its faults, and what reads may answer.
 
 The store is that of several leaders (`tests/support/tier_histories.py`), with or without the last leader's disk, which
 has the newest segments alone. Beside its topic there is another one that is sound. The faults are of all manifests of
@@ -205,26 +205,38 @@ def check(number: int, root: Path) -> str:
     with failing(case.which, case.times), listening() as said:
         assert scanned(paths, subscribe="ledger", **options) == others, f"{at}: rows of another topic are missing"
     expected = own + others if case.selection == {} else own
-    outcome = "all rows"
     with failing(case.which, case.times):
-        try:
-            found = scanned(paths, **case.selection, **options)
-            assert sorted(found, key=lambda row: row[:3]) == sorted(expected, key=lambda row: row[:3]), (
-                f"{at}: FAILFAST returned {len(found)} of {len(expected)} rows"
-            )
-        except (DataError, DataLossError, StorageError) as error:
-            outcome = type(error).__name__
-            assert isinstance(error, StorageError) == bool(case.times), f"{at}: {error!r}"
-            assert case.which and case.fault != "cut epochs", f"{at}: {error!r}"
+        found, error = _try_to_read(paths, **case.selection, **options)
+    outcome = "all rows" if error is None else type(error).__name__
+    if error is None:
+        assert sorted(found, key=_place) == sorted(expected, key=_place), (
+            f"{at}: FAILFAST returned {len(found)} of {len(expected)} rows"
+        )
+    else:
+        assert isinstance(error, StorageError) if case.times else isinstance(error, (DataError, DataLossError)), (
+            f"{at}: {error!r}"
+        )
+        assert case.which and case.fault != "cut epochs", f"{at}: {error!r}"
     with failing(case.which, case.times), listening() as said:
-        try:
-            found = scanned(paths, mode="DROPMALFORMED", failOnDataLoss=False, **case.selection, **options)
-            mine = sum(row[TOPIC] == NAMES.topic for row in found)
-            assert mine >= len(own) or said, f"{at}: DROPMALFORMED returned {mine} of {len(own)} rows in silence"
-        except KafkaSegmentError as error:
-            assert outcome != "all rows" or case.times, f"{at}: DROPMALFORMED fails where FAILFAST does not: {error!r}"
+        found, error = _try_to_read(paths, mode="DROPMALFORMED", failOnDataLoss=False, **case.selection, **options)
+    if error is None:
+        mine = sum(row[TOPIC] == NAMES.topic for row in found)
+        assert mine >= len(own) or said, f"{at}: DROPMALFORMED returned {mine} of {len(own)} rows in silence"
+    else:
+        assert outcome != "all rows" or case.times, f"{at}: DROPMALFORMED fails where FAILFAST does not: {error!r}"
     _check_shown(case, paths, outcome, at)
     return f"{case.fault}: {outcome}"
+
+
+def _try_to_read(paths: list[str], **options: Any) -> tuple[list[Row], KafkaSegmentError | None]:
+    try:
+        return scanned(paths, **options), None
+    except KafkaSegmentError as error:
+        return [], error
+
+
+def _place(row: Row) -> tuple[str, int, int]:
+    return row[:3]
 
 
 def _check_shown(case: Case, paths: list[str], outcome: str, at: str) -> None:

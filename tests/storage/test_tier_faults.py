@@ -15,10 +15,10 @@ import pytest
 import kafka_segment_source as kafkaseg
 from kafka_segment_source.errors import PathError, StorageError
 from tests.support import tiered_encoder as encoder
+from tests.support.batches import data
 from tests.support.buckets import Bucket, options_of
 from tests.support.faulty_proxy import Fault, Proxy, answer, end_early, proxying, reset
 from tests.support.logs import simple_log, simple_segment
-from tests.support.batches import data
 from tests.support.rows import OFFSET, Row, scanned
 from tests.support.tiers import TIERED
 

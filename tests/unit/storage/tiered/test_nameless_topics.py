@@ -202,7 +202,7 @@ def test_a_disk_beside_the_tier_says_the_name(
     if begin == 0:
         assert scanned([store, local], subscribe="kept") == every_row
         return
-    with pytest.raises(CorruptRecordError, match="manifest that is no JSON .*no copy holds the offsets 0 to 95 whole"):
+    with pytest.raises(CorruptRecordError, match=r"manifest that is no JSON .*no copy holds the offsets 0 to 95 whole"):
         scanned([store, local], subscribe="kept")
     found = scanned([store, local], subscribe="kept", mode="DROPMALFORMED", failOnDataLoss=False)
     assert found == [row for row in every_row if row[OFFSET] >= segments[begin].base]
