@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from kafka_segment_source import kafka_format
-from kafka_segment_source.errors import KafkaSegmentError
+from kafka_segment_source.errors import FileChangedError
 from kafka_segment_source.logdir.checksums import crc32c
 from kafka_segment_source.storage.files import UNUSABLE, InputFile, list_directory
 from kafka_segment_source.storage.paths import join_path
@@ -89,7 +89,7 @@ def _read_open_transactions(
         if faults is not None:
             faults.append(f"{error}; the last stable offset is looked for without it (isolationLevel=read_committed)")
         return None
-    except (KafkaSegmentError, struct.error):  # the file is gone or was cut
+    except (FileChangedError, struct.error):  # the file is gone or was cut
         return None
     if len(data) != size - kafka_format.SNAPSHOT_CRC_FROM or crc32c(data) != crc:
         return None

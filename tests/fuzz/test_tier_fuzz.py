@@ -1,5 +1,6 @@
-"""Hurt manifests, chunk indexes, index objects and chunks of tiers, as `tiers.py` states it. Manifests and leader epochs
-that fail together, as `tier_faults.py` states it.
+"""Hurt manifests, chunk indexes, index objects and chunks of tiers, as `tiers.py` states it.
+
+Manifests and leader epochs that fail together, as `tier_faults.py` states it.
 
 `KAFKASEG_LONG=1` tries many more cases.
 """
@@ -25,9 +26,8 @@ def test_hurt_tiers(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     assert {"all rows", "CorruptRecordError"} <= outcomes.keys()
 
 
-def test_manifests_that_fail_together(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_manifests_that_fail_together(tmp_path: Path) -> None:
     """Every row or an error, and the topic is never left out."""
-    caplog.set_level(logging.CRITICAL, "kafka_segment_source")
     outcomes = Counter(tier_faults.check(number, tmp_path) for number in range(2 * CASES))
     assert {"cut: CorruptRecordError", "newer: UnsupportedFormatError", "cut epochs: all rows"} <= outcomes.keys()
     assert {"error for ever: StorageError", "error for a time: all rows"} <= outcomes.keys()

@@ -1,4 +1,4 @@
-"""Tiers whose manifests or leader epochs fail together: from a number to a store, its faults, and what reads may answer.
+"""Tiers whose manifests or leader epochs fail together: a number → a store, its faults, and what reads may answer.
 
 The store is that of several leaders (`tests/support/tier_histories.py`), with or without the last leader's disk, which
 has the newest segments alone. Beside its topic there is another one that is sound. The faults are of all manifests of
