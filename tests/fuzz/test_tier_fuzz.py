@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.fuzz import tier_faults, tiers
+from tests.support.cases import count_cases
 
 CASES = 3_000 if os.environ.get("KAFKASEG_LONG") else 30
 
@@ -28,6 +29,6 @@ def test_hurt_tiers(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
 
 def test_manifests_that_fail_together(tmp_path: Path) -> None:
     """Every row or an error, and the topic is never left out."""
-    outcomes = Counter(tier_faults.check(number, tmp_path) for number in range(2 * CASES))
+    outcomes = Counter(tier_faults.check(number, tmp_path) for number in range(count_cases(60, 600)))
     assert {"cut: CorruptRecordError", "newer: UnsupportedFormatError", "cut epochs: all rows"} <= outcomes.keys()
     assert {"error for ever: StorageError", "error for a time: all rows"} <= outcomes.keys()

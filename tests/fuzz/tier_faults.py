@@ -245,6 +245,7 @@ def _check_shown(case: Case, paths: list[str], outcome: str, at: str) -> None:
         return
     shown = {each.topic for each in kafkaseg.list_partitions(paths).partitions}
     assert shown & {NAMES.topic, f"{NAMES.topic}-{NAMES.id_text}", f"b-{NAMES.topic}-{NAMES.id_text}"}, f"{at}: {shown}"
+    assert not case.has_disk or NAMES.topic in shown, f"{at}: the disk has the topic's id and name, but found {shown}"
     report = kafkaseg.verify(paths)
     problems = [finding for each in report.partitions for finding in each.problems]
     is_local = any(key.endswith("leader_epoch_checkpoint") for key in case.which)
@@ -256,8 +257,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--first", type=int, default=0, help="the first case")
     parser.add_argument("--cases", type=int, default=100)
+    parser.add_argument("--stop", action="store_true", help="end with the first case that is false")
     given = parser.parse_args()
-    logger.propagate = False
     outcomes: Counter[str] = Counter()
     for number in range(given.first, given.first + given.cases):
         with tempfile.TemporaryDirectory() as root:
@@ -266,6 +267,8 @@ def main() -> None:
             except Exception as error:
                 outcomes["FALSE"] += 1
                 print(f"case {number}: {error!r}"[:600], flush=True)
+                if given.stop:
+                    break
     for outcome, count in sorted(outcomes.items()):
         print(f"{count:8,}  {outcome}")
 

@@ -44,7 +44,7 @@ JUDGED: dict[str, str] = {
     "internal_topics.snapshots:newest_snapshot: DataError, DataLossError, MessageError": "a warning; the older snapshot and the log after it are read",
     "kernels.machine_code:_read: OSError": "the kernel is compiled again",
     "kernels.machine_code:_write: OSError": "the next process compiles again",
-    "kernels.system_calls:read_file: OSError": "a library of the system, without which the JIT or the system's own calls serve",
+    "kernels.system_calls:read_file: OSError": "the walk of headers ends there, and the usual reader goes on from there and raises it",
     "logdir.checkpoints:_read_checkpoint: UNUSABLE": "a warning; the one that asks for the high watermark raises it",
     "logdir.checkpoints:_read_checkpoint: ValueError": "a warning; the one that asks for the high watermark raises it",
     "logdir.checkpoints:_read_file: FileChangedError": "there is no such file, which brokers write late",
