@@ -568,14 +568,9 @@ LOOSENED = [
             "    if False:\n",
         ),
         (
-            "tiers: a list that ends in a damaged manifest has the whole lineage",
-            "is_end_known = bool(known) and chain[-1] is known[-1]",
-            "is_end_known = bool(known)",
-        ),
-        (
             "tiers: a segment with a damaged manifest does not hide the lineage of its list",
-            "known = [segment for segment in chain if segment.epochs]",
-            "known = [segment for segment in chain[-1:] if segment.epochs]",
+            "if lineage and all(_is_in_lineage(segment, lineage) for segment in known[-1:]):",
+            "if lineage and chain[-1:] == known[-1:]:",
         ),
     ),
     *_of(
@@ -587,11 +582,6 @@ LOOSENED = [
     *_of(
         "partition/chain.py",
         _TIERS,
-        (
-            "tiers: no end of a tier is a torn one",
-            "may_be_torn = size > 0 and not is_shown(copy.log.directory)",
-            "may_be_torn = size > 0",
-        ),
         (
             "tiers: bytes of another upload do not explain a segment of unknown size",
             "    if last.is_of_unknown_size:\n",
