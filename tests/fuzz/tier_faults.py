@@ -245,7 +245,9 @@ def _check_shown(case: Case, paths: list[str], outcome: str, at: str) -> None:
         return
     shown = {each.topic for each in kafkaseg.list_partitions(paths).partitions}
     assert shown & {NAMES.topic, f"{NAMES.topic}-{NAMES.id_text}", f"b-{NAMES.topic}-{NAMES.id_text}"}, f"{at}: {shown}"
-    assert not case.has_disk or NAMES.topic in shown, f"{at}: the disk has the topic's id and name, but found {shown}"
+    assert not case.has_disk or shown == {NAMES.topic, OTHER.topic}, (
+        f"{at}: the disk has the topic's id and name, but found {shown}"
+    )
     report = kafkaseg.verify(paths)
     problems = [finding for each in report.partitions for finding in each.problems]
     is_local = any(key.endswith("leader_epoch_checkpoint") for key in case.which)
