@@ -33,7 +33,7 @@ from kafka_segment_source.logdir.segments import DroppedSegment, Hole, ListedLog
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.partition.choice import DAMAGED, THIN, VOID, WHOLE, choose
 from kafka_segment_source.partition.copy_view import CopyView
-from kafka_segment_source.partition.histories import explain_fence, find_fenced_end, find_fences
+from kafka_segment_source.partition.histories import explain_fence, find_doubts, find_fences
 from kafka_segment_source.storage.ahead import map_ahead
 from kafka_segment_source.storage.tiered.names import is_shown
 
@@ -77,13 +77,11 @@ def settle(copies: list[PartitionLog], options: ReadOptions, warnings: list[str]
     if at_once > 1:
         list(map_ahead(_read_both, views, at_once))
     found = _leave_unreadable(views, options, warnings)
-    fences = find_fences(found)
-    for at, copy in enumerate(found):
-        own = [fence for fence in fences if fence.loser == at]
-        if own:
-            end = find_fenced_end(own)
-            warnings.append(explain_fence(copy, found[own[0].winner], end, own[0].epochs))
-            copy.log = replace(copy.log, offsets=copy.log.offsets.intersect(OffsetRange(end=end)))
+    for fence in find_fences(found):
+        warnings.append(explain_fence(found, fence))
+        loser = found[fence.loser]
+        loser.log = replace(loser.log, offsets=loser.log.offsets.intersect(OffsetRange(end=fence.end)))
+    warnings += find_doubts(found)
     return found
 
 
