@@ -9,8 +9,9 @@ those around it, and `_leave_out_fallen` one whose leader epoch does not.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, takewhile
 from typing import TYPE_CHECKING
 
 from kafka_segment_source.kafka_format import MAGIC_V2, MAX_OFFSET
@@ -58,6 +59,15 @@ def agree_at_their_end(one: CopyView, other: CopyView) -> bool:
         return False
     shown = relate_batches(low, batch, high, twin)
     return shown == SAME or (shown == SILENT and min(batch.leader_epoch, twin.leader_epoch) < 0)
+
+
+def follow_each_other(one: CopyView, other: CopyView) -> bool:
+    """Whether one copy ends where the other begins or before, and no epoch falls between these two batches."""
+    low, high = (one, other) if one.start <= other.start else (other, one)
+    if low.end > high.start:
+        return False
+    last, first = low.batch_at(low.end - 1), high.batch_at(high.start)
+    return last is None or first is None or last.leader_epoch <= first.leader_epoch
 
 
 def compare_batches(one: CopyView, one_end: int, other: CopyView, other_end: int) -> Comparison:
@@ -112,10 +122,18 @@ def _pair_batches(
     while batch is not None and twin is not None:
         yield batch, twin
         bases = batch.base_offset, twin.base_offset
-        if bases[0] >= bases[1]:
-            batch = next(batches, None)
-        if bases[1] >= bases[0]:
-            twin = next(twins, None)
+        before = next(batches, None) if bases[0] >= bases[1] else batch
+        twin_before = next(twins, None) if bases[1] >= bases[0] else twin
+        if before is None and twin_before is not None:
+            yield from ((batch, each) for each in _take_later([twin_before], twins, batch))
+        elif twin_before is None and before is not None:
+            yield from ((each, twin) for each in _take_later([before], batches, twin))
+        batch, twin = before, twin_before
+
+
+def _take_later(first: Sequence[BatchHeader], rest: Iterator[BatchHeader], than: BatchHeader) -> Iterator[BatchHeader]:
+    """Takes batches from the last to the first, as long as their leader epoch is later than that of another one."""
+    return takewhile(lambda each: each.leader_epoch > than.leader_epoch, chain(first, rest))
 
 
 def walk_backward(copy: CopyView, end: int = MAX_OFFSET, about: int = MAX_OFFSET) -> Iterator[BatchHeader]:

@@ -31,7 +31,7 @@ from kafka_segment_source.kafka_format import MAX_OFFSET
 from kafka_segment_source.logdir.checkpoints import read_topic_id
 from kafka_segment_source.logdir.segments import DroppedSegment, Hole, ListedLog, PartitionLog, Segment
 from kafka_segment_source.options import ReadOptions
-from kafka_segment_source.partition.choice import DAMAGED, THIN, VOID, WHOLE, choose
+from kafka_segment_source.partition.choice import DAMAGED, SECOND, THIN, VOID, WHOLE, choose
 from kafka_segment_source.partition.copy_view import CopyView
 from kafka_segment_source.partition.histories import explain_fence, find_doubts, find_fences
 from kafka_segment_source.storage.ahead import map_ahead
@@ -80,6 +80,7 @@ def settle(copies: list[PartitionLog], options: ReadOptions, warnings: list[str]
     for fence in find_fences(found):
         warnings.append(explain_fence(found, fence))
         loser = found[fence.loser]
+        loser.has_lost = True
         loser.log = replace(loser.log, offsets=loser.log.offsets.intersect(OffsetRange(end=fence.end)))
     warnings += find_doubts(found)
     return found
@@ -220,9 +221,10 @@ def _find_spans(at: int, copies: list[_ListedCopy], near: OffsetRange) -> list[_
             rated: Sequence[_Rated] = ((segment.span, sound),)
         else:
             rated = _rate_segment(own.copy, segment, others)
-        for offsets, holding in rated:
+        for offsets, sound_holding in rated:
             if offsets.is_empty:
                 continue
+            holding = min(sound_holding, SECOND) if own.copy.has_lost else sound_holding
             if ends and (ends[-1], holdings[-1]) == (offsets.start, holding):
                 ends[-1] = offsets.end
             else:

@@ -25,12 +25,13 @@ AbstractFetcherThread.getOffsetTruncationState):
 - **From where on.** Up to the last batch that is proven to agree, the other copy is used. Between that and the first
   difference, one of them is damaged, or compaction left no batch. There the copy that counts answers alone.
 
-What this cannot notice: a stale tail in a gap of the copy that counts, with no later batch or line against it.
+What this cannot notice: a stale tail in a gap of the copy that counts, with no later batch or line against it. What it
+cannot decide: where the difference begins below the first batch of the copy that counts. These rows stay, with a warning.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -38,7 +39,13 @@ from kafka_segment_source.errors import PathError
 from kafka_segment_source.kafka_format import MAX_OFFSET
 from kafka_segment_source.logdir.leader_epochs import UNKNOWN, Epochs, epoch_at
 from kafka_segment_source.logdir.segments import PartitionLog
-from kafka_segment_source.partition.batch_pairs import agree_at_their_end, compare_batches, walk_backward
+from kafka_segment_source.partition.batch_pairs import (
+    Comparison,
+    agree_at_their_end,
+    compare_batches,
+    follow_each_other,
+    walk_backward,
+)
 from kafka_segment_source.partition.copy_view import CopyView
 from kafka_segment_source.storage.tiered.names import is_shown
 
@@ -48,7 +55,7 @@ class Fence:
     """The copy `loser` is not used from the offset `end` on. The copy `winner` holds the history that counts.
 
     first: the offset from which on both are proven to differ. epochs: the leader epochs there, of the loser and of the
-    winner. named: the latest leader epochs that both name.
+    winner. named: the latest leader epochs that both name. is_proven: whether a batch proves that both agree up to there.
     """
 
     loser: int
@@ -57,15 +64,21 @@ class Fence:
     first: int
     epochs: tuple[int, int]
     named: tuple[int, int]
+    is_proven: bool
 
 
 @dataclass(frozen=True, slots=True)
 class _Divergence:
-    """Up to `agreed` two copies are not known to differ, and from `first` on they do. epochs: of each copy, there."""
+    """Up to `agreed` two copies are not known to differ, and from `first` on they do. epochs: of each copy, there.
+    is_proven: whether a batch proves that they agree up to `agreed`."""
 
     agreed: int
     first: int
     epochs: tuple[int, int]
+    is_proven: bool
+
+
+_Line = tuple[int, tuple[int, int]]  # the offset of a line; the last epoch of the copy that it contradicts, its epoch
 
 
 def find_fences(copies: Sequence[CopyView]) -> list[Fence]:
@@ -91,7 +104,10 @@ def find_fences(copies: Sequence[CopyView]) -> list[Fence]:
             winner, found = min(losses, key=lambda loss: loss[1].first)
             end = min(found.first, max(each.agreed for _, each in losses))
             ends[loser] = min(ends[loser], end)
-            fences.append(Fence(loser, winner, end, found.first, found.epochs, (named[loser], named[winner])))
+            is_proven = any(each.is_proven for _, each in losses)
+            fences.append(
+                Fence(loser, winner, end, found.first, found.epochs, (named[loser], named[winner]), is_proven)
+            )
     return fences
 
 
@@ -109,38 +125,35 @@ def find_doubts(copies: Sequence[CopyView]) -> list[str]:
 
 def _find_divergence(one: CopyView, one_end: int, other: CopyView, other_end: int) -> _Divergence | None:
     """Returns where two copies differ, or None if nothing proves that they do. The ends are exclusive."""
-    start, end = max(one.start, other.start), min(one_end, other_end)
-    found = None
-    if start < end:
+    proven = Comparison()
+    if not follow_each_other(one, other):
         if (one_end, other_end) == (one.end, other.end) and agree_at_their_end(one, other):
             return None
-        compared = compare_batches(one, one_end, other, other_end)
-        if compared.conflict is not None:
-            raise PathError(_explain_conflict(one, other, compared.conflict))
-        agreed = start if compared.agreed is None else compared.agreed
-        if compared.differs is not None:
-            batch, twin = compared.differs
-            first = max(min(batch.base_offset, twin.base_offset), agreed)
-            found = _Divergence(agreed, first, (batch.leader_epoch, twin.leader_epoch))
-        if compared.agreed is not None:
-            return found
-    stated = _find_stated_divergence(one, one_end, other, other_end)
-    if stated is None or (found is not None and found.first <= stated.first):
-        return found
-    return stated
+        proven = compare_batches(one, one_end, other, other_end)
+    if proven.conflict is not None:
+        raise PathError(_explain_conflict(one, other, proven.conflict))
+    is_proven = proven.agreed is not None
+    agreed = max(one.start, other.start) if proven.agreed is None else proven.agreed
+    found = []
+    if proven.differs is not None:
+        batch, twin = proven.differs
+        first = max(min(batch.base_offset, twin.base_offset), proven.agreed or 0)
+        found.append(_Divergence(min(agreed, first), first, (batch.leader_epoch, twin.leader_epoch), is_proven))
+    stated = _find_contradicting_lines(one, one_end, other, other_end)
+    for offset, epochs in stated:
+        if offset >= (proven.agreed or 0):  # what agrees above it shows that the line is wrong
+            found.append(_Divergence(min(agreed, offset), offset, epochs, is_proven))
+    return min(found, key=lambda each: each.first, default=None)
 
 
-def _find_stated_divergence(one: CopyView, one_end: int, other: CopyView, other_end: int) -> _Divergence | None:
-    """Does the same as `_find_divergence` by a line of one copy's checkpoint and the last batch of the other copy."""
+def _find_contradicting_lines(one: CopyView, one_end: int, other: CopyView, other_end: int) -> Iterator[_Line]:
+    """Yields the lines of either copy's checkpoint that the last batch of the other copy contradicts, as far as they
+    decide. The epochs are those of the first copy and of the second one."""
     for stating, its_end, bare, bare_end in ((one, one_end, other, other_end), (other, other_end, one, one_end)):
         line = _find_contradicting_line(stating, its_end, bare, bare_end)
         if line is not None and (is_shown(bare.log.directory) or _is_borne_out(stating, its_end, line)):
             offset, epochs = line
-            return _Divergence(offset, offset, epochs if bare is one else epochs[::-1])
-    return None
-
-
-_Line = tuple[int, tuple[int, int]]  # the offset of a line; the last epoch of the copy that it contradicts, its epoch
+            yield offset, epochs if bare is one else epochs[::-1]
 
 
 def _find_contradicting_line(stating: CopyView, its_end: int, bare: CopyView, bare_end: int) -> _Line | None:
@@ -189,11 +202,12 @@ def explain_fence(copies: Sequence[CopyView], fence: Fence) -> str:
     loser, winner = copies[fence.loser], copies[fence.winner]
     end = f" to {loser.end - 1}" if loser.end > fence.end else " on"
     undecided = f" (up to {fence.first - 1} nothing shows whether they differ)" if fence.end < fence.first else ""
+    below = "" if fence.is_proven or loser.start >= fence.end else ", and no batch shows that they agree below them"
     return (
         f"{_quote_directory(loser.log)} and {_quote_directory(winner.log)} hold different histories of partition"
         f" {loser.log.topic}-{loser.log.partition} from offset {fence.first} on, of the leader epochs {fence.epochs[0]} and"
         f" {fence.epochs[1]}: the offsets {fence.end}{end} of {_quote_directory(loser.log)} are not read{undecided}, as the"
-        f" latest leader epoch that it names is {fence.named[0]}, and the other copy names {fence.named[1]}"
+        f" latest leader epoch that it names is {fence.named[0]}, and the other copy names {fence.named[1]}{below}"
     )
 
 
