@@ -26,7 +26,8 @@ AbstractFetcherThread.getOffsetTruncationState):
   difference, one of them is damaged, or compaction left no batch. There the copy that counts answers alone.
 
 What this cannot notice: a stale tail in a gap of the copy that counts, with no later batch or line against it. What it
-cannot decide: where the difference begins below the first batch of the copy that counts. These rows stay, with a warning.
+cannot decide: where the difference begins among offsets that the copies with the right history do not have. These rows
+stay, with a warning.
 """
 
 from __future__ import annotations
@@ -55,7 +56,8 @@ class Fence:
     """The copy `loser` is not used from the offset `end` on. The copy `winner` holds the history that counts.
 
     first: the offset from which on both are proven to differ. epochs: the leader epochs there, of the loser and of the
-    winner. named: the latest leader epochs that both name. is_proven: whether a batch proves that both agree up to there.
+    winner. named: the latest leader epochs that both name. is_proven: whether a batch proves that both agree below
+    `end`.
     """
 
     loser: int
@@ -182,8 +184,8 @@ def _find_believed_lines(copy: CopyView) -> Epochs:
 def _is_borne_out(copy: CopyView, end: int, line: _Line) -> bool:
     """Whether the first batch of a copy at or above the offset of a line is of its epoch or of a later one."""
     offset, (_, epoch) = line
-    header = next((each for each in walk_backward(copy, end, offset) if each.base_offset >= offset), None)
-    return header is not None and header.leader_epoch >= epoch
+    header = next(walk_backward(copy, end, offset), None)
+    return header is not None and header.base_offset >= offset and header.leader_epoch >= epoch
 
 
 def _find_latest_epoch(copy: CopyView) -> int:

@@ -52,7 +52,7 @@ def _judge(made: Case, found: list[Row], how: str) -> str:
     if made.undecided():
         return "undecided"
     truth, required = made.rows(), made.required()
-    wrong = [row for row in found if truth.get(row[0]) != row and row[0] >= made.start()]
+    wrong = [row for row in found if truth.get(row[0]) != row and made.can_tell(row[0])]
     assert not wrong, f"{how}: not of the log: {wrong}"
     lost = sorted(set(required) - set(offsets))
     assert not lost, f"{how}: lost {lost}"

@@ -194,9 +194,9 @@ class Case:
                 found[offset] = row
         return found
 
-    def start(self) -> int:
-        """The first offset of the copies that have the last leader's history: below it nothing decides."""
-        return min(replica.start for replica in self.replicas if not self.is_stale(replica))
+    def can_tell(self, offset: int) -> bool:
+        """Whether a copy with the last leader's history has an offset in its range."""
+        return any(each.start <= offset < each.end for each in self.replicas if not self.is_stale(each))
 
     def undecided(self) -> list[Replica]:
         """The stale replicas that nothing on the disks of valid ones contradicts, by comparing each batch with each."""
