@@ -195,8 +195,10 @@ class Case:
         return found
 
     def can_tell(self, offset: int) -> bool:
-        """Whether a copy with the last leader's history has an offset in its range."""
-        return any(each.start <= offset < each.end for each in self.replicas if not self.is_stale(each))
+        """Whether the copies with the last leader's history tell what is at an offset: not between those that begin
+        after it and those that end before it."""
+        valid = [each for each in self.replicas if not self.is_stale(each)]
+        return any(each.start <= offset < each.end for each in valid) or offset >= max(each.end for each in valid)
 
     def undecided(self) -> list[Replica]:
         """The stale replicas that nothing on the disks of valid ones contradicts, by comparing each batch with each."""
