@@ -266,12 +266,12 @@ LOOSENED = [
         _REPLICAS,
         (
             "copies: checkpoints that differ prove nothing",
-            "    proven = Comparison()\n",
+            "    if follow_each_other(one, other):\n",
             """    for offset in sorted({start for _, start in (*one.epochs, *other.epochs) if start < min(one_end, other_end)}):
         noted = epoch_at(one.epochs, offset), epoch_at(other.epochs, offset)
         if UNKNOWN not in noted and noted[0] != noted[1]:
             return _Divergence(offset, offset, noted, True)
-    proven = Comparison()
+    if follow_each_other(one, other):
 """,
         ),
         (

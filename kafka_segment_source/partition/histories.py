@@ -127,10 +127,11 @@ def find_doubts(copies: Sequence[CopyView]) -> list[str]:
 
 def _find_divergence(one: CopyView, one_end: int, other: CopyView, other_end: int) -> _Divergence | None:
     """Returns where two copies differ, or None if nothing proves that they do. The ends are exclusive."""
-    proven = Comparison()
-    if not follow_each_other(one, other):
-        if (one_end, other_end) == (one.end, other.end) and agree_at_their_end(one, other):
-            return None
+    if follow_each_other(one, other):
+        proven = Comparison()
+    elif (one_end, other_end) == (one.end, other.end) and agree_at_their_end(one, other):
+        proven = Comparison(min(one_end, other_end))
+    else:
         proven = compare_batches(one, one_end, other, other_end)
     if proven.conflict is not None:
         raise PathError(_explain_conflict(one, other, proven.conflict))

@@ -321,6 +321,23 @@ def test_a_batch_that_its_neighbours_contradict_decides_nothing(
     assert not [each for each in kafkaseg.plan([a, b][::turn]).warnings if "histories" in each]
 
 
+@pytest.mark.parametrize("turn", [1, -1])
+def test_an_epoch_that_its_neighbours_contradict_decides_nothing(turn: int, a: Path, b: Path) -> None:
+    """One flipped bit of a leader epoch, which no CRC covers, above the last batch that both copies still have."""
+    put(a, 0, pl(0, 5, leader=1), pl(5, 5, leader=1 + 64), pl(10, 5, leader=1))
+    put(b, 0, pl(0, 5, leader=1), pl(20, 5, leader=1))
+    assert set(offsets([a, b][::turn])) >= {*range(5), *range(20, 25)}
+    assert not [each for each in kafkaseg.plan([a, b][::turn]).warnings if "histories" in each]
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+def test_an_epoch_falls_between_copies_without_a_common_offset(turn: int, a: Path, b: Path) -> None:
+    """A copy that begins after the end of another one, with batches of an earlier leader: they are stale."""
+    put(a, 0, pl(0, 10), pl(10, 5, leader=2))
+    put(b, 16, pl(16, 5, leader=1, word="old"))
+    assert offsets([a, b][::turn]) == list(range(15))
+
+
 @pytest.mark.parametrize("magic", [1, 2])
 def test_copies_of_two_clusters(magic: int, a: Path, b: Path) -> None:
     """Different records under one leader epoch, or without epochs, are an error that asks for one path."""
