@@ -23,7 +23,8 @@ AbstractFetcherThread.getOffsetTruncationState):
   leader's log. Later it can only have been cut to follow a later leader. So the copy that names the latest epoch
   counts. It need not have the higher epoch at the first difference: after two unclean elections it may have the lower.
 - **From where on.** Up to the last batch that is proven to agree, the other copy is used. Between that and the first
-  difference, one of them is damaged, or compaction left no batch. There the copy that counts answers alone.
+  difference, one of them is damaged, or compaction left no batch. There the copy that counts answers alone. Beside a
+  tier nothing is compacted, so there the checkpoint of the copy that counts says where its history begins.
 
 What this cannot notice: a stale tail in a gap of the copy that counts, with no later batch or line against it. What it
 cannot decide: where the difference begins among offsets that the copies with the right history do not have. These rows
@@ -104,13 +105,26 @@ def find_fences(copies: Sequence[CopyView]) -> list[Fence]:
                 losses.append((winner, found))
         if losses:
             winner, found = min(losses, key=lambda loss: loss[1].first)
-            end = min(found.first, max(each.agreed for _, each in losses))
+            agreed = [each.agreed for _, each in losses]
+            agreed += [_find_stated_start(copies[loser], copies[other], each) for other, each in losses]
+            end = min(found.first, max(agreed))
             ends[loser] = min(ends[loser], end)
             is_proven = any(each.is_proven for _, each in losses)
             fences.append(
                 Fence(loser, winner, end, found.first, found.epochs, (named[loser], named[winner]), is_proven)
             )
     return fences
+
+
+def _find_stated_start(loser: CopyView, winner: CopyView, found: _Divergence) -> int:
+    """Returns the offset at which the winner's checkpoint lets the epochs after the loser's begin.
+
+    It returns 0 where topics may be compacted. Without compaction, each broker notes the offset of an epoch's first
+    record.
+    """
+    if not (is_shown(loser.log.directory) or is_shown(winner.log.directory)):
+        return 0
+    return next((start for epoch, start in winner.epochs if epoch > found.epochs[0]), 0)
 
 
 def find_doubts(copies: Sequence[CopyView]) -> list[str]:

@@ -39,8 +39,8 @@ def test_both_replicas(turn: int) -> None:
     found = read(REPLICAS[::turn])
     assert len(found) == 415
     assert found == shorter | {offset: record for offset, record in longer.items() if offset >= ENDS[0]}
-    latest = {key: value for key, value in found.values()}
-    assert latest == {key: value for key, value in longer.values()}
+    latest = dict(found.values())
+    assert latest == dict(longer.values())
     said = kafkaseg.plan(REPLICAS[::turn]).warnings
     assert not [each for each in said if "histories" in each or "epoch" in each]
 
