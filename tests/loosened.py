@@ -36,6 +36,8 @@ _TIERS = (
     " tests/unit/partition/test_copy_chain.py"
 )
 
+_REPLICAS = "tests/property/test_compacted_replicas.py"
+
 
 _STREAMS = "tests/unit/streams tests/property/test_streams.py"
 
@@ -262,6 +264,68 @@ LOOSENED = [
             "chain: old formats before the place where reading began count too",
             "                self._has_old_formats = True\n                return True",
             "                return True",
+        ),
+    ),
+    *_of(
+        "partition/histories.py",
+        _REPLICAS,
+        (
+            "copies: checkpoints that differ prove nothing",
+            "    if follow_each_other(one, other):\n",
+            """    for offset in sorted({start for _, start in (*one.epochs, *other.epochs) if start < min(one_end, other_end)}):
+        noted = epoch_at(one.epochs, offset), epoch_at(other.epochs, offset)
+        if UNKNOWN not in noted and noted[0] != noted[1]:
+            return _Divergence(offset, offset, noted, True)
+    if follow_each_other(one, other):
+""",
+        ),
+        (
+            "copies: a line that batches bear out decides",
+            "for offset, epochs in stated:",
+            "for offset, epochs in ():",
+        ),
+        ("copies: the latest leader epoch wins", "key=lambda at: -named[at])", "key=lambda at: named[at])"),
+        ("copies: a copy counts up to its own end", "ends[loser] = min(ends[loser], end)", "pass"),
+    ),
+    *_of(
+        "partition/histories.py",
+        "tests/unit/partition/test_copy_chain.py",
+        (
+            "copies: a line beyond the last batch decides nothing",
+            "or _is_borne_out(stating, its_end, line)):",
+            "or True):",
+        ),
+    ),
+    *_of(
+        "partition/batch_pairs.py",
+        _REPLICAS,
+        (
+            "copies: only a batch that is the same ends the comparison",
+            "if shown == SAME:",
+            "if shown in (SAME, SILENT):",
+        ),
+        (
+            "copies: epochs grow along one history",
+            "return DIFFERENT if 0 <= upper.leader_epoch < lower.leader_epoch else SILENT",
+            "return SILENT",
+        ),
+    ),
+    *_of(
+        "partition/batch_pairs.py",
+        "tests/unit/partition/test_copy_chain.py",
+        (
+            "copies: a batch whose epoch its neighbours contradict decides nothing",
+            "if not falls or (last != UNKNOWN and first > last):",
+            "if True:",
+        ),
+    ),
+    *_of(
+        "partition/chain.py",
+        _REPLICAS,
+        (
+            "copies: one whose history lost comes after the others",
+            "holding = min(sound_holding, SECOND) if own.copy.has_lost else sound_holding",
+            "holding = sound_holding",
         ),
     ),
     *_of(

@@ -46,10 +46,15 @@ class Tail:
 
 
 class CopyView:
-    """Reads the files of one copy."""
+    """Reads the files of one copy.
+
+    has_lost: whether another copy's history counts, so that this one is used up to an offset at most. Compaction may
+        then have removed records in favour of some that do not count: what is gone from it proves nothing.
+    """
 
     def __init__(self, log: PartitionLog, options: ReadOptions) -> None:
         self.log = log
+        self.has_lost = False
         self._options = options
         self._bases = [segment.base_offset for segment in log.segments]
         # bytes of all segments before each one
