@@ -36,7 +36,7 @@ _TIERS = (
     " tests/unit/partition/test_copy_chain.py"
 )
 
-_REPLICAS = "tests/property/test_compacted_replicas.py"
+_REPLICAS = "tests/property/test_replica_sets.py"
 
 
 _STREAMS = "tests/unit/streams tests/property/test_streams.py"

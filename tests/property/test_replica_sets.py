@@ -1,7 +1,7 @@
 """Replicas of one partition, compacted apart: no row that the last leader's history does not have, and no row lost that
 every copy of it holds.
 
-A case is a number: `python -m tests.property.test_compacted_replicas 4711` runs one and says what it does, `… 0 20000`
+A case is a number: `python -m tests.property.test_replica_sets 4711` runs one and says what it does, `… 0 20000`
 many. The suite tries the same cases every time, and `make test-cases` more of them. `KAFKASEG_LONG=1` tries 20,000.
 """
 
