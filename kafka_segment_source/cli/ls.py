@@ -75,16 +75,11 @@ def ls_command(
         rows = _list_topics(shown) if by_topic else (_list_segments if by_segment else _list_partitions)(shown, names)
         notes = _count_empty(empty) + _make_notes(found, names)
         show(listing(*((rows, sums, notes) if has_all else _shorten(rows, sums, notes)), width()))
-    faults = [
-        f"{segment.path}: {fault}"
-        for each in found.partitions
-        for segment in each.segments
-        for fault in segment.summary.faults
-    ]
+    faults = [fault for each in found.partitions for fault in each.faults]
     if faults:
         more = f" (and {len(faults) - 1:,} more)" if len(faults) > 1 else ""
         is_damage = len(faults) > sum(each.summary.unreadable for each in found.partitions)
-        what = "damaged data" if is_damage else "unreadable files"
+        what = "damaged data" if is_damage else "unreadable"
         warn(f"{what}: {faults[0]}{more}; `kafkaseg verify` says what it means")
     if faults or any(missing.is_hard for each in found.partitions for missing in each.missing):
         sys.exit(DAMAGED)
@@ -139,7 +134,8 @@ def _join_ranges(numbers: Sequence[int]) -> str:
 
 def _make_notes(found: Listing, names: Mapping[str, str]) -> list[str]:
     """Makes notes about data on the disk that a read does not return, and about data that is missing on it."""
-    notes = [missing.text(names[each.directory]) for each in found.partitions for missing in each.missing]
+    notes = [each.faults[0] for each in found.partitions if each.summary.unreadable and not each.segments]
+    notes += [missing.text(names[each.directory]) for each in found.partitions for missing in each.missing]
     copies = {name: count for name, count in Counter(each.name for each in found.partitions).items() if count > 1}
     if len(copies) > _MOST_NAMED:
         notes.append(f"{len(copies):,} partitions are in several directories; the sums count each of these")

@@ -28,6 +28,7 @@ from kafka_segment_source.decoding.records import Decoder, RecordColumns
 from kafka_segment_source.decoding.split import split_of
 from kafka_segment_source.decoding.split_file import SplitFile
 from kafka_segment_source.errors import DataError, DataLossError, FileChangedError, StorageError
+from kafka_segment_source.inspection.epoch_rules import check_epochs
 from kafka_segment_source.inspection.findings import Finding
 from kafka_segment_source.inspection.index_rules import (
     Batches,
@@ -66,6 +67,7 @@ _TORN = "a batch was being written when the broker died or the file was copied; 
 _PREALLOCATED = (
     "space that the broker has taken in advance (preallocate=true) or lost in a power failure; reads end before it"
 )
+_NOT_LISTED = "nothing of this partition was verified, and a query of it ends with this error"
 _BAD_DISK = "the file system does not give the bytes from there on"
 CHANGED = "a broker at work deletes, compacts and truncates: verify again, or verify a snapshot of the disk"
 _STATE = "a broker passes over it when it starts, and goes through the log from an older one; so does this reader"
@@ -116,6 +118,9 @@ def verify_log(
     the segments, with those of other partitions. None: several
     are verified at a time only where a read takes a round trip.
     """
+    if log.unreadable is not None:
+        finding = Finding(True, log.directory, log.unreadable, _NOT_LISTED)
+        return Verified(log.topic, log.partition, log.directory, 0, 0, 0, 0, (finding,))
     done: dict[str, SegmentCheck] = {}
     turns = turns or Turns(at_once=log.storage.read_cost(log.directory).at_once)
     for tries in range(_MOST_PASSES):
@@ -140,6 +145,7 @@ def verify_log(
         *_check_states(log),
         *_find_missing_indexes(log),
         *_find_odd_files(log),
+        *check_epochs(log),
         *_find_unfinished(log),
         *_find_missing(log, checks),
     ]

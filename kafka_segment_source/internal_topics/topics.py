@@ -64,8 +64,8 @@ class TopicsTask:
 def plan_rows(options: ReadOptions, warnings: list[str]) -> TopicsTask:
     """Reads the newest snapshot, and plans the log after it.
 
-    A log that ends before the snapshot adds nothing to it: a controller that fetches a snapshot drops such a log (Kafka:
-    KafkaRaftLog.truncateToLatestSnapshot).
+    A log that ends before the snapshot adds nothing to it: a controller that fetches a snapshot drops such a log
+    (Kafka: KafkaRaftLog.truncateToLatestSnapshot).
 
     warnings: gets a sentence for each snapshot that is not whole. Raises DataLossError if the log begins behind the
     snapshot, and what `make_plan` raises.
