@@ -18,6 +18,7 @@ from kafka_segment_source.logdir.segments import PartitionLog
 from kafka_segment_source.option_values import EARLIEST
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.partition.logs import examined_logs
+from kafka_segment_source.partition.missing import sum_up
 from kafka_segment_source.planning.batch_rules import check_limits, check_partitions
 from kafka_segment_source.planning.cuts import count_pieces, cut_by_bytes, cut_by_records, pack
 from kafka_segment_source.planning.plan import ReadPlan
@@ -30,6 +31,8 @@ from kafka_segment_source.zones.maps import ZoneMaps, update_command
 
 PACK_MORE_THAN = 256  # tasks of a batch read; fewer do not need to share
 HEADERS_TOGETHER = 2**30  # bytes of segments that share a task where only batch headers are read
+
+WORTH_SAYING = 64 * 2**20  # bytes that `until` cannot leave out; fewer are read in less than a second
 
 SelectAll = Callable[[Sources, list[str]], Selection]
 
@@ -109,11 +112,10 @@ def _plan_sources(
     options = sources.options
     selection = select_all(sources, warnings)
     kept = _cut_splits(selection, options, cuts_all, warnings)
-    for said in selection.missing.values():
-        warnings += few(dict.fromkeys(said))
+    warnings += sum_up(selection.missing)
     warnings += few(dict.fromkeys(selection.faults))
     sources.maps.report_problems(warnings)
-    if selection.late_bytes:
+    if selection.late_bytes >= WORTH_SAYING:
         warnings.append(_make_late_warning(selection.late_bytes, options))
     splits = tuple(split for _, split in kept)
     saved = 0

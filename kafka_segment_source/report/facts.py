@@ -18,6 +18,7 @@ from kafka_segment_source.errors import KafkaSegmentError, PathError
 from kafka_segment_source.inspection.contents import ListedPartition, Listing, list_partitions
 from kafka_segment_source.kafka_format import INTERNAL_TOPIC_PREFIX
 from kafka_segment_source.keywords import PathsLike
+from kafka_segment_source.partition.missing import sum_up
 from kafka_segment_source.queries import scan
 from kafka_segment_source.report.batch_facts import COLUMNS, BatchFacts
 from kafka_segment_source.reporting import OnProgress, ignore_progress, logger
@@ -83,7 +84,9 @@ def collect_facts(
     facts = Facts(given, made, listing, BatchFacts(width * 1_000_000), start, width, slots)
     facts.damage += listing.warnings
     facts.damage += [fault for each in listing.partitions for fault in each.faults]
-    facts.damage += [missing.text(each.name) for each in listing.partitions for missing in each.missing]
+    facts.damage += sum_up(
+        (missing, missing.text(each.name)) for each in listing.partitions for missing in each.missing
+    )
     options = _select_readable(listing.partitions, options)
     with _skipped(facts.damage):
         _read_batches(facts, paths, options)

@@ -13,7 +13,7 @@ import pytest
 from kafka_segment_source.cli import demo, plan, shared, verify
 from kafka_segment_source.cli.shared import COMMANDS
 from kafka_segment_source.options import OPTIONS
-from kafka_segment_source.planning import display
+from kafka_segment_source.planning import display, planner
 from kafka_segment_source.planning import plan as plan_module
 from kafka_segment_source.storage import store
 from tests.cli.runner import LOGS, answer, copy_of, run
@@ -201,6 +201,7 @@ def test_a_plan_shows_what_is_read_first(tmp_path: Path) -> None:
 
 def test_a_plan_of_many_warnings_shows_each_kind_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever partitions and numbers they name. JSON has them all."""
+    monkeypatch.setattr(planner, "WORTH_SAYING", 1)
     for number in range(4):
         copy_of(LOGS / "orders-0", tmp_path / "one").rename(tmp_path / f"orders-{number}")
         (tmp_path / f"orders-{number}" / f"{174:020d}.log").unlink()
@@ -229,8 +230,9 @@ def test_a_plan_of_one_segment(tmp_path: Path) -> None:
     assert table(file)[0].startswith("reads 1 of 1 segment, ")
 
 
-def test_messages_name_flags(tmp_path: Path) -> None:
+def test_messages_name_flags(monkeypatch: pytest.MonkeyPatch) -> None:
     """An option is a flag on the command line, in errors, warnings and the warnings of a plan."""
+    monkeypatch.setattr(planner, "WORTH_SAYING", 1)
     cases = {
         ("cat", LOGS, "--topic", "x"): "--topic and --partition name one partition directory, but the path holds 4",
         ("plan", LOGS, "--subscribe", "x"): "--subscribe names topic 'x', but the path holds 'orders', 'payments'",
