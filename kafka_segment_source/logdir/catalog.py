@@ -52,7 +52,7 @@ from kafka_segment_source.logdir.topics import (
 from kafka_segment_source.option_values import TopicPartition, TopicSelection
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.storage.ahead import map_ahead
-from kafka_segment_source.storage.files import find_matches, list_directory, look_at
+from kafka_segment_source.storage.files import UNUSABLE, find_matches, list_directory, look_at
 from kafka_segment_source.storage.paths import is_remote, join_path, name_of, parent_of, resolve_path
 from kafka_segment_source.storage.retrying import try_again
 from kafka_segment_source.storage.store import Entry, Kind, Storage
@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from kafka_segment_source.logdir.tiers import FoundPartition
 
 _GLOB = re.compile(r"[*?\[]")
+_MOST_SEARCHED = 20  # directories below a wrong path, to say which of them was meant
 
 
 def list_logs(options: ReadOptions, needs_all: bool = True) -> list[ListedLog]:
@@ -112,9 +113,25 @@ def _find_all(options: ReadOptions, goes_on: bool = False) -> list[Found]:
                 raise PathError(each.notes[0].partition(": it is")[0])
             raise PathError(
                 f"path {each.empty_path!r} holds no log segments: expected files like 00000000000000000000.log,"
-                " or directories like orders-0 that hold them"
+                f" or directories like orders-0 that hold them{_point_below(each, storage)}"
             )
     return found
+
+
+def _point_below(found: Found, storage: Storage) -> str:
+    """Returns words for an error: the directories in an empty one that hold partitions. The path names their parent."""
+    below = [entry.name for entry in found.listed or () if entry.kind is Kind.DIRECTORY]
+    log_directories = []
+    for name in sorted(below)[:_MOST_SEARCHED]:
+        try:
+            entries = list_directory(join_path(found.directory, name), storage)
+        except UNUSABLE:
+            continue
+        if any(entry.kind is Kind.DIRECTORY and is_partition(entry.name) for entry in entries):
+            log_directories.append(join_path(found.directory, name))
+    if not log_directories:
+        return ""
+    return f"; there are such directories in {name_first(log_directories, 'of its directories')}"
 
 
 def list_dead_directories(options: ReadOptions, warnings: list[str]) -> list[tuple[str, int]]:

@@ -62,6 +62,23 @@ def test_an_empty_directory(command: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ON_PATHS)
+def test_a_path_one_level_too_high(command: str, tmp_path: Path) -> None:
+    """The message names the directory that was meant."""
+    (tmp_path / "another").mkdir()
+    (tmp_path / "disk2").symlink_to(LOGS)
+    (tmp_path / "server.properties").touch()
+    result = run(command, tmp_path, *arguments(command))
+
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.endswith(f"that hold them; there are such directories in {str(tmp_path / 'disk2')!r}\n")
+    (tmp_path / "disk1").symlink_to(LOGS)
+    assert (
+        f"in {str(tmp_path / 'disk1')!r} and 1 more of its directories\n"
+        in run(command, tmp_path, *arguments(command)).stderr
+    )
+
+
+@pytest.mark.parametrize("command", ON_PATHS)
 def test_a_directory_without_permission(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The system's reason, without a traceback. The question was right, and may be asked again: exit code 1."""
 

@@ -48,6 +48,7 @@ JUDGED: dict[str, str] = {
     "kernels.system_calls:read_file: OSError": "the walk of headers ends there, and the usual reader goes on from there and raises it",
     "logdir.catalog:_find_dead: StorageError": "a warning, or a partition that `ls` shows with the error",
     "logdir.catalog:_find_directories.find: StorageError": "`ls` and `verify` show the directory with the error",
+    "logdir.catalog:_point_below: UNUSABLE": "the error about the path above it is raised; it names one directory less",
     "logdir.catalog:_select_logs.list_one: StorageError": "`ls` and `verify` show the directory with the error",
     "logdir.catalog:list_dead_directories: StorageError": "a warning; no query reads such a directory",
     "logdir.checkpoints:_read_checkpoint: UNUSABLE": "a warning; the one that asks for the high watermark raises it",
