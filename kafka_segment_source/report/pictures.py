@@ -26,7 +26,8 @@ _TEXT, _LINE = "#010203", "#040506"  # stand-ins: the page's colours take their 
 _COLOURS = ("#3b82f6", "#f59e0b", "#10b981", "#ef4444", "#8b5cf6", "#14b8a6", "#ec4899", "#84cc16")
 _OTHERS = "#94a3b8"
 MOST_PARTITIONS = 40  # rows of the second picture
-_WIDTH, _LEFT, _RIGHT = 10.0, 2.45, 1.9  # inches: of both pictures, so that their time axes are one below the other
+_WIDTH, _RIGHT = 10.0, 1.9  # inches: of a picture, and to the right of its axes
+_LEAST_LEFT, _PER_CHARACTER = 0.75, 0.078  # inches: to the left of the axes, for numbers and for names
 _NAME, _LEGEND = 30, 24  # characters of a name, to the left of a picture and in its legend
 Doubles = npt.NDArray[np.float64]
 
@@ -37,7 +38,7 @@ def draw_volume(facts: Facts) -> str:
     if not facts.slots or not series:
         return ""
     with _style():
-        figure = _make_figure(4.6, above=0.15)
+        figure = _make_figure(facts, 4.6, above=0.15)
         above, below = figure.subplots(2, 1, sharex=True)
         for axes, which, label in ((above, 0, "records"), (below, 1, "bytes")):
             bottom = np.zeros(facts.slots)
@@ -63,13 +64,12 @@ def draw_volume(facts: Facts) -> str:
 
 def draw_partitions(facts: Facts) -> str:
     """Draws a row for each partition, darker where more records came in. A hole in time is a gap in its row."""
-    order = sorted(facts.batches.partitions, key=lambda each: -facts.batches.partitions[each].size)
-    shown = sorted(order[:MOST_PARTITIONS])
+    shown = _select_partitions(facts)
     if not facts.slots or not shown:
         return ""
     counts = np.array([_sums_of(facts, [each])[0] for each in shown])
     with _style():
-        figure = _make_figure(0.7 + 0.24 * len(shown), above=0.1)
+        figure = _make_figure(facts, 0.7 + 0.24 * len(shown), above=0.1)
         axes = figure.subplots()
         edges = [*_moments(facts), _moments(facts)[-1] + _days(facts)]
         shades = [(*mpl.colors.to_rgb(_COLOURS[0]), alpha) for alpha in np.linspace(0.15, 1, 64)]
@@ -81,7 +81,7 @@ def draw_partitions(facts: Facts) -> str:
             norm=mpl.colors.LogNorm(1, max(counts.max(), 2)),
             rasterized=True,
         )
-        axes.set_yticks(np.arange(len(shown)) + 0.5, [_shorten(f"{topic}-{number}") for topic, number in shown])
+        axes.set_yticks(np.arange(len(shown)) + 0.5, [_name(each) for each in shown])
         axes.invert_yaxis()
         _label_times(axes, facts)
         height = figure.get_figheight()
@@ -129,10 +129,25 @@ def _days(facts: Facts) -> float:
     return facts.width / 86400
 
 
-def _make_figure(height: float, above: float) -> Figure:
-    """Makes a figure whose axes begin and end where those of the other picture do. height, above: inches."""
+def _select_partitions(facts: Facts) -> list[tuple[str, int]]:
+    """The partitions of the second picture: those with most bytes, in order."""
+    partitions = facts.batches.partitions
+    return sorted(sorted(partitions, key=lambda each: -partitions[each].size)[:MOST_PARTITIONS])
+
+
+def _name(partition: tuple[str, int]) -> str:
+    topic, number = partition
+    return _shorten(f"{topic}-{number}")
+
+
+def _make_figure(facts: Facts, height: float, above: float) -> Figure:
+    """Makes a figure whose axes begin and end where those of the other picture do. height, above: inches.
+
+    To the left is room for the names of the second picture.
+    """
+    left = max(_LEAST_LEFT, 0.2 + _PER_CHARACTER * max(len(_name(each)) for each in _select_partitions(facts)))
     figure = Figure(figsize=(_WIDTH, height))
-    figure.subplots_adjust(_LEFT / _WIDTH, 0.5 / height, 1 - _RIGHT / _WIDTH, 1 - above / height, hspace=0.15)
+    figure.subplots_adjust(left / _WIDTH, 0.5 / height, 1 - _RIGHT / _WIDTH, 1 - above / height, hspace=0.15)
     return figure
 
 
