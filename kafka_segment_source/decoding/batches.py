@@ -32,6 +32,7 @@ from kafka_segment_source.errors import DataError
 from kafka_segment_source.kernels import batch_headers
 from kafka_segment_source.kernels.batch_headers import HeaderTable
 from kafka_segment_source.logdir.checksums import crc_of
+from kafka_segment_source.logdir.offset_proof import limit_of
 from kafka_segment_source.pruning.disorder import is_witness
 from kafka_segment_source.storage.files import Bytes, InputFile
 from kafka_segment_source.trust import Trust
@@ -230,9 +231,11 @@ class BatchReader:
         count = first if bad[first] else headers.shape[1]
         before, limit = self._search.last_offset, self._offset_limit
         following = limit
-        if 0 < count == headers.shape[1] and leaves_gap(headers, before):
-            following = self._search.read_proven_offset(end_of(headers), limit)
-        wrong = find_disorder(headers[:, :count], before, limit, following)
+        good = headers[:, :count]
+        if count and leaves_gap(good, before):
+            earlier = int(headers[batch_headers.LAST_OFFSET, count - 2]) if count > 1 else before
+            following = self._search.find_following_offset(end_of(good), earlier, limit)
+        wrong = find_disorder(good, before, limit, following)
         if wrong is not None:
             fields = [batch_headers.POSITION, batch_headers.BASE_OFFSET, batch_headers.LAST_OFFSET]
             place, base, last = headers[fields, wrong.column].tolist()
@@ -255,8 +258,7 @@ class BatchReader:
     @property
     def _offset_limit(self) -> int:
         """Exclusive bound of the segment's offsets."""
-        following = self._split.next_base_offset
-        return kafka_format.MAX_OFFSET if following is None else following
+        return limit_of(self._split.base_offset, self._split.next_base_offset)
 
     # ---- where no whole batch is ----
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from kafka_segment_source import kafka_format
 from kafka_segment_source.logdir.checksums import crc_holds
+from kafka_segment_source.logdir.offset_proof import follows, has_jumped
 from kafka_segment_source.storage.files import InputFile
 
 _BLOCK = 4096  # bytes per read: they often include the next header
@@ -80,7 +81,8 @@ class HeaderProbe:
             return header
         if header.size > _LARGEST_PROOF:
             return None
-        batch = self._read_bytes(position, header.size)
+        # the next header comes with it, as a look at the order of offsets may need it
+        batch = self._read_bytes(position, header.size + kafka_format.BATCH_OVERHEAD)[: header.size]
         if not crc_holds(batch, header.magic, header.crc):
             return None
         if len(self._proven) == _MOST_KEPT:
@@ -88,15 +90,25 @@ class HeaderProbe:
         self._proven[position] = header
         return header
 
-    def walk(self, position: int) -> Iterator[BatchHeader | None]:
+    def walk(self, position: int, before: int | None = None) -> Iterator[BatchHeader | None]:
         """Yields proven headers from `position` to the end of the file. After the first failed proof it yields None and
-        ends."""
+        ends. A batch whose offsets contradict its neighbours is not proven (`offset_proof.py`).
+
+        before: the last offset before the first batch; None if it is not known.
+        """
         while position < self._size:
             header = self.proven(position)
+            if header is not None and before is not None and not self._keeps_order(header, before):
+                header = None
             yield header
             if header is None:
                 return
-            position = header.end
+            position, before = header.end, header.last_offset
+
+    def _keeps_order(self, header: BatchHeader, before: int) -> bool:
+        if header.base_offset == before + 1:
+            return True
+        return follows(header, before) and not has_jumped(header, self.at(header.end), before)
 
     def is_legal_tail(self, position: int) -> bool:
         """Whether the bytes from `position` to the end may end a log.

@@ -19,6 +19,7 @@ from kafka_segment_source.logdir.indexes import (
     read_time_ends,
     read_time_index,
 )
+from kafka_segment_source.logdir.offset_proof import is_borne_out
 from kafka_segment_source.logdir.probe import BatchHeader, HeaderProbe
 from kafka_segment_source.logdir.segments import Segment
 from kafka_segment_source.storage.ahead import run_together
@@ -215,10 +216,18 @@ class SegmentView:
             slot = candidate
         # take the first proven entry
         for candidate in range(slot, max(slot - 2 * _ATTEMPTS, -1), -1):
-            header = self.probe.proven(int(offsets.positions[candidate]))
+            header = self._read_entry(offsets, candidate)
             if header is not None and header.base_offset <= first_offset:
                 return header.position
         return 0
+
+    def _read_entry(self, offsets: OffsetIndex, slot: int) -> BatchHeader | None:
+        """Returns the proven header that an index entry points to. None if its offsets are not borne out."""
+        header = self.probe.proven(int(offsets.positions[slot]))
+        entry = int(offsets.offsets[slot])
+        if header is None or header.last_offset == entry:  # most often: no look at the next batch
+            return header
+        return header if is_borne_out(header, self.probe.at(header.end), entry) else None
 
     def end_position(self, end_offset: int) -> int | None:
         """Returns the least position, among index entries near `end_offset`, from which on every offset is ≥
@@ -229,7 +238,7 @@ class SegmentView:
         offsets = self.offsets
         slot = offsets.ceiling(end_offset)
         for candidate in range(slot, min(slot + _ATTEMPTS, len(offsets))):
-            header = self.probe.proven(int(offsets.positions[candidate]))
+            header = self._read_entry(offsets, candidate)
             # a compressed v0 or v1 wrapper states only its last offset, so it may begin earlier
             is_first_known = header is not None and (header.magic == kafka_format.MAGIC_V2 or not header.is_compressed)
             if header is not None and is_first_known and header.base_offset >= end_offset:
@@ -242,7 +251,8 @@ class SegmentView:
         At the first batch that cannot be proven it yields one None and ends. strict: uses `strict_probe`.
         """
         probe = self.strict_probe if strict else self.probe
-        for header in probe.walk(self._find_place(offset)):
+        position = self._find_place(offset)
+        for header in probe.walk(position, self.offset_before(position)):
             if header is None or header.last_offset >= offset:
                 yield header
 
@@ -254,6 +264,10 @@ class SegmentView:
             if times is not None and len(times) > 0 and offset <= times.offsets[0]:
                 return 0
         return self.start_position(offset)
+
+    def offset_before(self, position: int) -> int | None:
+        """Returns the last offset before the batch at a position, where it is known: at byte 0."""
+        return None if position else self.segment.base_offset - 1
 
     def end_offset(self) -> int:
         """Returns the offset after the last proven batch, or the base offset if there is none."""

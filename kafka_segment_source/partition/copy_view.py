@@ -17,6 +17,7 @@ from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.errors import DataError
 from kafka_segment_source.kafka_format import MAGIC_END, MAX_OFFSET
 from kafka_segment_source.logdir.leader_epochs import Epochs, read_epochs
+from kafka_segment_source.logdir.offset_proof import limit_of
 from kafka_segment_source.logdir.probe import BatchHeader
 from kafka_segment_source.logdir.segment_view import SegmentView
 from kafka_segment_source.logdir.segments import PartitionLog, Segment
@@ -35,6 +36,7 @@ class Tail:
 
     is_clean: whether only preallocated zeros follow.
     damage: the bytes that follow and may not end a log, as an error. None if there are none.
+    expected: the offset after the batch before the last one; None if it is not known.
     """
 
     end: int
@@ -42,6 +44,7 @@ class Tail:
     last: BatchHeader | None = None
     is_clean: bool = True
     damage: DataError | None = None
+    expected: int | None = None
 
 
 class CopyView:
@@ -129,7 +132,7 @@ class CopyView:
             reached, start = segment.base_offset, view.start_position(MAX_OFFSET)
             if segment.size - start > _MOST_WALKED:
                 return None
-            for header in view.probe.walk(start):
+            for header in view.probe.walk(start, view.offset_before(start)):
                 if header is None:
                     return None
                 reached = header.last_offset + 1
@@ -204,10 +207,12 @@ class CopyView:
             return Tail(segment.next_base_offset, segment.size)
         found = Tail(segment.base_offset)
         with self._open_view(segment) as view:
-            for header in view.probe.walk(view.start_position(MAX_OFFSET)):
-                if header is None:
+            start = view.start_position(MAX_OFFSET)
+            for header in view.probe.walk(start, view.offset_before(start)):
+                if header is None or header.last_offset >= limit_of(segment.base_offset, None):
                     return self._find_torn_tail(segment)
-                found = Tail(header.last_offset + 1, header.end, header)
+                expected = header.base_offset if found.last is None and start else found.end
+                found = Tail(header.last_offset + 1, header.end, header, expected=expected)
         return found
 
     def _find_torn_tail(self, segment: Segment) -> Tail:
@@ -224,7 +229,9 @@ class CopyView:
         with InputFile(segment.path, segment.storage, segment.version) as file:
             is_clean = not any(file.read_at(position, MAGIC_END))
         end = segment.base_offset if last is None else last.last_offset + 1
-        return Tail(end, position, last, is_clean, found.faults[-1])
+        count = found.batches.shape[1]
+        expected = found.header(count - 2).last_offset + 1 if count > 1 else None
+        return Tail(end, position, last, is_clean, found.faults[-1], expected)
 
     def _open_view(self, segment: Segment) -> SegmentView:
         options = self._options
