@@ -39,6 +39,7 @@ from kafka_segment_source.trust import Trust
 
 CHUNK_BYTES = 2 * 1024 * 1024  # a chunk, and the columns made of it, fit into the processor's caches
 _HEADERS = 16384  # batches in a chunk at most
+_WITNESSES = 64  # batches behind damage that are at hand, to look at before the file is searched
 
 TakeBuffer = Callable[[int], Bytes]
 """Returns a buffer of a size, for the bytes of the next chunks."""
@@ -234,7 +235,8 @@ class BatchReader:
         good = headers[:, :count]
         if count and leaves_gap(good, before):
             earlier = int(headers[batch_headers.LAST_OFFSET, count - 2]) if count > 1 else before
-            following = self._search.find_following_offset(end_of(good), earlier, limit)
+            later = _find_later_offset(headers[:, count:], bad[count:], earlier)
+            following = self._search.find_following_offset(end_of(good), earlier, limit) if later is None else later
         wrong = find_disorder(good, before, limit, following)
         if wrong is not None:
             fields = [batch_headers.POSITION, batch_headers.BASE_OFFSET, batch_headers.LAST_OFFSET]
@@ -331,6 +333,16 @@ class BatchReader:
         self._damage.allow(error)
         self._damage.skip(error, self._split.segment_size if found is None else found)
         return found
+
+
+def _find_later_offset(headers: HeaderTable, bad: npt.NDArray[np.bool_], before: int) -> int | None:
+    """Returns the offset of the first sound batch above the offset `before`, of the next few batches. None if none is.
+
+    bad: the batches with a wrong CRC.
+    """
+    bases = headers[batch_headers.BASE_OFFSET, :_WITNESSES]
+    later = bases[~bad[:_WITNESSES] & (bases > before)]
+    return int(later[0]) if len(later) else None
 
 
 def end_of(headers: HeaderTable) -> int:

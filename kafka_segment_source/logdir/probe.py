@@ -90,15 +90,15 @@ class HeaderProbe:
         self._proven[position] = header
         return header
 
-    def walk(self, position: int, before: int | None = None) -> Iterator[BatchHeader | None]:
+    def walk(self, position: int, before: int | None = None, *, in_order: bool = True) -> Iterator[BatchHeader | None]:
         """Yields proven headers from `position` to the end of the file. After the first failed proof it yields None and
         ends. A batch whose offsets contradict its neighbours is not proven (`offset_proof.py`).
 
-        before: the last offset before the first batch; None if it is not known.
+        before: the last offset before the first batch; None if it is not known. in_order: False believes the offsets.
         """
         while position < self._size:
             header = self.proven(position)
-            if header is not None and before is not None and not self._keeps_order(header, before):
+            if in_order and header is not None and before is not None and not self._keeps_order(header, before):
                 header = None
             yield header
             if header is None:

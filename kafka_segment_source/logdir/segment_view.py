@@ -270,9 +270,12 @@ class SegmentView:
         return None if position else self.segment.base_offset - 1
 
     def end_offset(self) -> int:
-        """Returns the offset after the last proven batch, or the base offset if there is none."""
+        """Returns the offset after the last proven batch, or the base offset if there is none.
+
+        A batch with a wrong offset does not end the search. The read of it reports it.
+        """
         end = self.segment.base_offset
-        for header in self.probe.walk(self.start_position(kafka_format.MAX_OFFSET)):
+        for header in self.probe.walk(self.start_position(kafka_format.MAX_OFFSET), in_order=False):
             if header is not None:
                 end = header.last_offset + 1
         return end

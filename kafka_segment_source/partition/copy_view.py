@@ -9,7 +9,8 @@ does not raise (`survey.py`). Raises StorageError, and FileChangedError if a fil
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
@@ -198,6 +199,30 @@ class CopyView:
         if segment.path not in self._surveys:
             self._surveys[segment.path] = survey(self.log, segment, OffsetRange(segment.base_offset), self._options)
         return self._surveys[segment.path]
+
+    def leave_misplaced_end(self, others: Sequence[CopyView]) -> str | None:
+        """Leaves out the copy's last batch if another copy proves that its offset is wrong. Returns a warning if so.
+
+        The batch leaves a gap after the one before it, and no batch follows it to prove its offset. Another copy has
+        the same batch, by CRC and size, inside the gap.
+        """
+        tail, last = self.tail, self.tail.last
+        if last is None or tail.expected is None or last.base_offset <= tail.expected:
+            return None
+        for other in others:
+            header = other.batch_at(tail.expected) if other.log.segments else None
+            if header is None or (header.crc, header.size) != (last.crc, last.size):
+                continue
+            if header.base_offset < last.base_offset:
+                self._tail = replace(tail, end=tail.expected, position=last.position, last=None)
+                if tail.damage is None:
+                    self.log = replace(self.log, offsets=self.log.offsets.intersect(OffsetRange(end=tail.expected)))
+                return (
+                    f"{self.log.segments[-1].path!r} has a wrong offset at byte {last.position}: found"
+                    f" {last.base_offset}, and {other.log.directory!r} has the same batch at {header.base_offset}; it is"
+                    " read from there"
+                )
+        return None
 
     def _find_tail(self) -> Tail:
         segment = self.log.segments[-1]
