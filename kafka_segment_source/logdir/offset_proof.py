@@ -2,21 +2,21 @@
 
 These facts contradict a wrong offset. What contradicts is damage, as a wrong CRC is.
 
-- Neighbours in the file. Offsets grow along a file, so a batch that begins at or below the end of the batch before it is
-  wrong. If the batch after it steps back to where the batch before it ends, it has jumped ahead. Damaged batches between
-  them do not weaken this: the next proven batch is the witness (`decoding/offset_order.py`, `follows`, `has_jumped`).
+- Neighbours in the file. Offsets grow along a file, so a batch that begins at or below the end of the batch before it
+  is wrong. If the batch after it steps back to where the batch before it ends, it has jumped ahead. Damaged batches
+  between them do not weaken this: the next proven batch is the witness (`decoding/offset_order.py`, `follows`,
+  `has_jumped`).
 - Names. Every offset of a segment is at or above its own name and below the name of the next segment. An offset of the
   last segment is less than 2³¹ above its name, as an index entry has 31 bits for it.
-- Index entries. An `.index` entry states the first offset (before Kafka 2.0) or the last offset of the append that begins
-  at its position. So the batch there begins at or below it (`is_borne_out`).
+- Index entries. An `.index` entry states the first offset (before Kafka 2.0) or the last offset of the append that
+  begins at its position. So the batch there does not begin above it (`may_have_risen`).
 - Another copy. Replicas have the same batches, byte for byte. If two copies have a batch of one CRC and size at two
   offsets, the one that leaves no gap after the batch before it is right (`partition/chain.py`).
 
-Nothing here is decided by timestamps, as they may go back, or by a leader epoch, as no CRC covers it either. A position
-that is not borne out is only not used as a start: a reader begins earlier, and sees the batch beside its neighbours.
+Nothing here is decided by timestamps, as they may go back, or by a leader epoch, as no CRC covers it either. A reader
+that would begin at a batch in doubt begins one index entry earlier, and sees the batch beside its neighbours.
 
-Not provable: docs/damage.md, "What nothing can notice". Wrappers of magic 0 and 1 state only their last offset. Their
-index entries prove nothing, as an entry may state the first one.
+Not provable: docs/damage.md, "What nothing can notice".
 """
 
 from __future__ import annotations
@@ -37,18 +37,22 @@ def limit_of(base_offset: int, next_base_offset: int | None) -> int:
     return limit if next_base_offset is None else next_base_offset
 
 
-def is_borne_out(header: BatchHeader, following: BatchHeader | None, entry: int) -> bool:
-    """Whether an index entry and the batch after it agree with the offsets of a batch.
+def may_have_fallen(header: BatchHeader, following: BatchHeader | None) -> bool:
+    """Whether the true offsets of a batch may be higher than it says. following: the batch right after it, or None.
 
-    header: the batch at the entry's position. following: the batch right after it; None if there is none. entry: the
-    absolute offset of the entry. A batch that ends at the entry is borne out. Any other one must leave no gap before
-    the batch after it: a batch that fell back leaves one.
+    A batch that has fallen leaves a gap before the batch after it. Compaction leaves gaps too. A wrapper of magic 0 or 1
+    states only its last offset, so it proves nothing of the batch before it.
     """
-    if header.magic < kafka_format.MAGIC_V2 or header.last_offset == entry:
-        return True
-    if header.base_offset > entry or following is None:
-        return False
-    return following.magic < kafka_format.MAGIC_V2 or following.base_offset == header.last_offset + 1
+    return following is None or following.base_offset != header.last_offset + 1
+
+
+def may_have_risen(header: BatchHeader, following: BatchHeader | None, entry: int) -> bool:
+    """Whether the true offsets of a batch may be lower than it says, as far as can be noticed.
+
+    following: the batch right after it, or None. entry: the absolute offset of the index entry at its position. A batch
+    that has risen reaches over the one after it, but for a gap there that compaction left.
+    """
+    return following is None or following.base_offset <= header.last_offset or header.base_offset > entry
 
 
 def follows(header: BatchHeader, before: int) -> bool:

@@ -19,7 +19,7 @@ from kafka_segment_source.logdir.indexes import (
     read_time_ends,
     read_time_index,
 )
-from kafka_segment_source.logdir.offset_proof import is_borne_out
+from kafka_segment_source.logdir.offset_proof import may_have_fallen, may_have_risen
 from kafka_segment_source.logdir.probe import BatchHeader, HeaderProbe
 from kafka_segment_source.logdir.segments import Segment
 from kafka_segment_source.storage.ahead import run_together
@@ -214,20 +214,16 @@ class SegmentView:
             if header is None or header.base_offset > first_offset:
                 break
             slot = candidate
-        # take the first proven entry
+        # take the first proven entry, or the one before it if its batch may be wrong: a walk then sees its neighbours
+        is_in_doubt = False
         for candidate in range(slot, max(slot - 2 * _ATTEMPTS, -1), -1):
-            header = self._read_entry(offsets, candidate)
-            if header is not None and header.base_offset <= first_offset:
+            header = self.probe.proven(int(offsets.positions[candidate]))
+            if header is None or header.base_offset > first_offset:
+                continue
+            if is_in_doubt or not may_have_fallen(header, self.probe.at(header.end)):
                 return header.position
+            is_in_doubt = True
         return 0
-
-    def _read_entry(self, offsets: OffsetIndex, slot: int) -> BatchHeader | None:
-        """Returns the proven header that an index entry points to. None if its offsets are not borne out."""
-        header = self.probe.proven(int(offsets.positions[slot]))
-        entry = int(offsets.offsets[slot])
-        if header is None or header.last_offset == entry:  # most often: no look at the next batch
-            return header
-        return header if is_borne_out(header, self.probe.at(header.end), entry) else None
 
     def end_position(self, end_offset: int) -> int | None:
         """Returns the least position, among index entries near `end_offset`, from which on every offset is ≥
@@ -238,10 +234,12 @@ class SegmentView:
         offsets = self.offsets
         slot = offsets.ceiling(end_offset)
         for candidate in range(slot, min(slot + _ATTEMPTS, len(offsets))):
-            header = self._read_entry(offsets, candidate)
+            header = self.probe.proven(int(offsets.positions[candidate]))
             # a compressed v0 or v1 wrapper states only its last offset, so it may begin earlier
-            is_first_known = header is not None and (header.magic == kafka_format.MAGIC_V2 or not header.is_compressed)
-            if header is not None and is_first_known and header.base_offset >= end_offset:
+            if header is None or (header.magic != kafka_format.MAGIC_V2 and header.is_compressed):
+                continue
+            entry = int(offsets.offsets[candidate])
+            if header.base_offset >= end_offset and not may_have_risen(header, self.probe.at(header.end), entry):
                 return header.position
         return None
 

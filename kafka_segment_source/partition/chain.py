@@ -31,9 +31,9 @@ from kafka_segment_source.kafka_format import MAX_OFFSET
 from kafka_segment_source.logdir.checkpoints import read_topic_id
 from kafka_segment_source.logdir.segments import DroppedSegment, Hole, ListedLog, PartitionLog, Segment
 from kafka_segment_source.options import ReadOptions
-from kafka_segment_source.partition.choice import DAMAGED, THIN, VOID, WHOLE, choose
+from kafka_segment_source.partition.choice import DAMAGED, SECOND, THIN, VOID, WHOLE, choose
 from kafka_segment_source.partition.copy_view import CopyView
-from kafka_segment_source.partition.histories import explain_fence, find_fenced_end, find_fences
+from kafka_segment_source.partition.histories import explain_fence, find_doubts, find_fences
 from kafka_segment_source.storage.ahead import map_ahead
 from kafka_segment_source.storage.tiered.names import is_shown
 
@@ -81,12 +81,13 @@ def settle(copies: list[PartitionLog], options: ReadOptions, warnings: list[str]
         said = copy.leave_misplaced_end([other for other in found if other is not copy])
         warnings += [] if said is None else [said]
     fences = find_fences(found)
-    for at, copy in enumerate(found):
-        own = [fence for fence in fences if fence.loser == at]
-        if own:
-            end = find_fenced_end(own)
-            warnings.append(explain_fence(copy, found[own[0].winner], end, own[0].epochs))
-            copy.log = replace(copy.log, offsets=copy.log.offsets.intersect(OffsetRange(end=end)))
+    warnings += [copy.epochs_fault for copy in found if copy.epochs_fault is not None]
+    for fence in fences:
+        warnings.append(explain_fence(found, fence))
+        loser = found[fence.loser]
+        loser.has_lost = True
+        loser.log = replace(loser.log, offsets=loser.log.offsets.intersect(OffsetRange(end=fence.end)))
+    warnings += find_doubts(found)
     return found
 
 
@@ -225,9 +226,10 @@ def _find_spans(at: int, copies: list[_ListedCopy], near: OffsetRange) -> list[_
             rated: Sequence[_Rated] = ((segment.span, sound),)
         else:
             rated = _rate_segment(own.copy, segment, others)
-        for offsets, holding in rated:
+        for offsets, sound_holding in rated:
             if offsets.is_empty:
                 continue
+            holding = min(sound_holding, SECOND) if own.copy.has_lost else sound_holding
             if ends and (ends[-1], holdings[-1]) == (offsets.start, holding):
                 ends[-1] = offsets.end
             else:
@@ -314,8 +316,15 @@ def is_explained(copy: CopyView, others: Sequence[CopyView]) -> bool:
     """Whether other copies hold everything that the damage at the end of this copy can have been.
 
     That is so if they have at least as many bytes after its last whole batch. It is also so if the damage that remains
-    after their bytes may end a log.
+    after their bytes may end a log. No segment of a tier ends in a torn batch. If its manifest cannot be used, nobody
+    knows how many bytes it had. Then another upload of the same segment explains it, or a disk, as that ends after the
+    tier.
     """
+    last = copy.log.segments[-1]
+    if last.is_of_unknown_size:
+        if any(_is_same_upload(each, last) for other in others for each in other.log.segments):
+            return True
+        others = [other for other in others if not is_shown(other.log.directory)]
     damaged = copy.log.segments[-1].size - copy.tail.position
     reached, size = copy.tail.end, 0
     while size < damaged:
@@ -325,7 +334,17 @@ def is_explained(copy: CopyView, others: Sequence[CopyView]) -> bool:
         furthest = max(there, key=lambda other: other.end)
         size += furthest.bytes_between(OffsetRange(reached, furthest.end))[1]
         reached = furthest.end
-    return size >= damaged or (size > 0 and copy.may_end_at(copy.tail.position + size))
+    may_be_torn = size > 0 and not is_shown(copy.log.directory)
+    return size >= damaged or (may_be_torn and copy.may_end_at(copy.tail.position + size))
+
+
+def _is_same_upload(segment: Segment, broken: Segment) -> bool:
+    """Whether a sound segment was uploaded from the same one as another of the same tier, by offset and stored size."""
+    return (
+        segment.base_offset == broken.base_offset
+        and segment.stored_size == broken.stored_size
+        and not segment.is_of_unknown_size
+    )
 
 
 def _join_ranges(chosen: Sequence[tuple[int, OffsetRange]]) -> list[tuple[int, OffsetRange]]:

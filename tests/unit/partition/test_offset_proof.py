@@ -114,7 +114,7 @@ def test_a_wrong_last_batch_that_another_copy_has_whole(stated: int, indexed: bo
 
 @pytest.mark.parametrize("entry", [(14, 1), (6, 1)])
 @pytest.mark.parametrize("stated", [4, 0, 5, 2])
-@pytest.mark.parametrize("start", range(0, 20))
+@pytest.mark.parametrize("start", range(20))
 def test_a_window_into_a_batch_that_fell(start: int, stated: int, entry: tuple[int, int], tmp_path: Path) -> None:
     """The batch begins before the one before it ends, and offsets are missing after it: no row has a wrong offset."""
     batches = [make_batch(0, 5), make_batch(6, 14, stated), make_batch(15, 19), make_batch(20, 29)]
