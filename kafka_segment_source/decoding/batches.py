@@ -26,13 +26,13 @@ from kafka_segment_source.decoding.batch_search import BatchSearch
 from kafka_segment_source.decoding.damage import Damage
 from kafka_segment_source.decoding.faults import Faults
 from kafka_segment_source.decoding.log_tail import LogTail
-from kafka_segment_source.decoding.offset_order import find_disorder, leaves_gap
+from kafka_segment_source.decoding.offset_order import Disorder, find_disorder, needs_witness, shows_gaps
 from kafka_segment_source.decoding.split import BatchPlace, SegmentSplit
 from kafka_segment_source.errors import DataError
 from kafka_segment_source.kernels import batch_headers
 from kafka_segment_source.kernels.batch_headers import HeaderTable
 from kafka_segment_source.logdir.checksums import crc_of
-from kafka_segment_source.logdir.offset_proof import limit_of
+from kafka_segment_source.logdir.offset_proof import contradicts_entry, limit_of
 from kafka_segment_source.pruning.disorder import is_witness
 from kafka_segment_source.storage.files import Bytes, InputFile
 from kafka_segment_source.trust import Trust
@@ -89,9 +89,12 @@ class BatchReader:
         self._chunk_bytes = chunk_bytes
         self.last: BatchPlace | None = None
         self.is_done = False
+        self._believed_end = (
+            0  # the position after the last batch that was believed; 0: the offset before byte 0 is known
+        )
         self._is_stale = False  # the bytes at hand are older than those in the file
         self._limit = split.end  # no byte after it is read, unless a batch begins before it and ends after it
-        self._search = BatchSearch(file, split, trust.max_batch_bytes)
+        self._search = BatchSearch(file, split, trust)
         self._tail = LogTail(file, split, self._search)
         most = (split.segment_size - split.start) // (kafka_format.LOG_OVERHEAD + kafka_format.MIN_LENGTH_V0) + 1
         self._table = np.empty(
@@ -198,6 +201,7 @@ class BatchReader:
     def _note_believed(self, headers: HeaderTable) -> None:
         """Notes that these batches are believed. There is at least one."""
         last = headers[:, -1].tolist()
+        self._believed_end = last[batch_headers.POSITION] + last[batch_headers.SIZE]
         self._search.last_offset = last[batch_headers.LAST_OFFSET]
         self.last = BatchPlace(last[batch_headers.POSITION], last[batch_headers.BASE_OFFSET], last[batch_headers.CRC])
 
@@ -231,13 +235,25 @@ class BatchReader:
         first = int(bad.argmax())
         count = first if bad[first] else headers.shape[1]
         before, limit = self._search.last_offset, self._offset_limit
+        if self.last is None and self._split.start and headers[batch_headers.MAGIC, 0] == kafka_format.MAGIC_V2:
+            first = int(headers[batch_headers.BASE_OFFSET, 0])
+            if (
+                first == self._split.bounds.offsets.start
+            ):  # the plan begins at this batch, as its neighbours bear it out
+                before = max(before, first - 1)
         following = limit
         good = headers[:, :count]
-        if count and leaves_gap(good, before):
+        is_alone = False
+        if count and needs_witness(good, self._search.last_offset):
             earlier = int(headers[batch_headers.LAST_OFFSET, count - 2]) if count > 1 else before
             later = _find_later_offset(headers[:, count:], bad[count:], earlier)
             following = self._search.find_following_offset(end_of(good), earlier, limit) if later is None else later
+            is_alone = following == limit or count < headers.shape[1]
         wrong = find_disorder(good, before, limit, following)
+        if wrong is None and count > 1:
+            wrong = self._doubt_first(good, before)
+        if wrong is None and is_alone:
+            wrong = self._doubt_last(good, earlier, following, is_before_damage=following != limit)
         if wrong is not None:
             fields = [batch_headers.POSITION, batch_headers.BASE_OFFSET, batch_headers.LAST_OFFSET]
             place, base, last = headers[fields, wrong.column].tolist()
@@ -256,6 +272,43 @@ class BatchReader:
         ].tolist()
         crc = crc_of(memoryview(data[position - start : position - start + size]), magic)  # type: ignore[arg-type]
         return count, self._faults.bad_crc(position, offset, crc, stated)
+
+    def _doubt_first(self, good: HeaderTable, before: int) -> Disorder | None:
+        """Decides about a batch behind damage: in a file that shows no compaction, the batch after it begins where it
+        ends. If there are other copies, they have it at the right place.
+
+        good: it and the batches after it, two or more. before: the last offset before the damage.
+        """
+        is_behind_damage = self.last is not None or not self._split.start
+        if not self._split.copies or not is_behind_damage:
+            return None
+        fields = [batch_headers.POSITION, batch_headers.BASE_OFFSET, batch_headers.LAST_OFFSET, batch_headers.COUNT]
+        (position, _), (base, following), (last, _), (count, _) = good[fields, :2].tolist()
+        if position == self._believed_end or following == last + 1 or count != last - base + 1:
+            return None
+        return None if shows_gaps(good[:, 2:]) else Disorder(0, before + 1, following - 1)
+
+    def _doubt_last(self, good: HeaderTable, earlier: int, following: int, is_before_damage: bool) -> Disorder | None:
+        """Decides about a batch behind a gap that no batch right after it bears out.
+
+        good: the batches up to it; the rule before has filled in AFTER. earlier: the last offset before the gap.
+        following: the offset of the next sound batch. is_before_damage: whether damage lies between the two.
+
+        An index entry may contradict it. Before damage, in a file that shows no compaction, it stands at a wrong place;
+        if there are other copies, they have it at the right one.
+        """
+        fields = [batch_headers.POSITION, batch_headers.BASE_OFFSET, batch_headers.LAST_OFFSET, batch_headers.COUNT]
+        position, base, last, count = good[fields, -1].tolist()
+        if good[batch_headers.MAGIC, -1] != kafka_format.MAGIC_V2:
+            return None  # a wrapper states only its last offset, so every wrapper seems to leave a gap
+        ends = end_of(good[:, :-1]) if good.shape[1] > 1 else self._believed_end
+        is_whole = not shows_gaps(good[:, :-1]) and count == last - base + 1
+        if is_before_damage and self._split.copies and is_whole and position == ends:
+            return Disorder(good.shape[1] - 1, earlier + 1, following - 1)
+        entry = self._search.find_entry(position)
+        if entry is not None and contradicts_entry(base, last, count, entry):
+            return Disorder(good.shape[1] - 1, earlier + 1, entry)
+        return None
 
     @property
     def _offset_limit(self) -> int:

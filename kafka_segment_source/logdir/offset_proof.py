@@ -40,10 +40,15 @@ def limit_of(base_offset: int, next_base_offset: int | None) -> int:
 def may_have_fallen(header: BatchHeader, following: BatchHeader | None) -> bool:
     """Whether the true offsets of a batch may be higher than it says. following: the batch right after it, or None.
 
-    A batch that has fallen leaves a gap before the batch after it. Compaction leaves gaps too. A wrapper of magic 0 or 1
-    states only its last offset, so it proves nothing of the batch before it.
+    A batch that has fallen leaves a gap before the batch after it. Compaction leaves gaps too. A wrapper of magic 0 or
+    1 states only its last offset, so it proves nothing of the batch before it.
     """
     return following is None or following.base_offset != header.last_offset + 1
+
+
+def overlaps(header: BatchHeader, following: BatchHeader | None) -> bool:
+    """Whether the batch right after a batch begins inside it, or before it: one of the two is wrong."""
+    return following is not None and following.base_offset <= header.last_offset
 
 
 def may_have_risen(header: BatchHeader, following: BatchHeader | None, entry: int) -> bool:
@@ -52,7 +57,8 @@ def may_have_risen(header: BatchHeader, following: BatchHeader | None, entry: in
     following: the batch right after it, or None. entry: the absolute offset of the index entry at its position. A batch
     that has risen reaches over the one after it, but for a gap there that compaction left.
     """
-    return following is None or following.base_offset <= header.last_offset or header.base_offset > entry
+    is_other = contradicts_entry(header.base_offset, header.last_offset, header.count, entry)
+    return is_other or following is None or overlaps(header, following)
 
 
 def follows(header: BatchHeader, before: int) -> bool:
@@ -60,7 +66,25 @@ def follows(header: BatchHeader, before: int) -> bool:
     return header.last_offset > before and (header.base_offset > before or header.magic < kafka_format.MAGIC_V2)
 
 
-def has_jumped(header: BatchHeader, following: BatchHeader | None, before: int) -> bool:
-    """Whether a batch that leaves a gap after the offset `before` has jumped ahead: the one after it steps back into the
-    gap."""
-    return following is not None and before < following.base_offset <= header.last_offset
+def has_jumped(
+    header: BatchHeader, following: BatchHeader | None, before: int, third: BatchHeader | None = None
+) -> bool:
+    """Whether a batch that leaves a gap after the offset `before` has jumped ahead.
+
+    The one after it then steps back into the gap. But if that one exactly fills the place between this one and the
+    third, it is the one that has fallen.
+    """
+    if following is None or not before < following.base_offset <= header.last_offset:
+        return False
+    length = following.last_offset - following.base_offset + 1
+    return third is None or third.base_offset - header.last_offset - 1 != length
+
+
+def contradicts_entry(base: int, last: int, count: int, entry: int) -> bool:
+    """Whether a batch cannot be the one that an index entry at its position was written for.
+
+    base, last: the offsets that it states. count: its records; -1 if it is not known. entry: absolute. The entry of a
+    batch with all its records states its first offset, its last one, or a later one. That of a batch that compaction
+    has thinned may state one between (docs/kafka-log-format.md, 4.2).
+    """
+    return base > entry or (count == last - base + 1 and base < entry < last)

@@ -56,9 +56,13 @@ class BatchHeader(NamedTuple):
 
 
 class HeaderProbe:
-    """Reads headers of one `.log` of `size` bytes."""
+    """Reads headers of one `.log` of `size` bytes.
 
-    def __init__(self, file: InputFile, size: int, check_crcs: bool) -> None:
+    base_offset: of the segment, if the offsets of its first batch are to be judged by it.
+    """
+
+    def __init__(self, file: InputFile, size: int, check_crcs: bool, base_offset: int | None = None) -> None:
+        self._base_offset = base_offset
         self._file = file
         self._size = size
         self._check_crcs = check_crcs
@@ -90,12 +94,13 @@ class HeaderProbe:
         self._proven[position] = header
         return header
 
-    def walk(self, position: int, before: int | None = None, *, in_order: bool = True) -> Iterator[BatchHeader | None]:
+    def walk(self, position: int, *, in_order: bool = True) -> Iterator[BatchHeader | None]:
         """Yields proven headers from `position` to the end of the file. After the first failed proof it yields None and
         ends. A batch whose offsets contradict its neighbours is not proven (`offset_proof.py`).
 
-        before: the last offset before the first batch; None if it is not known. in_order: False believes the offsets.
+        in_order: False believes the offsets.
         """
+        before = None if position or self._base_offset is None else self._base_offset - 1
         while position < self._size:
             header = self.proven(position)
             if in_order and header is not None and before is not None and not self._keeps_order(header, before):
@@ -108,7 +113,11 @@ class HeaderProbe:
     def _keeps_order(self, header: BatchHeader, before: int) -> bool:
         if header.base_offset == before + 1:
             return True
-        return follows(header, before) and not has_jumped(header, self.at(header.end), before)
+        if not follows(header, before):
+            return False
+        following = self.at(header.end)
+        third = None if following is None or following.base_offset > header.last_offset else self.at(following.end)
+        return not has_jumped(header, following, before, third)
 
     def is_legal_tail(self, position: int) -> bool:
         """Whether the bytes from `position` to the end may end a log.

@@ -19,7 +19,7 @@ from kafka_segment_source.logdir.indexes import (
     read_time_ends,
     read_time_index,
 )
-from kafka_segment_source.logdir.offset_proof import may_have_fallen, may_have_risen
+from kafka_segment_source.logdir.offset_proof import may_have_fallen, may_have_risen, overlaps
 from kafka_segment_source.logdir.probe import BatchHeader, HeaderProbe
 from kafka_segment_source.logdir.segments import Segment
 from kafka_segment_source.storage.ahead import run_together
@@ -64,7 +64,7 @@ class SegmentView:
         """Reads headers in the `.log`."""
         if self._probe is None:
             self._file = InputFile(self.segment.path, self.segment.storage, self.segment.version)
-            self._probe = HeaderProbe(self._file, self.segment.size, self._trust.check_crcs)
+            self._probe = HeaderProbe(self._file, self.segment.size, self._trust.check_crcs, self.segment.base_offset)
         return self._probe
 
     @property
@@ -73,7 +73,11 @@ class SegmentView:
         probe = self.probe
         if self._strict_probe is None:
             assert self._file is not None
-            self._strict_probe = probe if self._trust.check_crcs else HeaderProbe(self._file, self.segment.size, True)
+            self._strict_probe = (
+                probe
+                if self._trust.check_crcs
+                else HeaderProbe(self._file, self.segment.size, True, self.segment.base_offset)
+            )
         return self._strict_probe
 
     @property
@@ -220,7 +224,8 @@ class SegmentView:
             header = self.probe.proven(int(offsets.positions[candidate]))
             if header is None or header.base_offset > first_offset:
                 continue
-            if is_in_doubt or not may_have_fallen(header, self.probe.at(header.end)):
+            following = self.probe.at(header.end)
+            if not may_have_fallen(header, following) or (is_in_doubt and not overlaps(header, following)):
                 return header.position
             is_in_doubt = True
         return 0
@@ -250,7 +255,7 @@ class SegmentView:
         """
         probe = self.strict_probe if strict else self.probe
         position = self._find_place(offset)
-        for header in probe.walk(position, self.offset_before(position)):
+        for header in probe.walk(position):
             if header is None or header.last_offset >= offset:
                 yield header
 
@@ -262,10 +267,6 @@ class SegmentView:
             if times is not None and len(times) > 0 and offset <= times.offsets[0]:
                 return 0
         return self.start_position(offset)
-
-    def offset_before(self, position: int) -> int | None:
-        """Returns the last offset before the batch at a position, where it is known: at byte 0."""
-        return None if position else self.segment.base_offset - 1
 
     def end_offset(self) -> int:
         """Returns the offset after the last proven batch, or the base offset if there is none.

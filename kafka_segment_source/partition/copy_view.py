@@ -140,7 +140,7 @@ class CopyView:
             reached, start = segment.base_offset, view.start_position(MAX_OFFSET)
             if segment.size - start > _MOST_WALKED:
                 return None
-            for header in view.probe.walk(start, view.offset_before(start)):
+            for header in view.probe.walk(start):
                 if header is None:
                     return None
                 reached = header.last_offset + 1
@@ -240,7 +240,7 @@ class CopyView:
         found = Tail(segment.base_offset)
         with self._open_view(segment) as view:
             start = view.start_position(MAX_OFFSET)
-            for header in view.probe.walk(start, view.offset_before(start)):
+            for header in view.probe.walk(start):
                 if header is None or header.last_offset >= limit_of(segment.base_offset, None):
                     return self._find_torn_tail(segment)
                 expected = header.base_offset if found.last is None and start else found.end
