@@ -6,18 +6,14 @@ budget, so that crafted bytes cannot make it quadratic.
 
 from __future__ import annotations
 
-from contextlib import suppress
-
 import numpy as np
 
 from kafka_segment_source import kafka_format
 from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.kernels import batch_headers
 from kafka_segment_source.logdir.checksums import crc_holds
-from kafka_segment_source.logdir.indexes import read_offset_index
 from kafka_segment_source.logdir.offset_proof import limit_of
-from kafka_segment_source.storage.files import UNUSABLE, InputFile, file_version
-from kafka_segment_source.trust import Trust
+from kafka_segment_source.storage.files import InputFile
 
 # The search for the next whole batch after damage computes a CRC for every place that looks like a batch. Budget for
 # one range: 8 × segment size + 64 MiB of CRC work. Then the rest is skipped. Without it, crafted bytes make the search
@@ -47,11 +43,10 @@ class BatchSearch:
     the bytes of CRC work that the search may still cost. Below zero, the search gives up.
     """
 
-    def __init__(self, file: InputFile, split: SegmentSplit, trust: Trust) -> None:
+    def __init__(self, file: InputFile, split: SegmentSplit, max_batch_bytes: int) -> None:
         self._file = file
         self._split = split
-        self._trust = trust
-        self._max_batch_bytes = trust.max_batch_bytes
+        self._max_batch_bytes = max_batch_bytes
         self.last_offset = split.base_offset - 1
         self.effort = _SEARCH_EFFORT * split.segment_size + _LEAST_EFFORT
 
@@ -80,22 +75,6 @@ class BatchSearch:
         finally:
             self.last_offset = believed
         return otherwise if found is None else self.read_base_offset(found)
-
-    def find_entry(self, position: int) -> int | None:
-        """Finds the offset of the index entry that points to a position. None if there is none."""
-        if not self._trust.trust_indexes:
-            return None
-        path = self._split.path.removesuffix(kafka_format.LOG_SUFFIX) + kafka_format.INDEX_SUFFIX
-        with suppress(*UNUSABLE):  # an index that cannot be read proves nothing
-            version = file_version(path, self._split.storage)
-            if version is None:
-                return None
-            base, size = self._split.base_offset, self._split.segment_size
-            index = read_offset_index(path, self._split.storage, version.size, base, size)
-            slot = int(index.positions.searchsorted(position))
-            if slot < len(index) and index.positions[slot] == position:
-                return int(index.offsets[slot])
-        return None
 
     def find_next_batch(self, position: int) -> int | None:
         """Finds the first position ≥ `position` of a whole batch that continues this log, by header and CRC."""

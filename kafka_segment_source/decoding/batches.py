@@ -32,7 +32,7 @@ from kafka_segment_source.errors import DataError
 from kafka_segment_source.kernels import batch_headers
 from kafka_segment_source.kernels.batch_headers import HeaderTable
 from kafka_segment_source.logdir.checksums import crc_of
-from kafka_segment_source.logdir.offset_proof import contradicts_entry, limit_of
+from kafka_segment_source.logdir.offset_proof import limit_of
 from kafka_segment_source.pruning.disorder import is_witness
 from kafka_segment_source.storage.files import Bytes, InputFile
 from kafka_segment_source.trust import Trust
@@ -94,7 +94,7 @@ class BatchReader:
         )
         self._is_stale = False  # the bytes at hand are older than those in the file
         self._limit = split.end  # no byte after it is read, unless a batch begins before it and ends after it
-        self._search = BatchSearch(file, split, trust)
+        self._search = BatchSearch(file, split, trust.max_batch_bytes)
         self._tail = LogTail(file, split, self._search)
         most = (split.segment_size - split.start) // (kafka_format.LOG_OVERHEAD + kafka_format.MIN_LENGTH_V0) + 1
         self._table = np.empty(
@@ -243,17 +243,18 @@ class BatchReader:
                 before = max(before, first - 1)
         following = limit
         good = headers[:, :count]
-        is_alone = False
+        is_before_damage = False
         if count and needs_witness(good, self._search.last_offset):
             earlier = int(headers[batch_headers.LAST_OFFSET, count - 2]) if count > 1 else before
             later = _find_later_offset(headers[:, count:], bad[count:], earlier)
             following = self._search.find_following_offset(end_of(good), earlier, limit) if later is None else later
-            is_alone = following == limit or count < headers.shape[1]
-        wrong = find_disorder(good, before, limit, following)
-        if wrong is None and count > 1:
-            wrong = self._doubt_first(good, before)
-        if wrong is None and is_alone:
-            wrong = self._doubt_last(good, earlier, following, is_before_damage=following != limit)
+            is_before_damage = following != limit and count < headers.shape[1]
+        is_behind_damage = int(headers[batch_headers.POSITION, 0]) != self._believed_end
+        wrong = find_disorder(good, before, limit, following, is_behind_damage)
+        if count > 1 and (wrong is None or wrong.column == 1):
+            wrong = self._doubt_first(good, before) or wrong
+        if wrong is None and is_before_damage:
+            wrong = self._doubt_last(good, earlier, following)
         if wrong is not None:
             fields = [batch_headers.POSITION, batch_headers.BASE_OFFSET, batch_headers.LAST_OFFSET]
             place, base, last = headers[fields, wrong.column].tolist()
@@ -288,14 +289,12 @@ class BatchReader:
             return None
         return None if shows_gaps(good[:, 2:]) else Disorder(0, before + 1, following - 1)
 
-    def _doubt_last(self, good: HeaderTable, earlier: int, following: int, is_before_damage: bool) -> Disorder | None:
-        """Decides about a batch behind a gap that no batch right after it bears out.
+    def _doubt_last(self, good: HeaderTable, earlier: int, following: int) -> Disorder | None:
+        """Decides about a batch between a gap and damage. In a file that shows no compaction, it stands at a wrong
+        place. If there are other copies, they have it at the right one.
 
         good: the batches up to it; the rule before has filled in AFTER. earlier: the last offset before the gap.
-        following: the offset of the next sound batch. is_before_damage: whether damage lies between the two.
-
-        An index entry may contradict it. Before damage, in a file that shows no compaction, it stands at a wrong place;
-        if there are other copies, they have it at the right one.
+        following: the offset of the next sound batch. An index entry decides nothing, as an index may be damaged too.
         """
         fields = [batch_headers.POSITION, batch_headers.BASE_OFFSET, batch_headers.LAST_OFFSET, batch_headers.COUNT]
         position, base, last, count = good[fields, -1].tolist()
@@ -303,11 +302,8 @@ class BatchReader:
             return None  # a wrapper states only its last offset, so every wrapper seems to leave a gap
         ends = end_of(good[:, :-1]) if good.shape[1] > 1 else self._believed_end
         is_whole = not shows_gaps(good[:, :-1]) and count == last - base + 1
-        if is_before_damage and self._split.copies and is_whole and position == ends:
+        if self._split.copies and is_whole and position == ends:
             return Disorder(good.shape[1] - 1, earlier + 1, following - 1)
-        entry = self._search.find_entry(position)
-        if entry is not None and contradicts_entry(base, last, count, entry):
-            return Disorder(good.shape[1] - 1, earlier + 1, entry)
         return None
 
     @property

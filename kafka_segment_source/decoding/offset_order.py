@@ -44,13 +44,15 @@ def shows_gaps(headers: HeaderTable) -> bool:
     return bool((base > headers[batch_headers.AFTER] + 1).any() or is_thin.any())
 
 
-def find_disorder(headers: HeaderTable, before: int, limit: int, following: int) -> Disorder | None:
+def find_disorder(
+    headers: HeaderTable, before: int, limit: int, following: int, is_behind_damage: bool = False
+) -> Disorder | None:
     """Finds the first batch of a table whose offsets are wrong, and fills in the row AFTER.
 
     headers: int64[FIELDS, n], batches that follow each other in the file. before: the last offset before them. limit:
     every offset of the segment is below it. following: the base offset of the batch after them; `limit` if that is not
-    known.
+    known. is_behind_damage: whether the gap before the first of them may be that of damage, or of bytes not read.
     """
     allowed = np.empty(2, np.int64)
-    at: int = batch_rules.find_disorder(headers, before, limit, following, allowed)
+    at: int = batch_rules.find_disorder(headers, before, limit, following, is_behind_damage, allowed)
     return None if at == headers.shape[1] else Disorder(at, *allowed.tolist())
