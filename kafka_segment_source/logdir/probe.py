@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from kafka_segment_source import kafka_format
 from kafka_segment_source.logdir.checksums import crc_holds
+from kafka_segment_source.logdir.offset_proof import follows, has_jumped
 from kafka_segment_source.storage.files import InputFile
 
 _BLOCK = 4096  # bytes per read: they often include the next header
@@ -55,9 +56,13 @@ class BatchHeader(NamedTuple):
 
 
 class HeaderProbe:
-    """Reads headers of one `.log` of `size` bytes."""
+    """Reads headers of one `.log` of `size` bytes.
 
-    def __init__(self, file: InputFile, size: int, check_crcs: bool) -> None:
+    base_offset: of the segment, if the offsets of its first batch are to be judged by it.
+    """
+
+    def __init__(self, file: InputFile, size: int, check_crcs: bool, base_offset: int | None = None) -> None:
+        self._base_offset = base_offset
         self._file = file
         self._size = size
         self._check_crcs = check_crcs
@@ -80,7 +85,8 @@ class HeaderProbe:
             return header
         if header.size > _LARGEST_PROOF:
             return None
-        batch = self._read_bytes(position, header.size)
+        # the next header comes with it, as a look at the order of offsets may need it
+        batch = self._read_bytes(position, header.size + kafka_format.BATCH_OVERHEAD)[: header.size]
         if not crc_holds(batch, header.magic, header.crc):
             return None
         if len(self._proven) == _MOST_KEPT:
@@ -88,15 +94,30 @@ class HeaderProbe:
         self._proven[position] = header
         return header
 
-    def walk(self, position: int) -> Iterator[BatchHeader | None]:
+    def walk(self, position: int, *, in_order: bool = True) -> Iterator[BatchHeader | None]:
         """Yields proven headers from `position` to the end of the file. After the first failed proof it yields None and
-        ends."""
+        ends. A batch whose offsets contradict its neighbours is not proven (`offset_proof.py`).
+
+        in_order: False believes the offsets.
+        """
+        before = None if position or self._base_offset is None else self._base_offset - 1
         while position < self._size:
             header = self.proven(position)
+            if in_order and header is not None and before is not None and not self._keeps_order(header, before):
+                header = None
             yield header
             if header is None:
                 return
-            position = header.end
+            position, before = header.end, header.last_offset
+
+    def _keeps_order(self, header: BatchHeader, before: int) -> bool:
+        if header.base_offset == before + 1:
+            return True
+        if not follows(header, before):
+            return False
+        following = self.at(header.end)
+        third = None if following is None or following.base_offset > header.last_offset else self.at(following.end)
+        return not has_jumped(header, following, before, third)
 
     def is_legal_tail(self, position: int) -> bool:
         """Whether the bytes from `position` to the end may end a log.
