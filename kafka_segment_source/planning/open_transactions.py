@@ -7,6 +7,9 @@ of them is open, reading stops.
 
 If a marker is damaged (mode=DROPMALFORMED), its transaction stays open. Then more rows are withheld than necessary, and
 a warning reports it.
+
+Where offsets are missing, nothing is guessed. A transaction that was open before them may have ended in them. So it
+does not end the log here, and a warning reports it. Reading judges its rows: lost, or withheld (failOnDataLoss).
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from kafka_segment_source import kafka_format
+from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.decoding.split import BatchPlace, SegmentSplit, anchored, place_of
 from kafka_segment_source.errors import FileChangedError
 from kafka_segment_source.kernels import batch_headers
@@ -64,14 +68,18 @@ def find_stable_end(
     replay = _Replay(whole, options, warnings, memory)
     replay.run(end)
     waiting = {producer: first for producer, first in replay.open.items() if first < end}
+    undecided = [each for each in replay.undecided if each[1] < end]
+    if waiting or undecided:
+        replay.confirm()
+    if undecided and memory is None:
+        warnings.append(_describe_undecided(replay.log, undecided, replay.missing, options))
     if not waiting:
         # a broker may write a new transaction after this offset, into preallocated space
         return min(end, replay.reached) if replay.is_at_end else end
-    replay.confirm()
     stable = min(waiting.values())
     if memory is not None:
         return stable
-    warnings.append(_describe_withheld(replay.log, waiting, stable, end, options))
+    warnings.append(_describe_withheld(replay, waiting, stable, end))
     return stable
 
 
@@ -79,8 +87,9 @@ def find_stable_end(
 class _Replay:
     """Follows the producers of a log to find the open transactions.
 
-    open: producer id → first offset of its transaction. reached: the offset after the last batch that was read.
-    is_at_end: whether no batch follows in the log.
+    open: producer id → first offset of its transaction. undecided: producer id and first offset of each transaction
+    that was open before missing offsets. missing: the first of these offsets, None if none are missing. reached: the
+    offset after the last batch that was read. is_at_end: whether no batch follows in the log.
 
     With endAt=highWatermark, the log ends at its high watermark. A marker after that does not end a transaction.
     """
@@ -90,6 +99,8 @@ class _Replay:
     warnings: list[str]
     memory: ProducerMemory | None = None
     open: dict[int, int] = field(default_factory=dict)
+    undecided: list[tuple[int, int]] = field(default_factory=list)
+    missing: int | None = None
     walked: list[tuple[str, FileVersion]] = field(default_factory=list)
     reached: int = 0
     is_at_end: bool = False
@@ -117,15 +128,23 @@ class _Replay:
         since = ProducerState(0, {}) if state is None else state
         self.open = dict(since.open_transactions)
         self.reached, read = since.offset, 0
+        holes = self._list_holes(since.offset)
         parts = self._walk_segments(since.offset)
         while self.reached < end or any(first < end for first in self.open.values()):
             found = next(parts, None)
             if found is None:
                 self.is_at_end = True
                 break
+            while holes and holes[0] < found.end:
+                hole = holes.pop(0)
+                self._apply_events([event for event in found.events if event[0] < hole], since.offset)
+                self._pass_hole(hole)
+                found = found._replace(events=[event for event in found.events if event[0] >= hole])
             self._apply_events(found.events, since.offset)
             read += found.size
             self.reached = max(self.reached, found.end)
+        if self.is_at_end and holes:
+            self._pass_hole(holes[0])
         parts.close()
         self._keep_state()
         if state is None and len(self.log.segments) > 1 and self.options.trust_indexes:
@@ -222,7 +241,10 @@ class _Replay:
         segment = self.log.segments[at]
         if self.log.copies or segment.base_offset < first:
             return None
-        return read_small_segment(segment, self.options)
+        events = read_small_segment(segment, self.options)
+        if events is not None and events.end < segment.span.end and self.log.gap_is_loss(at):
+            return None  # the other reader knows whether offsets are missing
+        return events
 
     def _make_split(self, at: int, first: int) -> SegmentSplit:
         """Makes a split of segment number `at`, from the batch that holds the offset `first`."""
@@ -236,6 +258,8 @@ class _Replay:
     def _collect_events(self, stretch: Stretch, before: int) -> SegmentEvents:
         """Collects the events of a stretch. before: the offset after the batch before the stretch."""
         self._end_lost_transactions(stretch)
+        if stretch.loss is not None:
+            self._pass_hole(before)
         self.warnings += [
             f"skipped in looking for the last stable offset (mode=DROPMALFORMED): {error}" for error in stretch.errors
         ]
@@ -258,6 +282,23 @@ class _Replay:
             else:
                 self.open.pop(producer_id, None)
 
+    def _list_holes(self, offset: int) -> list[int]:
+        """Lists where offsets are missing, as far as planning knows, from `offset` on."""
+        holes = [
+            *(hole.offsets for hole in self.log.holes),
+            *(each.offsets for each in self.log.evidence if each.is_hard),
+        ]
+        wanted = OffsetRange(offset, self.log.offsets.end)
+        return sorted(gone.start for hole in holes if not (gone := hole.intersect(wanted)).is_empty)
+
+    def _pass_hole(self, offset: int) -> None:
+        """Gives up what is open before missing offsets, which begin at `offset`: it may have ended there."""
+        if offset >= self.log.offsets.end:
+            return
+        self.undecided += [each for each in self.open.items() if each[1] < offset]
+        self.open = {producer_id: first for producer_id, first in self.open.items() if first >= offset}
+        self.missing = offset if self.missing is None else self.missing
+
     def _end_lost_transactions(self, stretch: Stretch) -> None:
         """Ends the transactions that were open before offsets that one of several copies has lost.
 
@@ -278,19 +319,42 @@ def _has_ended_before(state: ProducerState | None, offset: int) -> bool:
 # ---- what the plan says ----
 
 
-def _describe_withheld(log: PartitionLog, waiting: dict[int, int], stable: int, end: int, options: ReadOptions) -> str:
+def _describe_withheld(replay: _Replay, waiting: dict[int, int], stable: int, end: int) -> str:
     """One sentence about the open transactions and the rows that they withhold."""
-    named = [
-        f"producer {producer_id} since offset {first} ({_describe_begin(log, first, options)})"
-        for producer_id, first in sorted(waiting.items(), key=lambda each: each[1])[:_MOST_NAMED]
-    ]
-    more = f" and {len(waiting) - len(named)} more" if len(waiting) > len(named) else ""
+    log, options = replay.log, replay.options
+    if replay.missing is None:
+        advice = (
+            f"one that stays open for long is hanging, and kafka-transactions.sh abort --topic {log.topic} --partition"
+            f" {log.partition} --start-offset {stable} on the brokers ends it"
+        )
+    else:
+        advice = f"as offsets from {replay.missing} on are missing, they may have begun before"
     return (
         f"partition {log.topic}-{log.partition} ends at its last stable offset, {stable} (isolationLevel=read_committed):"
         f" {_count_bytes_from(log, stable, end, options):,} bytes from there on are withheld, as transactions are open of"
-        f" {', '.join(named)}{more}; one that stays open for long is hanging, and kafka-transactions.sh abort --topic"
-        f" {log.topic} --partition {log.partition} --start-offset {stable} on the brokers ends it"
+        f" {_name_transactions(log, [*waiting.items()], options)}; {advice}"
     )
+
+
+def _describe_undecided(
+    log: PartitionLog, undecided: list[tuple[int, int]], missing: int | None, options: ReadOptions
+) -> str:
+    """One sentence about the transactions that may have ended in missing offsets."""
+    return (
+        f"partition {log.topic}-{log.partition}: it is not known how the transactions of"
+        f" {_name_transactions(log, undecided, options)} ended, as offsets from {missing} on are missing"
+        " (isolationLevel=read_committed); their rows are lost, and failOnDataLoss=false withholds them"
+    )
+
+
+def _name_transactions(log: PartitionLog, transactions: list[tuple[int, int]], options: ReadOptions) -> str:
+    """Names transactions by producer id and first offset, the oldest first."""
+    named = [
+        f"producer {producer_id} since offset {first} ({_describe_begin(log, first, options)})"
+        for producer_id, first in sorted(transactions, key=lambda each: each[1])[:_MOST_NAMED]
+    ]
+    more = f" and {len(transactions) - len(named)} more" if len(transactions) > len(named) else ""
+    return f"{', '.join(named)}{more}"
 
 
 def _describe_begin(log: PartitionLog, first: int, options: ReadOptions) -> str:

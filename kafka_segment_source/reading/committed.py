@@ -32,7 +32,7 @@ from kafka_segment_source.errors import DataLossError
 from kafka_segment_source.kernels import batch_headers
 from kafka_segment_source.kernels.batch_headers import HeaderTable
 from kafka_segment_source.options import ReadOptions
-from kafka_segment_source.reading.marker_walk import Marker, MarkerReader, Stretch, transactional_data, walk_after
+from kafka_segment_source.reading.marker_walk import Marker, MarkerReader, Mask, Stretch, transactional_data, walk_after
 from kafka_segment_source.reporting import logger
 
 # Fates of a transactional batch
@@ -70,11 +70,12 @@ class _SplitTransactions:
         self._known = _KnownMarkers()
         self._known_to = 0  # every marker below this offset, from the chunk at hand on, is known
         self._ahead: Generator[Stretch, None, None] | None = None
+        self._loss: DataLossError | None = None  # the offsets that end the reading ahead
         self._reported: set[int] = set()
 
     def committed(self, chunk: Chunk) -> Chunk:
         """Returns the chunk without the batches that must be withheld."""
-        data = transactional_data(chunk.headers)
+        data = transactional_data(chunk.headers) & self._find_wanted(chunk.headers)
         if not data.any():
             return chunk
         self._learn_markers(chunk)
@@ -95,11 +96,17 @@ class _SplitTransactions:
         keep[data] = fates == COMMITTED
         return Chunk(chunk.data, chunk.headers[:, keep], chunk.position)
 
+    def _find_wanted(self, headers: HeaderTable) -> Mask:
+        """Returns which batches may hold offsets of the split. Nothing is asked about the others."""
+        offsets = self._split.bounds.offsets
+        after_start = headers[batch_headers.LAST_OFFSET] >= offsets.start
+        return np.asarray(after_start & (headers[batch_headers.BASE_OFFSET] < offsets.end))
+
     def close(self) -> None:
         """Closes the file that is read ahead."""
         if self._ahead is not None:
             self._ahead.close()
-        self._ahead = None
+        self._ahead = self._loss = None
 
     def _learn_markers(self, chunk: Chunk) -> None:
         first, last = (
@@ -118,7 +125,10 @@ class _SplitTransactions:
         if self._ahead is None:
             self._ahead = walk_after(self._split, chunk, self._options)
         stretch = next(self._ahead, None)
-        if stretch is None or stretch.ends_in_loss:
+        if stretch is None:
+            return False
+        if stretch.loss is not None:
+            self._loss = stretch.loss
             return False
         self._known.add(stretch, self._known_to)
         if stretch.headers.shape[1]:
@@ -132,9 +142,14 @@ class _SplitTransactions:
             first = int(batches[batch_headers.BASE_OFFSET, batches[batch_headers.PRODUCER_ID] == producer_id].min())
             whose = f"the transaction of producer {producer_id} around offset {first} in {self._split.path}"
             if fate == OPEN:
+                why = (
+                    "its end, and with it a segment, is missing"
+                    if self._loss is None
+                    else "offsets after it are missing"
+                )
                 error = DataLossError(
-                    f"{whose} has no marker in the files: its end, and with it a segment, is missing; failOnDataLoss=false"
-                    " withholds what cannot be shown to be committed"
+                    f"{whose} has no marker in the files: {why}; failOnDataLoss=false withholds what cannot be shown to be"
+                    f" committed{'' if self._loss is None else f'; {self._loss}'}"
                 )
                 allow_loss(error, self._options)
             if producer_id not in self._reported:

@@ -32,7 +32,7 @@ from kafka_segment_source.errors import DataError, DataLossError, FileChangedErr
 from kafka_segment_source.kernels import batch_headers, record_batches
 from kafka_segment_source.kernels.batch_headers import HeaderTable
 from kafka_segment_source.options import ReadOptions
-from kafka_segment_source.reading.following import MOST_CHANGES_IN_A_ROW, find_again
+from kafka_segment_source.reading.following import MOST_CHANGES_IN_A_ROW, describe_gone, find_again
 from kafka_segment_source.reading.mending import Lost, Piece, mend
 from kafka_segment_source.storage.files import UNUSABLE, file_version
 from kafka_segment_source.storage.paths import join_path, parent_of
@@ -64,7 +64,7 @@ class Stretch:
     headers: the batches up to the next stretch.
     gaps: offsets before which damage was skipped. No batch below a gap can rely on a marker at or after it.
     errors: that damage.
-    ends_in_loss: whether a segment is missing after it.
+    loss: the offsets that are missing after it, None if none are.
     void: the first offset from which on batches are gone, or None. Only set in a copy that the reading changed to.
     """
 
@@ -72,7 +72,7 @@ class Stretch:
     markers: tuple[Marker, ...]
     gaps: tuple[int, ...] = ()
     errors: tuple[DataError, ...] = ()
-    ends_in_loss: bool = False
+    loss: DataLossError | None = None
     void: int | None = None
 
 
@@ -142,10 +142,10 @@ def _walk_file(
             source.finish()
         except FileChangedError:
             raise
-        except DataLossError:
+        except DataLossError as error:
             if split.copies:
                 raise
-            yield Stretch(_NO_HEADERS, (), ends_in_loss=True)
+            yield Stretch(_NO_HEADERS, (), loss=error)
 
 
 def _walk_copies(
@@ -178,7 +178,7 @@ def _walk_copies(
 def _describe_loss(lost: Lost, options: ReadOptions) -> Stretch:
     """Returns what the loss of offsets means for transactions. Raises the error of damage under FAILFAST."""
     if isinstance(lost.error, DataLossError):
-        return Stretch(_NO_HEADERS, (), ends_in_loss=True)
+        return Stretch(_NO_HEADERS, (), loss=lost.error)
     if isinstance(lost.error, DataError) and lost.error.is_skippable and options.drop_malformed:
         return Stretch(_NO_HEADERS, (), (lost.offsets.start,), (lost.error,))
     raise lost.error
@@ -199,7 +199,7 @@ def walk_after(split: SegmentSplit, chunk: Chunk, options: ReadOptions) -> Gener
     """Yields the batches that follow a chunk of a split in the log.
 
     First comes the rest of its file as it was planned. Then come the segments with the next offsets, up to the end of
-    the log at that time. It ends after a stretch that ends in loss.
+    the log at that time. It ends after a stretch that is followed by a loss.
 
     Raises CorruptRecordError for damage under FAILFAST, and FileChangedError if the log changes too fast to be read.
     """
@@ -225,7 +225,7 @@ def walk_after(split: SegmentSplit, chunk: Chunk, options: ReadOptions) -> Gener
                 for stretch in stretches:
                     void = first_void(stretch, reached) if is_seam else stretch.void
                     yield stretch if void is None else replace(stretch, gaps=(*stretch.gaps, void))
-                    if stretch.ends_in_loss:
+                    if stretch.loss is not None:
                         return
                     if stretch.headers.shape[1]:
                         reached, tries = int(stretch.headers[batch_headers.LAST_OFFSET, -1]) + 1, 0
@@ -244,11 +244,11 @@ def walk_after(split: SegmentSplit, chunk: Chunk, options: ReadOptions) -> Gener
                 raise
             pending, named_at, listed_at = iter(()), reached, -1
             continue
-        loss = min((offsets.start for _, offsets in found.lost), default=None)
-        if loss is not None and (loss <= reached or not split.copies):
-            yield Stretch(_NO_HEADERS, (), ends_in_loss=True)
+        why, lost = min(found.lost, key=lambda each: each[1].start, default=("", OffsetRange(kafka_format.MAX_OFFSET)))
+        if why and (lost.start <= reached or not split.copies):
+            yield Stretch(_NO_HEADERS, (), loss=DataLossError(f"{describe_gone(split, lost)}: {why}"))
             return
-        pending = _select_parts_below(found.splits, kafka_format.MAX_OFFSET if loss is None else loss)
+        pending = _select_parts_below(found.splits, lost.start)
 
 
 def _select_parts_below(parts: Iterator[SegmentSplit], end: int) -> Iterator[SegmentSplit]:

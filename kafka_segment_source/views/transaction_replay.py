@@ -103,7 +103,7 @@ class Replay:
 
     def add(self, stretch: Stretch) -> Iterator[Row]:
         """Adds the next batches. Yields the transactions that end among them."""
-        holes = [*stretch.gaps, *([self.reached] if stretch.ends_in_loss else [])]
+        holes = [*stretch.gaps, *([] if stretch.loss is None else [self.reached])]
         headers = stretch.headers
         if headers.shape[1]:
             self.reached = int(headers[batch_headers.LAST_OFFSET, -1]) + 1

@@ -35,6 +35,7 @@ from kafka_segment_source.views.transaction_replay import Replay, Row, is_contro
 from kafka_segment_source.views.transaction_table import TransactionTask
 
 _NO_HEADERS = np.empty((batch_headers.FIELDS, 0), np.int64)
+_HOLE = Stretch(_NO_HEADERS, (), loss=DataLossError("offsets are missing"))  # where the follower has said so
 _PLACE = [batch_headers.POSITION, batch_headers.BASE_OFFSET, batch_headers.CRC]
 
 
@@ -70,13 +71,13 @@ def _walk(split: SegmentSplit, options: ReadOptions, replay: Replay) -> Iterator
         for stretch in follower.run(read):
             if follower.losses > losses:
                 losses = follower.losses
-                yield Stretch(_NO_HEADERS, (), ends_in_loss=True)
+                yield _HOLE
             yield stretch
     except DataLossError as error:
         report_lost_rows(error, options)
         follower.losses += 1
     if follower.losses > losses:
-        yield Stretch(_NO_HEADERS, (), ends_in_loss=True)
+        yield _HOLE
 
 
 def _read_part(part: SegmentSplit, options: ReadOptions, follower: Follower) -> Iterator[Stretch]:
