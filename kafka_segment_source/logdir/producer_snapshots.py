@@ -51,7 +51,7 @@ def newest_state(
 
 def saved_states(directory: str, storage: Storage) -> list[tuple[str, int, bool]]:
     """Returns every `.snapshot` of a partition directory: its path, its bytes, and whether it is valid."""
-    found = sorted(try_again(lambda: _list_snapshots(directory, storage)))
+    found = sorted(_list_snapshots(directory, storage))
     return [(path, size, _read_open_transactions(path, storage, size) is not None) for _, path, size in found]
 
 
@@ -59,7 +59,7 @@ def _list_snapshots(directory: str, storage: Storage) -> list[tuple[int, str, in
     """Returns the snapshots of a directory: offset, path, bytes. The offset is in the name. Its digits may be of any
     locale."""
     try:
-        entries = list_directory(directory, storage)
+        entries = try_again(lambda: list_directory(directory, storage))
     except UNUSABLE:
         return []
     found = []

@@ -358,10 +358,10 @@ def _name_transactions(log: PartitionLog, transactions: list[tuple[int, int]], o
 
 
 def _describe_begin(log: PartitionLog, first: int, options: ReadOptions) -> str:
-    """When a transaction began: the timestamp of its first batch."""
+    """When a transaction began: the timestamp of its first record, as in view=transactions."""
     holding = [segment for segment in log.segments if segment.base_offset <= first]
     header = next(_read_headers(holding[-1], first, options), None) if holding else None
-    return "before the files begin" if header is None else format_millis(header.max_timestamp)
+    return "before the files begin" if header is None else format_millis(header.first_timestamp)
 
 
 def _count_bytes_from(log: PartitionLog, stable: int, end: int, options: ReadOptions) -> int:

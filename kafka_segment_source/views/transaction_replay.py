@@ -95,7 +95,9 @@ class Replay:
         self.has_hole = False
         self._task = task
         self._holes = [*task.holes]  # those that are not reached yet
-        self._open: dict[int, _Transaction] = self._find_begun()
+        self._begun = self._find_begun()
+        self._open = self._open_begun()
+        self._shown_to = 0  # ended transactions with a marker before it are rows already
         self._records = 0
         self._bytes = 0
         self._newest = kafka_format.NO_TIMESTAMP
@@ -121,6 +123,24 @@ class Replay:
             else:
                 self._extend(event)
 
+    def find_oldest(self) -> int | None:
+        """Finds where the oldest open transaction begins in the files. None if none is open."""
+        if not self._open:
+            return None
+        return max(min(each.first_offset for each in self._open.values()), self._task.splits[0].base_offset)
+
+    def go_back(self) -> None:
+        """Forgets what is open, and goes back to where the oldest of it begins: the log is walked again from there on.
+
+        Transactions that have ended before the present place are rows already, and are no rows again.
+        """
+        self._shown_to = max(self._shown_to, self.reached)
+        oldest = min(self._open.values(), key=lambda each: each.first_offset)
+        self._records, self._bytes = oldest.records_before, oldest.bytes_before
+        self.reached = max(oldest.first_offset, self._task.splits[0].base_offset)
+        self._open = self._open_begun() if oldest.first_offset in self._begun.values() else {}
+        self.has_hole = True  # what the index of a segment lists may have begun before
+
     def finish(self) -> Iterator[Row]:
         """Yields the transactions that are open at the end of the log. Warns of those whose end is not known."""
         if self._holes:
@@ -138,9 +158,12 @@ class Replay:
                 named,
             )
 
-    def _find_begun(self) -> dict[int, _Transaction]:
+    def _open_begun(self) -> dict[int, _Transaction]:
+        return {producer: _Transaction(producer, offset) for producer, offset in self._begun.items()}
+
+    def _find_begun(self) -> dict[int, int]:
         """Finds the transactions that began before the files, by the snapshot that a broker wrote at their first
-        offset."""
+        offset. Returns producer id → first offset."""
         if not self._task.splits or self._task.splits[0].base_offset == 0:
             return {}
         first = self._task.splits[0]
@@ -150,7 +173,7 @@ class Replay:
         for sentence in noted:
             logger.warning("%s", sentence)
         begun = {} if state is None else state.open_transactions
-        return {producer: _Transaction(producer, offset) for producer, offset in begun.items() if offset < base}
+        return {producer: offset for producer, offset in begun.items() if offset < base}
 
     def _make_runs(self, stretch: Stretch, holes: list[int]) -> Iterator[_Run]:
         """Yields the data of transactions in a stretch, as runs in the order of offsets. It counts all batches too."""
@@ -213,7 +236,7 @@ class Replay:
         each = self._open.pop(marker.producer_id, None)
         if marker.aborts:
             self.aborts[marker.offset] = Abort(marker.producer_id, None if each is None else each.first_offset)
-        if each is not None and marker.offset >= self._task.start:
+        if each is not None and marker.offset >= max(self._task.start, self._shown_to):
             yield from self._make_row(each, ABORTED if marker.aborts else COMMITTED, marker)
 
     def _pass_hole(self, offset: int) -> Iterator[Row]:
@@ -221,7 +244,7 @@ class Replay:
         self.has_hole = True
         for each in [each for each in self._open.values() if each.first_offset < offset]:
             del self._open[each.producer_id]
-            if offset > self._task.start:
+            if offset > self._task.start and offset >= self._shown_to:
                 self._unknown.append(f"producer {each.producer_id} from offset {each.first_offset} on")
                 yield from self._make_row(each, UNKNOWN)
 

@@ -4,12 +4,15 @@ It needs the headers of data batches and the whole control batches. So where bat
 headers are read (`decoding/header_walk.py`). A control batch is always proven by its CRC, since it decides the state.
 
 `transaction_replay.py` follows the producers. The walk tells it where offsets are missing: after skipped damage (mode),
-after a loss that failOnDataLoss allows, and wherever a file that was replaced during the walk, or another copy, leaves
-offsets out.
+after a loss that failOnDataLoss allows, and wherever another copy leaves offsets out.
+
+A file that was replaced during the walk may lack the marker of what was open before, as a cleaner removes transactions
+together with their markers. So the log is listed again, and walked again from where the oldest open one begins.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Generator, Iterator
 from dataclasses import replace
 
@@ -26,16 +29,18 @@ from kafka_segment_source.errors import DataLossError
 from kafka_segment_source.kernels import batch_headers
 from kafka_segment_source.logdir.checksums import crc_holds
 from kafka_segment_source.options import ReadOptions
-from kafka_segment_source.reading.following import Follower
+from kafka_segment_source.reading.following import MOST_CHANGES_IN_A_ROW, Follower, find_again
 from kafka_segment_source.reading.marker_walk import Marker, MarkerReader, Stretch, first_void
 from kafka_segment_source.reporting import logger
 from kafka_segment_source.storage.paths import parent_of
+from kafka_segment_source.storage.retrying import pause, try_again
 from kafka_segment_source.views.abort_indexes import AbortIndexes
 from kafka_segment_source.views.transaction_replay import Replay, Row, is_control
 from kafka_segment_source.views.transaction_table import TransactionTask
 
 _NO_HEADERS = np.empty((batch_headers.FIELDS, 0), np.int64)
 _HOLE = Stretch(_NO_HEADERS, (), loss=DataLossError("offsets are missing"))  # where the follower has said so
+_CHANGED = Stretch(_NO_HEADERS, ())  # before the batches of a file that replaced another one
 _PLACE = [batch_headers.POSITION, batch_headers.BASE_OFFSET, batch_headers.CRC]
 
 
@@ -46,11 +51,47 @@ def find_transactions(task: TransactionTask, options: ReadOptions) -> Iterator[R
     """
     replay = Replay(task)
     indexes = AbortIndexes(task)
-    for split in task.splits:
+    pending = deque(task.splits)
+    furthest, tries = 0, 0  # the last offset that was reached, and how often the walk went back since then
+    while pending:
+        split = pending.popleft()
         for stretch in _walk(split, options, replay):
-            yield from replay.add(stretch)
-        indexes.compare(split, replay)
+            if replay.reached > furthest:
+                furthest, tries = replay.reached, 0
+            oldest = replay.find_oldest() if stretch is _CHANGED else None
+            if oldest is None:
+                yield from replay.add(stretch)
+                continue
+            tries += 1
+            again = _list_again(split, OffsetRange(oldest, replay.reached), tries, options)
+            if again is None:
+                yield from replay.add(Stretch(_NO_HEADERS, (), (replay.reached,)))
+                continue
+            replay.go_back()
+            pending = deque(again)
+            break
+        else:
+            indexes.compare(split, replay)
     yield from replay.finish()
+
+
+def _list_again(
+    split: SegmentSplit, walked: OffsetRange, tries: int, options: ReadOptions
+) -> list[SegmentSplit] | None:
+    """Returns the splits of the log as it is now, from the start of `walked` on.
+
+    None if some of the offsets that were walked are lost, or if the files change too often.
+    """
+    if tries > MOST_CHANGES_IN_A_ROW:
+        return None
+    pause(tries)
+
+    def plan() -> tuple[list[SegmentSplit], bool]:
+        found = find_again(split, OffsetRange(walked.start), options)
+        return [*found.splits], any(not offsets.intersect(walked).is_empty for _, offsets in found.lost)
+
+    splits, has_lost = try_again(plan)
+    return None if has_lost else splits
 
 
 def _walk(split: SegmentSplit, options: ReadOptions, replay: Replay) -> Iterator[Stretch]:
@@ -60,8 +101,10 @@ def _walk(split: SegmentSplit, options: ReadOptions, replay: Replay) -> Iterator
 
     def read(part: SegmentSplit) -> Iterator[Stretch]:
         directory = parent_of(part.path)
-        is_other = part is not split or replay.directory not in ("", directory)
+        is_other = bool(split.copies) and (part is not split or replay.directory not in ("", directory))
         replay.directory = directory
+        if part is not split and not split.copies:
+            yield _CHANGED
         for stretch in _read_part(part, options, follower):
             void = first_void(stretch, replay.reached) if is_other and replay.reached else None
             yield stretch if void is None else replace(stretch, gaps=(*stretch.gaps, void))

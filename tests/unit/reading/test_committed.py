@@ -333,6 +333,20 @@ def test_open_transactions_in_the_plan(tmp_path: Path) -> None:
     assert offsets(tmp_path) == [0]
 
 
+@pytest.mark.parametrize("clock", ["CreateTime", "LogAppendTime", "a delete horizon"])
+def test_an_open_transaction_has_one_beginning(tmp_path: Path, clock: str) -> None:
+    """The plan states the time that view=transactions states: that of the first record, where the header has it."""
+    fields: dict[str, Any] = {"producer_id": 7, "producer_epoch": 1, "transactional": True}
+    fields |= {"timestamp_type": int(clock == "LogAppendTime"), "delete_horizon": clock == "a delete horizon"}
+    recs = [Rec(0, 1_000_000, b"k", b"value"), Rec(1, 4_600_000, b"k", b"value")]
+    folder = write(tmp_path, {0: [data(0), writer.record_batch(recs, base_offset=1, **fields)]})
+    wanted = "00:16:40.000Z" if clock == "CreateTime" else "01:16:40.000Z"
+    (warning,) = warnings_of(folder)
+    assert f"producer 7 since offset 1 (1970-01-01T{wanted})" in warning
+    [row] = kafkaseg.scan(folder, view="transactions").read_all().to_pylist()
+    assert row["firstTimestamp"].isoformat(timespec="milliseconds") == f"1970-01-01T{wanted.removesuffix('Z')}+00:00"
+
+
 def test_many_open_transactions(tmp_path: Path) -> None:
     """Five are named, the rest counted."""
     (warning,) = warnings_of(write(tmp_path, {0: [data(at, at) for at in range(12)]}))
