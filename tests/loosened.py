@@ -146,7 +146,7 @@ LOOSENED = [
         ),
     ),
     *_of(
-        "reading/committed.py",
+        "transactions/committed.py",
         _TRANSACTIONS,
         (
             "transactions: a marker behind damage decides nothing",
@@ -193,17 +193,30 @@ LOOSENED = [
         ),
     ),
     *_of(
-        "reading/marker_walk.py",
+        "transactions/markers.py",
         _TRANSACTIONS,
         (
             "transactions: other control records end nothing",
             "if kind in (kafka_format.CONTROL_ABORT, kafka_format.CONTROL_COMMIT):",
             "if True:",
         ),
+    ),
+    *_of(
+        "transactions/walk.py",
+        _TRANSACTIONS,
         (
             "transactions: where a copy goes on after another, a gap may have held the marker",
-            "yield stretch if void is None else replace(stretch, gaps=(*stretch.gaps, void))",
+            "yield stretch if void is None else stretch._replace(gaps=(*stretch.gaps, void))",
             "yield stretch",
+        ),
+    ),
+    *_of(
+        "transactions/producers.py",
+        _TRANSACTIONS,
+        (
+            "transactions: what is open before missing offsets does not end the log",
+            "            del self.open[producer_id]\n",
+            "            pass\n",
         ),
     ),
     *_of(
@@ -330,18 +343,13 @@ LOOSENED = [
         "planning/open_transactions.py",
         _TRANSACTIONS,
         (
-            "transactions: what is open before missing offsets does not end the log",
-            "            self._pass_hole(before)\n",
-            "            pass\n",
-        ),
-        (
             "transactions: a small segment says nothing of missing offsets",
             "if events is not None and events.end < segment.span.end and self.log.gap_is_loss(at):",
             "if False:",
         ),
         (
             "transactions: index files tell of a missing end",
-            "        if self.is_at_end and holes:\n",
+            "        if self.is_at_end:\n",
             "        if False:\n",
         ),
         (

@@ -14,6 +14,7 @@ does not end the log here, and a warning reports it. Reading judges its rows: lo
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -28,14 +29,15 @@ from kafka_segment_source.logdir.producer_snapshots import ProducerState, newest
 from kafka_segment_source.logdir.segment_view import SegmentView
 from kafka_segment_source.logdir.segments import PartitionLog, Segment
 from kafka_segment_source.options import ReadOptions
-from kafka_segment_source.planning.small_segments import Event, SegmentEvents, read_small_segment
 from kafka_segment_source.reading.following import list_whole, whole_split
-from kafka_segment_source.reading.marker_walk import Stretch, first_void, transactional_data, walk_split
 from kafka_segment_source.storage.ahead import map_ahead
 from kafka_segment_source.storage.files import file_version
 from kafka_segment_source.storage.paths import parent_of
 from kafka_segment_source.storage.store import FileVersion
 from kafka_segment_source.times import format_millis
+from kafka_segment_source.transactions.producers import DATA, HOLE, Event, Producers, Runs, list_events
+from kafka_segment_source.transactions.small_segments import SegmentEvents, read_small_segment
+from kafka_segment_source.transactions.walk import Stretch, first_void, walk_split
 
 _MOST_NAMED = 5  # open transactions in one warning
 
@@ -67,7 +69,7 @@ def find_stable_end(
     whole = log if log.is_whole or log.copies else list_whole(log.directories, options)
     replay = _Replay(whole, options, warnings, memory)
     replay.run(end)
-    waiting = {producer: first for producer, first in replay.open.items() if first < end}
+    waiting = {producer: first for producer, first in replay.producers.open.items() if first < end}
     undecided = [each for each in replay.undecided if each[1] < end]
     if waiting or undecided:
         replay.confirm()
@@ -87,7 +89,7 @@ def find_stable_end(
 class _Replay:
     """Follows the producers of a log to find the open transactions.
 
-    open: producer id → first offset of its transaction. undecided: producer id and first offset of each transaction
+    producers: with the transactions that are open. undecided: producer id and first offset of each transaction
     that was open before missing offsets. missing: the first of these offsets, None if none are missing. reached: the
     offset after the last batch that was read. is_at_end: whether no batch follows in the log.
 
@@ -98,7 +100,7 @@ class _Replay:
     options: ReadOptions
     warnings: list[str]
     memory: ProducerMemory | None = None
-    open: dict[int, int] = field(default_factory=dict)
+    producers: Producers = field(default_factory=lambda: Producers({}))
     undecided: list[tuple[int, int]] = field(default_factory=list)
     missing: int | None = None
     walked: list[tuple[str, FileVersion]] = field(default_factory=list)
@@ -126,25 +128,23 @@ class _Replay:
         if state is None and self.options.trust_indexes:
             state = self._find_state()
         since = ProducerState(0, {}) if state is None else state
-        self.open = dict(since.open_transactions)
+        self.producers = Producers(since.open_transactions)
         self.reached, read = since.offset, 0
         holes = self._list_holes(since.offset)
         parts = self._walk_segments(since.offset)
-        while self.reached < end or any(first < end for first in self.open.values()):
+        while self.reached < end or any(first < end for first in self.producers.open.values()):
             found = next(parts, None)
             if found is None:
                 self.is_at_end = True
                 break
-            while holes and holes[0] < found.end:
-                hole = holes.pop(0)
-                self._apply_events([event for event in found.events if event[0] < hole], since.offset)
-                self._pass_hole(hole)
-                found = found._replace(events=[event for event in found.events if event[0] >= hole])
-            self._apply_events(found.events, since.offset)
+            passed = bisect_left(holes, found.end)
+            events = sorted([*found.events, *((hole, HOLE, 0) for hole in holes[:passed])]) if passed else found.events
+            holes = holes[passed:]
+            self._apply_events(events, since.offset)
             read += found.size
             self.reached = max(self.reached, found.end)
-        if self.is_at_end and holes:
-            self._pass_hole(holes[0])
+        if self.is_at_end:
+            self._apply_events([(hole, HOLE, 0) for hole in holes], since.offset)
         parts.close()
         self._keep_state()
         if state is None and len(self.log.segments) > 1 and self.options.trust_indexes:
@@ -167,7 +167,7 @@ class _Replay:
             return
         offset = min(self.reached, self.log.offsets.end)
         path, last = self._find_place(offset) or ("", None)
-        state = None if last is None else ProducerState(offset, dict(self.open))
+        state = None if last is None else ProducerState(offset, dict(self.producers.open))
         self.memory.state, self.memory.path, self.memory.last = state, path, last
 
     def _find_place(self, offset: int) -> tuple[str, BatchPlace] | None:
@@ -258,29 +258,27 @@ class _Replay:
     def _collect_events(self, stretch: Stretch, before: int) -> SegmentEvents:
         """Collects the events of a stretch. before: the offset after the batch before the stretch."""
         self._end_lost_transactions(stretch)
-        if stretch.loss is not None:
-            self._pass_hole(before)
         self.warnings += [
             f"skipped in looking for the last stable offset (mode=DROPMALFORMED): {error}" for error in stretch.errors
         ]
-        begins = stretch.headers[:, transactional_data(stretch.headers)]
-        events = [(marker.offset, marker.producer_id, False) for marker in stretch.markers]
-        for producer_id, first in zip(
-            begins[batch_headers.PRODUCER_ID].tolist(), begins[batch_headers.BASE_OFFSET].tolist(), strict=True
-        ):
-            events.append((first, producer_id, True))
-        end = int(stretch.headers[batch_headers.LAST_OFFSET, -1]) + 1 if stretch.headers.shape[1] else before
-        return SegmentEvents(sorted(events), end, int(stretch.headers[batch_headers.SIZE].sum()))
+        headers, holes = stretch.headers, [] if stretch.loss is None else [before]
+        events = list_events(Runs(headers, stretch.markers, holes), stretch.markers, holes)
+        end = int(headers[batch_headers.LAST_OFFSET, -1]) + 1 if headers.shape[1] else before
+        return SegmentEvents(events, end, int(headers[batch_headers.SIZE].sum()))
 
     def _apply_events(self, events: list[Event], offset: int) -> None:
         """Opens and ends transactions by the events from `offset` on. The state has the earlier events already."""
-        for at, producer_id, opens in events:
-            if not offset <= at < self.log.offsets.end:
+        producers, end = self.producers, self.log.offsets.end
+        for at, kind, producer_id in events:
+            if not offset <= at < end:
                 continue
-            if opens:
-                self.open.setdefault(producer_id, at)
+            if kind == DATA:
+                producers.take_data(producer_id, at)
+            elif kind == HOLE:
+                self.undecided += producers.take_hole(at).items()
+                self.missing = at if self.missing is None else self.missing
             else:
-                self.open.pop(producer_id, None)
+                producers.take_marker(producer_id)
 
     def _list_holes(self, offset: int) -> list[int]:
         """Lists where offsets are missing, as far as planning knows, from `offset` on."""
@@ -291,14 +289,6 @@ class _Replay:
         wanted = OffsetRange(offset, self.log.offsets.end)
         return sorted(gone.start for hole in holes if not (gone := hole.intersect(wanted)).is_empty)
 
-    def _pass_hole(self, offset: int) -> None:
-        """Gives up what is open before missing offsets, which begin at `offset`: it may have ended there."""
-        if offset >= self.log.offsets.end:
-            return
-        self.undecided += [each for each in self.open.items() if each[1] < offset]
-        self.open = {producer_id: first for producer_id, first in self.open.items() if first >= offset}
-        self.missing = offset if self.missing is None else self.missing
-
     def _end_lost_transactions(self, stretch: Stretch) -> None:
         """Ends the transactions that were open before offsets that one of several copies has lost.
 
@@ -308,7 +298,7 @@ class _Replay:
         """
         void = first_void(stretch, self.reached) if self.log.copies else None
         if void is not None:
-            self.open = {producer_id: first for producer_id, first in self.open.items() if first >= void}
+            self.producers.take_hole(void)
 
 
 def _has_ended_before(state: ProducerState | None, offset: int) -> bool:

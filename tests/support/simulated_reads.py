@@ -43,11 +43,11 @@ from kafka_segment_source.inspection.verify import verify_log
 from kafka_segment_source.logdir import probe
 from kafka_segment_source.logdir.catalog import list_directories
 from kafka_segment_source.logdir.segments import PartitionLog
-from kafka_segment_source.reading import marker_walk
 from kafka_segment_source.reporting import logger
 from kafka_segment_source.scanning import read_split
 from kafka_segment_source.storage import retrying
 from kafka_segment_source.storage.retrying import try_again
+from kafka_segment_source.transactions import walk
 from kafka_segment_source.zones import making as zone_making
 from kafka_segment_source.zones.updates import plan_updates, run_updates
 from tests.support.reads import options_in, plan_in, view_in
@@ -132,9 +132,9 @@ def simulated(sleep: Callable[[float], None], small: bool = False) -> Iterator[N
         _set(stack, retrying, "wait", sleep)
         _set(stack, zone_making.map_segment, "__defaults__", (*zone_making.map_segment.__defaults__[:-1], _SMALL_READS))  # type: ignore[index]
         if small:
-            _set(stack, marker_walk, "_AHEAD_BYTES", _SMALL_READS)
+            _set(stack, walk, "_AHEAD_BYTES", _SMALL_READS)
             _set(stack, probe, "_BLOCK", 100)
-            for function in (split_file.SplitFile.__init__, marker_walk.walk_split):
+            for function in (split_file.SplitFile.__init__, walk.walk_split, walk.walk_file):
                 defaults = {**(function.__kwdefaults__ or {}), "chunk_bytes": _SMALL_READS}
                 _set(stack, function, "__kwdefaults__", defaults)
         yield

@@ -21,9 +21,10 @@ import kafka_segment_source as kafkaseg
 from kafka_segment_source.decoding.split_file import SplitFile
 from kafka_segment_source.errors import CorruptRecordError, DataLossError
 from kafka_segment_source.logdir.producer_snapshots import newest_state
-from kafka_segment_source.reading import following, marker_walk
+from kafka_segment_source.reading import following
 from kafka_segment_source.storage import store
 from kafka_segment_source.storage.store import LOCAL
+from kafka_segment_source.transactions import walk
 from tests.support import writer
 from tests.support.rows import COLUMNS, FIXTURES, OFFSET, PARTITION, TIMESTAMP, TOPIC, Row, expected, keep, scanned
 from tests.support.writer import Marker, Rec
@@ -247,7 +248,7 @@ def test_a_marker_that_a_cleaner_takes_out_meanwhile(tmp_path: Path, monkeypatch
         tmp_path,
         {0: [data(0, 7), data(1)], 2: [marker("abort", 2, 7), data(3, 7)], 4: [marker("commit", 4, 7)]},
     )
-    read_on = marker_walk.walk_after
+    read_on = walk.walk_after
     cleaned = {0: [data(1)], 2: [data(3, 7)]}
 
     def clean_and_read_on(*arguments: Any) -> Any:
@@ -258,7 +259,7 @@ def test_a_marker_that_a_cleaner_takes_out_meanwhile(tmp_path: Path, monkeypatch
         cleaned.clear()
         return read_on(*arguments)
 
-    monkeypatch.setattr("kafka_segment_source.reading.committed.walk_after", clean_and_read_on)
+    monkeypatch.setattr("kafka_segment_source.transactions.committed.walk_after", clean_and_read_on)
     assert [row[OFFSET] for row in read(folder)] == [1, 3]
     assert not cleaned
 

@@ -19,7 +19,7 @@ A row is returned only if its COMMIT was read. So batches without a known marker
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 
 import numpy as np
 import numpy.typing as npt
@@ -27,13 +27,15 @@ import numpy.typing as npt
 from kafka_segment_source import kafka_format
 from kafka_segment_source.data_loss import allow_loss
 from kafka_segment_source.decoding.batches import Chunk
+from kafka_segment_source.decoding.damage import UnloggedDamage
 from kafka_segment_source.decoding.split_file import SplitFile
 from kafka_segment_source.errors import DataLossError
 from kafka_segment_source.kernels import batch_headers
 from kafka_segment_source.kernels.batch_headers import HeaderTable
 from kafka_segment_source.options import ReadOptions
-from kafka_segment_source.reading.marker_walk import Marker, MarkerReader, Mask, Stretch, transactional_data, walk_after
 from kafka_segment_source.reporting import logger
+from kafka_segment_source.transactions.markers import Marker, MarkerReader, Mask, transactional_data
+from kafka_segment_source.transactions.walk import Stretch, walk_after
 
 # Fates of a transactional batch
 OPEN = 0  # no marker was read yet
@@ -66,7 +68,7 @@ class _SplitTransactions:
         self._source = source
         self._split = source.split
         self._options = options
-        self._own = MarkerReader(source.split, options)
+        self._own = MarkerReader(source.split, options, UnloggedDamage(options.drop_malformed))
         self._known = _KnownMarkers()
         self._known_to = 0  # every marker below this offset, from the chunk at hand on, is known
         self._ahead: Generator[Stretch, None, None] | None = None
@@ -116,7 +118,8 @@ class _SplitTransactions:
         if self._known_to <= first:
             self._known = _KnownMarkers()
         if self._known_to <= last:
-            self._known.add(self._own.read(chunk), self._known_to)
+            found = self._own.read(chunk)
+            self._known.add(found.markers, found.gaps, self._known_to)
             self._known_to = last + 1
             self.close()
 
@@ -130,7 +133,7 @@ class _SplitTransactions:
         if stretch.loss is not None:
             self._loss = stretch.loss
             return False
-        self._known.add(stretch, self._known_to)
+        self._known.add(stretch.markers, stretch.gaps, self._known_to)
         if stretch.headers.shape[1]:
             self._known_to = max(self._known_to, int(stretch.headers[batch_headers.LAST_OFFSET, -1]) + 1)
         return True
@@ -165,11 +168,11 @@ class _KnownMarkers:
         self._runs: dict[int, tuple[list[int], list[int]]] = {}  # producer id → offsets, fates
         self._gaps: list[int] = []
 
-    def add(self, stretch: Stretch, least: int) -> None:
-        """Adds the markers of a stretch at offsets ≥ `least`. Those below are known already."""
-        for gap in stretch.gaps:
+    def add(self, markers: Iterable[Marker], gaps: Iterable[int], least: int) -> None:
+        """Adds the gaps, and the markers at offsets ≥ `least`. Those below are known already."""
+        for gap in gaps:
             insort(self._gaps, gap)
-        for marker in stretch.markers:
+        for marker in markers:
             if marker.offset >= least:
                 self._add_marker(marker)
 
