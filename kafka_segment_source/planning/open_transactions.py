@@ -137,9 +137,11 @@ class _Replay:
             if found is None:
                 self.is_at_end = True
                 break
-            passed = bisect_left(holes, found.end)
-            events = sorted([*found.events, *((hole, HOLE, 0) for hole in holes[:passed])]) if passed else found.events
-            holes = holes[passed:]
+            events = found.events
+            if holes and holes[0] < found.end:
+                passed = bisect_left(holes, found.end)
+                events = sorted([*events, *((hole, HOLE, 0) for hole in holes[:passed])])
+                holes = holes[passed:]
             self._apply_events(events, since.offset)
             read += found.size
             self.reached = max(self.reached, found.end)
@@ -242,7 +244,7 @@ class _Replay:
         if self.log.copies or segment.base_offset < first:
             return None
         events = read_small_segment(segment, self.options)
-        if events is not None and events.end < segment.span.end and self.log.gap_is_loss(at):
+        if events is not None and events.end != segment.next_base_offset and self.log.gap_is_loss(at):
             return None  # the other reader knows whether offsets are missing
         return events
 

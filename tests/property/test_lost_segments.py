@@ -153,13 +153,18 @@ several = st.builds(
 """Logs of several segments, mostly."""
 
 
+Bound = tuple[int, int]
+bounds = st.tuples(st.integers(0, 6), st.sampled_from([-3, -2, -1, 0, 1, 2, 3]) | st.integers(0, 40))
+"""The number of a segment, and how far from its first offset."""
+
+
 @MANY
 @given(
     log=several,
     lost=st.lists(st.sets(st.integers(0, 4), min_size=1, max_size=3), min_size=1, max_size=2),
     leaves_indexes=st.booleans(),
     spoil=spoils,
-    edges=st.none() | st.tuples(st.integers(0, 110), st.integers(0, 110)),
+    edges=st.none() | st.tuples(bounds, bounds),
     allowed=st.booleans(),
     chunk=st.sampled_from([150, 500, 8 * 1024 * 1024]),
     how=st.fixed_dictionaries({}, optional={"trustIndexes": st.booleans(), "minPartitions": st.integers(1, 9)}),
@@ -169,7 +174,7 @@ def test_nothing_is_lost_in_silence(
     lost: list[set[int]],
     leaves_indexes: bool,
     spoil: list[int],
-    edges: tuple[int, int] | None,
+    edges: tuple[Bound, Bound] | None,
     allowed: bool,
     chunk: int,
     how: dict[str, Any],
@@ -180,7 +185,7 @@ def test_nothing_is_lost_in_silence(
     takes = [{numbers[at % len(numbers)] for at in take} for take in lost]
     takes = [take if len(take) < len(numbers) else take - {min(take)} for take in takes]
     holed = Holed(log, frozenset(set.intersection(*takes)), leaves_indexes)
-    start, end = (0, ALL) if edges is None else (min(edges), max(edges))
+    start, end = (0, ALL) if edges is None else sorted(max(0, log.bases[at % len(log.bases)] + by) for at, by in edges)
     options: dict[str, Any] = {"isolationLevel": "read_committed", "failOnDataLoss": not allowed, **how}
     if edges is not None:
         options |= {"startingOffsets": {"ledger": {"0": start}}, "endingOffsets": {"ledger": {"0": end}}}
