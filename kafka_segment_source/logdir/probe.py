@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kafka_segment_source import kafka_format
 from kafka_segment_source.logdir.checksums import crc_holds
@@ -24,7 +24,9 @@ _TIMESTAMP = struct.Struct(">q")
 
 
 class BatchHeader(NamedTuple):
-    """The fields of a batch that planning needs: position and size in bytes, absolute offsets, maxTimestamp in ms.
+    """The fields of a batch that planning needs: position and size in bytes, absolute offsets, timestamps in ms.
+
+    base_timestamp: as stated. `first_timestamp` says what it means.
 
     Magic 0 and 1: both offsets are the entry's own offset, which for a wrapper is its last one. The count and the
     leader_epoch are -1.
@@ -40,11 +42,19 @@ class BatchHeader(NamedTuple):
     max_timestamp: int
     count: int  # type: ignore[assignment]  # a field hides a method of tuples
     leader_epoch: int
+    base_timestamp: int
 
     @property
     def end(self) -> int:
         """The position after the batch."""
         return self.position + self.size
+
+    @property
+    def first_timestamp(self) -> int:
+        """The timestamp of the first record, ms. It is the largest one if the header states only that."""
+        if states_first_timestamp(self.magic, self.attributes):
+            return min(self.base_timestamp, self.max_timestamp)
+        return self.max_timestamp
 
     @property
     def is_control(self) -> bool:
@@ -53,6 +63,16 @@ class BatchHeader(NamedTuple):
     @property
     def is_compressed(self) -> bool:
         return self.attributes & kafka_format.CODEC_MASK != kafka_format.CODEC_NONE
+
+
+def states_first_timestamp(magic: Any, attributes: Any) -> Any:
+    """Whether a header states the timestamp of its first record. For one batch, or for arrays of batches.
+
+    Under LogAppendTime it states only the largest. With a delete horizon, that stands in its place.
+    """
+    has_horizon = (magic == kafka_format.MAGIC_V2) & (attributes & kafka_format.DELETE_HORIZON_MASK != 0)
+    is_append_time = (magic > kafka_format.MAGIC_V0) & (attributes & kafka_format.TIMESTAMP_TYPE_MASK != 0)
+    return (has_horizon | is_append_time) == 0
 
 
 class HeaderProbe:
@@ -173,13 +193,13 @@ def _parse_header(data: bytes, position: int, size: int) -> BatchHeader | None:
 def _parse_v2(data: bytes, position: int) -> BatchHeader | None:
     if len(data) < kafka_format.BATCH_OVERHEAD:
         return None
-    base, length, epoch, magic, crc, attributes, delta, _, latest, _, _, _, count = kafka_format.BATCH_HEADER.unpack(
-        data
+    base, length, epoch, magic, crc, attributes, delta, first, latest, _, _, _, count = (
+        kafka_format.BATCH_HEADER.unpack(data)
     )
     if length < kafka_format.MIN_BATCH_LENGTH or delta < 0 or count < 0:
         return None
     size = length + kafka_format.LOG_OVERHEAD
-    return BatchHeader(position, size, magic, crc, attributes, base, base + delta, latest, count, epoch)
+    return BatchHeader(position, size, magic, crc, attributes, base, base + delta, latest, count, epoch, first)
 
 
 def _parse_legacy(data: bytes, position: int, magic: int) -> BatchHeader | None:
@@ -195,5 +215,15 @@ def _parse_legacy(data: bytes, position: int, magic: int) -> BatchHeader | None:
         else kafka_format.NO_TIMESTAMP
     )
     return BatchHeader(
-        position, length + kafka_format.LOG_OVERHEAD, magic, crc, attributes, offset, offset, timestamp, -1, -1
+        position,
+        length + kafka_format.LOG_OVERHEAD,
+        magic,
+        crc,
+        attributes,
+        offset,
+        offset,
+        timestamp,
+        -1,
+        -1,
+        timestamp,
     )

@@ -39,7 +39,7 @@ _PROBED = [
         batch_headers.BASE_OFFSET,
         batch_headers.LAST_OFFSET,
     ),
-    *(batch_headers.MAX_TIMESTAMP, batch_headers.COUNT, batch_headers.LEADER_EPOCH),
+    *(batch_headers.MAX_TIMESTAMP, batch_headers.COUNT, batch_headers.LEADER_EPOCH, batch_headers.BASE_TIMESTAMP),
 ]
 """The rows of a header table that a BatchHeader has, in the order of its fields."""
 
