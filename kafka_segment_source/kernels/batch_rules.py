@@ -47,10 +47,8 @@ def find_disorder(headers, before, limit, following, is_behind_damage, report):
         jumped = base > earlier + 1 and earlier < later <= last
         if jumped and later == base:  # the next batch repeats this one ...
             jumped = later - earlier == last - base + 2  # ... unless, without the jump, it would exactly fill the gap
-        if (
-            jumped and b == 0 and is_behind_damage and n > 1
-        ):  # ... or the next one has fallen: it would exactly fill the
-            # place between this one and the third
+        # behind damage the next one has fallen instead if it exactly fills the place between this one and the third
+        if jumped and b == 0 and is_behind_damage and n > 1:
             third = headers[batch_headers.BASE_OFFSET, b + 2] if b + 2 < n else following
             jumped = third - last != headers[batch_headers.LAST_OFFSET, b + 1] - later + 2
         if wrong == n and (base <= earlier or last >= limit or jumped):

@@ -222,7 +222,7 @@ class SegmentView:
         is_in_doubt = False
         for candidate in range(slot, max(slot - 2 * _ATTEMPTS, -1), -1):
             header = self.probe.proven(int(offsets.positions[candidate]))
-            if header is None or header.base_offset > first_offset:
+            if header is None or first_offset < header.base_offset:
                 continue
             following = self.probe.at(header.end)
             if not may_have_fallen(header, following) or (is_in_doubt and not overlaps(header, following)):
