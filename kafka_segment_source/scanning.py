@@ -158,6 +158,6 @@ def open_part(split: SegmentSplit, options: ReadOptions, file: InputFile | None,
 def wanted_chunks(source: SplitFile, options: ReadOptions) -> Iterator[Chunk]:
     if not options.read_committed:
         return source.chunks()
-    from kafka_segment_source.reading.committed import committed_chunks  # noqa: PLC0415  # most reads do without
+    from kafka_segment_source.transactions.committed import committed_chunks  # noqa: PLC0415  # most reads do without
 
     return committed_chunks(source.chunks(), source, options)

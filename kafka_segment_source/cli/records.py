@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from kafka_segment_source import kafka_format
-from kafka_segment_source.reading.marker_walk import coordinator_epoch
+from kafka_segment_source.decoding.control_records import read_coordinator_epoch
 from kafka_segment_source.times import format_millis
 
 _MICROS = 1000  # in a millisecond
@@ -118,7 +118,7 @@ def _show_control(columns: dict[str, list[Any]], row: int, control: str, batch: 
     if "key" in columns:
         columns["key"][row] = f"controlType: {control}"
     if "value" in columns and control in _END_MARKERS:
-        columns["value"][row] = f"coordinatorEpoch: {coordinator_epoch(batch['value'][row].as_py())}"
+        columns["value"][row] = f"coordinatorEpoch: {read_coordinator_epoch(batch['value'][row].as_py())}"
 
 
 def _make_columns(batch: pa.RecordBatch, encoder: Encoder, is_json: bool) -> dict[str, list[Any]]:

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kafka_segment_source import kafka_format, schema
+from kafka_segment_source.decoding.control_records import NO_TYPE, read_types
 from kafka_segment_source.decoding.records import RecordColumns, to_microseconds
 from kafka_segment_source.decoding.scratch import MAX_ROWS
 from kafka_segment_source.decoding.split import SegmentSplit
@@ -25,7 +26,6 @@ from kafka_segment_source.storage.paths import name_of
 
 _MIN_SEQUENCE_WRAP = 2**31
 _KEYS_AT_ONCE = 65_536
-_NO_CONTROL_TYPE = 2**15  # beyond the 16 bits of a type
 
 Ints = npt.NDArray[np.int32]
 Builder = Callable[[RecordColumns, SegmentSplit], pa.Array]
@@ -184,11 +184,7 @@ def _build_control_type(records: RecordColumns, _: SegmentSplit) -> pa.Array:
     rows = np.flatnonzero(is_control[records.ints[record_batches.BATCH, :n]])
     if not len(rows):
         return pa.nulls(n, pa.string())
-    has_type = records.ints[record_batches.KEY_LENGTH, rows] >= kafka_format.CONTROL_KEY_BYTES
-    at = np.where(has_type, records.ints[record_batches.KEY_AT, rows] + kafka_format.CONTROL_TYPE_AT, 0)
-    numbers = (records.source[at].astype(np.uint16) << 8 | records.source[at + 1]).astype(np.int16).astype(np.int32)
-    numbers[~has_type] = _NO_CONTROL_TYPE
-    kinds, kind_of_row = np.unique(numbers, return_inverse=True)
+    kinds, kind_of_row = np.unique(read_types(records, rows), return_inverse=True)
     places = np.full(n, len(kinds))
     places[rows] = kind_of_row
     return pa.array([*map(_name_control_type, kinds.tolist()), None], pa.string()).take(pa.array(places))
@@ -197,7 +193,7 @@ def _build_control_type(records: RecordColumns, _: SegmentSplit) -> pa.Array:
 def _name_control_type(number: int) -> str:
     if 0 <= number < len(kafka_format.CONTROL_TYPES):
         return kafka_format.CONTROL_TYPES[number]
-    return "UNKNOWN" if number == _NO_CONTROL_TYPE else f"UNKNOWN({number})"
+    return "UNKNOWN" if number == NO_TYPE else f"UNKNOWN({number})"
 
 
 RECORD_BUILDERS: Mapping[str, Builder] = {

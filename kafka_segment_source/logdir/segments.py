@@ -265,6 +265,11 @@ class PartitionLog(ListedLog):
         """The directories that the log is read from, in order of their offsets."""
         return tuple(dict.fromkeys(parent_of(segment.path) for segment in self.segments))
 
+    def gap_is_loss(self, at: int) -> bool:
+        """Whether offsets that are missing after segment `at` are lost. They are read too, and no compaction took
+        them."""
+        return not self.compacted and self.is_followed(at)
+
     def is_followed(self, at: int) -> bool:
         """Whether the offsets right after segment `at` are read too. A path of single files may leave them out."""
         end = self.segments[at].next_base_offset

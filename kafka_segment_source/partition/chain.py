@@ -77,6 +77,9 @@ def settle(copies: list[PartitionLog], options: ReadOptions, warnings: list[str]
     if at_once > 1:
         list(map_ahead(_read_both, views, at_once))
     found = _leave_unreadable(views, options, warnings)
+    for copy in found:
+        said = copy.leave_misplaced_end([other for other in found if other is not copy])
+        warnings += [] if said is None else [said]
     fences = find_fences(found)
     warnings += [copy.epochs_fault for copy in found if copy.epochs_fault is not None]
     for fence in fences:

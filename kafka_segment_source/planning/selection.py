@@ -246,7 +246,7 @@ class Selector:
             found.start,
             found.end,
             stop_timestamp=self._stop,
-            gap_is_loss=not log.compacted and log.is_followed(at),
+            gap_is_loss=log.gap_is_loss(at),
             log_end=_find_log_end(log, view),
         )
         whole = anchored(split, view.probe) if split.start > 0 else split

@@ -148,10 +148,7 @@ class Follower:
             self._find_again(another)
 
     def _report_gone(self, why: str, offsets: OffsetRange) -> None:
-        split = self._split
-        end = "on" if offsets.end == kafka_format.MAX_OFFSET else f"to {offsets.end - 1}"
-        gone = f"offsets {offsets.start} {end} of partition {split.topic}-{split.partition} are gone: {why}"
-        self._report_error(FileChangedError(f"{gone}; {self._why}"))
+        self._report_error(FileChangedError(f"{describe_gone(self._split, offsets)}: {why}; {self._why}"))
 
     def _report_error(self, error: KafkaSegmentError) -> None:
         if isinstance(error, DataError) and error.is_skippable and self._options.drop_malformed:
@@ -161,6 +158,12 @@ class Follower:
         else:
             raise error
         self.losses += 1
+
+
+def describe_gone(split: SegmentSplit, offsets: OffsetRange) -> str:
+    """Says which offsets of the partition of a split are gone, as a sentence without its end."""
+    end = "on" if offsets.end == kafka_format.MAX_OFFSET else f"to {offsets.end - 1}"
+    return f"offsets {offsets.start} {end} of partition {split.topic}-{split.partition} are gone"
 
 
 class Found(NamedTuple):
@@ -221,7 +224,7 @@ def whole_split(log: PartitionLog, at: int, start: int = 0) -> SegmentSplit:
     """Returns a split of the log's segment number `at`, from a byte position on, without further bounds."""
     segment = log.segments[at]
     split = split_of(log, segment, ScanBounds(segment.offsets), start)
-    return split._replace(gap_is_loss=not log.compacted and log.is_followed(at))
+    return split._replace(gap_is_loss=log.gap_is_loss(at))
 
 
 def _plan_parts(
@@ -247,7 +250,7 @@ def _plan_part(
             return None
         split = split_of(log, segment, within, found.start, found.end)._replace(
             stop_timestamp=planned.stop_timestamp,
-            gap_is_loss=not log.compacted and log.is_followed(at),
+            gap_is_loss=log.gap_is_loss(at),
         )
         was_cut = segment.version.is_same_file(planned.version) and segment.size < planned.segment_size
         if was_cut and segment.path == planned.path and not log.compacted:

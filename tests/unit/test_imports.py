@@ -24,7 +24,7 @@ ROOMS = [
     *("errors", "kafka_format", "epoch_checkpoint", "reporting", "in_order"),
     "storage",
     *("bounds", "times", "trust", "option_values", "options", "keywords", "data_loss", "schema"),
-    *("logdir", "pruning", "kernels", "decoding", "partition", "reading"),
+    *("logdir", "pruning", "kernels", "decoding", "partition", "reading", "transactions"),
     *("scanning", "scanning_threads", "zones", "planning"),
     *("streams", "internal_topics", "inspection", "views", "queries", "frames"),
     *("spark", "report", "cli"),
@@ -221,7 +221,7 @@ def test_a_read_of_one_local_log_loads_only_what_it_needs() -> None:
     )
     unneeded = {
         *("storage.object_store", "storage.object_client", "storage.tiered.storage", "storage.tiered.manifest"),
-        *("logdir.tiers", "partition.chain", "partition.survey", "reading.mending", "reading.committed"),
+        *("logdir.tiers", "partition.chain", "partition.survey", "reading.mending", "transactions.committed"),
         *("zones.zone_table", "streams.stream", "views.view"),
     }
     assert unneeded <= modules().keys()

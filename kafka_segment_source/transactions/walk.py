@@ -1,98 +1,53 @@
 """Reads the batches of a log and the transaction markers among them.
 
-`walk_split` reads the batches of one split. `walk_after` reads the batches that follow a chunk, as far as the log
-goes.
-
-Markers lie in the log, under the CRC of their batches. So they are always there and can be trusted. Empty control
-batches, which compaction leaves, and other types of control record have no meaning here. A marker without data ends
-nothing.
-
-Brokers answer from `.txnindex` files, but this module does not use them. They have no checksum. A lost file cannot be
-distinguished from one that never existed. They would save the short look ahead only if an abort follows the range in
-its segment.
+`walk_file` reads the batches of one file. `walk_split` reads those of one split, from other copies too. `walk_after`
+reads the batches that follow a chunk, as far as the log goes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from kafka_segment_source import kafka_format
 from kafka_segment_source.bounds import OffsetRange, ScanBounds
 from kafka_segment_source.decoding.batches import CHUNK_BYTES, Chunk
 from kafka_segment_source.decoding.damage import Damage, Suspicion, UnloggedDamage
-from kafka_segment_source.decoding.faults import Faults
-from kafka_segment_source.decoding.records import Decoder, RecordColumns
 from kafka_segment_source.decoding.split import BatchPlace, SegmentSplit
 from kafka_segment_source.decoding.split_file import SplitFile
 from kafka_segment_source.errors import DataError, DataLossError, FileChangedError
-from kafka_segment_source.kernels import batch_headers, record_batches
+from kafka_segment_source.kernels import batch_headers
 from kafka_segment_source.kernels.batch_headers import HeaderTable
+from kafka_segment_source.logdir.checksums import crc_holds
 from kafka_segment_source.options import ReadOptions
-from kafka_segment_source.reading.following import MOST_CHANGES_IN_A_ROW, find_again
+from kafka_segment_source.reading.following import MOST_CHANGES_IN_A_ROW, Follower, describe_gone, find_again
 from kafka_segment_source.reading.mending import Lost, Piece, mend
 from kafka_segment_source.storage.files import UNUSABLE, file_version
 from kafka_segment_source.storage.paths import join_path, parent_of
+from kafka_segment_source.transactions.markers import Marker, MarkerReader, Markers, is_control
 
 _AHEAD_BYTES = 256 * 1024  # bytes per read on the way to a marker, which is usually near
-_NO_HEADERS = np.empty((batch_headers.FIELDS, 0), np.int64)
-
-Mask = npt.NDArray[np.bool_]
+NO_HEADERS = np.empty((batch_headers.FIELDS, 0), np.int64)
 
 
-@dataclass(frozen=True, slots=True)
-class Marker:
-    """The end of a producer's transaction, at an offset.
-
-    timestamp: ms. coordinator_epoch: None if the value is null or too short.
-    """
-
-    producer_id: int
-    offset: int
-    aborts: bool
-    timestamp: int = kafka_format.NO_TIMESTAMP
-    coordinator_epoch: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Stretch:
+class Stretch(NamedTuple):
     """Consecutive batches, and the markers among them.
 
     headers: the batches up to the next stretch.
     gaps: offsets before which damage was skipped. No batch below a gap can rely on a marker at or after it.
     errors: that damage.
-    ends_in_loss: whether a segment is missing after it.
+    loss: the offsets that are missing after it, None if none are.
     void: the first offset from which on batches are gone, or None. Only set in a copy that the reading changed to.
     """
 
-    headers: HeaderTable
-    markers: tuple[Marker, ...]
+    headers: HeaderTable = NO_HEADERS
+    markers: tuple[Marker, ...] = ()
     gaps: tuple[int, ...] = ()
     errors: tuple[DataError, ...] = ()
-    ends_in_loss: bool = False
+    loss: DataLossError | None = None
     void: int | None = None
-
-
-def coordinator_epoch(value: bytes | None) -> int | None:
-    """Reads the coordinator epoch from the value of a COMMIT or ABORT (`clients.EndTransactionMarker`).
-
-    It is None if the value is null or too short.
-    """
-    if value is None or len(value) < kafka_format.END_MARKER_BYTES:
-        return None
-    return int.from_bytes(value[kafka_format.COORDINATOR_EPOCH_AT : kafka_format.END_MARKER_BYTES], "big", signed=True)
-
-
-def transactional_data(headers: HeaderTable) -> Mask:
-    """Returns which batches hold data of a transaction."""
-    transactional = (
-        headers[batch_headers.ATTRIBUTES] & (kafka_format.TRANSACTIONAL_MASK | kafka_format.CONTROL_MASK)
-        == kafka_format.TRANSACTIONAL_MASK
-    )
-    return np.asarray(transactional & _has_producer(headers))
 
 
 def walk_split(
@@ -100,7 +55,7 @@ def walk_split(
     options: ReadOptions,
     *,
     after: int = 0,
-    before: HeaderTable = _NO_HEADERS,
+    before: HeaderTable = NO_HEADERS,
     chunk_bytes: int = CHUNK_BYTES,
 ) -> Generator[Stretch, None, None]:
     """Yields the batches of one split inside its offsets.
@@ -113,39 +68,97 @@ def walk_split(
     """
     if split.copies:
         yield from _walk_copies(split, options, after, before, chunk_bytes)
-    else:
-        yield from _walk_file(split, options, after, before, chunk_bytes, UnloggedDamage(options.drop_malformed))
+        return
+    damage = UnloggedDamage(options.drop_malformed)
+    try:
+        yield from walk_file(split, options, damage, after, before=before, chunk_bytes=chunk_bytes)
+    except FileChangedError:
+        raise
+    except DataLossError as error:
+        yield Stretch(loss=error)
 
 
-def _walk_file(
-    split: SegmentSplit, options: ReadOptions, after: int, before: HeaderTable, chunk_bytes: int, damage: Damage
-) -> Generator[Stretch, None, None]:
-    end = after
+def walk_file(
+    split: SegmentSplit,
+    options: ReadOptions,
+    damage: Damage,
+    after: int,
+    *,
+    before: HeaderTable = NO_HEADERS,
+    chunk_bytes: int = CHUNK_BYTES,
+    headers_only: bool = False,
+    follower: Follower | None = None,
+) -> Generator[Stretch, None, SegmentSplit | None]:
+    """Yields the batches of one file inside the offsets of a split.
+
+    Raises CorruptRecordError for damage that `damage` does not allow, FileChangedError if the file is not the one that
+    was planned, and DataLossError if offsets are missing after it.
+
+    after, before: as in `walk_split`.
+    headers_only: only markers are proven by their CRC, and the bytes of other batches may not be read.
+    follower: is told how far the walk has come.
+
+    It returns None, or the rest of the split from where on each batch has to be proven: a marker there does not have
+    the CRC that its header states. The usual reader knows whether this is damage or the end of the log.
+    """
+    seen, last, end = 0, split.anchor, after
+    trust = options.trust._replace(check_crcs=False) if headers_only else options.trust
     reads_all = chunk_bytes >= CHUNK_BYTES
-    with SplitFile(split, options.trust, damage, chunk_bytes=chunk_bytes, reads_all=reads_all) as source:
+    with SplitFile(
+        split, trust, damage, chunk_bytes=chunk_bytes, reads_all=reads_all, headers_only=headers_only
+    ) as source:
         if before.shape[1]:
             source.note_before(before)
-        reader = MarkerReader(split, options, damage if split.copies else None)
-        seen = 0
+        reader = MarkerReader(split, options, damage)
         for chunk in source.chunks():
-            inside = chunk.headers[:, chunk.headers[batch_headers.LAST_OFFSET] >= split.bounds.offsets.start]
-            found = reader.read(Chunk(chunk.data, inside, chunk.position))
             skipped = tuple(damage.skipped[seen:])
-            gaps = (end, *found.gaps) if skipped else found.gaps
+            inside = chunk.headers[batch_headers.LAST_OFFSET] >= split.bounds.offsets.start
+            headers = chunk.headers if inside.all() else chunk.headers[:, inside]
+            wanted = Chunk(chunk.data, headers, chunk.position)
+            found = _read_proven(reader, wanted, source, options) if headers_only else reader.read(wanted)
+            if found is None:
+                bounds = ScanBounds(OffsetRange(end, split.bounds.offsets.end))
+                at = int(chunk.headers[batch_headers.POSITION, 0])
+                return split._replace(start=at, bounds=bounds, anchor=last if at else None)
             seen = len(damage.skipped)
-            end = int(chunk.headers[batch_headers.LAST_OFFSET, -1]) + 1
-            yield replace(found, gaps=gaps, errors=skipped + found.errors)
+            gaps = (end, *found.gaps) if skipped else found.gaps
+            last, end = place_of_last(chunk.headers), int(chunk.headers[batch_headers.LAST_OFFSET, -1]) + 1
+            yield Stretch(headers, found.markers, gaps, skipped + found.errors)
+            if follower is not None:
+                follower.note_passed(source.next_offset)
         skipped = tuple(damage.skipped[seen:])
         if skipped:
-            yield Stretch(_NO_HEADERS, (), (end,), skipped)
-        try:
-            source.finish()
-        except FileChangedError:
-            raise
-        except DataLossError:
-            if split.copies:
-                raise
-            yield Stretch(_NO_HEADERS, (), ends_in_loss=True)
+            yield Stretch(gaps=(end,), errors=skipped)
+        source.finish()
+        if follower is not None:
+            follower.note_end(source)
+    return None
+
+
+def _read_proven(reader: MarkerReader, chunk: Chunk, source: SplitFile, options: ReadOptions) -> Markers | None:
+    """Reads the markers of a chunk that may have no bytes. None if one does not have its CRC, or is not whole."""
+    found = Markers()
+    has_bytes = len(chunk.data) > 0
+    for column in np.flatnonzero(is_control(chunk.headers)).tolist():
+        position, size, crc = chunk.headers[
+            [batch_headers.POSITION, batch_headers.SIZE, batch_headers.CRC], column
+        ].tolist()
+        at = position - chunk.position
+        if size > options.max_batch_bytes:
+            return None
+        read = chunk.data[at : at + size] if has_bytes else bytearray(source.read_at(position, size))
+        data = np.frombuffer(read, np.uint8)
+        if len(data) < size or not crc_holds(memoryview(data), kafka_format.MAGIC_V2, crc):  # type: ignore[arg-type]  # arrays are buffers
+            return None
+        if not has_bytes:
+            one = reader.read(Chunk(data, chunk.headers[:, [column]], position))
+            found = Markers(found.markers + one.markers, found.errors + one.errors)
+    return reader.read(chunk) if has_bytes else found
+
+
+def place_of_last(headers: HeaderTable) -> BatchPlace:
+    """Returns the place of the last of some batches."""
+    return BatchPlace(*headers[[batch_headers.POSITION, batch_headers.BASE_OFFSET, batch_headers.CRC], -1].tolist())
 
 
 def _walk_copies(
@@ -161,8 +174,8 @@ def _walk_copies(
             yield _describe_loss(piece, options)
             continue
         try:
-            for stretch in _walk_file(piece, options, reached, before, chunk_bytes, Suspicion()):
-                yield stretch if piece.path == split.path else replace(stretch, void=first_void(stretch, reached))
+            for stretch in walk_file(piece, options, Suspicion(), reached, before=before, chunk_bytes=chunk_bytes):
+                yield stretch if piece.path == split.path else stretch._replace(void=first_void(stretch, reached))
                 if stretch.headers.shape[1]:
                     reached = int(stretch.headers[batch_headers.LAST_OFFSET, -1]) + 1
         except FileChangedError:
@@ -170,7 +183,7 @@ def _walk_copies(
         except (DataError, DataLossError, *UNUSABLE) as error:
             if mended_at == reached:
                 raise
-            mended_at, before = reached, _NO_HEADERS
+            mended_at, before = reached, NO_HEADERS
             end = kafka_format.MAX_OFFSET if split.end_offset is None else split.end_offset
             pending = mend(split, OffsetRange(reached, end), options, error)
 
@@ -178,9 +191,9 @@ def _walk_copies(
 def _describe_loss(lost: Lost, options: ReadOptions) -> Stretch:
     """Returns what the loss of offsets means for transactions. Raises the error of damage under FAILFAST."""
     if isinstance(lost.error, DataLossError):
-        return Stretch(_NO_HEADERS, (), ends_in_loss=True)
+        return Stretch(loss=lost.error)
     if isinstance(lost.error, DataError) and lost.error.is_skippable and options.drop_malformed:
-        return Stretch(_NO_HEADERS, (), (lost.offsets.start,), (lost.error,))
+        return Stretch(gaps=(lost.offsets.start,), errors=(lost.error,))
     raise lost.error
 
 
@@ -191,7 +204,7 @@ def first_void(stretch: Stretch, reached: int) -> int | None:
         return None
     before = np.concatenate(([reached], headers[batch_headers.LAST_OFFSET, :-1] + 1))
     gone = headers[batch_headers.BASE_OFFSET] > before
-    gone |= (headers[batch_headers.ATTRIBUTES] & kafka_format.CONTROL_MASK != 0) & (headers[batch_headers.COUNT] == 0)
+    gone |= is_control(headers) & (headers[batch_headers.COUNT] == 0)
     return int(before[np.argmax(gone)]) if gone.any() else None
 
 
@@ -199,13 +212,11 @@ def walk_after(split: SegmentSplit, chunk: Chunk, options: ReadOptions) -> Gener
     """Yields the batches that follow a chunk of a split in the log.
 
     First comes the rest of its file as it was planned. Then come the segments with the next offsets, up to the end of
-    the log at that time. It ends after a stretch that ends in loss.
+    the log at that time. It ends after a stretch that is followed by a loss.
 
     Raises CorruptRecordError for damage under FAILFAST, and FileChangedError if the log changes too fast to be read.
     """
-    last = BatchPlace(
-        *chunk.headers[[batch_headers.POSITION, batch_headers.BASE_OFFSET, batch_headers.CRC], -1].tolist()
-    )
+    last = place_of_last(chunk.headers)
     reached = int(chunk.headers[batch_headers.LAST_OFFSET, -1]) + 1
     position = int(chunk.headers[batch_headers.POSITION, -1] + chunk.headers[batch_headers.SIZE, -1])
     bounds = ScanBounds(OffsetRange(reached, split.served_to))
@@ -221,11 +232,11 @@ def walk_after(split: SegmentSplit, chunk: Chunk, options: ReadOptions) -> Gener
             for part in pending:
                 is_seam = bool(split.copies) and parent_of(part.path) != directory
                 stretches = walk_split(part, options, after=reached, before=before, chunk_bytes=_AHEAD_BYTES)
-                before = _NO_HEADERS
+                before = NO_HEADERS
                 for stretch in stretches:
                     void = first_void(stretch, reached) if is_seam else stretch.void
-                    yield stretch if void is None else replace(stretch, gaps=(*stretch.gaps, void))
-                    if stretch.ends_in_loss:
+                    yield stretch if void is None else stretch._replace(gaps=(*stretch.gaps, void))
+                    if stretch.loss is not None:
                         return
                     if stretch.headers.shape[1]:
                         reached, tries = int(stretch.headers[batch_headers.LAST_OFFSET, -1]) + 1, 0
@@ -244,11 +255,11 @@ def walk_after(split: SegmentSplit, chunk: Chunk, options: ReadOptions) -> Gener
                 raise
             pending, named_at, listed_at = iter(()), reached, -1
             continue
-        loss = min((offsets.start for _, offsets in found.lost), default=None)
-        if loss is not None and (loss <= reached or not split.copies):
-            yield Stretch(_NO_HEADERS, (), ends_in_loss=True)
+        why, lost = min(found.lost, key=lambda each: each[1].start, default=("", OffsetRange(kafka_format.MAX_OFFSET)))
+        if why and (lost.start <= reached or not split.copies):
+            yield Stretch(loss=DataLossError(f"{describe_gone(split, lost)}: {why}"))
             return
-        pending = _select_parts_below(found.splits, kafka_format.MAX_OFFSET if loss is None else loss)
+        pending = _select_parts_below(found.splits, lost.start)
 
 
 def _select_parts_below(parts: Iterator[SegmentSplit], end: int) -> Iterator[SegmentSplit]:
@@ -293,70 +304,3 @@ def _find_by_name(split: SegmentSplit, base_offset: int | None, offset: int) -> 
             storage=split.storage,
         )
     ]
-
-
-class MarkerReader:
-    """Reads the markers in chunks of one segment."""
-
-    def __init__(self, split: SegmentSplit, options: ReadOptions, damage: Damage | None = None) -> None:
-        self._split = split
-        self._options = options
-        self._damage = UnloggedDamage(options.drop_malformed) if damage is None else damage
-        self._made: Decoder | None = None
-
-    @property
-    def _decoder(self) -> Decoder:
-        """The decoder, made for the first marker. Most segments have none."""
-        if self._made is None:
-            everything = self._split._replace(bounds=ScanBounds())
-            self._made = Decoder(everything, self._options.trust, self._damage, include_control=True)
-        return self._made
-
-    def read(self, chunk: Chunk) -> Stretch:
-        """Returns the chunk as a stretch. Under FAILFAST it raises CorruptRecordError for an unreadable control
-        record."""
-        control = (chunk.headers[batch_headers.ATTRIBUTES] & kafka_format.CONTROL_MASK != 0) & _has_producer(
-            chunk.headers
-        )
-        if not control.any():
-            return Stretch(chunk.headers, ())
-        seen = len(self._damage.skipped)
-        markers: list[Marker] = []
-        for records in self._decoder.decode(Chunk(chunk.data, chunk.headers[:, control], chunk.position)):
-            markers += self._parse_markers(records)
-        errors = tuple(self._damage.skipped[seen:])
-        gaps = tuple(error.offset for error in errors if error.offset is not None)
-        return Stretch(chunk.headers, tuple(markers), gaps, errors)
-
-    def _parse_markers(self, records: RecordColumns) -> Iterator[Marker]:
-        """Yields the markers among control records (Kafka: ControlRecordType.parse).
-
-        Their keys may be longer than expected, and of a later version.
-        """
-        n = records.count
-        lengths = records.ints[record_batches.KEY_LENGTH, :n]
-        self._check_keys(records, lengths)
-        readable = lengths >= kafka_format.CONTROL_KEY_BYTES
-        at = records.ints[record_batches.KEY_AT, :n][readable]
-        types = records.source[at + 2].astype(np.int64) << 8 | records.source[at + 3]
-        producers = records.headers[batch_headers.PRODUCER_ID, records.ints[record_batches.BATCH, :n][readable]]
-        offsets, times = records.longs[[record_batches.OFFSET, record_batches.TIMESTAMP], :n][:, readable]
-        values = records.ints[[record_batches.VALUE_AT, record_batches.VALUE_LENGTH], :n][:, readable].T
-        columns = (types.tolist(), producers.tolist(), offsets.tolist(), times.tolist(), values.tolist())
-        for kind, producer_id, offset, timestamp, (value_at, length) in zip(*columns, strict=True):
-            if kind in (kafka_format.CONTROL_ABORT, kafka_format.CONTROL_COMMIT):
-                value = None if length < 0 else bytes(records.source[value_at : value_at + length])
-                aborts = kind == kafka_format.CONTROL_ABORT
-                yield Marker(producer_id, offset, aborts, timestamp, coordinator_epoch(value))
-
-    def _check_keys(self, records: RecordColumns, lengths: npt.NDArray[np.int32]) -> None:
-        for at in np.flatnonzero(lengths < kafka_format.CONTROL_KEY_BYTES).tolist():
-            header = records.headers[:, records.ints[record_batches.BATCH, at]]
-            self._damage.report(Faults(self._split.path).short_control_key(header, int(lengths[at])))
-
-
-def _has_producer(headers: HeaderTable) -> Mask:
-    return np.asarray(
-        (headers[batch_headers.MAGIC] == kafka_format.MAGIC_V2)
-        & (headers[batch_headers.PRODUCER_ID] > kafka_format.NO_PRODUCER)
-    )
