@@ -33,9 +33,10 @@ TRANSACTIONS = "transactions"
 CONSUMER_OFFSETS = "consumerOffsets"
 TRANSACTIONAL_IDS = "transactionalIds"
 TOPICS = "topics"
+SCHEMAS = "schemas"
 OF_SPLITS = (RECORDS, BATCHES)  # their rows lie in byte ranges of `.log` files, which bounds and filters narrow
 OF_INDEXES = (OFFSET_INDEX, TIME_INDEX, ABORTED_TRANSACTIONS)
-OF_INTERNAL_TOPICS = (CONSUMER_OFFSETS, TRANSACTIONAL_IDS, TOPICS)
+OF_INTERNAL_TOPICS = (CONSUMER_OFFSETS, TRANSACTIONAL_IDS, TOPICS, SCHEMAS)
 VIEWS = (*OF_SPLITS, SEGMENTS, *OF_INDEXES, TRANSACTIONS, *OF_INTERNAL_TOPICS)
 
 _LARGEST_BATCH = 2**30  # Arrow offsets are 32-bit: a batch's bytes must leave room beside others

@@ -137,8 +137,8 @@ OPTIONS = (
            "keep control records, and add the column controlType: COMMIT, ABORT and others", default="false",
            view_defaults={values.BATCHES: "true"}),
     Option(WHAT, "history", "history", "true|false", values.parse_boolean,
-           "consumerOffsets, transactionalIds: every commit or state and every tombstone, instead of the latest state", default="false",
-           views=(values.CONSUMER_OFFSETS, values.TRANSACTIONAL_IDS), no_stream="a stream gives records"),
+           "consumerOffsets, transactionalIds, schemas: every record and every tombstone, instead of the latest state", default="false",
+           views=(values.CONSUMER_OFFSETS, values.TRANSACTIONAL_IDS, values.SCHEMAS), no_stream="a stream gives records"),
 
     Option(WHEN, "since", "since", "TIME", values.parse_moment,
            "keep rows with timestamp ≥ this: ISO-8601, epoch milliseconds (not seconds), or a time ago (-2h)"),

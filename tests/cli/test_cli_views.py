@@ -26,11 +26,13 @@ from tests.support.writer import Rec
 
 LEDGER = FIXTURES / "transactions" / "data"
 GROUPS = FIXTURES / "groups" / "data"
+SCHEMAS = FIXTURES / "schemas" / "data"
 OF_COMMANDS = {
     "batches": ("batches", LEDGER),
     "transactions": ("transactions", LEDGER),
     "groups": ("consumerOffsets", GROUPS),
     "topics": ("topics", GROUPS),
+    "schemas": ("schemas", SCHEMAS),
 }
 """Command → its view, and a path that has rows of it."""
 MINUTE = 60_000

@@ -25,7 +25,7 @@ ROOMS = [
     "storage",
     *("bounds", "times", "trust", "option_values", "options", "keywords", "data_loss", "schema"),
     *("logdir", "pruning", "kernels", "decoding", "partition", "reading", "scanning", "zones", "planning"),
-    *("streams", "internal_topics", "inspection", "views", "queries"),
+    *("streams", "internal_topics", "schema_registry", "inspection", "views", "queries"),
     *("spark", "report", "cli"),
 ]
 
