@@ -163,8 +163,8 @@ def _parse(data: bytes) -> dict[str, Any]:
     return value
 
 
-def _take(fields: Mapping[str, Any], name: str, kind: type) -> Any:
-    value = fields.get(name)
+def _take(fields: Mapping[str, Any], name: str, kind: type[Any]) -> Any:
+    value: Any = fields.get(name)
     if type(value) is not kind:
         raise MessageError(f"its {name} is {_shorten(value)}")
     if kind is int and not -_MOST_VERSIONS <= value < _MOST_VERSIONS:
