@@ -14,6 +14,7 @@ from kafka_segment_source.option_values import OF_SPLITS
 from kafka_segment_source.options import parse_options
 from kafka_segment_source.planning.plan import ReadPlan
 from kafka_segment_source.planning.planner import make_plan
+from kafka_segment_source.schema_registry.typing import type_columns
 from kafka_segment_source.views.registry import view_of
 
 
@@ -46,7 +47,7 @@ def plan(path: PathsLike, **options: Unpack[ScanOptions]) -> ReadPlan:
     parsed, warnings = parse_options(option_texts(path, options))
     if view_of(parsed.view) is not None:
         raise OptionError(f"option 'view' is {parsed.view!r}: only {' and '.join(OF_SPLITS)} have a plan; use scan")
-    return make_plan(parsed, warnings)
+    return make_plan(type_columns(parsed, warnings), warnings)
 
 
 def scan(
@@ -95,4 +96,4 @@ def scan(
         from kafka_segment_source.views.view import plan_view  # noqa: PLC0415  # records and batches do without
 
         return plan_view(view, parsed, warnings).to_reader(columns)
-    return make_plan(parsed, warnings).to_reader(columns, threads)
+    return make_plan(type_columns(parsed, warnings), warnings).to_reader(columns, threads)

@@ -22,7 +22,7 @@ from kafka_segment_source.decoding.damage import damage_in
 from kafka_segment_source.decoding.scratch import Scratch, lend_scratch
 from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.decoding.split_file import SplitFile, open_split
-from kafka_segment_source.decoding.tables import SPLIT_TABLES, RowMaker, reads_headers_only
+from kafka_segment_source.decoding.tables import RowMaker, reads_headers_only, split_table
 from kafka_segment_source.errors import DataLossError
 from kafka_segment_source.in_order import InOrder
 from kafka_segment_source.options import ReadOptions
@@ -48,6 +48,21 @@ def read_splits(
     advance: is called with the size of each split that is done. threads: decode at the same time. With more than one,
     the next splits are opened early.
     """
+    if options.typed is not None:
+        yield from options.typed.read(
+            partial(_read_splits, splits, schema=schema, advance=advance, threads=threads), options
+        )
+    else:
+        yield from _read_splits(splits, options, schema, advance, threads)
+
+
+def _read_splits(
+    splits: Iterable[SegmentSplit],
+    options: ReadOptions,
+    schema: pa.Schema,
+    advance: Callable[[int], None],
+    threads: int,
+) -> Iterator[pa.RecordBatch]:
     if threads > 1:
         yield from _read_in_threads(tuple(splits), options, schema, advance, threads)
         return
@@ -152,7 +167,7 @@ def _follow(
 def _read_part(
     split: SegmentSplit, options: ReadOptions, schema: pa.Schema, follower: Follower, file: InputFile | None
 ) -> Iterator[pa.RecordBatch]:
-    make_rows = SPLIT_TABLES[options.view].load_maker()
+    make_rows = split_table(options).load_maker()
     with lend_scratch() as scratch, _open_part(split, options, file, scratch.take_buffer) as source:
         maker = make_rows(source, options, schema, scratch)
         for chunk in _wanted_chunks(source, options):
@@ -281,7 +296,7 @@ class _Part:
 
     def _make_desk(self) -> _Desk:
         scratch = self._spare.pop() if self._spare else Scratch()
-        make_rows = SPLIT_TABLES[self._options.view].load_maker()
+        make_rows = split_table(self._options).load_maker()
         return _Desk(make_rows(self._source, self._options, self._schema, scratch), scratch)
 
     def _leave(self) -> None:

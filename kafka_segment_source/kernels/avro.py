@@ -406,7 +406,7 @@ def decode_rows(
             code = steps[step, 0]
             a = steps[step, 1]
             pc += 1
-            if code <= UUID_FIXED and code != END or code == ENUM:
+            if (code <= UUID_FIXED and code != END) or code == ENUM:
                 # ---- a value into column a ----
                 column = np.uint64(a)
                 count = counts[0, column]

@@ -12,7 +12,7 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from kafka_segment_source.bounds import EVERY_ROW, RowFilter
 from kafka_segment_source.decoding.split import Columns, SegmentSplit, from_columns, to_columns
-from kafka_segment_source.decoding.tables import SPLIT_TABLES
+from kafka_segment_source.decoding.tables import split_table
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.planning.plan import ReadPlan
 from kafka_segment_source.planning.planner import make_plan
@@ -101,7 +101,7 @@ def read_rows(partition: InputPartition, options: ReadOptions, columns: tuple[st
     if is_first:
         _exempt_loaded_modules()
     if isinstance(partition, SegmentPartition):  # Spark passes InputPartition(None) for an empty plan
-        yield from read_splits(partition.splits, options, SPLIT_TABLES[options.view].arrow_schema(columns))
+        yield from read_splits(partition.splits, options, split_table(options).arrow_schema(columns))
 
 
 def _exempt_loaded_modules() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -167,9 +167,10 @@ class _Arena:
                 self._memory[begin : begin + 4] = 0
 
     @property
-    def views(self) -> tuple[npt.NDArray[np.generic], ...]:
+    def views(self) -> tuple[Any, Any, Any, Any, Any]:
         memory = self._memory
-        return (memory, *(memory.view(kind) for kind in (np.int32, np.int64, np.float32, np.float64)))
+        ints, longs = memory.view(np.int32), memory.view(np.int64)
+        return memory, ints, longs, memory.view(np.float32), memory.view(np.float64)
 
     def grow(self, report: Longs, most: int) -> bool:
         """Makes room for the column that a report names. Returns whether `most` bytes are enough for that."""

@@ -141,7 +141,9 @@ class _Maker:
         if of.kind == "map":
             key, value = self.make(Type("string"), {}), self.make(of.item, {})
             mapped = pa.map_(pa.string(), pa.field("value", value.arrow))
-            return ValueColumn(avro.LIST, of, mapped, f"map<string,{value.spark}>", nullable, ("key", "value"), (key, value))
+            return ValueColumn(
+                avro.LIST, of, mapped, f"map<string,{value.spark}>", nullable, ("key", "value"), (key, value)
+            )
         kind, arrow, spark = _find_type(of)
         return ValueColumn(kind, of, arrow, spark, nullable)
 
@@ -173,9 +175,7 @@ class _Maker:
     def _make_struct(self, of: Type, fields: Mapping[str, ValueColumn], nullable: bool) -> ValueColumn:
         arrow = pa.struct([pa.field(name, column.arrow) for name, column in fields.items()])
         inside = ",".join(f"{_quote(name)}:{column.spark}" for name, column in fields.items())
-        return ValueColumn(
-            avro.EMPTY, of, arrow, f"struct<{inside}>", nullable, tuple(fields), tuple(fields.values())
-        )
+        return ValueColumn(avro.EMPTY, of, arrow, f"struct<{inside}>", nullable, tuple(fields), tuple(fields.values()))
 
 
 def _find_type(of: Type) -> tuple[int, pa.DataType, str]:

@@ -26,7 +26,6 @@ _LARGEST_LEAST = 2**31
 _MOST_DEPTH = 128
 
 
-
 class TooLargeError(AvroError):
     """A schema that stands for more than this package takes."""
 
@@ -73,8 +72,13 @@ class Programs:
     raw: list[Type] = field(default_factory=list)
 
 
-def make_programs(writers: Sequence[Type | None], reader: Type, columns: ValueColumn) -> tuple[Programs, list[str]]:
+def make_programs(
+    writers: Sequence[Type | None], reader: Type, columns: ValueColumn, takes_rest: bool = False
+) -> tuple[Programs, list[str]]:
     """Makes a program for each writer. None stands for a writer whose values nobody can decode.
+
+    takes_rest: values of the type bytes have no length, but are all the bytes that are left, as Confluent's serializer
+    writes them (`AbstractKafkaAvroSerializer`).
 
     Returns them, and for each writer why its values cannot be read, "" where they can.
     """
@@ -85,7 +89,7 @@ def make_programs(writers: Sequence[Type | None], reader: Type, columns: ValueCo
         reason = "" if writer is not None else "nobody can decode its values"
         if writer is not None:
             try:
-                maker.make(writer, reader)
+                maker.make(writer, reader, takes_rest)
             except (AvroError, RecursionError) as error:
                 reason = str(error) if isinstance(error, AvroError) else "its types are too deep inside one another"
                 del maker.steps[starts[-1] :]
@@ -93,11 +97,6 @@ def make_programs(writers: Sequence[Type | None], reader: Type, columns: ValueCo
             maker.add(avro.REFUSE)
         reasons.append(reason)
     return maker.finish(starts), reasons
-
-
-def is_raw_bytes(writer: Type) -> bool:
-    """Whether Confluent's serializer writes values of this schema without a length (`AbstractKafkaAvroSerializer`)."""
-    return writer.kind == "bytes"
 
 
 class _Maker:
@@ -121,12 +120,19 @@ class _Maker:
         for at, step in enumerate(self.steps):
             steps[at, : len(step)] = step
         texts = np.frombuffer(bytearray(self._texts) or bytearray(1), np.uint8)
-        return Programs(self._root, steps, np.array(self._lists, np.int64), texts, np.array(starts, np.int64), self._raw)
+        return Programs(
+            self._root, steps, np.array(self._lists, np.int64), texts, np.array(starts, np.int64), self._raw
+        )
 
-    def make(self, writer: Type, reader: Type) -> None:
+    def make(self, writer: Type, reader: Type, takes_rest: bool) -> None:
         """Adds the program of one writer."""
         self._work, self._depth, self._calls = 0, 0, []
-        self._resolve(writer, reader, self._root)
+        if takes_rest and writer.kind == "bytes":
+            if self._root.kind != avro.TEXT or reader.kind != "bytes":
+                raise AvroError(f"bytes without a length are not {reader.label}")
+            self.add(avro.REST, self._root.number)
+        else:
+            self._resolve(writer, reader, self._root)
         self.add(avro.END)
         made: dict[Type, int] = {}
         while self._calls:
@@ -261,7 +267,9 @@ class _Maker:
                 raise AvroError(f"field {shorten(of_reader.name)}: {error}") from error
         for name, missing in left.items():
             if not missing.has_default:
-                raise AvroError(f"{reader.label} wants the field {shorten(name)}, which it has not, and which has no default")
+                raise AvroError(
+                    f"{reader.label} wants the field {shorten(name)}, which it has not, and which has no default"
+                )
             child = column.child(name)
             if child is not None:
                 self._add_default(missing.default, missing.type, child)
@@ -381,29 +389,24 @@ class _Maker:
                 for each in of.fields:
                     self._skip(each.type)
             elif of.kind == "union":
-                table = self._reserve(len(of.branches))
-                self.add(avro.UNION, len(of.branches), table)
-                jumps = []
-                for at, branch in enumerate(of.branches):
-                    self._lists[table + at] = len(self.steps)
-                    self._skip(branch)
-                    jumps.append(self.add(avro.JUMP))
-                for jump in jumps:
-                    self.steps[jump].append(len(self.steps))
+                self._skip_union(of)
             elif of.kind in ("array", "map"):
                 self._add_items(of, lambda: self._skip(of.item), None)
-            elif of.kind == "fixed":
-                self.add(avro.SKIP_FIXED, of.size)
-            elif of.kind == "enum":
-                self.add(avro.SKIP_ENUM, len(of.symbols))
-            elif of.kind in ("bytes", "string"):
-                self.add(avro.SKIP_BYTES, int(of.kind == "string"))
-            elif of.kind in ("float", "double"):
-                self.add(avro.SKIP_FIXED, _LEAST[of.kind])
             elif of.kind != "null":
-                self.add({"int": avro.SKIP_INT, "long": avro.SKIP_LONG, "boolean": avro.SKIP_BOOLEAN}[of.kind])
+                self.add(*_find_skip(of))
         finally:
             self._depth -= 1
+
+    def _skip_union(self, of: Type) -> None:
+        table = self._reserve(len(of.branches))
+        self.add(avro.UNION, len(of.branches), table)
+        jumps = []
+        for at, branch in enumerate(of.branches):
+            self._lists[table + at] = len(self.steps)
+            self._skip(branch)
+            jumps.append(self.add(avro.JUMP))
+        for jump in jumps:
+            self.steps[jump].append(len(self.steps))
 
     # ---- parts of steps ----
 
@@ -493,6 +496,21 @@ def _last(name: str) -> str:
     return name.rpartition(".")[2]
 
 
+def _find_skip(of: Type) -> tuple[int, int]:
+    """The step that passes over a value of a type without parts."""
+    return {
+        "boolean": (avro.SKIP_BOOLEAN, 0),
+        "int": (avro.SKIP_INT, 0),
+        "long": (avro.SKIP_LONG, 0),
+        "float": (avro.SKIP_FIXED, 4),
+        "double": (avro.SKIP_FIXED, 8),
+        "bytes": (avro.SKIP_BYTES, 0),
+        "string": (avro.SKIP_BYTES, 1),
+        "fixed": (avro.SKIP_FIXED, of.size),
+        "enum": (avro.SKIP_ENUM, len(of.symbols)),
+    }[of.kind]
+
+
 def _find_factor(writer: Type, reader: Type) -> int:
     """What a number is multiplied by: 1,000 for milliseconds that are shown as microseconds."""
     if not reader.logical.endswith(("timestamp-millis", "timestamp-micros")):
@@ -559,8 +577,7 @@ def _default_bits(value: object, of: Type) -> int:
     elif type(value) in (int, float):
         code = "f" if of.kind == "float" else "d"
         try:
-            number = struct.unpack("<i" if code == "f" else "<q", struct.pack(f"<{code}", value))[0]
-            return number
+            return int(struct.unpack("<i" if code == "f" else "<q", struct.pack(f"<{code}", value))[0])
         except (OverflowError, struct.error) as error:
             raise _bad_default(value, of) from error
     raise _bad_default(value, of)

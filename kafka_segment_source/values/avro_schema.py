@@ -127,7 +127,9 @@ class _Parser:
         for branch in branches:
             kind = branch.name or branch.kind
             if branch.kind == "union" or kind in seen:
-                raise AvroError(f"it has a union with {'a union' if branch.kind == 'union' else f'two of {kind}'} in it")
+                raise AvroError(
+                    f"it has a union with {'a union' if branch.kind == 'union' else f'two of {kind}'} in it"
+                )
             seen.add(kind)
         return Type("union", branches=branches)
 

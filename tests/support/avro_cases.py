@@ -21,7 +21,7 @@ import fastavro
 
 Schema = Any
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-TEXTS = ["", "a", "naïve", "日本", "🙂", "x" * 40, "\x00", "tab\t\"quote\"", "plain text"]
+TEXTS = ["", "a", "naïve", "日本", "🙂", "x" * 40, "\x00", 'tab\t"quote"', "plain text"]
 LOGICAL_LONGS = ["timestamp-millis", "timestamp-micros", "local-timestamp-millis", "local-timestamp-micros"]
 DEPTH = 3
 NO_DEFAULT = object()
@@ -118,7 +118,12 @@ class Maker:
                 {"type": "long", "logicalType": "time-micros"},
                 {"type": "long", "logicalType": rng.choice(LOGICAL_LONGS)},
                 {"type": "string", "logicalType": "uuid"},
-                {"type": "bytes", "logicalType": "decimal", "precision": rng.randint(4, 38), "scale": rng.randint(0, 4)},
+                {
+                    "type": "bytes",
+                    "logicalType": "decimal",
+                    "precision": rng.randint(4, 38),
+                    "scale": rng.randint(0, 4),
+                },
                 {
                     "type": "fixed",
                     "name": self.name(),
@@ -143,9 +148,11 @@ class Maker:
                 {"type": "array", "items": self.type(depth + 1)},
             ]
             branches = sorted(rng.sample(classes, rng.randint(1, 5)), key=_order)
-            return branches if rng.random() < 0.5 else [each for each in branches if each == "null"] + [
-                each for each in branches if each != "null"
-            ]
+            return (
+                branches
+                if rng.random() < 0.5
+                else [each for each in branches if each == "null"] + [each for each in branches if each != "null"]
+            )
         rng.shuffle(branches)
         return branches
 
@@ -178,20 +185,9 @@ def evolve(schema: Schema, rng: random.Random, maker: Maker) -> Schema:
     schema = dict(schema)
     kind = schema["type"]
     if kind == "record":
-        fields = []
-        for field in schema["fields"]:
-            if rng.random() < 0.15:
-                continue
-            evolved = evolve(field["type"], rng, maker)
-            if evolved != field["type"]:
-                default = default_of(evolved, rng) if "default" in field else NO_DEFAULT
-                field = {name: part for name, part in field.items() if name != "default"} | {"type": evolved}
-                field |= {} if default is NO_DEFAULT else {"default": default}
-            if rng.random() < 0.1:
-                field = dict(field, name=field["name"] + "x", aliases=[field["name"]])
-            fields.append(field)
+        fields = [evolve_field(field, rng, maker) for field in schema["fields"] if rng.random() >= 0.15]
         if rng.random() < 0.3:
-            fields.append(dict(maker.field(DEPTH), **{"type": (kind := maker.simple())}, default=default_of(kind, rng)))
+            fields.append(dict(maker.field(DEPTH), type=(kind := maker.simple()), default=default_of(kind, rng)))
         if rng.random() < 0.2:
             fields.append({"name": maker.name(), "type": ["null", "long"], "default": None})
         if rng.random() < 0.3:
@@ -210,6 +206,16 @@ def evolve(schema: Schema, rng: random.Random, maker: Maker) -> Schema:
     if kind == "map":
         return schema | {"values": evolve(schema["values"], rng, maker)}
     return schema
+
+
+def evolve_field(field: Schema, rng: random.Random, maker: Maker) -> Schema:
+    kind = evolve(field["type"], rng, maker)
+    evolved = dict(field, type=kind)
+    if kind != field["type"] and "default" in evolved:
+        del evolved["default"]
+        default = default_of(kind, rng)
+        evolved |= {} if default is NO_DEFAULT else {"default": default}
+    return dict(evolved, name=field["name"] + "x", aliases=[field["name"]]) if rng.random() < 0.1 else evolved
 
 
 def default_of(kind: Schema, rng: random.Random) -> Any:
@@ -252,7 +258,9 @@ def value_of(schema: Schema, rng: random.Random) -> Any:
         "null": lambda: None,
         "boolean": lambda: rng.random() < 0.5,
         "int": lambda: rng.choice([0, -1, 2**31 - 1, -(2**31), rng.randrange(-(2**31), 2**31), rng.randrange(-70, 70)]),
-        "long": lambda: rng.choice([0, -1, 2**63 - 1, -(2**63), rng.randrange(-(2**63), 2**63), rng.randrange(-70, 70)]),
+        "long": lambda: rng.choice(
+            [0, -1, 2**63 - 1, -(2**63), rng.randrange(-(2**63), 2**63), rng.randrange(-70, 70)]
+        ),
         "float": lambda: rng.choice([0.0, -1.5, 3.25e10, float("inf")]),
         "double": lambda: rng.choice([0.0, -1.5, 3.25e100, float("-inf"), rng.random()]),
         "bytes": lambda: rng.randbytes(rng.choice([0, 1, 20])),
@@ -388,7 +396,10 @@ def union_as_arrow(schema: Sequence[Schema], value: Any) -> Any:
     if len(others) == 1:
         return as_arrow(others[0], value)
     if sorted(map(str, others)) in (["int", "long"], ["double", "float"]):
-        return as_arrow(others[-1] if "long" not in others and "double" not in others else "long" if "long" in others else "double", value)
+        return as_arrow(
+            others[-1] if "long" not in others and "double" not in others else "long" if "long" in others else "double",
+            value,
+        )
     fitting = [at for at, each in enumerate(others) if is_of(each, value)]
     assert len(fitting) == 1, (schema, value)
     return {f"member{at}": as_arrow(each, value) if at == fitting[0] else None for at, each in enumerate(others)}
@@ -406,6 +417,8 @@ def make_case(seed: int, rows: int = 6) -> Case:
     rng = random.Random(seed)
     maker = Maker(rng)
     base = maker.record() if rng.random() < 0.9 else maker.type(0)
+    while base == "bytes" or (isinstance(base, dict) and base["type"] == "bytes") or base == "string":
+        base = maker.type(0)  # Confluent's serializer writes bytes in another way
     reader = evolve(base, rng, maker) if rng.random() < 0.6 else base
     writers = [base, evolve(base, rng, maker), evolve(base, rng, maker)]
     values = []

@@ -24,7 +24,7 @@ ROOMS = [
     *("errors", "kafka_format", "reporting", "in_order"),
     "storage",
     *("bounds", "times", "trust", "option_values", "options", "keywords", "data_loss", "schema"),
-    *("logdir", "pruning", "kernels", "decoding", "partition", "reading", "scanning", "zones", "planning"),
+    *("logdir", "pruning", "kernels", "decoding", "values", "partition", "reading", "scanning", "zones", "planning"),
     *("streams", "internal_topics", "schema_registry", "inspection", "views", "queries"),
     *("spark", "report", "cli"),
 ]
@@ -198,6 +198,7 @@ def test_a_read_of_one_local_log_loads_only_what_it_needs() -> None:
         *("storage.object_store", "storage.object_client", "storage.tiered.storage", "storage.tiered.manifest"),
         *("logdir.tiers", "partition.chain", "partition.survey", "reading.mending", "reading.committed"),
         *("zones.zone_table", "streams.stream", "views.view"),
+        *("values.typed", "values.rows", "kernels.avro", "schema_registry.resolving", "schema_registry.registry"),
     }
     assert unneeded <= modules().keys()
     assert loaded & {f"kafka_segment_source.{name}" for name in unneeded} == set()
