@@ -35,7 +35,7 @@ _MOST_TOPICS = 10  # in a message
 
 
 @dataclass
-class _Choice:
+class Choice:
     """The schema that a column is read as. registered: None for that of a file."""
 
     type: Type
@@ -51,13 +51,14 @@ def with_typed_columns(options: ReadOptions, warnings: list[str]) -> ReadOptions
     corrupt = options.corrupt_column if options.value_mode == PERMISSIVE else None
     if corrupt in {column.name for column in RECORD_COLUMNS}:
         raise OptionError(f"option 'columnNameOfCorruptRecord' is {corrupt!r}, which is a column of every read")
-    known = _Known(options, warnings)
-    meanings = {name: _make_meaning(name, form, known) for name, form in formats.items() if form != BINARY}
-    return replace(options, typed=TypedColumns(meanings, corrupt))
+    known = Known(options, warnings)
+    readers: dict[str, str] = {}
+    meanings = {name: _make_meaning(name, form, known, readers) for name, form in formats.items() if form != BINARY}
+    return replace(options, typed=TypedColumns(meanings, corrupt, readers))
 
 
 @dataclass
-class _Known:
+class Known:
     """The schemas of a read, read once for keys and values."""
 
     options: ReadOptions
@@ -96,38 +97,42 @@ class _Known:
         return sorted({log.topic for log in list_logs(self.options, needs_all=False)})
 
 
-def _make_meaning(column: str, form: str, known: _Known) -> Meaning:
+def _make_meaning(column: str, form: str, known: Known, readers: dict[str, str]) -> Meaning:
     if form == STRING:
         return StringMeaning()
     assert form == AVRO
     try:
-        return _make_avro(column, known)
+        choice = choose_reader(column, known)
+        if choice.registered is not None and choice.registered.place.context == known.options.schema_context:
+            readers[column] = f"id:{choice.registered.id}"
+        return _make_avro(column, choice, known)
     except AvroError as error:
         raise OptionError(f"option '{column}Schema': the schema cannot be used: {error}") from error
 
 
-def _make_avro(column: str, known: _Known) -> AvroMeaning:
-    text = known.options.value_schema if column == "value" else known.options.key_schema
-    choice = _choose_reader(column, text, known)
+def _make_avro(column: str, choice: Choice, known: Known) -> AvroMeaning:
     registry = known.find()
     if registry is None:
         return make_avro_meaning([Writer(0, choice.type)], choice.type, avro.BARE, "the file")
     if not registry.by_id:
         return make_avro_meaning(_make_nameless_writers(registry), choice.type, avro.SINGLE_OBJECT, registry.words)
-    writers = _make_writers(registry, known.options.schema_context, choice)
+    context = known.options.schema_context if choice.registered is None else choice.registered.place.context
+    writers = _make_writers(registry, context, choice)
     return make_avro_meaning(writers, choice.type, avro.PREFIXED, registry.words, f"__{column}_schema_id")
 
 
 # ---- the schema that values are read as ----
 
 
-def _choose_reader(column: str, text: str, known: _Known) -> _Choice:
-    """Finds the schema that option `text` names. Raises OptionError, which says what to write."""
+def choose_reader(column: str, known: Known) -> Choice:
+    """Finds the schema that the option of a column names. Raises OptionError, which says what to write, and AvroError
+    for a schema that is none."""
+    text = known.options.value_schema if column == "value" else known.options.key_schema
     prefix, colon, rest = text.partition(":")
     context = known.options.schema_context
     if text != _LATEST and not _VERSION.fullmatch(text) and not (colon and prefix in ("id", "subject")):
         path = resolve_path(text, known.options.storage)
-        return _Choice(parse_schema(read_text(path, known.options, f"{column}Schema")))
+        return Choice(parse_schema(read_text(path, known.options, f"{column}Schema")))
     registry = known.need(column)
     found: Schema | None
     if prefix == "id" and colon:
@@ -143,10 +148,10 @@ def _choose_reader(column: str, text: str, known: _Known) -> _Choice:
         )
     if found.kind != messages.AVRO:
         raise OptionError(f"{name_place(found.place)} is a schema of {found.kind}, and option '{column}Format' is avro")
-    return _Choice(_parse(found, registry), found)
+    return Choice(_parse(found, registry), found)
 
 
-def _choose_by_topic(column: str, text: str, registry: Registry, known: _Known) -> Schema | None:
+def _choose_by_topic(column: str, text: str, registry: Registry, known: Known) -> Schema | None:
     """Finds the newest version, or that of number `text`, of the subject of the topics that are read."""
     context = known.options.schema_context
     topics = known.topics()
@@ -186,7 +191,7 @@ def _parse(schema: Schema, registry: Registry) -> Type:
 # ---- the schemas that values were written with ----
 
 
-def _make_writers(registry: Registry, context: str, choice: _Choice) -> list[Writer]:
+def _make_writers(registry: Registry, context: str, choice: Choice) -> list[Writer]:
     """Makes a writer of each schema that can be read as the chosen one. The others say why they cannot."""
     names = _names_of(choice.type)
     made = []

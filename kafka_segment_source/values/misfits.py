@@ -49,7 +49,7 @@ class Misfits:
     def report(self) -> None:
         """Writes a sentence for each reason to the log."""
         for sentence in few(
-            f"{count:,} {column}s do not fit, and are null: {reason} (the first at {self._first[column, reason]})"
+            f"{count:,} {column}{' does not fit, and is' if count == 1 else 's do not fit, and are'} null: {reason} (the first at {self._first[column, reason]})"
             for (column, reason), count in self._counts.most_common()
         ):
             logger.warning("%s", sentence)

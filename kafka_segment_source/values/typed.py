@@ -38,10 +38,14 @@ class Meaning(Protocol):
 
 @dataclass(frozen=True)
 class TypedColumns:
-    """meanings: by the name of the column, `key` or `value`. corrupt_column: None under FAILFAST."""
+    """meanings: by the name of the column, `key` or `value`. corrupt_column: None under FAILFAST.
+
+    readers: for each column the text of its schema option that always names the same schema.
+    """
 
     meanings: Mapping[str, Meaning]
     corrupt_column: str | None
+    readers: Mapping[str, str] = field(default_factory=dict)
     misfits: Misfits | None = field(default=None, compare=False)
 
     @property

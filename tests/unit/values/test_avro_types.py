@@ -90,7 +90,12 @@ def test_json_of_every_type() -> None:
     row, status = decode_one(parts, inner + b"\2" + inner + b"\0")
     assert status == avro.FITS
     assert json.loads(row["next"]) == {
-        "u": "aGk=", "m": {"k": 0.5}, "e": "B", "f": "YWI=", "t": True, "x": 1.5,
+        "u": "aGk=",
+        "m": {"k": 0.5},
+        "e": "B",
+        "f": "YWI=",
+        "t": True,
+        "x": 1.5,
         "next": None,
     }
 
@@ -122,8 +127,17 @@ def test_defaults_of_every_kind() -> None:
     row, status = decode_one(record(), b"", reader)
     assert status == avro.FITS
     assert row == {
-        "s": "naïve", "b": b"\xff\x00", "n": None, "o": 7, "x": 1.0, "d": Decimal("2.56"), "l": [1, 2],
-        "m": [("k", "v")], "r": {"i": 5, "j": True}, "e": "B", "u": {"member0": "x", "member1": None},
+        "s": "naïve",
+        "b": b"\xff\x00",
+        "n": None,
+        "o": 7,
+        "x": 1.0,
+        "d": Decimal("2.56"),
+        "l": [1, 2],
+        "m": [("k", "v")],
+        "r": {"i": 5, "j": True},
+        "e": "B",
+        "u": {"member0": "x", "member1": None},
     }
 
 
