@@ -23,7 +23,7 @@ schemas_command = make_view_command(
 
     \b
     kafkaseg schemas /var/kafka-logs
-    kafkaseg schemas /var/kafka-logs --json | jq -r 'select(.subject == "orders-value") | .schema'
+    kafkaseg schemas /var/kafka-logs --json | jq -r .schema
     """,
     exits_with_1=is_of_damage,
 )
