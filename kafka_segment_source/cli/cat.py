@@ -30,7 +30,7 @@ from kafka_segment_source.options import CUTTING, OPTIONS
 from kafka_segment_source.planning.plan import ReadPlan
 from kafka_segment_source.planning.planner import make_plan
 from kafka_segment_source.reporting import Advance
-from kafka_segment_source.schema_registry.typing import type_columns
+from kafka_segment_source.schema_registry.typing import split_names, type_columns
 
 _SPARK_ONLY = tuple(option.name for option in OPTIONS if option.group == CUTTING)
 
@@ -82,11 +82,12 @@ def cat_command(
     values = options.pop("values")
     options["valueFormat"] = values or options["valueFormat"]
     parsed, warnings = parse(paths, options)
-    plan = make_plan(type_columns(parsed, warnings), warnings)
+    asked, wanted = split_names(parsed, None if columns is None else columns.replace(" ", "").split(","))
+    plan = make_plan(type_columns(parsed, warnings, wanted), warnings)
     for warning in plan.warnings:
         warn(warning)
     table = split_table(plan.options)
-    chosen = None if columns is None else table.check_names(columns.replace(" ", "").split(","))
+    chosen = None if asked is None else table.check_names(asked)
     names = chosen or table.default_names(parsed)
     with skipped_data() as skipped:
         if output is not None:

@@ -36,7 +36,7 @@ class SchemaFollower:
         seen = self._look()
         if seen != self._seen:
             warnings: list[str] = []
-            typed = with_typed_columns(self._fixed, warnings).typed
+            typed = with_typed_columns(self._fixed, warnings, self._typed.wanted).typed
             assert typed is not None
             self._typed, self._seen = typed, seen
             self._say_newer(warnings)

@@ -6,10 +6,11 @@ It runs on the driver, once a read. What it returns has programs and types, and 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
-from kafka_segment_source.errors import OptionError, PathError
+from kafka_segment_source.errors import OptionError, PathError, SchemaError
 from kafka_segment_source.kernels import avro
 from kafka_segment_source.logdir.catalog import list_logs
 from kafka_segment_source.option_values import AVRO, BINARY, PERMISSIVE, STRING
@@ -21,6 +22,7 @@ from kafka_segment_source.schema_registry.registry import Registry, name_place
 from kafka_segment_source.schema_registry.rows import TOPIC
 from kafka_segment_source.schema_registry.sources import read_given, read_text, read_topic
 from kafka_segment_source.storage.paths import resolve_path
+from kafka_segment_source.values.avro_columns import NoFieldError, Wanted
 from kafka_segment_source.values.avro_fingerprint import fingerprint
 from kafka_segment_source.values.avro_meaning import AvroMeaning, Writer, guid_bytes, make_avro_meaning
 from kafka_segment_source.values.avro_program import check_match
@@ -42,7 +44,7 @@ class Choice:
     registered: Schema | None = None
 
 
-def with_typed_columns(options: ReadOptions, warnings: list[str]) -> ReadOptions:
+def with_typed_columns(options: ReadOptions, warnings: list[str], wanted: Mapping[str, Wanted]) -> ReadOptions:
     """Returns the options with the types of keys and values.
 
     Raises OptionError for a schema that is not there or cannot be used, and what reading `_schemas` raises.
@@ -51,10 +53,10 @@ def with_typed_columns(options: ReadOptions, warnings: list[str]) -> ReadOptions
     corrupt = options.corrupt_column if options.value_mode == PERMISSIVE else None
     if corrupt in {column.name for column in RECORD_COLUMNS}:
         raise OptionError(f"option 'columnNameOfCorruptRecord' is {corrupt!r}, which is a column of every read")
-    known = Known(options, warnings)
+    known = Known(options, warnings, wanted)
     readers: dict[str, str] = {}
     meanings = {name: _make_meaning(name, form, known, readers) for name, form in formats.items() if form != BINARY}
-    return replace(options, typed=TypedColumns(meanings, corrupt, readers))
+    return replace(options, typed=TypedColumns(meanings, corrupt, readers, wanted))
 
 
 @dataclass
@@ -63,6 +65,7 @@ class Known:
 
     options: ReadOptions
     warnings: list[str]
+    wanted: Mapping[str, Wanted] = field(default_factory=dict)
     _registry: Registry | None = field(default=None)
     _is_read: bool = False
 
@@ -106,19 +109,22 @@ def _make_meaning(column: str, form: str, known: Known, readers: dict[str, str])
         if choice.registered is not None and choice.registered.place.context == known.options.schema_context:
             readers[column] = f"id:{choice.registered.id}"
         return _make_avro(column, choice, known)
+    except NoFieldError as error:
+        raise SchemaError(f"there is no such column inside {column!r}: {error}") from error
     except AvroError as error:
         raise OptionError(f"option '{column}Schema': the schema cannot be used: {error}") from error
 
 
 def _make_avro(column: str, choice: Choice, known: Known) -> AvroMeaning:
     registry = known.find()
+    make = partial(make_avro_meaning, reader=choice.type, wanted=known.wanted.get(column))
     if registry is None:
-        return make_avro_meaning([Writer(0, choice.type)], choice.type, avro.BARE, "the file")
+        return make([Writer(0, choice.type)], form=avro.BARE, source="the file")
     if not registry.by_id:
-        return make_avro_meaning(_make_nameless_writers(registry), choice.type, avro.SINGLE_OBJECT, registry.words)
+        return make(_make_nameless_writers(registry), form=avro.SINGLE_OBJECT, source=registry.words)
     context = known.options.schema_context if choice.registered is None else choice.registered.place.context
     writers = _make_writers(registry, context, choice)
-    return make_avro_meaning(writers, choice.type, avro.PREFIXED, registry.words, f"__{column}_schema_id")
+    return make(writers, form=avro.PREFIXED, source=registry.words, header_name=f"__{column}_schema_id")
 
 
 # ---- the schema that values are read as ----

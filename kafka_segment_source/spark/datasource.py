@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, MutableMapping, Sequence
-from typing import Unpack
+from typing import TYPE_CHECKING, Unpack
 
 import pyspark
 from pyspark.sql import DataFrame, SparkSession
@@ -16,11 +16,14 @@ from kafka_segment_source.keywords import PathsLike, ScanOptions, StreamOptions,
 from kafka_segment_source.option_values import OF_SPLITS
 from kafka_segment_source.options import ReadOptions, find_view, parse_options
 from kafka_segment_source.schema import Table
-from kafka_segment_source.schema_registry.typing import type_columns
+from kafka_segment_source.schema_registry.typing import split_names, type_columns
 from kafka_segment_source.spark import catalog_table, remembered
 from kafka_segment_source.spark.hadoop import hadoop_options
 from kafka_segment_source.spark.reader import PUSHDOWN_CONF
 from kafka_segment_source.views.registry import table_of, view_of
+
+if TYPE_CHECKING:
+    from kafka_segment_source.values.avro_columns import Wanted
 
 OLDEST_SPARK = (4, 1)
 
@@ -52,7 +55,7 @@ class KafkaSegmentDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         given = catalog_table.options_of_query(self.options, schema)
         options, warnings = parse_options(remembered.without_memory(given))
-        options = type_columns(options, warnings)
+        options = type_columns(options, warnings, _find_wanted(schema))
         fields = [(field.name, field.dataType.simpleString()) for field in schema.fields]
         names = _find_table(options).check_columns(fields)
         check_nullable(schema)
@@ -69,7 +72,7 @@ class KafkaSegmentDataSource(DataSource):
         )
 
         options, warnings = parse_options(remembered.without_memory(self.options), is_stream=True)
-        options = type_columns(options, warnings)
+        options = type_columns(options, warnings, _find_wanted(schema))
         names = _find_table(options).check_columns(
             [(each.name, each.dataType.simpleString()) for each in schema.fields]
         )
@@ -82,10 +85,22 @@ def _find_table(options: ReadOptions) -> Table:
     return table_of(options.view) if options.typed is None else split_table(options)
 
 
-def _find_typed_table(texts: Mapping[str, str], is_stream: bool = False) -> Table:
-    """The columns of a read by its option texts, where the user names some of them."""
+def _find_wanted(schema: StructType) -> dict[str, Wanted]:
+    """The fields of keys and values that a schema has, by column. The user may have left some out."""
+    return {
+        each.name: _find_wanted(each.dataType) if isinstance(each.dataType, StructType) else {}
+        for each in schema.fields
+    }
+
+
+def _name_columns(
+    texts: Mapping[str, str], columns: Sequence[str], is_stream: bool = False
+) -> tuple[Table, tuple[str, ...]]:
+    """The columns of a read by its option texts, and the names of those that the user wants of them."""
     options, _ = parse_options(texts, is_stream=is_stream)
-    return _find_table(type_columns(options, []))
+    names, wanted = split_names(options, columns)
+    table = _find_table(type_columns(options, [], wanted))
+    return table, table.check_names(names or ())
 
 
 def check_spark_version(version: str) -> None:
@@ -156,8 +171,7 @@ def read(
     """
     texts = hadoop_options(spark) | option_texts(path, options)
     view = find_view(texts)
-    table = table_of(view) if columns is None else _find_typed_table(texts)
-    names = None if columns is None else table.check_names(columns)
+    table, names = (table_of(view), None) if columns is None else _name_columns(texts, columns)
     spark.conf.set(PUSHDOWN_CONF, "true")
     reader = spark.read.format(KafkaSegmentDataSource.name()).options(**texts)
     if view not in OF_SPLITS:
@@ -195,5 +209,5 @@ def read_stream(
     reader = spark.readStream.format(KafkaSegmentDataSource.name()).options(**texts)
     if columns is None:
         return reader.load()
-    table = _find_typed_table(texts, is_stream=True)
-    return reader.schema(table.spark_ddl(table.check_names(columns))).load()
+    table, names = _name_columns(texts, columns, is_stream=True)
+    return reader.schema(table.spark_ddl(names)).load()

@@ -42,6 +42,10 @@ _LOGICAL: Mapping[str, tuple[int, pa.DataType, str]] = {
 _MERGED = ({"int": "long", "long": "long"}, {"float": "double", "double": "double"})  # unions that Spark merges
 
 
+class NoFieldError(AvroError):
+    """A wanted field that the schema does not have."""
+
+
 @dataclass(eq=False)
 class ValueColumn:
     """A column, with those inside it.
@@ -87,7 +91,8 @@ Wanted = Mapping[str, "Wanted"]
 def make_columns(reader: Type, wanted: Wanted | None = None) -> ValueColumn:
     """Makes the columns of a reader's schema, and numbers them.
 
-    Raises AvroError for a schema of too many columns, or too deep, or for a wanted field that it does not have.
+    Raises AvroError for a schema of too many columns, or too deep, and NoFieldError for a wanted field that it does not
+    have.
     """
     root = _Maker().make(reader, wanted or {}, nullable=True)
     for number, column in enumerate(root.walk()):
@@ -131,7 +136,7 @@ class _Maker:
         if of.kind == "union":
             return self._make_union(of, wanted, nullable)
         if wanted and of.kind != "record":
-            raise AvroError(f"{next(iter(wanted))!r} is not in it: it is of the type {of.label}")
+            raise NoFieldError(f"{next(iter(wanted))!r} is not in it: it is of the type {of.label}")
         if of.kind == "record":
             return self._make_record(of, wanted, nullable)
         if of.kind == "array":
@@ -151,7 +156,7 @@ class _Maker:
         fields = {each.name: each.type for each in of.fields}
         for name in wanted:
             if name not in fields:
-                raise AvroError(f"{of.label} has no field {name!r} (it has {', '.join(list(fields)[:20])})")
+                raise NoFieldError(f"{of.label} has no field {name!r} (it has {', '.join(list(fields)[:20])})")
         chosen = {name: fields[name] for name in wanted or fields}
         return self._make_struct(of, {n: self.make(t, wanted.get(n, {})) for n, t in chosen.items()}, nullable)
 
@@ -164,7 +169,7 @@ class _Maker:
         names = [f"member{at}" for at in range(len(members))]
         for name in wanted:
             if name not in names:
-                raise AvroError(f"a union has no field {name!r} (it has {', '.join(names[:20])})")
+                raise NoFieldError(f"a union has no field {name!r} (it has {', '.join(names[:20])})")
         made = {
             name: self.make(member, wanted.get(name, {}), nullable=True)
             for name, member in zip(names, members, strict=True)

@@ -17,6 +17,7 @@ from kafka_segment_source.values.misfits import Misfits
 
 if TYPE_CHECKING:
     from kafka_segment_source.options import ReadOptions
+    from kafka_segment_source.values.avro_columns import Wanted
     from kafka_segment_source.values.rows import ColumnDecoder
 
 
@@ -40,12 +41,14 @@ class Meaning(Protocol):
 class TypedColumns:
     """meanings: by the name of the column, `key` or `value`. corrupt_column: None under FAILFAST.
 
-    readers: for each column the text of its schema option that always names the same schema.
+    readers: for each column the text of its schema option that always names the same schema. wanted: the fields that
+    are wanted, by column.
     """
 
     meanings: Mapping[str, Meaning]
     corrupt_column: str | None
     readers: Mapping[str, str] = field(default_factory=dict)
+    wanted: Mapping[str, Wanted] = field(default_factory=dict)
     misfits: Misfits | None = field(default=None, compare=False)
 
     @property

@@ -87,6 +87,14 @@ def test_a_schema_given_by_the_user(spark: SparkSession, everything: Path) -> No
     frame = kafkaseg.read(spark, everything, columns=["offset", "value"], subscribe="orders", valueFormat="avro")
     assert frame.columns == ["offset", "value"]
     assert frame.where("value.id is not null").count() == 50
+    columns = ["offset", "value.inner.x", "value.id"]
+    frame = kafkaseg.read(spark, everything, columns=columns, subscribe="orders", valueFormat="avro")
+    assert frame.dtypes == [("offset", "bigint"), ("value", "struct<inner:struct<x:int>,id:bigint>")]
+    assert frame.where("value.id is not null").count() == 50
+    given = spark.read.format("kafkaseg").schema("value struct<id:bigint>, offset bigint")
+    assert (
+        given.options(subscribe="orders", valueFormat="avro").load(str(everything)).where("value.id = 0").count() >= 0
+    )
 
 
 def test_sql(spark: SparkSession, everything: Path) -> None:

@@ -342,3 +342,21 @@ def test_files_of_the_official_format(tmp_path: Path) -> None:
     assert fastavro.parse_schema(OLD)
     found = values(tmp_path)
     assert len(found) == 600 and found[-1] == {"id": 199, "customer": "c2"}
+
+
+def test_fields_that_are_named_alone(logs: Path) -> None:
+    """As in Parquet, `value.id` is the column `value` with this field; the others are not made."""
+    options: dict[str, Any] = {"subscribe": "orders", "valueFormat": "avro"}
+    table = kafkaseg.scan(logs, columns=["offset", "value.note", "value.id"], **options).read_all()
+    assert table.to_pylist() == [
+        {"offset": 0, "value": {"note": None, "id": 5}},
+        {"offset": 1, "value": None},
+        {"offset": 2, "value": {"note": "new", "id": 6}},
+    ]
+    with pytest.raises(SchemaError, match=r"column 'value' is named more than once"):
+        kafkaseg.scan(logs, columns=["value", "value.id"], **options)
+    for wrong in ("value.nothing", "value.id.deeper"):
+        with pytest.raises(SchemaError, match="there is no such column inside 'value'"):
+            kafkaseg.scan(logs, columns=[wrong], **options)
+    with pytest.raises(SchemaError, match=r"there is no column 'key\.id'"):
+        kafkaseg.scan(logs, columns=["key.id"], **options)
