@@ -137,8 +137,8 @@ class _Parser:
         kind = declared.get("type")
         if kind == "error":
             kind = "record"
-        if kind in NAMED:
-            return self._parse_named(str(kind), declared, namespace)
+        if isinstance(kind, str) and kind in NAMED:
+            return self._parse_named(kind, declared, namespace)
         if kind == "array":
             return Type("array", items=self._parse(_take(declared, "items"), namespace))
         if kind == "map":
@@ -200,6 +200,8 @@ def _read_symbols(named: Type, declared: Mapping[str, Any]) -> None:
 def _read_logical(of: Type, declared: Mapping[str, Any]) -> None:
     """Reads a logicalType. One that is unknown or invalid does not count, as the specification says."""
     logical = declared.get("logicalType")
+    if not isinstance(logical, str):
+        return
     if logical == "decimal" and of.kind in ("bytes", "fixed"):
         precision, scale = declared.get("precision"), declared.get("scale", 0)
         if type(precision) is not int or type(scale) is not int or not 0 <= scale <= precision or precision < 1:
@@ -207,7 +209,7 @@ def _read_logical(of: Type, declared: Mapping[str, Any]) -> None:
         of.precision, of.scale = precision, scale
     elif (logical, of.kind) not in _LOGICAL or (logical == "uuid" and of.kind == "fixed" and of.size != 16):  # noqa: PLR2004
         return
-    of.logical = str(logical)
+    of.logical = logical
 
 
 _LOGICAL = {

@@ -360,3 +360,22 @@ def test_fields_that_are_named_alone(logs: Path) -> None:
             kafkaseg.scan(logs, columns=[wrong], **options)
     with pytest.raises(SchemaError, match=r"there is no column 'key\.id'"):
         kafkaseg.scan(logs, columns=["key.id"], **options)
+
+
+def test_latest_is_the_newest_version_that_is_not_deleted(logs: Path) -> None:
+    log = SchemaLog(logs)
+    log.register("orders-value", 1, OLD)
+    log.register("orders-value", 2, NEW, 2, deleted=True)
+    assert {*values(logs)[0]} == {"id", "customer"}
+
+
+def test_two_schemas_of_one_id(logs: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The first one counts, as in a registry, and the other one is named."""
+    log = SchemaLog(logs)
+    log.register("orders-value", 1, OLD)
+    log.register("other-value", 1, {"type": "record", "name": "Order", "fields": []})
+    write_values(logs, [framed(1, ADA)])
+    with caplog.at_level(logging.WARNING):
+        assert values(logs) == [{"id": 5, "customer": "Ada"}]
+    [said] = caplog.messages
+    assert "has two schemas of id 1: that of orders-value version 1 counts, and that of other-value version 1" in said
