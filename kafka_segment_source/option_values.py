@@ -43,7 +43,9 @@ VIEWS = (*OF_SPLITS, SEGMENTS, *OF_INDEXES, TRANSACTIONS, *OF_INTERNAL_TOPICS)
 BINARY = "binary"
 STRING = "string"
 AVRO = "avro"
-FORMATS = (BINARY, STRING, AVRO)
+JSON = "json"
+AUTO = "auto"
+FORMATS = (BINARY, STRING, AVRO, JSON, AUTO)
 PERMISSIVE = "PERMISSIVE"
 
 _LARGEST_BATCH = 2**30  # Arrow offsets are 32-bit: a batch's bytes must leave room beside others

@@ -153,8 +153,8 @@ OPTIONS = (
            "where schemas are: a log directory that holds _schemas, a directory of .avsc files, or one such file",
            without="the topic _schemas in the same paths", views=(values.RECORDS,)),
     Option(TYPED, "valueSchema", "value_schema", "SCHEMA", values.parse_name,
-           "the schema that values are read as: latest, a version of TOPIC-value, id:7, subject:NAME, or the path of a"
-           " .avsc file", default="latest", views=(values.RECORDS,)),
+           "the schema that values are read as: latest, a version of TOPIC-value, id:7, subject:NAME, the path of a"
+           " file, or DDL for JSON", default="latest", views=(values.RECORDS,)),
     Option(TYPED, "keySchema", "key_schema", "SCHEMA", values.parse_name,
            "the same for keys and TOPIC-key", default="latest", views=(values.RECORDS,)),
     Option(TYPED, "schemaContext", "schema_context", "NAME", values.parse_name,

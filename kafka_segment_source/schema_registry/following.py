@@ -9,9 +9,8 @@ from kafka_segment_source.internal_topics.log_records import list_topic
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.reporting import logger
 from kafka_segment_source.schema_registry.registry import name_place
-from kafka_segment_source.schema_registry.resolving import Known, choose_reader, with_typed_columns
+from kafka_segment_source.schema_registry.resolving import Known, find_choice, with_typed_columns
 from kafka_segment_source.schema_registry.rows import TOPIC
-from kafka_segment_source.values.avro_schema import AvroError
 from kafka_segment_source.values.typed import TypedColumns
 
 
@@ -57,8 +56,8 @@ class SchemaFollower:
         known = Known(self._asked, [])
         for column, reader in self._typed.readers.items():
             try:
-                newest = choose_reader(column, known).registered
-            except (OptionError, AvroError):
+                newest = find_choice(column, known).registered
+            except OptionError:
                 continue
             if newest is not None and reader != f"id:{newest.id}" and newest.id not in self._said:
                 self._said.add(newest.id)

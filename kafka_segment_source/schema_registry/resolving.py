@@ -13,7 +13,7 @@ from functools import partial
 from kafka_segment_source.errors import OptionError, PathError, SchemaError
 from kafka_segment_source.kernels import avro
 from kafka_segment_source.logdir.catalog import list_logs
-from kafka_segment_source.option_values import AVRO, BINARY, PERMISSIVE, STRING
+from kafka_segment_source.option_values import AUTO, AVRO, BINARY, JSON, PERMISSIVE, STRING
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.schema import RECORD_COLUMNS
 from kafka_segment_source.schema_registry import messages
@@ -27,10 +27,20 @@ from kafka_segment_source.values.avro_fingerprint import fingerprint
 from kafka_segment_source.values.avro_meaning import AvroMeaning, Writer, guid_bytes, make_avro_meaning
 from kafka_segment_source.values.avro_program import check_match
 from kafka_segment_source.values.avro_schema import AvroError, Type, parse_schema
+from kafka_segment_source.values.json_meaning import JsonMeaning
+from kafka_segment_source.values.json_types import (
+    TEXT,
+    JsonTypeError,
+    choose_fields,
+    looks_like_ddl,
+    parse_ddl,
+    parse_json_schema,
+)
 from kafka_segment_source.values.string_meaning import StringMeaning
 from kafka_segment_source.values.typed import Meaning, TypedColumns
 
 _LATEST = "latest"
+_OF_KINDS = {messages.AVRO: AVRO, messages.JSON_SCHEMA: JSON}
 _VERSION = re.compile(r"[0-9]{1,9}")
 _OTHER = "it is a schema of another name"
 _MOST_TOPICS = 10  # in a message
@@ -38,9 +48,9 @@ _MOST_TOPICS = 10  # in a message
 
 @dataclass
 class Choice:
-    """The schema that a column is read as. registered: None for that of a file."""
+    """The schema that a column is read as. registered: None for that of a file, or for DDL."""
 
-    type: Type
+    text: str
     registered: Schema | None = None
 
 
@@ -103,42 +113,72 @@ class Known:
 def _make_meaning(column: str, form: str, known: Known, readers: dict[str, str]) -> Meaning:
     if form == STRING:
         return StringMeaning()
-    assert form == AVRO
     try:
-        choice = choose_reader(column, known)
-        if choice.registered is not None and choice.registered.place.context == known.options.schema_context:
-            readers[column] = f"id:{choice.registered.id}"
-        return _make_avro(column, choice, known)
+        if form == JSON and _is_json_alone(column, known):
+            return JsonMeaning(choose_fields(TEXT, known.wanted.get(column, {})))
+        choice = find_choice(column, known)
+        found = choice.registered
+        form = _OF_KINDS.get(found.kind, form) if form == AUTO and found is not None else form
+        if form == AUTO:
+            raise OptionError(
+                f"option '{column}Format' is auto, which reads what the registry says of a subject:"
+                f" {'it says nothing of a file' if found is None else f'{name_place(found.place)} is {found.kind}'}"
+            )
+        if found is not None and _OF_KINDS.get(found.kind) != form:
+            raise OptionError(
+                f"{name_place(found.place)} is a schema of {found.kind}, and option '{column}Format' is {form}"
+            )
+        if found is not None and found.place.context == known.options.schema_context:
+            readers[column] = f"id:{found.id}"
+        if form == JSON:
+            parsed = parse_ddl(choice.text) if looks_like_ddl(choice.text) else parse_json_schema(choice.text)
+            return JsonMeaning(choose_fields(parsed, known.wanted.get(column, {})))
+        return _make_avro(column, parse_choice(choice, known), choice.registered, known)
     except NoFieldError as error:
         raise SchemaError(f"there is no such column inside {column!r}: {error}") from error
-    except AvroError as error:
+    except (AvroError, JsonTypeError) as error:
         raise OptionError(f"option '{column}Schema': the schema cannot be used: {error}") from error
 
 
-def _make_avro(column: str, choice: Choice, known: Known) -> AvroMeaning:
+def _is_json_alone(column: str, known: Known) -> bool:
+    """Whether no schema is asked for, and none is there: then any JSON is its text."""
+    if _find_text(column, known) != _LATEST:
+        return False
+    registry, context = known.find(), known.options.schema_context
+    return registry is None or not any(
+        registry.find_latest(context, f"{topic}-{column}") is not None for topic in known.topics()
+    )
+
+
+def _make_avro(column: str, reader: Type, registered: Schema | None, known: Known) -> AvroMeaning:
     registry = known.find()
-    make = partial(make_avro_meaning, reader=choice.type, wanted=known.wanted.get(column))
+    make = partial(make_avro_meaning, reader=reader, wanted=known.wanted.get(column))
     if registry is None:
-        return make([Writer(0, choice.type)], form=avro.BARE, source="the file")
+        return make([Writer(0, reader)], form=avro.BARE, source="the file")
     if not registry.by_id:
         return make(_make_nameless_writers(registry), form=avro.SINGLE_OBJECT, source=registry.words)
-    context = known.options.schema_context if choice.registered is None else choice.registered.place.context
-    writers = _make_writers(registry, context, choice)
+    context = known.options.schema_context if registered is None else registered.place.context
+    writers = _make_writers(registry, context, reader, registered)
     return make(writers, form=avro.PREFIXED, source=registry.words, header_name=f"__{column}_schema_id")
 
 
 # ---- the schema that values are read as ----
 
 
-def choose_reader(column: str, known: Known) -> Choice:
-    """Finds the schema that the option of a column names. Raises OptionError, which says what to write, and AvroError
-    for a schema that is none."""
-    text = known.options.value_schema if column == "value" else known.options.key_schema
+def _find_text(column: str, known: Known) -> str:
+    return known.options.value_schema if column == "value" else known.options.key_schema
+
+
+def find_choice(column: str, known: Known) -> Choice:
+    """Finds the schema that the option of a column names. Raises OptionError, which says what to write."""
+    text = _find_text(column, known)
+    if looks_like_ddl(text):
+        return Choice(text)
     prefix, colon, rest = text.partition(":")
     context = known.options.schema_context
     if text != _LATEST and not _VERSION.fullmatch(text) and not (colon and prefix in ("id", "subject")):
         path = resolve_path(text, known.options.storage)
-        return Choice(parse_schema(read_text(path, known.options, f"{column}Schema")))
+        return Choice(read_text(path, known.options, f"{column}Schema"))
     registry = known.need(column)
     found: Schema | None
     if prefix == "id" and colon:
@@ -152,9 +192,15 @@ def choose_reader(column: str, known: Known) -> Choice:
             f"option '{column}Schema' is {text!r}, which {registry.words} does not have: in context {context!r} it has"
             f" {registry.name_subjects(context)}"
         )
-    if found.kind != messages.AVRO:
-        raise OptionError(f"{name_place(found.place)} is a schema of {found.kind}, and option '{column}Format' is avro")
-    return Choice(_parse(found, registry), found)
+    return Choice(found.text, found)
+
+
+def parse_choice(choice: Choice, known: Known) -> Type:
+    """Parses a schema of Avro that was chosen. Raises AvroError."""
+    registry = known.find()
+    if choice.registered is None or registry is None:
+        return parse_schema(choice.text)
+    return _parse(choice.registered, registry)
 
 
 def _choose_by_topic(column: str, text: str, registry: Registry, known: Known) -> Schema | None:
@@ -197,9 +243,9 @@ def _parse(schema: Schema, registry: Registry) -> Type:
 # ---- the schemas that values were written with ----
 
 
-def _make_writers(registry: Registry, context: str, choice: Choice) -> list[Writer]:
+def _make_writers(registry: Registry, context: str, reader: Type, registered: Schema | None) -> list[Writer]:
     """Makes a writer of each schema that can be read as the chosen one. The others say why they cannot."""
-    names = _names_of(choice.type)
+    names = _names_of(reader)
     made = []
     for schema in registry.of_context(context):
         kind, why = None, ""
@@ -207,12 +253,12 @@ def _make_writers(registry: Registry, context: str, choice: Choice) -> list[Writ
             why = f"it is a schema of {schema.kind}"
         elif "ENCRYPT_PAYLOAD" in schema.rules:
             why = "its values are encrypted as a whole (ENCRYPT_PAYLOAD)"
-        elif choice.registered is not None and schema.id == choice.registered.id:
-            kind = choice.type
+        elif registered is not None and schema.id == registered.id:
+            kind = reader
         elif names and not any(name in schema.text for name in names):
             why = _OTHER
         else:
-            kind, why = _parse_writer(schema, registry, choice.type)
+            kind, why = _parse_writer(schema, registry, reader)
         made.append(Writer(schema.id, kind, why, guid_bytes(schema.guid)))
     return made
 

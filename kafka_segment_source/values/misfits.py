@@ -11,6 +11,9 @@ from collections import Counter
 from kafka_segment_source.kernels import avro
 from kafka_segment_source.reporting import few, logger
 
+NOT_JSON = 100  # beside those of `kernels.avro`
+OTHER_TYPE = 101
+
 REASONS = {
     avro.NO_PREFIX: "bytes that do not begin as its schema's number does",
     avro.UNKNOWN_SCHEMA: "a schema that is not known",
@@ -29,6 +32,8 @@ REASONS = {
     avro.BEYOND_TIME: "a timestamp that microseconds cannot hold",
     avro.UNRESOLVED: "a type that the reader's schema does not have",
     avro.TOO_LARGE: "a value that takes more memory than one batch may",
+    NOT_JSON: "bytes that are not JSON",
+    OTHER_TYPE: "JSON of another type",
 }
 
 

@@ -37,25 +37,25 @@ class StringDecoder:
         sizes = rows.sizes[first:last]
         total = int(sizes[sizes > 0].sum(dtype=np.int64))
         status[first:last] = np.where(sizes < 0, avro.IS_NULL, avro.FITS)
-        texts = build_varying(rows.source, rows.places[first:last], sizes, last - first, total, pa.string())
-        try:
-            texts.validate(full=True)
-        except pa.ArrowInvalid:
-            return self._decode_slowly(rows, first, last, status), last
-        return texts, last
+        values = build_varying(rows.source, rows.places[first:last], sizes, last - first, total, pa.binary())
+        return to_text(values, status[first:last]), last
 
-    def _decode_slowly(self, rows: Rows, first: int, last: int, status: npt.NDArray[np.uint8]) -> pa.Array:
+    def explain(self, rows: Rows, row: int, reason: int) -> tuple[str, str]:
+        return REASONS[reason], "text in UTF-8"
+
+
+def to_text(values: pa.Array, status: npt.NDArray[np.uint8]) -> pa.Array:
+    """Makes text of bytes. What is not UTF-8 is null, and its status says so."""
+    try:
+        return values.cast(pa.string())
+    except pa.ArrowInvalid:
         texts: list[str | None] = []
-        for row in range(first, last):
-            begin, size = int(rows.places[row]), int(rows.sizes[row])
+        for row, value in enumerate(values.to_pylist()):
             text = None
-            if size >= 0:
+            if value is not None:
                 try:
-                    text = rows.source[begin : begin + size].tobytes().decode("utf-8")
+                    text = value.decode("utf-8")
                 except UnicodeDecodeError:
                     status[row] = avro.BAD_UTF8
             texts.append(text)
         return pa.array(texts, pa.string())
-
-    def explain(self, rows: Rows, row: int, reason: int) -> tuple[str, str]:
-        return REASONS[reason], "text in UTF-8"

@@ -160,3 +160,13 @@ def test_unions_have_members(spark: SparkSession, tmp_path: Path) -> None:
         {"member0": "x", "member1": None},
         {"member0": None, "member1": 5},
     ]
+
+
+def test_json(spark: SparkSession, tmp_path: Path) -> None:
+    """A struct by DDL, in a batch read and in SQL; text without a schema, which parse_json takes."""
+    write_values(tmp_path, [b'{"id": 5, "tags": ["a"]}', None, b'{"id": 6, "more": 1}'])
+    options = {"valueFormat": "json", "valueSchema": "id bigint, tags array<string>"}
+    rows = load(spark, tmp_path, **options).orderBy("offset").select("value.id", "value.tags").collect()
+    assert [tuple(row) for row in rows] == [(5, ["a"]), (None, None), (6, None)]
+    text = load(spark, tmp_path, valueFormat="json").selectExpr("variant_get(parse_json(value), '$.id', 'int') AS id")
+    assert sorted(row.id or 0 for row in text.collect()) == [0, 5, 6]

@@ -191,6 +191,14 @@ VALUES: dict[str, tuple[list[str], list[str], str]] = {
     "maxBytesPerTrigger": (["1", "64m"], ["", "0", "-1", "lots"], "expected bytes"),
     "minOffsetsPerTrigger": POSITIVE,
     "maxTriggerDelay": (["15m", "1500"], ["", "-1s", "soon"], "expected a number with a unit"),
+    "valueFormat": (["binary", "Avro", " string "], ["", "parquet"], "expected binary, string, avro"),
+    "keyFormat": (["binary", "JSON"], ["", "bytes"], "expected binary, string, avro"),
+    "schemas": (["/tmp/schemas", "~/schemas"], ["", " "], "expected"),
+    "valueSchema": (["latest", "3", "id:7", "subject:a", "/tmp/a.avsc", "id bigint"], ["", " "], "expected a name"),
+    "keySchema": (["latest", "3"], ["", " "], "expected a name"),
+    "schemaContext": ([".", ".east"], ["", " "], "expected a name"),
+    "valueMode": (["FAILFAST", "permissive"], ["", "DROPMALFORMED"], "expected FAILFAST or PERMISSIVE"),
+    "columnNameOfCorruptRecord": (["_corrupt_record", "bad"], ["", " "], "expected a name"),
 }  # fmt: skip
 
 
