@@ -55,7 +55,7 @@ LOOSENED = [
         ("avro: no bytes may be left over", "if at != end:", "if False:"),
         ("avro: a fixed value lies within its bytes", "if length > end - at:", "if length > end - at + 1:"),
         ("avro: a list has no more items than its bytes allow", "if count > (end - at) // least:", "if False:"),
-        ("avro: items without bytes are few", "elif count > budget:", "elif False:"),
+        ("avro: items without bytes are few", "elif count > budget:", "elif count > budget + 1:"),
         ("avro: the size of a block is within the value", "if size < 0 or size > end - at:", "if False:"),
         ("avro: text is UTF-8", "if code == STRING and not _is_utf8(src, at, at + length):", "if False:"),
         ("avro: a number has 64 bits", "after - at == 10 and src[np.uint64(after - 1)] > 1:", "False:"),

@@ -263,6 +263,15 @@ def test_a_deep_value_ends_somewhere() -> None:
     assert decode_one(tree, b"\2" * 500 + b"\0") == (None, avro.TOO_DEEP)
 
 
+def test_items_without_bytes_are_counted_over_all_lists_of_a_row() -> None:
+    nothing = {"type": "array", "items": "null"}
+    most = avro.MOST_EMPTY_ITEMS
+    assert decode_one(nothing, long(most) + b"\0") == ([None] * most, avro.FITS)
+    assert decode_one(nothing, long(most + 1) + b"\0") == (None, avro.TOO_MANY_ITEMS)
+    two = record(field("a", nothing), field("b", nothing))
+    assert decode_one(two, (long(most // 2 + 1) + b"\0") * 2) == (None, avro.TOO_MANY_ITEMS)
+
+
 def test_symbols_that_are_longer_than_their_bytes() -> None:
     """An enum makes much of little: a batch ends early, and one row alone may be too large."""
     schema = {"type": "array", "items": {"type": "enum", "name": "E", "symbols": ["S" * 1000]}}
