@@ -13,6 +13,7 @@ import kafka_segment_source as kafkaseg
 from kafka_segment_source.errors import DataError
 from tests.support import naive
 from tests.support.rows import FIXTURES
+from tests.support.schema_logs import TYPED_LOGS
 from tests.support.writer import with_right_crc
 
 GROUPS = FIXTURES / "groups" / "data"
@@ -26,7 +27,7 @@ _HEADER = 61  # bytes of a batch before its records
         ("consumerOffsets", "__consumer_offsets", GROUPS),
         ("transactionalIds", "__transaction_state", GROUPS),
         ("topics", "__cluster_metadata", GROUPS),
-        ("schemas", "_schemas", FIXTURES / "schemas" / "data"),
+        ("schemas", "_schemas", TYPED_LOGS),
     ],
 )
 def test_flipped_bytes_are_rows_warnings_or_our_error(view: str, topic: str, data: Path, tmp_path: Path) -> None:

@@ -77,6 +77,13 @@ def test_a_deleted_subject_comes_back_with_its_next_version(log: SchemaLog) -> N
     assert brief(read(log.directory)) == [("s", 1, 1, True), ("s", 2, 2, True), ("s", 3, 2, False)]
 
 
+def test_a_deletion_names_the_last_version_that_it_deletes(log: SchemaLog) -> None:
+    log.register("s", 1, "{}", 1)
+    log.register("s", 2, "{}", 2)
+    log.add(b'{"keytype":"DELETE_SUBJECT","subject":"s","magic":0}', b'{"subject":"s","version":1}')
+    assert brief(read(log.directory)) == [("s", 1, 1, True), ("s", 2, 2, False)]
+
+
 def test_contexts(log: SchemaLog) -> None:
     """Ids repeat across contexts."""
     log.register(":.east:orders-value", 1, '"int"')

@@ -379,3 +379,13 @@ def test_two_schemas_of_one_id(logs: Path, caplog: pytest.LogCaptureFixture) -> 
         assert values(logs) == [{"id": 5, "customer": "Ada"}]
     [said] = caplog.messages
     assert "has two schemas of id 1: that of orders-value version 1 counts, and that of other-value version 1" in said
+
+
+def test_an_id_of_another_context_is_not_known(tmp_path: Path) -> None:
+    log = SchemaLog(tmp_path)
+    log.register("orders-value", 1, '"int"')
+    log.register(":.east:orders-value", 2, '"int"')
+    write_values(tmp_path, [framed(2, b"\x02")])
+    with pytest.raises(MisfitError, match="found schema id 2, expected one of the 1 in _schemas"):
+        values(tmp_path)
+    assert values(tmp_path, schemaContext=".east") == [1]
