@@ -23,8 +23,8 @@ are deleted and imported. `references.json`: schemas of all three types that ref
 
 
 TYPED_LOGS = Path(__file__).parent / "typed_logs"
-"""A log directory: `_schemas` with the records of `references.json` and two versions of orders-value, and orders of both,
-with tombstones. `write_typed_logs` wrote it."""
+"""A log directory: `_schemas` with the records of `references.json` and two versions of orders-value, and orders of
+both, with tombstones. `write_typed_logs` wrote it."""
 
 
 def captured(name: str) -> list[tuple[bytes, bytes | None]]:
