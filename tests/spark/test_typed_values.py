@@ -105,6 +105,12 @@ def test_sql(spark: SparkSession, everything: Path) -> None:
     spark.sql(f"CREATE TABLE typed_table USING kafkaseg OPTIONS ({options})")
     try:
         assert spark.sql("SELECT count(value.id) AS n FROM typed_table").first()["n"] == 50  # type: ignore[index]
+        wider = dict(EVERYTHING, fields=[{"name": "new", "type": "int", "default": 0}, *EVERYTHING["fields"]])
+        log = SchemaLog(everything)
+        log.register("orders-value", 1, EVERYTHING)
+        log.register("orders-value", 2, wider, 2)  # the table keeps the fields that it was made with
+        assert spark.sql("SELECT count(value.id) AS n FROM typed_table").first()["n"] == 50  # type: ignore[index]
+        assert "new" not in spark.table("typed_table").schema.simpleString()
     finally:
         spark.sql("DROP TABLE typed_table")
 
