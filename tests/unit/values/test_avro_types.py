@@ -154,6 +154,12 @@ def test_a_branch_of_the_same_type_comes_before_promotion() -> None:
     assert row == {"member0": None, "member1": 5}
 
 
+def test_fixed_values_of_another_size_are_of_another_type() -> None:
+    two, three = ({"type": "fixed", "name": "F", "size": size} for size in (2, 3))
+    assert decode_one(two, b"ab", three) == (None, avro.UNRESOLVED)
+    assert decode_one(two, b"ab", ["null", dict(two, aliases=["G"])]) == (b"ab", avro.FITS)
+
+
 def test_milliseconds_of_the_writer_are_converted() -> None:
     """And a number of plain long has the reader's unit."""
     millis = {"type": "long", "logicalType": "timestamp-millis"}
@@ -224,6 +230,8 @@ def test_top_level_bytes_have_no_length() -> None:
         ({"type": "fixed", "name": "F", "size": 3}, b"ab", avro.CUT),
         ({"type": "bytes", "logicalType": "decimal", "precision": 2}, long(1) + b"\x64", avro.TOO_PRECISE),
         ({"type": "bytes", "logicalType": "decimal", "precision": 38}, long(17) + b"\x01" * 17, avro.TOO_PRECISE),
+        ({"type": "bytes", "logicalType": "decimal", "precision": 38}, long(16) + b"\x7f" * 16, avro.TOO_PRECISE),
+        ({"type": "bytes", "logicalType": "decimal", "precision": 25}, long(16) + b"\x80" * 16, avro.TOO_PRECISE),
         ({"type": "long", "logicalType": "timestamp-millis"}, long(2**62), avro.BEYOND_TIME),
         ({"type": "array", "items": "int"}, long(3) + b"\0\0", avro.BAD_LENGTH),
         ({"type": "array", "items": "null"}, long(2**40) + b"\0", avro.TOO_MANY_ITEMS),
