@@ -24,8 +24,8 @@ from kafka_segment_source.schema_registry.sources import read_given, read_text, 
 from kafka_segment_source.storage.paths import resolve_path
 from kafka_segment_source.values.avro_columns import NoFieldError, Wanted
 from kafka_segment_source.values.avro_fingerprint import fingerprint
+from kafka_segment_source.values.avro_matching import check_match
 from kafka_segment_source.values.avro_meaning import AvroMeaning, Writer, guid_bytes, make_avro_meaning
-from kafka_segment_source.values.avro_program import check_match
 from kafka_segment_source.values.avro_schema import AvroError, Type, parse_schema
 from kafka_segment_source.values.json_meaning import JsonMeaning
 from kafka_segment_source.values.json_types import (

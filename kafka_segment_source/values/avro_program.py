@@ -10,7 +10,6 @@ Times of both schemas are converted by the writer's unit.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -19,7 +18,9 @@ import numpy.typing as npt
 
 from kafka_segment_source.kernels import avro
 from kafka_segment_source.values.avro_columns import ValueColumn, is_simple_union
-from kafka_segment_source.values.avro_schema import AvroError, Field, Type, shorten
+from kafka_segment_source.values.avro_defaults import bad_default, default_bits, default_bytes, encode_text, halves
+from kafka_segment_source.values.avro_matching import check_match, find_branch, find_factor, find_field, is_inside
+from kafka_segment_source.values.avro_schema import AvroError, Type, shorten
 
 MOST_STEPS = 100_000  # of one writer
 _LARGEST_LEAST = 2**31
@@ -30,13 +31,6 @@ class TooLargeError(AvroError):
     """A schema that stands for more than this package takes."""
 
 
-_PROMOTED = {
-    "int": ("long", "float", "double"),
-    "long": ("float", "double"),
-    "float": ("double",),
-    "string": ("bytes",),
-    "bytes": ("string",),
-}
 _STEPS = {
     ("boolean", "boolean"): avro.BOOLEAN,
     ("int", "int"): avro.INT,
@@ -241,18 +235,18 @@ class _Maker:
             if writer.logical == "decimal" and writer.scale != reader.scale:
                 raise AvroError(f"it has a decimal of scale {writer.scale}, expected {reader.scale}")
             code = avro.DECIMAL_FIXED if writer.kind == "fixed" else avro.DECIMAL
-            low, high = _halves(10**reader.precision)
+            low, high = halves(10**reader.precision)
             self.add(code, number, writer.size, high, low)
         elif writer.kind == "fixed":
             code = avro.UUID_FIXED if reader.logical == "uuid" else avro.FIXED
             self.add(code, number, writer.size)
         else:
-            self.add(_STEPS[writer.kind, reader.kind], number, _find_factor(writer, reader))
+            self.add(_STEPS[writer.kind, reader.kind], number, find_factor(writer, reader))
 
     def _resolve_record(self, writer: Type, reader: Type, column: ValueColumn) -> None:
         left = {each.name: each for each in reader.fields}
         for of_writer in writer.fields:
-            of_reader = _find_field(of_writer, reader)
+            of_reader = find_field(of_writer, reader)
             child = None if of_reader is None else column.child(of_reader.name)
             if of_reader is None or of_reader.name not in left:
                 self._skip(of_writer.type)
@@ -304,11 +298,11 @@ class _Maker:
                 self._add_default_of_union(value, of, column)
             elif of.kind == "record":
                 if not isinstance(value, dict):
-                    raise _bad_default(value, of)
+                    raise bad_default(value, of)
                 for each in of.fields:
                     child = column.child(each.name)
                     if each.name not in value and not each.has_default:
-                        raise _bad_default(value, of)
+                        raise bad_default(value, of)
                     if child is not None:
                         self._add_default(value.get(each.name, each.default), each.type, child)
                 self.add(avro.PRESENT, column.number)
@@ -350,32 +344,32 @@ class _Maker:
                 raise
             except AvroError:
                 del self.steps[begin:]
-        raise _bad_default(value, of)
+        raise bad_default(value, of)
 
     def _add_default_items(self, value: object, of: Type, column: ValueColumn) -> None:
         if not isinstance(value, list if of.kind == "array" else dict):
-            raise _bad_default(value, of)
+            raise bad_default(value, of)
         assert isinstance(value, (list, dict))
         for item in value:
             if isinstance(value, dict):
-                self.add(avro.CONSTANT_BYTES, column.children[0].number, *self._keep_text(_encode(item)))
+                self.add(avro.CONSTANT_BYTES, column.children[0].number, *self._keep_text(encode_text(item)))
             self._add_default(value[item] if isinstance(value, dict) else item, of.item, column.children[-1])
         self.add(avro.END_LIST, column.number)
 
     def _add_constant(self, value: object, of: Type, column: ValueColumn) -> None:
         if column.kind == avro.TEXT:
-            data = _default_bytes(value, of)
+            data = default_bytes(value, of)
             if of.kind == "fixed" and of.logical == "uuid":
                 digits = data.hex()
                 data = "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:])).encode()
             self.add(avro.CONSTANT_BYTES, column.number, *self._keep_text(data))
         elif column.kind == avro.SIXTEEN:
-            number = int.from_bytes(_default_bytes(value, of), "big", signed=True)
+            number = int.from_bytes(default_bytes(value, of), "big", signed=True)
             if abs(number) >= 10**of.precision:
-                raise _bad_default(value, of)
-            self.add(avro.CONSTANT, column.number, *_halves(number))
+                raise bad_default(value, of)
+            self.add(avro.CONSTANT, column.number, *halves(number))
         else:
-            self.add(avro.CONSTANT, column.number, _default_bits(value, of))
+            self.add(avro.CONSTANT, column.number, default_bits(value, of))
 
     # ---- values that nobody wants ----
 
@@ -422,7 +416,7 @@ class _Maker:
 
     def _refers_to_itself(self, of: Type) -> bool:
         if of not in self._circles:
-            self._circles[of] = _is_inside(of, of)
+            self._circles[of] = is_inside(of, of)
         return self._circles[of]
 
     def _add_items(self, of: Type, add_item: Callable[[], None], column: ValueColumn | None) -> None:
@@ -454,48 +448,6 @@ class _Maker:
         return len(self._texts) - len(text), len(text)
 
 
-# ---- which types fit ----
-
-
-def check_match(writer: Type, reader: Type) -> None:
-    """Raises AvroError if values of one type cannot be read as the other. The types inside them do not count."""
-    if not _matches(writer, reader):
-        raise AvroError(f"{writer.label} is not {reader.label}")
-
-
-def _matches(writer: Type, reader: Type) -> bool:
-    if writer.kind == reader.kind:
-        if writer.kind == "fixed" and writer.size != reader.size:
-            return False
-        return not writer.name or _has_name(writer, reader)
-    return reader.kind in _PROMOTED.get(writer.kind, ())
-
-
-def _has_name(writer: Type, reader: Type) -> bool:
-    """Whether the unqualified names are the same, or the reader has the writer's name as an alias."""
-    return _last(writer.name) == _last(reader.name) or writer.name in reader.aliases
-
-
-def find_branch(writer: Type, union: Type) -> Type | None:
-    """Finds the branch of a reader's union for a writer's type: one of the same name or type, or else the first that
-    fits."""
-    for branch in union.branches:
-        if branch.kind == writer.kind and branch.name == writer.name and _matches(writer, branch):
-            return branch
-    return next((branch for branch in union.branches if _matches(writer, branch)), None)
-
-
-def _find_field(of_writer: Field, reader: Type) -> Field | None:
-    for each in reader.fields:
-        if each.name == of_writer.name:
-            return each
-    return next((each for each in reader.fields if of_writer.name in each.aliases), None)
-
-
-def _last(name: str) -> str:
-    return name.rpartition(".")[2]
-
-
 def _find_skip(of: Type) -> tuple[int, int]:
     """The step that passes over a value of a type without parts."""
     return {
@@ -509,81 +461,3 @@ def _find_skip(of: Type) -> tuple[int, int]:
         "fixed": (avro.SKIP_FIXED, of.size),
         "enum": (avro.SKIP_ENUM, len(of.symbols)),
     }[of.kind]
-
-
-def _find_factor(writer: Type, reader: Type) -> int:
-    """What a number is multiplied by: 1,000 for milliseconds that are shown as microseconds."""
-    if not reader.logical.endswith(("timestamp-millis", "timestamp-micros")):
-        return 1
-    logical = writer.logical if "timestamp" in writer.logical else reader.logical
-    return 1000 if logical.endswith("millis") else 1
-
-
-def _is_inside(wanted: Type, of: Type) -> bool:
-    """Whether a type comes inside another one, at any depth."""
-    seen: set[Type] = set()
-    todo = [of]
-    while todo:
-        for inside in _parts(todo.pop()):
-            if inside is wanted:
-                return True
-            if inside not in seen:
-                seen.add(inside)
-                todo.append(inside)
-    return False
-
-
-def _parts(of: Type) -> list[Type]:
-    return [*(each.type for each in of.fields), *of.branches, *([] if of.items is None else [of.items])]
-
-
-# ---- defaults ----
-
-
-def _bad_default(value: object, of: Type) -> AvroError:
-    return AvroError(f"the default {shorten(value)} is no {of.label}")
-
-
-def _encode(text: object) -> bytes:
-    return str(text).encode("utf-8", "replace")
-
-
-def _default_bytes(value: object, of: Type) -> bytes:
-    """The bytes of a default: of bytes and fixed, each character is a byte."""
-    if not isinstance(value, str) or (of.kind == "enum" and value not in of.symbols):
-        raise _bad_default(value, of)
-    if of.kind in ("string", "enum"):
-        return _encode(value)
-    try:
-        data = value.encode("latin-1")
-    except UnicodeEncodeError as error:
-        raise _bad_default(value, of) from error
-    if of.kind == "fixed" and len(data) != of.size:
-        raise _bad_default(value, of)
-    return data
-
-
-def _default_bits(value: object, of: Type) -> int:
-    """The bits of a default of a fixed width."""
-    if of.kind == "boolean":
-        if isinstance(value, bool):
-            return int(value)
-    elif of.kind in ("int", "long"):
-        bits = 31 if of.kind == "int" else 63
-        if type(value) is int and -(2**bits) <= value < 2**bits:
-            number = value * _find_factor(of, of)
-            if -(2**63) <= number < 2**63:
-                return number
-    elif type(value) in (int, float):
-        code = "f" if of.kind == "float" else "d"
-        try:
-            return int(struct.unpack("<i" if code == "f" else "<q", struct.pack(f"<{code}", value))[0])
-        except (OverflowError, struct.error) as error:
-            raise _bad_default(value, of) from error
-    raise _bad_default(value, of)
-
-
-def _halves(number: int) -> tuple[int, int]:
-    """The low and the high half of 128 bits, both signed."""
-    low, high = struct.unpack("<qq", number.to_bytes(16, "little", signed=True))
-    return low, high
