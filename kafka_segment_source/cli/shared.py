@@ -37,6 +37,7 @@ COMMANDS = (
     "transactions",
     "groups",
     "topics",
+    "schemas",
     "verify",
     "offsets",
     "zonemap",
