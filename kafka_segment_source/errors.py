@@ -11,6 +11,7 @@
     │   └── FileChangedError               a file that vanished, shrank or was replaced after it was listed
     └── DataError                        the bytes in the files
         ├── CorruptRecordError             a batch or record that cannot be right
+        ├── MisfitError                    a key or a value that its schema does not describe
         └── UnsupportedFormatError         a magic or codec newer than this package
 
 A `DataError` has fields for programs:
@@ -149,6 +150,15 @@ class UnsupportedFormatError(DataError):
     """A magic or a codec that this version does not read, in a batch with a right CRC.
 
     The batch is not damaged: a newer Kafka wrote it. No mode skips it.
+    """
+
+    is_skippable = False
+
+
+class MisfitError(DataError):
+    """A key or a value that its schema does not describe, or whose schema is not known.
+
+    Its batch is whole, so mode=DROPMALFORMED does not skip it: valueMode=PERMISSIVE makes it a null.
     """
 
     is_skippable = False

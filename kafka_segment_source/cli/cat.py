@@ -24,12 +24,13 @@ from kafka_segment_source.cli.shared import (
     threads_option,
     warn,
 )
-from kafka_segment_source.decoding.tables import RECORDS
+from kafka_segment_source.decoding.tables import split_table
 from kafka_segment_source.keywords import count_threads
 from kafka_segment_source.options import CUTTING, OPTIONS
 from kafka_segment_source.planning.plan import ReadPlan
 from kafka_segment_source.planning.planner import make_plan
 from kafka_segment_source.reporting import Advance
+from kafka_segment_source.schema_registry.typing import split_names, type_columns
 
 _BINARY = (
     "some keys or values are not UTF-8: text has such bytes as \\xff, and JSON has the whole as"
@@ -50,6 +51,7 @@ _SPARK_ONLY = tuple(option.name for option in OPTIONS if option.group == CUTTING
     show_default=True,
     help="How bytes of keys, values and header values are printed; text is UTF-8, and other bytes are escaped.",
 )
+@click.option("--values", metavar="FORMAT", help="What values are: the same as --value-format.")
 @threads_option
 @read_options(but=(*_SPARK_ONLY, "view"))
 def cat_command(
@@ -66,9 +68,9 @@ def cat_command(
     """Print records, one a line: partition, offset, timestamp, key and value, separated by tabs.
 
     Null is printed as null; a tab, a line end or a backslash inside a text as \\t, \\n and \\\\, and a byte that is
-    not UTF-8 as \\xff. JSON lines hold the columns of a read under their names; a key or value that is not UTF-8 is
-    {"base64": "…"} there. Takes every option of a read; reads no more than --limit needs.
-    Only --format parquet uses several threads.
+    not UTF-8 as \\xff. JSON lines hold the columns of a read under their names, and typed values (--values) as
+    JSON; a key or value that is not UTF-8 is {"base64": "…"} there. Takes every option of a read; reads no more
+    than --limit needs. Only --format parquet uses several threads.
     Exits with 1 if damaged records were left out (--mode DROPMALFORMED). With --include-control true, transaction
     markers show as controlType COMMIT or ABORT.
 
@@ -77,19 +79,24 @@ def cat_command(
     kafkaseg cat /var/kafka-logs --subscribe orders --columns value -n 1
     kafkaseg cat orders-0 --starting-offsets '{"orders":{"0":1200}}' -n 5
     kafkaseg cat orders-0 --format jsonl --include-headers true | jq .value
+    kafkaseg cat /var/kafka-logs --subscribe orders --values avro --json
     kafkaseg cat orders-0 --since -1h --format parquet --output hour.parquet
     """
     kind = "jsonl" if as_json else kind
     check_output(kind, output)
+    values = options.pop("values")
+    options["valueFormat"] = values or options["valueFormat"]
     parsed, warnings = parse(paths, options)
-    plan = make_plan(parsed, warnings)
+    asked, wanted = split_names(parsed, None if columns is None else columns.replace(" ", "").split(","))
+    plan = make_plan(type_columns(parsed, warnings, wanted), warnings)
     for warning in plan.warnings:
         warn(warning)
-    chosen = None if columns is None else RECORDS.check_names(columns.replace(" ", "").split(","))
-    names = chosen or RECORDS.default_names(parsed)
+    table = split_table(plan.options)
+    chosen = None if asked is None else table.check_names(asked)
+    names = chosen or table.default_names(parsed)
     with skipped_data() as skipped:
         if output is not None:
-            schema = RECORDS.arrow_schema(names)
+            schema = table.arrow_schema(names)
             with progress("writing", plan.bytes_to_read) as advance:
                 batches = _read_batches(plan, schema, limit, advance, count_threads(threads))
                 records = write_parquet(output, schema, batches)
@@ -118,7 +125,9 @@ def _print_records(
 
     lines: makes lines of a batch with these columns. It says once if bytes are not the text that was asked for.
     """
-    schema = RECORDS.arrow_schema(dict.fromkeys((*names, CONTROL_TYPE) if plan.options.include_control else names))
+    schema = split_table(plan.options).arrow_schema(
+        dict.fromkeys((*names, CONTROL_TYPE) if plan.options.include_control else names)
+    )
     records, has_said = 0, False
     for batch in _read_batches(plan, schema, limit):
         sys.stdout.writelines(lines(batch, encoder))

@@ -16,9 +16,11 @@ from typing import Any
 import pyarrow as pa
 
 from kafka_segment_source import kafka_format
+from kafka_segment_source.cli.plain_values import to_plain
 from kafka_segment_source.decoding.control_records import read_coordinator_epoch
 from kafka_segment_source.times import format_millis
 
+_TYPED = ("key", "value")  # columns that a schema may type
 _MICROS = 1000  # in a millisecond
 CONTROL_TYPE = "controlType"  # a column; text lines show it in place of the key
 _PLACE = "topic-partition"  # a field of text lines; it is not a column
@@ -117,7 +119,7 @@ def json_lines(batch: pa.RecordBatch, encoder: Encoder, fields: Sequence[str]) -
 def _show_control(columns: dict[str, list[Any]], row: int, control: str, batch: pa.RecordBatch) -> None:
     if "key" in columns:
         columns["key"][row] = f"controlType: {control}"
-    if "value" in columns and control in _END_MARKERS:
+    if "value" in columns and control in _END_MARKERS and pa.types.is_binary(batch["value"].type):
         columns["value"][row] = f"coordinatorEpoch: {read_coordinator_epoch(batch['value'][row].as_py())}"
 
 
@@ -127,6 +129,8 @@ def _make_columns(batch: pa.RecordBatch, encoder: Encoder, is_json: bool) -> dic
     return {
         name: _format_times(column)
         if name == "timestamp"
+        else to_plain(column, encoder.for_json)
+        if name in _TYPED and not pa.types.is_binary(column.type)
         else [
             encode(value) if isinstance(value, bytes) else _encode_parts(value, encoder) for value in column.to_pylist()
         ]

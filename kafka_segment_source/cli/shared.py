@@ -38,6 +38,7 @@ COMMANDS = (
     "transactions",
     "groups",
     "topics",
+    "schemas",
     "verify",
     "offsets",
     "zonemap",

@@ -22,16 +22,19 @@ from kafka_segment_source.cli.view_tables import Shown, columns_of, print_table
 from tests.cli.runner import LOGS, run
 from tests.support import naive, writer
 from tests.support.rows import FIXTURES
+from tests.support.schema_logs import TYPED_LOGS
 from tests.support.writer import Rec
 
 LEDGER = FIXTURES / "transactions" / "data"
 GROUPS = FIXTURES / "groups" / "data"
+SCHEMAS = TYPED_LOGS
 OF_COMMANDS = {
     "batches": ("batches", LEDGER),
     "transactions": ("transactions", LEDGER),
     "groups": ("consumerOffsets", GROUPS),
     "topics": ("topics", GROUPS),
     "segments": ("segments", LOGS),
+    "schemas": ("schemas", SCHEMAS),
 }
 """Command → its view, and a path that has rows of it."""
 MINUTE = 60_000
