@@ -628,6 +628,7 @@ LOOSENED = [
         ("pack: up to 256 Spark partitions none is shared", "PACK_MORE_THAN = 256", "PACK_MORE_THAN = 8"),
         ("pack: more than 256 are shared", "PACK_MORE_THAN = 256", "PACK_MORE_THAN = 2**31"),
         ("pack: what was cut is not put together", "0 if asked else options.pack_bytes", "options.pack_bytes"),
+        ("pack: neighbours of a micro-batch share", "pack_more_than=0", "pack_more_than=PACK_MORE_THAN"),
     ),
     *_of(
         "planning/cuts.py",

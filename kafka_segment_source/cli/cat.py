@@ -11,7 +11,7 @@ import click
 import pyarrow as pa
 
 from kafka_segment_source.cli.parquet import check_output, write_parquet
-from kafka_segment_source.cli.records import CONTROL_TYPE, Encoding, json_lines, text_fields, text_lines
+from kafka_segment_source.cli.records import CONTROL_TYPE, Encoder, Encoding, json_lines, text_fields, text_lines
 from kafka_segment_source.cli.shared import (
     DAMAGED,
     count,
@@ -32,6 +32,10 @@ from kafka_segment_source.planning.planner import make_plan
 from kafka_segment_source.reporting import Advance
 from kafka_segment_source.schema_registry.typing import split_names, type_columns
 
+_BINARY = (
+    "some keys or values are not UTF-8: text has such bytes as \\xff, and JSON has the whole as"
+    ' {"base64": "…"}; --as base64 prints all of them alike, and --format parquet keeps the bytes'
+)
 _SPARK_ONLY = tuple(option.name for option in OPTIONS if option.group == CUTTING)
 
 
@@ -45,7 +49,7 @@ _SPARK_ONLY = tuple(option.name for option in OPTIONS if option.group == CUTTING
     type=click.Choice([each.value for each in Encoding]),
     default=Encoding.TEXT.value,
     show_default=True,
-    help="How bytes of keys, values and header values are printed; text is UTF-8.",
+    help="How bytes of keys, values and header values are printed; text is UTF-8, and other bytes are escaped.",
 )
 @click.option("--values", metavar="FORMAT", help="What values are: the same as --value-format.")
 @threads_option
@@ -63,9 +67,10 @@ def cat_command(
 ) -> None:
     """Print records, one a line: partition, offset, timestamp, key and value, separated by tabs.
 
-    Null is printed as null; a tab, a line end or a backslash inside a text as \\t, \\n and \\\\. JSON lines
-    hold the columns of a read under their names, and typed values (--values) as JSON. Takes every option of a
-    read; reads no more than --limit needs. Only --format parquet uses several threads.
+    Null is printed as null; a tab, a line end or a backslash inside a text as \\t, \\n and \\\\, and a byte that is
+    not UTF-8 as \\xff. JSON lines hold the columns of a read under their names, and typed values (--values) as
+    JSON; a key or value that is not UTF-8 is {"base64": "…"} there. Takes every option of a read; reads no more
+    than --limit needs. Only --format parquet uses several threads.
     Exits with 1 if damaged records were left out (--mode DROPMALFORMED). With --include-control true, transaction
     markers show as controlType COMMIT or ABORT.
 
@@ -97,11 +102,11 @@ def cat_command(
                 records = write_parquet(output, schema, batches)
             warn(f"{count(records, 'record')} written to {output!r}")
         elif kind == "jsonl":
-            records = _print_records(plan, limit, names, partial(json_lines, encoding=Encoding(encoding), fields=names))
+            records = _print_records(plan, limit, names, partial(json_lines, fields=names), Encoder(Encoding(encoding)))
         else:
             fields = chosen or text_fields(names)
             records = _print_records(
-                plan, limit, names, partial(text_lines, encoding=Encoding(encoding), fields=fields)
+                plan, limit, names, partial(text_lines, fields=fields), Encoder(Encoding(encoding))
             )
     if skipped:
         sys.exit(DAMAGED)
@@ -114,15 +119,22 @@ def _print_records(
     limit: int | None,
     names: Sequence[str],
     lines: Callable[..., Iterator[str]],
+    encoder: Encoder,
 ) -> int:
-    """Prints the records of a plan and returns their number. lines: makes text lines of a batch with these columns."""
+    """Prints the records of a plan and returns their number.
+
+    lines: makes lines of a batch with these columns. It says once if bytes are not the text that was asked for.
+    """
     schema = split_table(plan.options).arrow_schema(
         dict.fromkeys((*names, CONTROL_TYPE) if plan.options.include_control else names)
     )
-    records = 0
+    records, has_said = 0, False
     for batch in _read_batches(plan, schema, limit):
-        sys.stdout.writelines(lines(batch))
+        sys.stdout.writelines(lines(batch, encoder))
         records += batch.num_rows
+        if encoder.has_binary and not has_said:
+            warn(_BINARY)
+            has_said = True
     return records
 
 

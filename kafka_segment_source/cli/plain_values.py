@@ -18,8 +18,8 @@ from kafka_segment_source.times import format_millis
 _DAY = 24 * 60 * 60 * 1000  # ms
 
 
-def to_plain(array: pa.Array, encode: Callable[[bytes], str]) -> list[Any]:
-    """Converts an array, with everything inside its values. encode: makes text of bytes."""
+def to_plain(array: pa.Array, encode: Callable[[bytes], Any]) -> list[Any]:
+    """Converts an array, with everything inside its values. encode: makes text or JSON of bytes."""
     kind = array.type
     if pa.types.is_struct(kind):
         columns = {field.name: to_plain(part, encode) for field, part in zip(kind, array.flatten(), strict=True)}
@@ -49,7 +49,7 @@ def _there(array: pa.Array) -> list[bool]:
     return array.is_valid().to_pylist()  # type: ignore[no-any-return]
 
 
-def _cut(array: pa.Array, parts: pa.Array, encode: Callable[[bytes], str]) -> Iterator[list[Any] | None]:
+def _cut(array: pa.Array, parts: pa.Array, encode: Callable[[bytes], Any]) -> Iterator[list[Any] | None]:
     """Yields the parts of each list, or None where there is no list. parts: those of all lists of the memory."""
     ends = array.offsets.to_pylist()
     first = ends[0] if ends else 0
@@ -70,7 +70,7 @@ def _format_day(day: int) -> str:
     return text if found else str(day)
 
 
-def _to_plain_value(value: Any, encode: Callable[[bytes], str]) -> Any:
+def _to_plain_value(value: Any, encode: Callable[[bytes], Any]) -> Any:
     if isinstance(value, bytes):
         return encode(value)
     if isinstance(value, float):

@@ -33,6 +33,7 @@ COMMANDS = (
     "plan",
     "cat",
     "count",
+    "segments",
     "batches",
     "transactions",
     "groups",

@@ -11,7 +11,7 @@ from itertools import groupby
 from typing import Any, Unpack
 
 from kafka_segment_source.bounds import OffsetRange
-from kafka_segment_source.errors import FileChangedError, PathError
+from kafka_segment_source.errors import FileChangedError, PathError, StorageError
 from kafka_segment_source.inspection.summary import Summary, summarize, total
 from kafka_segment_source.kafka_format import MAX_OFFSET
 from kafka_segment_source.keywords import PathsLike, TopicOptions, check_names, option_texts
@@ -64,6 +64,13 @@ class ListedPartition:
     def name(self) -> str:
         """The partition's name, as Kafka writes it."""
         return f"{self.topic}-{self.partition}"
+
+    @property
+    def faults(self) -> tuple[str, ...]:
+        """One sentence for each fault, with the path of the segment. One alone if the directory cannot be listed."""
+        if not self.segments:
+            return self.summary.faults
+        return tuple(f"{segment.path}: {fault}" for segment in self.segments for fault in segment.summary.faults)
 
     def to_dict(self) -> dict[str, Any]:
         """The partition as `kafkaseg ls --json` prints it."""
@@ -132,8 +139,8 @@ def list_partitions(
 
     Raises:
         UsageError: An invalid request: an option, a path or a topic that cannot be served.
-        StorageError: A directory cannot be listed. A retry may help. A `.log` that cannot be read is said in the
-            summary of its segment.
+        StorageError: No directory can be listed. A retry may help. One of several partition directories that cannot be
+            listed is said in its summary, and a `.log` that cannot be read in that of its segment.
 
     Example:
         >>> import kafka_segment_source
@@ -161,7 +168,7 @@ def list_partitions(
     partitions = _note_reads(partitions, logs, parsed, warnings)
     report_lost_partitions(logs, checkpoints, parsed, seen, warnings)
     # these directories may belong to any topic
-    not_read = list_dead_directories(parsed) if parsed.topics == TopicSelection() else []
+    not_read = list_dead_directories(parsed, warnings) if parsed.topics == TopicSelection() else []
     return Listing(tuple(partitions), tuple(not_read), tuple(warnings))
 
 
@@ -169,6 +176,9 @@ def _list_partition(
     log: ListedLog, summaries: list[Summary], checkpoints: Checkpoints, seen: float, is_only: bool
 ) -> ListedPartition:
     """is_only: whether no other directory holds the partition. What this one lacks is then nowhere."""
+    if log.unreadable is not None:
+        unknown = Summary(records_exact=False, faults=(log.unreadable,), unreadable=1)
+        return ListedPartition(log.topic, log.partition, log.directory, 0, unknown, (), (), ())
     summary = total(summaries)
     [noticed] = notice([PartitionLog.of(log)], [log], checkpoints, seen)
     # the end of a damaged log is not known
@@ -227,7 +237,7 @@ def _note_copies(
     paths = tuple(dict.fromkeys(path for log in logs for path in list_paths(log)))
     try:
         chain, said = try_again(partial(_chain_copies, options.at_paths(paths)))
-    except (FileChangedError, PathError) as error:
+    except (FileChangedError, PathError, StorageError) as error:
         warnings.append(f"a read of all copies of {copies[0].name} is not possible: {error}")
         return copies
     warnings += said

@@ -15,7 +15,7 @@ from kafka_segment_source.logdir.segments import PartitionLog
 from kafka_segment_source.option_values import EARLIEST, LATEST
 from kafka_segment_source.options import ReadOptions, parse_options
 from kafka_segment_source.partition.logs import examined_logs
-from kafka_segment_source.partition.missing import all_evidence
+from kafka_segment_source.partition.missing import all_evidence, sum_up
 from kafka_segment_source.planning.offsets import log_end_offset
 from kafka_segment_source.planning.search import SearchStep
 from kafka_segment_source.planning.stable_end import StableEnds
@@ -113,9 +113,11 @@ def offsets_for_time(
     parsed, warnings = parse_options(option_texts(path, options))
     timestamp = _parse_time(value_text("time", time), parsed.time_zone)
     logs = examined_logs(parsed, warnings)
-    for log in logs:
-        for evidence in all_evidence(log, log_end_offset(log, parsed)):
-            warnings.append(evidence.text(f"partition {log.topic}-{log.partition}"))
+    warnings += sum_up(
+        (evidence, evidence.text(f"partition {log.topic}-{log.partition}"))
+        for log in logs
+        for evidence in all_evidence(log, log_end_offset(log, parsed))
+    )
     stable = StableEnds(parsed)
     answers = [_find_offset(log, timestamp, parsed, stable, warnings, explain) for log in logs]
     return OffsetsForTime(timestamp, tuple(answers), tuple(warnings))

@@ -303,8 +303,7 @@ def _join_selections(selections: list[Selection]) -> Selection:
     kept = {segment.path for segment, _ in joined.kept}
     joined.dropped = [each for each in selections[0].dropped if each.path not in kept]
     for selection in selections:
-        for harmless, said in selection.missing.items():
-            joined.missing.setdefault(harmless, []).extend(said)
+        joined.missing += selection.missing
     return joined
 
 
