@@ -9,6 +9,7 @@
     ├── StorageError (also OSError)      a disk, a permission or a network that fails: worth a retry
     ├── DataLossError                    requested offsets that the files do not hold (failOnDataLoss)
     │   └── FileChangedError               a file that vanished, shrank or was replaced after it was listed
+    │       └── RetentionError               offsets that a broker has removed since they were planned
     └── DataError                        the bytes in the files
         ├── CorruptRecordError             a batch or record that cannot be right
         ├── MisfitError                    a key or a value that its schema does not describe
@@ -97,6 +98,13 @@ class DataLossError(KafkaSegmentError):
 
 class FileChangedError(DataLossError):
     """A file vanished, shrank or was replaced after it was listed. A running broker deletes, compacts and truncates."""
+
+
+class RetentionError(FileChangedError):
+    """Offsets that were planned are gone: the broker has removed them since, by retention or DeleteRecords.
+
+    The same read with failOnDataLoss=false reads what is left. A new plan begins after them.
+    """
 
 
 class DataError(KafkaSegmentError):
