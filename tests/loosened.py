@@ -682,7 +682,7 @@ LOOSENED = [
         ),
         (
             "offsets: a batch between damage and a gap is read from another copy",
-            "if count > 1 and (wrong is None or wrong.column == 1):",
+            "if count > 1 and (wrong is None or (wrong.column == 1 and overlap(good))):",
             "if False:",
         ),
         (
