@@ -128,6 +128,7 @@ class Replay:
         self.reached = max(oldest.first_offset, self._task.splits[0].base_offset)
         is_from_before = oldest.first_offset in self._begun.values()
         self._producers, self._sums = self._open_begun() if is_from_before else (Producers({}), {})
+        self.directory = ""  # nothing that is open was read from another copy
         self.has_hole = True  # what the index of a segment lists may have begun before
 
     def finish(self) -> Iterator[Row]:

@@ -224,6 +224,18 @@ def test_a_marker_that_another_copy_mends(tmp_path: Path) -> None:
     assert brief(viewed([one, other])) == OF_CROSSING
 
 
+def test_what_began_in_another_copy(tmp_path: Path) -> None:
+    """A gap behind the seam of two compacted copies may have held the marker of what began before the seam. It has no
+    part in what began behind it, and in what ended before the gap."""
+    one = write(tmp_path / "a", {0: [data(0, 7), data(1, 9)]})
+    behind = [data(2, 8), marker("commit", 3, 7), data(6, None), marker("commit", 7, 8), marker("commit", 8, 9)]
+    other = write(tmp_path / "b", {2: behind})
+    for directory in (tmp_path / "a", tmp_path / "b"):
+        (directory / "cleaner-offset-checkpoint").write_text("0\n1\nledger 0 9\n")
+    found = brief(viewed([one, other]))
+    assert found == [(7, 0, 3, "committed"), (9, 1, None, "unknown"), (8, 2, 7, "committed")]
+
+
 def snapshot(transactions_open: dict[int, int]) -> bytes:
     """`.snapshot` bytes that know these producers: id → first offset of an open transaction."""
     entries = [struct.pack(">qhiqiqiq", each, 1, 0, 0, 0, 0, -1, first) for each, first in transactions_open.items()]
