@@ -2,17 +2,20 @@
 
 Opt-in: it starts a Kafka 4.1 broker, and the first time it downloads its jars. Producers write some 1,450 records a
 second to topics with retention, compaction, transactions, both of the latter, and LogAppendTime. Cleaning and deletion
-look for work all the time. The broker is killed twice (SIGKILL) and started again. Meanwhile readers plan, wait for a
-delay, and read, with random options, by `make_plan` and `read_split`, by `scan`, and with `--spark` by Spark. Every
-answer is judged against a ledger of what was acknowledged and how each transaction ended (`soaking/judge.py` says by
-which rules).
+look for work all the time. The broker is killed twice (SIGKILL) and started again. With `--replicas 2` there are two
+that replicate each other. They are killed in turn, so that leaders change, and are read as two copies.
+
+Meanwhile readers plan, wait for a delay, and read, with random options, by `make_plan` and `read_split`, by `scan`, and
+with `--spark` by Spark. Every answer is judged against a ledger of what was acknowledged and how each transaction ended
+(`soaking/judge.py` says by which rules). Inspectors run the commands of `kafkaseg`, and no error of theirs may be
+needless.
 
 In: options, see `--help`. Out: a table of attempts, answers and errors for each topic and delay, samples of every kind
 of error and fault, and one line with the result; `--json FILE` keeps the figures. "excused" counts data loss on a topic
 with retention whose log start did pass an offset that was asked for; "silent" and "said" count rows that the log held
 all the time and that did not come out, without and with a warning. Exit status 1 for any row that is wrong or missing,
-and for any error but excused ones. Raises `BrokerError` if the broker does not come up; whatever happens, everything
-that was started is stopped.
+and for any error but excused ones, of reads and of commands. Raises `BrokerError` if the broker does not come up.
+Whatever happens, everything that was started is stopped.
 
 Only the loopback address is used. Times are of one run on one machine: a rate depends on the load beside it. What a
 soak cannot see: an error in a moment that no reader happened to hit (the simulated broker looks for those).
