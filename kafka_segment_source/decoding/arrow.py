@@ -46,7 +46,7 @@ def to_record_batch(
     return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema)
 
 
-def _build_varying(source: Bytes, starts: Ints, lengths: Ints, n: int, size: int, kind: pa.DataType) -> pa.Array:
+def build_varying(source: Bytes, starts: Ints, lengths: Ints, n: int, size: int, kind: pa.DataType) -> pa.Array:
     """Builds a binary or string array of `n` slices of `source`. A negative length is a null. size: their bytes."""
     offsets, validity, data = np.empty(n + 1, np.int32), np.zeros((n + 7) // 8, np.uint8), np.empty(size, np.uint8)
     nulls: int = arrow_buffers.copy_parts(source, starts, lengths, n, offsets, validity, data)
@@ -61,12 +61,12 @@ def _build_fixed(values: npt.NDArray[np.generic], kind: pa.DataType) -> pa.Array
 
 def _build_key(records: RecordColumns, _: SegmentSplit) -> pa.Array:
     starts, lengths = records.ints[record_batches.KEY_AT], records.ints[record_batches.KEY_LENGTH]
-    return _build_varying(records.source, starts, lengths, records.count, records.key_bytes, pa.binary())
+    return build_varying(records.source, starts, lengths, records.count, records.key_bytes, pa.binary())
 
 
 def _build_value(records: RecordColumns, _: SegmentSplit) -> pa.Array:
     starts, lengths = records.ints[record_batches.VALUE_AT], records.ints[record_batches.VALUE_LENGTH]
-    return _build_varying(records.source, starts, lengths, records.count, records.value_bytes, pa.binary())
+    return build_varying(records.source, starts, lengths, records.count, records.value_bytes, pa.binary())
 
 
 def _build_topic(records: RecordColumns, split: SegmentSplit) -> pa.Array:
@@ -112,8 +112,8 @@ def _build_headers(records: RecordColumns, _: SegmentSplit) -> pa.Array:
     total = int(offsets[n])
     parts, sizes = np.empty((4, total), np.int32), np.empty(2, np.int64)
     arrow_buffers.locate_headers(records.source, records.ints[record_batches.HEADERS_AT], counts, n, parts, sizes)
-    keys = _build_varying(records.source, parts[0], parts[1], total, int(sizes[0]), pa.string())
-    values = _build_varying(records.source, parts[2], parts[3], total, int(sizes[1]), pa.binary())
+    keys = build_varying(records.source, parts[0], parts[1], total, int(sizes[0]), pa.string())
+    values = build_varying(records.source, parts[2], parts[3], total, int(sizes[1]), pa.binary())
     pairs = pa.StructArray.from_arrays([_replace_invalid_utf8(keys), values], fields=list(schema.HEADER_TYPE))
     bitmap = pa.py_buffer(validity) if nulls else None
     return pa.Array.from_buffers(schema.HEADERS_TYPE, n, [bitmap, pa.py_buffer(offsets)], nulls, children=[pairs])

@@ -26,7 +26,7 @@ from kafka_segment_source.decoding.batch_search import BatchSearch
 from kafka_segment_source.decoding.damage import Damage
 from kafka_segment_source.decoding.faults import Faults
 from kafka_segment_source.decoding.log_tail import LogTail
-from kafka_segment_source.decoding.offset_order import Disorder, find_disorder, needs_witness, shows_gaps
+from kafka_segment_source.decoding.offset_order import Disorder, find_disorder, needs_witness, overlap, shows_gaps
 from kafka_segment_source.decoding.split import BatchPlace, SegmentSplit
 from kafka_segment_source.errors import DataError
 from kafka_segment_source.kernels import batch_headers
@@ -251,7 +251,7 @@ class BatchReader:
             is_before_damage = following != limit and count < headers.shape[1]
         is_behind_damage = int(headers[batch_headers.POSITION, 0]) != self._believed_end
         wrong = find_disorder(good, before, limit, following, is_behind_damage)
-        if count > 1 and (wrong is None or wrong.column == 1):
+        if count > 1 and (wrong is None or (wrong.column == 1 and overlap(good))):
             wrong = self._doubt_first(good, before) or wrong
         if wrong is None and is_before_damage:
             wrong = self._doubt_last(good, earlier, following)
@@ -301,7 +301,8 @@ class BatchReader:
         if good[batch_headers.MAGIC, -1] != kafka_format.MAGIC_V2:
             return None  # a wrapper states only its last offset, so every wrapper seems to leave a gap
         ends = end_of(good[:, :-1]) if good.shape[1] > 1 else self._believed_end
-        is_whole = not shows_gaps(good[:, :-1]) and count == last - base + 1
+        first = 1 if self.last is None and self._split.start else 0  # what lies before the range is not known
+        is_whole = not shows_gaps(good[:, first:-1]) and count == last - base + 1
         if self._split.copies and is_whole and position == ends:
             return Disorder(good.shape[1] - 1, earlier + 1, following - 1)
         return None

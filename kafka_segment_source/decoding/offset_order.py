@@ -33,6 +33,11 @@ def needs_witness(headers: HeaderTable, before: int) -> bool:
     return bool(headers[batch_headers.BASE_OFFSET, -1] != last + 1)
 
 
+def overlap(headers: HeaderTable) -> bool:
+    """Whether the second of these batches begins inside the first, or before it. headers: int64[FIELDS, n], n ≥ 2."""
+    return bool(headers[batch_headers.BASE_OFFSET, 1] <= headers[batch_headers.LAST_OFFSET, 0])
+
+
 def shows_gaps(headers: HeaderTable) -> bool:
     """Whether compaction shows among batches: offsets are missing before one of them, or in one.
 

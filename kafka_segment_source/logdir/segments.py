@@ -195,6 +195,7 @@ class ListedLog:
     beside: the other files of the directory.
     log_directory: the log directory that the path names. None if the path names the partition.
     storage: where its files are.
+    unreadable: why the directory cannot be listed, for `list_directories` alone. A read of it is an error.
     """
 
     topic: str
@@ -207,6 +208,7 @@ class ListedLog:
     beside: Beside = Beside()
     log_directory: str | None = None
     storage: Storage = field(default=LOCAL, repr=False)
+    unreadable: str | None = None
 
     @property
     def topic_partition(self) -> TopicPartition:

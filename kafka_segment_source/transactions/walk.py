@@ -22,10 +22,11 @@ from kafka_segment_source.kernels import batch_headers
 from kafka_segment_source.kernels.batch_headers import HeaderTable
 from kafka_segment_source.logdir.checksums import crc_holds
 from kafka_segment_source.options import ReadOptions
-from kafka_segment_source.reading.following import MOST_CHANGES_IN_A_ROW, Follower, describe_gone, find_again
+from kafka_segment_source.reading.following import Follower, describe_gone, find_again
 from kafka_segment_source.reading.mending import Lost, Piece, mend
 from kafka_segment_source.storage.files import UNUSABLE, file_version
 from kafka_segment_source.storage.paths import join_path, parent_of
+from kafka_segment_source.storage.retrying import Attempts
 from kafka_segment_source.transactions.markers import Marker, MarkerReader, Markers, is_control
 
 _AHEAD_BYTES = 256 * 1024  # bytes per read on the way to a marker, which is usually near
@@ -224,7 +225,7 @@ def walk_after(split: SegmentSplit, chunk: Chunk, options: ReadOptions) -> Gener
     pending: Iterator[SegmentSplit] = iter([rest, *_find_by_name(split, split.next_base_offset, reached)])
     directory = parent_of(split.path)
     part = split  # the part that was read last
-    tries = 0
+    attempts = Attempts()
     named_at = listed_at = -1  # the offsets at which a file was last searched by its name, and in a listing
     before = chunk.headers.copy()
     while True:
@@ -239,7 +240,8 @@ def walk_after(split: SegmentSplit, chunk: Chunk, options: ReadOptions) -> Gener
                     if stretch.loss is not None:
                         return
                     if stretch.headers.shape[1]:
-                        reached, tries = int(stretch.headers[batch_headers.LAST_OFFSET, -1]) + 1, 0
+                        reached = int(stretch.headers[batch_headers.LAST_OFFSET, -1]) + 1
+                        attempts.note_progress()
             if listed_at == reached:
                 return
             if named_at != reached:
@@ -249,17 +251,15 @@ def walk_after(split: SegmentSplit, chunk: Chunk, options: ReadOptions) -> Gener
             listed_at = reached
             wanted = split._replace(bounds=ScanBounds(), stop_timestamp=None)
             found = find_again(wanted, OffsetRange(reached), options)
-        except FileChangedError:
-            tries += 1
-            if tries > MOST_CHANGES_IN_A_ROW:
-                raise
+        except FileChangedError as error:
+            attempts.note_failure(error)
             pending, named_at, listed_at = iter(()), reached, -1
             continue
-        why, lost = min(found.lost, key=lambda each: each[1].start, default=("", OffsetRange(kafka_format.MAX_OFFSET)))
-        if why and (lost.start <= reached or not split.copies):
-            yield Stretch(loss=DataLossError(f"{describe_gone(split, lost)}: {why}"))
+        gone = min(found.lost, key=lambda lost: lost.offsets.start, default=None)
+        if gone is not None and (gone.offsets.start <= reached or not split.copies):
+            yield Stretch(loss=DataLossError(f"{describe_gone(split, gone.offsets)}: {gone.why}"))
             return
-        pending = _select_parts_below(found.splits, lost.start)
+        pending = _select_parts_below(found.splits, kafka_format.MAX_OFFSET if gone is None else gone.offsets.start)
 
 
 def _select_parts_below(parts: Iterator[SegmentSplit], end: int) -> Iterator[SegmentSplit]:

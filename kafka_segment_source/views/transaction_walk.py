@@ -23,10 +23,10 @@ from kafka_segment_source.decoding.damage import Suspicion, UnloggedDamage
 from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.errors import DataLossError
 from kafka_segment_source.options import ReadOptions
-from kafka_segment_source.reading.following import MOST_CHANGES_IN_A_ROW, Follower, find_again
+from kafka_segment_source.reading.following import Follower, find_again
 from kafka_segment_source.reporting import logger
 from kafka_segment_source.storage.paths import parent_of
-from kafka_segment_source.storage.retrying import pause, try_again
+from kafka_segment_source.storage.retrying import Attempts, try_again
 from kafka_segment_source.transactions.walk import Stretch, first_void, walk_file
 from kafka_segment_source.views.abort_indexes import AbortIndexes
 from kafka_segment_source.views.transaction_replay import Replay, Row
@@ -44,18 +44,20 @@ def find_transactions(task: TransactionTask, options: ReadOptions) -> Iterator[R
     replay = Replay(task)
     indexes = AbortIndexes(task)
     pending = deque(task.splits)
-    furthest, tries = 0, 0  # the last offset that was reached, and how often the walk went back since then
+    furthest = 0  # the last offset that was reached
+    attempts = Attempts()
     while pending:
         split = pending.popleft()
         for stretch in _walk(split, options, replay):
             if replay.reached > furthest:
-                furthest, tries = replay.reached, 0
+                furthest = replay.reached
+                attempts.note_progress()
             oldest = replay.find_oldest() if stretch is _CHANGED else None
             if oldest is None:
                 yield from replay.add(stretch)
                 continue
-            tries += 1
-            again = _list_again(split, OffsetRange(oldest, replay.reached), tries, options)
+            walked = OffsetRange(oldest, replay.reached)
+            again = _list_again(split, walked, options) if attempts.may_go_on() else None
             if again is None:
                 yield from replay.add(Stretch(gaps=(replay.reached,)))
                 continue
@@ -67,20 +69,13 @@ def find_transactions(task: TransactionTask, options: ReadOptions) -> Iterator[R
     yield from replay.finish()
 
 
-def _list_again(
-    split: SegmentSplit, walked: OffsetRange, tries: int, options: ReadOptions
-) -> list[SegmentSplit] | None:
-    """Returns the splits of the log as it is now, from the start of `walked` on.
-
-    None if some of the offsets that were walked are lost, or if the files change too often.
-    """
-    if tries > MOST_CHANGES_IN_A_ROW:
-        return None
-    pause(tries)
+def _list_again(split: SegmentSplit, walked: OffsetRange, options: ReadOptions) -> list[SegmentSplit] | None:
+    """Returns the splits of the log as it is now, from the start of `walked` on. None if some of the offsets that were
+    walked are lost."""
 
     def plan() -> tuple[list[SegmentSplit], bool]:
         found = find_again(split, OffsetRange(walked.start), options)
-        return [*found.splits], any(not offsets.intersect(walked).is_empty for _, offsets in found.lost)
+        return [*found.splits], any(not lost.offsets.intersect(walked).is_empty for lost in found.lost)
 
     splits, has_lost = try_again(plan)
     return None if has_lost else splits

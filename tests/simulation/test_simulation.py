@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support.cases import count_cases
-from tests.support.simulated_reads import KINDS, run, show, transactions_beside, verify_beside
+from tests.support.simulated_reads import KINDS, inspect_beside, run, show, transactions_beside, verify_beside
 
 RUNS = count_cases(800, 2000)
 _PARTS = 20
@@ -51,4 +51,12 @@ def test_transactions_beside_a_broker(kind: str, aim: str | None) -> None:
     """view=transactions finds its place again after a compaction: no state is unknown, no transaction missing or
     twice."""
     problems = {seed: transactions_beside(seed, kind, aim=aim) for seed in range(60)}
+    assert {seed: problem for seed, problem in problems.items() if problem is not None} == {}
+
+
+@pytest.mark.parametrize("losses", [False, True], ids=["compaction alone", "losses too"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_inspection_beside_a_broker(kind: str, losses: bool) -> None:
+    """`ls` and `offsets` find their place again, whatever a broker replaces or removes: no error, no wrong answer."""
+    problems = {seed: inspect_beside(seed, kind, losses) for seed in range(60)}
     assert {seed: problem for seed, problem in problems.items() if problem is not None} == {}

@@ -39,6 +39,9 @@ from kafka_segment_source import kafka_format
 from kafka_segment_source.decoding import split_file
 from kafka_segment_source.decoding.tables import RECORDS
 from kafka_segment_source.errors import DataLossError, PathError
+from kafka_segment_source.inspection.contents import list_parsed
+from kafka_segment_source.inspection.offsets import find_offsets
+from kafka_segment_source.inspection.positions import find_places
 from kafka_segment_source.inspection.verify import verify_log
 from kafka_segment_source.logdir import probe
 from kafka_segment_source.logdir.catalog import list_directories
@@ -594,6 +597,56 @@ def verify_beside(seed: int, kind: str) -> list[str]:
         for log in try_again(lambda: list_directories(options)):
             said += [f"{found.what} in {found.path}" for found in verify_log(log, list_again=list_again).problems]
     return said
+
+
+# ---- ls and offsets ----
+
+
+def inspect_beside(seed: int, kind: str, losses: bool) -> str | None:
+    """What is wrong with `list_partitions`, `offsets_for_time` or `locate_offset` beside a broker. None if nothing.
+
+    losses: whether the broker takes segments away too, by retention and truncation. Each answer must have been right at
+    some moment meanwhile.
+    """
+    random = Random(seed)
+    each = _Run(seed, kind, random, lambda _: None)
+    broker = each.broker
+    broker.allow_losses = losses
+    if broker.is_losing or len(broker.replicas) > 1:
+        return None
+    window = _Window.open(broker)
+    what = random.choice(["ls", "time", "offset"])
+    row = random.choice(list(window.held)) if window.held else None
+    with simulated(each.sleep):
+        broker.files.before = each._before
+        options = options_in(broker.files, [broker.leader.path])
+        answer: Any = None
+        try:
+            if what == "ls":
+                answer = list_parsed(options, [])
+            elif row is not None and what == "time":
+                answer = find_offsets(options, [], row.timestamp)
+            elif row is not None:
+                answer = find_places(options, [], row.offset)
+        except Exception as error:
+            return None if window.broker.is_losing and isinstance(error, PathError) else f"{what}: {_named(error)}"
+        finally:
+            window.close()
+    if answer is None or not answer.partitions:
+        return None if answer is None or losses else f"{what}: no partition"
+    [found] = answer.partitions
+    there = set(window.held)
+    if what == "ls":
+        if "transactional" in kind:
+            return None  # rows that are not committed are records too
+        return None if found.summary.records >= len(there) else f"ls: {found.summary.records} of {len(there)}"
+    assert row is not None
+    if what == "offset":
+        is_there = found.batch is not None and found.batch.base_offset <= row.offset <= found.batch.last_offset
+        return None if is_there or row not in there else f"offset {row.offset}: {found}"
+    if row in there and (found.offset is None or found.offset > row.offset):
+        return f"time {row.timestamp}: {found.offset}, and offset {row.offset} has it"
+    return None
 
 
 # ---- view=transactions ----
