@@ -215,6 +215,11 @@ LOOSENED = [
             "[tail.last_offset, int(zones[zone_table.LAST_CRC, last]),",
         ),
         (
+            "zones: a piece sees the batch before one in doubt",
+            "return start if is_borne_out else tail_at",
+            "return start",
+        ),
+        (
             "zones: a row at since is wanted",
             "zones[zone_table.MAX_TIMESTAMP] >= times.since",
             "zones[zone_table.MAX_TIMESTAMP] > times.since",
