@@ -669,6 +669,15 @@ LOOSENED = [
         ),
     ),
     *_of(
+        "decoding/split_file.py",
+        "tests/unit/partition/test_offset_proof.py",
+        (
+            "offsets: the batches at hand contradict what follows them",
+            "self._reader.note_before(headers)",
+            "pass",
+        ),
+    ),
+    *_of(
         "kernels/batch_rules.py",
         _OFFSETS,
         (

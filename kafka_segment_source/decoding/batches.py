@@ -106,6 +106,10 @@ class BatchReader:
         """Yields the chunks of the range, in order. It ends where the range, its offsets or the log end."""
         yield from self._read_from(self._split.start)
 
+    def note_before(self, headers: HeaderTable) -> None:
+        """Takes the batches just before the split, which another reader believed. They contradict a wrong offset."""
+        self._note_believed(headers)
+
     def _read_from(self, position: int | None) -> Iterator[Chunk]:
         size = min(self._chunk_bytes, max(self._limit - (position or 0), kafka_format.BATCH_OVERHEAD))
         buffer: Bytes | None = None

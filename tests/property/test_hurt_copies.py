@@ -272,7 +272,8 @@ def show(made: Case) -> None:
     """Prints a case."""
     print("history", [(b.base, b.last, f"e{b.epoch}m{b.magic}", b.kind, b.producer) for b in made.history])
     for at, copy in enumerate(made.copies):
-        print("copy", at, {k: v for k, v in vars(copy).items() if k not in ("files", "unhurt")})
+        print("copy", at, {k: v for k, v in vars(copy).items() if k not in ("files", "unhurt", "orphans")})
+        print("    index files alone:", [(file.base, file.index) for file in copy.orphans])
         for file in copy.files:
             held = [
                 (h.batch.base, h.batch.last, h.batch.kind[0], len(h.batch.rows), "" if h.whole else "X")

@@ -125,3 +125,15 @@ def test_a_window_into_a_batch_that_fell(start: int, stated: int, entry: tuple[i
         assert caught.value.position == len(batches[0])
     wanted = [offset for offset in (*range(6), *range(15, 30)) if offset >= start]
     assert read(a, startingOffsets={"t": {"0": start}}, mode="DROPMALFORMED") == rows(*wanted)
+
+
+@pytest.mark.parametrize("stated", [1, 0])
+def test_a_marker_that_fell_ends_its_transaction_from_another_copy(stated: int, tmp_path: Path) -> None:
+    """The marker is looked for behind the batches at hand, and they contradict what it states."""
+    recs = [Rec(at, 1000 + at, None, b"v%d" % at) for at in range(3)]
+    begun = writer.record_batch(recs, base_offset=0, producer_id=7, producer_epoch=0, transactional=True)
+    marker = writer.control_batch("commit", offset=3, producer_id=7, timestamp=1003)
+    a = write_log(tmp_path / "A", [begun, struct.pack(">Q", stated) + marker[8:], make_batch(4, 5)])
+    b = write_log(tmp_path / "B", [begun, marker, make_batch(4, 5)])
+    for lenient in ({}, {"failOnDataLoss": False}):
+        assert read([a, b], isolationLevel="read_committed", **lenient) == rows(0, 1, 2, 4, 5), lenient
