@@ -700,6 +700,11 @@ LOOSENED = [
             "if False:",
         ),
         (
+            "offsets: what a batch states bears out the first batch of a range",
+            "return len(bases) > 1 and",
+            "return False and",
+        ),
+        (
             "offsets: the batch behind damage bears witness",
             "if later is None else later",
             "if False else limit",

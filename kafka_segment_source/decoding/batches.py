@@ -239,12 +239,8 @@ class BatchReader:
         first = int(bad.argmax())
         count = first if bad[first] else headers.shape[1]
         before, limit = self._search.last_offset, self._offset_limit
-        if self.last is None and self._split.start and headers[batch_headers.MAGIC, 0] == kafka_format.MAGIC_V2:
-            first = int(headers[batch_headers.BASE_OFFSET, 0])
-            if (
-                first == self._split.bounds.offsets.start
-            ):  # the plan begins at this batch, as its neighbours bear it out
-                before = max(before, first - 1)
+        if self.last is None and self._split.start and self._is_borne_out(headers):
+            before = max(before, int(headers[batch_headers.BASE_OFFSET, 0]) - 1)
         following = limit
         good = headers[:, :count]
         is_before_damage = False
@@ -277,6 +273,19 @@ class BatchReader:
         ].tolist()
         crc = crc_of(memoryview(data[position - start : position - start + size]), magic)  # type: ignore[arg-type]
         return count, self._faults.bad_crc(position, offset, crc, stated)
+
+    def _is_borne_out(self, headers: HeaderTable) -> bool:
+        """Whether the first batch of a range inside the file has its offset from more than its own header.
+
+        The plan begins at a batch that its neighbours bear out. So does what the batch after it states, damaged or not.
+        A wrapper of magic 0 or 1 states only its last offset.
+        """
+        if headers[batch_headers.MAGIC, 0] != kafka_format.MAGIC_V2:
+            return False
+        if headers[batch_headers.BASE_OFFSET, 0] == self._split.bounds.offsets.start:
+            return True
+        bases = headers[batch_headers.BASE_OFFSET]
+        return len(bases) > 1 and bool(bases[1] == headers[batch_headers.LAST_OFFSET, 0] + 1)
 
     def _doubt_first(self, good: HeaderTable, before: int) -> Disorder | None:
         """Decides about a batch behind damage: in a file that shows no compaction, the batch after it begins where it

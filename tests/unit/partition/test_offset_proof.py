@@ -137,3 +137,22 @@ def test_a_marker_that_fell_ends_its_transaction_from_another_copy(stated: int, 
     b = write_log(tmp_path / "B", [begun, marker, make_batch(4, 5)])
     for lenient in ({}, {"failOnDataLoss": False}):
         assert read([a, b], isolationLevel="read_committed", **lenient) == rows(0, 1, 2, 4, 5), lenient
+
+
+@pytest.mark.parametrize("options", READS)
+def test_a_range_that_begins_beside_damage_loses_nothing_in_silence(options: dict[str, Any], tmp_path: Path) -> None:
+    """A batch behind the damage has fallen below the first batch of the range. That one is borne out by what the
+    damaged batch states, so it has not risen, and the damage is one of the wanted offsets."""
+    whole = [make_batch(*each) for each in BATCHES]
+    hurt = [*whole[1:3], spoil(whole[3]), make_batch(16, 17, 11), whole[5]]
+    folder = tmp_path / "A" / "t-0"
+    folder.mkdir(parents=True)
+    (folder / writer.segment_name(10)).write_bytes(b"".join(hurt))
+    (folder / writer.segment_name(10, ".index")).write_bytes(writer.offset_index([(13, len(hurt[0]))], 10))
+    b = write_log(tmp_path / "B", [*whole[:3], spoil(whole[3])])
+    if "mode" in options:
+        found = read([tmp_path / "A", b], startingOffsets={"t": {"0": 14}}, **options)
+        assert found == rows(18, 19)
+        return
+    with pytest.raises(CorruptRecordError, match="no copy holds the offsets 14"):
+        read([tmp_path / "A", b], startingOffsets={"t": {"0": 14}}, **options)
