@@ -705,6 +705,16 @@ LOOSENED = [
             "return False and",
         ),
         (
+            "offsets: damaged batches leave the one between them its place",
+            "if wrong is None and is_behind_skipped and is_misplaced(headers, 0, stated):",
+            "if False:",
+        ),
+        (
+            "offsets: behind damage, the batch after the second one says which of two is wrong",
+            "if is_misplaced(headers, 1, last):",
+            "if False:",
+        ),
+        (
             "offsets: the batch behind damage bears witness",
             "if later is None else later",
             "if False else limit",

@@ -26,7 +26,14 @@ from kafka_segment_source.decoding.batch_search import BatchSearch
 from kafka_segment_source.decoding.damage import Damage
 from kafka_segment_source.decoding.faults import Faults
 from kafka_segment_source.decoding.log_tail import LogTail
-from kafka_segment_source.decoding.offset_order import Disorder, find_disorder, needs_witness, overlap, shows_gaps
+from kafka_segment_source.decoding.offset_order import (
+    Disorder,
+    find_disorder,
+    is_misplaced,
+    needs_witness,
+    overlap,
+    shows_gaps,
+)
 from kafka_segment_source.decoding.split import BatchPlace, SegmentSplit
 from kafka_segment_source.errors import DataError
 from kafka_segment_source.kernels import batch_headers
@@ -92,6 +99,7 @@ class BatchReader:
         self._believed_end = (
             0  # the position after the last batch that was believed; 0: the offset before byte 0 is known
         )
+        self._skipped = -1, -1  # of the damaged batch right before some others: its end, and the last offset it states
         self._is_stale = False  # the bytes at hand are older than those in the file
         self._limit = split.end  # no byte after it is read, unless a batch begins before it and ends after it
         self._search = BatchSearch(file, split, trust.max_batch_bytes)
@@ -199,6 +207,7 @@ class BatchReader:
                 return at, at == end_of(headers)
             if headers[batch_headers.POSITION, column] != at:
                 return at, False
+            self._skipped = at, int(headers[batch_headers.LAST_OFFSET, column - 1])
             headers, bad = headers[:, column:], bad[column:]
         return at, True
 
@@ -252,7 +261,11 @@ class BatchReader:
         is_behind_damage = int(headers[batch_headers.POSITION, 0]) != self._believed_end
         wrong = find_disorder(good, before, limit, following, is_behind_damage)
         if count > 1 and (wrong is None or (wrong.column == 1 and overlap(good))):
-            wrong = self._doubt_first(good, before) or wrong
+            wrong = self._doubt_first(headers, count, before) or wrong
+        end_of_damage, stated = self._skipped
+        is_behind_skipped = count > 0 and headers[batch_headers.POSITION, 0] == end_of_damage
+        if wrong is None and is_behind_skipped and is_misplaced(headers, 0, stated):
+            wrong = Disorder(0, stated + 1, int(headers[batch_headers.BASE_OFFSET, 1]) - 1)
         if wrong is None and is_before_damage:
             wrong = self._doubt_last(good, earlier, following)
         if wrong is not None:
@@ -287,18 +300,22 @@ class BatchReader:
         bases = headers[batch_headers.BASE_OFFSET]
         return len(bases) > 1 and bool(bases[1] == headers[batch_headers.LAST_OFFSET, 0] + 1)
 
-    def _doubt_first(self, good: HeaderTable, before: int) -> Disorder | None:
+    def _doubt_first(self, headers: HeaderTable, count: int, before: int) -> Disorder | None:
         """Decides about a batch behind damage: in a file that shows no compaction, the batch after it begins where it
         ends. If there are other copies, they have it at the right place.
 
-        good: it and the batches after it, two or more. before: the last offset before the damage.
+        headers: it and the batches after it. count: of those before the next damage, two or more. before: the last
+        offset before the damage.
         """
+        good = headers[:, :count]
         is_behind_damage = self.last is not None or not self._split.start
         if not self._split.copies or not is_behind_damage:
             return None
         fields = [batch_headers.POSITION, batch_headers.BASE_OFFSET, batch_headers.LAST_OFFSET, batch_headers.COUNT]
-        (position, _), (base, following), (last, _), (count, _) = good[fields, :2].tolist()
-        if position == self._believed_end or following == last + 1 or count != last - base + 1:
+        (position, _), (base, following), (last, _), (records, _) = good[fields, :2].tolist()
+        if position == self._believed_end or following == last + 1 or records != last - base + 1:
+            return None
+        if is_misplaced(headers, 1, last):
             return None
         return None if shows_gaps(good[:, 2:]) else Disorder(0, before + 1, following - 1)
 

@@ -6,6 +6,8 @@ These facts contradict a wrong offset. What contradicts is damage, as a wrong CR
   is wrong. If the batch after it steps back to where the batch before it ends, it has jumped ahead. Damaged batches
   between them do not weaken this: the next proven batch is the witness (`decoding/offset_order.py`, `follows`,
   `has_jumped`).
+- Damaged neighbours. If the batches around a batch leave exactly its length, but at another place than it states, it
+  is wrong. They may be damaged themselves (`decoding/offset_order.py`, `is_misplaced`).
 - Names. Every offset of a segment is at or above its own name and below the name of the next segment. An offset of the
   last segment is less than 2³¹ above its name, as an index entry has 31 bits for it.
 - Index entries. An `.index` entry states the first offset (before Kafka 2.0) or the last offset of the append that

@@ -156,3 +156,27 @@ def test_a_range_that_begins_beside_damage_loses_nothing_in_silence(options: dic
         return
     with pytest.raises(CorruptRecordError, match="no copy holds the offsets 14"):
         read([tmp_path / "A", b], startingOffsets={"t": {"0": 14}}, **options)
+
+
+def test_a_batch_between_damaged_ones_that_leave_its_place(tmp_path: Path) -> None:
+    """What the damaged batches state leaves exactly the length of the one between them, but at another place."""
+    batches = [make_batch(0, 9), spoil(make_batch(10, 13)), make_batch(14, 14, 12), spoil(make_batch(15, 16))]
+    a = write_log(tmp_path, [*batches, make_batch(17, 19)])
+    assert read(a, mode="DROPMALFORMED") == rows(*range(10), 17, 18, 19)
+
+
+def test_a_right_batch_between_damaged_ones(tmp_path: Path) -> None:
+    """One of them has a wrong offset, so its place is not the one that they leave."""
+    batches = [make_batch(0, 9), spoil(make_batch(10, 13)), make_batch(14, 14), spoil(make_batch(15, 16, 13))]
+    a = write_log(tmp_path, [*batches, make_batch(17, 19)])
+    assert read(a, mode="DROPMALFORMED") == rows(*range(10), 14, 17, 18, 19)
+
+
+@pytest.mark.parametrize("options", READS)
+def test_a_batch_that_fell_behind_damage_and_a_right_one(options: dict[str, Any], tmp_path: Path) -> None:
+    """The damaged batch after the two leaves the second one its place, so the first one is right."""
+    whole = [make_batch(0, 3), make_batch(4, 4), make_batch(5, 6), make_batch(7, 10), make_batch(11, 12)]
+    a = write_log(tmp_path / "A", [whole[0], make_batch(4, 4, 6), *whole[2:]])
+    b = write_log(tmp_path / "B", [spoil(whole[0]), whole[1], make_batch(5, 6, 4), spoil(whole[3]), whole[4]])
+    assert read([a, b], **options) == rows(*range(13))
+    assert read([b, a], **options) == rows(*range(13))
