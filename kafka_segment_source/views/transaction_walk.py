@@ -89,13 +89,14 @@ def _walk(split: SegmentSplit, options: ReadOptions, replay: Replay) -> Iterator
     def read(part: SegmentSplit) -> Iterator[Stretch]:
         directory = parent_of(part.path)
         is_other = bool(split.copies) and (part is not split or replay.directory not in ("", directory))
-        replay.directory = directory
         if part is not split and not split.copies:
             yield _CHANGED
         for stretch in _read_part(part, options, follower):
             void = first_void(stretch, replay.reached) if is_other and replay.reached else None
             for error in stretch.errors:
                 logger.warning("skipped (mode=DROPMALFORMED): %s", error)
+            if stretch.headers.shape[1]:
+                replay.directory = directory
             yield stretch if void is None else stretch._replace(gaps=(*stretch.gaps, void))
 
     losses = 0

@@ -294,6 +294,27 @@ def test_a_segment_with_the_marker_is_missing(tmp_path: Path, caplog: pytest.Log
     assert any("are missing" in said for said in caplog.messages)
 
 
+def test_a_transaction_before_a_gap_is_not_open(tmp_path: Path) -> None:
+    """The cleaner stays below an open transaction. So its marker was in the gap, or it is lost."""
+    folder = write(tmp_path, {0: [data(0, 7), data(5, 8), data(6)]})
+    assert brief(viewed(folder)) == [(7, 0, None, "unknown"), (8, 5, None, "open")]
+
+
+def test_a_wrapper_shows_no_gap(tmp_path: Path) -> None:
+    """It states only its last offset."""
+    wrapper = writer.message_set_v1([Rec(at, 1000, b"k", b"v") for at in range(4)], base_offset=1, codec="gzip")
+    folder = write(tmp_path, {0: [data(0, 7), wrapper]})
+    assert brief(viewed(folder)) == [(7, 0, None, "open")]
+
+
+def test_a_seam_where_the_copy_begins_with_nothing(tmp_path: Path) -> None:
+    """The first part of the other copy has no batch, as its offsets end before. The gap after it is at the seam."""
+    one = write(tmp_path / "a", {0: [data(0), data(1)], 5: [data(5)], 6: [data(6, 7)]})
+    other = write(tmp_path / "b", {0: [data(0)], 2: [data(2, 7)]})
+    (tmp_path / "b" / "cleaner-offset-checkpoint").write_text("0\n1\nledger 0 2\n")
+    assert brief(viewed([one, other])) == [(7, 2, None, "unknown"), (7, 6, None, "open")]
+
+
 def test_an_empty_file_in_the_middle(tmp_path: Path) -> None:
     """Its records are gone, and with them perhaps a marker."""
     folder = write(tmp_path, {**CROSSING, 3: []})
