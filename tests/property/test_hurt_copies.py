@@ -55,6 +55,9 @@ class Expected:
         fences = {each.base for each in made.history}
         unheld = [batch for batch in made.history if batch.base not in held]
         self.unheld = [b for b in unheld if self.start <= b.base < self.end or (b.base in hurt and b.base in fences)]
+        orphans = [file for copy in copies for file in copy.orphans if file.index or file.timeindex]
+        # an index file alone shows that the log went on: what is open at its end may have ended there
+        self.is_cut = any(each.batch.after > self.end for file in orphans for each in file.batches)
         told = {each.batch.base for copy in copies for file in copy.orphans for each in file.batches}
         self.may_be_said = bool(self.unheld) or self.is_compacted or any(b.base in told for b in unheld)
         # a segment that is missing beside old formats is not noticed (gaps.py); damage is
@@ -152,7 +155,7 @@ def _check_error(error: Exception, expected: Expected) -> None:
 
 def _check_committed(files: SimulatedFiles, paths: list[str], expected: Expected) -> None:
     found = scanned(files, paths, isolationLevel="read_committed", **LENIENT)
-    if not expected.unheld and not expected.is_compacted:
+    if not expected.unheld and not expected.is_compacted and not expected.is_cut:
         same(found, expected.committed(), "committed")
         if not expected.may_be_said:
             assert scanned(files, paths, isolationLevel="read_committed") == found
@@ -171,7 +174,7 @@ def _check_transactions(files: SimulatedFiles, paths: list[str], expected: Expec
     """Asserts that view=transactions tells no ending that was not, and everything where nothing is lost."""
     rows = view_in(files, paths, "transactions", checkCrcs=True, **LENIENT)
     found = [(each["producerId"], each["firstOffset"], each["lastOffset"], each["state"]) for each in rows]
-    if not expected.unheld and not expected.is_compacted:
+    if not expected.unheld and not expected.is_compacted and not expected.is_cut:
         assert sorted(found, key=str) == sorted(transactions_of(expected.held), key=str)
         return
     markers = {(each.producer, each.base): each for each in expected.made.history if each.kind in ("commit", "abort")}
