@@ -255,9 +255,13 @@ class BatchReader:
         is_before_damage = False
         if count and needs_witness(good, self._search.last_offset):
             earlier = int(headers[batch_headers.LAST_OFFSET, count - 2]) if count > 1 else before
+            is_before_damage = count < headers.shape[1]
             later = _find_later_offset(headers[:, count:], bad[count:], earlier)
-            following = self._search.find_following_offset(end_of(good), earlier, limit) if later is None else later
-            is_before_damage = following != limit and count < headers.shape[1]
+            if later is None:
+                found = self._search.find_following(end_of(good), earlier)
+                later = limit if found is None else self._search.read_base_offset(found)
+                is_before_damage = is_before_damage or found != end_of(good)
+            following, is_before_damage = later, is_before_damage and later != limit
         is_behind_damage = int(headers[batch_headers.POSITION, 0]) != self._believed_end
         wrong = find_disorder(good, before, limit, following, is_behind_damage)
         if count > 1 and (wrong is None or (wrong.column == 1 and overlap(good))):

@@ -180,3 +180,14 @@ def test_a_batch_that_fell_behind_damage_and_a_right_one(options: dict[str, Any]
     b = write_log(tmp_path / "B", [spoil(whole[0]), whole[1], make_batch(5, 6, 4), spoil(whole[3]), whole[4]])
     assert read([a, b], **options) == rows(*range(13))
     assert read([b, a], **options) == rows(*range(13))
+
+
+@pytest.mark.parametrize("options", READS)
+def test_a_jump_before_a_header_that_cannot_be_read(options: dict[str, Any], tmp_path: Path) -> None:
+    """The damaged batch after it has an impossible last offset, so nobody knows where it ends."""
+    whole = [make_batch(0, 0), make_batch(1, 2), make_batch(3, 4), make_batch(5, 8)]
+    broken = whole[1][:23] + b"\x80" + whole[1][24:]
+    a = write_log(tmp_path / "A", [make_batch(0, 0, 1), broken, whole[2], whole[3]])
+    b = write_log(tmp_path / "B", whole[:2])
+    assert read([a, b], **options) == rows(*range(9))
+    assert read([b, a], **options) == rows(*range(9))
