@@ -350,7 +350,8 @@ def _lacks(copy: CopyView, offset: int) -> bool:
         return True
     if copy.log.compacted or copy.batch_at(offset) is not None:
         return False
-    return not copy.survey(segment).shows_compaction
+    found = copy.survey(segment)  # damage before the offset may hide a batch from the search
+    return found.first_from(offset) == found.batches.shape[1] and not found.shows_compaction
 
 
 def _is_same_upload(segment: Segment, broken: Segment) -> bool:

@@ -110,6 +110,14 @@ def test_bytes_of_later_offsets_do_not_explain_a_damaged_end(turn: int, a: Path,
 
 
 @pytest.mark.parametrize("turn", [1, -1])
+def test_a_damaged_end_that_another_copy_holds_behind_damage(turn: int, a: Path, b: Path) -> None:
+    """Damage before the batch in question does not keep it from being found."""
+    put(a, 0, bad(pl(0, 1)), pl(1, 2), pl(3, 3))
+    put(b, 0, pl(0, 1), pl(1, 2), bad(pl(3, 3)))
+    assert offsets([a, b][::turn]) == list(range(6))
+
+
+@pytest.mark.parametrize("turn", [1, -1])
 def test_compaction_shows_beside_a_damaged_copy(turn: int, a: Path, b: Path) -> None:
     """Damage hides how many bytes the whole copy had. The gaps of the other one say that it was compacted."""
     put(a, 0, pl(2, 1), pl(3, 2))
