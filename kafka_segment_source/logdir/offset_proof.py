@@ -70,7 +70,8 @@ def bears_out(header: BatchHeader, before: BatchHeader | None, following: BatchH
     neighbour is damaged, must not be the first one of a piece. A wrapper of magic 0 or 1 states only its last offset,
     so it agrees with what lies before it.
 
-    before, following: None where there is none, or none is proven. is_last: whether the file ends after the batch.
+    before, following: None where there is none, or none is proven. is_last: whether the log may end after the batch, so
+    that it has no neighbour there.
     """
     if following is not None and following.base_offset <= header.last_offset:
         return False

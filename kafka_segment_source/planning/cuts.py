@@ -186,8 +186,7 @@ def _find_first_batch(view: SegmentView, target: int, known: int) -> BatchHeader
 
 
 def _is_borne_out(view: SegmentView, header: BatchHeader, before: BatchHeader | None) -> bool:
-    is_last = header.end >= view.segment.size
-    return bears_out(header, before, view.probe.at(header.end), is_last)
+    return bears_out(header, before, view.probe.at(header.end), view.probe.may_be_last(header))
 
 
 def _cut_split(split: SegmentSplit, cuts: list[_Cut]) -> list[SegmentSplit]:

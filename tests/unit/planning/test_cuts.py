@@ -198,3 +198,19 @@ def test_no_piece_begins_at_a_batch_that_jumped(bit: int, tmp_path: Path) -> Non
         pieces = cut_by_records(view, split, 3)
 
     assert [piece.start_offset for piece in pieces if piece.start_offset >= 20] == []
+
+
+@pytest.mark.parametrize("kept", [1, 20, 70, 0])
+def test_a_piece_begins_at_the_last_batch_before_a_torn_one(kept: int, tmp_path: Path) -> None:
+    """A gap lies before it, and the end of the log after it: no neighbour contradicts its offset. 0: zeros follow."""
+    segment = simple_segment([data(0, 5), data(2, 5), data(3, 5)])
+    path = simple_log(segment).write(tmp_path)
+    (listed,) = list_logs(parse_options({"path": str(path)})[0])[0].segments
+    end = segment.batches[1].end
+    Path(listed.path).write_bytes(segment.log[: end + kept] if kept < 70 else segment.log[:-1])
+    if not kept:
+        Path(listed.path).write_bytes(segment.log[:end] + bytes(40))
+
+    plan = kafkaseg.plan(path, maxRecordsPerPartition=1, trustIndexes=False)
+
+    assert len(plan.splits) == 2
