@@ -88,22 +88,23 @@ def _walk(split: SegmentSplit, options: ReadOptions, replay: Replay) -> Iterator
 
     def read(part: SegmentSplit) -> Iterator[Stretch]:
         directory = parent_of(part.path)
-        is_other = bool(split.copies) and (part is not split or replay.directory not in ("", directory))
-        seam = replay.reached if is_other else 0  # what began before it may have its marker in another copy alone
-        replay.directory = directory
+        if split.copies and (part is not split or replay.directory not in ("", directory)):
+            replay.seam = replay.reached
         if part is not split and follower.has_moved:
             yield _CHANGED
         for stretch in _read_part(part, options, follower):
             for error in stretch.errors:
                 logger.warning("skipped (mode=DROPMALFORMED): %s", error)
-            void = first_void(stretch, replay.reached) if seam else None
+            if stretch.headers.shape[1]:
+                replay.directory = directory
+            void = first_void(stretch, replay.reached) if replay.seam else None
             if void is None:
                 yield stretch
                 continue
             before, after = cut_stretch(stretch, void)
             yield before
-            yield after._replace(gaps=(seam, *after.gaps))
-            seam = 0
+            yield after._replace(gaps=(replay.seam, *after.gaps))
+            replay.seam = 0
 
     losses = 0
     try:
