@@ -258,11 +258,6 @@ LOOSENED = [
         "views/transaction_walk.py",
         "tests/unit/views/test_transactions.py tests/simulation/test_simulation.py",
         (
-            "transactions: a part of another copy without batches is no seam yet",
-            "            if stretch.headers.shape[1]:\n                replay.directory",
-            "            if True:\n                replay.directory",
-        ),
-        (
             "transactions: the view walks again where a file was replaced",
             "            yield _CHANGED\n",
             "            pass\n",

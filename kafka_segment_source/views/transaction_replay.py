@@ -73,7 +73,7 @@ class Abort(NamedTuple):
 class Replay:
     """Follows the producers of one log.
 
-    reached: the offset after the last batch. directory: of the file that the last batch was read from. seam: where
+    reached: the offset after the last batch. directory: of the file that is read. seam: where
     another copy began to be read; what began before it may have its marker in the copy before alone. aborts: the ABORT
     markers of the segment at hand, by offset. has_hole: whether offsets were missing anywhere so far.
     """

@@ -90,13 +90,12 @@ def _walk(split: SegmentSplit, options: ReadOptions, replay: Replay) -> Iterator
         directory = parent_of(part.path)
         if split.copies and (part is not split or replay.directory not in ("", directory)):
             replay.seam = replay.reached
+        replay.directory = directory
         if part is not split and follower.has_moved:
             yield _CHANGED
         for stretch in _read_part(part, options, follower):
             for error in stretch.errors:
                 logger.warning("skipped (mode=DROPMALFORMED): %s", error)
-            if stretch.headers.shape[1]:
-                replay.directory = directory
             void = first_void(stretch, replay.reached) if replay.seam else None
             if void is None:
                 yield stretch
