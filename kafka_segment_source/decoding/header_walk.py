@@ -19,7 +19,7 @@ from kafka_segment_source.kernels import batch_headers
 from kafka_segment_source.kernels.batch_headers import HeaderTable
 
 SMALL_BATCH = 4096  # bytes: batches of this size on average are read whole, since a header costs one call
-_FIRST_LOOK = 64  # headers that are read before the size of batches is judged
+FIRST_LOOK = 64  # headers that are read before the size of batches is judged
 _NO_BYTES = np.empty(0, np.uint8)
 
 
@@ -29,7 +29,7 @@ class HeaderReader(BatchReader):
     def chunks(self) -> Iterator[Chunk]:
         """Yields the chunks of the range, in order. It ends where the range, its offsets or the log end."""
         position = self._split.start
-        room = _FIRST_LOOK
+        room = FIRST_LOOK
         while position < self._limit:
             headers = self._walk(position, room)
             count = headers.shape[1]
@@ -44,7 +44,7 @@ class HeaderReader(BatchReader):
             self._note_believed(headers)
             size = end_of(headers) - position
             position += size
-            if room == _FIRST_LOOK == count and size < SMALL_BATCH * count:
+            if room == FIRST_LOOK == count and size < SMALL_BATCH * count:
                 break
             room = self._table.shape[1]
         yield from self._read_from(position)

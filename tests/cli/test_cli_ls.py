@@ -274,7 +274,10 @@ def test_the_end_of_a_live_log_is_no_damage(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is said in the line of its partition, and the others are listed."""
     simple_log(*[simple_segment([data(base, 1000)]) for base in (0, 1, 2)]).write(tmp_path)
-    read_into = InputFile.read_into
+    read_into, descriptor = InputFile.read_into, InputFile.descriptor
+
+    def describe(self: InputFile) -> int | None:
+        return -1 if self.path.endswith("1.log") else descriptor(self)
 
     def fail(self: InputFile, *arguments: Any) -> None:
         if self.path.endswith("1.log"):
@@ -282,6 +285,7 @@ def test_a_file_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         read_into(self, *arguments)
 
     monkeypatch.setattr(InputFile, "read_into", fail)
+    monkeypatch.setattr(InputFile, "descriptor", describe)
     done = run("ls", tmp_path)
     assert done.exit_code == 1
     assert "log unreadable" in done.stdout and "log damaged" not in done.stdout

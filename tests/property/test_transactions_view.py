@@ -110,7 +110,7 @@ def small_reads(size: int, large: int) -> Iterator[None]:
     with (
         mock.patch.dict(walk_file.__kwdefaults__, chunk_bytes=size),
         mock.patch.object(header_walk, "SMALL_BATCH", large),
-        mock.patch.object(header_walk, "_FIRST_LOOK", 3),
+        mock.patch.object(header_walk, "FIRST_LOOK", 3),
     ):
         yield
 
