@@ -725,11 +725,6 @@ LOOSENED = [
             "if False:",
         ),
         (
-            "offsets: what a batch states bears out the first batch of a range",
-            "return len(bases) > 1 and",
-            "return False and",
-        ),
-        (
             "offsets: damaged batches leave the one between them its place",
             "if wrong is None and is_behind_skipped and is_misplaced(headers, 0, stated):",
             "if False:",

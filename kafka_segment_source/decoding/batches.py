@@ -294,15 +294,11 @@ class BatchReader:
     def _is_borne_out(self, headers: HeaderTable) -> bool:
         """Whether the first batch of a range inside the file has its offset from more than its own header.
 
-        The plan begins at a batch that its neighbours bear out. So does what the batch after it states, damaged or not.
-        A wrapper of magic 0 or 1 states only its last offset.
+        The plan begins at a batch that its neighbours bear out. A wrapper of magic 0 or 1 states only its last offset.
         """
         if headers[batch_headers.MAGIC, 0] != kafka_format.MAGIC_V2:
             return False
-        if headers[batch_headers.BASE_OFFSET, 0] == self._split.bounds.offsets.start:
-            return True
-        bases = headers[batch_headers.BASE_OFFSET]
-        return len(bases) > 1 and bool(bases[1] == headers[batch_headers.LAST_OFFSET, 0] + 1)
+        return bool(headers[batch_headers.BASE_OFFSET, 0] == self._split.bounds.offsets.start)
 
     def _doubt_first(self, headers: HeaderTable, count: int, before: int) -> Disorder | None:
         """Decides about a batch behind damage: in a file that shows no compaction, the batch after it begins where it
