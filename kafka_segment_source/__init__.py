@@ -28,6 +28,8 @@ if TYPE_CHECKING:
         UnsupportedFormatError,
         UsageError,
     )
+    from kafka_segment_source.exporting.export import TableReport, export
+    from kafka_segment_source.exporting.tables import TargetError
     from kafka_segment_source.frames.dataset import LogDataset, LogScanner, dataset
     from kafka_segment_source.frames.polars_frame import scan_polars
     from kafka_segment_source.inspection.contents import Listing, list_partitions
@@ -63,6 +65,8 @@ __all__ = [
     "SchemaError",
     "StorageError",
     "StreamOptions",
+    "TableReport",
+    "TargetError",
     "TimeIndex",
     "TransactionIndex",
     "UnsupportedError",
@@ -73,6 +77,7 @@ __all__ = [
     "__version__",
     "dataset",
     "errors",
+    "export",
     "list_partitions",
     "locate_offset",
     "offsets_for_time",
@@ -88,6 +93,8 @@ __all__ = [
 ]
 
 _HOMES = {
+    "exporting.export": ("TableReport", "export"),
+    "exporting.tables": ("TargetError",),
     "frames.dataset": ("LogDataset", "LogScanner", "dataset"),
     "frames.polars_frame": ("scan_polars",),
     "inspection.contents": ("Listing", "list_partitions"),

@@ -40,6 +40,7 @@ COMMANDS = (
     "verify",
     "offsets",
     "zonemap",
+    "export",
     "report",
     "demo",
 )
@@ -161,7 +162,7 @@ def read_options(*names: str, but: Sequence[str] = (), view: str | None = None) 
             STORAGE_OPTIONS,
             metavar="KEY=VALUE",
             multiple=True,
-            callback=_parse_storage_options,
+            callback=parse_pairs,
             help="An option of the object store, such as aws_region=eu-central-1; may be given several times."
             " Others of this machine can see a command line: leave secrets to the environment.",
         )(command)
@@ -178,9 +179,7 @@ def read_options(*names: str, but: Sequence[str] = (), view: str | None = None) 
     return add
 
 
-def _parse_storage_options(
-    context: click.Context, parameter: click.Parameter, texts: tuple[str, ...]
-) -> dict[str, str] | None:
+def parse_pairs(context: click.Context, parameter: click.Parameter, texts: tuple[str, ...]) -> dict[str, str] | None:
     """Converts `KEY=VALUE` texts into a dict. The error has no value, as it may be a secret."""
     found = {}
     for text in texts:

@@ -137,6 +137,11 @@ class LogStream:
             return min(max(number, span.start), span.files_end)
         return min(max(find_start(span.log, self.options), span.start), span.files_end)
 
+    def find_topic_ids(self) -> dict[str, str]:
+        """Returns the id of each topic whose `partition.metadata` is there."""
+        self._list()
+        return {topic: known for (topic, _), (_, known) in self._ids.items() if known is not None}
+
     def set_target(self) -> None:
         """Fixes the end of the stream at what is there now. Nothing that comes later is read (Trigger.AvailableNow)."""
         self._target = {key: span.end for key, span in self._list().spans.items()}
