@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
 _STATE = "kafkaseg.offsets"  # a property of the table
-_COMMIT = "kafkaseg.commit"  # in the summary of a snapshot and in the state: the last commit that added files
+_COMMIT = "kafkaseg.commit"  # in the summary of each snapshot of an export, and in the state
 
 
 class IcebergExport:
@@ -45,7 +45,6 @@ class IcebergExport:
         self._parts = parts
         self._where = f"the Iceberg table {name}"
         self._table: Table | None = None
-        self._commit = ""  # the last one that added files
 
     def read_state(self) -> State | None:
         from pyiceberg.exceptions import NoSuchTableError  # noqa: PLC0415  # an extra
@@ -65,7 +64,6 @@ class IcebergExport:
             )
         state = json.loads(written)
         self._check_snapshot(self._table, state)
-        self._commit = str(state.get(_COMMIT, "")) if isinstance(state, dict) else ""
         return parse_state(state, self._where)
 
     def _check_snapshot(self, table: Table, state: Any) -> None:
@@ -110,20 +108,22 @@ class IcebergExport:
 
     def commit(self, files: Sequence[DataFile], state: State, before: State | None) -> None:
         from pyiceberg.exceptions import CommitFailedException  # noqa: PLC0415  # an extra
+        from pyiceberg.table import TableProperties  # noqa: PLC0415  # with it
 
         assert self._table is not None
+        # pyiceberg would add the files again after those of another run. This is not stored in the table.
+        self._table.metadata.properties[TableProperties.COMMIT_NUM_RETRIES] = "0"
         location = self._table.location().rstrip("/")
-        if files:
-            self._commit = uuid.uuid4().hex
-        said = json.dumps(state.to_json() | ({_COMMIT: self._commit} if self._commit else {}))
+        commit = uuid.uuid4().hex
+        said = json.dumps(state.to_json() | {_COMMIT: commit})
         try:
             with self._table.transaction() as change:
                 if files:
-                    change.add_files(
-                        [f"{location}/data/{file.name}" for file in files],
-                        snapshot_properties={_COMMIT: self._commit},
-                        check_duplicate_files=False,
-                    )
+                    paths = [f"{location}/data/{file.name}" for file in files]
+                    change.add_files(paths, snapshot_properties={_COMMIT: commit}, check_duplicate_files=False)
+                else:  # a snapshot without files: its catalog checks that no other one came before
+                    with change.update_snapshot(snapshot_properties={_COMMIT: commit}).fast_append():
+                        pass
                 change.set_properties({_STATE: said})
         except CommitFailedException as error:
             raise explain_race(self._where) from error
