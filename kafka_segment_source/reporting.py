@@ -39,7 +39,7 @@ def add_up(total: int, on_progress: OnProgress) -> Advance:
 
 def few(sentences: Iterable[str]) -> list[str]:
     """Returns the first few of many sentences. The last one states how many similar ones are left out."""
-    listed = list(sentences)
+    listed = list(dict.fromkeys(sentences))
     more = len(listed) - _MOST_SENTENCES
     if more <= 0:
         return listed

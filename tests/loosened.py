@@ -31,6 +31,12 @@ _TRANSACTIONS = (
 )
 
 
+_TIERS = (
+    "tests/unit/storage/tiered/test_nameless_topics.py tests/fuzz/test_tier_fuzz.py tests/storage/test_tier_faults.py"
+    " tests/unit/partition/test_copy_chain.py"
+)
+
+
 _STREAMS = "tests/unit/streams tests/property/test_streams.py"
 
 
@@ -524,6 +530,102 @@ LOOSENED = [
         "tests/unit/decoding/test_scratch.py",
         ("arrays: two reads at a time have their own", "scratch = _kept.pop()", "scratch = _kept[0]"),
         ("arrays: large ones are not kept", "scratch.forget_large()", "pass"),
+    ),
+    *_of(
+        "logdir/tiers.py",
+        _TIERS,
+        (
+            "tiers: a topic without a name is not left out",
+            "        if home in of_tier or faults\n",
+            "        if False\n",
+        ),
+        (
+            "tiers: no fixed number of manifests says what does not exist",
+            "map_ahead(read, manifests[1:], storage",
+            "map_ahead(read, manifests[1:16], storage",
+        ),
+        (
+            "tiers: a partition without a name has that of its topic",
+            "if names and names != [name_of(copy)]:",
+            "if names != [name_of(copy)]:",
+        ),
+    ),
+    *_of(
+        "logdir/topics.py",
+        _TIERS,
+        (
+            "tiers: a selection includes a topic without a name that it could mean",
+            "if _list_possible(above, number, selection) or selection == TopicSelection():",
+            "if selection == TopicSelection():",
+        ),
+        (
+            "tiers: a pattern includes a topic without a name that it could mean",
+            "return any(re.fullmatch(selection.pattern, above[at:]) for at in range(len(above)))",
+            "return False",
+        ),
+        (
+            "tiers: manifests that the storage does not give are its error",
+            "if isinstance(found.tier.nameless.fault, StorageError):",
+            "if False:",
+        ),
+        (
+            "tiers: a disk with the same topic id says the name",
+            "if found.tier is None or found.tier.nameless is None or found.tier.topic_id not in topics:",
+            "if True:",
+        ),
+    ),
+    *_of(
+        "logdir/catalog.py",
+        _TIERS,
+        ("buckets: a copy whose objects are all gone is an empty one", "return bool(found)", "return False"),
+    ),
+    *_of(
+        "storage/files.py",
+        _TIERS,
+        (
+            "tiers: a manifest that cannot be read is no directory that cannot be listed",
+            'failure("listed" if path == listed else "read", path, error)',
+            'failure("listed", path, error)',
+        ),
+    ),
+    *_of(
+        "storage/tiered/storage.py",
+        _TIERS,
+        ("tiers: a directory without a name answers to any", " or not partition.topic  #", "  #"),
+    ),
+    *_of(
+        "storage/tiered/partition.py",
+        _TIERS,
+        (
+            "tiers: an object that vanished is listed again",
+            "except (FileNotFoundError, ReplacedError) as error:",
+            "except ReplacedError as error:",
+        ),
+        (
+            "tiers: damaged leader epochs leave those of the segments",
+            "    if lineage or faults or segment is None:\n",
+            "    if False:\n",
+        ),
+        (
+            "tiers: a segment with a damaged manifest does not hide the lineage of its list",
+            "if lineage and all(_is_in_lineage(segment, lineage) for segment in known[-1:]):",
+            "if lineage and chain[-1:] == known[-1:]:",
+        ),
+    ),
+    *_of(
+        "epoch_checkpoint.py",
+        _TIERS,
+        ("epochs: a last line without its end was cut", 'if not data.endswith(b"\\n"):', "if False:"),
+        ("epochs: the count of a checkpoint is that of its lines", "if count != [[str(len(entries))]]:", "if False:"),
+    ),
+    *_of(
+        "partition/chain.py",
+        _TIERS,
+        (
+            "tiers: bytes of another upload do not explain a segment of unknown size",
+            "    if last.is_of_unknown_size:\n",
+            "    if False:\n",
+        ),
     ),
 ]
 

@@ -151,7 +151,7 @@ def list_partitions(
     found = map_ahead(lambda segment: summarize(segment, advance), segments, min(at_once, _AT_ONCE))
     summaries = [[next(found) for _ in log.segments] for log in logs]
     checkpoints = Checkpoints(warnings, parsed.storage)
-    warnings += few([fault for log in logs for fault in log.beside.faults])
+    warnings += few([fault for log in logs for fault in log.beside.faults + log.beside.damaged])
     warnings += few([explain_unfinished(log) for log in logs if log.beside.unfinished])
     copies = Counter(log.topic_partition for log in logs)
     partitions = [

@@ -28,6 +28,7 @@ from kafka_segment_source.decoding.records import Decoder, RecordColumns
 from kafka_segment_source.decoding.split import split_of
 from kafka_segment_source.decoding.split_file import SplitFile
 from kafka_segment_source.errors import DataError, DataLossError, FileChangedError, StorageError
+from kafka_segment_source.inspection.epoch_rules import check_epochs
 from kafka_segment_source.inspection.findings import Finding
 from kafka_segment_source.inspection.index_rules import (
     Batches,
@@ -140,6 +141,7 @@ def verify_log(
         *_check_states(log),
         *_find_missing_indexes(log),
         *_find_odd_files(log),
+        *check_epochs(log),
         *_find_unfinished(log),
         *_find_missing(log, checks),
     ]

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from kafka_segment_source.bounds import ScanBounds
 from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.decoding.tables import RECORDS
-from kafka_segment_source.errors import DataError, DataLossError, StorageError
+from kafka_segment_source.errors import DataError, DataLossError
 from kafka_segment_source.internal_topics.messages import MessageError, MessageReader
 from kafka_segment_source.option_values import FAILFAST
 from kafka_segment_source.option_values import RECORDS as RECORDS_VIEW
@@ -54,7 +54,7 @@ def newest_snapshot(
     for end_offset, _, path, size in sorted(found, reverse=True):
         try:
             moment, values = _read(topic, path, size, options)
-        except (DataError, DataLossError, StorageError, MessageError) as error:
+        except (DataError, DataLossError, MessageError) as error:
             warnings.append(
                 f"the snapshot {path!r} is not whole, so an older state is read, and the log after it: {error}"
             )

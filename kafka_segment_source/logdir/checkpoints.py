@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from io import BytesIO
 
 from kafka_segment_source import kafka_format
-from kafka_segment_source.errors import FileChangedError, OptionError, StorageError
+from kafka_segment_source.errors import FileChangedError, OptionError, PathError, StorageError
 from kafka_segment_source.logdir.names import named_partition
 from kafka_segment_source.logdir.segments import ListedLog
 from kafka_segment_source.option_values import TopicPartition
@@ -89,13 +89,14 @@ def parse_topic_id(data: bytes) -> str | None:
 def read_topic_id(directory: str, storage: Storage) -> str | None:
     """Returns the topic id of a partition directory.
 
-    None if the directory has no id (before Kafka 2.8), or none that can be read.
+    None if the directory has no id (before Kafka 2.8), or a file that cannot have one. Raises StorageError: without the
+    id, two topics of one name would be taken for one.
     """
     try:
         return parse_topic_id(
             _read_file(join_path(directory, kafka_format.PARTITION_METADATA), storage, MOST_METADATA) or b""
         )
-    except UNUSABLE:
+    except PathError:
         return None
 
 

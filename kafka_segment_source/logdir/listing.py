@@ -13,7 +13,7 @@ from kafka_segment_source.logdir.segments import Beside, Orphan, Segment
 from kafka_segment_source.storage.files import list_directory
 from kafka_segment_source.storage.paths import join_path, name_of
 from kafka_segment_source.storage.store import NO_VERSION, Entry, FileVersion, Kind, Storage
-from kafka_segment_source.storage.tiered.names import UNFINISHED
+from kafka_segment_source.storage.tiered.names import DAMAGED_EPOCHS, UNFINISHED
 
 _MOST_LISTINGS = 10  # until a directory that a broker changes is settled
 _STANDS_FOR_LOG = (kafka_format.DELETED_SUFFIX, kafka_format.CLEANED_SUFFIX, kafka_format.SWAP_SUFFIX)
@@ -97,7 +97,7 @@ def list_beside(directory: str, storage: Storage) -> Beside:
 def beside_of(directory: str, storage: Storage, files: Mapping[str, Entry]) -> Beside:
     width = kafka_format.BASE_OFFSET_DIGITS
     bases = {name[:width] for name in files if name[width:] == kafka_format.LOG_SUFFIX}
-    faults, orphans, unfinished, snapshot, has_deleted = [], [], [], -1, False
+    faults, orphans, unfinished, damaged, snapshot, has_deleted = [], [], [], [], -1, False
     for name, file in files.items():
         suffix = name[width:]
         if suffix == kafka_format.LOG_SUFFIX or (
@@ -105,6 +105,8 @@ def beside_of(directory: str, storage: Storage, files: Mapping[str, Entry]) -> B
         ):
             continue  # nearly every file ends here
         has_deleted = has_deleted or suffix == _DELETED_LOG
+        if name.endswith(DAMAGED_EPOCHS):
+            damaged.append(str(file.version.identity))
         if name.endswith(UNFINISHED):
             unfinished.append(name.removesuffix(UNFINISHED))
         if not is_hint(name):
@@ -128,6 +130,7 @@ def beside_of(directory: str, storage: Storage, files: Mapping[str, Entry]) -> B
         has_deleted,
         metadata.version if (metadata := files.get(kafka_format.PARTITION_METADATA)) is not None else NO_VERSION,
         tuple(sorted(unfinished)),
+        tuple(sorted(damaged)),
     )
 
 

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from kafka_segment_source import kafka_format
-from kafka_segment_source.errors import KafkaSegmentError
+from kafka_segment_source.errors import FileChangedError
 from kafka_segment_source.logdir.checksums import crc32c
 from kafka_segment_source.storage.files import UNUSABLE, InputFile, list_directory
 from kafka_segment_source.storage.paths import join_path
@@ -58,10 +58,7 @@ def saved_states(directory: str, storage: Storage) -> list[tuple[str, int, bool]
 def _list_snapshots(directory: str, storage: Storage) -> list[tuple[int, str, int]]:
     """Returns the snapshots of a directory: offset, path, bytes. The offset is in the name. Its digits may be of any
     locale."""
-    try:
-        entries = list_directory(directory, storage)
-    except UNUSABLE:
-        return []
+    entries = list_directory(directory, storage)
     found = []
     for entry in entries:
         digits = entry.name.removesuffix(kafka_format.SNAPSHOT_SUFFIX)
@@ -92,7 +89,7 @@ def _read_open_transactions(
         if faults is not None:
             faults.append(f"{error}; the last stable offset is looked for without it (isolationLevel=read_committed)")
         return None
-    except (KafkaSegmentError, struct.error):  # the file is gone or was cut
+    except (FileChangedError, struct.error):  # the file is gone or was cut
         return None
     if len(data) != size - kafka_format.SNAPSHOT_CRC_FROM or crc32c(data) != crc:
         return None

@@ -52,6 +52,18 @@ class Segment(NamedTuple):
         return None if identity is None else identity.last_offset
 
     @property
+    def stored_size(self) -> int | None:
+        """The bytes of the `.log` object of a tier. None for any other segment."""
+        identity = read_identity(self.version)
+        return None if identity is None else identity.log.size
+
+    @property
+    def is_of_unknown_size(self) -> bool:
+        """Whether it is a tier's, and no manifest that can be believed says how long its `.log` is."""
+        identity = read_identity(self.version)
+        return identity is not None and identity.manifest is not None and identity.last_offset is None
+
+    @property
     def index_path(self) -> str:
         return self.path.removesuffix(kafka_format.LOG_SUFFIX) + kafka_format.INDEX_SUFFIX
 
@@ -100,6 +112,7 @@ class Beside(NamedTuple):
         files after a minute. If it stops within that minute, they stay.
     metadata: the state of `partition.metadata`, which has the topic id.
     unfinished: segments of a tier that are being uploaded or deleted, by the names of their objects. They are no data.
+    damaged: a sentence for each segment of a tier whose leader epochs are damaged.
     """
 
     faults: tuple[str, ...] = ()
@@ -109,6 +122,7 @@ class Beside(NamedTuple):
     has_deleted: bool = False
     metadata: FileVersion = NO_VERSION
     unfinished: tuple[str, ...] = ()
+    damaged: tuple[str, ...] = ()
 
 
 class DroppedSegment(NamedTuple):

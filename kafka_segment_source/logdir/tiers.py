@@ -5,7 +5,8 @@ the topic's id. `storage/tiered/` shows these as partition directories. A tier i
 
 - Kafka's LocalTieredStorage: a directory `<topic>-<partition>-<topic id>` with `<offset>-<segment id>.log`.
 - Aiven's plugin: a directory `<key prefix><topic>-<topic id>`, and in it one for each partition, with manifests. The
-  prefix has no end of its own, so a manifest says the topic's name.
+  prefix has no end of its own, so a manifest says the topic's name. Where none can, the topic has the name of that
+  directory, which ends in its id, and `Nameless` says why.
 - Pinterest's: Kafka's own names below a prefix. A file `offset.wm` marks a partition.
 
 A prefix may have several parts. So a path that holds neither partitions nor a tier is searched, `_DEEPEST` directories
@@ -17,16 +18,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from kafka_segment_source.errors import KafkaSegmentError, PathError
+from kafka_segment_source.errors import FileChangedError, KafkaSegmentError, PathError, StorageError
 from kafka_segment_source.logdir.names import is_partition, named_partition
 from kafka_segment_source.logdir.segments import ListedLog
 from kafka_segment_source.option_values import TopicPartition
 from kafka_segment_source.storage.ahead import map_ahead
-from kafka_segment_source.storage.files import UNUSABLE, InputFile, list_directory
+from kafka_segment_source.storage.files import InputFile, list_directory
 from kafka_segment_source.storage.paths import join_path, name_of, parent_of
 from kafka_segment_source.storage.store import Entry, Kind, Storage
+from kafka_segment_source.storage.tiered.files import make_manifest_error
 from kafka_segment_source.storage.tiered.manifest import MOST_MANIFEST, ManifestError, parse_manifest
 from kafka_segment_source.storage.tiered.names import (
+    TierHome,
     find_topic_id,
     is_partition_number,
     list_path,
@@ -34,31 +37,48 @@ from kafka_segment_source.storage.tiered.names import (
     parse_object,
     shown_directory,
 )
-from kafka_segment_source.storage.tiered.segments import MANIFEST
+from kafka_segment_source.storage.tiered.segments import MANIFEST, check_manifest
 
 _DEEPEST = 4
 _MOST_SEARCHED = 2_000  # directories that are searched for a tier
-_MOST_TRIED = 16  # manifests of one topic, until one can be read
+_MOST_FAILED = 4  # manifests of one topic that the storage does not give, after all tries of each, until that is said
 _WATERMARK = "offset.wm"
+_NOT_SEARCHED = "lost+found"  # of a file system, for its administrator alone
+
+
+@dataclass(frozen=True, slots=True)
+class Nameless:
+    """Why the name of a tier's topic is not known.
+
+    above: a text that ends with the name. fault: why no manifest says it. None if there is no manifest, so that no
+    segment is whole.
+    """
+
+    above: str
+    fault: KafkaSegmentError | None
 
 
 @dataclass(frozen=True, slots=True)
 class FoundPartition:
     """A partition of a tier.
 
-    directory: the tier's own one, or that of Kafka's layout in Pinterest's. topic_id: None in Pinterest's.
+    directory: the tier's own one, or that of Kafka's layout in Pinterest's. topic_id: None in Pinterest's. nameless:
+    None if the topic's name is known.
     """
 
     directory: str
     named: TopicPartition
     topic_id: str | None
+    nameless: Nameless | None = None
 
 
 def find_tiers(path: str, children: Sequence[Entry], storage: Storage, searches: bool = True) -> list[FoundPartition]:
     """Returns the partitions of tiers at and below a directory, sorted by path.
 
-    children: its entries. searches: whether to look below directories whose names say nothing. One that cannot be
-    listed is left out then.
+    children: its entries. searches: whether to look below directories whose names say nothing.
+
+    Raises the errors of a directory that cannot be listed, as it may hold a tier. A topic's manifests that cannot be
+    read are no error yet: only a selection says whether the topic is wanted.
     """
     at_home = _find_home(path, children, storage)
     if at_home is not None:
@@ -69,24 +89,29 @@ def find_tiers(path: str, children: Sequence[Entry], storage: Storage, searches:
         found = [each for parent, entries in level for each in _find_below(parent, entries, storage)]
         if found:
             return sorted(found, key=lambda each: each.directory)
-        below = [join_path(parent, each.name) for parent, entries in level for each in entries if _is_directory(each)]
+        below = [
+            join_path(parent, each.name)
+            for parent, entries in level
+            for each in entries
+            if _is_directory(each) and each.name != _NOT_SEARCHED
+        ]
         searched += len(below)
         if not below or searched > _MOST_SEARCHED:
             break
-        level = list(zip(below, _list_all(below, storage, skips=True), strict=True))
+        level = list(zip(below, _list_all(below, storage), strict=True))
     return []
 
 
 def list_copies(found: FoundPartition, storage: Storage) -> list[str]:
     """Returns the directories that stand for a partition of a tier. More than one, if segments of it overlap.
 
-    Raises PathError if its manifests do not agree on the topic's name.
+    Raises PathError if its manifests do not agree on the topic's name, and the errors of the storage.
     """
     numbers = [each.name for each in list_directory(list_path(found.directory), storage)]
     copies = [shown_directory(found.directory, int(number), *found.named) for number in numbers]
     for copy in copies[:1]:
         names = [each.name for each in list_directory(parent_of(copy), storage)]
-        if names != [name_of(copy)]:
+        if names and names != [name_of(copy)]:  # none: no manifest of this partition says a name
             raise PathError(
                 f"the manifests in {found.directory!r} do not agree which topic they are of: found {names[0]!r} in most of"
                 f" them, and {name_of(copy)!r} in the first"
@@ -108,19 +133,9 @@ def _is_directory(entry: Entry) -> bool:
     return entry.kind is Kind.DIRECTORY
 
 
-def _list_all(directories: Sequence[str], storage: Storage, skips: bool = False) -> Iterator[list[Entry]]:
-    """Yields the entries of each directory. skips: none for a directory that cannot be listed."""
-
-    def list_one(directory: str) -> list[Entry]:
-        try:
-            return list_directory(directory, storage)
-        except UNUSABLE:
-            if skips:
-                return []
-            raise
-
+def _list_all(directories: Sequence[str], storage: Storage) -> Iterator[list[Entry]]:
     at_once = max((storage.read_cost(each).at_once for each in directories), default=1)
-    return map_ahead(list_one, directories, at_once)
+    return map_ahead(lambda directory: list_directory(directory, storage), directories, at_once)
 
 
 def _find_home(path: str, children: Sequence[Entry], storage: Storage) -> list[FoundPartition] | None:
@@ -166,10 +181,21 @@ def _is_marked(entries: Sequence[Entry]) -> bool:
     return any(each.name == _WATERMARK for each in entries)
 
 
+def explain_nameless(found: FoundPartition) -> str:
+    """Returns one sentence about a topic whose name is not known."""
+    assert found.nameless is not None
+    topic, fault = found.named[0], found.nameless.fault
+    why = "no segment of it has a manifest" if fault is None else f"no manifest can be used ({fault})"
+    return (
+        f"the name of topic id {found.topic_id} is not known: {why}, so it is shown as {topic!r}, the name of its"
+        " directory; a local directory of the topic beside it, or the option 'topic', says the name"
+    )
+
+
 def _name_homes(
     homes: Sequence[str], listed: Sequence[Sequence[Entry]] | None, storage: Storage
 ) -> list[FoundPartition]:
-    """Returns the partitions at some directories. Those of a topic whose name nothing says are left out.
+    """Returns the partitions at some directories. Those of a topic whose name no manifest says are `Nameless`.
 
     listed: their entries, if they are known.
     """
@@ -179,27 +205,79 @@ def _name_homes(
 
     def name(of_topic: list[tuple[str, Sequence[Entry] | None]]) -> list[FoundPartition]:
         places = [(home, place, entries) for home, entries in of_topic if (place := parse_home(home)) is not None]
-        topics = (place.topic or _read_topic(home, entries, storage) for home, place, entries in places)
-        topic = next((each for each in topics if each is not None), None)  # the first that says it
-        if topic is None:
-            return []
-        return [FoundPartition(home, (topic, place.partition), place.topic_id) for home, place, _ in places]
+        if all(place.topic is not None for _, place, _ in places):
+            return [
+                FoundPartition(home, (place.topic or "", place.partition), place.topic_id) for home, place, _ in places
+            ]
+        return _name_by_manifests(places, storage)
 
     at_once = max((storage.read_cost(home).at_once for home in homes), default=1)
     return [each for found in map_ahead(name, by_topic.values(), at_once) for each in found]
 
 
-def _read_topic(home: str, entries: Sequence[Entry] | None, storage: Storage) -> str | None:
-    """Returns the topic's name by the first manifest of a directory that can be read. None if there is none."""
-    names = list_directory(home, storage) if entries is None else entries
-    manifests = [each for each in names if (name := parse_object(each.name)) is not None and name.suffix == MANIFEST]
-    for entry in sorted(manifests)[:_MOST_TRIED]:
-        try:
-            with InputFile(join_path(home, entry.name), storage, entry.version) as file:
-                topic = parse_manifest(file.read_all(MOST_MANIFEST)).topic
-            place = parse_home(home)
-            if topic and place is not None and place.above.endswith(topic):
-                return topic
-        except (ManifestError, KafkaSegmentError):
+def _name_by_manifests(
+    places: Sequence[tuple[str, TierHome, Sequence[Entry] | None]], storage: Storage
+) -> list[FoundPartition]:
+    """Returns the partitions of one topic, with the name that the first manifest says that can be read.
+
+    Raises FileChangedError if none can, and some are gone since they were listed.
+    """
+    topic, faults, of_tier = None, list[KafkaSegmentError](), list[str]()
+    for home, place, listed in places:
+        entries = list_directory(home, storage) if listed is None else listed
+        if any(parse_object(each.name) is not None for each in entries):
+            of_tier.append(home)
+        for read in _read_topics(home, place, entries, storage):
+            if isinstance(read, str):
+                topic = read
+                break
+            faults.append(read)
+            if sum(isinstance(fault, StorageError) for fault in faults) >= _MOST_FAILED:
+                break
+        else:
             continue
-    return None
+        break
+    if topic is not None:
+        return [FoundPartition(home, (topic, place.partition), place.topic_id) for home, place, _ in places]
+    for kind in (FileChangedError, StorageError):  # what another try may mend goes before damage
+        faults.sort(key=lambda fault: not isinstance(fault, kind))
+    if faults and isinstance(faults[0], FileChangedError):
+        raise faults[0]
+    return [
+        FoundPartition(
+            home,
+            (name_of(parent_of(home)), place.partition),
+            place.topic_id,
+            Nameless(place.above, faults[0] if faults else None),
+        )
+        for home, place, _ in places
+        if home in of_tier or faults
+    ]
+
+
+def _read_topics(
+    home: str, place: TierHome, entries: Sequence[Entry], storage: Storage
+) -> Iterator[str | KafkaSegmentError]:
+    """Yields the topic's name by each manifest of a directory, or the error of one that cannot be read or believed.
+
+    The first is read alone, as it is nearly always enough.
+    """
+
+    def read(entry: Entry) -> str | KafkaSegmentError:
+        path, name = join_path(home, entry.name), parse_object(entry.name)
+        assert name is not None
+        try:
+            with InputFile(path, storage, entry.version) as file:
+                manifest = parse_manifest(file.read_all(MOST_MANIFEST))
+            fault = check_manifest(manifest, name, place)
+        except ManifestError as error:
+            fault = error
+        except (PathError, StorageError, FileChangedError) as error:
+            return error
+        return manifest.topic if fault is None else make_manifest_error(path, fault)
+
+    manifests = sorted(
+        each for each in entries if (name := parse_object(each.name)) is not None and name.suffix == MANIFEST
+    )
+    yield from map(read, manifests[:1])
+    yield from map_ahead(read, manifests[1:], storage.read_cost(home).at_once)

@@ -78,6 +78,7 @@ def settle(copies: list[PartitionLog], options: ReadOptions, warnings: list[str]
         list(map_ahead(_read_both, views, at_once))
     found = _leave_unreadable(views, options, warnings)
     fences = find_fences(found)
+    warnings += [copy.epochs_fault for copy in found if copy.epochs_fault is not None]
     for at, copy in enumerate(found):
         own = [fence for fence in fences if fence.loser == at]
         if own:
@@ -311,8 +312,15 @@ def is_explained(copy: CopyView, others: Sequence[CopyView]) -> bool:
     """Whether other copies hold everything that the damage at the end of this copy can have been.
 
     That is so if they have at least as many bytes after its last whole batch. It is also so if the damage that remains
-    after their bytes may end a log.
+    after their bytes may end a log. No segment of a tier ends in a torn batch. If its manifest cannot be used, nobody
+    knows how many bytes it had. Then another upload of the same segment explains it, or a disk, as that ends after the
+    tier.
     """
+    last = copy.log.segments[-1]
+    if last.is_of_unknown_size:
+        if any(_is_same_upload(each, last) for other in others for each in other.log.segments):
+            return True
+        others = [other for other in others if not is_shown(other.log.directory)]
     damaged = copy.log.segments[-1].size - copy.tail.position
     reached, size = copy.tail.end, 0
     while size < damaged:
@@ -322,7 +330,17 @@ def is_explained(copy: CopyView, others: Sequence[CopyView]) -> bool:
         furthest = max(there, key=lambda other: other.end)
         size += furthest.bytes_between(OffsetRange(reached, furthest.end))[1]
         reached = furthest.end
-    return size >= damaged or (size > 0 and copy.may_end_at(copy.tail.position + size))
+    may_be_torn = size > 0 and not is_shown(copy.log.directory)
+    return size >= damaged or (may_be_torn and copy.may_end_at(copy.tail.position + size))
+
+
+def _is_same_upload(segment: Segment, broken: Segment) -> bool:
+    """Whether a sound segment was uploaded from the same one as another of the same tier, by offset and stored size."""
+    return (
+        segment.base_offset == broken.base_offset
+        and segment.stored_size == broken.stored_size
+        and not segment.is_of_unknown_size
+    )
 
 
 def _join_ranges(chosen: Sequence[tuple[int, OffsetRange]]) -> list[tuple[int, OffsetRange]]:

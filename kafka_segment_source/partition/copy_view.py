@@ -14,9 +14,10 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from kafka_segment_source.bounds import OffsetRange
+from kafka_segment_source.epoch_checkpoint import Epochs
 from kafka_segment_source.errors import DataError
 from kafka_segment_source.kafka_format import MAGIC_END, MAX_OFFSET
-from kafka_segment_source.logdir.leader_epochs import Epochs, read_epochs
+from kafka_segment_source.logdir.leader_epochs import read_epochs
 from kafka_segment_source.logdir.probe import BatchHeader
 from kafka_segment_source.logdir.segment_view import SegmentView
 from kafka_segment_source.logdir.segments import PartitionLog, Segment
@@ -55,6 +56,7 @@ class CopyView:
         self._sizes = [0, *accumulate(segment.size for segment in log.segments)]
         self._tail: Tail | None = None
         self._epochs: Epochs | None = None
+        self.epochs_fault: str | None = None  # a sentence, once the epochs were read
         self._ends: dict[str, int | None] = {}
         self._places: dict[tuple[str, int], tuple[int, int]] = {}
         self._surveys: dict[str, Survey] = {}
@@ -80,7 +82,7 @@ class CopyView:
     def epochs(self) -> Epochs:
         """The entries of the copy's `leader-epoch-checkpoint`."""
         if self._epochs is None:
-            self._epochs = read_epochs(self.log.directory, self.log.storage)
+            self._epochs, self.epochs_fault = read_epochs(self.log.directory, self.log.storage)
         return self._epochs
 
     def segment_of(self, offset: int) -> Segment | None:

@@ -20,8 +20,9 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING
 
+from kafka_segment_source.epoch_checkpoint import Epochs
 from kafka_segment_source.errors import PathError
-from kafka_segment_source.logdir.leader_epochs import UNKNOWN, Epochs, epoch_at
+from kafka_segment_source.logdir.leader_epochs import UNKNOWN, epoch_at
 from kafka_segment_source.logdir.probe import BatchHeader
 from kafka_segment_source.logdir.segments import PartitionLog
 from kafka_segment_source.partition.copy_view import CopyView

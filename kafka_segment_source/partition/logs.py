@@ -96,7 +96,7 @@ def _list_copies(
 ) -> list[PartitionLog]:
     """Returns one log per directory, without the segments that are not read."""
     listed = list_logs(options, needs_all)
-    warnings += few([fault for log in listed for fault in log.beside.faults])
+    warnings += few([fault for log in listed for fault in log.beside.faults + log.beside.damaged])
     counts = Counter(log.topic_partition for log in listed)
     logs = [_swap_in(log, warnings, options.drop_malformed or counts[log.topic_partition] > 1) for log in listed]
     starts: dict[TopicPartition, int] = {}  # by local directories, for the tiers beside them

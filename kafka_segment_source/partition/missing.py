@@ -40,12 +40,12 @@ from itertools import groupby
 from kafka_segment_source import kafka_format
 from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.errors import FileChangedError
-from kafka_segment_source.logdir.catalog import is_selected
 from kafka_segment_source.logdir.checkpoints import Checkpoints
 from kafka_segment_source.logdir.indexes import read_offset_index, read_time_index, written_aborts
 from kafka_segment_source.logdir.listing import list_beside
 from kafka_segment_source.logdir.segment_view import SegmentView
 from kafka_segment_source.logdir.segments import Evidence, ListedLog, Orphan, PartitionLog, Reach
+from kafka_segment_source.logdir.topics import is_selected
 from kafka_segment_source.option_values import TopicPartition
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.storage import retrying

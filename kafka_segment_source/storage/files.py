@@ -75,6 +75,8 @@ class InputFile:
                 f"file {path!r} was there when it was listed, but is gone now, deleted by retention or compaction,"
                 " or not on this machine; plan the read again"
             )
+        if isinstance(error, VanishedError):
+            return FileChangedError(f"{error}; plan the read again")
         if isinstance(error, ReplacedError):
             path = find_object(error, self.path)
             return FileChangedError(f"file {path!r} has changed since it was listed: {error}; plan the read again")
@@ -159,6 +161,8 @@ def look_at(path: str, storage: Storage) -> Entry | None:
     fails."""
     try:
         return storage.look_at(path)
+    except VanishedError as error:
+        raise FileChangedError(f"{error}; plan the read again") from error
     except OSError as error:
         raise failure("read", find_object(error, path), error) from error
 
@@ -197,7 +201,9 @@ def _list_once(directory: str, storage: Storage, given: str | None) -> list[Entr
     except VanishedError:
         raise
     except OSError as error:
-        raise failure("listed", find_object(error, directory if given is None else given), error) from error
+        listed = directory if given is None else given
+        path = find_object(error, listed)  # an object that had to be read for the listing, or the directory
+        raise failure("listed" if path == listed else "read", path, error) from error
 
 
 def file_version(path: str, storage: Storage) -> FileVersion | None:

@@ -24,9 +24,9 @@ from dataclasses import dataclass, replace
 from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.data_loss import report_lost_offsets
 from kafka_segment_source.errors import FileChangedError, PathError
-from kafka_segment_source.logdir.catalog import is_selected
 from kafka_segment_source.logdir.checkpoints import read_topic_id
 from kafka_segment_source.logdir.segments import PartitionLog
+from kafka_segment_source.logdir.topics import is_selected
 from kafka_segment_source.option_values import EARLIEST, LATEST, TopicPartition
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.partition.logs import examined_logs

@@ -9,7 +9,7 @@ from kafka_segment_source import kafka_format
 from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.logdir.indexes import TransactionIndex, written_aborts
 from kafka_segment_source.reporting import logger
-from kafka_segment_source.storage.files import UNUSABLE, list_directory
+from kafka_segment_source.storage.files import list_directory
 from kafka_segment_source.storage.paths import name_of, parent_of
 from kafka_segment_source.views.transaction_replay import Abort, Replay
 from kafka_segment_source.views.transaction_table import TransactionTask
@@ -77,10 +77,7 @@ class AbortIndexes:
     def _list_sizes(self, directory: str, split: SegmentSplit) -> dict[str, int]:
         """Lists the `.txnindex` files of a directory once."""
         if directory not in self.sizes:
-            try:
-                entries = list_directory(directory, split.storage)
-            except UNUSABLE:
-                entries = []
+            entries = list_directory(directory, split.storage)
             self.sizes[directory] = {
                 each.name: each.size for each in entries if each.name.endswith(kafka_format.TRANSACTION_INDEX_SUFFIX)
             }

@@ -49,7 +49,7 @@ Index = TypeVar("Index", OffsetIndex, TimeIndex, TransactionIndex)
 def plan_segments(options: ReadOptions, warnings: list[str]) -> list[Task]:
     """Returns the tasks for all segments of the selected partitions, of each copy of them. It opens no file."""
     logs = try_again(lambda: list_logs(options))
-    warnings += few([fault for log in logs for fault in log.beside.faults])
+    warnings += few([fault for log in logs for fault in log.beside.faults + log.beside.damaged])
     return group_segments(logs, _TASK_BYTES if options.check_crcs else None)
 
 

@@ -12,6 +12,10 @@ from kafka_segment_source.storage.tiered.keys import WrongTextError, decrypt
 from kafka_segment_source.storage.tiered.manifest import ManifestError
 
 
+class DamagedPartError(ServiceError):
+    """A part of an `.indexes` object is damaged: the storage gave what it has."""
+
+
 class RenamedFile:
     """A file with the bytes of its object, and a version of its own."""
 
@@ -105,14 +109,14 @@ class PartFile:
 def decrypt_part(file: OpenFile, place: tuple[int, int], cipher: Any, aad: bytes, what: str) -> bytes:
     """Returns the text of an encrypted part of an `.indexes` object. place: its position and stored size.
 
-    Raises ServiceError, with `what` it is, if it is damaged.
+    Raises DamagedPartError, with `what` it is.
     """
     position, size = place
     stored = bytearray(size)
     done = file.read_into(position, memoryview(stored))
     if done < size:
-        raise ServiceError(f"{what} ends after {done} of {size} bytes")
+        raise DamagedPartError(f"{what} ends after {done} of {size} bytes")
     try:
         return decrypt(cipher, memoryview(stored), aad)
     except WrongTextError:
-        raise ServiceError(f"{what} fails its authentication") from None
+        raise DamagedPartError(f"{what} fails its authentication") from None

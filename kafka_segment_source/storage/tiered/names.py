@@ -26,6 +26,9 @@ _SHOWN = re.compile(
     rf"(?P<home>.+){_MARK}(?P<copy>[0-9]{{0,6}})(?:/(?P<directory>[^/]+)(?:/(?P<name>[^/]+))?)?", re.DOTALL
 )
 
+DAMAGED_EPOCHS = ".damaged_epochs"
+"""The suffix of a name that stands for a segment whose leader epochs are damaged. Its version has the sentence."""
+
 UNFINISHED = ".unfinished"
 """The suffix of a name that stands for a segment of which some objects are missing. It is not data."""
 

@@ -15,18 +15,26 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from kafka_segment_source import kafka_format
+from kafka_segment_source.epoch_checkpoint import Epochs, EpochsError
 from kafka_segment_source.storage.ahead import map_ahead
-from kafka_segment_source.storage.store import Entry, FileVersion, Kind, Storage
-from kafka_segment_source.storage.tiered.names import UNFINISHED, TierHome, parse_object
+from kafka_segment_source.storage.store import (
+    Entry,
+    FileVersion,
+    Kind,
+    ReplacedError,
+    Storage,
+    VanishedError,
+    find_object,
+)
+from kafka_segment_source.storage.tiered.names import DAMAGED_EPOCHS, UNFINISHED, TierHome, parse_object
 from kafka_segment_source.storage.tiered.segments import (
     AIVEN_OBJECTS,
     INDEXES,
     LOCAL_OBJECTS,
     LOG,
-    Epochs,
     ReadManifest,
     TierSegment,
     cut_epochs,
@@ -35,7 +43,6 @@ from kafka_segment_source.storage.tiered.segments import (
     load_by_bytes,
     load_by_manifest,
     make_topic_error,
-    parse_epochs,
 )
 
 # Kafka's LocalTieredStorage: suffix of the object → that of Kafka's own layout
@@ -70,7 +77,10 @@ Files = dict[str, ShownFile]
 
 @dataclass(frozen=True, slots=True)
 class TierPartition:
-    """One partition of a tier. copies: the files of each directory that stands for it, from number 1 on."""
+    """One partition of a tier.
+
+    topic: empty where no manifest says it. copies: the files of each directory that stands for it, from number 1 on.
+    """
 
     topic: str
     partition: int
@@ -82,7 +92,7 @@ class TierPartition:
         return f"{self.topic}-{self.partition}"
 
 
-ReadLineage = Callable[[TierSegment], bytes]
+ReadLineage = Callable[[TierSegment], Epochs]
 
 
 def make_partition(
@@ -95,8 +105,10 @@ def make_partition(
 ) -> TierPartition:
     """Returns the partition at `path`.
 
-    read_manifest: the name of a stem and the entry → the manifest. read_lineage: a segment → the text of its leader
-    epochs, empty if it cannot be read.
+    read_manifest: the name of a stem and the entry → the manifest. read_lineage: a segment → the leader epochs that its
+    leader knew, none if it has no such part; an EpochsError says in one sentence that they are damaged.
+
+    Raises the storage's errors, and VanishedError for an object that was listed and is gone: it is listed again then.
     """
     by_stem = group_objects(entries)
     needed = LOCAL_OBJECTS if home.topic is not None else AIVEN_OBJECTS
@@ -104,25 +116,33 @@ def make_partition(
     whole = [stem for stem in sorted(by_stem) if needed <= by_stem[stem].keys() and is_written(by_stem[stem])]
     unfinished = [stem for stem in sorted(by_stem) if stem not in set(whole)]
 
-    def load(stem: str) -> TierSegment | None:
+    def load(stem: str) -> TierSegment:
         name = names[stem]
         assert name is not None
-        if home.topic is None:
-            return load_by_manifest(name, by_stem[stem], home, read_manifest)
-        return load_by_bytes(name, by_stem[stem], path, inner)
+        try:
+            if home.topic is None:
+                return load_by_manifest(name, by_stem[stem], home, read_manifest)
+            return load_by_bytes(name, by_stem[stem], path, inner)
+        except (FileNotFoundError, ReplacedError) as error:
+            gone = find_object(error, f"{path}/{stem}")
+            raise VanishedError(
+                f"{gone!r} vanished while its directory was listed, or is another object now"
+            ) from error
 
-    loaded = list(map_ahead(load, whole, inner.read_cost(path).at_once))
-    segments = [segment for segment in loaded if segment is not None]
-    unfinished += [stem for stem, segment in zip(whole, loaded, strict=True) if segment is None]
+    segments = list(map_ahead(load, whole, inner.read_cost(path).at_once))
     topics = Counter(segment.manifest.topic for segment in segments if segment.manifest is not None)
     topic = home.topic or (topics.most_common(1)[0][0] if topics else "")
     segments = [_check_topic(segment, topic) for segment in segments]
-    lineage = _find_lineage(segments, read_lineage)
+    lineage, segments = _find_lineage(segments, read_lineage)
     chains = _chain(segments, lineage) or [[]]
     copies = [_show(chain, home, lineage) for chain in chains]
     for stem in unfinished:
         entry = Entry(stem + UNFINISHED, Kind.FILE)
         copies[0][entry.name] = ShownFile(entry)
+    for segment in segments:
+        if segment.epochs_fault is not None:
+            entry = Entry(segment.name.stem + DAMAGED_EPOCHS, Kind.FILE, FileVersion(0, segment.epochs_fault, 0))
+            copies[0][entry.name] = ShownFile(entry)
     return TierPartition(topic, home.partition, tuple(copies), set(range(1, len(copies) + 1)))
 
 
@@ -133,15 +153,40 @@ def _check_topic(segment: TierSegment, topic: str) -> TierSegment:
     return TierSegment(segment.name, segment.objects, fault=make_topic_error(segment.manifest))
 
 
-def _find_lineage(segments: list[TierSegment], read_lineage: ReadLineage) -> Epochs:
-    """Returns the leader epochs of the partition, as the leader of the newest segment knew them.
+def _find_lineage(segments: list[TierSegment], read_lineage: ReadLineage) -> tuple[Epochs, list[TierSegment]]:
+    """Returns the leader epochs of the partition, as the leader of the newest segment knew them. Also returns the
+    segments, with the fault of each whose leader epochs are damaged.
 
-    Empty where all segments are of one epoch, as they cannot contradict each other.
+    Empty where all segments are of one epoch, as they cannot contradict each other. All leaders of one epoch are the
+    same one. So if the newest segment's are damaged, another segment of its last epoch serves as well. If none is left,
+    the segments themselves say where later epochs begin.
     """
-    newest = max(segments, key=lambda each: (_last_epoch(each), each.last_offset or -1), default=None)
-    if newest is None or len({epoch for each in segments for epoch, _ in each.epochs}) <= 1:
-        return ()
-    return newest.lineage or parse_epochs(read_lineage(newest))
+    if len({epoch for each in segments for epoch, _ in each.epochs}) <= 1:
+        return (), segments
+    faults: dict[str, str] = {}
+    lineage: Epochs = ()
+    for segment in sorted(segments, key=lambda each: (_last_epoch(each), each.last_offset or -1), reverse=True):
+        if segment.epochs_fault is None and segment.fault is None:
+            try:
+                lineage = segment.lineage or read_lineage(segment)
+                break
+            except EpochsError as fault:
+                faults[segment.name.stem] = str(fault)
+    else:
+        segment = None
+    known = -1 if segment is None else _last_epoch(segment)
+    if lineage or faults or segment is None:
+        lineage = _extend(lineage, [each for each in segments if _last_epoch(each) > known])
+    return lineage, [replace(each, epochs_fault=faults.get(each.name.stem, each.epochs_fault)) for each in segments]
+
+
+def _extend(lineage: Epochs, newer: list[TierSegment]) -> Epochs:
+    """Returns a lineage with the later epochs of some segments. Each begins at the first offset that one of them has in
+    it, and ends what the lineage had from there on."""
+    for epoch in sorted({epoch for each in newer for epoch, _ in each.epochs if epoch > (lineage or [(-1, 0)])[-1][0]}):
+        start = min(start for each in newer for own, start in each.epochs if own == epoch)
+        lineage = (*(each for each in lineage if each[1] < start), (epoch, start))
+    return lineage
 
 
 def _is_in_lineage(segment: TierSegment, lineage: Epochs) -> bool:
@@ -196,7 +241,9 @@ def _last_epoch(segment: TierSegment) -> int:
 def _show(chain: list[TierSegment], home: TierHome, lineage: Epochs) -> Files:
     """Returns the files of Kafka's layout of some segments that do not overlap.
 
-    A list of the lineage has the epochs of the lineage up to its end. Another one has those of its segments.
+    A list of the lineage has the epochs of the lineage up to its end. Another one has those of its segments. The epochs
+    of a segment whose manifest is damaged are not known. So a list that ends in one has the whole lineage, which
+    contradicts no other list.
     """
     files: Files = {}
 
@@ -216,9 +263,11 @@ def _show(chain: list[TierSegment], home: TierHome, lineage: Epochs) -> Files:
                 add(base + suffix, segment, part, version)
         for epoch, start in segment.epochs:
             epochs.setdefault(epoch, start)
-    if lineage and chain and chain[-1].epochs and _is_in_lineage(chain[-1], lineage):
+    known = [segment for segment in chain if segment.epochs]
+    if lineage and all(_is_in_lineage(segment, lineage) for segment in known[-1:]):
         # a list may have gaps, which other lists fill, and an epoch may begin in one of them
-        epochs = {epoch: start for epoch, start in lineage if epoch <= _last_epoch(chain[-1])}
+        is_end_known = bool(known) and chain[-1] is known[-1]
+        epochs = {epoch: start for epoch, start in lineage if not is_end_known or epoch <= _last_epoch(known[-1])}
     lines = [
         str(kafka_format.CHECKPOINT_VERSION),
         str(len(epochs)),

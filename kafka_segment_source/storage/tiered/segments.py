@@ -7,11 +7,21 @@ Comes in: the objects of one name. Goes out: `TierSegment`. The version of a sho
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
 from kafka_segment_source import kafka_format
-from kafka_segment_source.storage.store import Entry, FileVersion, Kind, OpenFile, ReplacedError, Storage
+from kafka_segment_source.epoch_checkpoint import Epochs, EpochsError, parse_epochs
+from kafka_segment_source.storage.store import (
+    Entry,
+    FileVersion,
+    Kind,
+    OpenFile,
+    ReplacedError,
+    Storage,
+    note_object,
+)
 from kafka_segment_source.storage.tiered.identity import Identity
 from kafka_segment_source.storage.tiered.manifest import MOST_MANIFEST, Manifest, ManifestError, parse_manifest
 from kafka_segment_source.storage.tiered.names import TierHome, TierObject, parse_object
@@ -28,17 +38,13 @@ _MOST_EPOCHS_BYTES = 1024 * 1024
 _HEAD = struct.Struct(">qiib4xhi")  # base offset, length, leader epoch, magic, attributes, last offset delta
 
 
-Epochs = tuple[tuple[int, int], ...]
-"""Leader epochs and their start offsets, in order."""
-
-
 @dataclass(frozen=True, slots=True)
 class TierSegment:
     """One segment of a tier, with all its objects by suffix.
 
     last_offset: inclusive, None where nothing says it. epochs: of its own offsets. lineage: of all offsets up to its
-    end, as its leader knew them; empty where that was not read. manifest, fault: of a tier with manifests, one of the
-    two.
+    end, as its leader knew them; empty where that was not read. epochs_fault: a sentence, if its object or part with
+    the leader epochs is damaged. manifest, fault: of a tier with manifests, one of the two.
     """
 
     name: TierObject
@@ -46,6 +52,7 @@ class TierSegment:
     last_offset: int | None = None
     epochs: Epochs = ()
     lineage: Epochs = ()
+    epochs_fault: str | None = None
     manifest: Manifest | None = None
     fault: ManifestError | None = None
 
@@ -66,8 +73,8 @@ class TierSegment:
         ).make_version(self.size)
 
 
-ReadManifest = Callable[[str, Entry], Manifest | ManifestError | None]
-"""The name of a stem and the entry of its manifest → the manifest. None if it is gone."""
+ReadManifest = Callable[[str, Entry], Manifest | ManifestError]
+"""The name of a stem and the entry of its manifest → the manifest."""
 
 
 def group_objects(entries: Iterable[Entry]) -> dict[str, dict[str, Entry]]:
@@ -87,10 +94,8 @@ def is_written(objects: dict[str, Entry]) -> bool:
 
 def load_by_manifest(
     name: TierObject, objects: dict[str, Entry], home: TierHome, read_manifest: ReadManifest
-) -> TierSegment | None:
+) -> TierSegment:
     found = read_manifest(name.stem, objects[MANIFEST])
-    if found is None:
-        return None
     if isinstance(found, Manifest):
         fault = check_manifest(found, name, home)
         if fault is None:
@@ -112,18 +117,27 @@ def check_manifest(manifest: Manifest, name: TierObject, home: TierHome) -> Mani
     return ManifestError("manifest of another segment than its name says", words.format(*stated), words.format(*named))
 
 
-def load_by_bytes(name: TierObject, objects: dict[str, Entry], home: str, inner: Storage) -> TierSegment | None:
-    """Loads a segment of LocalTieredStorage. Nothing but its bytes says where it ends."""
+def load_by_bytes(name: TierObject, objects: dict[str, Entry], home: str, inner: Storage) -> TierSegment:
+    """Loads a segment of LocalTieredStorage. Nothing but its bytes says where it ends.
+
+    Its leader epochs are those of its object. If that is damaged, they are those of its batches. Raises the storage's
+    errors.
+    """
+    path, fault, lineage = f"{home}/{objects[_EPOCHS].name}", None, Epochs()
     try:
-        epochs_file = inner.open(f"{home}/{objects[_EPOCHS].name}", objects[_EPOCHS].version)
-        try:
-            epochs = parse_epochs(epochs_file.read_at(0, _MOST_EPOCHS_BYTES))
-        finally:
-            epochs_file.close()
-        last = _find_last_offset(name.base_offset, objects, home, inner)
-    except FileNotFoundError:
-        return None  # it is being deleted
-    return TierSegment(name, objects, last, cut_epochs(epochs, name.base_offset), epochs)
+        with _reading(objects[_EPOCHS], home, inner) as file:
+            lineage = parse_epochs(file.read_at(0, _MOST_EPOCHS_BYTES))
+        own = cut_epochs(lineage, name.base_offset)
+    except EpochsError as error:
+        fault = explain_epochs(repr(path), error)
+        own = _read_own_epochs(name.base_offset, objects[LOG], home, inner)
+    last = _find_last_offset(name.base_offset, objects, home, inner)
+    return TierSegment(name, objects, last, own, lineage, fault)
+
+
+def explain_epochs(what: str, error: Exception) -> str:
+    """Returns the sentence about damaged leader epochs. what: the object, or the part of one."""
+    return f"{what} is damaged: {error}; the leader epochs of other objects and of the batches are used instead"
 
 
 def cut_epochs(epochs: Epochs, start: int) -> Epochs:
@@ -133,45 +147,56 @@ def cut_epochs(epochs: Epochs, start: int) -> Epochs:
     return first + tuple((epoch, since) for epoch, since in epochs if since > start)
 
 
-def parse_epochs(data: bytes) -> Epochs:
-    words = [line.split() for line in data.decode("ascii", "replace").splitlines()[2:]]
-    pairs = [tuple(map(int, line)) for line in words if len(line) == 2 and all(word.isdigit() for word in line)]  # noqa: PLR2004
-    return tuple(sorted((epoch, start) for epoch, start in pairs))
+def _read_own_epochs(base_offset: int, log: Entry, home: str, inner: Storage) -> Epochs:
+    """Returns the leader epochs of the batches of a `.log`, each with the first offset that has it."""
+    with _reading(log, home, inner) as file:
+        epochs: dict[int, int] = {}
+        for base, _, epoch, _ in _walk(file, 0, log.size, base_offset):
+            if epoch > max(epochs, default=-1):
+                epochs[epoch] = base
+    return tuple(epochs.items())
 
 
 def _find_last_offset(base_offset: int, objects: dict[str, Entry], home: str, inner: Storage) -> int | None:
     """Returns the last offset of the last whole batch of a `.log`. None where no whole batch of magic 2 ends it."""
-    index = inner.open(f"{home}/{objects['index'].name}", objects["index"].version)
-    try:
+    with _reading(objects["index"], home, inner) as index:
         size = objects["index"].size // kafka_format.OFFSET_INDEX_ENTRY * kafka_format.OFFSET_INDEX_ENTRY
         entry = index.read_at(size - kafka_format.OFFSET_INDEX_ENTRY, kafka_format.OFFSET_INDEX_ENTRY) if size else b""
-    finally:
-        index.close()
     position = int.from_bytes(entry[-4:], "big") if entry else 0
     log, end = objects[LOG], objects[LOG].size
-    file = inner.open(f"{home}/{log.name}", log.version)
-    try:
+    with _reading(log, home, inner) as file:
         for start in dict.fromkeys((position if position < end else 0, 0)):
-            last = _walk(file, start, end, base_offset)
-            if last is not None:
+            last, reached = None, start
+            for _, last, _, reached in _walk(file, start, end, base_offset):  # noqa: B007  # the last one counts
+                pass
+            if last is not None and reached == end:
                 return last
-    finally:
-        file.close()
     return None
 
 
-def _walk(file: OpenFile, position: int, end: int, base_offset: int) -> int | None:
-    last = None
+@contextmanager
+def _reading(entry: Entry, home: str, inner: Storage) -> Iterator[OpenFile]:
+    """Opens an object of a tier for a while. The storage's errors name it."""
+    path = f"{home}/{entry.name}"
+    try:
+        with closing(inner.open(path, entry.version)) as file:
+            yield file
+    except OSError as error:
+        note_object(error, path)
+        raise
+
+
+def _walk(file: OpenFile, position: int, end: int, base_offset: int) -> Iterator[tuple[int, int, int, int]]:
+    """Yields base offset, last offset, leader epoch and end position of each batch, up to the first odd one."""
     while position < end:
         head = file.read_at(position, _HEAD.size)
         if len(head) < _HEAD.size:
-            return None
-        base, length, _, magic, _, delta = _HEAD.unpack(head)
+            return
+        base, length, epoch, magic, _, delta = _HEAD.unpack(head)
         if magic != kafka_format.MAGIC_V2 or length < kafka_format.MIN_BATCH_LENGTH or base < base_offset or delta < 0:
-            return None
-        last = base + delta
+            return
         position += length + kafka_format.LOG_OVERHEAD
-    return last if position == end else None
+        yield base, base + delta, epoch, position
 
 
 def make_topic_error(manifest: Manifest) -> ManifestError:
@@ -187,17 +212,11 @@ def check_version(file: OpenFile, version: FileVersion) -> None:
         raise ReplacedError("it is another object now")
 
 
-def read_manifest(path: str, entry: Entry, inner: Storage) -> Manifest | ManifestError | None:
-    """Reads a manifest. None if it is gone. Raises the storage's errors."""
-    try:
-        file = inner.open(path, entry.version)
-        try:
-            check_version(file, entry.version)
-            data = file.read_at(0, MOST_MANIFEST + 1)
-        finally:
-            file.close()
-    except FileNotFoundError:
-        return None
+def read_manifest(path: str, entry: Entry, inner: Storage) -> Manifest | ManifestError:
+    """Reads a manifest. Raises the storage's errors, FileNotFoundError among them."""
+    with closing(inner.open(path, entry.version)) as file:
+        check_version(file, entry.version)
+        data = file.read_at(0, MOST_MANIFEST + 1)
     if len(data) > MOST_MANIFEST:
         return ManifestError("manifest that is too large", f"more than {MOST_MANIFEST:,} bytes", "at most that")
     try:

@@ -17,11 +17,11 @@ import errno
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 
 from kafka_segment_source import kafka_format
-from kafka_segment_source.errors import UsageError
+from kafka_segment_source.epoch_checkpoint import Epochs, EpochsError, parse_epochs
 from kafka_segment_source.storage.store import (
     Entries,
     Entry,
@@ -30,13 +30,13 @@ from kafka_segment_source.storage.store import (
     OpenFile,
     Paths,
     ReadCost,
-    ServiceError,
     Storage,
     note_object,
 )
 from kafka_segment_source.storage.tiered.chunks import ChunkedFile
 from kafka_segment_source.storage.tiered.files import (
     BrokenFile,
+    DamagedPartError,
     DataFile,
     PartFile,
     RenamedFile,
@@ -60,6 +60,7 @@ from kafka_segment_source.storage.tiered.segments import (
     TierSegment,
     check_manifest,
     check_version,
+    explain_epochs,
     make_topic_error,
     read_manifest,
 )
@@ -126,7 +127,7 @@ class TieredStorage:
         if partition is None or not _is_directory(shown, partition):
             return []
         if shown.directory is None:
-            return [Entry(partition.directory, Kind.DIRECTORY)]
+            return [Entry(partition.directory, Kind.DIRECTORY)] if partition.topic else []
         partition.unlisted.discard(shown.copy)
         return [file.entry for file in partition.copies[shown.copy - 1].values()]
 
@@ -182,7 +183,7 @@ class TieredStorage:
         if named is None:
             return None
         entries = self.inner.list(home)
-        if not entries:
+        if not any(parse_object(entry.name) for entry in entries):
             return None
         found = make_partition(
             named,
@@ -192,36 +193,36 @@ class TieredStorage:
             lambda stem, entry: self._read_manifest(home, stem, entry.version),
             lambda segment: self._read_lineage(home, segment),
         )
-        if named.topic is None and not found.topic:
-            return None  # nothing says the topic's name
         self._memory.keep_partition(home, found)
         return found
 
-    def _read_manifest(self, home: str, stem: str, version: FileVersion) -> _Read | None:
+    def _read_manifest(self, home: str, stem: str, version: FileVersion) -> _Read:
         path = f"{home}/{stem}.{MANIFEST}"
         known = self._memory.manifests.get((path, version))
         if known is not None:
             return known
         with _naming(path):
             found = read_manifest(path, Entry(f"{stem}.{MANIFEST}", Kind.FILE, version), self.inner)
-        if found is not None:
-            self._memory.keep_manifest(path, version, found)
+        self._memory.keep_manifest(path, version, found)
         return found
 
-    def _read_lineage(self, home: str, segment: TierSegment) -> bytes:
-        """Reads the leader epochs that the leader of a segment knew. Empty where a key is missing, or the object."""
+    def _read_lineage(self, home: str, segment: TierSegment) -> Epochs:
+        """Reads the leader epochs that the leader of a segment knew. None where there is no such part.
+
+        Raises EpochsError with a sentence if they are damaged, OptionError if their key is missing, and the storage's
+        errors.
+        """
         manifest = segment.manifest
         if manifest is None or EPOCHS not in manifest.parts:
-            return b""
+            return ()
         size = manifest.part_size(EPOCHS) or 0
         shown = ShownFile(Entry(EPOCHS, Kind.FILE, FileVersion(size, "", 0)), segment, EPOCHS)
-        with suppress(OSError, UsageError):
-            file = self._open_part(home, shown)
-            try:
-                return file.read_at(0, size)
-            finally:
-                file.close()
-        return b""
+        what = f"part {EPOCHS!r} of {f'{home}/{segment.objects[INDEXES].name}'!r}"
+        try:
+            with closing(self._open_part(home, shown)) as file:
+                return parse_epochs(file.read_at(0, size))
+        except (DamagedPartError, EpochsError) as error:
+            raise EpochsError(explain_epochs(what, error)) from None
 
     def _find_file(self, shown: ShownPath) -> ShownFile | None:
         """Returns a file by the last listing of its partition, or by a new one if that does not have it."""
@@ -285,9 +286,6 @@ class TieredStorage:
         name, named = parse_object(f"{identity.stem}.{LOG}"), parse_home(home)
         assert name is not None and named is not None and identity.manifest is not None
         found = self._read_manifest(home, identity.stem, identity.manifest)
-        if found is None:
-            path = f"{home}/{identity.stem}.{MANIFEST}"
-            raise note_object(FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path), path)
         fault = check_manifest(found, name, named) if isinstance(found, Manifest) else None
         if fault is None and isinstance(found, Manifest) and identity.last_offset is None:
             fault = make_topic_error(found)  # its listing did not believe it
@@ -306,7 +304,7 @@ class TieredStorage:
         place, encryption = manifest.parts[file.part], manifest.encryption
         if encryption is None:
             if sum(place) > entry.size:
-                raise ServiceError(f"part {file.part!r} of {path!r} ends after its {entry.size} bytes")
+                raise DamagedPartError(f"part {file.part!r} of {path!r} ends after its {entry.size} bytes")
             return PartFile(self._open_object(path, entry.version), place[0], version)
         cipher = find_cipher(encryption, self.keys, f"{home}/{segment.name.stem}.{MANIFEST}")
         what = f"part {file.part!r} of {path!r}"
@@ -334,7 +332,8 @@ def _is_directory(shown: ShownPath, partition: TierPartition | None) -> bool:
         return False
     if shown.copy is None:
         return True
-    return 1 <= shown.copy <= len(partition.copies) and shown.directory in (None, partition.directory)
+    is_named = shown.directory in (None, partition.directory) or not partition.topic  # any name, where none is known
+    return 1 <= shown.copy <= len(partition.copies) and is_named
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import re
 import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -16,9 +17,10 @@ import kafka_segment_source as kafkaseg
 from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.decoding import payloads
 from kafka_segment_source.decoding.split import SegmentSplit
+from kafka_segment_source.epoch_checkpoint import Epochs, EpochsError, parse_epochs
 from kafka_segment_source.errors import CorruptRecordError, DataLossError, PathError, StorageError
 from kafka_segment_source.keywords import option_texts
-from kafka_segment_source.logdir.leader_epochs import epoch_at, parse_epochs
+from kafka_segment_source.logdir.leader_epochs import epoch_at
 from kafka_segment_source.options import parse_options
 from kafka_segment_source.partition import survey
 from kafka_segment_source.partition.choice import THIN, VOID, WHOLE, choose
@@ -451,25 +453,46 @@ def test_a_better_copy_goes_before_one_that_reaches_further() -> None:
     assert [(at, part.start, part.end) for at, part in chosen] == [(0, 0, 10), (1, 10, 20), (0, 20, 30)]
 
 
-EPOCHS = {
+EPOCHS: dict[str, tuple[bytes, Epochs | str]] = {
     "two": (b"0\n2\n0 0\n3 10\n", ((0, 0), (3, 10))),
     "none": (b"0\n0\n", ()),
-    "another count": (b"0\n1\n0 0\n3 10\n", ()),
-    "another version": (b"1\n1\n0 0\n", ()),
-    "epochs that fall": (b"0\n2\n3 0\n0 10\n", ()),
-    "offsets that fall": (b"0\n2\n0 10\n3 0\n", ()),
-    "no numbers": (b"0\n1\nx y\n", ()),
-    "three numbers": (b"0\n1\n1 2 3\n", ()),
-    "empty": (b"", ()),
+    "another count": (b"0\n1\n0 0\n3 10\n", "found 2 entries, expected '1'"),
+    "another version": (b"1\n1\n0 0\n", "found version '1', expected 0"),
+    "epochs that fall": (b"0\n2\n3 0\n0 10\n", "found entries that fall"),
+    "offsets that fall": (b"0\n2\n0 10\n3 0\n", "found entries that fall"),
+    "no numbers": (b"0\n1\nx y\n", "found 'x y', expected an epoch and an offset"),
+    "three numbers": (b"0\n1\n1 2 3\n", "found '1 2 3', expected an epoch and an offset"),
+    "a large number": (b"0\n1\n1 " + b"9" * 20 + b"\n", "expected an epoch and an offset"),
+    "empty": (b"", "found no line end"),
+    "cut in a number": (b"0\n2\n0 0\n3 1", "found no line end"),
+    "cut after a line": (b"0\n2\n0 0\n", "found 1 entries, expected '2'"),
+    "cut after the version": (b"0\n", "found its first line alone"),
 }
 
 
 @pytest.mark.parametrize("name", EPOCHS)
 def test_leader_epoch_checkpoints(name: str) -> None:
-    """Entries that can be right are believed, anything else says nothing."""
+    """Entries that can be right are believed, anything else is damage."""
     data, wanted = EPOCHS[name]
-    assert parse_epochs(data) == wanted
+    if isinstance(wanted, str):
+        with pytest.raises(EpochsError, match=re.escape(wanted)):
+            parse_epochs(data)
+    else:
+        assert parse_epochs(data) == wanted
     assert [epoch_at(((0, 5), (3, 10)), offset) for offset in (4, 5, 9, 10)] == [-1, 0, 0, 3]
+
+
+def test_a_checkpoint_of_leader_epochs_that_is_cut(tmp_path: Path) -> None:
+    """It is said, in a read of several copies and by `verify`, and costs no row."""
+    for name in "ab":
+        put(tmp_path / name, 0, pl(0, 10), pl(10, 10))
+        (tmp_path / name / "t-0" / "leader-epoch-checkpoint").write_bytes(b"0\n2\n0 0\n")
+    paths = [str(tmp_path / name) for name in "ab"]
+    assert offsets(paths) == list(range(20))
+    said = [each for each in kafkaseg.plan(paths).warnings if "leader-epoch-checkpoint' is damaged" in each]
+    assert len(said) == 2 and all("found 1 entries, expected '2'" in each for each in said)
+    report = kafkaseg.verify(paths)
+    assert [finding.what for each in report.partitions for finding in each.problems] == said
 
 
 # --- a disk that fails -----------------------------------------------------------------------------------------------

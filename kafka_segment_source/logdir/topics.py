@@ -1,0 +1,251 @@
+"""Which topics the directories of a read are of, and which of them the options select.
+
+Comes in: `Found` directories, with what their names say. Goes out: those that are wanted, each with its topic and
+partition.
+
+The name of a tier's topic may not be known, as no manifest can be read (`tiers.py`). A local directory with the same
+topic id says it, and so does the option `topic`. Otherwise a selection includes the topic wherever it could be meant.
+So its damage, or the storage's error, is that of the read, and none of its records is missing in silence.
+
+Raises OptionError if a selection names a topic or partition that the paths do not hold.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, NamedTuple
+
+from kafka_segment_source import kafka_format
+from kafka_segment_source.errors import OptionError, PathError, StorageError
+from kafka_segment_source.logdir.checkpoints import read_topic_id
+from kafka_segment_source.option_values import TopicPartition, TopicSelection
+from kafka_segment_source.options import ReadOptions
+from kafka_segment_source.storage.store import Entry, Storage
+
+if TYPE_CHECKING:
+    from kafka_segment_source.logdir.tiers import FoundPartition
+
+_MOST_NAMED = 4  # most partitions or topics that one sentence names
+
+
+class Found(NamedTuple):
+    """A directory that holds segments.
+
+    named: the topic and partition that the directory's name states. None if the name states none.
+    only_file: the one file that the path names. None if the path names the whole directory.
+    explicit: whether the path names this partition itself. An internal topic then counts as named.
+    log_directory: the log directory that the path names. None if the path names the partition.
+    listed: the entries of the directory, if it was listed already.
+    empty_path: the path, if it names a partition directory without segments: a copy that has lost all of them.
+    tier: the partition of a tier that the directory is. Other directories stand for it (`list_copies`).
+    notes: sentences for the warnings of a read.
+    """
+
+    directory: str
+    named: TopicPartition | None
+    only_file: str | None = None
+    explicit: bool = False
+    log_directory: str | None = None
+    listed: tuple[Entry, ...] | None = None
+    empty_path: str | None = None
+    tier: FoundPartition | None = None
+    notes: tuple[str, ...] = ()
+
+
+def name_partitions(found: list[Found], options: ReadOptions) -> list[tuple[TopicPartition, Found]]:
+    """Returns each directory with its topic and partition.
+
+    These come from the directory's name, or from the options `topic` and `partition`.
+    """
+    renamed = options.topic is not None or options.partition is not None
+    if renamed and len({each.directory for each in found}) > 1:
+        raise OptionError(
+            f"options 'topic' and 'partition' name one partition directory, but the path holds {len(found)}; leave them out"
+        )
+    named = []
+    for each in found:
+        own_topic, own_partition = each.named or (None, None)
+        topic = options.topic if options.topic is not None else own_topic
+        partition = options.partition if options.partition is not None else own_partition
+        if topic is None or partition is None:
+            raise PathError(
+                f"directory {each.directory!r} does not say which topic and partition it holds:"
+                " give the options 'topic' and 'partition'"
+            )
+        named.append(((topic, partition), _rename(each) if renamed else each))
+    return _name_by_ids(named, options.storage)
+
+
+def _rename(found: Found) -> Found:
+    """Returns a directory that the options name."""
+    tier = found.tier if found.tier is None else replace(found.tier, nameless=None)
+    return found._replace(explicit=True, tier=tier)
+
+
+def _name_by_ids(named: list[tuple[TopicPartition, Found]], storage: Storage) -> list[tuple[TopicPartition, Found]]:
+    """Names the tiers of topics without a name by the local directories that have their topic ids."""
+    if not any(_is_nameless(each) for _, each in named):
+        return named
+    topics = {
+        topic_id: topic
+        for (topic, _), each in named
+        if each.tier is None and (topic_id := read_topic_id(each.directory, storage)) is not None
+    }
+
+    def name(own: TopicPartition, found: Found) -> tuple[TopicPartition, Found]:
+        if found.tier is None or found.tier.nameless is None or found.tier.topic_id not in topics:
+            return own, found
+        known = topics[found.tier.topic_id], own[1]
+        return known, found._replace(tier=replace(found.tier, named=known, nameless=None))
+
+    return [name(own, found) for own, found in named]
+
+
+def _is_nameless(found: Found) -> bool:
+    return found.tier is not None and found.tier.nameless is not None
+
+
+def note_nameless(wanted: list[tuple[TopicPartition, Found]]) -> list[tuple[TopicPartition, Found]]:
+    """Returns the wanted directories. Each of a topic without a name has a note that says so.
+
+    Raises StorageError if the storage does not give the manifests of such a topic.
+    """
+    if not any(_is_nameless(each) for _, each in wanted):
+        return wanted
+    from kafka_segment_source.logdir.tiers import explain_nameless  # noqa: PLC0415  # most paths hold no tier
+
+    def note(found: Found) -> Found:
+        if found.tier is None or found.tier.nameless is None:
+            return found
+        if isinstance(found.tier.nameless.fault, StorageError):
+            raise found.tier.nameless.fault
+        return found._replace(notes=(*found.notes, explain_nameless(found.tier)))
+
+    return [(name, note(found)) for name, found in wanted]
+
+
+def check_selection(named: Sequence[tuple[TopicPartition, Found]], selection: TopicSelection) -> None:
+    """Raises OptionError if a partition or topic that is selected by name is not there.
+
+    A tier's topic without a name may be it. So what is wrong with that is the error of the read.
+    """
+    there = {topic_partition for topic_partition, _ in named}
+    there |= {
+        name
+        for (_, partition), each in named
+        if each.tier is not None and each.tier.nameless is not None and each.tier.nameless.fault is not None
+        for name in _list_possible(each.tier.nameless.above, partition, selection)
+    }
+    topics = sorted({topic for topic, _ in there})
+    for topic in selection.subscribe or ():
+        if topic not in topics:
+            held = _join_names(topics, topic)
+            raise OptionError(f"option 'subscribe' names topic {topic!r}, but the path holds {held}")
+    for topic, partition in sorted((selection.assign or frozenset()) - there):
+        held = _join_names((f"{t}-{p}" for t, p in sorted(there)), f"{topic}-{partition}")
+        raise OptionError(f"option 'assign' names partition {topic}-{partition}, but the path holds {held}")
+
+
+def _list_possible(above: str, partition: int, selection: TopicSelection) -> list[TopicPartition]:
+    """Returns the partitions that are selected by name, and that a tier's topic without a name may be."""
+    named = [(topic, partition) for topic in selection.subscribe or ()]
+    named += [each for each in selection.assign or () if each[1] == partition]
+    return [(topic, number) for topic, number in named if above.endswith(topic)]
+
+
+def make_nothing_error(there: set[TopicPartition], options: ReadOptions) -> OptionError | PathError:
+    """Makes the error about options that select none of the partitions that are there."""
+    topics = sorted({topic for topic, _ in there})
+    pattern = options.topics.pattern
+    if not topics:
+        return PathError(f"no partition directory is in {name_first(options.paths, 'paths')}")
+    if pattern is None:
+        internal, what = topics, f"path {name_first(options.paths, 'paths')} holds internal topics alone"
+    else:
+        internal = [topic for topic in topics if re.fullmatch(pattern, topic)]
+        if not internal:
+            return OptionError(f"option 'subscribePattern' ({pattern}) matches none of {_join_names(topics)}")
+        what = f"option 'subscribePattern' ({pattern}) matches internal topics alone"
+    error = f"{what}: name those to read by option 'subscribe' ({_join_names(internal)})"
+    return PathError(error) if pattern is None else OptionError(error)
+
+
+def choose_topics(wanted: list[tuple[TopicPartition, Found]], storage: Storage) -> list[tuple[TopicPartition, Found]]:
+    """Leaves out the partitions of tiers that are of another topic of the same name.
+
+    A topic that is deleted and made again has another id. Its objects in a tier may outlive it. The topic id of a local
+    directory says which topic is meant. Raises OptionError if there is none.
+    """
+    homes: dict[str, dict[str, str]] = {}  # topic → its ids, each with the path of a partition
+    for (topic, _), each in wanted:
+        if each.tier is not None and each.tier.topic_id is not None:
+            homes.setdefault(topic, {}).setdefault(each.tier.topic_id, each.tier.directory)
+    several = {topic: ids for topic, ids in homes.items() if len(ids) > 1}
+    if not several:
+        return wanted
+    local: dict[str, set[str]] = {}
+    for (topic, _), each in wanted:
+        if topic in several and each.tier is None:
+            topic_id = read_topic_id(each.directory, storage)
+            if topic_id is not None:
+                local.setdefault(topic, set()).add(topic_id)
+    kept = []
+    for (topic, partition), each in wanted:
+        ids, own = several.get(topic), local.get(topic, set())
+        if ids is None or each.tier is None:
+            kept.append(((topic, partition), each))
+            continue
+        if len(own) != 1:
+            paths = ", ".join(f"{topic_id} ({path!r})" for topic_id, path in sorted(ids.items()))
+            raise OptionError(
+                f"the paths hold {len(ids)} topics of the name {topic!r}, as it was deleted and made again: their ids are"
+                f" {paths}; give the path of one, or with it the local directory of the topic, whose partition.metadata"
+                " has its id"
+            )
+        if each.tier.topic_id in own:
+            others = ", ".join(sorted(ids.keys() - own))
+            note = f"topic {topic!r} has the id {each.tier.topic_id} by its partition.metadata: what a tier holds of the deleted topic of that name ({others}) is not read"
+            kept.append(((topic, partition), each._replace(notes=(note,))))
+    return kept
+
+
+def is_selected(topic_partition: TopicPartition, selection: TopicSelection) -> bool:
+    """Whether a selection includes a partition that no path names itself."""
+    return is_wanted(topic_partition, Found("", topic_partition), selection)
+
+
+def is_wanted(topic_partition: TopicPartition, found: Found, selection: TopicSelection) -> bool:
+    """Whether a selection includes a directory. It includes a tier's topic without a name if it could be meant."""
+    topic, number = topic_partition
+    if found.tier is not None and found.tier.nameless is not None:
+        above = found.tier.nameless.above
+        if _list_possible(above, number, selection) or selection == TopicSelection():
+            return True
+        if selection.pattern is not None:
+            return any(re.fullmatch(selection.pattern, above[at:]) for at in range(len(above)))
+    if selection.subscribe is not None:
+        return topic in selection.subscribe
+    if selection.assign is not None:
+        return topic_partition in selection.assign
+    internal = topic.startswith(kafka_format.INTERNAL_TOPIC_PREFIX) and not found.explicit
+    if selection.pattern is not None:
+        return not internal and re.fullmatch(selection.pattern, topic) is not None
+    return not internal
+
+
+def _join_names(names: Iterable[str], like: str = "") -> str:
+    """Joins the first few names, and counts the others. Those that resemble `like` come first."""
+    listed = list(names)
+    if len(listed) > _MOST_NAMED:
+        near = get_close_matches(like, listed, _MOST_NAMED)
+        listed = [*near, *(name for name in listed if name not in near)]
+    more = f" and {len(listed) - _MOST_NAMED} more" if len(listed) > _MOST_NAMED else ""
+    return (", ".join(repr(name) for name in listed[:_MOST_NAMED]) or "nothing") + more
+
+
+def name_first(names: Sequence[str], what: str) -> str:
+    """Names the first one, and counts the others. what: what they are."""
+    return f"{names[0]!r}" + (f" and {len(names) - 1:,} more {what}" if len(names) > 1 else "")

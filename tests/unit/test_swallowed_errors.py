@@ -1,0 +1,195 @@
+"""Every place of the package that may take an error of the package, or of the system, for something else.
+
+No such place may turn an error into fewer partitions or fewer rows. So each was judged, and stands in JUDGED with what
+becomes of the error instead. A new one fails the test until it was judged too. A handler that ends in `raise`, and has
+no other way out, passes the error on and is not listed.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import kafka_segment_source
+from kafka_segment_source import errors
+
+PACKAGE = Path(kafka_segment_source.__file__).parent
+
+# Names of errors that can be one of the package's own, or of the system's. UsageError is a ValueError too.
+CAUGHT = {name for name, each in vars(errors).items() if isinstance(each, type) and issubclass(each, Exception)} | {
+    *("BaseException", "Exception", "ValueError", "UNUSABLE", "OSError"),
+    *("FileNotFoundError", "NotADirectoryError", "PermissionError"),
+    *("DamagedPartError", "ManifestError", "EpochsError", "ReplacedError", "ServiceError", "VanishedError"),
+}
+
+JUDGED: dict[str, str] = {
+    "errors:_find_storage_fields: SyntaxError, ValueError": "a text that is no literal has no file name",
+    "frames.polars_frame:convert_predicate: Exception": "nothing is left out, and Polars applies its predicate to every row",
+    "in_order:InOrder._go_on: BaseException": "kept, and raised in its place of the sequence",
+    "in_order:InOrder._take: BaseException": "kept, and raised in its place of the sequence",
+    "inspection.contents:_note_copies: FileChangedError, PathError": "`ls` lists each copy, and warns that a read of all is not possible",
+    "inspection.copies:combine_copies: FileChangedError": "a note that asks to verify again",
+    "inspection.copies:combine_copies: PathError, StorageError": "a problem",
+    "inspection.epoch_rules:check_epochs: StorageError": "a problem",
+    "inspection.summary:summarize: StorageError": "a fault of the segment",
+    "inspection.verification:_list_again: StorageError, UsageError": "the findings of the last pass stand, which say that files changed",
+    "inspection.verify:SegmentCheck._look_at_chunk: DataError": "a problem",
+    "inspection.verify:SegmentCheck._read_chunks: DataLossError": "`_find_gaps` and `_find_missing` report it, once all segments are read",
+    "inspection.verify:SegmentCheck.read: FileChangedError": "a note that asks to verify again",
+    "inspection.verify:SegmentCheck.read: StorageError": "a problem",
+    "inspection.verify:_find_missing: FileChangedError": "a note that asks to verify again",
+    "internal_topics.consumer_offsets:_find_ends: DataError, StorageError": "lag is null, with a warning; no row is left out",
+    "internal_topics.snapshots:newest_snapshot: DataError, DataLossError, MessageError": "a warning; the older snapshot and the log after it are read",
+    "kernels.machine_code:_read: OSError": "the kernel is compiled again",
+    "kernels.machine_code:_write: OSError": "the next process compiles again",
+    "kernels.system_calls:read_file: OSError": "the walk of headers ends there, and the usual reader goes on from there and raises it",
+    "logdir.checkpoints:_read_checkpoint: UNUSABLE": "a warning; the one that asks for the high watermark raises it",
+    "logdir.checkpoints:_read_checkpoint: ValueError": "a warning; the one that asks for the high watermark raises it",
+    "logdir.checkpoints:_read_file: FileChangedError": "there is no such file, which brokers write late",
+    "logdir.checkpoints:read_topic_id: PathError": "a file that cannot be one has no id; the directory is read",
+    "logdir.index_entries:_ends_in_padding: FileChangedError, UNUSABLE": "the whole file is read then, which reports it",
+    "logdir.index_entries:read_blocks: FileChangedError": "index entries are hints: without them more headers are walked",
+    "logdir.index_entries:valid_last_offsets: FileChangedError": "index entries are hints: without them more headers are walked",
+    "logdir.index_entries:valid_time_ends: FileChangedError": "index entries are hints: without them more headers are walked",
+    "logdir.index_entries:written_entries: UNUSABLE": "the reason is returned, and said by the views and by `verify`",
+    "logdir.indexes:read_last_offsets: UNUSABLE": "the fault is in the result; without the index more headers are walked",
+    "logdir.indexes:read_offset_index: UNUSABLE": "the fault is in the result; without the index more headers are walked",
+    "logdir.indexes:read_time_ends: UNUSABLE": "the fault is in the result; without the index more headers are walked",
+    "logdir.indexes:read_time_index: UNUSABLE": "the fault is in the result; without the index more headers are walked",
+    "logdir.leader_epochs:read_epochs: EpochsError, PathError": "a warning, and a problem for `verify`; the epochs of the batches are used",
+    "logdir.leader_epochs:read_epochs: FileChangedError": "there is no such file; the epochs of the batches are used",
+    "logdir.producer_snapshots:_read_open_transactions: FileChangedError, error": "the next older snapshot, or the batches, say what is open",
+    "logdir.producer_snapshots:_read_open_transactions: UNUSABLE": "a warning; the next older snapshot, or the batches, say what is open",
+    "logdir.segment_view:SegmentView.log_end: UNUSABLE": "the end is not known in planning; the task that reads the file raises it",
+    "logdir.tiers:_read_topics.read: FileChangedError, PathError, StorageError": "the topic stands under its id with the error, which a selection raises",
+    "logdir.tiers:_read_topics.read: ManifestError": "the topic stands under its id with the error, and its segments are damaged",
+    "option_values:parse_paths: ValueError": "a text that is no JSON is one path",
+    "partition.chain:_find_same: StorageError": "the copy does not count as one that has the same; the first error is raised",
+    "partition.chain:_leave_unreadable: StorageError": "a warning, where another copy has the same bytes or more; else it is raised",
+    "partition.chain:_read_both: StorageError": "it comes again when the fact is asked for",
+    "partition.copy_view:CopyView.rows: DataError": "the caller compares what can be decoded, and reading reports the damage",
+    "partition.survey:_rate_rest: DataLossError": "how well the copy holds the rest is not known, so another one goes first",
+    "planning.planner:_cut_each.cut_one: FileChangedError": "the split stays whole, with a warning",
+    "planning.planner:plan_selected: FileChangedError": "the plan is made again",
+    "reading.following:Follower._find_again: FileChangedError": "the directory is listed again, and the last error is raised",
+    "reading.following:Follower._mend_damage: FileChangedError": "the directory is listed again",
+    "reading.following:Follower.run: DataError, DataLossError, UNUSABLE": "other copies are asked; without one it is reported or raised",
+    "reading.following:Follower.run: FileChangedError": "the offsets are looked for again, and reported if they are gone",
+    "reading.following:find_again: PathError": "the offsets are reported as lost",
+    "reading.marker_walk:_walk_copies: DataError, DataLossError, UNUSABLE": "other copies are asked, and what none has is a loss or damage",
+    "reading.marker_walk:_walk_file: DataLossError": "the stretch says that it ends in a loss, which withholds transactions",
+    "reading.marker_walk:walk_after: FileChangedError": "the directory is listed again, and the last error is raised",
+    "reading.mending:_survey_copies: UNUSABLE": "the failure is in the report of offsets that no copy gives",
+    "report.facts:_read_batches: KafkaSegmentError": "the page shows the error",
+    "report.facts:_read_view: KafkaSegmentError": "the page shows the error",
+    "report.facts:_read_view: PathError": "the page says that the internal topic is not there",
+    "scanning:follow_split: DataLossError": "`report_lost_rows` raises or warns, by failOnDataLoss",
+    "scanning_threads:_walk: Exception": "kept, and raised in its place of the sequence",
+    "spark.remembered:_Turn.remember: FileNotFoundError, PermissionError": "every row is planned",
+    "spark.remembered:_Turn.remember: OSError, TypeError, ValueError": "every row is planned",
+    "spark.remembered:_make_memory: FileNotFoundError": "another process removed an old file of pushed filters",
+    "spark.remembered:load: OSError": "nothing is pushed, so every row is planned",
+    "storage.files:list_directory: VanishedError": "the directory is listed again, and the last error is raised",
+    "storage.object_client:_make_client: ValueError, client_errors": "another error with the names of the options is raised after it",
+    "storage.object_store:ObjectStorage._call: BaseException": "a broken listing is asked for again; all else is raised after the tries",
+    "storage.object_store:_head: FileNotFoundError, client_errors": "only an object that is not there is None; all else is raised",
+    "storage.paths:_is_there: OSError, ValueError": "only how a text is read as a path depends on it; the path itself is asked again",
+    "storage.private:make_private_directory: OSError": "another directory is made for files of our own",
+    "storage.retrying:try_again: FileChangedError": "the action is tried again, and the last error is raised",
+    "storage.store:LocalStorage.list: FileNotFoundError": "a directory that is gone has no entries, as the protocol says",
+    "storage.store:LocalStorage.list: FileNotFoundError, NotADirectoryError": "a link to nothing is an entry, and any other name is listed again",
+    "storage.store:LocalStorage.list: OSError": "a link that leads to itself is an entry; all else is raised",
+    "storage.store:LocalStorage.look_at: FileNotFoundError, NotADirectoryError": "nothing is there, or a link to nothing",
+    "storage.store:LocalStorage.replace: OSError": "the temporary file stays; the first error is raised",
+    "storage.tiered.keys:_read_private_key: Exception": "another error, which does not quote the file, is raised after it",
+    "storage.tiered.partition:_find_lineage: EpochsError": "said of the segment; another segment of its epoch has the same epochs",
+    "storage.tiered.segments:load_by_bytes: EpochsError": "said of the segment; its batches have the epochs",
+    "storage.tiered.segments:read_manifest: ManifestError": "the segment is damaged, and its error is raised where it is read",
+    "streams.log_watch:LogWatch._find_holding: FileChangedError, UNUSABLE": "the directory counts as changed, and is listed again",
+    "streams.stream:LogStream._list_waiting: PathError": "tried again for a time, and raised then",
+    "streams.stream:LogStream.plan: FileChangedError": "the plan is made again",
+    "times:other_meaning: ValueError": "a text that has no other meaning",
+    "views.transaction_walk:_walk: DataLossError": "`report_lost_rows` raises or warns, and the stretch says that it ends in a loss",
+    "zones.making:_decode_chunk: DataError": "a map of sound batches alone; the damage is returned and said",
+    "zones.making:map_segment: DataError": "a map up to the damage; the damage is returned and said",
+    "zones.maps:ZoneMaps._read_usable: ValueError": "the map is not used, with a warning: nothing is pruned",
+    "zones.updates:_keep_zones: FileChangedError": "the segment is mapped anew",
+    "zones.updates:_plan_again: PathError": "the last plan stands, and its missing files are tried again",
+    "zones.updates:_read_usable: ValueError": "the map is made again, with a warning",
+    "zones.updates:finish_update: FileChangedError": "another process wrote a map that is as good",
+    "zones.updates:map_or_none: FileChangedError": "the update is planned again",
+    "zones.zone_table:read_zone_map: FileChangedError": "there is no map: nothing is pruned",
+}
+
+
+def find_places(path: Path) -> Iterator[str]:
+    """Yields the place of each handler that may swallow: module, function, and the errors that it names."""
+    module = ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
+
+    def walk(node: ast.AST, function: str) -> Iterator[str]:
+        for child in ast.iter_child_nodes(node):
+            own = child.name if isinstance(child, (ast.FunctionDef, ast.ClassDef)) else None
+            inside = ".".join(filter(None, [function, own]))
+            caught: set[str] = set()
+            if isinstance(child, ast.ExceptHandler) and not passes_on(child):
+                caught = names_in(child.type) if child.type is not None else {"BaseException"}
+            elif isinstance(child, ast.Call) and "suppress" in names_in(child.func):
+                caught = {name for argument in child.args for name in names_in(argument)}
+            if caught & CAUGHT:
+                yield f"{module}:{inside}: {', '.join(sorted(caught))}"
+            yield from walk(child, inside)
+
+    yield from walk(ast.parse(path.read_text()), "")
+
+
+def names_in(node: ast.expr) -> set[str]:
+    """The last part of each name in an expression."""
+    names = {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+    parts = {each.attr for each in ast.walk(node) if isinstance(each, ast.Attribute)}
+    owners = {
+        each.value.id for each in ast.walk(node) if isinstance(each, ast.Attribute) and isinstance(each.value, ast.Name)
+    }
+    return (names - owners) | parts
+
+
+def passes_on(handler: ast.ExceptHandler) -> bool:
+    """Whether a handler ends in `raise`, and nothing in it leads elsewhere."""
+    others = (ast.Return, ast.Continue, ast.Break, ast.Yield, ast.YieldFrom)
+    return isinstance(handler.body[-1], ast.Raise) and not any(isinstance(each, others) for each in ast.walk(handler))
+
+
+def all_places() -> list[str]:
+    return sorted({place for path in sorted(PACKAGE.rglob("*.py")) for place in find_places(path)})
+
+
+def test_every_place_was_judged() -> None:
+    """What is new is judged first: does a row, a partition or a file go missing in silence?"""
+    assert [place for place in all_places() if place not in JUDGED] == []
+
+
+def test_what_was_judged_is_there() -> None:
+    """A place that is gone leaves the list, so that it cannot excuse another one later."""
+    assert sorted(JUDGED.keys() - set(all_places())) == []
+
+
+@pytest.mark.parametrize(
+    ("code", "found"),
+    [
+        ("try: f()\nexcept OSError: pass", 1),
+        ("try: f()\nexcept KeyError: pass", 0),
+        ("try: f()\nexcept (KeyError, *UNUSABLE): x = 1", 1),
+        ("try: f()\nexcept: pass", 1),
+        ("try: f()\nexcept errors.DataError as e:\n  raise A from e", 0),
+        ("def f():\n  try: g()\n  except DataError:\n    if a: return\n    raise", 1),
+        ("with suppress(PathError): f()", 1),
+        ("with contextlib.suppress(PathError): f()", 1),
+    ],
+)
+def test_what_is_found(code: str, found: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The search itself: which handlers count."""
+    monkeypatch.setitem(globals(), "PACKAGE", tmp_path)
+    (tmp_path / "module.py").write_text(code)
+    assert len(all_places()) == found
