@@ -26,6 +26,7 @@ from benchmarks.results import Row, Settings
 GROUPS = {
     "kernels": "kernels",
     "codecs": "codecs",
+    "values": "typed_values",
     "stages": "stages",
     "scan": "plain_scan",
     "threads": "threads",

@@ -11,15 +11,18 @@ Standard output has one line. The last line of standard error says what went wro
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import click
+import etl_causes  # beside this file
+import etl_target
 import pyspark
 from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
+from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from kafka_segment_source.errors import UsageError, cause_of
@@ -51,7 +54,10 @@ def find_settings(sink: str) -> dict[str, str]:
 
 
 def start_spark(settings: Mapping[str, str]) -> SparkSession:
-    """Starts a session, as spark-submit, the environment or conf/spark-defaults.conf describe it."""
+    """Starts a session, as spark-submit, the environment or conf/spark-defaults.conf describe it.
+
+    Raises OSError for a JVM that does not start, such as one whose jars cannot be fetched.
+    """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # Spark looks for data sources with this interpreter
     os.environ.setdefault("SPARK_CONF_DIR", str(CONF))
     builder = SparkSession.builder.appName("kafkaseg etl")
@@ -59,22 +65,44 @@ def start_spark(settings: Mapping[str, str]) -> SparkSession:
     builder = builder.config("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
     for name, value in settings.items():
         builder = builder.config(name, value)
-    return builder.getOrCreate()
+    if "PYSPARK_GATEWAY_PORT" in os.environ:  # spark-submit has started the JVM
+        return builder.getOrCreate()
+    with etl_causes.hear_jvm() as find_reason:
+        try:
+            return builder.getOrCreate()
+        except PySparkRuntimeError as error:
+            failure = error
+    raise OSError(f"Spark did not start: {find_reason() or failure}")
 
 
 def take_new(
-    spark: SparkSession, path: str, target: str, checkpoint: str, options: Mapping[str, str], sink: str = "parquet"
+    spark: SparkSession,
+    path: str,
+    target: str,
+    checkpoint: str,
+    options: Mapping[str, str],
+    sink: str = "parquet",
+    from_target: bool = False,
 ) -> str:
     """Adds the records that the checkpoint does not count yet to the target, and returns when they are in place.
 
-    target: a directory, or the name of a table for Iceberg. options: those of the source, for a stream.
-    Returns the offsets up to which the target has the records (exclusive), as JSON.
+    target: a directory, or the name of a table for Iceberg. options: those of the source, for a stream. from_target:
+    whether a new checkpoint begins after the records of the target.
+    Returns the offsets up to which the target has the records (exclusive), as JSON. Raises etl_target.MisfitError for a
+    checkpoint and a target that do not belong together.
     """
+    if from_target:
+        start = etl_target.find_start(spark, path, target, checkpoint, options, sink)
+        options = {**options, "startingOffsets": start}
+    else:
+        etl_target.check_fit(spark, path, target, checkpoint, options, sink)
     records = spark.readStream.format("kafkaseg").options(**options).load(path)
     writer = records.writeStream.format(sink).option("checkpointLocation", checkpoint).trigger(availableNow=True)
     query = writer.toTable(target) if sink == "iceberg" else writer.start(target)
     query.awaitTermination()
-    return str(query.lastProgress["sources"][0]["endOffset"])
+    etl_target.note_checkpoint(spark, target, checkpoint, sink, str(query.id))
+    (source,) = json.loads(query.lastProgress.json)["sources"]
+    return json.dumps(source["endOffset"])
 
 
 @click.command()
@@ -85,21 +113,30 @@ def take_new(
 @click.option("--subscribe", metavar="TOPICS", help="Topics, separated by commas. [default: all]")
 @click.option("--isolation-level", "isolationLevel", default="read_committed", show_default=True)
 @click.option("--starting-offsets", "startingOffsets", default="earliest", show_default=True, help="For the first run.")
+@click.option("--from-target", is_flag=True, help="New checkpoint: go on after the records of the table.")
 @click.option("--max-offsets", "maxOffsetsPerTrigger", help="The most offsets of a micro-batch (Spark 4.2 or later).")
 @click.option("--option", "more", multiple=True, metavar="NAME=VALUE", help="Any other option of the source.")
 @click.option("--conf", multiple=True, metavar="NAME=VALUE", help="A setting of Spark, such as a catalog.")
-def main(path: str, target: str, checkpoint: str, sink: str, more: list[str], conf: list[str], **named: str) -> None:
+def main(
+    path: str,
+    target: str,
+    checkpoint: str,
+    sink: str,
+    from_target: bool,
+    more: list[str],
+    conf: list[str],
+    **named: str,
+) -> None:
     """Adds what the logs at PATH have gained since the last run to TARGET, each record once."""
     options = {name: value for name, value in named.items() if value is not None} | split_pairs("--option", more)
     settings = split_pairs("--conf", conf)
     try:
         spark = start_spark(find_settings(sink) | settings)
-        end = take_new(spark, path, target, checkpoint, options, sink)
+        end = take_new(spark, path, target, checkpoint, options, sink, from_target)
         spark.stop()
     except (UsageError, PySparkException, Py4JError, OSError) as error:
-        cause = cause_of(error) or error
-        click.echo(f"etl_job: {(str(cause).strip() or type(cause).__name__).splitlines()[0]}", err=True)
-        sys.exit(WRONG_USE if isinstance(cause, UsageError) else FAILED)
+        click.echo(f"etl_job: {etl_causes.explain(error)}", err=True)
+        sys.exit(WRONG_USE if isinstance(cause_of(error), UsageError) else FAILED)
     click.echo(f"etl_job: {target} has the records up to {end}")
 
 

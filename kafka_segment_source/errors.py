@@ -9,8 +9,10 @@
     ├── StorageError (also OSError)      a disk, a permission or a network that fails: worth a retry
     ├── DataLossError                    requested offsets that the files do not hold (failOnDataLoss)
     │   └── FileChangedError               a file that vanished, shrank or was replaced after it was listed
+    │       └── RetentionError               offsets that a broker has removed since they were planned
     └── DataError                        the bytes in the files
         ├── CorruptRecordError             a batch or record that cannot be right
+        ├── MisfitError                    a key or a value that its schema does not describe
         └── UnsupportedFormatError         a magic or codec newer than this package
 
 A `DataError` has fields for programs:
@@ -98,6 +100,13 @@ class FileChangedError(DataLossError):
     """A file vanished, shrank or was replaced after it was listed. A running broker deletes, compacts and truncates."""
 
 
+class RetentionError(FileChangedError):
+    """Offsets that were planned are gone: the broker has removed them since, by retention or DeleteRecords.
+
+    The same read with failOnDataLoss=false reads what is left. A new plan begins after them.
+    """
+
+
 class DataError(KafkaSegmentError):
     """The files hold something that cannot be returned as rows.
 
@@ -149,6 +158,15 @@ class UnsupportedFormatError(DataError):
     """A magic or a codec that this version does not read, in a batch with a right CRC.
 
     The batch is not damaged: a newer Kafka wrote it. No mode skips it.
+    """
+
+    is_skippable = False
+
+
+class MisfitError(DataError):
+    """A key or a value that its schema does not describe, or whose schema is not known.
+
+    Its batch is whole, so mode=DROPMALFORMED does not skip it: valueMode=PERMISSIVE makes it a null.
     """
 
     is_skippable = False

@@ -62,6 +62,14 @@ class ReadingOptions(DecodeOptions, OffsetOptions, total=False):
     includeHeaders: Flag
     includeMetadata: Flag
     includeControl: Flag
+    valueFormat: str | None
+    keyFormat: str | None
+    schemas: str | None
+    valueSchema: str | None
+    keySchema: str | None
+    schemaContext: str | None
+    valueMode: str | None
+    columnNameOfCorruptRecord: str | None
     since: Moment
     until: Moment
     timestampDisorder: Duration

@@ -33,10 +33,20 @@ TRANSACTIONS = "transactions"
 CONSUMER_OFFSETS = "consumerOffsets"
 TRANSACTIONAL_IDS = "transactionalIds"
 TOPICS = "topics"
+SCHEMAS = "schemas"
 OF_SPLITS = (RECORDS, BATCHES)  # their rows lie in byte ranges of `.log` files, which bounds and filters narrow
 OF_INDEXES = (OFFSET_INDEX, TIME_INDEX, ABORTED_TRANSACTIONS)
-OF_INTERNAL_TOPICS = (CONSUMER_OFFSETS, TRANSACTIONAL_IDS, TOPICS)
+OF_INTERNAL_TOPICS = (CONSUMER_OFFSETS, TRANSACTIONAL_IDS, TOPICS, SCHEMAS)
 VIEWS = (*OF_SPLITS, SEGMENTS, *OF_INDEXES, TRANSACTIONS, *OF_INTERNAL_TOPICS)
+
+# Formats: what the bytes of keys and values are
+BINARY = "binary"
+STRING = "string"
+AVRO = "avro"
+JSON = "json"
+AUTO = "auto"
+FORMATS = (BINARY, STRING, AVRO, JSON, AUTO)
+PERMISSIVE = "PERMISSIVE"
 
 _LARGEST_BATCH = 2**30  # Arrow offsets are 32-bit: a batch's bytes must leave room beside others
 
@@ -210,6 +220,18 @@ def parse_duration(text: str, _: Context) -> int:
 def parse_mode(text: str, _: Context) -> str:
     if text.strip().upper() not in (FAILFAST, DROPMALFORMED):
         raise ValueError(f"expected {FAILFAST} or {DROPMALFORMED}")
+    return text.strip().upper()
+
+
+def parse_format(text: str, _: Context) -> str:
+    if text.strip().lower() not in FORMATS:
+        raise ValueError(f"expected {', '.join(FORMATS[:-1])} or {FORMATS[-1]}")
+    return text.strip().lower()
+
+
+def parse_value_mode(text: str, _: Context) -> str:
+    if text.strip().upper() not in (FAILFAST, PERMISSIVE):
+        raise ValueError(f"expected {FAILFAST} or {PERMISSIVE}")
     return text.strip().upper()
 
 

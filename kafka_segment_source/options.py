@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC
 from difflib import get_close_matches
 from functools import cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafka_segment_source import option_values as values
 from kafka_segment_source import times
@@ -38,7 +38,11 @@ from kafka_segment_source.storage.store import Storage
 from kafka_segment_source.storage.tiered.keys import TierKeys, parse_keys
 from kafka_segment_source.trust import Trust
 
+if TYPE_CHECKING:
+    from kafka_segment_source.values.typed import TypedColumns
+
 WHAT = "what is read"
+TYPED = "what keys and values mean"
 WHEN = "from when to when"
 TRUST = "what is trusted"
 CUTTING = "how Spark partitions are cut"
@@ -137,8 +141,29 @@ OPTIONS = (
            "keep control records, and add the column controlType: COMMIT, ABORT and others", default="false",
            view_defaults={values.BATCHES: "true"}),
     Option(WHAT, "history", "history", "true|false", values.parse_boolean,
-           "consumerOffsets, transactionalIds: every commit or state and every tombstone, instead of the latest state", default="false",
-           views=(values.CONSUMER_OFFSETS, values.TRANSACTIONAL_IDS), no_stream="a stream gives records"),
+           "consumerOffsets, transactionalIds, schemas: every record and every tombstone, instead of the latest state", default="false",
+           views=(values.CONSUMER_OFFSETS, values.TRANSACTIONAL_IDS, values.SCHEMAS), no_stream="a stream gives records"),
+
+    Option(TYPED, "valueFormat", "value_format", "FORMAT", values.parse_format,
+           f"what values are: {', '.join(values.FORMATS)}; value is a typed column then (docs/values.md)",
+           default=values.BINARY, views=(values.RECORDS,)),
+    Option(TYPED, "keyFormat", "key_format", "FORMAT", values.parse_format, "the same of keys", default=values.BINARY,
+           views=(values.RECORDS,)),
+    Option(TYPED, "schemas", "schemas", "PATH", values.parse_directory,
+           "where schemas are: a log directory that holds _schemas, a directory of .avsc files, or one such file",
+           without="the topic _schemas in the same paths", views=(values.RECORDS,)),
+    Option(TYPED, "valueSchema", "value_schema", "SCHEMA", values.parse_name,
+           "the schema that values are read as: latest, a version of TOPIC-value, id:7, subject:NAME, the path of a"
+           " file, or DDL for JSON", default="latest", views=(values.RECORDS,)),
+    Option(TYPED, "keySchema", "key_schema", "SCHEMA", values.parse_name,
+           "the same for keys and TOPIC-key", default="latest", views=(values.RECORDS,)),
+    Option(TYPED, "schemaContext", "schema_context", "NAME", values.parse_name,
+           "the context of the registry that ids belong to", default=".", views=(values.RECORDS,)),
+    Option(TYPED, "valueMode", "value_mode", "FAILFAST|PERMISSIVE", values.parse_value_mode,
+           "FAILFAST: a key or value that does not fit ends the query; PERMISSIVE: it is null, and its bytes are in the"
+           " corrupt column", default="FAILFAST", views=(values.RECORDS,)),
+    Option(TYPED, "columnNameOfCorruptRecord", "corrupt_column", "NAME", values.parse_name,
+           "the corrupt column of valueMode=PERMISSIVE", default="_corrupt_record", views=(values.RECORDS,)),
 
     Option(WHEN, "since", "since", "TIME", values.parse_moment,
            "keep rows with timestamp ≥ this: ISO-8601, epoch milliseconds (not seconds), or a time ago (-2h)"),
@@ -224,10 +249,12 @@ class ReadOptions:
 
     There are no defaults here: `parse_options` gives each field the value of the text in the table.
 
-    storage: where the files of all paths are, zone maps too. It has the options of object stores.
+    storage: where the files of all paths are, zone maps too. It has the options of object stores. typed: the columns of
+    keys and values, where these are not bytes (`schema_registry/resolving.py`).
     """
 
     storage: Storage
+    typed: TypedColumns | None = None
 
     paths: tuple[str, ...]
     view: str
@@ -242,6 +269,14 @@ class ReadOptions:
     include_metadata: bool
     include_control: bool
     history: bool
+    value_format: str
+    key_format: str
+    schemas: str | None
+    value_schema: str
+    key_schema: str
+    schema_context: str
+    value_mode: str
+    corrupt_column: str  # columnNameOfCorruptRecord
     since: int | None
     until: int | None
     time_zone: str

@@ -13,6 +13,7 @@ from kafka_segment_source.option_values import OF_SPLITS
 from kafka_segment_source.options import parse_options
 from kafka_segment_source.planning.plan import ReadPlan
 from kafka_segment_source.planning.planner import make_plan
+from kafka_segment_source.schema_registry.typing import split_names, type_columns
 from kafka_segment_source.views.registry import view_of
 
 
@@ -45,7 +46,7 @@ def plan(path: PathsLike, **options: Unpack[ScanOptions]) -> ReadPlan:
     parsed, warnings = parse_options(option_texts(path, options))
     if view_of(parsed.view) is not None:
         raise OptionError(f"option 'view' is {parsed.view!r}: only {' and '.join(OF_SPLITS)} have a plan; use scan")
-    return make_plan(parsed, warnings)
+    return make_plan(type_columns(parsed, warnings), warnings)
 
 
 def scan(
@@ -58,7 +59,8 @@ def scan(
 
     Args:
         path: A partition directory, a log directory, a `.log` file or a glob; or a list of these.
-        columns: The names of the wanted columns, in order. By default, the columns that the options ask for.
+        columns: The names of the wanted columns, in order. By default, the columns that the options ask for. Of typed
+            values (docs/values.md), `value.customer_id` is the column `value` with this field alone.
         threads: How many threads read and decode records and batches. By default, one.
             Rows come in the same order with any number. Each thread takes at most 64 MiB, beside a batch of Kafka that
             is larger. With 1, one Arrow batch is in memory at a time.
@@ -94,4 +96,5 @@ def scan(
         from kafka_segment_source.views.view import plan_view  # noqa: PLC0415  # records and batches do without
 
         return plan_view(view, parsed, warnings).to_reader(columns)
-    return make_plan(parsed, warnings).to_reader(columns, threads)
+    names, wanted = split_names(parsed, columns)
+    return make_plan(type_columns(parsed, warnings, wanted), warnings).to_reader(names, threads)

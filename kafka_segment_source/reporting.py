@@ -37,10 +37,10 @@ def add_up(total: int, on_progress: OnProgress) -> Advance:
     return advance
 
 
-def few(sentences: Iterable[str]) -> list[str]:
+def few(sentences: Iterable[str], most: int = _MOST_SENTENCES) -> list[str]:
     """Returns the first few of many sentences. The last one states how many similar ones are left out."""
     listed = list(dict.fromkeys(sentences))
-    more = len(listed) - _MOST_SENTENCES
+    more = len(listed) - most
     if more <= 0:
         return listed
-    return [*listed[: _MOST_SENTENCES - 1], f"{listed[_MOST_SENTENCES - 1]} (and {more:,} more like it)"]
+    return [*listed[: most - 1], f"{listed[most - 1]} (and {more:,} more like it)"]

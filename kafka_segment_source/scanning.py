@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -16,7 +17,7 @@ from kafka_segment_source.decoding.damage import damage_in
 from kafka_segment_source.decoding.scratch import lend_scratch
 from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.decoding.split_file import SplitFile, open_split
-from kafka_segment_source.decoding.tables import SPLIT_TABLES, reads_headers_only
+from kafka_segment_source.decoding.tables import reads_headers_only, split_table
 from kafka_segment_source.errors import DataLossError
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.reading.following import Follower
@@ -36,6 +37,17 @@ def read_splits(
 
     advance: is called with the size of each split that is done.
     """
+    yield from note_misfits(partial(_read_splits, splits, schema=schema, advance=advance), options)
+
+
+def note_misfits(read: Callable[..., Iterator[pa.RecordBatch]], options: ReadOptions) -> Iterator[pa.RecordBatch]:
+    """Reads by `read`, which takes options. Typed values that did not fit are said once, at the end."""
+    return read(options=options) if options.typed is None else options.typed.read(read, options)
+
+
+def _read_splits(
+    splits: Iterable[SegmentSplit], options: ReadOptions, schema: pa.Schema, advance: Callable[[int], None]
+) -> Iterator[pa.RecordBatch]:
     ahead = SplitsAhead(splits)
     try:
         while (present := ahead.take()) is not None:
@@ -137,7 +149,7 @@ def follow_split(
 def _read_part(
     split: SegmentSplit, options: ReadOptions, schema: pa.Schema, follower: Follower, file: InputFile | None
 ) -> Iterator[pa.RecordBatch]:
-    make_rows = SPLIT_TABLES[options.view].load_maker()
+    make_rows = split_table(options).load_maker()
     with lend_scratch() as scratch, open_part(split, options, file, scratch.take_buffer) as source:
         maker = make_rows(source, options, schema, scratch)
         for chunk in wanted_chunks(source, options):
@@ -158,6 +170,6 @@ def open_part(split: SegmentSplit, options: ReadOptions, file: InputFile | None,
 def wanted_chunks(source: SplitFile, options: ReadOptions) -> Iterator[Chunk]:
     if not options.read_committed:
         return source.chunks()
-    from kafka_segment_source.reading.committed import committed_chunks  # noqa: PLC0415  # most reads do without
+    from kafka_segment_source.transactions.committed import committed_chunks  # noqa: PLC0415  # most reads do without
 
     return committed_chunks(source.chunks(), source, options)

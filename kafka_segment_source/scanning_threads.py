@@ -16,11 +16,11 @@ import pyarrow as pa
 from kafka_segment_source.decoding.batches import Chunk
 from kafka_segment_source.decoding.scratch import Scratch
 from kafka_segment_source.decoding.split import SegmentSplit
-from kafka_segment_source.decoding.tables import SPLIT_TABLES, RowMaker
+from kafka_segment_source.decoding.tables import RowMaker, split_table
 from kafka_segment_source.in_order import InOrder
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.reading.following import Follower
-from kafka_segment_source.scanning import BegunSplit, SplitsAhead, follow_split, open_part, wanted_chunks
+from kafka_segment_source.scanning import BegunSplit, SplitsAhead, follow_split, note_misfits, open_part, wanted_chunks
 from kafka_segment_source.storage.files import Bytes
 
 _MOST_WAITING = 8 * 1024 * 1024  # bytes of rows for each thread that may wait for their turn
@@ -37,6 +37,17 @@ def read_splits_in_threads(
 ) -> Iterator[pa.RecordBatch]:
     """Yields what `scanning.read_splits` yields. `threads` of them decode at the same time, and open the next splits
     early."""
+    read = partial(_read_in_order, splits, schema=schema, advance=advance, threads=threads)
+    yield from note_misfits(read, options)
+
+
+def _read_in_order(
+    splits: Sequence[SegmentSplit],
+    options: ReadOptions,
+    schema: pa.Schema,
+    advance: Callable[[int], None],
+    threads: int,
+) -> Iterator[pa.RecordBatch]:
     pieces = _walk(splits, options, schema)
     work: InOrder[_Piece, _Rows] = InOrder(pieces, threads, threads * _MOST_WAITING)
     with work:
@@ -130,7 +141,7 @@ class _Part:
 
     def _make_desk(self) -> _Desk:
         scratch = self._spare.pop() if self._spare else Scratch()
-        make_rows = SPLIT_TABLES[self._options.view].load_maker()
+        make_rows = split_table(self._options).load_maker()
         return _Desk(make_rows(self._source, self._options, self._schema, scratch), scratch)
 
     def _leave(self) -> None:

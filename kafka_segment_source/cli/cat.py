@@ -11,7 +11,7 @@ import click
 import pyarrow as pa
 
 from kafka_segment_source.cli.parquet import check_output, write_parquet
-from kafka_segment_source.cli.records import CONTROL_TYPE, Encoding, json_lines, text_fields, text_lines
+from kafka_segment_source.cli.records import CONTROL_TYPE, Encoder, Encoding, json_lines, text_fields, text_lines
 from kafka_segment_source.cli.shared import (
     DAMAGED,
     count,
@@ -24,13 +24,18 @@ from kafka_segment_source.cli.shared import (
     threads_option,
     warn,
 )
-from kafka_segment_source.decoding.tables import RECORDS
+from kafka_segment_source.decoding.tables import split_table
 from kafka_segment_source.keywords import count_threads
 from kafka_segment_source.options import CUTTING, OPTIONS
 from kafka_segment_source.planning.plan import ReadPlan
 from kafka_segment_source.planning.planner import make_plan
 from kafka_segment_source.reporting import Advance
+from kafka_segment_source.schema_registry.typing import split_names, type_columns
 
+_BINARY = (
+    "some keys or values are not UTF-8: text has such bytes as \\xff, and JSON has the whole as"
+    ' {"base64": "…"}; --as base64 prints all of them alike, and --format parquet keeps the bytes'
+)
 _SPARK_ONLY = tuple(option.name for option in OPTIONS if option.group == CUTTING)
 
 
@@ -44,8 +49,9 @@ _SPARK_ONLY = tuple(option.name for option in OPTIONS if option.group == CUTTING
     type=click.Choice([each.value for each in Encoding]),
     default=Encoding.TEXT.value,
     show_default=True,
-    help="How bytes of keys, values and header values are printed; text is UTF-8.",
+    help="How bytes of keys, values and header values are printed; text is UTF-8, and other bytes are escaped.",
 )
+@click.option("--values", metavar="FORMAT", help="What values are: the same as --value-format.")
 @threads_option
 @read_options(but=(*_SPARK_ONLY, "view"))
 def cat_command(
@@ -61,9 +67,10 @@ def cat_command(
 ) -> None:
     """Print records, one a line: partition, offset, timestamp, key and value, separated by tabs.
 
-    Null is printed as null; a tab, a line end or a backslash inside a text as \\t, \\n and \\\\. JSON lines
-    hold the columns of a read under their names. Takes every option of a read; reads no more than --limit needs.
-    Only --format parquet uses several threads.
+    Null is printed as null; a tab, a line end or a backslash inside a text as \\t, \\n and \\\\, and a byte that is
+    not UTF-8 as \\xff. JSON lines hold the columns of a read under their names, and typed values (--values) as
+    JSON; a key or value that is not UTF-8 is {"base64": "…"} there. Takes every option of a read; reads no more
+    than --limit needs. Only --format parquet uses several threads.
     Exits with 1 if damaged records were left out (--mode DROPMALFORMED). With --include-control true, transaction
     markers show as controlType COMMIT or ABORT.
 
@@ -72,29 +79,34 @@ def cat_command(
     kafkaseg cat /var/kafka-logs --subscribe orders --columns value -n 1
     kafkaseg cat orders-0 --starting-offsets '{"orders":{"0":1200}}' -n 5
     kafkaseg cat orders-0 --format jsonl --include-headers true | jq .value
+    kafkaseg cat /var/kafka-logs --subscribe orders --values avro --json
     kafkaseg cat orders-0 --since -1h --format parquet --output hour.parquet
     """
     kind = "jsonl" if as_json else kind
     check_output(kind, output)
+    values = options.pop("values")
+    options["valueFormat"] = values or options["valueFormat"]
     parsed, warnings = parse(paths, options)
-    plan = make_plan(parsed, warnings)
+    asked, wanted = split_names(parsed, None if columns is None else columns.replace(" ", "").split(","))
+    plan = make_plan(type_columns(parsed, warnings, wanted), warnings)
     for warning in plan.warnings:
         warn(warning)
-    chosen = None if columns is None else RECORDS.check_names(columns.replace(" ", "").split(","))
-    names = chosen or RECORDS.default_names(parsed)
+    table = split_table(plan.options)
+    chosen = None if asked is None else table.check_names(asked)
+    names = chosen or table.default_names(parsed)
     with skipped_data() as skipped:
         if output is not None:
-            schema = RECORDS.arrow_schema(names)
+            schema = table.arrow_schema(names)
             with progress("writing", plan.bytes_to_read) as advance:
                 batches = _read_batches(plan, schema, limit, advance, count_threads(threads))
                 records = write_parquet(output, schema, batches)
             warn(f"{count(records, 'record')} written to {output!r}")
         elif kind == "jsonl":
-            records = _print_records(plan, limit, names, partial(json_lines, encoding=Encoding(encoding), fields=names))
+            records = _print_records(plan, limit, names, partial(json_lines, fields=names), Encoder(Encoding(encoding)))
         else:
             fields = chosen or text_fields(names)
             records = _print_records(
-                plan, limit, names, partial(text_lines, encoding=Encoding(encoding), fields=fields)
+                plan, limit, names, partial(text_lines, fields=fields), Encoder(Encoding(encoding))
             )
     if skipped:
         sys.exit(DAMAGED)
@@ -107,13 +119,22 @@ def _print_records(
     limit: int | None,
     names: Sequence[str],
     lines: Callable[..., Iterator[str]],
+    encoder: Encoder,
 ) -> int:
-    """Prints the records of a plan and returns their number. lines: makes text lines of a batch with these columns."""
-    schema = RECORDS.arrow_schema(dict.fromkeys((*names, CONTROL_TYPE) if plan.options.include_control else names))
-    records = 0
+    """Prints the records of a plan and returns their number.
+
+    lines: makes lines of a batch with these columns. It says once if bytes are not the text that was asked for.
+    """
+    schema = split_table(plan.options).arrow_schema(
+        dict.fromkeys((*names, CONTROL_TYPE) if plan.options.include_control else names)
+    )
+    records, has_said = 0, False
     for batch in _read_batches(plan, schema, limit):
-        sys.stdout.writelines(lines(batch))
+        sys.stdout.writelines(lines(batch, encoder))
         records += batch.num_rows
+        if encoder.has_binary and not has_said:
+            warn(_BINARY)
+            has_said = True
     return records
 
 

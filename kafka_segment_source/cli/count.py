@@ -157,7 +157,8 @@ def count_command(
 
     A batch counts as a whole at its newest timestamp. Transaction markers are left out (--include-control true
     counts them). JSON lines, CSV and Parquet have a row for each partition and time that has records; a table has the
-    sum over the partitions. Times are in UTC. Exits with 1 if damage was left out (--mode DROPMALFORMED).
+    sum over the partitions. Times are in UTC. Exits with 1 if damage was left out (--mode DROPMALFORMED), or offsets
+    that a partition has lost; --fail-on-data-loss true ends at the first loss instead.
 
     \b
     kafkaseg count /var/kafka-logs --by 1m --subscribe orders
@@ -170,7 +171,8 @@ def count_command(
     parsed, warnings = parse(paths, {"includeControl": "false", **_given(options), "view": BATCHES})
     since = _NO_SINCE if parsed.since is None else parsed.since
     with skipped_data() as skipped:
-        for batch in read_view(parsed, warnings, _COLUMNS):
+        goes_on = options.get("failOnDataLoss") is None
+        for batch in read_view(parsed, warnings, _COLUMNS, goes_on=goes_on):
             counts.add(batch, since, parsed.until)
     if output is not None:
         warn(f"{count(write_parquet(output, _SCHEMA, counts.to_batches()), 'row')} written to {output!r}")

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 import kafka_segment_source
-from kafka_segment_source.cli.records import Encoding, text_fields, text_lines
+from kafka_segment_source.cli.records import Encoder, Encoding, text_fields, text_lines
 from kafka_segment_source.cli.shared import json_flag, print_json, show, width
 from kafka_segment_source.errors import PathError
 from kafka_segment_source.times import format_millis
@@ -70,7 +70,9 @@ def _format_first_rows(table: pa.Table) -> list[Text]:
     fields = text_fields(table.column_names)
     first = table.slice(0, _ROWS).combine_chunks().to_batches()
     lines = [
-        line.rstrip("\n").replace("\t", "  ") for batch in first for line in text_lines(batch, Encoding.TEXT, fields)
+        line.rstrip("\n").replace("\t", "  ")
+        for batch in first
+        for line in text_lines(batch, Encoder(Encoding.TEXT), fields)
     ]
     for_width = [Text(line) for line in lines]
     for line in for_width:

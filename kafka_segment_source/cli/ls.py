@@ -29,6 +29,7 @@ from kafka_segment_source.cli.summaries import Rows, is_well, listing, offsets_t
 from kafka_segment_source.inspection.contents import ListedPartition, Listing, list_partitions
 from kafka_segment_source.inspection.summary import Summary, total
 from kafka_segment_source.keywords import TopicOptions, option_names
+from kafka_segment_source.partition.missing import sum_up
 from kafka_segment_source.storage.paths import join_name, name_apart, name_of, parent_of
 
 _MOST_NAMED = 3  # partitions with several directories that have a note each
@@ -73,18 +74,13 @@ def ls_command(
         shown = [each for each in found.partitions if by_topic or not _is_unused(each)]
         empty = [] if by_topic else [each for each in found.partitions if _is_unused(each)]
         rows = _list_topics(shown) if by_topic else (_list_segments if by_segment else _list_partitions)(shown, names)
-        notes = _count_empty(empty) + _make_notes(found, names)
+        notes = _count_empty(empty) + _make_notes(found, names, has_all)
         show(listing(*((rows, sums, notes) if has_all else _shorten(rows, sums, notes)), width()))
-    faults = [
-        f"{segment.path}: {fault}"
-        for each in found.partitions
-        for segment in each.segments
-        for fault in segment.summary.faults
-    ]
+    faults = [fault for each in found.partitions for fault in each.faults]
     if faults:
         more = f" (and {len(faults) - 1:,} more)" if len(faults) > 1 else ""
         is_damage = len(faults) > sum(each.summary.unreadable for each in found.partitions)
-        what = "damaged data" if is_damage else "unreadable files"
+        what = "damaged data" if is_damage else "unreadable"
         warn(f"{what}: {faults[0]}{more}; `kafkaseg verify` says what it means")
     if faults or any(missing.is_hard for each in found.partitions for missing in each.missing):
         sys.exit(DAMAGED)
@@ -137,9 +133,14 @@ def _join_ranges(numbers: Sequence[int]) -> str:
     return ", ".join(" – ".join(map(str, each)) for each in ranges)
 
 
-def _make_notes(found: Listing, names: Mapping[str, str]) -> list[str]:
-    """Makes notes about data on the disk that a read does not return, and about data that is missing on it."""
-    notes = [missing.text(names[each.directory]) for each in found.partitions for missing in each.missing]
+def _make_notes(found: Listing, names: Mapping[str, str], has_all: bool) -> list[str]:
+    """Makes notes about data on the disk that a read does not return, and about data that is missing on it.
+
+    has_all: whether each harmless trace of missing data has its own note.
+    """
+    notes = [each.faults[0] for each in found.partitions if each.summary.unreadable and not each.segments]
+    missing = [(each, each.text(names[part.directory])) for part in found.partitions for each in part.missing]
+    notes += [said for _, said in missing] if has_all else sum_up(missing)
     copies = {name: count for name, count in Counter(each.name for each in found.partitions).items() if count > 1}
     if len(copies) > _MOST_NAMED:
         notes.append(f"{len(copies):,} partitions are in several directories; the sums count each of these")

@@ -1,4 +1,4 @@
-"""The steps of a search for a time or an offset, as text for `kafkaseg offsets --explain`."""
+"""The steps of a search for a time or an offset, as text for the option `--explain` of `kafkaseg offsets`."""
 
 from __future__ import annotations
 

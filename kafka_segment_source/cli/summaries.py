@@ -116,13 +116,15 @@ def _format_numbers(rows: Rows, sums: Summary) -> dict[str, str]:
 
 
 def offsets_text(sums: Summary) -> str:
-    """Formats the first and the last offset; only the first one where there are no batches."""
+    """Formats the first and the last offset; only the first one where there are no batches, none if none is known."""
+    if sums.unreadable and not sums.segments:
+        return _NOTHING
     return f"{sums.start_offset} – {sums.end_offset - 1}" if sums.batches else f"from {sums.start_offset}"
 
 
 def _format_bound(sums: Summary, records: int) -> str:
-    """Formats a number of records, as a bound if the headers do not tell it exactly."""
-    return f"{'' if sums.records_exact else '≤ '}{records:,}"
+    """Formats a number of records, as a bound if the headers do not tell it exactly, or not all can be read."""
+    return f"{'' if sums.records_exact else '≥ ' if sums.unreadable else '≤ '}{records:,}"
 
 
 def _format_control(sums: Summary) -> str:

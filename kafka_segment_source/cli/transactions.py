@@ -76,7 +76,8 @@ transactions_command = make_view_command(
 
     An open transaction withholds from consumers of read_committed all that follows its first offset. The state
     unknown means that damage or missing offsets may hold its marker. docs/views.md says what each column is.
-    Exits with 1 if damage was left out, or if a .txnindex file contradicts the log.
+    Exits with 1 if damage was left out or offsets are lost, or if a .txnindex file contradicts the log. With
+    --fail-on-data-loss true it ends at the first loss.
 
     \b
     kafkaseg transactions /var/kafka-logs --subscribe orders

@@ -33,6 +33,7 @@ from kafka_segment_source.cli.shared import (
     warn,
     width,
 )
+from kafka_segment_source.option_values import TRANSACTIONS
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.planning.planner import make_plan
 from kafka_segment_source.schema import Table
@@ -124,7 +125,9 @@ def make_view_command(
         names = table.check_names(columns.replace(" ", "").split(",")) if columns else None
         with skipped_data() as skipped:
             every = table.default_names(parsed)
-            rows = read_view(parsed, warnings, every if choice is not None and kept else names or every)
+            wanted = every if choice is not None and kept else names or every
+            goes_on = view == TRANSACTIONS and options.get("failOnDataLoss") is None
+            rows = read_view(parsed, warnings, wanted, goes_on=goes_on)
             if choice is not None and kept:
                 rows = (batch.filter(pc.is_in(batch[choice.column], pa.array(kept))) for batch in rows)
             schema = table.arrow_schema(names or every)
@@ -162,10 +165,18 @@ def _make_flag(choice: Choice) -> Callable[[F], F]:
     )
 
 
-def read_view(options: ReadOptions, warnings: list[str], columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Plans the view that the options name, prints the warnings of planning, and yields the rows."""
+def read_view(
+    options: ReadOptions, warnings: list[str], columns: Sequence[str], *, goes_on: bool = False
+) -> Iterator[pa.RecordBatch]:
+    """Plans the view that the options name, prints the warnings of planning, and yields the rows.
+
+    goes_on: whether offsets that a partition has lost since it was planned are a warning, and no error. The other
+        partitions are read then.
+    """
     view = view_of(options.view)
     plan = make_plan(options, warnings) if view is None else plan_view(view, options, warnings)
+    if goes_on:
+        plan = replace(plan, options=replace(plan.options, fail_on_data_loss=False))
     for warning in plan.warnings:
         warn(warning)
     return plan.batches(table_of(options.view).arrow_schema(columns))

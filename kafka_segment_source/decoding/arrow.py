@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kafka_segment_source import kafka_format, schema
+from kafka_segment_source.decoding.control_records import NO_TYPE, read_types
 from kafka_segment_source.decoding.records import RecordColumns, to_microseconds
 from kafka_segment_source.decoding.scratch import MAX_ROWS
 from kafka_segment_source.decoding.split import SegmentSplit
@@ -25,7 +26,6 @@ from kafka_segment_source.storage.paths import name_of
 
 _MIN_SEQUENCE_WRAP = 2**31
 _KEYS_AT_ONCE = 65_536
-_NO_CONTROL_TYPE = 2**15  # beyond the 16 bits of a type
 
 Ints = npt.NDArray[np.int32]
 Builder = Callable[[RecordColumns, SegmentSplit], pa.Array]
@@ -46,7 +46,7 @@ def to_record_batch(
     return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema)
 
 
-def _build_varying(source: Bytes, starts: Ints, lengths: Ints, n: int, size: int, kind: pa.DataType) -> pa.Array:
+def build_varying(source: Bytes, starts: Ints, lengths: Ints, n: int, size: int, kind: pa.DataType) -> pa.Array:
     """Builds a binary or string array of `n` slices of `source`. A negative length is a null. size: their bytes."""
     offsets, validity, data = np.empty(n + 1, np.int32), np.zeros((n + 7) // 8, np.uint8), np.empty(size, np.uint8)
     nulls: int = arrow_buffers.copy_parts(source, starts, lengths, n, offsets, validity, data)
@@ -61,12 +61,12 @@ def _build_fixed(values: npt.NDArray[np.generic], kind: pa.DataType) -> pa.Array
 
 def _build_key(records: RecordColumns, _: SegmentSplit) -> pa.Array:
     starts, lengths = records.ints[record_batches.KEY_AT], records.ints[record_batches.KEY_LENGTH]
-    return _build_varying(records.source, starts, lengths, records.count, records.key_bytes, pa.binary())
+    return build_varying(records.source, starts, lengths, records.count, records.key_bytes, pa.binary())
 
 
 def _build_value(records: RecordColumns, _: SegmentSplit) -> pa.Array:
     starts, lengths = records.ints[record_batches.VALUE_AT], records.ints[record_batches.VALUE_LENGTH]
-    return _build_varying(records.source, starts, lengths, records.count, records.value_bytes, pa.binary())
+    return build_varying(records.source, starts, lengths, records.count, records.value_bytes, pa.binary())
 
 
 def _build_topic(records: RecordColumns, split: SegmentSplit) -> pa.Array:
@@ -112,8 +112,8 @@ def _build_headers(records: RecordColumns, _: SegmentSplit) -> pa.Array:
     total = int(offsets[n])
     parts, sizes = np.empty((4, total), np.int32), np.empty(2, np.int64)
     arrow_buffers.locate_headers(records.source, records.ints[record_batches.HEADERS_AT], counts, n, parts, sizes)
-    keys = _build_varying(records.source, parts[0], parts[1], total, int(sizes[0]), pa.string())
-    values = _build_varying(records.source, parts[2], parts[3], total, int(sizes[1]), pa.binary())
+    keys = build_varying(records.source, parts[0], parts[1], total, int(sizes[0]), pa.string())
+    values = build_varying(records.source, parts[2], parts[3], total, int(sizes[1]), pa.binary())
     pairs = pa.StructArray.from_arrays([_replace_invalid_utf8(keys), values], fields=list(schema.HEADER_TYPE))
     bitmap = pa.py_buffer(validity) if nulls else None
     return pa.Array.from_buffers(schema.HEADERS_TYPE, n, [bitmap, pa.py_buffer(offsets)], nulls, children=[pairs])
@@ -184,11 +184,7 @@ def _build_control_type(records: RecordColumns, _: SegmentSplit) -> pa.Array:
     rows = np.flatnonzero(is_control[records.ints[record_batches.BATCH, :n]])
     if not len(rows):
         return pa.nulls(n, pa.string())
-    has_type = records.ints[record_batches.KEY_LENGTH, rows] >= kafka_format.CONTROL_KEY_BYTES
-    at = np.where(has_type, records.ints[record_batches.KEY_AT, rows] + kafka_format.CONTROL_TYPE_AT, 0)
-    numbers = (records.source[at].astype(np.uint16) << 8 | records.source[at + 1]).astype(np.int16).astype(np.int32)
-    numbers[~has_type] = _NO_CONTROL_TYPE
-    kinds, kind_of_row = np.unique(numbers, return_inverse=True)
+    kinds, kind_of_row = np.unique(read_types(records, rows), return_inverse=True)
     places = np.full(n, len(kinds))
     places[rows] = kind_of_row
     return pa.array([*map(_name_control_type, kinds.tolist()), None], pa.string()).take(pa.array(places))
@@ -197,7 +193,7 @@ def _build_control_type(records: RecordColumns, _: SegmentSplit) -> pa.Array:
 def _name_control_type(number: int) -> str:
     if 0 <= number < len(kafka_format.CONTROL_TYPES):
         return kafka_format.CONTROL_TYPES[number]
-    return "UNKNOWN" if number == _NO_CONTROL_TYPE else f"UNKNOWN({number})"
+    return "UNKNOWN" if number == NO_TYPE else f"UNKNOWN({number})"
 
 
 RECORD_BUILDERS: Mapping[str, Builder] = {

@@ -24,6 +24,7 @@ from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.decoding.split_file import SplitFile
 from kafka_segment_source.kernels import batch_headers
 from kafka_segment_source.kernels.batch_headers import HeaderTable
+from kafka_segment_source.logdir.probe import states_first_timestamp
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.schema import timestamp_array
 
@@ -77,7 +78,7 @@ def time_span(headers: HeaderTable) -> tuple[Longs, Longs]:
     Some headers state only the largest: under LogAppendTime, with a delete horizon, and those of wrappers.
     """
     largest = headers[batch_headers.MAX_TIMESTAMP]
-    states_first = ~_has(headers, kafka_format.DELETE_HORIZON_MASK) & ~_is_append_time(headers)
+    states_first = states_first_timestamp(headers[batch_headers.MAGIC], headers[batch_headers.ATTRIBUTES])
     return np.where(states_first, np.minimum(headers[batch_headers.BASE_TIMESTAMP], largest), largest), largest
 
 

@@ -12,9 +12,9 @@ from kafka_segment_source import kafka_format
 from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.kernels import batch_headers
 from kafka_segment_source.logdir.checksums import crc_holds
+from kafka_segment_source.logdir.offset_proof import limit_of
 from kafka_segment_source.storage.files import InputFile
 
-_RELATIVE_OFFSETS = 2**31  # an index file has 31 bits for an offset above the base, so Kafka rolls a segment before
 # The search for the next whole batch after damage computes a CRC for every place that looks like a batch. Budget for
 # one range: 8 × segment size + 64 MiB of CRC work. Then the rest is skipped. Without it, crafted bytes make the search
 # quadratic.
@@ -62,11 +62,19 @@ class BatchSearch:
         )
         return int.from_bytes(length, "big") + kafka_format.LOG_OVERHEAD
 
-    def read_proven_offset(self, position: int, otherwise: int) -> int:
-        """Reads the offset of the batch at `position`. Where no proven batch begins there, it returns `otherwise`."""
-        if not self.has_batch_at(position):
+    def find_following_offset(self, position: int, before: int, otherwise: int) -> int:
+        """Finds the offset of the first proven batch from `position` on that lies above the offset `before`.
+
+        It returns `otherwise` if there is none. Damage between does not matter.
+        """
+        if position >= self._split.segment_size or self.effort < 0:
             return otherwise
-        return int.from_bytes(self._file.read_at(position, kafka_format.LENGTH_AT), "big", signed=True)
+        believed, self.last_offset = self.last_offset, before
+        try:
+            found = position if self.has_batch_at(position) else self.find_next_batch(position + 1)
+        finally:
+            self.last_offset = believed
+        return otherwise if found is None else self.read_base_offset(found)
 
     def find_next_batch(self, position: int) -> int | None:
         """Finds the first position ≥ `position` of a whole batch that continues this log, by header and CRC."""
@@ -91,8 +99,7 @@ class BatchSearch:
 
     def _find_offset_limit(self) -> int:
         """The exclusive bound of the segment's offsets. For the last segment: of the offsets that an index can hold."""
-        following = self._split.next_base_offset
-        return self._split.base_offset + _RELATIVE_OFFSETS if following is None else following
+        return limit_of(self._split.base_offset, self._split.next_base_offset)
 
     def has_batch_at(self, position: int) -> bool:
         """Whether a whole batch with a right CRC begins at `position` and continues this log.

@@ -26,18 +26,20 @@ from kafka_segment_source.decoding.batch_search import BatchSearch
 from kafka_segment_source.decoding.damage import Damage
 from kafka_segment_source.decoding.faults import Faults
 from kafka_segment_source.decoding.log_tail import LogTail
-from kafka_segment_source.decoding.offset_order import find_disorder, leaves_gap
+from kafka_segment_source.decoding.offset_order import Disorder, find_disorder, needs_witness, overlap, shows_gaps
 from kafka_segment_source.decoding.split import BatchPlace, SegmentSplit
 from kafka_segment_source.errors import DataError
 from kafka_segment_source.kernels import batch_headers
 from kafka_segment_source.kernels.batch_headers import HeaderTable
 from kafka_segment_source.logdir.checksums import crc_of
+from kafka_segment_source.logdir.offset_proof import limit_of
 from kafka_segment_source.pruning.disorder import is_witness
 from kafka_segment_source.storage.files import Bytes, InputFile
 from kafka_segment_source.trust import Trust
 
 CHUNK_BYTES = 2 * 1024 * 1024  # a chunk, and the columns made of it, fit into the processor's caches
 _HEADERS = 16384  # batches in a chunk at most
+_WITNESSES = 64  # batches behind damage that are at hand, to look at before the file is searched
 
 TakeBuffer = Callable[[int], Bytes]
 """Returns a buffer of a size, for the bytes of the next chunks."""
@@ -87,6 +89,9 @@ class BatchReader:
         self._chunk_bytes = chunk_bytes
         self.last: BatchPlace | None = None
         self.is_done = False
+        self._believed_end = (
+            0  # the position after the last batch that was believed; 0: the offset before byte 0 is known
+        )
         self._is_stale = False  # the bytes at hand are older than those in the file
         self._limit = split.end  # no byte after it is read, unless a batch begins before it and ends after it
         self._search = BatchSearch(file, split, trust.max_batch_bytes)
@@ -196,6 +201,7 @@ class BatchReader:
     def _note_believed(self, headers: HeaderTable) -> None:
         """Notes that these batches are believed. There is at least one."""
         last = headers[:, -1].tolist()
+        self._believed_end = last[batch_headers.POSITION] + last[batch_headers.SIZE]
         self._search.last_offset = last[batch_headers.LAST_OFFSET]
         self.last = BatchPlace(last[batch_headers.POSITION], last[batch_headers.BASE_OFFSET], last[batch_headers.CRC])
 
@@ -229,10 +235,26 @@ class BatchReader:
         first = int(bad.argmax())
         count = first if bad[first] else headers.shape[1]
         before, limit = self._search.last_offset, self._offset_limit
+        if self.last is None and self._split.start and headers[batch_headers.MAGIC, 0] == kafka_format.MAGIC_V2:
+            first = int(headers[batch_headers.BASE_OFFSET, 0])
+            if (
+                first == self._split.bounds.offsets.start
+            ):  # the plan begins at this batch, as its neighbours bear it out
+                before = max(before, first - 1)
         following = limit
-        if 0 < count == headers.shape[1] and leaves_gap(headers, before):
-            following = self._search.read_proven_offset(end_of(headers), limit)
-        wrong = find_disorder(headers[:, :count], before, limit, following)
+        good = headers[:, :count]
+        is_before_damage = False
+        if count and needs_witness(good, self._search.last_offset):
+            earlier = int(headers[batch_headers.LAST_OFFSET, count - 2]) if count > 1 else before
+            later = _find_later_offset(headers[:, count:], bad[count:], earlier)
+            following = self._search.find_following_offset(end_of(good), earlier, limit) if later is None else later
+            is_before_damage = following != limit and count < headers.shape[1]
+        is_behind_damage = int(headers[batch_headers.POSITION, 0]) != self._believed_end
+        wrong = find_disorder(good, before, limit, following, is_behind_damage)
+        if count > 1 and (wrong is None or (wrong.column == 1 and overlap(good))):
+            wrong = self._doubt_first(good, before) or wrong
+        if wrong is None and is_before_damage:
+            wrong = self._doubt_last(good, earlier, following)
         if wrong is not None:
             fields = [batch_headers.POSITION, batch_headers.BASE_OFFSET, batch_headers.LAST_OFFSET]
             place, base, last = headers[fields, wrong.column].tolist()
@@ -252,11 +274,43 @@ class BatchReader:
         crc = crc_of(memoryview(data[position - start : position - start + size]), magic)  # type: ignore[arg-type]
         return count, self._faults.bad_crc(position, offset, crc, stated)
 
+    def _doubt_first(self, good: HeaderTable, before: int) -> Disorder | None:
+        """Decides about a batch behind damage: in a file that shows no compaction, the batch after it begins where it
+        ends. If there are other copies, they have it at the right place.
+
+        good: it and the batches after it, two or more. before: the last offset before the damage.
+        """
+        is_behind_damage = self.last is not None or not self._split.start
+        if not self._split.copies or not is_behind_damage:
+            return None
+        fields = [batch_headers.POSITION, batch_headers.BASE_OFFSET, batch_headers.LAST_OFFSET, batch_headers.COUNT]
+        (position, _), (base, following), (last, _), (count, _) = good[fields, :2].tolist()
+        if position == self._believed_end or following == last + 1 or count != last - base + 1:
+            return None
+        return None if shows_gaps(good[:, 2:]) else Disorder(0, before + 1, following - 1)
+
+    def _doubt_last(self, good: HeaderTable, earlier: int, following: int) -> Disorder | None:
+        """Decides about a batch between a gap and damage. In a file that shows no compaction, it stands at a wrong
+        place. If there are other copies, they have it at the right one.
+
+        good: the batches up to it; the rule before has filled in AFTER. earlier: the last offset before the gap.
+        following: the offset of the next sound batch. An index entry decides nothing, as an index may be damaged too.
+        """
+        fields = [batch_headers.POSITION, batch_headers.BASE_OFFSET, batch_headers.LAST_OFFSET, batch_headers.COUNT]
+        position, base, last, count = good[fields, -1].tolist()
+        if good[batch_headers.MAGIC, -1] != kafka_format.MAGIC_V2:
+            return None  # a wrapper states only its last offset, so every wrapper seems to leave a gap
+        ends = end_of(good[:, :-1]) if good.shape[1] > 1 else self._believed_end
+        first = 1 if self.last is None and self._split.start else 0  # what lies before the range is not known
+        is_whole = not shows_gaps(good[:, first:-1]) and count == last - base + 1
+        if self._split.copies and is_whole and position == ends:
+            return Disorder(good.shape[1] - 1, earlier + 1, following - 1)
+        return None
+
     @property
     def _offset_limit(self) -> int:
         """Exclusive bound of the segment's offsets."""
-        following = self._split.next_base_offset
-        return kafka_format.MAX_OFFSET if following is None else following
+        return limit_of(self._split.base_offset, self._split.next_base_offset)
 
     # ---- where no whole batch is ----
 
@@ -329,6 +383,16 @@ class BatchReader:
         self._damage.allow(error)
         self._damage.skip(error, self._split.segment_size if found is None else found)
         return found
+
+
+def _find_later_offset(headers: HeaderTable, bad: npt.NDArray[np.bool_], before: int) -> int | None:
+    """Returns the offset of the first sound batch above the offset `before`, of the next few batches. None if none is.
+
+    bad: the batches with a wrong CRC.
+    """
+    bases = headers[batch_headers.BASE_OFFSET, :_WITNESSES]
+    later = bases[~bad[:_WITNESSES] & (bases > before)]
+    return int(later[0]) if len(later) else None
 
 
 def end_of(headers: HeaderTable) -> int:

@@ -14,7 +14,7 @@ import numpy as np
 
 from kafka_segment_source import kafka_format
 from kafka_segment_source.decoding.batches import BatchReader, Chunk, end_of
-from kafka_segment_source.decoding.offset_order import find_disorder, leaves_gap
+from kafka_segment_source.decoding.offset_order import find_disorder, needs_witness
 from kafka_segment_source.kernels import batch_headers
 from kafka_segment_source.kernels.batch_headers import HeaderTable
 
@@ -67,4 +67,4 @@ class HeaderReader(BatchReader):
         wrong = find_disorder(headers, self._search.last_offset, self._offset_limit, self._offset_limit)
         if wrong is not None:
             return headers[:, : wrong.column]
-        return headers[:, :-1] if leaves_gap(headers, self._search.last_offset) else headers
+        return headers[:, :-1] if needs_witness(headers, self._search.last_offset) else headers

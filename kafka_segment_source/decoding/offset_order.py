@@ -22,22 +22,42 @@ class Disorder(NamedTuple):
     last: int
 
 
-def leaves_gap(headers: HeaderTable, before: int) -> bool:
-    """Whether offsets are missing before the last of these batches. Only the batch after it then proves its offset.
+def needs_witness(headers: HeaderTable, before: int) -> bool:
+    """Whether the last of these batches does not begin where the one before it ends.
+
+    Then the batch after it is needed, to say which of the two is wrong, if any.
 
     headers: int64[FIELDS, n], n ≥ 1. before: the last offset before the first batch.
     """
     last = headers[batch_headers.LAST_OFFSET, -2] if headers.shape[1] > 1 else before
-    return bool(headers[batch_headers.BASE_OFFSET, -1] > last + 1)
+    return bool(headers[batch_headers.BASE_OFFSET, -1] != last + 1)
 
 
-def find_disorder(headers: HeaderTable, before: int, limit: int, following: int) -> Disorder | None:
+def overlap(headers: HeaderTable) -> bool:
+    """Whether the second of these batches begins inside the first, or before it. headers: int64[FIELDS, n], n ≥ 2."""
+    return bool(headers[batch_headers.BASE_OFFSET, 1] <= headers[batch_headers.LAST_OFFSET, 0])
+
+
+def shows_gaps(headers: HeaderTable) -> bool:
+    """Whether compaction shows among batches: offsets are missing before one of them, or in one.
+
+    headers: int64[FIELDS, n], n ≥ 0, with the row AFTER.
+    """
+    base, last = headers[batch_headers.BASE_OFFSET], headers[batch_headers.LAST_OFFSET]
+    count = headers[batch_headers.COUNT]
+    is_thin = (count >= 0) & (count < last - base + 1)
+    return bool((base > headers[batch_headers.AFTER] + 1).any() or is_thin.any())
+
+
+def find_disorder(
+    headers: HeaderTable, before: int, limit: int, following: int, is_behind_damage: bool = False
+) -> Disorder | None:
     """Finds the first batch of a table whose offsets are wrong, and fills in the row AFTER.
 
     headers: int64[FIELDS, n], batches that follow each other in the file. before: the last offset before them. limit:
     every offset of the segment is below it. following: the base offset of the batch after them; `limit` if that is not
-    known.
+    known. is_behind_damage: whether the gap before the first of them may be that of damage, or of bytes not read.
     """
     allowed = np.empty(2, np.int64)
-    at: int = batch_rules.find_disorder(headers, before, limit, following, allowed)
+    at: int = batch_rules.find_disorder(headers, before, limit, following, is_behind_damage, allowed)
     return None if at == headers.shape[1] else Disorder(at, *allowed.tolist())

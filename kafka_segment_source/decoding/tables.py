@@ -59,6 +59,11 @@ SPLIT_TABLES: Mapping[str, SplitTable] = {RECORDS_VIEW: RECORDS, BATCHES: SplitT
 """By the name of the view."""
 
 
+def split_table(options: ReadOptions) -> SplitTable:
+    """The table of a read whose rows lie in splits. That of records may have typed keys and values."""
+    return SPLIT_TABLES[options.view] if options.typed is None else options.typed.table
+
+
 def reads_headers_only(options: ReadOptions) -> bool:
     """Whether a task needs no bytes of batches but their headers."""
     return options.view == BATCHES and not options.check_crcs and not options.read_committed

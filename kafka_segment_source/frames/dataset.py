@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as pads
 
 from kafka_segment_source.bounds import EVERY_ROW
-from kafka_segment_source.decoding.tables import SPLIT_TABLES
+from kafka_segment_source.decoding.tables import split_table
 from kafka_segment_source.errors import OptionError, SchemaError, UnsupportedError
 from kafka_segment_source.frames.predicates import find_columns, find_possible_rows
 from kafka_segment_source.keywords import PathsLike, ScanOptions, count_threads, option_texts
@@ -27,6 +27,7 @@ from kafka_segment_source.planning.plan import ReadPlan
 from kafka_segment_source.planning.planner import plan_selected
 from kafka_segment_source.planning.selection import Selection, Sources, select
 from kafka_segment_source.schema import Table
+from kafka_segment_source.schema_registry.typing import type_columns
 from kafka_segment_source.views.registry import view_of
 from kafka_segment_source.views.view import plan_view
 
@@ -35,7 +36,7 @@ Columns = Sequence[str] | Mapping[str, pc.Expression] | None
 
 
 def dataset(path: PathsLike, threads: int | None = None, **options: Unpack[ScanOptions]) -> LogDataset:
-    """Makes a lazy dataset of a log. Nothing is read before a query asks for rows.
+    """Makes a lazy dataset of a log. No record is read before a query asks for rows; schemas of typed values are.
 
     DuckDB queries a variable that holds it. pyarrow's own methods work too: `to_table`, `to_batches`, `head`, `filter`,
     `count_rows`. Each query makes a plan of its own, so it sees what the log holds at that moment.
@@ -59,6 +60,7 @@ def dataset(path: PathsLike, threads: int | None = None, **options: Unpack[ScanO
         5
     """
     parsed, warnings = parse_options(option_texts(path, options), parameters=("threads",))
+    parsed = type_columns(parsed, warnings)
     return LogDataset(_Source(parsed, tuple(warnings), count_threads(threads)))
 
 
@@ -74,7 +76,7 @@ class _Source:
     @property
     def table(self) -> Table:
         view = view_of(self.options.view)
-        return SPLIT_TABLES[self.options.view] if view is None else view.table
+        return split_table(self.options) if view is None else view.table
 
     @property
     def schema(self) -> pa.Schema:

@@ -11,23 +11,24 @@ from itertools import groupby
 from typing import Any, Unpack
 
 from kafka_segment_source.bounds import OffsetRange
-from kafka_segment_source.errors import FileChangedError, PathError
+from kafka_segment_source.errors import FileChangedError, PathError, StorageError
 from kafka_segment_source.inspection.summary import Summary, summarize, total
 from kafka_segment_source.kafka_format import MAX_OFFSET
 from kafka_segment_source.keywords import PathsLike, TopicOptions, check_names, option_texts
 from kafka_segment_source.logdir.catalog import list_dead_directories, list_directories
 from kafka_segment_source.logdir.checkpoints import Checkpoints
-from kafka_segment_source.logdir.segments import Evidence, ListedLog, PartitionLog
+from kafka_segment_source.logdir.segments import Evidence, ListedLog, PartitionLog, Segment
 from kafka_segment_source.logdir.tiers import explain_unfinished
 from kafka_segment_source.option_values import TopicSelection
 from kafka_segment_source.options import ReadOptions, parse_options
 from kafka_segment_source.partition.chain import list_paths
 from kafka_segment_source.partition.logs import available_logs
 from kafka_segment_source.partition.missing import all_evidence, notice, report_lost_partitions
-from kafka_segment_source.reporting import OnProgress, add_up, few, ignore_progress
+from kafka_segment_source.reporting import Advance, OnProgress, add_up, few, ignore_progress
 from kafka_segment_source.storage.ahead import map_ahead
 from kafka_segment_source.storage.paths import name_of, parent_of
-from kafka_segment_source.storage.retrying import try_again
+from kafka_segment_source.storage.retrying import Attempts, try_again
+from kafka_segment_source.storage.store import FileVersion
 
 _AT_ONCE = 16  # segments whose headers are read, each by 1 MiB at a time
 
@@ -64,6 +65,13 @@ class ListedPartition:
     def name(self) -> str:
         """The partition's name, as Kafka writes it."""
         return f"{self.topic}-{self.partition}"
+
+    @property
+    def faults(self) -> tuple[str, ...]:
+        """One sentence for each fault, with the path of the segment. One alone if the directory cannot be listed."""
+        if not self.segments:
+            return self.summary.faults
+        return tuple(f"{segment.path}: {fault}" for segment in self.segments for fault in segment.summary.faults)
 
     def to_dict(self) -> dict[str, Any]:
         """The partition as `kafkaseg ls --json` prints it."""
@@ -132,8 +140,8 @@ def list_partitions(
 
     Raises:
         UsageError: An invalid request: an option, a path or a topic that cannot be served.
-        StorageError: A directory cannot be listed. A retry may help. A `.log` that cannot be read is said in the
-            summary of its segment.
+        StorageError: No directory can be listed. A retry may help. One of several partition directories that cannot be
+            listed is said in its summary, and a `.log` that cannot be read in that of its segment.
 
     Example:
         >>> import kafka_segment_source
@@ -142,14 +150,15 @@ def list_partitions(
         [('orders-0', 1164), ('orders-1', 1476), ('orders-2', 1360)]
     """
     check_names(options, TopicOptions, "list_partitions, which takes")
-    parsed, warnings = parse_options(option_texts(path, options))
+    return list_parsed(*parse_options(option_texts(path, options)), on_progress)
+
+
+def list_parsed(parsed: ReadOptions, warnings: list[str], on_progress: OnProgress = ignore_progress) -> Listing:
+    """Does what `list_partitions` does. It takes options that were parsed."""
     seen = time.monotonic()
     logs = list_directories(parsed)
     advance = add_up(sum(segment.size for log in logs for segment in log.segments), on_progress)
-    segments = [segment for log in logs for segment in log.segments]
-    at_once = max((segment.storage.read_cost(segment.path).at_once for segment in segments), default=1)
-    found = map_ahead(lambda segment: summarize(segment, advance), segments, min(at_once, _AT_ONCE))
-    summaries = [[next(found) for _ in log.segments] for log in logs]
+    logs, summaries = _summarize_logs(logs, parsed, advance, warnings)
     checkpoints = Checkpoints(warnings, parsed.storage)
     warnings += few([fault for log in logs for fault in log.beside.faults + log.beside.damaged])
     warnings += few([explain_unfinished(log) for log in logs if log.beside.unfinished])
@@ -161,14 +170,85 @@ def list_partitions(
     partitions = _note_reads(partitions, logs, parsed, warnings)
     report_lost_partitions(logs, checkpoints, parsed, seen, warnings)
     # these directories may belong to any topic
-    not_read = list_dead_directories(parsed) if parsed.topics == TopicSelection() else []
+    not_read, said = try_again(lambda: _list_dead(parsed)) if parsed.topics == TopicSelection() else ([], [])
+    warnings += said
     return Listing(tuple(partitions), tuple(not_read), tuple(warnings))
+
+
+def _list_dead(options: ReadOptions) -> tuple[list[tuple[str, int]], list[str]]:
+    warnings: list[str] = []
+    return list_dead_directories(options, warnings), warnings
+
+
+def _summarize_logs(
+    logs: list[ListedLog], options: ReadOptions, advance: Advance, warnings: list[str]
+) -> tuple[list[ListedLog], list[list[Summary]]]:
+    """Summarizes the segments of each directory, as they are by then. A directory whose files are replaced meanwhile is
+    listed again. One that is gone is left out, with a warning."""
+    segments = [segment for log in logs for segment in log.segments]
+    at_once = max((segment.storage.read_cost(segment.path).at_once for segment in segments), default=1)
+    first = map_ahead(lambda segment: _try_to_summarize(segment, advance), segments, min(at_once, _AT_ONCE))
+    there: list[ListedLog] = []
+    summaries: list[list[Summary]] = []
+    for log in logs:
+        found = _follow_changes(log, [next(first) for _ in log.segments], options)
+        if found is None:
+            warnings.append(f"partition directory {log.directory!r} was removed while it was listed, and is left out")
+        else:
+            there.append(found[0])
+            summaries.append(found[1])
+    return there, summaries
+
+
+def _try_to_summarize(segment: Segment, advance: Advance = lambda _: None) -> Summary | FileChangedError:
+    try:
+        return summarize(segment, advance)
+    except FileChangedError as error:
+        return error
+
+
+def _follow_changes(
+    log: ListedLog, found: list[Summary | FileChangedError], options: ReadOptions
+) -> tuple[ListedLog, list[Summary]] | None:
+    """Returns a log as it is now, with the summary of each segment. None if it is gone.
+
+    What was summarized already is not read again. Raises FileChangedError if the files change too often.
+    """
+    attempts = Attempts()
+    known: dict[tuple[str, FileVersion, int], Summary] = {}
+    while True:
+        pairs = list(zip(log.segments, found, strict=True))
+        known |= {_identify(segment): summary for segment, summary in pairs if isinstance(summary, Summary)}
+        changed = next((each for each in found if isinstance(each, FileChangedError)), None)
+        if changed is None:
+            return log, [each for each in found if isinstance(each, Summary)]
+        attempts.note_failure(changed)
+        try:
+            [log] = list_directories(options.at_paths(tuple(list_paths(log))))
+        except PathError:
+            return None
+        before = len(known)
+        found = []
+        for segment in log.segments:
+            found.append(known.get(_identify(segment)) or _try_to_summarize(segment))
+            if isinstance(found[-1], FileChangedError):
+                break  # the rest would be as old
+        found += [changed] * (len(log.segments) - len(found))
+        if sum(isinstance(each, Summary) for each in found) > before:
+            attempts.note_progress()
+
+
+def _identify(segment: Segment) -> tuple[str, FileVersion, int]:
+    return segment.path, segment.version, segment.size
 
 
 def _list_partition(
     log: ListedLog, summaries: list[Summary], checkpoints: Checkpoints, seen: float, is_only: bool
 ) -> ListedPartition:
     """is_only: whether no other directory holds the partition. What this one lacks is then nowhere."""
+    if log.unreadable is not None:
+        unknown = Summary(records_exact=False, faults=(log.unreadable,), unreadable=1)
+        return ListedPartition(log.topic, log.partition, log.directory, 0, unknown, (), (), ())
     summary = total(summaries)
     [noticed] = notice([PartitionLog.of(log)], [log], checkpoints, seen)
     # the end of a damaged log is not known
@@ -227,7 +307,7 @@ def _note_copies(
     paths = tuple(dict.fromkeys(path for log in logs for path in list_paths(log)))
     try:
         chain, said = try_again(partial(_chain_copies, options.at_paths(paths)))
-    except (FileChangedError, PathError) as error:
+    except (FileChangedError, PathError, StorageError) as error:
         warnings.append(f"a read of all copies of {copies[0].name} is not possible: {error}")
         return copies
     warnings += said

@@ -5,17 +5,18 @@ from __future__ import annotations
 import time as clock
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any, Unpack
 
 from kafka_segment_source import times
 from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.errors import OptionError
 from kafka_segment_source.keywords import OffsetOptions, PathsLike, check_names, option_texts, value_text
-from kafka_segment_source.logdir.segments import PartitionLog
+from kafka_segment_source.logdir.segments import Evidence, PartitionLog
 from kafka_segment_source.option_values import EARLIEST, LATEST
 from kafka_segment_source.options import ReadOptions, parse_options
-from kafka_segment_source.partition.logs import examined_logs
-from kafka_segment_source.partition.missing import all_evidence
+from kafka_segment_source.partition.logs import explain_removed, follow_changes, list_settled_logs
+from kafka_segment_source.partition.missing import all_evidence, sum_up
 from kafka_segment_source.planning.offsets import log_end_offset
 from kafka_segment_source.planning.search import SearchStep
 from kafka_segment_source.planning.stable_end import StableEnds
@@ -112,13 +113,34 @@ def offsets_for_time(
     check_names(options, OffsetOptions, "offsets_for_time, which takes")
     parsed, warnings = parse_options(option_texts(path, options))
     timestamp = _parse_time(value_text("time", time), parsed.time_zone)
-    logs = examined_logs(parsed, warnings)
-    for log in logs:
-        for evidence in all_evidence(log, log_end_offset(log, parsed)):
-            warnings.append(evidence.text(f"partition {log.topic}-{log.partition}"))
-    stable = StableEnds(parsed)
-    answers = [_find_offset(log, timestamp, parsed, stable, warnings, explain) for log in logs]
-    return OffsetsForTime(timestamp, tuple(answers), tuple(warnings))
+    return find_offsets(parsed, warnings, timestamp, explain)
+
+
+def find_offsets(parsed: ReadOptions, warnings: list[str], timestamp: int, explain: bool = False) -> OffsetsForTime:
+    """Does what `offsets_for_time` does. It takes options that were parsed, and a time in epoch ms, or -2 or -1."""
+    answers: list[PartitionOffset] = []
+    evidence: list[tuple[Evidence, str]] = []
+    said: list[str] = []
+    for log in list_settled_logs(parsed, warnings):
+        found = follow_changes(log, parsed, partial(_answer, timestamp=timestamp, options=parsed, explain=explain))
+        if found is None:
+            said.append(explain_removed(log))
+            continue
+        answers.append(found[0])
+        evidence += found[1]
+        said += found[2]
+    return OffsetsForTime(timestamp, tuple(answers), (*warnings, *sum_up(evidence), *said))
+
+
+def _answer(
+    log: PartitionLog, timestamp: int, options: ReadOptions, explain: bool
+) -> tuple[PartitionOffset, list[tuple[Evidence, str]], list[str]]:
+    """Returns the answer for one partition, what is missing from it, each with its sentence, and its warnings."""
+    name = f"partition {log.topic}-{log.partition}"
+    missing = [(evidence, evidence.text(name)) for evidence in all_evidence(log, log_end_offset(log, options))]
+    warnings: list[str] = []
+    answer = _find_offset(log, timestamp, options, StableEnds(options), warnings, explain)
+    return answer, missing, warnings
 
 
 def _parse_time(text: str, zone: str) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Unpack
 
 import numpy as np
@@ -18,7 +19,7 @@ from kafka_segment_source.keywords import OffsetOptions, PathsLike, check_names,
 from kafka_segment_source.logdir.segment_view import SegmentView
 from kafka_segment_source.logdir.segments import PartitionLog
 from kafka_segment_source.options import ReadOptions, parse_options
-from kafka_segment_source.partition.logs import examined_logs
+from kafka_segment_source.partition.logs import explain_removed, follow_changes, list_settled_logs
 from kafka_segment_source.planning.offsets import log_end_offset, log_start_offset
 from kafka_segment_source.planning.search import FoundBatch, OffsetEntry, SearchStep, search
 
@@ -130,7 +131,18 @@ def locate_offset(
         name, value, least = ("offset", offset, 0) if offset < 0 else ("fetch_bytes", fetch_bytes, 1)
         raise OptionError(f"{name} is {value}: expected a number, {least} or more")
     parsed, warnings = parse_options(option_texts(path, options))
-    places = [_locate(log, offset, fetch_bytes, parsed) for log in examined_logs(parsed, warnings)]
+    return find_places(parsed, warnings, offset, fetch_bytes)
+
+
+def find_places(parsed: ReadOptions, warnings: list[str], offset: int, fetch_bytes: int = FETCH_BYTES) -> OffsetPlaces:
+    """Does what `locate_offset` does. It takes options that were parsed."""
+    places: list[OffsetPlace] = []
+    for log in list_settled_logs(parsed, warnings):
+        place = follow_changes(log, parsed, partial(_locate, offset=offset, fetch_bytes=fetch_bytes, options=parsed))
+        if place is None:
+            warnings.append(explain_removed(log))
+        else:
+            places.append(place)
     return OffsetPlaces(offset, tuple(places), tuple(warnings))
 
 

@@ -64,7 +64,7 @@ class Summary:
     records: without control records. oldest_at_most, newest: timestamps of data records in ms, None where there is
     none. without_timestamp: records whose timestamp is -1, which means none, in batches that have no other records.
     magics: of batches, ascending. faults: one sentence each. unreadable: segments whose `.log` the storage does
-    not give; only their sizes are in the sums.
+    not give; only their sizes are in the sums. A partition directory that it does not list counts as one.
     """
 
     segments: int = 0

@@ -92,7 +92,8 @@ def verify(
 
     Raises:
         UsageError: An invalid request: an option, a path or a topic that cannot be served.
-        StorageError: A directory cannot be listed. A `.log` that cannot be read is a problem of its segment.
+        StorageError: No directory can be listed. One of several partition directories that cannot be listed is a
+            problem, and so is a `.log` that cannot be read.
 
     Example:
         >>> import kafka_segment_source

@@ -67,6 +67,7 @@ _TORN = "a batch was being written when the broker died or the file was copied; 
 _PREALLOCATED = (
     "space that the broker has taken in advance (preallocate=true) or lost in a power failure; reads end before it"
 )
+_NOT_LISTED = "nothing of this partition was verified, and a query of it ends with this error"
 _BAD_DISK = "the file system does not give the bytes from there on"
 CHANGED = "a broker at work deletes, compacts and truncates: verify again, or verify a snapshot of the disk"
 _STATE = "a broker passes over it when it starts, and goes through the log from an older one; so does this reader"
@@ -117,6 +118,9 @@ def verify_log(
     the segments, with those of other partitions. None: several
     are verified at a time only where a read takes a round trip.
     """
+    if log.unreadable is not None:
+        finding = Finding(True, log.directory, log.unreadable, _NOT_LISTED)
+        return Verified(log.topic, log.partition, log.directory, 0, 0, 0, 0, (finding,))
     done: dict[str, SegmentCheck] = {}
     turns = turns or Turns(at_once=log.storage.read_cost(log.directory).at_once)
     for tries in range(_MOST_PASSES):

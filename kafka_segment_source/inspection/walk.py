@@ -79,6 +79,7 @@ def _table_of(header: BatchHeader) -> HeaderTable:
     column[batch_headers.ATTRIBUTES] = header.attributes
     column[batch_headers.BASE_OFFSET] = header.base_offset
     column[batch_headers.LAST_OFFSET] = header.last_offset
+    column[batch_headers.BASE_TIMESTAMP] = header.base_timestamp
     column[batch_headers.MAX_TIMESTAMP] = header.max_timestamp
     column[batch_headers.COUNT] = header.count
     column[batch_headers.LEADER_EPOCH] = header.leader_epoch

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from kafka_segment_source import kafka_format
-from kafka_segment_source.bounds import TimeRange
+from kafka_segment_source.bounds import OffsetRange, RowFilter, TimeRange
 from kafka_segment_source.decoding.tables import RECORDS
 from kafka_segment_source.errors import PathError
 from kafka_segment_source.logdir.catalog import list_logs
@@ -53,8 +53,8 @@ class LogRecord(NamedTuple):
         return f"offset {self.offset} of {self.topic}-{self.partition}"
 
 
-def plan_topic(topic: str, options: ReadOptions, warnings: list[str]) -> ReadPlan:
-    """Makes the plan of a read of one internal topic. `warnings` gets those of the plan.
+def plan_topic(topic: str, options: ReadOptions, warnings: list[str], start: int = 0) -> ReadPlan:
+    """Makes the plan of a read of one internal topic from an offset on. `warnings` gets those of the plan.
 
     It reads all of the log: `until` is applied by `read_records`. So nothing is said of bytes that `until` does not
     leave out, which no option of these views could change.
@@ -69,7 +69,7 @@ def plan_topic(topic: str, options: ReadOptions, warnings: list[str]) -> ReadPla
         include_control=True,
         until=None,
     )
-    plan = make_plan(wanted)
+    plan = make_plan(wanted, pushed=RowFilter(offsets=OffsetRange(start)))
     warnings += plan.warnings
     return plan
 

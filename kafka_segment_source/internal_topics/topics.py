@@ -13,6 +13,7 @@ from functools import partial
 
 import pyarrow as pa
 
+from kafka_segment_source.data_loss import report_lost_offsets
 from kafka_segment_source.internal_topics.columns import Row
 from kafka_segment_source.internal_topics.log_records import list_topic, plan_topic, read_records
 from kafka_segment_source.internal_topics.metadata_records import (
@@ -26,6 +27,8 @@ from kafka_segment_source.internal_topics.metadata_records import (
 from kafka_segment_source.internal_topics.oddities import Oddities
 from kafka_segment_source.internal_topics.snapshots import Snapshot, newest_snapshot
 from kafka_segment_source.options import ReadOptions
+from kafka_segment_source.partition.logs import available_logs
+from kafka_segment_source.planning.offsets import log_start_offset
 from kafka_segment_source.planning.plan import ReadPlan
 from kafka_segment_source.schema import Column
 
@@ -46,6 +49,7 @@ COLUMNS = (
 """leader: null where there is none. configs: those that were set for the topic; defaults are not in these files.
 topic: null if its record is missing."""
 
+_REMEDY = "give a copy with a newer snapshot, or failOnDataLoss=false for the topics that are known without it"
 _NOT_IN_ROWS = "what it changes is not in the rows"
 
 
@@ -60,14 +64,32 @@ class TopicsTask:
 def plan_rows(options: ReadOptions, warnings: list[str]) -> TopicsTask:
     """Reads the newest snapshot, and plans the log after it.
 
-    warnings: gets a sentence for each snapshot that is not whole. Raises what `make_plan` raises. That is DataLossError
-    if the log begins behind the snapshot.
+    A log that ends before the snapshot adds nothing to it: a controller that fetches a snapshot drops such a log
+    (Kafka: KafkaRaftLog.truncateToLatestSnapshot).
+
+    warnings: gets a sentence for each snapshot that is not whole. Raises DataLossError if the log begins behind the
+    snapshot, and what `make_plan` raises.
     """
     listed = list_topic(TOPIC, options)
     snapshot = newest_snapshot(TOPIC, [log.directory for log in listed], options, warnings)
+    for log in available_logs(replace(options, subscribe=(TOPIC,)), []):
+        _check_begin(log_start_offset(log), snapshot, options, warnings)
     start = 0 if snapshot is None else snapshot.end_offset
-    from_there = replace(options, starting_offsets={log.topic_partition: start for log in listed})
-    return TopicsTask(snapshot, plan_topic(TOPIC, from_there, warnings))
+    return TopicsTask(snapshot, plan_topic(TOPIC, options, warnings, start))
+
+
+def _check_begin(first: int, snapshot: Snapshot | None, options: ReadOptions, warnings: list[str]) -> None:
+    """Reports a log that begins behind the snapshot. first: the first offset of the log."""
+    lost = None
+    if snapshot is not None and first > snapshot.end_offset:
+        lost = f"its newest whole snapshot, {snapshot.path!r}, ends at offset {snapshot.end_offset}"
+    elif snapshot is None and first > 0:
+        before = "" if options.until is None else " of the time before 'until'"
+        lost = f"no whole snapshot{before} is there, which would have what came before"
+    if lost is not None:
+        warnings.append(
+            report_lost_offsets(f"the log of {TOPIC} begins at offset {first}, and {lost}", options, _REMEDY)
+        )
 
 
 def read_rows(task: TopicsTask, options: ReadOptions, warnings: list[str]) -> Iterator[Row]:

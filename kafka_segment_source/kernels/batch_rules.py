@@ -29,12 +29,12 @@ def _has_codec(headers, b):
     return headers[batch_headers.ATTRIBUTES, b] & kafka_format.CODEC_MASK != kafka_format.CODEC_NONE
 
 
-@kernel("int64(int64[:,:], int64, int64, int64, int64[::1])", is_short=True)
-def find_disorder(headers, before, limit, following, report):
+@kernel("int64(int64[:,:], int64, int64, int64, boolean, int64[::1])", is_short=True)
+def find_disorder(headers, before, limit, following, is_behind_damage, report):
     """Returns the column of the first batch whose offsets are wrong, or the number of batches. Fills in the row AFTER.
 
-    before, limit, following: as in `offset_order.find_disorder`. report: the first and last offset that the place of
-    the wrong batch allows, both inclusive.
+    before, limit, following, is_behind_damage: as in `offset_order.find_disorder`. report: the first and last offset
+    that the place of the wrong batch allows, both inclusive.
     """
     n = headers.shape[1]
     wrong = n
@@ -47,6 +47,10 @@ def find_disorder(headers, before, limit, following, report):
         jumped = base > earlier + 1 and earlier < later <= last
         if jumped and later == base:  # the next batch repeats this one ...
             jumped = later - earlier == last - base + 2  # ... unless, without the jump, it would exactly fill the gap
+        # behind damage the next one has fallen instead if it exactly fills the place between this one and the third
+        if jumped and b == 0 and is_behind_damage and n > 1:
+            third = headers[batch_headers.BASE_OFFSET, b + 2] if b + 2 < n else following
+            jumped = third - last != headers[batch_headers.LAST_OFFSET, b + 1] - later + 2
         if wrong == n and (base <= earlier or last >= limit or jumped):
             wrong = b
             report[FIRST_ALLOWED] = earlier + 1

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from kafka_segment_source import kafka_format
-from kafka_segment_source.errors import PathError
+from kafka_segment_source.errors import PathError, StorageError
 from kafka_segment_source.logdir.listing import (
     beside_of,
     files_of_change,
@@ -49,10 +49,10 @@ from kafka_segment_source.logdir.topics import (
     name_partitions,
     note_nameless,
 )
-from kafka_segment_source.option_values import TopicPartition
+from kafka_segment_source.option_values import TopicPartition, TopicSelection
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.storage.ahead import map_ahead
-from kafka_segment_source.storage.files import find_matches, list_directory, look_at
+from kafka_segment_source.storage.files import UNUSABLE, find_matches, list_directory, look_at
 from kafka_segment_source.storage.paths import is_remote, join_path, name_of, parent_of, resolve_path
 from kafka_segment_source.storage.retrying import try_again
 from kafka_segment_source.storage.store import Entry, Kind, Storage
@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from kafka_segment_source.logdir.tiers import FoundPartition
 
 _GLOB = re.compile(r"[*?\[]")
+_MOST_SEARCHED = 20  # directories below a wrong path, to say which of them was meant
 
 
 def list_logs(options: ReadOptions, needs_all: bool = True) -> list[ListedLog]:
@@ -79,13 +80,15 @@ def list_logs(options: ReadOptions, needs_all: bool = True) -> list[ListedLog]:
 def list_directories(options: ReadOptions) -> list[ListedLog]:
     """Returns every partition directory that the options select, with internal topics and all copies of a partition.
 
-    This shows what is on a disk. `list_logs` returns what a query reads.
+    This shows what is on a disk. `list_logs` returns what a query reads. A partition directory that cannot be listed
+    has no segments here, and says why (`unreadable`). Raises StorageError if there is no other.
     """
     return try_again(lambda: _list_directories(options))
 
 
 def _list_directories(options: ReadOptions) -> list[ListedLog]:
-    found = _find_all(options)
+    # with a selection, an unlisted path might be a log directory that holds what is selected
+    found = _find_all(options, goes_on=options.topics == TopicSelection())
     logs = _select_logs(
         [(name, each._replace(explicit=True)) for name, each in name_partitions(found, options)],
         options,
@@ -94,11 +97,14 @@ def _list_directories(options: ReadOptions) -> list[ListedLog]:
     return sorted(logs, key=lambda log: (log.topic_partition, log.directory))
 
 
-def _find_all(options: ReadOptions) -> list[Found]:
-    """Finds the directories of all paths. One without segments counts only as a copy of another one."""
+def _find_all(options: ReadOptions, goes_on: bool = False) -> list[Found]:
+    """Finds the directories of all paths. One without segments counts only as a copy of another one.
+
+    goes_on: whether a path that cannot be listed, and has the name of a partition, counts as one.
+    """
     storage = options.storage
     at_once = max((storage.read_cost(path).at_once for path in options.paths), default=1)
-    of_paths = map_ahead(lambda path: list(_find_directories(path, storage)), options.paths, at_once)
+    of_paths = map_ahead(lambda path: list(_find_directories(path, storage, goes_on)), options.paths, at_once)
     found = [each for directories in of_paths for each in directories]
     there = {each.named for each in found if each.empty_path is None}
     for each in found:
@@ -107,31 +113,64 @@ def _find_all(options: ReadOptions) -> list[Found]:
                 raise PathError(each.notes[0].partition(": it is")[0])
             raise PathError(
                 f"path {each.empty_path!r} holds no log segments: expected files like 00000000000000000000.log,"
-                " or directories like orders-0 that hold them"
+                f" or directories like orders-0 that hold them{_point_below(each, storage)}"
             )
     return found
 
 
-def list_dead_directories(options: ReadOptions) -> list[tuple[str, int]]:
+def _point_below(found: Found, storage: Storage) -> str:
+    """Returns words for an error: the directories in an empty one that hold partitions. The path names their parent."""
+    below = [entry.name for entry in found.listed or () if entry.kind is Kind.DIRECTORY]
+    log_directories = []
+    for name in sorted(below)[:_MOST_SEARCHED]:
+        try:
+            entries = list_directory(join_path(found.directory, name), storage)
+        except UNUSABLE:
+            continue
+        if any(entry.kind is Kind.DIRECTORY and is_partition(entry.name) for entry in entries):
+            log_directories.append(join_path(found.directory, name))
+    if not log_directories:
+        return ""
+    return f"; there are such directories in {name_first(log_directories, 'of its directories')}"
+
+
+def list_dead_directories(options: ReadOptions, warnings: list[str]) -> list[tuple[str, int]]:
     """Returns the path and the size in bytes of each dead or unfinished partition directory.
+
+    warnings: gets a sentence for each one that cannot be listed.
 
     A broker has given up a dead directory (-delete, -stray). It has not finished a directory that ends in -future. Only
     the log directories that the paths name are searched. No query reads these directories.
     """
-    dead = []
+    storage = options.storage
+    sizes = []
+    for directory in sorted(_find_dead(options, warnings)):
+        try:
+            sizes.append((directory, sum(file.size for file in list_files(directory, storage).values())))
+        except StorageError as error:
+            warnings.append(str(error))
+    return sizes
+
+
+def _find_dead(options: ReadOptions, warnings: list[str]) -> Iterator[str]:
+    """Yields the paths of dead directories. warnings: as in `list_dead_directories`."""
     storage = options.storage
     for path in options.paths:
         resolved = resolve_path(path, storage)
         for parent in [resolved] if _is_there(resolved, storage) else find_matches(resolved, storage, path):
-            if _is_directory(look_at(parent, storage)):
-                names = [child.name for child in list_checked(parent, storage, path) if child.kind is Kind.DIRECTORY]
-                dead += [join_path(parent, name) for name in names if DEAD_DIRECTORY.fullmatch(name)]
-    return [
-        (directory, sum(file.size for file in list_files(directory, storage).values())) for directory in sorted(dead)
-    ]
+            if not _is_directory(look_at(parent, storage)):
+                continue
+            try:
+                children = list_checked(parent, storage, path)
+            except StorageError as error:
+                if named_partition(parent) is None:  # else it is shown as a partition
+                    warnings.append(str(error))
+                continue
+            names = [child.name for child in children if child.kind is Kind.DIRECTORY]
+            yield from (join_path(parent, name) for name in names if DEAD_DIRECTORY.fullmatch(name))
 
 
-def _find_directories(path: str, storage: Storage) -> Iterator[Found]:
+def _find_directories(path: str, storage: Storage, goes_on: bool) -> Iterator[Found]:
     resolved = resolve_path(path, storage)
     matches = [resolved]
     if _GLOB.search(resolved) and not _is_there(resolved, storage):
@@ -141,7 +180,16 @@ def _find_directories(path: str, storage: Storage) -> Iterator[Found]:
     by_glob = len(matches) > 1 or matches[0] != resolved
     pattern = resolved if by_glob else None
     at_once = storage.read_cost(resolved).at_once
-    for found in map_ahead(lambda match: list(_find_directories_at(match, storage, path, pattern)), matches, at_once):
+
+    def find(match: str) -> list[Found]:
+        try:
+            return list(_find_directories_at(match, storage, path, pattern))
+        except StorageError:
+            if not goes_on or named_partition(match) is None:
+                raise
+            return [Found(match, named_partition(match))]
+
+    for found in map_ahead(find, matches, at_once):
         yield from found
 
 
@@ -227,7 +275,8 @@ def _select_logs(
 ) -> list[ListedLog]:
     """Returns the selected partitions with their segments.
 
-    needs_all: as in `list_logs`. is_read: whether they are read, so that two topics of one name must not be mixed.
+    needs_all: as in `list_logs`. is_read: whether they are read, so that two topics of one name must not be mixed, and
+    each directory must be there as a whole.
     """
     selection, storage = options.topics, options.storage
     there = {topic_partition for topic_partition, _ in named}
@@ -246,8 +295,20 @@ def _select_logs(
     for _, each in wanted:
         found.setdefault(each.directory, each)
     at_once = max((storage.read_cost(directory).at_once for directory in found), default=1)
-    listed = map_ahead(lambda each: list_settled(each.directory, storage, each.listed), found.values(), at_once)
-    listings = dict(zip(found, listed, strict=True))
+    failures: dict[str, StorageError] = {}
+
+    def list_one(each: Found) -> dict[str, Entry]:
+        try:
+            return list_settled(each.directory, storage, each.listed)
+        except StorageError as error:
+            if is_read:
+                raise
+            failures[each.directory] = error
+            return {}
+
+    listings = dict(zip(found, map_ahead(list_one, found.values(), at_once), strict=True))
+    if failures and len(failures) == len(found):
+        raise next(iter(failures.values()))
     by_name = {directory: segments_of(directory, storage, sizes) for directory, sizes in listings.items()}
     changes = {directory: files_of_change(files) for directory, files in listings.items()}
     whole = {each.directory for _, each in wanted if each.only_file is None}
@@ -264,7 +325,7 @@ def _select_logs(
     beside = {directory: beside_of(directory, storage, files) for directory, files in listings.items()}
     beside = {at: each._replace(faults=notes[at] + each.faults) if notes[at] else each for at, each in beside.items()}
     has_traces = any(each.orphans or each.snapshot > 0 for each in beside.values())
-    if not any(logs.values()) and not any(swaps.values()) and not has_traces:
+    if not any(logs.values()) and not any(swaps.values()) and not has_traces and not failures:
         raise PathError(f"no log segments are in {name_first(list(found), 'directories')}")
     return [
         ListedLog(
@@ -277,6 +338,7 @@ def _select_logs(
             beside=beside[directory] if directory in whole else Beside(beside[directory].faults),
             log_directory=parents[directory],
             storage=storage,
+            unreadable=str(failures[directory]) if directory in failures else None,
         )
         for (topic_partition, directory), segments in logs.items()
     ]

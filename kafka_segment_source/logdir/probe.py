@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kafka_segment_source import kafka_format
 from kafka_segment_source.logdir.checksums import crc_holds
+from kafka_segment_source.logdir.offset_proof import follows, has_jumped
 from kafka_segment_source.storage.files import InputFile
 
 _BLOCK = 4096  # bytes per read: they often include the next header
@@ -23,7 +24,9 @@ _TIMESTAMP = struct.Struct(">q")
 
 
 class BatchHeader(NamedTuple):
-    """The fields of a batch that planning needs: position and size in bytes, absolute offsets, maxTimestamp in ms.
+    """The fields of a batch that planning needs: position and size in bytes, absolute offsets, timestamps in ms.
+
+    base_timestamp: as stated. `first_timestamp` says what it means.
 
     Magic 0 and 1: both offsets are the entry's own offset, which for a wrapper is its last one. The count and the
     leader_epoch are -1.
@@ -39,11 +42,19 @@ class BatchHeader(NamedTuple):
     max_timestamp: int
     count: int  # type: ignore[assignment]  # a field hides a method of tuples
     leader_epoch: int
+    base_timestamp: int
 
     @property
     def end(self) -> int:
         """The position after the batch."""
         return self.position + self.size
+
+    @property
+    def first_timestamp(self) -> int:
+        """The timestamp of the first record, ms. It is the largest one if the header states only that."""
+        if states_first_timestamp(self.magic, self.attributes):
+            return min(self.base_timestamp, self.max_timestamp)
+        return self.max_timestamp
 
     @property
     def is_control(self) -> bool:
@@ -54,10 +65,24 @@ class BatchHeader(NamedTuple):
         return self.attributes & kafka_format.CODEC_MASK != kafka_format.CODEC_NONE
 
 
-class HeaderProbe:
-    """Reads headers of one `.log` of `size` bytes."""
+def states_first_timestamp(magic: Any, attributes: Any) -> Any:
+    """Whether a header states the timestamp of its first record. For one batch, or for arrays of batches.
 
-    def __init__(self, file: InputFile, size: int, check_crcs: bool) -> None:
+    Under LogAppendTime it states only the largest. With a delete horizon, that stands in its place.
+    """
+    has_horizon = (magic == kafka_format.MAGIC_V2) & (attributes & kafka_format.DELETE_HORIZON_MASK != 0)
+    is_append_time = (magic > kafka_format.MAGIC_V0) & (attributes & kafka_format.TIMESTAMP_TYPE_MASK != 0)
+    return (has_horizon | is_append_time) == 0
+
+
+class HeaderProbe:
+    """Reads headers of one `.log` of `size` bytes.
+
+    base_offset: of the segment, if the offsets of its first batch are to be judged by it.
+    """
+
+    def __init__(self, file: InputFile, size: int, check_crcs: bool, base_offset: int | None = None) -> None:
+        self._base_offset = base_offset
         self._file = file
         self._size = size
         self._check_crcs = check_crcs
@@ -80,7 +105,8 @@ class HeaderProbe:
             return header
         if header.size > _LARGEST_PROOF:
             return None
-        batch = self._read_bytes(position, header.size)
+        # the next header comes with it, as a look at the order of offsets may need it
+        batch = self._read_bytes(position, header.size + kafka_format.BATCH_OVERHEAD)[: header.size]
         if not crc_holds(batch, header.magic, header.crc):
             return None
         if len(self._proven) == _MOST_KEPT:
@@ -88,15 +114,30 @@ class HeaderProbe:
         self._proven[position] = header
         return header
 
-    def walk(self, position: int) -> Iterator[BatchHeader | None]:
+    def walk(self, position: int, *, in_order: bool = True) -> Iterator[BatchHeader | None]:
         """Yields proven headers from `position` to the end of the file. After the first failed proof it yields None and
-        ends."""
+        ends. A batch whose offsets contradict its neighbours is not proven (`offset_proof.py`).
+
+        in_order: False believes the offsets.
+        """
+        before = None if position or self._base_offset is None else self._base_offset - 1
         while position < self._size:
             header = self.proven(position)
+            if in_order and header is not None and before is not None and not self._keeps_order(header, before):
+                header = None
             yield header
             if header is None:
                 return
-            position = header.end
+            position, before = header.end, header.last_offset
+
+    def _keeps_order(self, header: BatchHeader, before: int) -> bool:
+        if header.base_offset == before + 1:
+            return True
+        if not follows(header, before):
+            return False
+        following = self.at(header.end)
+        third = None if following is None or following.base_offset > header.last_offset else self.at(following.end)
+        return not has_jumped(header, following, before, third)
 
     def is_legal_tail(self, position: int) -> bool:
         """Whether the bytes from `position` to the end may end a log.
@@ -152,13 +193,13 @@ def _parse_header(data: bytes, position: int, size: int) -> BatchHeader | None:
 def _parse_v2(data: bytes, position: int) -> BatchHeader | None:
     if len(data) < kafka_format.BATCH_OVERHEAD:
         return None
-    base, length, epoch, magic, crc, attributes, delta, _, latest, _, _, _, count = kafka_format.BATCH_HEADER.unpack(
-        data
+    base, length, epoch, magic, crc, attributes, delta, first, latest, _, _, _, count = (
+        kafka_format.BATCH_HEADER.unpack(data)
     )
     if length < kafka_format.MIN_BATCH_LENGTH or delta < 0 or count < 0:
         return None
     size = length + kafka_format.LOG_OVERHEAD
-    return BatchHeader(position, size, magic, crc, attributes, base, base + delta, latest, count, epoch)
+    return BatchHeader(position, size, magic, crc, attributes, base, base + delta, latest, count, epoch, first)
 
 
 def _parse_legacy(data: bytes, position: int, magic: int) -> BatchHeader | None:
@@ -174,5 +215,15 @@ def _parse_legacy(data: bytes, position: int, magic: int) -> BatchHeader | None:
         else kafka_format.NO_TIMESTAMP
     )
     return BatchHeader(
-        position, length + kafka_format.LOG_OVERHEAD, magic, crc, attributes, offset, offset, timestamp, -1, -1
+        position,
+        length + kafka_format.LOG_OVERHEAD,
+        magic,
+        crc,
+        attributes,
+        offset,
+        offset,
+        timestamp,
+        -1,
+        -1,
+        timestamp,
     )

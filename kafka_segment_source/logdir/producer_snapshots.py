@@ -51,14 +51,14 @@ def newest_state(
 
 def saved_states(directory: str, storage: Storage) -> list[tuple[str, int, bool]]:
     """Returns every `.snapshot` of a partition directory: its path, its bytes, and whether it is valid."""
-    found = sorted(try_again(lambda: _list_snapshots(directory, storage)))
+    found = sorted(_list_snapshots(directory, storage))
     return [(path, size, _read_open_transactions(path, storage, size) is not None) for _, path, size in found]
 
 
 def _list_snapshots(directory: str, storage: Storage) -> list[tuple[int, str, int]]:
     """Returns the snapshots of a directory: offset, path, bytes. The offset is in the name. Its digits may be of any
     locale."""
-    entries = list_directory(directory, storage)
+    entries = try_again(lambda: list_directory(directory, storage))
     found = []
     for entry in entries:
         digits = entry.name.removesuffix(kafka_format.SNAPSHOT_SUFFIX)

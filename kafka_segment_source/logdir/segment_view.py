@@ -19,6 +19,7 @@ from kafka_segment_source.logdir.indexes import (
     read_time_ends,
     read_time_index,
 )
+from kafka_segment_source.logdir.offset_proof import may_have_fallen, may_have_risen, overlaps
 from kafka_segment_source.logdir.probe import BatchHeader, HeaderProbe
 from kafka_segment_source.logdir.segments import Segment
 from kafka_segment_source.storage.ahead import run_together
@@ -63,7 +64,7 @@ class SegmentView:
         """Reads headers in the `.log`."""
         if self._probe is None:
             self._file = InputFile(self.segment.path, self.segment.storage, self.segment.version)
-            self._probe = HeaderProbe(self._file, self.segment.size, self._trust.check_crcs)
+            self._probe = HeaderProbe(self._file, self.segment.size, self._trust.check_crcs, self.segment.base_offset)
         return self._probe
 
     @property
@@ -72,7 +73,11 @@ class SegmentView:
         probe = self.probe
         if self._strict_probe is None:
             assert self._file is not None
-            self._strict_probe = probe if self._trust.check_crcs else HeaderProbe(self._file, self.segment.size, True)
+            self._strict_probe = (
+                probe
+                if self._trust.check_crcs
+                else HeaderProbe(self._file, self.segment.size, True, self.segment.base_offset)
+            )
         return self._strict_probe
 
     @property
@@ -213,11 +218,16 @@ class SegmentView:
             if header is None or header.base_offset > first_offset:
                 break
             slot = candidate
-        # take the first proven entry
+        # take the first proven entry, or the one before it if its batch may be wrong: a walk then sees its neighbours
+        is_in_doubt = False
         for candidate in range(slot, max(slot - 2 * _ATTEMPTS, -1), -1):
             header = self.probe.proven(int(offsets.positions[candidate]))
-            if header is not None and header.base_offset <= first_offset:
+            if header is None or first_offset < header.base_offset:
+                continue
+            following = self.probe.at(header.end)
+            if not may_have_fallen(header, following) or (is_in_doubt and not overlaps(header, following)):
                 return header.position
+            is_in_doubt = True
         return 0
 
     def end_position(self, end_offset: int) -> int | None:
@@ -231,8 +241,10 @@ class SegmentView:
         for candidate in range(slot, min(slot + _ATTEMPTS, len(offsets))):
             header = self.probe.proven(int(offsets.positions[candidate]))
             # a compressed v0 or v1 wrapper states only its last offset, so it may begin earlier
-            is_first_known = header is not None and (header.magic == kafka_format.MAGIC_V2 or not header.is_compressed)
-            if header is not None and is_first_known and header.base_offset >= end_offset:
+            if header is None or (header.magic != kafka_format.MAGIC_V2 and header.is_compressed):
+                continue
+            entry = int(offsets.offsets[candidate])
+            if header.base_offset >= end_offset and not may_have_risen(header, self.probe.at(header.end), entry):
                 return header.position
         return None
 
@@ -242,7 +254,8 @@ class SegmentView:
         At the first batch that cannot be proven it yields one None and ends. strict: uses `strict_probe`.
         """
         probe = self.strict_probe if strict else self.probe
-        for header in probe.walk(self._find_place(offset)):
+        position = self._find_place(offset)
+        for header in probe.walk(position):
             if header is None or header.last_offset >= offset:
                 yield header
 
@@ -256,9 +269,12 @@ class SegmentView:
         return self.start_position(offset)
 
     def end_offset(self) -> int:
-        """Returns the offset after the last proven batch, or the base offset if there is none."""
+        """Returns the offset after the last proven batch, or the base offset if there is none.
+
+        A batch with a wrong offset does not end the search. The read of it reports it.
+        """
         end = self.segment.base_offset
-        for header in self.probe.walk(self.start_position(kafka_format.MAX_OFFSET)):
+        for header in self.probe.walk(self.start_position(kafka_format.MAX_OFFSET), in_order=False):
             if header is not None:
                 end = header.last_offset + 1
         return end

@@ -195,6 +195,7 @@ class ListedLog:
     beside: the other files of the directory.
     log_directory: the log directory that the path names. None if the path names the partition.
     storage: where its files are.
+    unreadable: why the directory cannot be listed, for `list_directories` alone. A read of it is an error.
     """
 
     topic: str
@@ -207,6 +208,7 @@ class ListedLog:
     beside: Beside = Beside()
     log_directory: str | None = None
     storage: Storage = field(default=LOCAL, repr=False)
+    unreadable: str | None = None
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -262,6 +264,11 @@ class PartitionLog(ListedLog):
     def directories(self) -> tuple[str, ...]:
         """The directories that the log is read from, in order of their offsets."""
         return tuple(dict.fromkeys(parent_of(segment.path) for segment in self.segments))
+
+    def gap_is_loss(self, at: int) -> bool:
+        """Whether offsets that are missing after segment `at` are lost. They are read too, and no compaction took
+        them."""
+        return not self.compacted and self.is_followed(at)
 
     def is_followed(self, at: int) -> bool:
         """Whether the offsets right after segment `at` are read too. A path of single files may leave them out."""

@@ -31,9 +31,9 @@ from kafka_segment_source.kafka_format import MAX_OFFSET
 from kafka_segment_source.logdir.checkpoints import read_topic_id
 from kafka_segment_source.logdir.segments import DroppedSegment, Hole, ListedLog, PartitionLog, Segment
 from kafka_segment_source.options import ReadOptions
-from kafka_segment_source.partition.choice import DAMAGED, THIN, VOID, WHOLE, choose
+from kafka_segment_source.partition.choice import DAMAGED, SECOND, THIN, VOID, WHOLE, choose
 from kafka_segment_source.partition.copy_view import CopyView
-from kafka_segment_source.partition.histories import explain_fence, find_fenced_end, find_fences
+from kafka_segment_source.partition.histories import explain_fence, find_doubts, find_fences
 from kafka_segment_source.storage.ahead import map_ahead
 from kafka_segment_source.storage.tiered.names import is_shown
 
@@ -77,14 +77,17 @@ def settle(copies: list[PartitionLog], options: ReadOptions, warnings: list[str]
     if at_once > 1:
         list(map_ahead(_read_both, views, at_once))
     found = _leave_unreadable(views, options, warnings)
+    for copy in found:
+        said = copy.leave_misplaced_end([other for other in found if other is not copy])
+        warnings += [] if said is None else [said]
     fences = find_fences(found)
     warnings += [copy.epochs_fault for copy in found if copy.epochs_fault is not None]
-    for at, copy in enumerate(found):
-        own = [fence for fence in fences if fence.loser == at]
-        if own:
-            end = find_fenced_end(own)
-            warnings.append(explain_fence(copy, found[own[0].winner], end, own[0].epochs))
-            copy.log = replace(copy.log, offsets=copy.log.offsets.intersect(OffsetRange(end=end)))
+    for fence in fences:
+        warnings.append(explain_fence(found, fence))
+        loser = found[fence.loser]
+        loser.has_lost = True
+        loser.log = replace(loser.log, offsets=loser.log.offsets.intersect(OffsetRange(end=fence.end)))
+    warnings += find_doubts(found)
     return found
 
 
@@ -223,9 +226,10 @@ def _find_spans(at: int, copies: list[_ListedCopy], near: OffsetRange) -> list[_
             rated: Sequence[_Rated] = ((segment.span, sound),)
         else:
             rated = _rate_segment(own.copy, segment, others)
-        for offsets, holding in rated:
+        for offsets, sound_holding in rated:
             if offsets.is_empty:
                 continue
+            holding = min(sound_holding, SECOND) if own.copy.has_lost else sound_holding
             if ends and (ends[-1], holdings[-1]) == (offsets.start, holding):
                 ends[-1] = offsets.end
             else:

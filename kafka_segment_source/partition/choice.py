@@ -7,6 +7,8 @@ worst to best:
   magic 0 or 1 before a later segment (`decoding/gaps.py`).
 - DAMAGED: damaged bytes are where the batches should be.
 - VOID: no batch and no damage. Compaction removed the batches, or there never were any.
+- SECOND: batches of a copy whose history lost, from below the difference. Compaction may have removed some of them in
+  favour of records that do not count. So any other batches go before them.
 - THIN: batches from which compaction has removed records.
 - WHOLE: every offset has its record.
 """
@@ -17,7 +19,7 @@ from collections.abc import Sequence
 
 from kafka_segment_source.bounds import OffsetRange
 
-UNKNOWN, DAMAGED, VOID, THIN, WHOLE = range(5)
+UNKNOWN, DAMAGED, VOID, SECOND, THIN, WHOLE = range(6)
 
 
 def choose(spans: Sequence[OffsetRange], holdings: Sequence[int] | None = None) -> list[tuple[int, OffsetRange]]:

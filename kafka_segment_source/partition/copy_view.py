@@ -9,7 +9,8 @@ does not raise (`survey.py`). Raises StorageError, and FileChangedError if a fil
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ from kafka_segment_source.epoch_checkpoint import Epochs
 from kafka_segment_source.errors import DataError
 from kafka_segment_source.kafka_format import MAGIC_END, MAX_OFFSET
 from kafka_segment_source.logdir.leader_epochs import read_epochs
+from kafka_segment_source.logdir.offset_proof import limit_of
 from kafka_segment_source.logdir.probe import BatchHeader
 from kafka_segment_source.logdir.segment_view import SegmentView
 from kafka_segment_source.logdir.segments import PartitionLog, Segment
@@ -36,6 +38,7 @@ class Tail:
 
     is_clean: whether only preallocated zeros follow.
     damage: the bytes that follow and may not end a log, as an error. None if there are none.
+    expected: the offset after the batch before the last one; None if it is not known.
     """
 
     end: int
@@ -43,13 +46,19 @@ class Tail:
     last: BatchHeader | None = None
     is_clean: bool = True
     damage: DataError | None = None
+    expected: int | None = None
 
 
 class CopyView:
-    """Reads the files of one copy."""
+    """Reads the files of one copy.
+
+    has_lost: whether another copy's history counts, so that this one is used up to an offset at most. Compaction may
+        then have removed records in favour of some that do not count: what is gone from it proves nothing.
+    """
 
     def __init__(self, log: PartitionLog, options: ReadOptions) -> None:
         self.log = log
+        self.has_lost = False
         self._options = options
         self._bases = [segment.base_offset for segment in log.segments]
         # bytes of all segments before each one
@@ -198,6 +207,30 @@ class CopyView:
             self._surveys[segment.path] = survey(self.log, segment, OffsetRange(segment.base_offset), self._options)
         return self._surveys[segment.path]
 
+    def leave_misplaced_end(self, others: Sequence[CopyView]) -> str | None:
+        """Leaves out the copy's last batch if another copy proves that its offset is wrong. Returns a warning if so.
+
+        The batch leaves a gap after the one before it, and no batch follows it to prove its offset. Another copy has
+        the same batch, by CRC and size, inside the gap.
+        """
+        tail, last = self.tail, self.tail.last
+        if last is None or tail.expected is None or last.base_offset <= tail.expected:
+            return None
+        for other in others:
+            header = other.batch_at(tail.expected) if other.log.segments else None
+            if header is None or (header.crc, header.size) != (last.crc, last.size):
+                continue
+            if header.base_offset < last.base_offset:
+                self._tail = replace(tail, end=tail.expected, position=last.position, last=None)
+                if tail.damage is None:
+                    self.log = replace(self.log, offsets=self.log.offsets.intersect(OffsetRange(end=tail.expected)))
+                return (
+                    f"{self.log.segments[-1].path!r} has a wrong offset at byte {last.position}: found"
+                    f" {last.base_offset}, and {other.log.directory!r} has the same batch at {header.base_offset}; it is"
+                    " read from there"
+                )
+        return None
+
     def _find_tail(self) -> Tail:
         segment = self.log.segments[-1]
         if not segment.size:
@@ -206,10 +239,12 @@ class CopyView:
             return Tail(segment.next_base_offset, segment.size)
         found = Tail(segment.base_offset)
         with self._open_view(segment) as view:
-            for header in view.probe.walk(view.start_position(MAX_OFFSET)):
-                if header is None:
+            start = view.start_position(MAX_OFFSET)
+            for header in view.probe.walk(start):
+                if header is None or header.last_offset >= limit_of(segment.base_offset, None):
                     return self._find_torn_tail(segment)
-                found = Tail(header.last_offset + 1, header.end, header)
+                expected = header.base_offset if found.last is None and start else found.end
+                found = Tail(header.last_offset + 1, header.end, header, expected=expected)
         return found
 
     def _find_torn_tail(self, segment: Segment) -> Tail:
@@ -226,7 +261,9 @@ class CopyView:
         with InputFile(segment.path, segment.storage, segment.version) as file:
             is_clean = not any(file.read_at(position, MAGIC_END))
         end = segment.base_offset if last is None else last.last_offset + 1
-        return Tail(end, position, last, is_clean, found.faults[-1])
+        count = found.batches.shape[1]
+        expected = found.header(count - 2).last_offset + 1 if count > 1 else None
+        return Tail(end, position, last, is_clean, found.faults[-1], expected)
 
     def _open_view(self, segment: Segment) -> SegmentView:
         options = self._options

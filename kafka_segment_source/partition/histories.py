@@ -1,16 +1,34 @@
-"""Finds copies that contradict each other, and which of them a broker would have truncated from which offset on.
+"""Finds copies that contradict each other, and which of them is not used from which offset on.
 
-Take two logs of one partition with a batch of the same leader epoch at the same offset. They are equal up to that
-offset (KIP-101). So the last batch with offsets that both copies have usually decides. If it is the same in both,
-nothing below differs. If not, both copies are read backward from there to where they agree.
+Comes in: the copies of one partition. Goes out: fences. Where copies contradict each other and nothing says which of
+them counts: PathError.
 
-From the first difference on, the history with the higher leader epoch is valid. A follower truncates its log to the
-leader's in the same way (Kafka: AbstractFetcherThread, LeaderEpochFileCache.endOffsetFor; KIP-279). If both copies have
-a `leader-epoch-checkpoint`, the two files may show the difference, and then no batch is read.
+What is proven, and by what (KIP-101, KIP-279; Kafka: LeaderEpochFileCache.endOffsetFor,
+AbstractFetcherThread.getOffsetTruncationState):
 
-Compaction removes records and batches, and writes batches again. Then the epochs and the remaining records decide.
-Records may differ under one epoch, or in formats without epochs. Such copies are of two clusters, or of two topics of
-one name: PathError.
+- **Equal histories.** A leader gives each offset of its epoch to one batch. A follower takes batches of an epoch only
+  after its log is a prefix of that leader's log. So two logs with a batch of one epoch at one offset are of one history
+  up to there. Compaction keeps the first and the last offset of a batch and its epoch, so this holds for a batch that
+  was written again with fewer records, or with none. If the last common batch is so, nothing below it can differ.
+- **Different histories.** One history cannot have batches of two epochs at one offset, nor a batch before one of a
+  lower epoch, as epochs grow along it. A batch that is in one copy alone shows nothing: compaction removes batches.
+- **What a `leader-epoch-checkpoint` proves.** A leader notes its epoch at the end of its log, before its first record.
+  A follower notes an epoch at the first batch that it fetches, and compaction may have removed those before. So
+  replicas differ, and a line `E S` proves only this: from S on, the history of this copy has no epoch below E. That
+  decides where a batch of this copy bears it out, and the other copy ends with a batch of a lower epoch at S or above.
+  A line beyond the last batch does not. A leader that wrote nothing may be followed by one that kept what it lacked.
+  Then all rows stay, with a warning. Only a tier is cut there: a broker reads a tier along its own checkpoint
+  (RemoteLogManager), and tiered topics are never compacted.
+- **Which history counts.** A copy that names a leader epoch, by a batch or by its checkpoint, was a prefix of that
+  leader's log. Later it can only have been cut to follow a later leader. So the copy that names the latest epoch
+  counts. It need not have the higher epoch at the first difference: after two unclean elections it may have the lower.
+- **From where on.** Up to the last batch that is proven to agree, the other copy is used. Between that and the first
+  difference, one of them is damaged, or compaction left no batch. There the copy that counts answers alone. Beside a
+  tier nothing is compacted, so there the checkpoint of the copy that counts says where its history begins.
+
+What this cannot notice: a stale tail in a gap of the copy that counts, with no later batch or line against it. What it
+cannot decide: where the difference begins among offsets that the copies with the right history do not have. These rows
+stay, with a warning.
 """
 
 from __future__ import annotations
@@ -18,234 +36,211 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import TYPE_CHECKING
 
 from kafka_segment_source.epoch_checkpoint import Epochs
 from kafka_segment_source.errors import PathError
+from kafka_segment_source.kafka_format import MAX_OFFSET
 from kafka_segment_source.logdir.leader_epochs import UNKNOWN, epoch_at
-from kafka_segment_source.logdir.probe import BatchHeader
 from kafka_segment_source.logdir.segments import PartitionLog
+from kafka_segment_source.partition.batch_pairs import (
+    Comparison,
+    agree_at_their_end,
+    compare_batches,
+    follow_each_other,
+    walk_backward,
+)
 from kafka_segment_source.partition.copy_view import CopyView
-
-if TYPE_CHECKING:
-    from kafka_segment_source.partition.survey import Rows
-
-# What two batches with a common offset show about their copies
-SAME = "same"
-DIFFERENT = "different"  # they have different leader epochs
-CONFLICT = "conflict"  # the epoch is the same or unknown, so only one of the copies can be of this partition
-SILENT = "silent"  # they show nothing
+from kafka_segment_source.storage.tiered.names import is_shown
 
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """The copy `loser` holds batches of a replaced leader. The copy `winner` holds the other history.
+    """The copy `loser` is not used from the offset `end` on. The copy `winner` holds the history that counts.
 
-    Up to `agreed` both are equal, and from `first` on they differ. Between these offsets one of them is damaged or has
-    no batches.
+    first: the offset from which on both are proven to differ. epochs: the leader epochs there, of the loser and of the
+    winner. named: the latest leader epochs that both name. is_proven: whether a batch proves that both agree below
+    `end`.
     """
 
     loser: int
     winner: int
+    end: int
+    first: int
+    epochs: tuple[int, int]
+    named: tuple[int, int]
+    is_proven: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Divergence:
+    """Up to `agreed` two copies are not known to differ, and from `first` on they do. epochs: of each copy, there.
+    is_proven: whether a batch proves that they agree up to `agreed`."""
+
     agreed: int
     first: int
     epochs: tuple[int, int]
+    is_proven: bool
 
 
-_Divergence = tuple[int, int, tuple[int, int]]  # as in Fence: agreed, first, the epoch of each copy
+_Line = tuple[int, tuple[int, int]]  # the offset of a line; the last epoch of the copy that it contradicts, its epoch
 
 
 def find_fences(copies: Sequence[CopyView]) -> list[Fence]:
-    """Returns which copies lose which offsets. Raises PathError if copies contradict each other and no epoch
-    decides."""
+    """Returns which copies lose which offsets, at most one fence for each.
+
+    Raises PathError if copies contradict each other and no epoch decides.
+    """
+    if not any(_find_divergence(one, one.end, other, other.end) for one, other in combinations(copies, 2)):
+        return []
+    named = [_find_latest_epoch(copy) for copy in copies]
+    order = sorted(range(len(copies)), key=lambda at: -named[at])
+    ends = [copy.end for copy in copies]
     fences = []
-    for one, other in combinations(range(len(copies)), 2):
-        found = _find_divergence(copies[one], copies[other])
-        if found is not None:
-            agreed, first, epochs = found
-            loser, winner = (one, other) if epochs[0] < epochs[1] else (other, one)
-            fences.append(Fence(loser, winner, agreed, first, (min(epochs), max(epochs))))
+    for place, loser in enumerate(order):
+        losses = []
+        for winner in order[:place]:
+            found = _find_divergence(copies[loser], ends[loser], copies[winner], ends[winner])
+            if found is not None and named[loser] == named[winner]:
+                raise PathError(_explain_conflict(copies[loser], copies[winner], found.first))
+            if found is not None:
+                losses.append((winner, found))
+        if losses:
+            winner, found = min(losses, key=lambda loss: loss[1].first)
+            agreed = [each.agreed for _, each in losses]
+            agreed += [_find_stated_start(copies[loser], copies[other], each) for other, each in losses]
+            end = min(found.first, max(agreed))
+            ends[loser] = min(ends[loser], end)
+            is_proven = any(each.is_proven for _, each in losses)
+            fences.append(
+                Fence(loser, winner, end, found.first, found.epochs, (named[loser], named[winner]), is_proven)
+            )
     return fences
 
 
-def find_fenced_end(fences: Sequence[Fence]) -> int:
-    """Returns the offset from which on a copy that loses by these fences is not used.
+def _find_stated_start(loser: CopyView, winner: CopyView, found: _Divergence) -> int:
+    """Returns the offset at which the winner's checkpoint lets the epochs after the loser's begin.
 
-    It is not above any difference. Up to there it is as far as agreement is proven.
+    It returns 0 where topics may be compacted. Without compaction, each broker notes the offset of an epoch's first
+    record.
     """
-    return min(*(fence.first for fence in fences), max(fence.agreed for fence in fences))
+    if not (is_shown(loser.log.directory) or is_shown(winner.log.directory)):
+        return 0
+    return next((start for epoch, start in winner.epochs if epoch > found.epochs[0]), 0)
 
 
-def _find_divergence(one: CopyView, other: CopyView) -> _Divergence | None:
-    """Returns where two copies differ, and the leader epoch of each there. None if they do not contradict each
-    other."""
-    written = _compare_checkpoints(one, other)
-    if written is not None:
-        return written
-    if max(one.start, other.start) >= min(one.end, other.end):
-        return None
-    low, high = (one, other) if one.end <= other.end else (other, one)
-    batch = low.batch_at(low.end - 1)
-    found = None
-    if batch is not None and batch.base_offset < low.end:
-        found = high.batch_at(min(batch.last_offset, low.end - 1))
-        if found is not None and _is_settled(_relate_batches(low, batch, high, found), batch, found):
-            return None
-        if found is not None and _is_void(batch, found) and found.leader_epoch >= batch.leader_epoch:
-            return None
-    steps_back = found is not None and batch is not None and _is_void(batch, found) and found.leader_epoch >= 0
-    stepping = (batch, found) if low is one else (found, batch)
-    return _compare_batches(one, other, stepping if steps_back else None)  # type: ignore[arg-type]  # neither is None then
+def find_doubts(copies: Sequence[CopyView]) -> list[str]:
+    """Returns one sentence for each copy whose last batches a later leader may lack, where nothing proves it."""
+    doubts = []
+    for copy in copies:
+        for other in copies:
+            line = None if other is copy else _find_contradicting_line(other, other.end, copy, copy.end)
+            if line is not None and line[0] < copy.end and not _is_borne_out(other, other.end, line):
+                doubts.append(_explain_doubt(copy, other, *line))
+                break
+    return doubts
 
 
-def _compare_checkpoints(one: CopyView, other: CopyView) -> _Divergence | None:
-    """Does the same as `_find_divergence` by the epochs that both brokers recorded. None if these show no
-    difference.
+def _find_divergence(one: CopyView, one_end: int, other: CopyView, other_end: int) -> _Divergence | None:
+    """Returns where two copies differ, or None if nothing proves that they do. The ends are exclusive."""
+    if follow_each_other(one, other):
+        proven = Comparison()
+    elif (one_end, other_end) == (one.end, other.end) and agree_at_their_end(one, other):
+        proven = Comparison(min(one_end, other_end))
+    else:
+        proven = compare_batches(one, one_end, other, other_end)
+    if proven.conflict is not None:
+        raise PathError(_explain_conflict(one, other, proven.conflict))
+    is_proven = proven.agreed is not None
+    agreed = max(one.start, other.start) if proven.agreed is None else proven.agreed
+    found = []
+    if proven.differs is not None:
+        batch, twin = proven.differs
+        first = max(min(batch.base_offset, twin.base_offset), proven.agreed or 0)
+        found.append(_Divergence(min(agreed, first), first, (batch.leader_epoch, twin.leader_epoch), is_proven))
+    stated = _find_contradicting_lines(one, one_end, other, other_end)
+    for offset, epochs in stated:
+        if offset >= (proven.agreed or 0):  # what agrees above it shows that the line is wrong
+            found.append(_Divergence(min(agreed, offset), offset, epochs, is_proven))
+    return min(found, key=lambda each: each.first, default=None)
 
-    A leader records its epoch before its first record (Kafka: UnifiedLog.assignEpochStartOffset). So the copy that
-    loses may hold offsets that the other one has not reached. Then it also needs an earlier last epoch: a leader that
-    wrote nothing may have been followed by one that kept these offsets.
-    """
-    if not one.epochs or not other.epochs:
-        return _compare_one_checkpoint(one, other)
-    for offset in sorted({start for _, start in (*one.epochs, *other.epochs)}):
-        epochs = epoch_at(one.epochs, offset), epoch_at(other.epochs, offset)
-        if UNKNOWN not in epochs and epochs[0] != epochs[1]:
-            loser, winner = (one, other) if epochs[0] < epochs[1] else (other, one)
-            if offset < winner.end or (offset < loser.end and winner.epochs[-1][0] > loser.epochs[-1][0]):
-                return offset, offset, epochs
-            return None
-    return None
+
+def _find_contradicting_lines(one: CopyView, one_end: int, other: CopyView, other_end: int) -> Iterator[_Line]:
+    """Yields the lines of either copy's checkpoint that the last batch of the other copy contradicts, as far as they
+    decide. The epochs are those of the first copy and of the second one."""
+    for stating, its_end, bare, bare_end in ((one, one_end, other, other_end), (other, other_end, one, one_end)):
+        line = _find_contradicting_line(stating, its_end, bare, bare_end)
+        if line is not None and (is_shown(bare.log.directory) or _is_borne_out(stating, its_end, line)):
+            offset, epochs = line
+            yield offset, epochs if bare is one else epochs[::-1]
 
 
-def _compare_one_checkpoint(one: CopyView, other: CopyView) -> _Divergence | None:
-    """Does the same as `_find_divergence` by the epochs that one broker recorded.
-
-    It looks for an epoch that is later than the other copy's last one and begins before the end of that copy. The
-    copies need not have a common offset.
-    """
-    recorded, bare = (one, other) if one.epochs else (other, one)
+def _find_contradicting_line(stating: CopyView, its_end: int, bare: CopyView, bare_end: int) -> _Line | None:
+    """Returns the first line of one copy's checkpoint that the last batch of another copy contradicts."""
     last = bare.tail.last
-    if not recorded.epochs or last is None or last.leader_epoch < 0:
+    if not stating.epochs or last is None or last.leader_epoch < 0 or bare_end < bare.end:
         return None
-    offset = _find_first_above(recorded.epochs, last.leader_epoch)
-    if offset is None or offset >= bare.end:
+    lines = _find_believed_lines(stating)
+    line = next(((epoch, start) for epoch, start in lines if epoch > last.leader_epoch), None)
+    if line is None or line[1] > last.base_offset or (its_end < stating.end and line[1] >= its_end):
         return None
-    epochs = last.leader_epoch, epoch_at(recorded.epochs, offset)
-    return offset, offset, epochs if bare is one else epochs[::-1]
+    if any(epoch > lines[-1][0] for epoch, _ in bare.epochs[-1:]):
+        return None  # the other copy has had a later leader
+    return line[1], (last.leader_epoch, line[0])
 
 
-def _compare_batches(
-    one: CopyView, other: CopyView, steps_back: tuple[BatchHeader, BatchHeader] | None
-) -> _Divergence | None:
-    """Does the same as `_find_divergence` by reading both copies backward from their last common offset to where they
-    agree.
-
-    steps_back: a batch of each copy. Their epochs differ, although they have no common offset. Epochs grow along one
-        history.
-    """
-    start, end = max(one.start, other.start), min(one.end, other.end)
-    differs = steps_back
-    agreed = start
-    for batch, found in _pair_batches(one, other, start, end):
-        relation = _relate_batches(one, batch, other, found)
-        if relation == SAME:
-            agreed = min(batch.last_offset, found.last_offset) + 1
-            break
-        if relation == CONFLICT:
-            raise PathError(_explain_conflict(one, other, max(batch.base_offset, found.base_offset)))
-        if relation == DIFFERENT:
-            differs = batch, found
-    if differs is None:
-        return None
-    epochs = differs[0].leader_epoch, differs[1].leader_epoch
-    loser, winner = (one, other) if epochs[0] < epochs[1] else (other, one)
-    first = max(min(differs[0].base_offset, differs[1].base_offset), agreed)
-    since = _find_first_above(winner.epochs, min(epochs))
-    if since is not None and min(loser.start, start) <= since <= first:
-        agreed = since  # the winner's checkpoint records where its history begins
-        first = since
-    return agreed, first, epochs
+def _find_believed_lines(copy: CopyView) -> Epochs:
+    """Returns the lines of a copy's checkpoint. It returns none if they give its last batch a later epoch than it
+    has."""
+    last = copy.tail.last
+    if last is not None and 0 <= last.leader_epoch < epoch_at(copy.epochs, last.base_offset):
+        return ()
+    return copy.epochs
 
 
-def _pair_batches(one: CopyView, other: CopyView, start: int, end: int) -> Iterator[tuple[BatchHeader, BatchHeader]]:
-    """Yields sound batches of both copies with a common offset, from the last to the first."""
-    for batch in _walk_backward(one, start, end):
-        for found in _walk_backward(other, max(batch.base_offset, start), min(batch.last_offset + 1, end)):
-            yield batch, found
+def _is_borne_out(copy: CopyView, end: int, line: _Line) -> bool:
+    """Whether the first batch of a copy at or above the offset of a line is of its epoch or of a later one."""
+    offset, (_, epoch) = line
+    header = next(walk_backward(copy, end, offset), None)
+    return header is not None and header.base_offset >= offset and header.leader_epoch >= epoch
 
 
-def _find_first_above(epochs: Epochs, epoch: int) -> int | None:
-    """Returns where the first leader epoch after `epoch` begins, or None if none is recorded."""
-    return next((start for each, start in epochs if each > epoch), None)
-
-
-def _walk_backward(copy: CopyView, start: int, end: int) -> Iterator[BatchHeader]:
-    """Yields the sound batches of a copy between two offsets, from the last to the first.
-
-    Each segment is read only when its batches are needed.
-    """
-    for segment in reversed(copy.log.segments):
-        if segment.base_offset < end and segment.span.end > start and segment.size:
-            survey = copy.survey(segment)
-            for at in reversed(range(survey.first_from(start), survey.first_from(end) + 1)):
-                header = survey.header(at) if at < survey.batches.shape[1] else None
-                if header is not None and header.base_offset < end:
-                    yield header
-
-
-def _relate_batches(one: CopyView, batch: BatchHeader, other: CopyView, found: BatchHeader) -> str:
-    """Returns what two batches with a common offset show."""
-    if _is_void(batch, found):
-        return DIFFERENT if found.leader_epoch < batch.leader_epoch else SILENT
-    alike = (batch.base_offset, batch.last_offset, batch.crc) == (found.base_offset, found.last_offset, found.crc)
-    if alike:  # no checksum covers the epoch, so a different epoch alone is no evidence
-        return SAME if batch.leader_epoch == found.leader_epoch else SILENT
-    epochs = batch.leader_epoch, found.leader_epoch
-    if min(epochs) >= 0 and epochs[0] != epochs[1]:
-        return DIFFERENT
-    found_rows = _compare_rows(one.rows(batch), other.rows(found))
-    return SAME if found_rows == SILENT and min(epochs) >= 0 else found_rows
-
-
-def _compare_rows(rows: Rows | None, others: Rows | None) -> str:
-    """Returns what the records of two batches show, where the bytes of the batches differ."""
-    if rows is None or others is None:
-        return SILENT
-    common = rows.keys() & others.keys()
-    if any(rows[offset] != others[offset] for offset in common):
-        return CONFLICT
-    return SAME if common else SILENT
-
-
-def _is_settled(relation: str, batch: BatchHeader, found: BatchHeader) -> bool:
-    """Whether nothing below can differ. Different epochs alone do not settle it, as a producer may send a batch again
-    to a new leader."""
-    return relation == SAME or (relation == SILENT and min(batch.leader_epoch, found.leader_epoch) < 0)
-
-
-def _is_void(batch: BatchHeader, found: BatchHeader) -> bool:
-    """Whether the other copy has no batch where this one has one, only a later batch."""
-    return found.base_offset > batch.last_offset
+def _find_latest_epoch(copy: CopyView) -> int:
+    """Returns the latest leader epoch that a copy names, or UNKNOWN."""
+    last = next(walk_backward(copy, MAX_OFFSET), None)
+    lines = _find_believed_lines(copy)
+    return max(UNKNOWN if last is None else last.leader_epoch, lines[-1][0] if lines else UNKNOWN)
 
 
 def _quote_directory(log: PartitionLog) -> str:
     return repr(log.directory)
 
 
-def explain_fence(loser: CopyView, winner: CopyView, offset: int, epochs: tuple[int, int]) -> str:
-    """Returns one sentence about which copy loses which offsets."""
-    end = f" to {loser.end - 1}" if loser.end > offset else " on"
+def explain_fence(copies: Sequence[CopyView], fence: Fence) -> str:
+    """Returns one sentence about which copy loses which offsets, and why."""
+    loser, winner = copies[fence.loser], copies[fence.winner]
+    end = f" to {loser.end - 1}" if loser.end > fence.end else " on"
+    undecided = f" (up to {fence.first - 1} nothing shows whether they differ)" if fence.end < fence.first else ""
+    below = "" if fence.is_proven or loser.start >= fence.end else ", and no batch shows that they agree below them"
     return (
-        f"{_quote_directory(loser.log)} and {_quote_directory(winner.log)} hold different histories of partition {loser.log.topic}-"
-        f"{loser.log.partition} from offset {offset} on, of the leader epochs {epochs[0]} and {epochs[1]}: the offsets"
-        f" {offset}{end} of {_quote_directory(loser.log)} are not read, a broker would truncate them"
+        f"{_quote_directory(loser.log)} and {_quote_directory(winner.log)} hold different histories of partition"
+        f" {loser.log.topic}-{loser.log.partition} from offset {fence.first} on, of the leader epochs {fence.epochs[0]} and"
+        f" {fence.epochs[1]}: the offsets {fence.end}{end} of {_quote_directory(loser.log)} are not read{undecided}, as the"
+        f" latest leader epoch that it names is {fence.named[0]}, and the other copy names {fence.named[1]}{below}"
+    )
+
+
+def _explain_doubt(copy: CopyView, other: CopyView, offset: int, epochs: tuple[int, int]) -> str:
+    return (
+        f"the leader-epoch-checkpoint of {_quote_directory(other.log)} says that leader epoch {epochs[1]} of partition"
+        f" {copy.log.topic}-{copy.log.partition} began at offset {offset}, and no batch there shows it:"
+        f" {_quote_directory(copy.log)} has batches of leader epoch {epochs[0]} up to offset {copy.end - 1}. They are read,"
+        " but if no later leader kept them they are no longer part of the log; give the first path alone to leave them out"
     )
 
 
 def _explain_conflict(one: CopyView, other: CopyView, offset: int) -> str:
     return (
         f"{_quote_directory(one.log)} and {_quote_directory(other.log)} hold different batches at offset {offset} of partition {one.log.topic}-"
-        f"{one.log.partition}, and their leader epochs do not say which one counts: they are of two clusters, or of two"
-        " topics of one name; give one of the paths"
+        f"{one.log.partition}, and their leader epochs do not say which one counts: they are of two clusters, of two"
+        " topics of one name, or one of them is damaged where no CRC shows it; give one of the paths"
     )

@@ -18,11 +18,13 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
 from kafka_segment_source.bounds import ALL_OFFSETS, OffsetRange
+from kafka_segment_source.errors import FileChangedError, PathError
 from kafka_segment_source.kafka_format import MAX_OFFSET
 from kafka_segment_source.logdir.catalog import list_logs
 from kafka_segment_source.logdir.checkpoints import Checkpoints
@@ -34,12 +36,15 @@ from kafka_segment_source.partition.missing import notice, report_lost_partition
 from kafka_segment_source.reporting import few
 from kafka_segment_source.storage.files import look_at
 from kafka_segment_source.storage.paths import name_of
+from kafka_segment_source.storage.retrying import Attempts, try_again
 from kafka_segment_source.storage.store import Storage
 from kafka_segment_source.storage.tiered.names import is_shown
 from kafka_segment_source.trust import Trust
 
 if TYPE_CHECKING:
     from kafka_segment_source.partition.copy_view import CopyView
+
+T = TypeVar("T")
 
 
 def available_logs(options: ReadOptions, warnings: list[str], near: OffsetRange = ALL_OFFSETS) -> list[PartitionLog]:
@@ -78,6 +83,41 @@ def available_copies(options: ReadOptions, warnings: list[str] | None = None) ->
 
     copies = _list_copies(options, [], Checkpoints([], options.storage))
     return settle(copies, options, [] if warnings is None else warnings)
+
+
+def list_settled_logs(options: ReadOptions, warnings: list[str]) -> list[PartitionLog]:
+    """Does what `examined_logs` does, and again if files change meanwhile."""
+
+    def examine() -> tuple[list[PartitionLog], list[str]]:
+        said: list[str] = []
+        return examined_logs(options, said), said
+
+    logs, said = try_again(examine)
+    warnings += said
+    return logs
+
+
+def explain_removed(log: PartitionLog) -> str:
+    """The sentence about a partition that is gone since it was listed."""
+    return f"partition {log.topic}-{log.partition} was removed meanwhile, and is left out"
+
+
+def follow_changes(log: PartitionLog, options: ReadOptions, action: Callable[[PartitionLog], T]) -> T | None:
+    """Returns the result of an action on a log. If files are replaced meanwhile, the log is listed again for it.
+
+    None if the partition is gone by then. Raises FileChangedError if the files change too often.
+    """
+    attempts = Attempts()
+    while True:
+        try:
+            return action(log)
+        except FileChangedError as error:
+            attempts.note_failure(error)
+        paths = log.copies or tuple([log.directory] if log.is_whole else [segment.path for segment in log.segments])
+        try:
+            [log] = try_again(partial(examined_logs, options.at_paths(paths), []))
+        except PathError:
+            return None
 
 
 def _merge(

@@ -48,6 +48,7 @@ from kafka_segment_source.logdir.segments import Evidence, ListedLog, Orphan, Pa
 from kafka_segment_source.logdir.topics import is_selected
 from kafka_segment_source.option_values import TopicPartition
 from kafka_segment_source.options import ReadOptions
+from kafka_segment_source.reporting import few
 from kafka_segment_source.storage import retrying
 from kafka_segment_source.storage.files import file_version, list_directory
 from kafka_segment_source.storage.paths import join_path, parent_of
@@ -115,6 +116,17 @@ def all_evidence(log: PartitionLog, end: int | None) -> tuple[Evidence, ...]:
     known."""
     beyond = None if end is None or end >= log.offsets.end else beyond_end(log, end)
     return log.evidence if beyond is None else (*log.evidence, beyond)
+
+
+def sum_up(said: Iterable[tuple[Evidence, str]]) -> list[str]:
+    """Returns one sentence for each piece of hard evidence, and one for all pieces that are harmless for one reason.
+
+    said: the evidence about any number of partitions, each piece with its sentence.
+    """
+    by_reason: dict[str, list[str]] = {}
+    for evidence, sentence in said:
+        by_reason.setdefault(evidence.harmless or sentence, []).append(sentence)
+    return [sentence for alike in by_reason.values() for sentence in few(alike, most=1)]
 
 
 def report_lost_partitions(

@@ -39,7 +39,7 @@ _PROBED = [
         batch_headers.BASE_OFFSET,
         batch_headers.LAST_OFFSET,
     ),
-    *(batch_headers.MAX_TIMESTAMP, batch_headers.COUNT, batch_headers.LEADER_EPOCH),
+    *(batch_headers.MAX_TIMESTAMP, batch_headers.COUNT, batch_headers.LEADER_EPOCH, batch_headers.BASE_TIMESTAMP),
 ]
 """The rows of a header table that a BatchHeader has, in the order of its fields."""
 
@@ -145,7 +145,8 @@ def survey(
     with SegmentView(segment, options.trust) as view:
         start = view.start_position(offsets.start if start_offset is None else start_offset)
         split = anchored(split_of(log, segment, ScanBounds(offsets), start), view.probe)
-    split = split._replace(gap_is_loss=not log.compacted)
+    # a batch in doubt counts as damaged here, as another copy may have it at its place
+    split = split._replace(gap_is_loss=not log.compacted, copies=(log.directory,))
     damage = _NotedDamage(drop=True)
     with SplitFile(split, options.trust, damage) as source:
         decoder = source.decoder(options.include_control or options.read_committed, microseconds)

@@ -16,6 +16,7 @@ import numpy as np
 from kafka_segment_source import kafka_format
 from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.decoding.split import SegmentSplit
+from kafka_segment_source.logdir.offset_proof import may_have_fallen, may_have_risen
 from kafka_segment_source.logdir.probe import BatchHeader
 from kafka_segment_source.logdir.segment_view import SegmentView
 
@@ -161,8 +162,12 @@ def _find_first_batch(view: SegmentView, target: int, known: int) -> BatchHeader
     positions = view.offsets.positions
     for slot in range(int(np.searchsorted(positions, target)), len(positions)):
         header = view.probe.proven(int(positions[slot]))
-        if header is not None:
-            return header
+        if header is None:
+            continue
+        following = view.probe.at(header.end)
+        if may_have_fallen(header, following) or may_have_risen(header, following, int(view.offsets.offsets[slot])):
+            break  # a walk sees it beside the batch before it
+        return header
     before = int(np.searchsorted(positions, target)) - 1
     start = max(known, int(positions[before])) if before >= 0 else known
     for header in view.probe.walk(start):

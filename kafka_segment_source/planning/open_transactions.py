@@ -7,15 +7,20 @@ of them is open, reading stops.
 
 If a marker is damaged (mode=DROPMALFORMED), its transaction stays open. Then more rows are withheld than necessary, and
 a warning reports it.
+
+Where offsets are missing, nothing is guessed. A transaction that was open before them may have ended in them. So it
+does not end the log here, and a warning reports it. Reading judges its rows: lost, or withheld (failOnDataLoss).
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 
 from kafka_segment_source import kafka_format
+from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.decoding.split import BatchPlace, SegmentSplit, anchored, place_of
 from kafka_segment_source.errors import FileChangedError
 from kafka_segment_source.kernels import batch_headers
@@ -24,14 +29,15 @@ from kafka_segment_source.logdir.producer_snapshots import ProducerState, newest
 from kafka_segment_source.logdir.segment_view import SegmentView
 from kafka_segment_source.logdir.segments import PartitionLog, Segment
 from kafka_segment_source.options import ReadOptions
-from kafka_segment_source.planning.small_segments import Event, SegmentEvents, read_small_segment
 from kafka_segment_source.reading.following import list_whole, whole_split
-from kafka_segment_source.reading.marker_walk import Stretch, first_void, transactional_data, walk_split
 from kafka_segment_source.storage.ahead import map_ahead
 from kafka_segment_source.storage.files import file_version
 from kafka_segment_source.storage.paths import parent_of
 from kafka_segment_source.storage.store import FileVersion
 from kafka_segment_source.times import format_millis
+from kafka_segment_source.transactions.producers import DATA, HOLE, Event, Producers, Runs, list_events
+from kafka_segment_source.transactions.small_segments import SegmentEvents, read_small_segment
+from kafka_segment_source.transactions.walk import Stretch, first_void, walk_split
 
 _MOST_NAMED = 5  # open transactions in one warning
 
@@ -63,15 +69,19 @@ def find_stable_end(
     whole = log if log.is_whole or log.copies else list_whole(log.directories, options)
     replay = _Replay(whole, options, warnings, memory)
     replay.run(end)
-    waiting = {producer: first for producer, first in replay.open.items() if first < end}
+    waiting = {producer: first for producer, first in replay.producers.open.items() if first < end}
+    undecided = [each for each in replay.undecided if each[1] < end]
+    if waiting or undecided:
+        replay.confirm()
+    if undecided and memory is None:
+        warnings.append(_describe_undecided(replay.log, undecided, replay.missing, options))
     if not waiting:
         # a broker may write a new transaction after this offset, into preallocated space
         return min(end, replay.reached) if replay.is_at_end else end
-    replay.confirm()
     stable = min(waiting.values())
     if memory is not None:
         return stable
-    warnings.append(_describe_withheld(replay.log, waiting, stable, end, options))
+    warnings.append(_describe_withheld(replay, waiting, stable, end))
     return stable
 
 
@@ -79,8 +89,9 @@ def find_stable_end(
 class _Replay:
     """Follows the producers of a log to find the open transactions.
 
-    open: producer id → first offset of its transaction. reached: the offset after the last batch that was read.
-    is_at_end: whether no batch follows in the log.
+    producers: with the transactions that are open. undecided: producer id and first offset of each transaction
+    that was open before missing offsets. missing: the first of these offsets, None if none are missing. reached: the
+    offset after the last batch that was read. is_at_end: whether no batch follows in the log.
 
     With endAt=highWatermark, the log ends at its high watermark. A marker after that does not end a transaction.
     """
@@ -89,7 +100,9 @@ class _Replay:
     options: ReadOptions
     warnings: list[str]
     memory: ProducerMemory | None = None
-    open: dict[int, int] = field(default_factory=dict)
+    producers: Producers = field(default_factory=lambda: Producers({}))
+    undecided: list[tuple[int, int]] = field(default_factory=list)
+    missing: int | None = None
     walked: list[tuple[str, FileVersion]] = field(default_factory=list)
     reached: int = 0
     is_at_end: bool = False
@@ -115,17 +128,25 @@ class _Replay:
         if state is None and self.options.trust_indexes:
             state = self._find_state()
         since = ProducerState(0, {}) if state is None else state
-        self.open = dict(since.open_transactions)
+        self.producers = Producers(since.open_transactions)
         self.reached, read = since.offset, 0
+        holes = self._list_holes(since.offset)
         parts = self._walk_segments(since.offset)
-        while self.reached < end or any(first < end for first in self.open.values()):
+        while self.reached < end or any(first < end for first in self.producers.open.values()):
             found = next(parts, None)
             if found is None:
                 self.is_at_end = True
                 break
-            self._apply_events(found.events, since.offset)
+            events = found.events
+            if holes and holes[0] < found.end:
+                passed = bisect_left(holes, found.end)
+                events = sorted([*events, *((hole, HOLE, 0) for hole in holes[:passed])])
+                holes = holes[passed:]
+            self._apply_events(events, since.offset)
             read += found.size
             self.reached = max(self.reached, found.end)
+        if self.is_at_end:
+            self._apply_events([(hole, HOLE, 0) for hole in holes], since.offset)
         parts.close()
         self._keep_state()
         if state is None and len(self.log.segments) > 1 and self.options.trust_indexes:
@@ -148,7 +169,7 @@ class _Replay:
             return
         offset = min(self.reached, self.log.offsets.end)
         path, last = self._find_place(offset) or ("", None)
-        state = None if last is None else ProducerState(offset, dict(self.open))
+        state = None if last is None else ProducerState(offset, dict(self.producers.open))
         self.memory.state, self.memory.path, self.memory.last = state, path, last
 
     def _find_place(self, offset: int) -> tuple[str, BatchPlace] | None:
@@ -222,7 +243,10 @@ class _Replay:
         segment = self.log.segments[at]
         if self.log.copies or segment.base_offset < first:
             return None
-        return read_small_segment(segment, self.options)
+        events = read_small_segment(segment, self.options)
+        if events is not None and events.end != segment.next_base_offset and self.log.gap_is_loss(at):
+            return None  # the other reader knows whether offsets are missing
+        return events
 
     def _make_split(self, at: int, first: int) -> SegmentSplit:
         """Makes a split of segment number `at`, from the batch that holds the offset `first`."""
@@ -239,24 +263,33 @@ class _Replay:
         self.warnings += [
             f"skipped in looking for the last stable offset (mode=DROPMALFORMED): {error}" for error in stretch.errors
         ]
-        begins = stretch.headers[:, transactional_data(stretch.headers)]
-        events = [(marker.offset, marker.producer_id, False) for marker in stretch.markers]
-        for producer_id, first in zip(
-            begins[batch_headers.PRODUCER_ID].tolist(), begins[batch_headers.BASE_OFFSET].tolist(), strict=True
-        ):
-            events.append((first, producer_id, True))
-        end = int(stretch.headers[batch_headers.LAST_OFFSET, -1]) + 1 if stretch.headers.shape[1] else before
-        return SegmentEvents(sorted(events), end, int(stretch.headers[batch_headers.SIZE].sum()))
+        headers, holes = stretch.headers, [] if stretch.loss is None else [before]
+        events = list_events(Runs(headers, stretch.markers, holes), stretch.markers, holes)
+        end = int(headers[batch_headers.LAST_OFFSET, -1]) + 1 if headers.shape[1] else before
+        return SegmentEvents(events, end, int(headers[batch_headers.SIZE].sum()))
 
     def _apply_events(self, events: list[Event], offset: int) -> None:
         """Opens and ends transactions by the events from `offset` on. The state has the earlier events already."""
-        for at, producer_id, opens in events:
-            if not offset <= at < self.log.offsets.end:
+        producers, end = self.producers, self.log.offsets.end
+        for at, kind, producer_id in events:
+            if not offset <= at < end:
                 continue
-            if opens:
-                self.open.setdefault(producer_id, at)
+            if kind == DATA:
+                producers.take_data(producer_id, at)
+            elif kind == HOLE:
+                self.undecided += producers.take_hole(at).items()
+                self.missing = at if self.missing is None else self.missing
             else:
-                self.open.pop(producer_id, None)
+                producers.take_marker(producer_id)
+
+    def _list_holes(self, offset: int) -> list[int]:
+        """Lists where offsets are missing, as far as planning knows, from `offset` on."""
+        holes = [
+            *(hole.offsets for hole in self.log.holes),
+            *(each.offsets for each in self.log.evidence if each.is_hard),
+        ]
+        wanted = OffsetRange(offset, self.log.offsets.end)
+        return sorted(gone.start for hole in holes if not (gone := hole.intersect(wanted)).is_empty)
 
     def _end_lost_transactions(self, stretch: Stretch) -> None:
         """Ends the transactions that were open before offsets that one of several copies has lost.
@@ -267,7 +300,7 @@ class _Replay:
         """
         void = first_void(stretch, self.reached) if self.log.copies else None
         if void is not None:
-            self.open = {producer_id: first for producer_id, first in self.open.items() if first >= void}
+            self.producers.take_hole(void)
 
 
 def _has_ended_before(state: ProducerState | None, offset: int) -> bool:
@@ -278,26 +311,49 @@ def _has_ended_before(state: ProducerState | None, offset: int) -> bool:
 # ---- what the plan says ----
 
 
-def _describe_withheld(log: PartitionLog, waiting: dict[int, int], stable: int, end: int, options: ReadOptions) -> str:
+def _describe_withheld(replay: _Replay, waiting: dict[int, int], stable: int, end: int) -> str:
     """One sentence about the open transactions and the rows that they withhold."""
-    named = [
-        f"producer {producer_id} since offset {first} ({_describe_begin(log, first, options)})"
-        for producer_id, first in sorted(waiting.items(), key=lambda each: each[1])[:_MOST_NAMED]
-    ]
-    more = f" and {len(waiting) - len(named)} more" if len(waiting) > len(named) else ""
+    log, options = replay.log, replay.options
+    if replay.missing is None:
+        advice = (
+            f"one that stays open for long is hanging, and kafka-transactions.sh abort --topic {log.topic} --partition"
+            f" {log.partition} --start-offset {stable} on the brokers ends it"
+        )
+    else:
+        advice = f"as offsets from {replay.missing} on are missing, they may have begun before"
     return (
         f"partition {log.topic}-{log.partition} ends at its last stable offset, {stable} (isolationLevel=read_committed):"
         f" {_count_bytes_from(log, stable, end, options):,} bytes from there on are withheld, as transactions are open of"
-        f" {', '.join(named)}{more}; one that stays open for long is hanging, and kafka-transactions.sh abort --topic"
-        f" {log.topic} --partition {log.partition} --start-offset {stable} on the brokers ends it"
+        f" {_name_transactions(log, [*waiting.items()], options)}; {advice}"
     )
 
 
+def _describe_undecided(
+    log: PartitionLog, undecided: list[tuple[int, int]], missing: int | None, options: ReadOptions
+) -> str:
+    """One sentence about the transactions that may have ended in missing offsets."""
+    return (
+        f"partition {log.topic}-{log.partition}: it is not known how the transactions of"
+        f" {_name_transactions(log, undecided, options)} ended, as offsets from {missing} on are missing"
+        " (isolationLevel=read_committed); their rows are lost, and failOnDataLoss=false withholds them"
+    )
+
+
+def _name_transactions(log: PartitionLog, transactions: list[tuple[int, int]], options: ReadOptions) -> str:
+    """Names transactions by producer id and first offset, the oldest first."""
+    named = [
+        f"producer {producer_id} since offset {first} ({_describe_begin(log, first, options)})"
+        for producer_id, first in sorted(transactions, key=lambda each: each[1])[:_MOST_NAMED]
+    ]
+    more = f" and {len(transactions) - len(named)} more" if len(transactions) > len(named) else ""
+    return f"{', '.join(named)}{more}"
+
+
 def _describe_begin(log: PartitionLog, first: int, options: ReadOptions) -> str:
-    """When a transaction began: the timestamp of its first batch."""
+    """When a transaction began: the timestamp of its first record, as in view=transactions."""
     holding = [segment for segment in log.segments if segment.base_offset <= first]
     header = next(_read_headers(holding[-1], first, options), None) if holding else None
-    return "before the files begin" if header is None else format_millis(header.max_timestamp)
+    return "before the files begin" if header is None else format_millis(header.first_timestamp)
 
 
 def _count_bytes_from(log: PartitionLog, stable: int, end: int, options: ReadOptions) -> int:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from kafka_segment_source.decoding.split import SegmentSplit
-from kafka_segment_source.decoding.tables import SPLIT_TABLES
+from kafka_segment_source.decoding.tables import split_table
 from kafka_segment_source.keywords import count_threads
 from kafka_segment_source.logdir.segments import DroppedSegment
 from kafka_segment_source.options import ReadOptions
@@ -115,7 +115,7 @@ class ReadPlan:
 
     def schema(self, columns: Sequence[str] | None = None) -> pa.Schema:
         """The Arrow schema of these columns; None: of the columns of the options. SchemaError for an unknown name."""
-        table = SPLIT_TABLES[self.options.view]
+        table = split_table(self.options)
         return table.arrow_schema(table.default_names(self.options) if columns is None else table.check_names(columns))
 
     def batches(

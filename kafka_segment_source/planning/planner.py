@@ -18,6 +18,7 @@ from kafka_segment_source.logdir.segments import PartitionLog
 from kafka_segment_source.option_values import EARLIEST
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.partition.logs import examined_logs
+from kafka_segment_source.partition.missing import sum_up
 from kafka_segment_source.planning.batch_rules import check_limits, check_partitions
 from kafka_segment_source.planning.cuts import count_pieces, cut_by_bytes, cut_by_records, pack
 from kafka_segment_source.planning.plan import ReadPlan
@@ -28,8 +29,10 @@ from kafka_segment_source.storage.ahead import map_ahead
 from kafka_segment_source.storage.retrying import try_again
 from kafka_segment_source.zones.maps import ZoneMaps, update_command
 
-PACK_MORE_THAN = 256  # tasks; fewer do not need to share
+PACK_MORE_THAN = 256  # tasks of a batch read; fewer do not need to share
 HEADERS_TOGETHER = 2**30  # bytes of segments that share a task where only batch headers are read
+
+WORTH_SAYING = 64 * 2**20  # bytes that `until` cannot leave out; fewer are read in less than a second
 
 SelectAll = Callable[[Sources, list[str]], Selection]
 
@@ -56,6 +59,9 @@ def plan_selected(options: ReadOptions, warnings: list[str] | None, select_all: 
 def plan_listed(logs: list[PartitionLog], options: ReadOptions) -> ReadPlan:
     """Plans all offsets of some logs that were listed already: a micro-batch of a stream.
 
+    Small neighbours share a task, however few there are. A micro-batch is small, and comes again and again: each of its
+    tasks is a file in the sink.
+
     logs: each with the wanted range as its offsets. No range goes beyond the last stable offset, under
     isolationLevel=read_committed. The starting and ending options do not count. Raises FileChangedError if files were
     replaced since they were listed.
@@ -70,7 +76,9 @@ def plan_listed(logs: list[PartitionLog], options: ReadOptions) -> ReadPlan:
     stable = StableEnds(replace(options, read_committed=False))  # the ranges end there already
     sources = Sources(options, logs, stable, ZoneMaps(options))
     requests = options.storage.count_requests()
-    return _plan_sources(sources, [], lambda sources, warnings: select(sources, [EVERY_ROW], warnings)[0], requests)
+    return _plan_sources(
+        sources, [], lambda sources, warnings: select(sources, [EVERY_ROW], warnings)[0], requests, pack_more_than=0
+    )
 
 
 def _plan_once(
@@ -88,28 +96,33 @@ def _plan_once(
 
 
 def _plan_sources(
-    sources: Sources, warnings: list[str], select_all: SelectAll, requests: int, cuts_all: bool = True
+    sources: Sources,
+    warnings: list[str],
+    select_all: SelectAll,
+    requests: int,
+    cuts_all: bool = True,
+    pack_more_than: int = PACK_MORE_THAN,
 ) -> ReadPlan:
     """Makes the plan of what `select_all` takes from logs.
 
     requests: what the storage had counted before the first attempt.
     cuts_all: a segment that was replaced before it was cut is a FileChangedError. False: such a segment stays whole.
+    pack_more_than: splits; with more of them, small neighbours share a task.
     """
     options = sources.options
     selection = select_all(sources, warnings)
     kept = _cut_splits(selection, options, cuts_all, warnings)
-    for said in selection.missing.values():
-        warnings += few(dict.fromkeys(said))
+    warnings += sum_up(selection.missing)
     warnings += few(dict.fromkeys(selection.faults))
     sources.maps.report_problems(warnings)
-    if selection.late_bytes:
+    if selection.late_bytes >= WORTH_SAYING:
         warnings.append(_make_late_warning(selection.late_bytes, options))
     splits = tuple(split for _, split in kept)
     saved = 0
     if options.zone_maps is not None:
         saved = _sum_bytes(selection.without_maps) - _sum_bytes(selection.kept)
     asked = options.min_partitions is not None or options.max_records_per_partition is not None
-    tasks = _pack_splits(splits, options, asked)
+    tasks = _pack_splits(splits, options, asked, pack_more_than)
     paths = {split.path for split in splits}  # a chain of copies may name a segment more than once
     dropped = {each.path: each for each in reversed(selection.dropped) if each.path not in paths}
     return ReadPlan(
@@ -124,12 +137,14 @@ def _plan_sources(
     )
 
 
-def _pack_splits(splits: tuple[SegmentSplit, ...], options: ReadOptions, asked: bool) -> list[tuple[SegmentSplit, ...]]:
+def _pack_splits(
+    splits: tuple[SegmentSplit, ...], options: ReadOptions, asked: bool, more_than: int
+) -> list[tuple[SegmentSplit, ...]]:
     """Groups splits into tasks. asked: whether the user asked for a number or size of Spark partitions."""
     most = 0 if asked else options.pack_bytes
     if most and reads_headers_only(options):  # a task costs as much as the headers of hundreds of megabytes
         return pack(splits, 0, max(most, HEADERS_TOGETHER))
-    return pack(splits, PACK_MORE_THAN, most)
+    return pack(splits, more_than, most)
 
 
 def _sum_bytes(kept: list[SplitOf]) -> int:

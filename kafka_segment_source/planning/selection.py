@@ -56,7 +56,7 @@ class Selection:
     """What is read and what is not, before splits are cut and packed.
 
     kept: a split for each piece to read, by partition and offset. without_maps: the splits without zone maps. faults:
-    of index files. missing: sentences about missing offsets, grouped by the reason why they may be harmless.
+    of index files. missing: evidence about missing offsets, each with its sentence.
     late_bytes: bytes to read that come after the first timestamp that reached `until`, and that no zone covers.
     """
 
@@ -64,7 +64,7 @@ class Selection:
     without_maps: list[SplitOf] = field(default_factory=list)
     dropped: list[DroppedSegment] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
-    missing: dict[str, list[str]] = field(default_factory=dict)
+    missing: list[tuple[Evidence, str]] = field(default_factory=list)
     late_bytes: int = 0
 
     def append(self, other: Selection) -> None:
@@ -73,8 +73,7 @@ class Selection:
         self.without_maps += other.without_maps
         self.dropped += other.dropped
         self.faults += other.faults
-        for harmless, said in other.missing.items():
-            self.missing.setdefault(harmless, []).extend(said)
+        self.missing += other.missing
         self.late_bytes += other.late_bytes
 
 
@@ -209,7 +208,7 @@ class Selector:
     def _note_missing(self, log: PartitionLog, evidence: tuple[Evidence, ...], wanted: OffsetRange) -> None:
         """Raises DataLossError for hard evidence about wanted offsets, under failOnDataLoss. Otherwise it warns."""
         for each, said in check_missing(log, evidence, wanted, self._options):
-            self.selection.missing.setdefault(each.harmless or said, []).append(said)
+            self.selection.missing.append((each, said))
 
     def _find_witness(self, view: SegmentView) -> BatchHeader | None:
         """Finds the batch after which no row is wanted, by the option timestampDisorder."""
@@ -247,7 +246,7 @@ class Selector:
             found.start,
             found.end,
             stop_timestamp=self._stop,
-            gap_is_loss=not log.compacted and log.is_followed(at),
+            gap_is_loss=log.gap_is_loss(at),
             log_end=_find_log_end(log, view),
         )
         whole = anchored(split, view.probe) if split.start > 0 else split

@@ -23,7 +23,14 @@ from kafka_segment_source.bounds import ALL_OFFSETS, OffsetRange, ScanBounds
 from kafka_segment_source.data_loss import report_lost_rows
 from kafka_segment_source.decoding.split import SegmentSplit, anchored, split_of
 from kafka_segment_source.decoding.split_file import SplitFile
-from kafka_segment_source.errors import DataError, DataLossError, FileChangedError, KafkaSegmentError, PathError
+from kafka_segment_source.errors import (
+    DataError,
+    DataLossError,
+    FileChangedError,
+    KafkaSegmentError,
+    PathError,
+    RetentionError,
+)
 from kafka_segment_source.logdir.segment_view import SegmentView
 from kafka_segment_source.logdir.segments import DroppedSegment, PartitionLog, Segment
 from kafka_segment_source.options import ReadOptions
@@ -33,12 +40,11 @@ from kafka_segment_source.pruning.ranges import narrow
 from kafka_segment_source.reporting import logger
 from kafka_segment_source.storage.files import UNUSABLE
 from kafka_segment_source.storage.paths import parent_of
-from kafka_segment_source.storage.retrying import pause
+from kafka_segment_source.storage.retrying import Attempts
 
 if TYPE_CHECKING:
     from kafka_segment_source.reading.mending import Lost
 
-MOST_CHANGES_IN_A_ROW = 40  # most tries in a row without a batch read between them
 
 T = TypeVar("T")
 
@@ -60,7 +66,7 @@ class Follower:
         self._next = split.start_offset
         self._end = _find_known_end(split)
         self._why: FileChangedError | None = None  # why the offsets were searched again
-        self._tries = 0
+        self._attempts = Attempts()
         self._is_end_of_log = False  # whether the log that was found again was read to its end
 
     def run(self, read: Callable[[SegmentSplit], Iterator[T]]) -> Iterator[T]:
@@ -97,13 +103,13 @@ class Follower:
                 is_end = self._is_end_of_log and not self._pending
                 if is_end and self._end is not None and self._next < self._end:
                     offsets = OffsetRange(self._next, self._end)
-                    self._report_gone(f"the log ends before offset {self._next} now", offsets)
+                    self._report_gone(Gone(f"the log ends before offset {self._next} now", offsets))
 
     def note_passed(self, next_offset: int | None) -> None:
         """Notes that a chunk was read. next_offset: the offset after it, or None if that is not known."""
         if next_offset is not None and next_offset > self._next:
             self._next = next_offset
-            self._tries = 0
+            self._attempts.note_progress()
 
     def note_returned(self, offset: int) -> None:
         """Notes that all rows up to an offset were returned, inside a chunk."""
@@ -117,10 +123,7 @@ class Follower:
         """Plans the rest of the split from the directory as it is now."""
         while True:
             self._why = error
-            self._tries += 1
-            if self._tries > MOST_CHANGES_IN_A_ROW:
-                raise error
-            pause(self._tries)
+            self._attempts.note_failure(error)
             wanted = OffsetRange(self._next, kafka_format.MAX_OFFSET if self._end is None else self._end)
             try:
                 found = find_again(self._split, wanted, self._options)
@@ -129,8 +132,8 @@ class Follower:
                 error = another
                 continue
             break
-        for why, offsets in found.lost:
-            self._report_gone(why, offsets)
+        for lost in found.lost:
+            self._report_gone(lost)
 
     def _mend_damage(self, error: KafkaSegmentError) -> None:
         """Plans the rest of the split from all copies, each for the offsets that it holds whole."""
@@ -147,11 +150,17 @@ class Follower:
             self._mended_at = -1
             self._find_again(another)
 
-    def _report_gone(self, why: str, offsets: OffsetRange) -> None:
-        split = self._split
-        end = "on" if offsets.end == kafka_format.MAX_OFFSET else f"to {offsets.end - 1}"
-        gone = f"offsets {offsets.start} {end} of partition {split.topic}-{split.partition} are gone: {why}"
-        self._report_error(FileChangedError(f"{gone}; {self._why}"))
+    def _report_gone(self, lost: Gone) -> None:
+        gone = describe_gone(self._split, lost.offsets)
+        if lost.by_retention:
+            self._report_error(
+                RetentionError(
+                    f"{gone}: {lost.why}, as the broker has removed them since the read was planned; give"
+                    " failOnDataLoss=false to read what is left"
+                )
+            )
+        else:
+            self._report_error(FileChangedError(f"{gone}: {lost.why}; {self._why}"))
 
     def _report_error(self, error: KafkaSegmentError) -> None:
         if isinstance(error, DataError) and error.is_skippable and self._options.drop_malformed:
@@ -163,15 +172,28 @@ class Follower:
         self.losses += 1
 
 
+def describe_gone(split: SegmentSplit, offsets: OffsetRange) -> str:
+    """Says which offsets of the partition of a split are gone, as a sentence without its end."""
+    end = "on" if offsets.end == kafka_format.MAX_OFFSET else f"to {offsets.end - 1}"
+    return f"offsets {offsets.start} {end} of partition {split.topic}-{split.partition} are gone"
+
+
+class Gone(NamedTuple):
+    """Offsets that no file holds any more. by_retention: the log begins after them now."""
+
+    why: str
+    offsets: OffsetRange
+    by_retention: bool = False
+
+
 class Found(NamedTuple):
     """Where the offsets are now.
 
     splits: the splits in order. Each is planned when it is needed.
-    lost: offsets that no file holds any more, each with the reason.
     """
 
     splits: Iterator[SegmentSplit]
-    lost: tuple[tuple[str, OffsetRange], ...]
+    lost: tuple[Gone, ...]
 
 
 def find_again(planned: SegmentSplit, wanted: OffsetRange, options: ReadOptions) -> Found:
@@ -188,22 +210,22 @@ def find_again(planned: SegmentSplit, wanted: OffsetRange, options: ReadOptions)
         is_copy_gone = len(existing_copies(directories, options.storage)) < len(directories)
         if len(directories) > 1 and is_copy_gone:  # just now; the others may hold the offsets
             raise FileChangedError(f"{error}; plan the read again") from error
-        return Found(iter(()), ((str(error), wanted),))
+        return Found(iter(()), (Gone(str(error), wanted),))
     if not log.segments:
-        return Found(iter(()), ((f"{directory!r} holds no segments any more", wanted),))
+        return Found(iter(()), (Gone(f"{directory!r} holds no segments any more", wanted),))
     first = log.first_offset
     lost = []
     if wanted.start < first:
         gone = OffsetRange(wanted.start, min(first, wanted.end))
-        lost.append((f"the files begin at offset {first} now", gone))
+        lost.append(Gone(f"the files begin at offset {first} now", gone, by_retention=True))
     vanished = _find_vanished(planned, wanted, log)
     if vanished is not None:
-        lost.append((f"{planned.path!r} was deleted, and nothing else has changed", vanished))
-    lost += [(hole.why, gone) for hole in log.holes if not (gone := hole.offsets.intersect(wanted)).is_empty]
+        lost.append(Gone(f"{planned.path!r} was deleted, and nothing else has changed", vanished))
+    lost += [Gone(hole.why, gone) for hole in log.holes if not (gone := hole.offsets.intersect(wanted)).is_empty]
     last = log.segments[-1]
     if last.size == 0 and last.is_last and last.base_offset < wanted.end < kafka_format.MAX_OFFSET:
         offsets = OffsetRange(max(wanted.start, last.base_offset), wanted.end)
-        lost.append((f"the log ends before offset {offsets.start} now", offsets))
+        lost.append(Gone(f"the log ends before offset {offsets.start} now", offsets))
     return Found(_plan_parts(planned, wanted, log, options), tuple(lost))
 
 
@@ -221,7 +243,7 @@ def whole_split(log: PartitionLog, at: int, start: int = 0) -> SegmentSplit:
     """Returns a split of the log's segment number `at`, from a byte position on, without further bounds."""
     segment = log.segments[at]
     split = split_of(log, segment, ScanBounds(segment.offsets), start)
-    return split._replace(gap_is_loss=not log.compacted and log.is_followed(at))
+    return split._replace(gap_is_loss=log.gap_is_loss(at))
 
 
 def _plan_parts(
@@ -247,7 +269,7 @@ def _plan_part(
             return None
         split = split_of(log, segment, within, found.start, found.end)._replace(
             stop_timestamp=planned.stop_timestamp,
-            gap_is_loss=not log.compacted and log.is_followed(at),
+            gap_is_loss=log.gap_is_loss(at),
         )
         was_cut = segment.version.is_same_file(planned.version) and segment.size < planned.segment_size
         if was_cut and segment.path == planned.path and not log.compacted:

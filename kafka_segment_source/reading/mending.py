@@ -20,7 +20,7 @@ from kafka_segment_source.errors import DataLossError, FileChangedError, KafkaSe
 from kafka_segment_source.kernels import batch_headers
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.partition.chain import is_explained
-from kafka_segment_source.partition.choice import DAMAGED, VOID, choose
+from kafka_segment_source.partition.choice import DAMAGED, THIN, VOID, choose
 from kafka_segment_source.partition.copy_view import CopyView
 from kafka_segment_source.partition.logs import available_copies, existing_copies
 from kafka_segment_source.partition.survey import Extent, Survey, survey
@@ -155,8 +155,23 @@ def _survey_copies(
             except UNUSABLE as failure:
                 surveyed.failures[segment.path] = failure
                 continue
-            surveyed.found += [(each, extent) for extent in each.extents() if _is_counted(copy, extent, copies)]
+            extents = (_leave_out_gone(copy, extent, copies) for extent in each.extents())
+            surveyed.found += [(each, extent) for extent in extents if _is_counted(copy, extent, copies)]
     return surveyed
+
+
+def _leave_out_gone(copy: CopyView, extent: Extent, copies: Sequence[CopyView]) -> Extent:
+    """Returns an extent of a copy as far as it counts.
+
+    What compaction removed from a copy whose history lost may still be a part of the log. So the copy shows it only for
+    offsets below those of the other copies.
+    """
+    if not copy.has_lost or extent.holding not in {VOID, THIN}:
+        return extent
+    starts = [other.start for other in copies if not other.has_lost and other.log.segments]
+    return replace(
+        extent, offsets=extent.offsets.intersect(OffsetRange(end=min(starts, default=kafka_format.MAX_OFFSET)))
+    )
 
 
 def _is_counted(copy: CopyView, extent: Extent, copies: Sequence[CopyView]) -> bool:

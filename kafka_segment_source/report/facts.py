@@ -18,6 +18,7 @@ from kafka_segment_source.errors import KafkaSegmentError, PathError
 from kafka_segment_source.inspection.contents import ListedPartition, Listing, list_partitions
 from kafka_segment_source.kafka_format import INTERNAL_TOPIC_PREFIX
 from kafka_segment_source.keywords import PathsLike
+from kafka_segment_source.partition.missing import sum_up
 from kafka_segment_source.queries import scan
 from kafka_segment_source.report.batch_facts import COLUMNS, BatchFacts
 from kafka_segment_source.reporting import OnProgress, ignore_progress, logger
@@ -28,6 +29,7 @@ _SLOTS = 120  # of the picture, at most
 _WIDTHS = (1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800)  # s
 _DEFAULT_RETENTION = 7 * _DAY  # log.retention.hours=168
 _ENDED = ("committed", "aborted")
+_NAMING = ("subscribe", "assign")  # options that name internal topics too
 Rows = list[dict[str, Any]]
 
 
@@ -81,13 +83,11 @@ def collect_facts(
     given = (paths,) if isinstance(paths, str) else tuple(map(str, paths))  # type: ignore[arg-type]
     facts = Facts(given, made, listing, BatchFacts(width * 1_000_000), start, width, slots)
     facts.damage += listing.warnings
-    facts.damage += [
-        f"{segment.path}: {fault}"
-        for each in listing.partitions
-        for segment in each.segments
-        for fault in segment.summary.faults
-    ]
-    facts.damage += [missing.text(each.name) for each in listing.partitions for missing in each.missing]
+    facts.damage += [fault for each in listing.partitions for fault in each.faults]
+    facts.damage += sum_up(
+        (missing, missing.text(each.name)) for each in listing.partitions for missing in each.missing
+    )
+    options = _select_readable(listing.partitions, options)
     with _skipped(facts.damage):
         _read_batches(facts, paths, options)
         for row in _read_view(facts, paths, "transactions", options):  # ended ones may be too many to keep
@@ -113,6 +113,19 @@ def _choose_slots(partitions: Sequence[ListedPartition], now: int) -> tuple[int,
     width = next((each for each in _WIDTHS if seconds <= each * _SLOTS), -(-seconds // _SLOTS))
     first = min(times) // 1000 // width
     return first * width * 1000, width, max(times) // 1000 // width - first + 1
+
+
+def _select_readable(partitions: Sequence[ListedPartition], options: dict[str, Any]) -> dict[str, Any]:
+    """Returns options that leave out the partitions whose directories cannot be listed: a read of them is an error."""
+    left_out = {(each.topic, each.partition) for each in partitions if each.summary.unreadable and not each.segments}
+    if not left_out:
+        return options
+    wanted: dict[str, list[int]] = {}
+    for topic, partition in sorted({(each.topic, each.partition) for each in partitions} - left_out):
+        if any(name in options for name in _NAMING) or not topic.startswith(INTERNAL_TOPIC_PREFIX):
+            wanted.setdefault(topic, []).append(partition)
+    others = {name: value for name, value in options.items() if name not in (*_NAMING, "subscribePattern")}
+    return {**others, "assign": wanted}
 
 
 def _read_batches(facts: Facts, paths: PathsLike, options: dict[str, Any]) -> None:

@@ -11,9 +11,9 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from rich.filesize import decimal
 
 import kafka_segment_source
-from kafka_segment_source.inspection.summary import total
+from kafka_segment_source.inspection.summary import Summary, total
 from kafka_segment_source.report.facts import Facts
-from kafka_segment_source.report.pictures import draw_partitions, draw_volume
+from kafka_segment_source.report.pictures import MOST_PARTITIONS, draw_partitions, draw_volume
 from kafka_segment_source.times import format_millis
 
 _MOST = 100  # rows of a table
@@ -34,6 +34,7 @@ def make_page(facts: Facts) -> str:
         "duration": _duration_text,
         "seconds": lambda seconds: _duration_text(seconds * 1000),
         "usual_size": _usual_size,
+        "span": _span_text,
     }
     partitions = sorted(facts.listing.partitions, key=lambda each: -each.summary.size)
     producers = sorted(facts.batches.producers.items(), key=lambda each: -each[1].size)
@@ -43,6 +44,10 @@ def make_page(facts: Facts) -> str:
         version=kafka_segment_source.__version__,
         most=_MOST,
         sums=total([each.summary for each in partitions]),
+        number_of=_count_partitions(facts),
+        drawn=min(len(facts.batches.partitions), MOST_PARTITIONS),
+        has_gaps=any(each.gaps for each in facts.batches.partitions.values()),
+        has_disorder=any(each.lateness for each in facts.batches.partitions.values()),
         partitions=sorted(partitions[:_MOST], key=lambda each: (each.topic, each.partition, each.directory)),
         more_partitions=max(len(partitions) - _MOST, 0),
         volume=draw_volume(facts),
@@ -56,6 +61,14 @@ def make_page(facts: Facts) -> str:
         groups=groups[:_MOST],
         more_groups=max(len(groups) - _MOST, 0),
     )
+
+
+def _count_partitions(facts: Facts) -> str:
+    """The number of partitions, and of their directories where some have several."""
+    directories = len(facts.listing.partitions)
+    partitions = len({(each.topic, each.partition) for each in facts.listing.partitions})
+    counted = f"{partitions:,} partition{'' if partitions == 1 else 's'}"
+    return counted if directories == partitions else f"{counted} in {directories:,} directories"
 
 
 def _count_outside(facts: Facts) -> int:
@@ -78,6 +91,11 @@ def _moment_text(moment: Any) -> str:
         if moment is None or moment < 0
         else format_millis(moment - moment % 1000).replace("T", " ").removesuffix(".000Z")
     )
+
+
+def _span_text(summary: Summary) -> str:
+    """The first and the last offset, as `kafkaseg ls` has them. Without batches the first alone."""
+    return f"{summary.start_offset} – {summary.end_offset - 1}" if summary.batches else f"from {summary.start_offset}"
 
 
 def _duration_text(millis: int) -> str:

@@ -25,7 +25,10 @@ from kafka_segment_source.report.facts import Facts
 _TEXT, _LINE = "#010203", "#040506"  # stand-ins: the page's colours take their place
 _COLOURS = ("#3b82f6", "#f59e0b", "#10b981", "#ef4444", "#8b5cf6", "#14b8a6", "#ec4899", "#84cc16")
 _OTHERS = "#94a3b8"
-_MOST_PARTITIONS = 40  # rows of the second picture
+MOST_PARTITIONS = 40  # rows of the second picture
+_WIDTH, _RIGHT = 10.0, 1.9  # inches: of a picture, and to the right of its axes
+_LEAST_LEFT, _PER_CHARACTER = 0.75, 0.078  # inches: to the left of the axes, for numbers and for names
+_NAME, _LEGEND = 30, 24  # characters of a name, to the left of a picture and in its legend
 Doubles = npt.NDArray[np.float64]
 
 
@@ -35,31 +38,38 @@ def draw_volume(facts: Facts) -> str:
     if not facts.slots or not series:
         return ""
     with _style():
-        figure = Figure(figsize=(10, 4.6), layout="constrained")
+        figure = _make_figure(facts, 4.6, above=0.15)
         above, below = figure.subplots(2, 1, sharex=True)
         for axes, which, label in ((above, 0, "records"), (below, 1, "bytes")):
             bottom = np.zeros(facts.slots)
             for (name, sums), colour in zip(series.items(), (*_COLOURS, _OTHERS), strict=False):
-                axes.bar(_moments(facts), sums[which], _days(facts), bottom, color=colour, label=name, align="edge")
+                axes.bar(
+                    _moments(facts),
+                    sums[which],
+                    _days(facts),
+                    bottom,
+                    color=colour,
+                    label=_shorten(name, _LEGEND),
+                    align="edge",
+                )
                 bottom += sums[which]
             axes.set_ylabel(label)
             axes.yaxis.set_major_formatter(mpl.ticker.EngFormatter())
             axes.grid(axis="y")
             axes.set_axisbelow(True)
-        _label_times(below)
-        above.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False)
+        _label_times(below, facts)
+        above.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False, fontsize=8, handlelength=1.2)
         return _to_svg(figure, "Records and bytes by time")
 
 
 def draw_partitions(facts: Facts) -> str:
     """Draws a row for each partition, darker where more records came in. A hole in time is a gap in its row."""
-    order = sorted(facts.batches.partitions, key=lambda each: -facts.batches.partitions[each].size)
-    shown = sorted(order[:_MOST_PARTITIONS])
+    shown = _select_partitions(facts)
     if not facts.slots or not shown:
         return ""
     counts = np.array([_sums_of(facts, [each])[0] for each in shown])
     with _style():
-        figure = Figure(figsize=(10, 0.9 + 0.24 * len(shown)), layout="constrained")
+        figure = _make_figure(facts, 0.7 + 0.24 * len(shown), above=0.1)
         axes = figure.subplots()
         edges = [*_moments(facts), _moments(facts)[-1] + _days(facts)]
         shades = [(*mpl.colors.to_rgb(_COLOURS[0]), alpha) for alpha in np.linspace(0.15, 1, 64)]
@@ -71,10 +81,13 @@ def draw_partitions(facts: Facts) -> str:
             norm=mpl.colors.LogNorm(1, max(counts.max(), 2)),
             rasterized=True,
         )
-        axes.set_yticks(np.arange(len(shown)) + 0.5, [_shorten(f"{topic}-{number}") for topic, number in shown])
+        axes.set_yticks(np.arange(len(shown)) + 0.5, [_name(each) for each in shown])
         axes.invert_yaxis()
-        _label_times(axes)
-        figure.colorbar(mesh, ax=axes, label="records", pad=0.01, format=mpl.ticker.EngFormatter(), shrink=0.9)
+        _label_times(axes, facts)
+        height = figure.get_figheight()
+        tall = min(1.6, height - 0.7)
+        beside = figure.add_axes((1 - _RIGHT / _WIDTH + 0.02, 1 - (tall + 0.1) / height, 0.015, tall / height))
+        figure.colorbar(mesh, cax=beside, label="records", format=mpl.ticker.EngFormatter())
         return _to_svg(figure, "Records of each partition by time")
 
 
@@ -87,7 +100,7 @@ def _sum_series(facts: Facts) -> Mapping[str, Doubles]:
         groups[f"{topic}-{number}" if is_single else topic].append((topic, number))
     sums = {name: _sums_of(facts, members) for name, members in groups.items()}
     order = sorted(sums, key=lambda name: -float(sums[name][1].sum()))
-    series = {_shorten(name): sums[name] for name in order[: len(_COLOURS)]}
+    series = {name: sums[name] for name in order[: len(_COLOURS)]}
     if order[len(_COLOURS) :]:
         series[f"{len(order) - len(_COLOURS)} others"] = sum(
             (sums[name] for name in order[len(_COLOURS) :]), np.zeros(1)
@@ -116,14 +129,37 @@ def _days(facts: Facts) -> float:
     return facts.width / 86400
 
 
-def _label_times(axes: Axes) -> None:
+def _select_partitions(facts: Facts) -> list[tuple[str, int]]:
+    """The partitions of the second picture: those with most bytes, in order."""
+    partitions = facts.batches.partitions
+    return sorted(sorted(partitions, key=lambda each: -partitions[each].size)[:MOST_PARTITIONS])
+
+
+def _name(partition: tuple[str, int]) -> str:
+    topic, number = partition
+    return _shorten(f"{topic}-{number}")
+
+
+def _make_figure(facts: Facts, height: float, above: float) -> Figure:
+    """Makes a figure whose axes begin and end where those of the other picture do. height, above: inches.
+
+    To the left is room for the names of the second picture.
+    """
+    left = max(_LEAST_LEFT, 0.2 + _PER_CHARACTER * max(len(_name(each)) for each in _select_partitions(facts)))
+    figure = Figure(figsize=(_WIDTH, height))
+    figure.subplots_adjust(left / _WIDTH, 0.5 / height, 1 - _RIGHT / _WIDTH, 1 - above / height, hspace=0.15)
+    return figure
+
+
+def _label_times(axes: Axes, facts: Facts) -> None:
+    axes.set_xlim(_moments(facts)[0], _moments(facts)[-1] + _days(facts))
     axes.xaxis_date(tz=UTC)
     locator = AutoDateLocator(tz=UTC)
     axes.xaxis.set_major_locator(locator)
     axes.xaxis.set_major_formatter(ConciseDateFormatter(locator, tz=UTC))
 
 
-def _shorten(name: str, most: int = 32) -> str:
+def _shorten(name: str, most: int = _NAME) -> str:
     """A name with its middle left out, if it is long. Its partition number stays."""
     return name if len(name) <= most else f"{name[: most // 2 - 1]}…{name[-most // 2 :]}"
 

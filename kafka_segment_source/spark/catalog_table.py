@@ -14,7 +14,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
 from kafka_segment_source.errors import OptionError
-from kafka_segment_source.storage.settings import is_secret
+from kafka_segment_source.storage.secrets import find_secret, is_secret
 
 _METADATA_KEY = "kafkaseg.options"
 _DOUBLE = "option."  # the catalog repeats each option with this prefix, among table properties and its own entries
@@ -45,6 +45,14 @@ def _refuse_secrets(options: Mapping[str, str]) -> None:
             " out, and give it to each query, as in SELECT … FROM t WITH (aws_session_token = '…'), or use the"
             " environment, an AWS profile, or CREATE TEMPORARY VIEW, which no catalog keeps"
         )
+    for name, text in sorted(options.items()):
+        place = find_secret(name, text)
+        if place is not None:
+            raise OptionError(
+                f"CREATE TABLE would keep the secret in {name!r} ({place}) in the catalog, where others can read it: no"
+                " URL may have one; give it to each query as an option of its own, as in SELECT … FROM t WITH"
+                " (aws_session_token = '…'), or use the environment"
+            )
 
 
 def schema(columns: pa.Schema, options: Mapping[str, str]) -> StructType:

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping, Sequence
-from typing import Unpack
+from collections.abc import Mapping, MutableMapping, Sequence
+from typing import TYPE_CHECKING, Unpack
 
 import pyspark
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
-from kafka_segment_source.decoding.tables import RECORDS
+from kafka_segment_source.decoding.tables import split_table
 from kafka_segment_source.errors import SchemaError, UnsupportedError
 from kafka_segment_source.keywords import PathsLike, ScanOptions, StreamOptions, option_texts
 from kafka_segment_source.option_values import OF_SPLITS
-from kafka_segment_source.options import find_view, parse_options
+from kafka_segment_source.options import ReadOptions, find_view, parse_options
+from kafka_segment_source.schema import Table
+from kafka_segment_source.schema_registry.typing import split_names, type_columns
 from kafka_segment_source.spark import catalog_table, remembered
 from kafka_segment_source.spark.hadoop import hadoop_options
 from kafka_segment_source.spark.reader import PUSHDOWN_CONF
 from kafka_segment_source.views.registry import table_of, view_of
+
+if TYPE_CHECKING:
+    from kafka_segment_source.values.avro_columns import Wanted
 
 OLDEST_SPARK = (4, 1)
 
@@ -40,16 +45,19 @@ class KafkaSegmentDataSource(DataSource):
     def schema(self) -> StructType | str:
         created = catalog_table.created_with(self.options)
         options, _ = parse_options(remembered.without_memory(self.options) if created is None else created)
-        columns = table_of(options.view).default_names(options)
+        options = type_columns(options, [])
+        table = _find_table(options)
+        columns = table.default_names(options)
         if created is None:
-            return table_of(options.view).spark_ddl(columns)
-        return catalog_table.schema(table_of(options.view).arrow_schema(columns), created)
+            return table.spark_ddl(columns)
+        return catalog_table.schema(table.arrow_schema(columns), created)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         given = catalog_table.options_of_query(self.options, schema)
         options, warnings = parse_options(remembered.without_memory(given))
+        options = type_columns(options, warnings, _find_wanted(schema))
         fields = [(field.name, field.dataType.simpleString()) for field in schema.fields]
-        names = table_of(options.view).check_columns(fields)
+        names = _find_table(options).check_columns(fields)
         check_nullable(schema)
         view = view_of(options.view)
         if view is not None:
@@ -64,9 +72,35 @@ class KafkaSegmentDataSource(DataSource):
         )
 
         options, warnings = parse_options(remembered.without_memory(self.options), is_stream=True)
-        names = RECORDS.check_columns([(field.name, field.dataType.simpleString()) for field in schema.fields])
+        options = type_columns(options, warnings, _find_wanted(schema))
+        names = _find_table(options).check_columns(
+            [(each.name, each.dataType.simpleString()) for each in schema.fields]
+        )
         check_nullable(schema)
         return KafkaSegmentStreamReader(options, warnings, names)
+
+
+def _find_table(options: ReadOptions) -> Table:
+    """The columns of a read: of its view, or of records with typed keys and values."""
+    return table_of(options.view) if options.typed is None else split_table(options)
+
+
+def _find_wanted(schema: StructType) -> dict[str, Wanted]:
+    """The fields of keys and values that a schema has, by column. The user may have left some out."""
+    return {
+        each.name: _find_wanted(each.dataType) if isinstance(each.dataType, StructType) else {}
+        for each in schema.fields
+    }
+
+
+def _name_columns(
+    texts: Mapping[str, str], columns: Sequence[str], is_stream: bool = False
+) -> tuple[Table, tuple[str, ...]]:
+    """The columns of a read by its option texts, and the names of those that the user wants of them."""
+    options, _ = parse_options(texts, is_stream=is_stream)
+    names, wanted = split_names(options, columns)
+    table = _find_table(type_columns(options, [], wanted))
+    return table, table.check_names(names or ())
 
 
 def check_spark_version(version: str) -> None:
@@ -137,12 +171,12 @@ def read(
     """
     texts = hadoop_options(spark) | option_texts(path, options)
     view = find_view(texts)
-    names = None if columns is None else table_of(view).check_names(columns)
+    table, names = (table_of(view), None) if columns is None else _name_columns(texts, columns)
     spark.conf.set(PUSHDOWN_CONF, "true")
     reader = spark.read.format(KafkaSegmentDataSource.name()).options(**texts)
     if view not in OF_SPLITS:
-        return (reader if names is None else reader.schema(table_of(view).spark_ddl(names))).load()
-    return remembered.load(reader, view, names)
+        return (reader if names is None else reader.schema(table.spark_ddl(names))).load()
+    return remembered.load(reader, view, table, names)
 
 
 def read_stream(
@@ -171,7 +205,9 @@ def read_stream(
         >>> frame.isStreaming
         True
     """
-    names = None if columns is None else RECORDS.check_names(columns)
-    reader = spark.readStream.format(KafkaSegmentDataSource.name())
-    reader = reader.options(**(hadoop_options(spark) | option_texts(path, options)))
-    return (reader if names is None else reader.schema(RECORDS.spark_ddl(names))).load()
+    texts = hadoop_options(spark) | option_texts(path, options)
+    reader = spark.readStream.format(KafkaSegmentDataSource.name()).options(**texts)
+    if columns is None:
+        return reader.load()
+    table, names = _name_columns(texts, columns, is_stream=True)
+    return reader.schema(table.spark_ddl(names)).load()

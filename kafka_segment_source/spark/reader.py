@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from kafka_segment_source.bounds import EVERY_ROW, RowFilter
 from kafka_segment_source.decoding.split import Columns, SegmentSplit, from_columns, to_columns
-from kafka_segment_source.decoding.tables import SPLIT_TABLES
+from kafka_segment_source.decoding.tables import split_table
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.planning.plan import ReadPlan
 from kafka_segment_source.planning.planner import make_plan
@@ -22,6 +23,8 @@ from kafka_segment_source.spark.pushdown import row_filter
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from kafka_segment_source.values.typed import TypedColumns
+
 
 PUSHDOWN_CONF = "spark.sql.python.filterPushdown.enabled"
 
@@ -29,17 +32,19 @@ PUSHDOWN_CONF = "spark.sql.python.filterPushdown.enabled"
 class SegmentPartition(InputPartition):
     """One Spark partition: the split of one segment, or several small ones of the same topic-partition."""
 
-    def __init__(self, splits: tuple[SegmentSplit, ...]) -> None:
+    def __init__(self, splits: tuple[SegmentSplit, ...], typed: TypedColumns | None = None) -> None:
+        """typed: the typed columns of a micro-batch, as its schemas may be newer than its reader."""
         super().__init__(splits[0].path)
         self.splits = splits
+        self.typed = typed
 
-    def __reduce__(self) -> tuple[Callable[[Columns, int], SegmentPartition], tuple[Columns, int]]:
+    def __reduce__(self) -> tuple[Callable[..., SegmentPartition], tuple[Columns, int, TypedColumns | None]]:
         """Spark sends each one to an executor, so its bytes count: splits that share a task share values."""
-        return _unpack, (to_columns(self.splits), len(self.splits))
+        return _unpack, (to_columns(self.splits), len(self.splits), self.typed)
 
 
-def _unpack(columns: Columns, count: int) -> SegmentPartition:
-    return SegmentPartition(from_columns(columns, count))
+def _unpack(columns: Columns, count: int, typed: TypedColumns | None = None) -> SegmentPartition:
+    return SegmentPartition(from_columns(columns, count), typed)
 
 
 class KafkaSegmentReader(DataSourceReader):
@@ -101,7 +106,9 @@ def read_rows(partition: InputPartition, options: ReadOptions, columns: tuple[st
     if is_first:
         _exempt_loaded_modules()
     if isinstance(partition, SegmentPartition):  # Spark passes InputPartition(None) for an empty plan
-        yield from read_splits(partition.splits, options, SPLIT_TABLES[options.view].arrow_schema(columns))
+        if partition.typed is not None:
+            options = replace(options, typed=partition.typed)
+        yield from read_splits(partition.splits, options, split_table(options).arrow_schema(columns))
 
 
 def _exempt_loaded_modules() -> None:

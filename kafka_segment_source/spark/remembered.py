@@ -34,7 +34,6 @@ from pyspark.sql.functions import col
 
 from kafka_segment_source.bounds import EVERY_ROW, OffsetRange, RowFilter, ScanBounds, TimeRange
 from kafka_segment_source.decoding.split import SegmentSplit
-from kafka_segment_source.decoding.tables import SPLIT_TABLES
 from kafka_segment_source.errors import OptionError, UsageError
 from kafka_segment_source.option_values import BATCHES, RECORDS
 from kafka_segment_source.options import ReadOptions
@@ -42,6 +41,7 @@ from kafka_segment_source.planning.plan import ReadPlan
 from kafka_segment_source.planning.planner import plan_selected
 from kafka_segment_source.planning.selection import Selection, SplitOf, select
 from kafka_segment_source.reporting import logger
+from kafka_segment_source.schema import Table
 from kafka_segment_source.spark.reader import PUSHDOWN_CONF, KafkaSegmentReader
 from kafka_segment_source.storage.private import make_private_directory
 
@@ -111,12 +111,12 @@ def _advise_about_load() -> None:
 # ---- read() ----
 
 
-def load(reader: DataFrameReader, view: str, columns: tuple[str, ...] | None) -> DataFrame:
+def load(reader: DataFrameReader, view: str, table: Table, columns: tuple[str, ...] | None) -> DataFrame:
     """Makes the DataFrame of `reader`. Every scan of it pushes filters to a RememberingReader.
 
-    view: one of records or batches. columns: None for the default columns.
+    view: one of records or batches. table: its columns. columns: None for the default columns.
     """
-    table, never_null = SPLIT_TABLES[view], _NEVER_NULL[view]
+    never_null = _NEVER_NULL[view]
     if not needed():
         return reader.load() if columns is None else reader.schema(table.spark_ddl(columns)).load()
     try:
@@ -303,8 +303,7 @@ def _join_selections(selections: list[Selection]) -> Selection:
     kept = {segment.path for segment, _ in joined.kept}
     joined.dropped = [each for each in selections[0].dropped if each.path not in kept]
     for selection in selections:
-        for harmless, said in selection.missing.items():
-            joined.missing.setdefault(harmless, []).extend(said)
+        joined.missing += selection.missing
     return joined
 
 

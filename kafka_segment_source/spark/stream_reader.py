@@ -26,6 +26,9 @@ from kafka_segment_source.streams.stream import LogStream
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from kafka_segment_source.schema_registry.following import SchemaFollower
+    from kafka_segment_source.values.typed import TypedColumns
+
 try:
     from pyspark.sql.streaming.datasource import (
         ReadAllAvailable,
@@ -53,6 +56,7 @@ class KafkaSegmentStreamReader(DataSourceStreamReader, SupportsTriggerAvailableN
         self._columns = columns
         self._limits = Limits.of(options)
         self._stream: LogStream | None = None
+        self._schemas: SchemaFollower | None = None
         if not HAS_LIMITS and self._limits.names:
             raise UnsupportedError(
                 f"option {self._limits.names[0]!r} needs Spark 4.2 or later, and this is {pyspark.__version__}: leave it"
@@ -95,7 +99,17 @@ class KafkaSegmentStreamReader(DataSourceStreamReader, SupportsTriggerAvailableN
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         plan = self.stream.plan(from_json(start), from_json(end))
-        return [] if plan is None else [SegmentPartition(splits) for splits in plan.tasks]
+        if plan is None:
+            return []
+        typed = None if self._options.typed is None else self._follow_schemas()
+        return [SegmentPartition(splits, typed) for splits in plan.tasks]
+
+    def _follow_schemas(self) -> TypedColumns:
+        from kafka_segment_source.schema_registry.following import SchemaFollower  # noqa: PLC0415  # few streams have any
+
+        if self._schemas is None:
+            self._schemas = SchemaFollower(self._options)
+        return self._schemas.refresh()
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_rows(partition, self._options, self._columns)

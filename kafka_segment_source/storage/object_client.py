@@ -14,7 +14,8 @@ from typing import Any
 
 from kafka_segment_source.storage.client_library import client_errors, load_library
 from kafka_segment_source.storage.credentials import find_credentials
-from kafka_segment_source.storage.settings import ENDPOINTS, Settings, environment_of, find_endpoint_fault
+from kafka_segment_source.storage.secrets import ENDPOINTS
+from kafka_segment_source.storage.settings import Settings, environment_of, find_endpoint_fault
 from kafka_segment_source.storage.store import ServiceError
 
 RETRIES = 3

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from kafka_segment_source.errors import PathError, UnsupportedError
+from kafka_segment_source.storage.secrets import IN_HOST, IN_QUERY, find_secret_in_url, hide_secrets
 from kafka_segment_source.storage.store import LOCAL, Storage
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
@@ -27,7 +28,6 @@ _BUCKETS = {
     "abfs": "abfss",
     "abfss": "abfss",
 }
-_SIGNATURE = re.compile(r"\?.*(sig|signature|credential|token)=", re.IGNORECASE | re.DOTALL)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _REMOTE = ("s3://", "gs://", "az://", "abfss://")
 _HADOOP = ("hdfs", "webhdfs", "swebhdfs", "viewfs")
@@ -78,14 +78,15 @@ def _resolve_url(path: str, scheme: str, rest: str) -> str:
     has_account = "@" in bucket
     if scheme == "abfss" and not has_account:
         scheme = "az"  # the account is an option
-    if (has_account and scheme != "abfss") or ":" in bucket:
+    secret = find_secret_in_url(path)
+    if secret == IN_HOST:
         raise PathError(
             f"a path of the scheme {scheme!r} has a colon or '@' in its bucket's name: credentials are options, such as"
             " aws_access_key_id, and no part of a path"
         )
     if not bucket or bucket.startswith("@") or bucket.endswith("@"):
         raise PathError(f"path {hide_secrets(path)!r} names no bucket: expected {scheme}://bucket/key")
-    if _SIGNATURE.search(key):
+    if secret == IN_QUERY:
         raise PathError(
             f"path {hide_secrets(path)!r} has a signature after '?': that is an option, such as azure_storage_sas_token,"
             " and no part of a path"
@@ -96,11 +97,6 @@ def _resolve_url(path: str, scheme: str, rest: str) -> str:
             " part that can be read"
         )
     return "/".join((f"{scheme}://{bucket}", *(part for part in key.split("/") if part)))
-
-
-def hide_secrets(url: str) -> str:
-    """Returns a URL for a message: without a user name, a password and a query, each of which may be a secret."""
-    return re.sub(r"\?.*", "?…", re.sub(r"(?<=//)[^/?]*@", "…@", url, count=1), count=1, flags=re.DOTALL)
 
 
 def _explain_scheme(path: str, scheme: str) -> str:

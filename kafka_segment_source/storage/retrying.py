@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from typing import TypeVar
 
 from kafka_segment_source.errors import FileChangedError
@@ -12,9 +11,38 @@ from kafka_segment_source.errors import FileChangedError
 T = TypeVar("T")
 
 _TRIES = 20  # most tries of an action while files change
+TRIES_IN_A_ROW = 40  # most tries of a read that goes on where it was, without a batch read between them: about 8 s
 _QUICK_TRIES = 4  # tries without a pause; a broker renames the files of one segment in less time
 _PAUSE = 0.002  # s; each pause is twice as long as the one before
 _LONGEST_PAUSE = 0.25  # s; 20 tries take about 3 s
+
+
+class Attempts:
+    """Counts the tries of an action while files change, and waits between them.
+
+    most: how many tries may fail in a row. docs/operating.md has the budget of each action.
+    """
+
+    def __init__(self, most: int = TRIES_IN_A_ROW) -> None:
+        self._most = most
+        self._failed = 0
+
+    def note_progress(self) -> None:
+        """The action has come further: the tries before do not count any more."""
+        self._failed = 0
+
+    def may_go_on(self) -> bool:
+        """Whether a try that has failed may be followed by another one. If so, it waits."""
+        self._failed += 1
+        if self._failed > self._most:
+            return False
+        pause(self._failed)
+        return True
+
+    def note_failure(self, error: FileChangedError) -> None:
+        """Waits before another try. Raises `error` if there were too many."""
+        if not self.may_go_on():
+            raise error
 
 
 def try_again(action: Callable[[], T], tries: int = _TRIES) -> T:
@@ -22,11 +50,12 @@ def try_again(action: Callable[[], T], tries: int = _TRIES) -> T:
 
     The last FileChangedError is raised.
     """
-    for at in range(1, tries):
-        with suppress(FileChangedError):
+    attempts = Attempts(tries - 1)
+    while True:
+        try:
             return action()
-        pause(at)
-    return action()
+        except FileChangedError as error:
+            attempts.note_failure(error)
 
 
 def pause(tries: int) -> None:

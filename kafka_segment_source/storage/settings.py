@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 from kafka_segment_source.errors import OptionError
+from kafka_segment_source.storage.secrets import IN_HOST, OWN_PREFIXES, find_secret, is_secret
 
 # What the HTTP client takes, for each store
 _CLIENT = ("allow_http", "allow_invalid_certificates", "ca_bundle", "connect_timeout", "proxy_url", "timeout")
@@ -55,14 +56,6 @@ _ALIASES = {
     "aws_token": "aws_session_token",
 }
 
-ENDPOINTS = frozenset(
-    {
-        *("aws_endpoint_url", "aws_endpoint_url_sts", "aws_sts_endpoint", "azure_storage_endpoint", "azure_endpoint"),
-        *("google_base_url",),
-    }
-)
-"""The options that are the URL of a server."""
-
 HADOOP = {
     "endpoint": "aws_endpoint_url",
     "endpoint.region": "aws_region",
@@ -77,9 +70,6 @@ HADOOP = {
 
 _HADOOP_PREFIX = "fs.s3a."
 _HADOOP_NAME = re.compile(r"fs\.s3a\.(?:bucket\.(?P<bucket>[a-z0-9.-]+?)\.)?(?P<name>" + "|".join(HADOOP) + ")")
-_PREFIXES = ("aws_", "azure_", "google_", _HADOOP_PREFIX)
-_SECRET = re.compile(r"key|secret|token|sas|password|proxy_url")
-_NO_SECRET = re.compile(r".*(_token_file|_kms_key_id|_bucket_key_enabled)")
 _ANONYMOUS = "anonymousawscredentialsprovider"
 
 
@@ -141,7 +131,7 @@ def find_endpoint_fault(url: str, bucket: str) -> str | None:
     host, _, path = rest.partition("/")
     if not separator or scheme.lower() not in ("http", "https"):
         return "has no scheme: expected https://HOST, or http://HOST for a server without TLS"
-    if "@" in host:
+    if find_secret("aws_endpoint_url", url) == IN_HOST:
         return "has a user name in it: credentials are options of their own, and no part of a URL"
     if "?" in rest or "#" in rest:
         return "has a query or a fragment: expected https://HOST"
@@ -159,12 +149,7 @@ def is_setting(name: str) -> bool:
 
 def looks_like_setting(name: str) -> bool:
     """Whether a name, in small letters, can only be one of an object store."""
-    return name.startswith(_PREFIXES)
-
-
-def is_secret(name: str) -> bool:
-    """Whether the value of an option must not be kept or shown."""
-    return _SECRET.search(name) is not None and _NO_SECRET.fullmatch(name) is None and looks_like_setting(name)
+    return name.startswith(OWN_PREFIXES)
 
 
 def suggest(name: str, others: Collection[str] = ()) -> str:

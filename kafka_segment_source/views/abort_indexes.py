@@ -9,8 +9,9 @@ from kafka_segment_source import kafka_format
 from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.logdir.indexes import TransactionIndex, written_aborts
 from kafka_segment_source.reporting import logger
-from kafka_segment_source.storage.files import list_directory
+from kafka_segment_source.storage.files import file_version, list_directory
 from kafka_segment_source.storage.paths import name_of, parent_of
+from kafka_segment_source.storage.retrying import try_again
 from kafka_segment_source.views.transaction_replay import Abort, Replay
 from kafka_segment_source.views.transaction_table import TransactionTask
 
@@ -35,7 +36,7 @@ class AbortIndexes:
         if size is None:
             return
         wrong = [*self._find_wrong(written_aborts(path, split.storage, size), found, split, replay.reached)]
-        if wrong:
+        if wrong and self._is_as_listed(split):
             more = f" (and {len(wrong) - 1:,} more contradictions)" if len(wrong) > 1 else ""
             logger.warning(
                 "%r contradicts the log: it %s%s; the rows go by the markers in the log, but a broker tells its"
@@ -68,6 +69,11 @@ class AbortIndexes:
             if last not in listed and abort.first_offset is not None:
                 yield f"lacks the abort of producer {abort.producer_id} from offset {abort.first_offset} to {last}"
 
+    def _is_as_listed(self, split: SegmentSplit) -> bool:
+        """Whether the `.log` is still the one that was walked. A cleaner replaces the index together with it."""
+        version = file_version(split.path, split.storage)
+        return version is not None and version.is_same_file(split.version)
+
     def _differs(self, listed: int, found: int | None) -> bool:
         """Whether the first offset in the index contradicts the log. Compaction removes aborted records."""
         if self.task.compacted:
@@ -77,7 +83,7 @@ class AbortIndexes:
     def _list_sizes(self, directory: str, split: SegmentSplit) -> dict[str, int]:
         """Lists the `.txnindex` files of a directory once."""
         if directory not in self.sizes:
-            entries = list_directory(directory, split.storage)
+            entries = try_again(lambda: list_directory(directory, split.storage))
             self.sizes[directory] = {
                 each.name: each.size for each in entries if each.name.endswith(kafka_format.TRANSACTION_INDEX_SUFFIX)
             }

@@ -21,6 +21,7 @@ _MODULES: dict[str, str] = {
     values.CONSUMER_OFFSETS: "views.consumer_offsets",
     values.TRANSACTIONAL_IDS: "views.transactional_ids",
     values.TOPICS: "views.topics",
+    values.SCHEMAS: "views.schemas",
 }
 """The module of each view that is not made of splits. It has the name VIEW. It is loaded when it is asked for."""
 

@@ -1,10 +1,6 @@
-"""Follows the producers of one log, batch by batch, from the data of a transaction to its marker.
+"""Adds up the transactions of one log, from their data to their markers, and makes their rows.
 
-A marker belongs to its producer id alone: its epoch may be one above that of the data (`transaction.version=2`). A
-marker ends what is open of its producer. If nothing is open, it ends nothing and makes no row.
-
-Nothing is guessed across missing offsets. All transactions that are open before them have the state `unknown`, because
-their markers may have been there.
+`transactions/producers.py` says where they begin and end. What is open before missing offsets has the state `unknown`.
 """
 
 from __future__ import annotations
@@ -22,22 +18,17 @@ from kafka_segment_source.decoding.batch_rows import time_span
 from kafka_segment_source.kernels import batch_headers
 from kafka_segment_source.kernels.batch_headers import HeaderTable
 from kafka_segment_source.logdir.producer_snapshots import newest_state
-from kafka_segment_source.reading.marker_walk import Marker, Stretch, transactional_data
 from kafka_segment_source.reporting import logger
 from kafka_segment_source.schema import MAX_MILLIS
 from kafka_segment_source.storage.paths import parent_of
+from kafka_segment_source.transactions.markers import Marker, is_control
+from kafka_segment_source.transactions.producers import DATA, HOLE, Producers, Runs, list_events
+from kafka_segment_source.transactions.walk import Stretch
 from kafka_segment_source.views.transaction_table import ABORTED, COMMITTED, OPEN, UNKNOWN, TransactionTask
 
 _MOST_NAMED = 3  # of transactions in one warning
 
 Row = dict[str, Any]
-Mask = npt.NDArray[np.bool_]
-
-
-def is_control(headers: HeaderTable) -> Mask:
-    """Whether each batch is a control batch, bool[n]."""
-    is_v2 = headers[batch_headers.MAGIC] == kafka_format.MAGIC_V2
-    return np.asarray(is_v2 & (headers[batch_headers.ATTRIBUTES] & kafka_format.CONTROL_MASK != 0))
 
 
 @dataclass(slots=True)
@@ -60,10 +51,8 @@ class _Transaction:
 
 
 class _Run(NamedTuple):
-    """Batches of one producer without a marker or a hole between them."""
+    """What the batches of a run add up to (`producers.Runs`)."""
 
-    first_offset: int
-    producer_id: int
     producer_epoch: int
     first_timestamp: int
     last_timestamp: int
@@ -95,7 +84,9 @@ class Replay:
         self.has_hole = False
         self._task = task
         self._holes = [*task.holes]  # those that are not reached yet
-        self._open: dict[int, _Transaction] = self._find_begun()
+        self._begun = self._find_begun()
+        self._producers, self._sums = self._open_begun()
+        self._shown_to = 0  # ended transactions with a marker before it are rows already
         self._records = 0
         self._bytes = 0
         self._newest = kafka_format.NO_TIMESTAMP
@@ -103,29 +94,47 @@ class Replay:
 
     def add(self, stretch: Stretch) -> Iterator[Row]:
         """Adds the next batches. Yields the transactions that end among them."""
-        holes = [*stretch.gaps, *([self.reached] if stretch.ends_in_loss else [])]
+        holes = [*stretch.gaps, *([] if stretch.loss is None else [self.reached])]
         headers = stretch.headers
         if headers.shape[1]:
             self.reached = int(headers[batch_headers.LAST_OFFSET, -1]) + 1
             self._newest = max(self._newest, int(headers[batch_headers.MAX_TIMESTAMP].max()))
         while self._holes and self._holes[0] < self.reached:
             holes.append(self._holes.pop(0))
-        events: list[tuple[int, int, Any]] = [(hole, 0, None) for hole in holes]
-        events += [(run.first_offset, 1, run) for run in self._make_runs(stretch, holes)]
-        events += [(marker.offset, 2, marker) for marker in stretch.markers]
-        for offset, _, event in sorted(events, key=lambda each: each[:2]):
-            if event is None:
+        runs = Runs(headers, stretch.markers, holes)
+        sums = iter(self._sum_runs(headers, runs))
+        markers = {marker.offset: marker for marker in stretch.markers}
+        for offset, kind, producer_id in list_events(runs, stretch.markers, holes):
+            if kind == HOLE:
                 yield from self._pass_hole(offset)
-            elif isinstance(event, Marker):
-                yield from self._end(event)
+            elif kind == DATA:
+                self._extend(producer_id, offset, next(sums))
             else:
-                self._extend(event)
+                yield from self._end(markers[offset])
+
+    def find_oldest(self) -> int | None:
+        """Finds where the oldest open transaction begins in the files. None if none is open."""
+        first_offsets = self._producers.open.values()
+        return max(min(first_offsets), self._task.splits[0].base_offset) if first_offsets else None
+
+    def go_back(self) -> None:
+        """Forgets what is open, and goes back to where the oldest of it begins: the log is walked again from there on.
+
+        Transactions that have ended before the present place are rows already, and are no rows again.
+        """
+        self._shown_to = max(self._shown_to, self.reached)
+        oldest = min(self._sums.values(), key=lambda each: each.first_offset)
+        self._records, self._bytes = oldest.records_before, oldest.bytes_before
+        self.reached = max(oldest.first_offset, self._task.splits[0].base_offset)
+        is_from_before = oldest.first_offset in self._begun.values()
+        self._producers, self._sums = self._open_begun() if is_from_before else (Producers({}), {})
+        self.has_hole = True  # what the index of a segment lists may have begun before
 
     def finish(self) -> Iterator[Row]:
         """Yields the transactions that are open at the end of the log. Warns of those whose end is not known."""
         if self._holes:
             yield from self._pass_hole(max(self.reached, self._holes[0]))
-        for each in self._open.values():
+        for each in self._sums.values():
             yield from self._make_row(each, OPEN)
         if self._unknown:
             more = len(self._unknown) - _MOST_NAMED
@@ -138,9 +147,12 @@ class Replay:
                 named,
             )
 
-    def _find_begun(self) -> dict[int, _Transaction]:
+    def _open_begun(self) -> tuple[Producers, dict[int, _Transaction]]:
+        return Producers(self._begun), {each: _Transaction(each, first) for each, first in self._begun.items()}
+
+    def _find_begun(self) -> dict[int, int]:
         """Finds the transactions that began before the files, by the snapshot that a broker wrote at their first
-        offset."""
+        offset. Returns producer id → first offset."""
         if not self._task.splits or self._task.splits[0].base_offset == 0:
             return {}
         first = self._task.splits[0]
@@ -150,13 +162,10 @@ class Replay:
         for sentence in noted:
             logger.warning("%s", sentence)
         begun = {} if state is None else state.open_transactions
-        return {producer: _Transaction(producer, offset) for producer, offset in begun.items() if offset < base}
+        return {producer: offset for producer, offset in begun.items() if offset < base}
 
-    def _make_runs(self, stretch: Stretch, holes: list[int]) -> Iterator[_Run]:
-        """Yields the data of transactions in a stretch, as runs in the order of offsets. It counts all batches too."""
-        headers = stretch.headers
-        if not headers.shape[1]:
-            return
+    def _sum_runs(self, headers: HeaderTable, runs: Runs) -> Iterator[_Run]:
+        """Counts the records and bytes of all batches. Returns what each run adds up to, in the order of offsets."""
         readable = headers[batch_headers.LAST_OFFSET] >= self._task.start
         counted = readable & ~is_control(headers)
         records = np.where(counted, _count_records(headers), 0)
@@ -165,43 +174,29 @@ class Replay:
         bytes_before = self._bytes + np.cumsum(sizes) - sizes
         self._records += int(records.sum())
         self._bytes += int(sizes.sum())
-        columns = np.flatnonzero(transactional_data(headers))
+        columns, starts = runs.columns, runs.starts
         if not len(columns):
-            return
-        bases, producers, epochs, latest = headers[
-            [
-                batch_headers.BASE_OFFSET,
-                batch_headers.PRODUCER_ID,
-                batch_headers.PRODUCER_EPOCH,
-                batch_headers.MAX_TIMESTAMP,
-            ]
-        ][:, columns]
-        edges = np.sort(np.array([marker.offset for marker in stretch.markers] + holes, np.int64))
-        slots = np.searchsorted(edges, bases, side="right")
-        starts = np.flatnonzero(np.concatenate(([True], (np.diff(producers) != 0) | (np.diff(slots) != 0))))
+            return iter(())
+        epochs, latest = headers[[batch_headers.PRODUCER_EPOCH, batch_headers.MAX_TIMESTAMP]][:, columns]
         first_columns = columns[starts]
         earliest, _ = time_span(headers[:, first_columns])
-        for values in zip(
-            bases[starts].tolist(),
-            producers[starts].tolist(),
-            epochs[starts].tolist(),
-            earliest.tolist(),
-            np.maximum.reduceat(latest, starts).tolist(),
-            np.add.reduceat(readable[columns].astype(np.int64), starts).tolist(),
-            np.add.reduceat(records[columns], starts).tolist(),
-            np.add.reduceat(sizes[columns], starts).tolist(),
-            records_before[first_columns].tolist(),
-            bytes_before[first_columns].tolist(),
-            strict=True,
-        ):
-            yield _Run(*values)
+        values = (
+            epochs[starts],
+            earliest,
+            np.maximum.reduceat(latest, starts),
+            np.add.reduceat(readable[columns].astype(np.int64), starts),
+            np.add.reduceat(records[columns], starts),
+            np.add.reduceat(sizes[columns], starts),
+            records_before[first_columns],
+            bytes_before[first_columns],
+        )
+        return map(_Run._make, zip(*(value.tolist() for value in values), strict=True))
 
-    def _extend(self, run: _Run) -> None:
+    def _extend(self, producer_id: int, offset: int, run: _Run) -> None:
         """Adds a run to the open transaction of its producer, or begins one."""
-        each = self._open.get(run.producer_id)
-        if each is None:
-            each = _Transaction(run.producer_id, run.first_offset, run.records_before, run.bytes_before)
-            self._open[run.producer_id] = each
+        if self._producers.take_data(producer_id, offset):
+            self._sums[producer_id] = _Transaction(producer_id, offset, run.records_before, run.bytes_before)
+        each = self._sums[producer_id]
         if each.producer_epoch is None:
             each.producer_epoch, each.first_timestamp = run.producer_epoch, run.first_timestamp
         each.last_timestamp = max(each.last_timestamp, run.last_timestamp)
@@ -210,18 +205,21 @@ class Replay:
         each.size += run.size
 
     def _end(self, marker: Marker) -> Iterator[Row]:
-        each = self._open.pop(marker.producer_id, None)
+        first = self._producers.take_marker(marker.producer_id)
         if marker.aborts:
-            self.aborts[marker.offset] = Abort(marker.producer_id, None if each is None else each.first_offset)
-        if each is not None and marker.offset >= self._task.start:
+            self.aborts[marker.offset] = Abort(marker.producer_id, first)
+        if first is None:
+            return
+        each = self._sums.pop(marker.producer_id)
+        if marker.offset >= max(self._task.start, self._shown_to):
             yield from self._make_row(each, ABORTED if marker.aborts else COMMITTED, marker)
 
     def _pass_hole(self, offset: int) -> Iterator[Row]:
         """Gives up the transactions that began before missing offsets, which begin at `offset`."""
         self.has_hole = True
-        for each in [each for each in self._open.values() if each.first_offset < offset]:
-            del self._open[each.producer_id]
-            if offset > self._task.start:
+        for producer_id in self._producers.take_hole(offset):
+            each = self._sums.pop(producer_id)
+            if offset > self._task.start and offset >= self._shown_to:
                 self._unknown.append(f"producer {each.producer_id} from offset {each.first_offset} on")
                 yield from self._make_row(each, UNKNOWN)
 

@@ -15,6 +15,7 @@ from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.planning.planner import plan_selected
 from kafka_segment_source.planning.selection import Selection, Sources, select
 from kafka_segment_source.reading.following import list_whole, whole_split
+from kafka_segment_source.storage.retrying import try_again
 from kafka_segment_source.views.transaction_table import TABLE, TransactionTask
 from kafka_segment_source.views.view import View, to_batches
 
@@ -33,7 +34,7 @@ def _plan(options: ReadOptions, warnings: list[str]) -> list[TransactionTask]:
 
 def _make_task(log: PartitionLog, options: ReadOptions) -> TransactionTask:
     is_part = not log.is_whole and not log.copies
-    walked = list_whole(log.directories, options) if is_part else log
+    walked = try_again(lambda: list_whole(log.directories, options)) if is_part else log
     holes = [hole.offsets.start for hole in log.holes]
     holes += [each.offsets.start for each in log.evidence if each.is_hard]
     return TransactionTask(

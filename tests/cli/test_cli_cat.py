@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 
 from kafka_segment_source.times import format_millis
 from tests.cli.runner import LOGS, copy_of, run
@@ -27,7 +31,7 @@ def lines(*arguments: object) -> list[str]:
 
 
 def text(data: bytes | None) -> str:
-    return "null" if data is None else data.decode("utf-8", "replace")
+    return "null" if data is None else data.decode("utf-8", "backslashreplace")
 
 
 def test_text_is_what_a_consumer_saw() -> None:
@@ -114,12 +118,70 @@ def test_a_record_is_one_line_whatever_it_holds(tmp_path: Path) -> None:
     folder = segment(tmp_path, writer.record_batch([Rec(0, 1000, None, nasty), Rec(1, 1000, b"\xff", b"")]))
 
     assert lines(folder) == [
-        "made-0\t0\t1970-01-01T00:00:01.000Z\tnull\ta\\tb\\nc\\\\d\\r\\x1b[31m\\u2028\\x85é",
-        "made-0\t1\t1970-01-01T00:00:01.000Z\t�\t",
+        "made-0\t0\t1970-01-01T00:00:01.000Z\tnull\ta\\tb\\nc\\\\d\\r\\x1b[31m\\u2028\\u0085é",
+        "made-0\t1\t1970-01-01T00:00:01.000Z\t\\xff\t",
     ]
     first, second = (json.loads(line) for line in lines(folder, "--format", "jsonl"))
     assert (first["key"], first["value"].encode()) == (None, nasty)
-    assert (second["key"], second["value"]) == ("�", "")
+    assert (second["key"], second["value"]) == ({"base64": "/w=="}, "")
+
+
+def from_json(field: Any) -> bytes | None:
+    """The bytes of a key, a value or a header value in a line of JSON, as the documents say."""
+    if isinstance(field, dict):
+        assert [*field] == ["base64"]
+        return base64.b64decode(field["base64"], validate=True)
+    return None if field is None else str(field).encode()
+
+
+def from_text(field: str) -> bytes | None:
+    """The bytes of a key or a value in a line of text, as the documents say."""
+    if field == "null":
+        return None
+    named = {"t": b"\t", "n": b"\n", "r": b"\r", "\\": b"\\"}
+
+    def unescape(found: re.Match[str]) -> str:
+        code = found[1]
+        data = named.get(code) or (bytes.fromhex(code[1:]) if code[0] == "x" else chr(int(code[1:], 16)).encode())
+        return data.decode("utf-8", "surrogateescape")
+
+    whole = re.sub(r"\\(x..|u....|.)", unescape, field)
+    return whole.encode("utf-8", "surrogateescape")
+
+
+@settings(max_examples=60)
+@given(st.lists(st.tuples(st.none() | st.binary(), st.none() | st.binary() | st.text().map(str.encode)), min_size=1))
+def test_no_byte_is_lost(pairs: list[tuple[bytes | None, bytes | None]]) -> None:
+    """Text and JSON lines can be read back, whatever bytes the records have. It is said once that some are no text."""
+    assume(all(b"null" not in pair for pair in pairs))
+    records = [Rec(at, 1000, key, value, ((b"h", value),)) for at, (key, value) in enumerate(pairs)]
+    is_binary = any(each != each.decode("utf-8", "replace").encode() for pair in pairs for each in pair if each)
+    with TemporaryDirectory() as directory:
+        folder = segment(Path(directory), writer.record_batch(records))
+        printed = run("cat", folder)
+        in_json = run("cat", folder, "--json", "--include-headers", "true")
+
+    fields = [line.split("\t")[3:] for line in printed.stdout.split("\n")[:-1]]
+    found = [json.loads(line) for line in in_json.stdout.split("\n")[:-1]]
+    assert [(from_text(key), from_text(value)) for key, value in fields] == pairs
+    assert [(from_json(each["key"]), from_json(each["value"])) for each in found] == pairs
+    assert [from_json(each["headers"][0]["value"]) for each in found] == [value for _, value in pairs]
+    for result in (printed, in_json):
+        assert result.exit_code == 0
+        assert result.stderr.count("are not UTF-8") == result.stderr.count("--as base64") == is_binary
+        assert result.stderr.count("\n") == result.stderr.count("--format parquet") == is_binary
+
+
+def test_bytes_that_are_not_text_are_said_once(tmp_path: Path) -> None:
+    """Over many files one sentence, and none in base64, which was asked for."""
+    for at in range(3):
+        folder = tmp_path / f"made-{at}"
+        folder.mkdir()
+        (folder / writer.segment_name(0)).write_bytes(writer.record_batch([Rec(0, 1000, b"k", b"\xfe")]))
+
+    assert run("cat", tmp_path).stderr.count("\n") == 1
+    assert run("cat", tmp_path, "--json", "--as", "base64").stderr == ""
+    assert run("cat", tmp_path, "--columns", "key").stderr == ""
 
 
 def test_metadata_and_headers_in_text(tmp_path: Path) -> None:

@@ -285,7 +285,7 @@ def test_a_file_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     done = run("ls", tmp_path)
     assert done.exit_code == 1
     assert "log unreadable" in done.stdout and "log damaged" not in done.stdout
-    assert "unreadable files: " in done.stderr and "1.log: cannot be read: Input/output error" in done.stderr
+    assert "unreadable: " in done.stderr and "1.log: cannot be read: Input/output error" in done.stderr
 
     (partition,) = answer("ls", tmp_path, "--json", exit_code=1)["partitions"]
     assert (partition["records"], partition["recordsExact"]) == (2, False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections import Counter
 from html.parser import HTMLParser
 from pathlib import Path
@@ -162,6 +163,53 @@ def test_the_command(tmp_path: Path) -> None:
     assert "cannot be written: No such file or directory" in lost.stderr
     wrong = run("report", tmp_path / "nothing", "--to", page)
     assert (wrong.exit_code, wrong.stderr.count("\n")) == (2, 1)
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> Facts:
+    """Of 105 partitions with two segments of two records, from offset 10 on; the last ones hold most bytes."""
+    path = tmp_path_factory.mktemp("many")
+    for number in range(105):
+        at = 1_700_000_000_000 + number * 1000
+        first, second = (simple_segment([data(base, at, at, payload=10 + number)]) for base in (10, 12))
+        simple_log(first, second, partition=number).write(path)
+    return collect_facts(str(path), now=NOW)
+
+
+def test_what_of_many_partitions_is_shown(many: Facts) -> None:
+    """All are counted. The picture and the table say how many they leave out. Offsets are those of `kafkaseg ls`."""
+    page = make_page(many)
+
+    assert "<b>210</b>segments of 105 partitions<" in page
+    assert "the 40 with most bytes of 105." in page and "The 100 with most bytes; 5 smaller ones are left out." in page
+    drawn = {int(number) for number in re.findall(r">orders-(\d+)</text>", page.split('id="partitions"')[0])}
+    assert drawn >= set(range(65, 105)) and not drawn & set(range(60))
+    listed = answer("ls", many.paths[0], "--json")["partitions"]
+    spans = {f"{each['startOffset']} – {each['endOffset'] - 1}" for each in listed}
+    assert spans == {"10 – 13"} and page.count('<td class="n">10 – 13<') == 100
+
+
+def test_copies_are_no_partitions(tmp_path: Path) -> None:
+    """Two directories of one partition are one, and it is said."""
+    for name in ("a", "b"):
+        shutil.copytree(ORDERS / "orders-0", tmp_path / name / "orders-0")
+    facts = collect_facts([str(tmp_path / "a"), str(tmp_path / "b")], now=NOW)
+    assert "<b>12</b>segments of 1 partition in 2 directories<" in make_page(facts)
+
+
+@pytest.mark.parametrize("name", ["facts", "many"])
+def test_time_axes_are_one_below_the_other(name: str, request: pytest.FixtureRequest) -> None:
+    """Both pictures are as wide, and time begins and ends at the same place in them."""
+    page = make_page(request.getfixturevalue(name))
+    pictures = re.findall(r"<svg.*?</svg>", page, re.DOTALL)
+    widths = {re.search(r'viewBox="0 0 ([\d.]+) ', picture)[1] for picture in pictures}  # type: ignore[index]
+    spans = {
+        re.search(r'id="[^"]*axes_1".*?d="M ([\d.]+) [\d.]+ *\n?L ([\d.]+) ', picture, re.DOTALL).groups()  # type: ignore[union-attr]
+        for picture in pictures
+    }
+    assert (len(pictures), len(widths), len(spans)) == (2, 1, 1)
+    ticks = [re.findall(r'id="[^"]*xtick_\d+".*?<use [^>]*x="([\d.]+)"', picture, re.DOTALL) for picture in pictures]
+    assert set(ticks[1]) == set(ticks[0]) != set()
 
 
 def test_libraries_that_are_not_installed_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

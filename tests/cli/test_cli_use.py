@@ -13,7 +13,7 @@ import pytest
 from kafka_segment_source.cli import demo, plan, shared, verify
 from kafka_segment_source.cli.shared import COMMANDS
 from kafka_segment_source.options import OPTIONS
-from kafka_segment_source.planning import display
+from kafka_segment_source.planning import display, planner
 from kafka_segment_source.planning import plan as plan_module
 from kafka_segment_source.storage import store
 from tests.cli.runner import LOGS, answer, copy_of, run
@@ -59,6 +59,23 @@ def test_an_empty_directory(command: str, tmp_path: Path) -> None:
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.count("\n") == 1
     assert "holds no log segments" in result.stderr
+
+
+@pytest.mark.parametrize("command", ON_PATHS)
+def test_a_path_one_level_too_high(command: str, tmp_path: Path) -> None:
+    """The message names the directory that was meant."""
+    (tmp_path / "another").mkdir()
+    (tmp_path / "disk2").symlink_to(LOGS)
+    (tmp_path / "server.properties").touch()
+    result = run(command, tmp_path, *arguments(command))
+
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.endswith(f"that hold them; there are such directories in {str(tmp_path / 'disk2')!r}\n")
+    (tmp_path / "disk1").symlink_to(LOGS)
+    assert (
+        f"in {str(tmp_path / 'disk1')!r} and 1 more of its directories\n"
+        in run(command, tmp_path, *arguments(command)).stderr
+    )
 
 
 @pytest.mark.parametrize("command", ON_PATHS)
@@ -201,6 +218,7 @@ def test_a_plan_shows_what_is_read_first(tmp_path: Path) -> None:
 
 def test_a_plan_of_many_warnings_shows_each_kind_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever partitions and numbers they name. JSON has them all."""
+    monkeypatch.setattr(planner, "WORTH_SAYING", 1)
     for number in range(4):
         copy_of(LOGS / "orders-0", tmp_path / "one").rename(tmp_path / f"orders-{number}")
         (tmp_path / f"orders-{number}" / f"{174:020d}.log").unlink()
@@ -229,8 +247,9 @@ def test_a_plan_of_one_segment(tmp_path: Path) -> None:
     assert table(file)[0].startswith("reads 1 of 1 segment, ")
 
 
-def test_messages_name_flags(tmp_path: Path) -> None:
+def test_messages_name_flags(monkeypatch: pytest.MonkeyPatch) -> None:
     """An option is a flag on the command line, in errors, warnings and the warnings of a plan."""
+    monkeypatch.setattr(planner, "WORTH_SAYING", 1)
     cases = {
         ("cat", LOGS, "--topic", "x"): "--topic and --partition name one partition directory, but the path holds 4",
         ("plan", LOGS, "--subscribe", "x"): "--subscribe names topic 'x', but the path holds 'orders', 'payments'",

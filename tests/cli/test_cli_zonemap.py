@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from kafka_segment_source.planning import planner
 from tests.cli.runner import LOGS, answer, copy_of, run
 from tests.support.rows import LOG_DIRECTORIES, MESSAGE_SETS
 
@@ -38,8 +39,9 @@ def test_every_real_log_can_be_mapped(name: str, maps: Path) -> None:
     assert answer("zonemap", logs, "--to", maps, "--json")["zones"] > 0
 
 
-def test_a_plan_with_and_without(maps: Path) -> None:
+def test_a_plan_with_and_without(maps: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The plan without names the command; after it the plan is smaller, and warns of nothing."""
+    monkeypatch.setattr(planner, "WORTH_SAYING", 1)
     before = answer("plan", LOGS, *WINDOW, "--json")
     assert f"`kafkaseg zonemap {LOGS} --to DIR` and then zoneMaps=DIR" in before["warnings"][0]
     run("zonemap", LOGS, "--to", maps)

@@ -7,6 +7,7 @@ import json
 import os
 import random
 import re
+import resource
 import shlex
 import shutil
 import signal
@@ -16,8 +17,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
-from typing import IO
+from types import ModuleType
+from typing import IO, Any
 
 import pyspark
 import pytest
@@ -53,6 +54,7 @@ for line in sys.stdin:
 
 
 def _load() -> ModuleType:
+    sys.path.insert(0, str(JOB.parent))  # where its other files are, as for a script
     spec = importlib.util.spec_from_file_location("etl_job", JOB)
     assert spec is not None
     assert spec.loader is not None
@@ -80,9 +82,11 @@ def list_steps(state: Path) -> list[Path]:
 
 
 @contextmanager
-def job_process(settings: dict[str, str], arguments: list[object], log: Path) -> Iterator[subprocess.Popen[str]]:
+def job_process(
+    settings: dict[str, str], arguments: list[object], log: Path, code: str = PROCESS
+) -> Iterator[subprocess.Popen[str]]:
     """A process of the job that has a session. It is killed in the end, and Spark's JVM with it."""
-    command = [sys.executable, "-c", PROCESS, json.dumps(settings), json.dumps(arguments)]
+    command = [sys.executable, "-c", code, json.dumps(settings), json.dumps(arguments)]
     with (
         log.open("w") as errors,
         subprocess.Popen(
@@ -203,14 +207,166 @@ def test_killed_at_any_moment(sink: str, spark: SparkSession, tmp_path: Path) ->
             shutil.rmtree(state)
 
 
+# ---- a checkpoint and a target that do not belong together ----
+
+
+@pytest.mark.parametrize("sink", ["parquet", "delta", "iceberg"])
+def test_a_checkpoint_and_a_target_that_do_not_belong_together(sink: str, spark: SparkSession, tmp_path: Path) -> None:
+    """A refusal before anything is written, and the ways on that it names. What belongs together goes on."""
+    state = tmp_path / "state"
+    settings = settings_of(sink, state)
+    target, other = (TABLE, "lake.db.other") if sink == "iceberg" else (str(state / "table"), str(state / "other"))
+    logs = tmp_path / "logs"
+    partitions = [GrowingPartition(logs / f"t-{n}") for n in range(2)]
+    with taker_of(spark, settings, tmp_path / "job.txt") as take:
+
+        def run(to: str, checkpoint: str, from_target: bool = False) -> str:
+            return take([str(logs), to, str(tmp_path / checkpoint), {"startingOffsets": "earliest"}, sink, from_target])
+
+        def grow_all() -> None:
+            for each in partitions:
+                each.write(5)
+
+        for _ in range(2):
+            grow_all()
+            run(target, "first")
+        grow_all()
+        before = read_target(spark, sink, state)
+        assert len(before) == 20
+        refused = (
+            "do not belong together: the checkpoint is new, and the target has records already; nothing was written"
+        )
+        start = '{"t": {"0": 10, "1": 10}}'
+        lost = run(target, "second")
+        assert refused in lost
+        assert f"a new --to and a new --checkpoint, with --starting-offsets '{start}'" in lost
+        assert ("--from-target" in lost) == (sink != "parquet")
+        elsewhere = run(other, "first")
+        assert (
+            "do not belong together: the checkpoint says that records were written, and the target is empty"
+            in elsewhere
+        )
+        assert read_target(spark, sink, state) == before
+        assert not (tmp_path / "second" / "offsets").exists()
+
+        if sink == "parquet":
+            assert "--from-target is for tables" in run(target, "second", True)
+            assert run(target, "first") == '{"t": {"0": 15, "1": 15}}'
+            (tmp_path / "first").rename(tmp_path / "gone")
+            assert run(other, "first") == '{"t": {"0": 15, "1": 15}}'
+            assert "the target has records of another checkpoint" in run(target, "first")
+        else:
+            assert run(target, "second", True) == '{"t": {"0": 15, "1": 15}}'
+            assert "--from-target is for a new checkpoint, and" in run(target, "second", True)
+            grow_all()
+            assert run(target, "second") == '{"t": {"0": 20, "1": 20}}'
+        assert read_target(spark, sink, state) == list_rows(partitions)
+
+
+# A process of the job: each line on its standard input is the arguments of a run
+TAKER = f"""
+import json, sys
+sys.path.insert(0, {str(JOB.parent)!r})
+import etl_job
+spark = etl_job.start_spark(json.loads(sys.argv[1]))
+print("ready", flush=True)
+for line in sys.stdin:
+    try:
+        print(etl_job.take_new(spark, *json.loads(line)), flush=True)
+    except etl_job.UsageError as error:
+        print(error, flush=True)
+"""
+
+
+@contextmanager
+def taker_of(spark: SparkSession, settings: dict[str, str], log: Path) -> Iterator[Callable[[list[object]], str]]:
+    """What runs the job once and returns its result or its refusal: in the session of the tests, or in a process."""
+    if not settings:
+
+        def take_here(arguments: list[object]) -> str:
+            try:
+                return str(etl_job.take_new(spark, *arguments))
+            except UsageError as error:
+                return str(error)
+
+        yield take_here
+        return
+    with job_process(settings, [], log, TAKER) as process:
+
+        def take_there(arguments: list[object]) -> str:
+            assert process.stdin is not None
+            process.stdin.write(json.dumps(arguments) + "\n")
+            process.stdin.flush()
+            answer = stdout_of(process).readline()
+            assert answer, log.read_text()
+            return answer.rstrip()
+
+        yield take_there
+
+
+def test_a_first_run_that_died_is_no_stranger(spark: SparkSession, tmp_path: Path) -> None:
+    """Before the sink or the checkpoint has written the end of its first micro-batch, with files that no list has."""
+    partition = GrowingPartition(tmp_path / "logs" / "t-0")
+    partition.write(5)
+    arguments = [str(tmp_path / "logs"), str(tmp_path / "state" / "table"), str(tmp_path / "checkpoint"), {}, "parquet"]
+    arguments[3] = {"startingOffsets": "earliest"}  # type: ignore[call-overload]
+    etl_job.take_new(spark, *arguments)
+    left = [tmp_path / "state/table" / etl_job.etl_target.NOTE, *(tmp_path / "checkpoint/commits").iterdir()]
+    left += (tmp_path / "state/table/_spark_metadata").iterdir()
+    for number in range(1, len(left) + 1):  # the later file of a run is gone in each
+        for file in left[:number]:
+            file.unlink(missing_ok=True)
+        for _ in range(RUNS_AFTER_DEATH):
+            etl_job.take_new(spark, *arguments)
+        assert read_target(spark, "parquet", tmp_path / "state") == list_rows([partition])
+
+
+Checkpoint, Target = etl_job.etl_target.Checkpoint, etl_job.etl_target.Target
+
+
+@pytest.mark.parametrize(
+    ("begun", "finished", "last", "is_named", "has_records", "fits"),
+    [
+        (-1, -1, -1, False, False, True),  # the first run
+        (-1, -1, -1, False, True, False),  # the checkpoint is lost
+        (-1, -1, 4, False, True, False),  # and nobody knows whose the micro-batches are
+        (0, -1, -1, False, False, True),  # died before the sink's commit
+        (0, -1, 0, True, True, True),  # and after it
+        (0, -1, -1, False, True, False),  # begun for another target
+        (4, 4, 4, True, True, True),
+        (5, 4, 4, True, True, True),
+        (5, 4, 5, False, True, True),
+        (4, 4, -1, False, False, False),  # the target is lost
+        (4, 4, -1, False, True, False),  # a checkpoint of another target
+        (4, 4, -1, True, True, True),  # the snapshots of an Iceberg table are expired
+        (4, 4, 3, True, True, False),  # an old copy of the target
+        (4, 3, 5, True, True, False),  # an old copy of the checkpoint
+    ],
+)
+def test_what_belongs_together(
+    begun: int, finished: int, last: int, is_named: bool, has_records: bool, fits: bool
+) -> None:
+    """The numbers of micro-batches decide: a sink has all that are finished, and none that was not begun."""
+    target = Target(last, is_named, lambda: has_records)
+    said = etl_job.etl_target.find_misfit(Checkpoint("id", begun, finished), target)
+    assert (said is None) == fits
+
+
 # ---- the command ----
 
 
 @pytest.fixture
 def lent_spark(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """The job uses the session of the tests, and does not stop it."""
-    lent = SimpleNamespace(readStream=spark.readStream, stop=lambda: None)
-    monkeypatch.setattr(etl_job, "start_spark", lambda settings: lent)
+
+    class Lent:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(spark, name)
+
+        def stop(self) -> None:
+            pass
+
+    monkeypatch.setattr(etl_job, "start_spark", lambda settings: Lent())
 
 
 def run_command(*arguments: object) -> tuple[int, str, str]:
@@ -293,6 +449,31 @@ def test_formats_that_a_spark_has(monkeypatch: pytest.MonkeyPatch) -> None:
     for version, sink in (("4.1.4", "delta"), ("4.1.4", "iceberg"), ("4.2.1", "delta")):
         monkeypatch.setattr(etl_job.pyspark, "__version__", version)
         assert f"{version[:3]}_2.13:" in etl_job.find_settings(sink)["spark.jars.packages"]
+
+
+@pytest.mark.usefixtures("lent_spark")
+def test_the_last_line_has_the_cause(spark: SparkSession, tmp_path: Path) -> None:
+    """Of a failed task: the reason of the system, which is five exceptions down. No file may grow beyond 8 kB here."""
+    jvm = spark._jvm.java.lang.ProcessHandle.current().pid()
+    before = resource.prlimit(jvm, resource.RLIMIT_FSIZE)
+    resource.prlimit(jvm, resource.RLIMIT_FSIZE, (8000, before[1]))
+    try:
+        code, out, err = run_command(ORDERS / "data", *places(tmp_path))
+    finally:
+        resource.prlimit(jvm, resource.RLIMIT_FSIZE, before)
+    assert (code, out) == (1, "")
+    assert err.startswith("etl_job: [TASK_WRITE_FAILED] Task failed while writing rows to ")
+    assert err.endswith(": File too large\n")
+
+
+def test_a_spark_that_does_not_start(tmp_path: Path) -> None:
+    """The last line says why, and not only that it did not. What the JVM writes is passed on."""
+    command = [sys.executable, str(JOB), str(ORDERS / "data"), *places(tmp_path), "--conf=spark.jars.packages=jar"]
+    told = subprocess.run(command, check=False, capture_output=True, text=True, timeout=100)
+    assert (told.returncode, told.stdout) == (1, "")
+    assert 'Exception in thread "main"' in told.stderr
+    last = told.stderr.splitlines()[-1]
+    assert last.startswith("etl_job: Spark did not start: requirement failed: Provided Maven Coordinates must be in")
 
 
 def test_a_malformed_flag_and_the_command_by_itself(tmp_path: Path) -> None:

@@ -202,8 +202,8 @@ class _Walk:
         self.position = 0
         self.last_offset = after
         self.is_last = limit is None
-        self.limit = _MAX_OFFSET if limit is None else limit
-        self.search_limit = after + 1 + 2**31 if limit is None else limit
+        self.limit = after + 1 + 2**31 if limit is None else limit  # an index entry has 31 bits above the base
+        self.search_limit = self.limit
         self.rows: list[Row] = []
 
     def step(self) -> bool:

@@ -181,6 +181,7 @@ def _check_whole_logs(folder: Path) -> None:
         ("consumerOffsets", "__consumer_offsets"),
         ("transactionalIds", "__transaction_state"),
         ("topics", "__cluster_metadata"),
+        ("schemas", "_schemas"),
     ):
         other = folder.parent / topic / f"{topic}-0"
         shutil.copytree(folder, other)

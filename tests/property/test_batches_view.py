@@ -67,7 +67,7 @@ def wanted(log: GeneratedLog, asked: Bounds, include_control: bool) -> list[tupl
             header = read_header(segment.log[batch.position :])
             inside = start <= header.last_offset < end
             if asked.since is not None or asked.until is not None:
-                inside &= header.count != 0 and header.largest >= since and header.first < until
+                inside &= since < until and header.count != 0 and header.largest >= since and header.first < until
             if inside and (include_control or not header.is_control):
                 found.append((batch.position, header.size))
     return found

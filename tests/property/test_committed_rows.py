@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 import kafka_segment_source as kafkaseg
 from kafka_segment_source.decoding import split_file
 from kafka_segment_source.errors import CorruptRecordError
-from kafka_segment_source.reading import marker_walk
+from kafka_segment_source.transactions import walk
 from tests.support import writer
 from tests.support.maps import EACH_BATCH, make_maps
 from tests.support.transactions import ALL, Aborted, Batch, Log, broker, logs, spoils, write
@@ -64,8 +64,9 @@ def small_chunks(size: int) -> Iterator[None]:
     """Reads in chunks of `size` bytes, so that small logs have many."""
     with (
         mock.patch.dict(split_file.SplitFile.__init__.__kwdefaults__, chunk_bytes=size),
-        mock.patch.dict(marker_walk.walk_split.__kwdefaults__, chunk_bytes=size),
-        mock.patch.object(marker_walk, "_AHEAD_BYTES", size),
+        mock.patch.dict(walk.walk_split.__kwdefaults__, chunk_bytes=size),
+        mock.patch.dict(walk.walk_file.__kwdefaults__, chunk_bytes=size),
+        mock.patch.object(walk, "_AHEAD_BYTES", size),
     ):
         yield
 

@@ -52,7 +52,7 @@ def test_find_disorder(table: HeaderTable, before: int, limit: int, following: i
     wrong = np.flatnonzero((base <= earlier) | (last >= limit) | jumped)
 
     allowed = np.zeros(2, np.int64)
-    at = batch_rules.find_disorder(table, before, limit, following, allowed)
+    at = batch_rules.find_disorder(table, before, limit, following, False, allowed)
 
     assert at == (wrong[0] if len(wrong) else len(base))
     assert table[batch_headers.AFTER].tolist() == earlier.tolist()

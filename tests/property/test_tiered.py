@@ -48,6 +48,9 @@ _MARKERS = (("abort", 4, 3, 1034), ("abort", 3, 3, 1020))
 SHORT = play(  # the tier has a segment of the first leader that begins after the end of the last leader's log
     [Term(0, 0, (*_FIRST, ("plain", 1, 2, 1028)), 1, 2, 0, 20), *[Term(5, 0, _MARKERS, 1, 1, 0, 1)] * 3]
 )
+NOTHING = play(  # the last leader has noted its epoch and written nothing; the tier has what it lacks
+    [Term(0, 0, _PLAIN, 2, 0, 0, 20), Term(5, 0, (), 2, 0, 0, 0)]
+)
 
 
 @dataclass(frozen=True)
@@ -107,6 +110,7 @@ def write(history: TierHistory, shape: Shape, root: Path, has_local: bool = True
 @FEW
 @example(history=GAPS, shape=Shape(None, False, True), level="read_uncommitted", at=(0.2, 0.8))
 @example(history=SHORT, shape=Shape(None, False, True), level="read_committed", at=(0.2, 0.8))
+@example(history=NOTHING, shape=Shape(None, False, True), level="read_uncommitted", at=(0.2, 0.8))
 @given(
     history=tier_histories, shape=shapes, level=st.sampled_from(LEVELS), at=st.tuples(st.floats(0, 1), st.floats(0, 1))
 )

@@ -18,8 +18,9 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 import kafka_segment_source as kafkaseg
-from kafka_segment_source.decoding import header_walk, split_file
+from kafka_segment_source.decoding import header_walk
 from kafka_segment_source.errors import CorruptRecordError
+from kafka_segment_source.transactions.walk import walk_file
 from tests.support import writer
 from tests.support.transactions import Batch, Log, broker, logs, spoils, write
 
@@ -107,7 +108,7 @@ def in_order(rows: Sequence[Row]) -> list[tuple[Any, ...]]:
 def small_reads(size: int, large: int) -> Iterator[None]:
     """Reads in chunks of `size` bytes, so that small logs have many. Batches of `large` bytes count as large."""
     with (
-        mock.patch.dict(split_file.SplitFile.__init__.__kwdefaults__, chunk_bytes=size),
+        mock.patch.dict(walk_file.__kwdefaults__, chunk_bytes=size),
         mock.patch.object(header_walk, "SMALL_BATCH", large),
         mock.patch.object(header_walk, "_FIRST_LOOK", 3),
     ):

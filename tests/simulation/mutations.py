@@ -83,7 +83,7 @@ MUTATIONS = (
         "markers are not looked for past the planned size",
         (
             _in_package(
-                "reading/marker_walk",
+                "transactions/walk",
                 "            if listed_at == reached:\n                return",
                 "            return\n            if listed_at == reached:\n                return",
             ),
@@ -91,7 +91,7 @@ MUTATIONS = (
     ),
     Mutation(
         "markers are believed without their data",
-        (_in_package("reading/committed", "        if looks_ahead:\n", "        if False:\n"),),
+        (_in_package("transactions/committed", "        if looks_ahead:\n", "        if False:\n"),),
         kind="compacted transactional",
         aim="stalls",
     ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support.cases import count_cases
-from tests.support.simulated_reads import KINDS, run, show, verify_beside
+from tests.support.simulated_reads import KINDS, inspect_beside, run, show, transactions_beside, verify_beside
 
 RUNS = count_cases(800, 2000)
 _PARTS = 20
@@ -43,3 +43,20 @@ def test_verify_beside_a_broker(kind: str) -> None:
     """A broker that only appends, rolls and compacts meanwhile gives `verify` nothing to complain of."""
     for seed in range(60):
         assert verify_beside(seed, kind) == [], seed
+
+
+@pytest.mark.parametrize("aim", [None, "stalls", "young"])
+@pytest.mark.parametrize("kind", ["transactional", "compacted transactional"])
+def test_transactions_beside_a_broker(kind: str, aim: str | None) -> None:
+    """view=transactions finds its place again after a compaction: no state is unknown, no transaction missing or
+    twice."""
+    problems = {seed: transactions_beside(seed, kind, aim=aim) for seed in range(60)}
+    assert {seed: problem for seed, problem in problems.items() if problem is not None} == {}
+
+
+@pytest.mark.parametrize("losses", [False, True], ids=["compaction alone", "losses too"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_inspection_beside_a_broker(kind: str, losses: bool) -> None:
+    """`ls` and `offsets` find their place again, whatever a broker replaces or removes: no error, no wrong answer."""
+    problems = {seed: inspect_beside(seed, kind, losses) for seed in range(60)}
+    assert {seed: problem for seed, problem in problems.items() if problem is not None} == {}

@@ -49,3 +49,14 @@ def test_more_than_256_are_put_together(spark: SparkSession, tmp_path: Path) -> 
     assert reader.load(path).rdd.getNumPartitions() == 1
     assert reader.option("endingOffsets", '{"orders":{"0":1024}}').load(path).rdd.getNumPartitions() == 256
     assert reader.options(endingOffsets="latest", packBytes=0).load(path).rdd.getNumPartitions() == 257
+
+
+def test_a_micro_batch_writes_one_file_for_each_topic_partition(spark: SparkSession, tmp_path: Path) -> None:
+    """As Spark's `kafka` source does, and not one for each small segment."""
+    write(tmp_path / "logs", 30)
+    stream = spark.readStream.format("kafkaseg").option("startingOffsets", "earliest").load(str(tmp_path / "logs"))
+    query = stream.writeStream.format("parquet").option("path", str(tmp_path / "rows"))
+    query.option("checkpointLocation", str(tmp_path / "at")).trigger(availableNow=True).start().awaitTermination()
+
+    assert len(list((tmp_path / "rows").glob("*.parquet"))) == 1
+    assert spark.read.parquet(str(tmp_path / "rows")).count() == 120

@@ -105,6 +105,29 @@ def test_a_wrong_option_fails_where_it_is_given(one_session: SparkSession, path:
         one_session.read.format("kafkaseg").option("owner", "me").load(str(path))
 
 
+@pytest.mark.parametrize(
+    "made",
+    [
+        "OPTIONS (path 's3://AKIA:canary@bucket')",
+        "OPTIONS (PATH 's3a://AKIA:can%2Fary@bucket/x')",
+        "LOCATION 's3://AKIA:canary@bucket'",
+        "LOCATION 'gs://user:canary@bucket/x'",
+        "OPTIONS (path 'az://c/logs?sig=canary')",
+        "LOCATION 'az://c/logs?sig=canary'",
+        "LOCATION 'abfss://c@a.dfs.core.windows.net/logs?sv=2024&sig=canary'",
+        "LOCATION 'https://a.blob.core.windows.net/c/logs?sv=2024&sig=canary'",
+        "OPTIONS (path 's3://bucket/x', AWS_ENDPOINT_URL 'http://user:canary@host')",
+        "LOCATION 's3://bucket/x' OPTIONS (`fs.s3a.endpoint` 'user:canary@host')",
+    ],
+)
+def test_a_table_keeps_no_secret_of_a_url(one_session: SparkSession, made: str) -> None:
+    """Wherever it stands; the table is not made."""
+    with pytest.raises(PySparkException, match="CREATE TABLE would keep the secret in '") as caught:
+        one_session.sql(f"CREATE TABLE t USING kafkaseg {made}")
+    assert "canary" not in str(caught.value).partition("== SQL")[0]
+    assert not one_session.catalog.tableExists("t")
+
+
 def test_a_tables_schema_equals_that_of_load(one_session: SparkSession, path: Path) -> None:
     """But for the metadata that carries the options, which no other DataFrame has."""
     one_session.sql(f"CREATE TABLE t USING kafkaseg OPTIONS (path '{path}', includeHeaders true, includeMetadata true)")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import pickle
 import re
@@ -10,6 +11,7 @@ import time
 import traceback
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -18,8 +20,9 @@ from kafka_segment_source.errors import KafkaSegmentError, OptionError, PathErro
 from kafka_segment_source.keywords import option_texts
 from kafka_segment_source.options import parse_options
 from kafka_segment_source.storage import object_client
+from kafka_segment_source.storage.secrets import find_secret, hide_secrets, is_secret
 from kafka_segment_source.storage.service_errors import translate
-from kafka_segment_source.storage.settings import Settings, is_secret, make_settings
+from kafka_segment_source.storage.settings import Settings, make_settings
 from tests.cli.runner import LOGS, run
 from tests.support import s3_server
 from tests.support.buckets import CANARY, USER, Bucket, answering, make_bucket, options_of
@@ -220,6 +223,12 @@ SIGNED = f"?sv=2024-01-01&sig={CANARY}"
         f"az://@{SIGNED}",
         f"hdfs://user:{CANARY}@host/x",
         f"wasbs://user:{CANARY}@host/x",
+        f"s3://user:a/{CANARY}@logs/x",
+        f"S3A://user%3A{CANARY}%40logs/x",
+        f"abfss://container:{CANARY}@account.dfs.core.windows.net/x",
+        f"az://c/x%3Fsv=2024-01-01&sig={CANARY}",
+        f"gs://logs/x%253FX-Goog-Signature%253D{CANARY}",
+        f"s3:/user:{CANARY}@logs/x",
     ],
 )
 def test_a_secret_in_a_path(path: str) -> None:
@@ -291,6 +300,54 @@ def test_which_names_are_secret() -> None:
     assert not any(
         map(is_secret, ["aws_region", "aws_endpoint_url", "aws_web_identity_token_file", "topic", "keyspace"])
     )
+
+
+HOSTS = {  # a URL with a user, and the same without
+    f"s3://AKIA:{CANARY}@logs/x": "s3://logs/x",
+    f"s3a://AKIA:{CANARY}/more@logs": "s3a://logs",
+    f"gs://user:{CANARY}@logs/a@b:c": "gs://logs/a@b:c",
+    f"{CANARY}@": "",
+    f"abfss://c:{CANARY}@a.dfs.core.windows.net/x": "abfss://c@a.dfs.core.windows.net/x",
+    f"https://user:{CANARY}@a.blob.core.windows.net/c": "https://a.blob.core.windows.net:443/c",
+}
+QUERIES = {
+    f"az://c/logs?sig={CANARY}": "az://c/logs?/sig=1",
+    f"abfss://c@a.dfs.core.windows.net/x?se=2026&sp=r&sig={CANARY}": "abfss://c@a.dfs.core.windows.net/x?",
+    f"https://a.blob.core.windows.net/c?sv=2024-01-01&SIG={CANARY}": "https://a.blob.core.windows.net/c",
+    f"s3://logs/x?AWSAccessKeyId=AKIA&Signature={CANARY}": "s3://logs/x?/orders-[01]",
+    f"gs://logs/x?X-Goog-Credential={CANARY}": "gs://logs/credential=x",
+}
+
+
+@pytest.mark.parametrize("option", ["path", "PATHS", "zoneMaps", "fs.s3a.endpoint"])
+@pytest.mark.parametrize("encoded", range(3))
+@pytest.mark.parametrize(("secret", "plain"), [*HOSTS.items(), *QUERIES.items()])
+def test_where_a_secret_stands(secret: str, plain: str, encoded: int, option: str) -> None:
+    """In any option, in a list, in capitals, and percent-encoded once or twice; the same URL without it is none."""
+    if "://" not in secret:
+        option = "fs.s3a.bucket.logs.endpoint"  # the scheme may be missing there, and nowhere else
+    scheme, _, rest = secret.rpartition("://")
+    for _ in range(encoded):
+        rest = quote(rest)
+    text = f"{scheme}://{rest}" if scheme else rest
+    for given in (text, text.replace(scheme, scheme.upper(), 1), json.dumps(["/x", text])):
+        place = find_secret(option, given)
+        assert place is not None
+        assert CANARY not in place
+    assert CANARY not in hide_secrets(text) or "://" not in text
+    if "endpoint" not in option:
+        assert find_secret(option, plain) is None
+        assert find_secret(option, json.dumps([plain, "file:///a@b:c", "/d:e@f?sig=g", "x:y@z"])) is None
+
+
+@pytest.mark.parametrize(
+    "endpoint",
+    ["https://store", "http://127.0.0.1:9000/", "store:9000", "http://[::1]:9000", "https://s3.example.org/a:b"],
+)
+def test_a_servers_url_without_a_secret(endpoint: str) -> None:
+    """A port is no password."""
+    for name in ("aws_endpoint_url", "FS.S3A.ENDPOINT", "azure_storage_endpoint", "google_base_url"):
+        assert find_secret(name, endpoint) is None
 
 
 # --- profiles --------------------------------------------------------------------------------------------------------

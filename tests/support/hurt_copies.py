@@ -335,6 +335,26 @@ def flip(random: Random, file: File, at: int) -> None:
     file.batches[at] = Held(file.batches[at].batch, whole=False)
 
 
+def move(random: Random, file: File) -> int | None:
+    """Flips a bit of the baseOffset of a batch. Answers its base; None if no batch will do.
+
+    A whole batch follows it in the file, and nothing was compacted before that one: so any other offset contradicts its
+    neighbours. Without a batch behind it, nothing need contradict it (docs/damage.md).
+    """
+    whole = [at for at, held in enumerate(file.batches) if held.whole and held.batch.magic == 2]
+    usable = [at for at in whole[:-1] if all(held.batch.magic == 2 for held in file.batches)]
+    if not usable:
+        return None
+    at = random.choice(usable)
+    position = sum(len(held.batch.data) for held in file.batches[:at])
+    log = bytearray(file.log)
+    bit = random.choice([*range(8), random.randrange(64)])
+    log[position + 7 - bit // 8] ^= 1 << bit % 8
+    file.log = bytes(log)
+    file.batches[at] = Held(file.batches[at].batch, whole=False)
+    return file.batches[at].batch.base
+
+
 def hurt(random: Random, copy: Copy, spare: set[int], notes: list[str]) -> None:
     """Does something to a copy's files; batches whose base is in `spare` stay whole."""
     for _ in range(random.choice([0, 1, 1, 2, 3])):
@@ -427,6 +447,11 @@ def case(number: int) -> Case:
     for at, copy in enumerate(copies):
         notes.append(f"copy {at}")
         hurt(random, copy, spare if stale and at in (0, *stale) else set(), notes)
+        if not stale and not copy.is_compacted and number % 2 and random.random() < 0.7:
+            moved = move(random, random.choice(copy.files)) if copy.files else None
+            if moved is not None:
+                copy.damaged = True
+                notes.append(f"moved {moved}")
         is_plain = copy.diverged is None and not copy.is_compacted
         if random.random() < 0.15 and is_plain:
             copy.single = True

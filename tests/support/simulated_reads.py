@@ -39,19 +39,31 @@ from kafka_segment_source import kafka_format
 from kafka_segment_source.decoding import split_file
 from kafka_segment_source.decoding.tables import RECORDS
 from kafka_segment_source.errors import DataLossError, PathError
+from kafka_segment_source.inspection.contents import list_parsed
+from kafka_segment_source.inspection.offsets import find_offsets
+from kafka_segment_source.inspection.positions import find_places
 from kafka_segment_source.inspection.verify import verify_log
 from kafka_segment_source.logdir import probe
 from kafka_segment_source.logdir.catalog import list_directories
 from kafka_segment_source.logdir.segments import PartitionLog
-from kafka_segment_source.reading import marker_walk
 from kafka_segment_source.reporting import logger
 from kafka_segment_source.scanning import read_split
 from kafka_segment_source.storage import retrying
 from kafka_segment_source.storage.retrying import try_again
+from kafka_segment_source.transactions import walk
 from kafka_segment_source.zones import making as zone_making
 from kafka_segment_source.zones.updates import plan_updates, run_updates
-from tests.support.reads import options_in, plan_in
-from tests.support.simulated_broker import FIRST_TIMESTAMP, LATE, RETENTION, TOPIC, Row, Settings, SimulatedBroker
+from tests.support.reads import options_in, plan_in, view_in
+from tests.support.simulated_broker import (
+    FIRST_TIMESTAMP,
+    LATE,
+    RETENTION,
+    TOPIC,
+    Row,
+    Settings,
+    SimulatedBroker,
+    Transaction,
+)
 from tests.support.simulated_files import SimulatedFiles
 from tests.support.simulated_objects import SimulatedObjects
 
@@ -123,9 +135,9 @@ def simulated(sleep: Callable[[float], None], small: bool = False) -> Iterator[N
         _set(stack, retrying, "wait", sleep)
         _set(stack, zone_making.map_segment, "__defaults__", (*zone_making.map_segment.__defaults__[:-1], _SMALL_READS))  # type: ignore[index]
         if small:
-            _set(stack, marker_walk, "_AHEAD_BYTES", _SMALL_READS)
+            _set(stack, walk, "_AHEAD_BYTES", _SMALL_READS)
             _set(stack, probe, "_BLOCK", 100)
-            for function in (split_file.SplitFile.__init__, marker_walk.walk_split):
+            for function in (split_file.SplitFile.__init__, walk.walk_split, walk.walk_file):
                 defaults = {**(function.__kwdefaults__ or {}), "chunk_bytes": _SMALL_READS}
                 _set(stack, function, "__kwdefaults__", defaults)
         yield
@@ -585,3 +597,124 @@ def verify_beside(seed: int, kind: str) -> list[str]:
         for log in try_again(lambda: list_directories(options)):
             said += [f"{found.what} in {found.path}" for found in verify_log(log, list_again=list_again).problems]
     return said
+
+
+# ---- ls and offsets ----
+
+
+def inspect_beside(seed: int, kind: str, losses: bool) -> str | None:
+    """What is wrong with `list_partitions`, `offsets_for_time` or `locate_offset` beside a broker. None if nothing.
+
+    losses: whether the broker takes segments away too, by retention and truncation. Each answer must have been right at
+    some moment meanwhile.
+    """
+    random = Random(seed)
+    each = _Run(seed, kind, random, lambda _: None)
+    broker = each.broker
+    broker.allow_losses = losses
+    if broker.is_losing or len(broker.replicas) > 1:
+        return None
+    window = _Window.open(broker)
+    what = random.choice(["ls", "time", "offset"])
+    row = random.choice(list(window.held)) if window.held else None
+    with simulated(each.sleep):
+        broker.files.before = each._before
+        options = options_in(broker.files, [broker.leader.path])
+        answer: Any = None
+        try:
+            if what == "ls":
+                answer = list_parsed(options, [])
+            elif row is not None and what == "time":
+                answer = find_offsets(options, [], row.timestamp)
+            elif row is not None:
+                answer = find_places(options, [], row.offset)
+        except Exception as error:
+            return None if window.broker.is_losing and isinstance(error, PathError) else f"{what}: {_named(error)}"
+        finally:
+            window.close()
+    if answer is None or not answer.partitions:
+        return None if answer is None or losses else f"{what}: no partition"
+    [found] = answer.partitions
+    there = set(window.held)
+    if what == "ls":
+        if "transactional" in kind:
+            return None  # rows that are not committed are records too
+        return None if found.summary.records >= len(there) else f"ls: {found.summary.records} of {len(there)}"
+    assert row is not None
+    if what == "offset":
+        is_there = found.batch is not None and found.batch.base_offset <= row.offset <= found.batch.last_offset
+        return None if is_there or row not in there else f"offset {row.offset}: {found}"
+    if row in there and (found.offset is None or found.offset > row.offset):
+        return f"time {row.timestamp}: {found.offset}, and offset {row.offset} has it"
+    return None
+
+
+# ---- view=transactions ----
+
+
+def transactions_beside(
+    seed: int, kind: str, trace: Callable[[str], None] | None = None, aim: str | None = None
+) -> str | None:
+    """What is wrong with view=transactions beside a broker that takes nothing away but by compaction. None if nothing.
+
+    Every transaction whose rows are there all the time has one row. Its state is what it was at some time meanwhile.
+    None is unknown, and nothing is complained of.
+    """
+    random = Random(seed)
+    each = _Run(seed, kind, random, trace, aim)
+    broker = each.broker
+    broker.allow_losses = False
+    if broker.is_losing or len(broker.replicas) > 1:
+        return None
+    before = _markers(broker)
+    window = _Window.open(broker)
+    said = _Said()
+    logger.addHandler(said)
+    with simulated(each.sleep, small=random.random() < 0.5):
+        broker.files.before = each._before
+        try:
+            rows = view_in(broker.files, [broker.leader.path], "transactions", checkCrcs=random.random() < 0.7)
+        except Exception as error:
+            return f"it ended with {_named(error)}"
+        finally:
+            logger.removeHandler(said)
+            window.close()
+    complaints = [message for message in said.messages if "is not known" in message or "contradicts" in message]
+    return complaints[0] if complaints else _judge_transactions(window, before, _markers(broker) | before, rows)
+
+
+def _markers(broker: SimulatedBroker) -> dict[int, Transaction]:
+    """The transactions whose markers are in the files, by the offsets of these."""
+    segments = [*broker.leader.segments, *broker.leader.leaving]
+    found = [batch for segment in segments for batch in segment.batches if batch.marker is not None]
+    return {batch.base: batch.transaction for batch in found if batch.transaction is not None}
+
+
+def _judge_transactions(
+    window: _Window, before: dict[int, Transaction], after: dict[int, Transaction], rows: list[dict[str, Any]]
+) -> str | None:
+    held = sorted(window.possible, key=lambda row: row.offset)
+    shown: list[Transaction] = []
+    for row in rows:
+        is_open = row["state"] == "open"
+        own = (
+            each.transaction
+            for each in held
+            if each.offset >= row["firstOffset"]
+            and each.transaction is not None
+            and each.transaction.producer == row["producerId"]
+        )
+        transaction = next(own, None) if is_open else after.get(row["lastOffset"])
+        if transaction is None:
+            continue  # its records are all gone, or its marker came and went meanwhile
+        shown.append(transaction)
+        state = {"commit": "committed", "abort": "aborted", None: None}[transaction.outcome]
+        if row["state"] != state and not is_open:
+            return f"{row['state']} is {state}: {row}"
+        if is_open and transaction in before.values():
+            return f"open, and its marker was there: {row}"
+    if len(shown) != len(set(shown)):
+        return f"twice: {[(row['producerId'], row['firstOffset'], row['lastOffset'], row['state']) for row in rows]}"
+    wanted = {row.transaction for row in window.held if row.transaction is not None}
+    missing = [each for each in wanted if each not in shown]
+    return f"{len(missing)} transactions missing of {len(wanted)}" if missing else None

@@ -9,7 +9,7 @@ import pytest
 
 TESTS = Path(__file__).parents[1]
 PAGE = TESTS.parent / "docs" / "damage.md"
-NAMED = re.compile(r"`((?:unit|fuzz|property|storage)/(?:\w+/)*\w+\.py)::(\w+)`")
+NAMED = re.compile(r"`((?:unit|cli|fuzz|property|storage)/(?:\w+/)*\w+\.py)::(\w+)`")
 
 
 def _rows() -> list[str]:

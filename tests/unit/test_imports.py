@@ -24,9 +24,9 @@ ROOMS = [
     *("errors", "kafka_format", "epoch_checkpoint", "reporting", "in_order"),
     "storage",
     *("bounds", "times", "trust", "option_values", "options", "keywords", "data_loss", "schema"),
-    *("logdir", "pruning", "kernels", "decoding", "partition", "reading"),
+    *("logdir", "pruning", "kernels", "decoding", "values", "partition", "reading", "transactions"),
     *("scanning", "scanning_threads", "zones", "planning"),
-    *("streams", "internal_topics", "inspection", "views", "queries", "frames", "exporting"),
+    *("streams", "internal_topics", "schema_registry", "inspection", "views", "queries", "frames", "exporting"),
     *("spark", "report", "cli"),
 ]
 
@@ -221,8 +221,9 @@ def test_a_read_of_one_local_log_loads_only_what_it_needs() -> None:
     )
     unneeded = {
         *("storage.object_store", "storage.object_client", "storage.tiered.storage", "storage.tiered.manifest"),
-        *("logdir.tiers", "partition.chain", "partition.survey", "reading.mending", "reading.committed"),
+        *("logdir.tiers", "partition.chain", "partition.survey", "reading.mending", "transactions.committed"),
         *("zones.zone_table", "streams.stream", "views.view"),
+        *("values.typed", "values.rows", "kernels.avro", "schema_registry.resolving", "schema_registry.registry"),
     }
     assert unneeded <= modules().keys()
     assert loaded & {f"kafka_segment_source.{name}" for name in unneeded} == set()

@@ -75,12 +75,20 @@ OTHER_VALUES: dict[str, tuple[str, object]] = {
     "maxBytesPerTrigger": ("1k", 1024),
     "minOffsetsPerTrigger": ("10", 10),
     "maxTriggerDelay": ("1h", 3_600_000),
+    "valueFormat": ("avro", "avro"),
+    "keyFormat": ("string", "string"),
+    "schemas": ("/schemas", "/schemas"),
+    "valueSchema": ("id:7", "id:7"),
+    "keySchema": ("3", "3"),
+    "schemaContext": (".east", ".east"),
+    "valueMode": ("permissive", "PERMISSIVE"),
+    "columnNameOfCorruptRecord": ("bad", "bad"),
 }
 
 
 def test_every_option_has_its_own_field() -> None:
     """Each field of ReadOptions belongs to one option, and each option to one field."""
-    assert sorted((*(option.field for option in OPTIONS), "storage")) == sorted(
+    assert sorted((*(option.field for option in OPTIONS), "storage", "typed")) == sorted(
         each.name for each in fields(ReadOptions)
     )
     assert {option.name for option in OPTIONS} == OTHER_VALUES.keys()
@@ -183,6 +191,14 @@ VALUES: dict[str, tuple[list[str], list[str], str]] = {
     "maxBytesPerTrigger": (["1", "64m"], ["", "0", "-1", "lots"], "expected bytes"),
     "minOffsetsPerTrigger": POSITIVE,
     "maxTriggerDelay": (["15m", "1500"], ["", "-1s", "soon"], "expected a number with a unit"),
+    "valueFormat": (["binary", "Avro", " string "], ["", "parquet"], "expected binary, string, avro"),
+    "keyFormat": (["binary", "JSON"], ["", "bytes"], "expected binary, string, avro"),
+    "schemas": (["/tmp/schemas", "~/schemas"], ["", " "], "expected"),
+    "valueSchema": (["latest", "3", "id:7", "subject:a", "/tmp/a.avsc", "id bigint"], ["", " "], "expected a name"),
+    "keySchema": (["latest", "3"], ["", " "], "expected a name"),
+    "schemaContext": ([".", ".east"], ["", " "], "expected a name"),
+    "valueMode": (["FAILFAST", "permissive"], ["", "DROPMALFORMED"], "expected FAILFAST or PERMISSIVE"),
+    "columnNameOfCorruptRecord": (["_corrupt_record", "bad"], ["", " "], "expected a name"),
 }  # fmt: skip
 
 

@@ -10,6 +10,7 @@ import pytest
 
 import kafka_segment_source as kafkaseg
 from kafka_segment_source.errors import DataLossError, OptionError, PathError, SchemaError
+from kafka_segment_source.planning import planner
 
 ORDERS = Path(__file__).parents[2] / "examples" / "data" / "orders" / "data"
 WINDOW = {"subscribe": "orders", "since": "2026-03-10T09:30", "until": "2026-03-10T09:35"}
@@ -46,8 +47,9 @@ def test_a_plan_keeps_the_time_that_it_was_made_for() -> None:
     assert plan.options.subscribe == ("orders",)
 
 
-def test_warnings_are_said_once_it_is_read(caplog: pytest.LogCaptureFixture) -> None:
+def test_warnings_are_said_once_it_is_read(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     """A plan holds its warnings, and reading it logs them."""
+    monkeypatch.setattr(planner, "WORTH_SAYING", 1)
     plan = kafkaseg.plan(ORDERS, **WINDOW)
     assert plan.warnings and not caplog.records
     with caplog.at_level(logging.WARNING):

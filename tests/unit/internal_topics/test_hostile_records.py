@@ -13,6 +13,7 @@ import kafka_segment_source as kafkaseg
 from kafka_segment_source.errors import DataError
 from tests.support import naive
 from tests.support.rows import FIXTURES
+from tests.support.schema_logs import TYPED_LOGS
 from tests.support.writer import with_right_crc
 
 GROUPS = FIXTURES / "groups" / "data"
@@ -21,18 +22,19 @@ _HEADER = 61  # bytes of a batch before its records
 
 
 @pytest.mark.parametrize(
-    ("view", "topic"),
+    ("view", "topic", "data"),
     [
-        ("consumerOffsets", "__consumer_offsets"),
-        ("transactionalIds", "__transaction_state"),
-        ("topics", "__cluster_metadata"),
+        ("consumerOffsets", "__consumer_offsets", GROUPS),
+        ("transactionalIds", "__transaction_state", GROUPS),
+        ("topics", "__cluster_metadata", GROUPS),
+        ("schemas", "_schemas", TYPED_LOGS),
     ],
 )
-def test_flipped_bytes_are_rows_warnings_or_our_error(view: str, topic: str, tmp_path: Path) -> None:
+def test_flipped_bytes_are_rows_warnings_or_our_error(view: str, topic: str, data: Path, tmp_path: Path) -> None:
     """Keys, values, lengths and versions changed by chance: no other error, and under DROPMALFORMED none at all."""
     rng = random.Random(topic)
     copy = tmp_path / f"{topic}-0"
-    shutil.copytree(GROUPS / f"{topic}-0", copy)
+    shutil.copytree(data / f"{topic}-0", copy)
     [log, *_] = sorted(copy.glob("*.log"))
     whole = log.read_bytes()
     batches = [batch for batch in naive.decode_batches(whole) if batch.size > _HEADER]

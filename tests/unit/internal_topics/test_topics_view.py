@@ -223,6 +223,83 @@ def test_snapshot_and_log_say_the_same(copy: Path, caplog: pytest.LogCaptureFixt
     assert caplog.messages == []
 
 
+def cut_log_before(directory: Path, end: int) -> None:
+    """Leaves the log up to the batch with offset `end`."""
+    [path] = directory.glob("*.log")
+    data, at = path.read_bytes(), 0
+    while at < len(data) and int.from_bytes(data[at : at + 8], "big") < end:
+        at += 12 + int.from_bytes(data[at + 8 : at + 12], "big")
+    path.write_bytes(data[:at])
+    for index in directory.glob("*index"):
+        index.unlink()
+
+
+def write_index(directory: Path, offset: int) -> None:
+    """Writes the offset index of a segment from offset 0 on, whose last entry is of `offset`. Its `.log` is gone."""
+    (directory / f"{0:020d}.index").write_bytes(struct.pack(">ii", offset, 100))
+
+
+LEFT: dict[str, Callable[[Path, int], object]] = {
+    "a log that ends there": cut_log_before,
+    "a log that ends before": lambda directory, end: cut_log_before(directory, end - 10),
+    "an empty log": lambda directory, _: (directory / writer.segment_name(0)).write_bytes(b""),
+    "an index of what it holds": lambda directory, end: write_index(directory, end - 1),
+    "a snapshot of producers": lambda directory, end: (directory / f"{end:020d}.snapshot").touch(),
+}
+
+
+@pytest.mark.parametrize("left", LEFT)
+def test_a_snapshot_without_a_log_after_it(copy: Path, left: str, caplog: pytest.LogCaptureFixture) -> None:
+    """The snapshot is the answer, as the log adds nothing: the same as by the log before it."""
+    path, end = snapshot_of(copy)
+    kept = path.read_bytes()
+    path.unlink()
+    (copy / f"{96:020d}.snapshot").unlink()
+    cut_log_before(copy, end)
+    expected = read(copy)
+    path.write_bytes(kept)
+    if not left.startswith("a log"):
+        for old in [*copy.glob("*.log"), *copy.glob("*index")]:
+            old.unlink()
+    LEFT[left](copy, end)
+
+    assert read(copy) == read(copy.parent) == expected != []
+    assert caplog.messages == []
+
+
+def test_lost_records_after_the_snapshot(copy: Path) -> None:
+    """An index without its `.log` that mentions offsets after the snapshot: they are lost, as in any read."""
+    _, end = snapshot_of(copy)
+    cut_log(copy, end)
+    for old in copy.glob("*.log"):
+        old.unlink()
+    write_index(copy, end + 1)
+
+    with pytest.raises(DataLossError, match=r"0\.index' is there without the .log of its segment"):
+        read(copy)
+    assert read(copy, failOnDataLoss=False) != []
+
+
+def test_a_log_that_begins_behind_the_snapshot(copy: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The error says what is missing, and names no option that the view does not have."""
+    path, end = snapshot_of(copy)
+    cut_log(copy, end)
+    [log] = copy.glob("*.log")
+    first = end + 1000
+    log.unlink()
+    (copy / writer.segment_name(first)).touch()
+
+    with pytest.raises(DataLossError) as caught:
+        read(copy)
+    said = f"the log of __cluster_metadata begins at offset {first}, and its newest whole snapshot, {str(path)!r}, ends at offset {end}"
+    assert str(caught.value).startswith(f"{said}; ") and "startingOffsets" not in str(caught.value)
+    assert read(copy, failOnDataLoss=False) != []
+    assert caplog.messages == [f"{said}: reading what is there (failOnDataLoss=false)"]
+    path.unlink()
+    with pytest.raises(DataLossError, match=f"begins at offset {first}, and no whole snapshot is there"):
+        read(copy)
+
+
 DAMAGE: dict[str, Callable[[bytes], bytes]] = {
     "empty": lambda data: b"",
     "no footer": lambda data: data[: data.rindex(b"\0\0\0\4") - 100],

@@ -11,7 +11,9 @@ import pytest
 import kafka_segment_source as kafkaseg
 from kafka_segment_source.logdir.catalog import list_logs
 from kafka_segment_source.options import ReadOptions, parse_options
-from kafka_segment_source.planning import open_transactions, small_segments
+from kafka_segment_source.planning import open_transactions
+from kafka_segment_source.transactions import small_segments
+from kafka_segment_source.transactions.producers import DATA, MARKER
 from tests.support.batches import BatchSpec, control, data, empty
 from tests.support.logs import simple_log, simple_segment
 from tests.support.rows import FIXTURES
@@ -42,8 +44,8 @@ def test_what_is_said(tmp_path: Path) -> None:
     [one, other] = events_of(path)
 
     assert one is not None and other is not None
-    assert one.events == [(1, 7, True), (2, 7, True), (3, 7, False)] and (one.end, one.size) == (5, len(first.log))
-    assert other.events == [(7, 7, False), (9, 7, True)] and other.end == 10
+    assert one.events == [(1, DATA, 7), (2, DATA, 7), (3, MARKER, 7)] and (one.end, one.size) == (5, len(first.log))
+    assert other.events == [(7, MARKER, 7), (9, DATA, 7)] and other.end == 10
 
 
 ODD = {
@@ -87,7 +89,7 @@ def test_damage_counts_where_crcs_are_not_checked(tmp_path: Path) -> None:
     log.write_bytes(log.read_bytes()[:-1] + b"\xff")
 
     assert events_of(path) == [None]
-    assert events_of(path, checkCrcs="false") == [small_segments.SegmentEvents([(0, 7, True)], 1, log.stat().st_size)]
+    assert events_of(path, checkCrcs="false") == [small_segments.SegmentEvents([(0, DATA, 7)], 1, log.stat().st_size)]
 
 
 @pytest.mark.parametrize("fixture", ["transactions", "compacted", "records", "message-sets"])

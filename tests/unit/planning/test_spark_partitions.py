@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 import kafka_segment_source as kafkaseg
+from kafka_segment_source.options import parse_options
 from kafka_segment_source.planning.plan import ReadPlan
+from kafka_segment_source.streams.stream import LogStream
 from tests.support.batches import BatchSpec, data
 from tests.support.logs import Segment, simple_log, simple_segment
 
@@ -210,3 +212,39 @@ def test_partitions_of_a_topic_do_not_share(tmp_path: Path) -> None:
 def test_what_was_asked_for_is_not_put_together(options: dict[str, int], tmp_path: Path) -> None:
     """Who gives a number of partitions or of records has more Spark partitions than 256."""
     assert len(kafkaseg.plan(many(tmp_path, 300), **options).tasks) == 300
+
+
+# ---- micro-batches of a stream ----
+
+
+def micro_batch(path: Path, ends: dict[int, int], **options: Any) -> ReadPlan:
+    """All offsets of the topic's partitions, as one micro-batch. ends: of each partition."""
+    parsed, _ = parse_options({"path": str(path), **{name: str(each) for name, each in options.items()}}, True)
+    wanted = {("orders", partition): end for partition, end in ends.items()}
+    return LogStream(parsed).plan(dict.fromkeys(wanted, 10), wanted)
+
+
+def test_small_segments_of_a_micro_batch_share_a_spark_partition(tmp_path: Path) -> None:
+    """Each Spark partition is a file in the sink: one for each topic-partition, however few segments there are."""
+    ends = {partition: 10 + segments for partition, segments in enumerate((2, 20, 300))}
+    for partition, end in ends.items():
+        many(tmp_path, end - 10, partition)
+    plan = micro_batch(tmp_path, ends)
+
+    assert [[(split.partition, split.base_offset) for split in task] for task in plan.tasks] == [
+        [(partition, base) for base in range(10, end)] for partition, end in ends.items()
+    ]
+    assert len(micro_batch(tmp_path, ends, packBytes=0).tasks) == 322
+    assert len(micro_batch(tmp_path, ends, minPartitions=5).tasks) == 322
+    assert len(kafkaseg.plan(tmp_path, assign='{"orders":[1]}').tasks) == 20
+
+
+def test_large_segments_of_a_micro_batch_do_not_share(tmp_path: Path) -> None:
+    """A stream that catches up still reads segments beside each other."""
+    path = many(tmp_path, 6)
+    for log, size in zip(sorted(path.glob("*.log")), (40, 30, 20, 100, 64, 1), strict=True):
+        with log.open("r+b") as file:
+            file.truncate(size * MIB)  # a hole: only its size counts
+
+    plan = micro_batch(tmp_path, {0: 16})
+    assert [[split.base_offset for split in task] for task in plan.tasks] == [[10], [11, 12], [13], [14], [15]]

@@ -11,6 +11,7 @@ import pytest
 import kafka_segment_source as kafkaseg
 from kafka_segment_source import kafka_format
 from kafka_segment_source.bounds import TimeRange
+from kafka_segment_source.planning import planner
 from kafka_segment_source.pruning.disorder import stop_timestamp, usable_disorder
 from tests.support.batches import control, data, empty
 from tests.support.far_files import distance
@@ -163,8 +164,9 @@ def test_control_records_are_outside_the_declaration(tmp_path: Path) -> None:
         assert [row[OFFSET] for row in scanned(path, since=900, includeControl=True, **disorder)] == [1, 3]
 
 
-def test_late_bytes_are_named_with_their_remedy(tmp_path: Path) -> None:
+def test_late_bytes_are_named_with_their_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a declaration the plan says how many bytes `until` costs, and which option would save them."""
+    monkeypatch.setattr(planner, "WORTH_SAYING", 1)
     segments = [
         simple_segment([data(0, 1), data(1, 20), data(2, 21)], index=[(1, 1), (2, 2)], timeindex=[(1, 0), (20, 1)]),
         simple_segment([data(3, 22)], index=(), timeindex=[(22, 3)]),

@@ -21,9 +21,10 @@ import kafka_segment_source as kafkaseg
 from kafka_segment_source.decoding.split_file import SplitFile
 from kafka_segment_source.errors import CorruptRecordError, DataLossError
 from kafka_segment_source.logdir.producer_snapshots import newest_state
-from kafka_segment_source.reading import following, marker_walk
+from kafka_segment_source.reading import following
 from kafka_segment_source.storage import store
 from kafka_segment_source.storage.store import LOCAL
+from kafka_segment_source.transactions import walk
 from tests.support import writer
 from tests.support.rows import COLUMNS, FIXTURES, OFFSET, PARTITION, TIMESTAMP, TOPIC, Row, expected, keep, scanned
 from tests.support.writer import Marker, Rec
@@ -247,7 +248,7 @@ def test_a_marker_that_a_cleaner_takes_out_meanwhile(tmp_path: Path, monkeypatch
         tmp_path,
         {0: [data(0, 7), data(1)], 2: [marker("abort", 2, 7), data(3, 7)], 4: [marker("commit", 4, 7)]},
     )
-    read_on = marker_walk.walk_after
+    read_on = walk.walk_after
     cleaned = {0: [data(1)], 2: [data(3, 7)]}
 
     def clean_and_read_on(*arguments: Any) -> Any:
@@ -258,7 +259,7 @@ def test_a_marker_that_a_cleaner_takes_out_meanwhile(tmp_path: Path, monkeypatch
         cleaned.clear()
         return read_on(*arguments)
 
-    monkeypatch.setattr("kafka_segment_source.reading.committed.walk_after", clean_and_read_on)
+    monkeypatch.setattr("kafka_segment_source.transactions.committed.walk_after", clean_and_read_on)
     assert [row[OFFSET] for row in read(folder)] == [1, 3]
     assert not cleaned
 
@@ -331,6 +332,20 @@ def test_open_transactions_in_the_plan(tmp_path: Path) -> None:
     assert "producer 7 since offset 1 (1970-01-02T00:00:00.000Z), producer 9 since offset 4 (" in warning
     assert "--topic ledger --partition 0 --start-offset 1" in warning
     assert offsets(tmp_path) == [0]
+
+
+@pytest.mark.parametrize("clock", ["CreateTime", "LogAppendTime", "a delete horizon"])
+def test_an_open_transaction_has_one_beginning(tmp_path: Path, clock: str) -> None:
+    """The plan states the time that view=transactions states: that of the first record, where the header has it."""
+    fields: dict[str, Any] = {"producer_id": 7, "producer_epoch": 1, "transactional": True}
+    fields |= {"timestamp_type": int(clock == "LogAppendTime"), "delete_horizon": clock == "a delete horizon"}
+    recs = [Rec(0, 1_000_000, b"k", b"value"), Rec(1, 4_600_000, b"k", b"value")]
+    folder = write(tmp_path, {0: [data(0), writer.record_batch(recs, base_offset=1, **fields)]})
+    wanted = "00:16:40.000Z" if clock == "CreateTime" else "01:16:40.000Z"
+    (warning,) = warnings_of(folder)
+    assert f"producer 7 since offset 1 (1970-01-01T{wanted})" in warning
+    [row] = kafkaseg.scan(folder, view="transactions").read_all().to_pylist()
+    assert row["firstTimestamp"].isoformat(timespec="milliseconds") == f"1970-01-01T{wanted.removesuffix('Z')}+00:00"
 
 
 def test_many_open_transactions(tmp_path: Path) -> None:

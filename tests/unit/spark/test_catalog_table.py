@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 from pyspark.sql.types import LongType, StructType
@@ -69,6 +70,21 @@ def test_a_tables_schema_is_that_of_load_and_carries_its_options(log_directory: 
         for partition in query.reader(StructType.fromJson(json.loads(schema.json()))).partitions()
         for split in partition.splits  # type: ignore[attr-defined]
     } == ALL
+
+
+@pytest.mark.parametrize(
+    "name", ["location", "option.PATH", "option.paths", "option.zoneMaps", "option.AWS_ENDPOINT_URL"]
+)
+@pytest.mark.parametrize("encoded", [False, True])
+def test_a_secret_in_a_url_is_refused(name: str, encoded: bool) -> None:
+    """In every option that is a URL, plainly or as the catalog writes it; the error names the option alone."""
+    url = "s3a://AKIA:canary@bucket" if name != "option.zoneMaps" else "abfss://c@a.dfs.core.windows.net/z?sig=canary"
+    if encoded:
+        url = url[:8] + quote(url[8:], safe="@" if "?" in url else "")
+    given = {"owner": "me", "provider": "kafkaseg", name: url, name.removeprefix("option."): url}
+    with pytest.raises(OptionError, match="CREATE TABLE would keep the secret in") as caught:
+        KafkaSegmentDataSource(given).schema()
+    assert "canary" not in str(caught.value)
 
 
 def test_a_querys_own_options_come_first(log_directory: Path) -> None:

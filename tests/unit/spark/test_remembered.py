@@ -22,6 +22,7 @@ from pyspark.sql.datasource import (
 )
 
 from kafka_segment_source.bounds import OffsetRange, RowFilter
+from kafka_segment_source.decoding.tables import RECORDS
 from kafka_segment_source.errors import OptionError, UsageError
 from kafka_segment_source.options import parse_options
 from kafka_segment_source.spark import remembered
@@ -343,8 +344,8 @@ def test_no_file_can_be_made(monkeypatch: pytest.MonkeyPatch, caplog: pytest.Log
 
     monkeypatch.setattr(remembered, "fcntl", None)
     with caplog.at_level(logging.WARNING):
-        assert remembered.load(Reader(), "records", None) == "whole"  # type: ignore[arg-type,comparison-overlap]
-        assert remembered.load(Reader(), "records", ("value",)) == "whole"  # type: ignore[arg-type,comparison-overlap]
+        assert remembered.load(Reader(), "records", RECORDS, None) == "whole"  # type: ignore[arg-type,comparison-overlap]
+        assert remembered.load(Reader(), "records", RECORDS, ("value",)) == "whole"  # type: ignore[arg-type,comparison-overlap]
 
     assert "prunes nothing here" in caplog.text
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import kafka_segment_source as kafkaseg
+from kafka_segment_source.planning import planner
 from kafka_segment_source.planning.plan import ReadPlan
 from kafka_segment_source.storage.store import LOCAL
 from kafka_segment_source.zones import zone_table
@@ -251,8 +252,11 @@ def test_control_records_are_not_in_zones(logs: Path, maps: Path) -> None:
     assert "zoneMaps is not used with includeControl=true" in plan.warnings[0]
 
 
-def test_until_without_a_map_names_the_command(logs: Path, tmp_path: Path) -> None:
-    """What until alone cannot leave out, and the one command that would, with the path as a shell takes it."""
+def test_until_without_a_map_names_the_command(logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What until alone cannot leave out, and the one command that would, with the path as a shell takes it.
+
+    Nothing is said of a few bytes, which cost nothing.
+    """
     part = segment(data(0, 100), data(1, 900), data(2, 900), data(3, 900))
     index = simple_segment(
         [data(0, 100), data(1, 900), data(2, 900), data(3, 900)], index=[(1, 1)], timeindex=[(900, 1)]
@@ -261,6 +265,11 @@ def test_until_without_a_map_names_the_command(logs: Path, tmp_path: Path) -> No
     spaced = tmp_path / "kafka logs"
     simple_log(index).write(spaced)
 
+    assert kafkaseg.plan(spaced, since=0, until=200).warnings == ()
+    late = sum(len(batch.data) for batch in part.batches[1:])
+    monkeypatch.setattr(planner, "WORTH_SAYING", late + 1)
+    assert kafkaseg.plan(spaced, since=0, until=200).warnings == ()
+    monkeypatch.setattr(planner, "WORTH_SAYING", late)
     [said] = kafkaseg.plan(spaced, since=0, until=200).warnings
 
     assert "option 'until' cannot end the read early" in said
@@ -268,8 +277,9 @@ def test_until_without_a_map_names_the_command(logs: Path, tmp_path: Path) -> No
     assert "timestampDisorder=10s" in said
 
 
-def test_only_bytes_in_no_zone_are_late(tmp_path: Path, maps: Path) -> None:
+def test_only_bytes_in_no_zone_are_late(tmp_path: Path, maps: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With a map the warning counts what came after it was made."""
+    monkeypatch.setattr(planner, "WORTH_SAYING", 1)
     specs: Sequence[BatchSpec] = [data(0, 100), data(1, 900), data(2, 100), data(3, 900)]
     old = simple_segment(specs[:3], index=[(1, 1)], timeindex=[(900, 1)])
     new = simple_segment(specs, index=[(1, 1)], timeindex=[(900, 1)])

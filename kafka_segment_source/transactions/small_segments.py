@@ -1,7 +1,7 @@
 """Transaction events of a small segment, from one read of its file. It runs on the driver, without the kernels.
 
 Input: a segment as it was listed. Output: `SegmentEvents`, or None if the segment is unusual in any way. Then
-`marker_walk.walk_split` must read the segment, since it handles all cases. For a segment of a few batches, it costs ten
+`walk.walk_split` must read the segment, since it handles all cases. For a segment of a few batches, it costs ten
 times as much, and a log may have thousands of such segments.
 
 A segment is usual if all of this holds:
@@ -23,6 +23,7 @@ from kafka_segment_source.logdir.checksums import crc32c
 from kafka_segment_source.logdir.segments import Segment
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.storage.files import InputFile
+from kafka_segment_source.transactions.producers import DATA, MARKER, Event
 
 MOST_BYTES = 64 * 1024  # of a file; for a larger one, reading costs more than opening
 _EVERYTHING = OffsetRange()
@@ -31,8 +32,6 @@ _PRODUCERS = kafka_format.TRANSACTIONAL_MASK | kafka_format.CONTROL_MASK
 _MARKER = struct.Struct(">5shhB6sB")
 _MARKER_HEAD = b"\x20\x00\x00\x00\x08"
 _MARKER_VALUE = 0x0C
-
-Event = tuple[int, int, bool]  # offset, producer id; True: data of a transaction, False: a marker that ends one
 
 
 class SegmentEvents(NamedTuple):
@@ -78,12 +77,12 @@ def _read_events(data: bytes, segment: Segment, options: ReadOptions) -> Segment
             return None
         if producer > kafka_format.NO_PRODUCER and attributes & _PRODUCERS:
             if not attributes & kafka_format.CONTROL_MASK:
-                events.append((base, producer, True))
+                events.append((base, DATA, producer))
             elif count:
                 kind = _read_marker(data, at, size) if count == 1 and not attributes & kafka_format.CODEC_MASK else None
                 if kind is None:
                     return None
-                events.append((base, producer, False))
+                events.append((base, MARKER, producer))
         at, end = at + size, base + delta + 1
     return SegmentEvents(events, end, len(data))
 

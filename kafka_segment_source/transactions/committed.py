@@ -19,7 +19,7 @@ A row is returned only if its COMMIT was read. So batches without a known marker
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 
 import numpy as np
 import numpy.typing as npt
@@ -27,13 +27,15 @@ import numpy.typing as npt
 from kafka_segment_source import kafka_format
 from kafka_segment_source.data_loss import allow_loss
 from kafka_segment_source.decoding.batches import Chunk
+from kafka_segment_source.decoding.damage import UnloggedDamage
 from kafka_segment_source.decoding.split_file import SplitFile
 from kafka_segment_source.errors import DataLossError
 from kafka_segment_source.kernels import batch_headers
 from kafka_segment_source.kernels.batch_headers import HeaderTable
 from kafka_segment_source.options import ReadOptions
-from kafka_segment_source.reading.marker_walk import Marker, MarkerReader, Stretch, transactional_data, walk_after
 from kafka_segment_source.reporting import logger
+from kafka_segment_source.transactions.markers import Marker, MarkerReader, Mask, transactional_data
+from kafka_segment_source.transactions.walk import Stretch, walk_after
 
 # Fates of a transactional batch
 OPEN = 0  # no marker was read yet
@@ -66,15 +68,16 @@ class _SplitTransactions:
         self._source = source
         self._split = source.split
         self._options = options
-        self._own = MarkerReader(source.split, options)
+        self._own = MarkerReader(source.split, options, UnloggedDamage(options.drop_malformed))
         self._known = _KnownMarkers()
         self._known_to = 0  # every marker below this offset, from the chunk at hand on, is known
         self._ahead: Generator[Stretch, None, None] | None = None
+        self._loss: DataLossError | None = None  # the offsets that end the reading ahead
         self._reported: set[int] = set()
 
     def committed(self, chunk: Chunk) -> Chunk:
         """Returns the chunk without the batches that must be withheld."""
-        data = transactional_data(chunk.headers)
+        data = transactional_data(chunk.headers) & self._find_wanted(chunk.headers)
         if not data.any():
             return chunk
         self._learn_markers(chunk)
@@ -95,11 +98,17 @@ class _SplitTransactions:
         keep[data] = fates == COMMITTED
         return Chunk(chunk.data, chunk.headers[:, keep], chunk.position)
 
+    def _find_wanted(self, headers: HeaderTable) -> Mask:
+        """Returns which batches may hold offsets of the split. Nothing is asked about the others."""
+        offsets = self._split.bounds.offsets
+        after_start = headers[batch_headers.LAST_OFFSET] >= offsets.start
+        return np.asarray(after_start & (headers[batch_headers.BASE_OFFSET] < offsets.end))
+
     def close(self) -> None:
         """Closes the file that is read ahead."""
         if self._ahead is not None:
             self._ahead.close()
-        self._ahead = None
+        self._ahead = self._loss = None
 
     def _learn_markers(self, chunk: Chunk) -> None:
         first, last = (
@@ -109,7 +118,8 @@ class _SplitTransactions:
         if self._known_to <= first:
             self._known = _KnownMarkers()
         if self._known_to <= last:
-            self._known.add(self._own.read(chunk), self._known_to)
+            found = self._own.read(chunk)
+            self._known.add(found.markers, found.gaps, self._known_to)
             self._known_to = last + 1
             self.close()
 
@@ -118,9 +128,12 @@ class _SplitTransactions:
         if self._ahead is None:
             self._ahead = walk_after(self._split, chunk, self._options)
         stretch = next(self._ahead, None)
-        if stretch is None or stretch.ends_in_loss:
+        if stretch is None:
             return False
-        self._known.add(stretch, self._known_to)
+        if stretch.loss is not None:
+            self._loss = stretch.loss
+            return False
+        self._known.add(stretch.markers, stretch.gaps, self._known_to)
         if stretch.headers.shape[1]:
             self._known_to = max(self._known_to, int(stretch.headers[batch_headers.LAST_OFFSET, -1]) + 1)
         return True
@@ -132,9 +145,14 @@ class _SplitTransactions:
             first = int(batches[batch_headers.BASE_OFFSET, batches[batch_headers.PRODUCER_ID] == producer_id].min())
             whose = f"the transaction of producer {producer_id} around offset {first} in {self._split.path}"
             if fate == OPEN:
+                why = (
+                    "its end, and with it a segment, is missing"
+                    if self._loss is None
+                    else "offsets after it are missing"
+                )
                 error = DataLossError(
-                    f"{whose} has no marker in the files: its end, and with it a segment, is missing; failOnDataLoss=false"
-                    " withholds what cannot be shown to be committed"
+                    f"{whose} has no marker in the files: {why}; failOnDataLoss=false withholds what cannot be shown to be"
+                    f" committed{'' if self._loss is None else f'; {self._loss}'}"
                 )
                 allow_loss(error, self._options)
             if producer_id not in self._reported:
@@ -150,11 +168,11 @@ class _KnownMarkers:
         self._runs: dict[int, tuple[list[int], list[int]]] = {}  # producer id → offsets, fates
         self._gaps: list[int] = []
 
-    def add(self, stretch: Stretch, least: int) -> None:
-        """Adds the markers of a stretch at offsets ≥ `least`. Those below are known already."""
-        for gap in stretch.gaps:
+    def add(self, markers: Iterable[Marker], gaps: Iterable[int], least: int) -> None:
+        """Adds the gaps, and the markers at offsets ≥ `least`. Those below are known already."""
+        for gap in gaps:
             insort(self._gaps, gap)
-        for marker in stretch.markers:
+        for marker in markers:
             if marker.offset >= least:
                 self._add_marker(marker)
 

@@ -1,0 +1,185 @@
+"""Compares the batches of two copies, from the last to the first, and says what each pair shows.
+
+Comes in: two copies, each up to an offset. Goes out: whether their logs contradict each other, from where on, and up to
+where they are proven to be equal. `histories.py` has the rule and its proof.
+
+Only batches that their neighbours bear out are compared: `Survey` leaves out a batch whose offsets do not fit between
+those around it, and `_leave_out_fallen` one whose leader epoch does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, takewhile
+from typing import TYPE_CHECKING
+
+from kafka_segment_source.kafka_format import MAGIC_V2, MAX_OFFSET
+from kafka_segment_source.logdir.leader_epochs import UNKNOWN
+from kafka_segment_source.logdir.probe import BatchHeader
+from kafka_segment_source.logdir.segments import Segment
+from kafka_segment_source.partition.copy_view import CopyView
+
+if TYPE_CHECKING:
+    from kafka_segment_source.partition.survey import Rows
+
+# What two batches show about their copies
+SAME = "same"  # up to the end of both batches the logs are of one history
+DIFFERENT = "different"  # one history cannot have both
+CONFLICT = "conflict"  # the same, and the epochs are equal or unknown
+SILENT = "silent"  # they show nothing
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What the batches of two copies show. All offsets are absolute.
+
+    agreed: the offset up to which both are of one history. None if no pair of batches proves any.
+    differs: the lowest pair of batches above it that one history cannot have: of the first copy, of the second one.
+    conflict: the offset of two different batches whose epochs are equal or unknown. None if there are none.
+    """
+
+    agreed: int | None = None
+    differs: tuple[BatchHeader, BatchHeader] | None = None
+    conflict: int | None = None
+
+
+def agree_at_their_end(one: CopyView, other: CopyView) -> bool:
+    """Whether the last common batch is the same in both, so that nothing below it can differ.
+
+    It is found by the index. So it answers True alone with proof: whatever else it meets may be damage. Formats without
+    epochs show no more than this.
+    """
+    low, high = (one, other) if one.end <= other.end else (other, one)
+    batch = low.batch_at(low.end - 1)
+    if batch is None or batch.base_offset >= low.end:
+        return False
+    twin = high.batch_at(min(batch.last_offset, low.end - 1))
+    if twin is None:
+        return False
+    shown = relate_batches(low, batch, high, twin)
+    return shown == SAME or (shown == SILENT and min(batch.leader_epoch, twin.leader_epoch) < 0)
+
+
+def follow_each_other(one: CopyView, other: CopyView) -> bool:
+    """Whether one copy ends where the other begins or before, and no epoch falls between these two batches."""
+    low, high = (one, other) if one.start <= other.start else (other, one)
+    if low.end > high.start:
+        return False
+    last, first = low.batch_at(low.end - 1), high.batch_at(high.start)
+    return last is None or first is None or last.leader_epoch <= first.leader_epoch
+
+
+def compare_batches(one: CopyView, one_end: int, other: CopyView, other_end: int) -> Comparison:
+    """Compares two copies backward, each from its end (exclusive) on, up to where they are proven to agree."""
+    differs = None
+    for batch, twin in _pair_batches(one, one_end, other, other_end):
+        shown = relate_batches(one, batch, other, twin)
+        if shown == SAME:
+            return Comparison(min(batch.last_offset, twin.last_offset) + 1, differs)
+        if shown == CONFLICT:
+            return Comparison(None, differs, max(batch.base_offset, twin.base_offset))
+        if shown == DIFFERENT:
+            differs = batch, twin
+    return Comparison(None, differs)
+
+
+def relate_batches(one: CopyView, batch: BatchHeader, other: CopyView, twin: BatchHeader) -> str:
+    """Returns what two batches of two copies show."""
+    lower, upper = (batch, twin) if batch.base_offset <= twin.base_offset else (twin, batch)
+    epochs = batch.leader_epoch, twin.leader_epoch
+    if upper.base_offset > lower.last_offset:  # epochs grow along one history
+        return DIFFERENT if 0 <= upper.leader_epoch < lower.leader_epoch else SILENT
+    has_equal_ends = (batch.base_offset, batch.last_offset) == (twin.base_offset, twin.last_offset)
+    if has_equal_ends and batch.crc == twin.crc:  # no CRC covers the epoch, so a different epoch alone is no evidence
+        return SAME if epochs[0] == epochs[1] else SILENT
+    if min(epochs) >= 0 and epochs[0] != epochs[1]:
+        return DIFFERENT
+    shown = _compare_rows(one.rows(batch), other.rows(twin))
+    # compaction leaves a batch of magic 2 its first and its last offset
+    is_rewritten = has_equal_ends and batch.magic == twin.magic == MAGIC_V2
+    return SAME if shown == SILENT and is_rewritten and min(epochs) >= 0 else shown
+
+
+def _compare_rows(rows: Rows | None, others: Rows | None) -> str:
+    """Returns what the records of two batches show, where the bytes of the batches differ."""
+    if rows is None or others is None:
+        return SILENT
+    common = rows.keys() & others.keys()
+    if any(rows[offset] != others[offset] for offset in common):
+        return CONFLICT
+    return SAME if common else SILENT
+
+
+def _pair_batches(
+    one: CopyView, one_end: int, other: CopyView, other_end: int
+) -> Iterator[tuple[BatchHeader, BatchHeader]]:
+    """Yields pairs of batches, from the last to the first. Each batch comes with those of the other copy that share an
+    offset with it, or else with the next one after it."""
+    end = min(one_end, other_end)
+    batches, twins = walk_backward(one, one_end, end), walk_backward(other, other_end, end)
+    batch, twin = next(batches, None), next(twins, None)
+    while batch is not None and twin is not None:
+        yield batch, twin
+        bases = batch.base_offset, twin.base_offset
+        before = next(batches, None) if bases[0] >= bases[1] else batch
+        twin_before = next(twins, None) if bases[1] >= bases[0] else twin
+        if before is None and twin_before is not None:
+            yield from ((batch, each) for each in _take_later([twin_before], twins, batch))
+        elif twin_before is None and before is not None:
+            yield from ((each, twin) for each in _take_later([before], batches, twin))
+        batch, twin = before, twin_before
+
+
+def _take_later(first: Sequence[BatchHeader], rest: Iterator[BatchHeader], than: BatchHeader) -> Iterator[BatchHeader]:
+    """Takes batches from the last to the first, as long as their leader epoch is later than that of another one."""
+    return takewhile(lambda each: each.leader_epoch > than.leader_epoch, chain(first, rest))
+
+
+def walk_backward(copy: CopyView, end: int = MAX_OFFSET, about: int = MAX_OFFSET) -> Iterator[BatchHeader]:
+    """Yields the batches of a copy that begin below `end`, from the last to the first, as far as their neighbours bear
+    them out.
+
+    It begins with the first batch that begins at `about` or above, if there is one. Each segment is read only when its
+    batches are needed.
+    """
+    return _leave_out_fallen(_walk_segments(copy, end, about))
+
+
+def _walk_segments(copy: CopyView, end: int, about: int) -> Iterator[BatchHeader]:
+    segments = [segment for segment in copy.log.segments if segment.size and segment.base_offset < end]
+    reached = max(sum(segment.base_offset <= about for segment in segments), 1)
+    while reached < len(segments) and not _reaches(copy, segments[reached - 1], about):
+        reached += 1
+    for segment in reversed(segments[:reached]):
+        survey = copy.survey(segment)
+        count = survey.batches.shape[1]
+        first = survey.first_from(about)
+        if first < count and survey.header(first).base_offset < about:
+            first += 1
+        for at in reversed(range(min(first + 1, count))):
+            header = survey.header(at)
+            if header.base_offset < end:
+                yield header
+
+
+def _reaches(copy: CopyView, segment: Segment, offset: int) -> bool:
+    """Whether a batch of the segment begins at an offset or above."""
+    last = copy.survey(segment).last
+    return last is not None and last.base_offset >= offset
+
+
+def _leave_out_fallen(batches: Iterator[BatchHeader]) -> Iterator[BatchHeader]:
+    """Leaves out batches whose leader epoch their neighbours contradict. The batches come from the last to the first.
+
+    Epochs never fall along a log, and no CRC covers them. Where one falls, it is in order again without the batch
+    before the fall, or without the one after it. A batch without which it is may be wrong, and both may be.
+    """
+    after, batch = None, next(batches, None)
+    while batch is not None:
+        before = next(batches, None)
+        first, epoch, last = (UNKNOWN if each is None else each.leader_epoch for each in (before, batch, after))
+        falls = (epoch > last != UNKNOWN) or (first > epoch != UNKNOWN)
+        if not falls or (last != UNKNOWN and first > last):
+            yield batch
+        after, batch = batch, before

@@ -1,0 +1,67 @@
+"""Typed columns of a stream: the schema that its values are read as stays, and writers may come."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from kafka_segment_source.errors import OptionError, PathError
+from kafka_segment_source.internal_topics.log_records import list_topic
+from kafka_segment_source.options import ReadOptions
+from kafka_segment_source.reporting import logger
+from kafka_segment_source.schema_registry.registry import name_place
+from kafka_segment_source.schema_registry.resolving import Known, find_choice, with_typed_columns
+from kafka_segment_source.schema_registry.rows import TOPIC
+from kafka_segment_source.values.typed import TypedColumns
+
+
+class SchemaFollower:
+    """Reads the schemas again whenever their log has changed. options: of the stream, typed."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        assert options.typed is not None
+        readers = options.typed.readers
+        self._asked = replace(options, typed=None)
+        self._fixed = replace(
+            self._asked,
+            value_schema=readers.get("value", options.value_schema),
+            key_schema=readers.get("key", options.key_schema),
+        )
+        self._typed = options.typed
+        self._seen = self._look()
+        self._said: set[int] = set()
+
+    def refresh(self) -> TypedColumns:
+        """Returns the typed columns with all writers that are known now. A newer schema is said once."""
+        seen = self._look()
+        if seen != self._seen:
+            warnings: list[str] = []
+            typed = with_typed_columns(self._fixed, warnings, self._typed.wanted).typed
+            assert typed is not None
+            self._typed, self._seen = typed, seen
+            self._say_newer(warnings)
+            for warning in warnings:
+                logger.warning("%s", warning)
+        return self._typed
+
+    def _look(self) -> object:
+        """Returns what changes when the log of the schemas does."""
+        options = self._asked if self._asked.schemas is None else self._asked.at_paths((self._asked.schemas,))
+        try:
+            logs = list_topic(TOPIC, options)
+        except PathError:
+            return None
+        return [(segment.path, segment.size) for log in logs for segment in log.segments]
+
+    def _say_newer(self, warnings: list[str]) -> None:
+        known = Known(self._asked, [])
+        for column, reader in self._typed.readers.items():
+            try:
+                newest = find_choice(column, known).registered
+            except OptionError:
+                continue
+            if newest is not None and reader != f"id:{newest.id}" and newest.id not in self._said:
+                self._said.add(newest.id)
+                warnings.append(
+                    f"{name_place(newest.place)} (id {newest.id}) is newer than the schema that this stream reads"
+                    f" {column}s as ({reader}): what it adds is left out until the stream is started again"
+                )

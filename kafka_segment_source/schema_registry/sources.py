@@ -1,0 +1,121 @@
+"""Where the schemas of a read are: a topic `_schemas`, an export of it, or files.
+
+- A directory or a bucket that holds the topic, or its partition directory alone, whatever the topic is called.
+- An export: a file with a record a line, key and value as JSON with a tab between them, as kafka-console-consumer
+  prints them (`--property print.key=true`).
+- A file `.avsc`, or a directory of such files. A file whose name is a number has the schema of that id. The others are
+  known by their fingerprints.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+
+from kafka_segment_source.errors import OptionError, PathError
+from kafka_segment_source.internal_topics.log_records import LogRecord, plan_topic, read_records, take_effect
+from kafka_segment_source.internal_topics.oddities import Oddities
+from kafka_segment_source.logdir.catalog import list_logs
+from kafka_segment_source.option_values import SCHEMAS
+from kafka_segment_source.options import ReadOptions, parse_options
+from kafka_segment_source.schema_registry.messages import AVRO, DEFAULT_CONTEXT, Schema, SubjectVersion, make_guid
+from kafka_segment_source.schema_registry.registry import Registry
+from kafka_segment_source.schema_registry.replay import Registered, replay
+from kafka_segment_source.schema_registry.rows import TOPIC
+from kafka_segment_source.storage.files import InputFile, list_directory, look_at
+from kafka_segment_source.storage.paths import join_path, name_of
+from kafka_segment_source.storage.store import Kind
+from kafka_segment_source.times import format_millis
+
+_MOST_FILE = 256 * 1024 * 1024  # bytes of an export
+_SUFFIX = ".avsc"
+_NUMBER = re.compile(r"[0-9]{1,10}")
+_MICROS = 1000
+
+
+def read_topic(options: ReadOptions, warnings: list[str], topic: str = TOPIC) -> Registry:
+    """Reads the topic under the paths of `options`. Raises PathError if they do not hold it."""
+    texts = {"path": json.dumps(list(options.paths)), "view": SCHEMAS, "mode": options.mode, "failOnDataLoss": "false"}
+    whole, _ = parse_options(texts, storage=options.storage)
+    plan = plan_topic(topic, whole, warnings)
+    oddities = Oddities()
+    state = replay(take_effect(read_records(plan, whole.times), []), oddities)
+    warnings += oddities.sentences()
+    return _make_registry(state.everything(), topic, state.last, warnings)
+
+
+def _make_registry(everything: list[Registered], words: str, last: LogRecord | None, warnings: list[str]) -> Registry:
+    if last is not None and last.timestamp >= 0:
+        words += f", read to offset {last.offset} of {format_millis(last.timestamp // _MICROS)}"
+    elif last is not None:
+        words += f", read to offset {last.offset}"
+    registry = Registry.of(words, everything)
+    warnings += registry.warnings
+    return registry
+
+
+def read_given(path: str, options: ReadOptions, warnings: list[str]) -> Registry:
+    """Reads the schemas at the path of option 'schemas'."""
+    entry = look_at(path, options.storage)
+    if entry is None:
+        raise PathError(f"option 'schemas' is {path!r}: there is nothing")
+    if entry.kind is Kind.FILE:
+        if path.endswith(_SUFFIX):
+            return _read_files([path], options)
+        return _read_export(path, options, warnings)
+    files = [each.name for each in list_directory(path, options.storage) if each.name.endswith(_SUFFIX)]
+    if files:
+        return _read_files([join_path(path, name) for name in sorted(files)], options)
+    beside = replace(options, paths=(path,), topic=None, partition=None, subscribe_pattern=None, assign=None)
+    logs = list_logs(replace(beside, subscribe=None, subscribe_pattern=".*"), needs_all=False)
+    topics = {log.topic for log in logs}
+    topic = TOPIC if TOPIC in topics or len(topics) != 1 else next(iter(topics))
+    return read_topic(beside, warnings, topic)
+
+
+def read_text(path: str, options: ReadOptions, what: str) -> str:
+    """Reads a file of text. Raises OptionError if it is not there, or not UTF-8. what: the option that names it."""
+    entry = look_at(path, options.storage)
+    if entry is None or entry.kind is not Kind.FILE:
+        raise OptionError(f"option {what!r} is {path!r}: there is no such file")
+    with InputFile(path, options.storage) as file:
+        data = file.read_all(_MOST_FILE + 1)
+    if len(data) > _MOST_FILE:
+        raise OptionError(f"option {what!r} is {path!r}: it has more than {_MOST_FILE:,} bytes")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise OptionError(f"option {what!r} is {path!r}: it is not text in UTF-8") from error
+
+
+def _read_export(path: str, options: ReadOptions, warnings: list[str]) -> Registry:
+    records = []
+    for at, line in enumerate(read_text(path, options, "schemas").splitlines()):
+        key, tab, value = line.partition("\t")
+        if tab:
+            records.append(LogRecord(name_of(path), 0, at, -1, key.encode(), value.encode()))
+    oddities = Oddities()
+    state = replay(iter(records), oddities)
+    if not state.by_place:
+        raise OptionError(f"option 'schemas' is {path!r}: expected a line for each record, with key, tab and value")
+    warnings += oddities.sentences()
+    return _make_registry(state.everything(), name_of(path), None, warnings)
+
+
+def _read_files(paths: list[str], options: ReadOptions) -> Registry:
+    registered: list[Registered] = []
+    for path in paths:
+        stem = name_of(path).removesuffix(_SUFFIX)
+        number = int(stem) if _NUMBER.fullmatch(stem) else -1
+        text = read_text(path, options, "schemas")
+        place = SubjectVersion(DEFAULT_CONTEXT, stem, 1)
+        schema = Schema(place, number, make_guid(text), AVRO, text, (), False, "")
+        record = LogRecord(name_of(path), 0, len(registered), -1, None, None)
+        registered.append(Registered(schema, record, is_deleted=False))
+    registry = Registry(f"{len(paths):,} files")
+    for each in registered:
+        registry.by_place[each.schema.place] = each
+        if each.schema.id >= 0:
+            registry.by_id[DEFAULT_CONTEXT, each.schema.id] = each
+    return registry

@@ -1,0 +1,306 @@
+"""Reads the batches of a log and the transaction markers among them.
+
+`walk_file` reads the batches of one file. `walk_split` reads those of one split, from other copies too. `walk_after`
+reads the batches that follow a chunk, as far as the log goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from kafka_segment_source import kafka_format
+from kafka_segment_source.bounds import OffsetRange, ScanBounds
+from kafka_segment_source.decoding.batches import CHUNK_BYTES, Chunk
+from kafka_segment_source.decoding.damage import Damage, Suspicion, UnloggedDamage
+from kafka_segment_source.decoding.split import BatchPlace, SegmentSplit
+from kafka_segment_source.decoding.split_file import SplitFile
+from kafka_segment_source.errors import DataError, DataLossError, FileChangedError
+from kafka_segment_source.kernels import batch_headers
+from kafka_segment_source.kernels.batch_headers import HeaderTable
+from kafka_segment_source.logdir.checksums import crc_holds
+from kafka_segment_source.options import ReadOptions
+from kafka_segment_source.reading.following import Follower, describe_gone, find_again
+from kafka_segment_source.reading.mending import Lost, Piece, mend
+from kafka_segment_source.storage.files import UNUSABLE, file_version
+from kafka_segment_source.storage.paths import join_path, parent_of
+from kafka_segment_source.storage.retrying import Attempts
+from kafka_segment_source.transactions.markers import Marker, MarkerReader, Markers, is_control
+
+_AHEAD_BYTES = 256 * 1024  # bytes per read on the way to a marker, which is usually near
+NO_HEADERS = np.empty((batch_headers.FIELDS, 0), np.int64)
+
+
+class Stretch(NamedTuple):
+    """Consecutive batches, and the markers among them.
+
+    headers: the batches up to the next stretch.
+    gaps: offsets before which damage was skipped. No batch below a gap can rely on a marker at or after it.
+    errors: that damage.
+    loss: the offsets that are missing after it, None if none are.
+    void: the first offset from which on batches are gone, or None. Only set in a copy that the reading changed to.
+    """
+
+    headers: HeaderTable = NO_HEADERS
+    markers: tuple[Marker, ...] = ()
+    gaps: tuple[int, ...] = ()
+    errors: tuple[DataError, ...] = ()
+    loss: DataLossError | None = None
+    void: int | None = None
+
+
+def walk_split(
+    split: SegmentSplit,
+    options: ReadOptions,
+    *,
+    after: int = 0,
+    before: HeaderTable = NO_HEADERS,
+    chunk_bytes: int = CHUNK_BYTES,
+) -> Generator[Stretch, None, None]:
+    """Yields the batches of one split inside its offsets.
+
+    Raises CorruptRecordError for damage under FAILFAST, and FileChangedError if the file is not the one that was
+    planned. If there are several copies, damage and gaps are first searched in the others.
+
+    after: the offset after the batch before them.
+    before: the batches just before the split in its file, if they are known.
+    """
+    if split.copies:
+        yield from _walk_copies(split, options, after, before, chunk_bytes)
+        return
+    damage = UnloggedDamage(options.drop_malformed)
+    try:
+        yield from walk_file(split, options, damage, after, before=before, chunk_bytes=chunk_bytes)
+    except FileChangedError:
+        raise
+    except DataLossError as error:
+        yield Stretch(loss=error)
+
+
+def walk_file(
+    split: SegmentSplit,
+    options: ReadOptions,
+    damage: Damage,
+    after: int,
+    *,
+    before: HeaderTable = NO_HEADERS,
+    chunk_bytes: int = CHUNK_BYTES,
+    headers_only: bool = False,
+    follower: Follower | None = None,
+) -> Generator[Stretch, None, SegmentSplit | None]:
+    """Yields the batches of one file inside the offsets of a split.
+
+    Raises CorruptRecordError for damage that `damage` does not allow, FileChangedError if the file is not the one that
+    was planned, and DataLossError if offsets are missing after it.
+
+    after, before: as in `walk_split`.
+    headers_only: only markers are proven by their CRC, and the bytes of other batches may not be read.
+    follower: is told how far the walk has come.
+
+    It returns None, or the rest of the split from where on each batch has to be proven: a marker there does not have
+    the CRC that its header states. The usual reader knows whether this is damage or the end of the log.
+    """
+    seen, last, end = 0, split.anchor, after
+    trust = options.trust._replace(check_crcs=False) if headers_only else options.trust
+    reads_all = chunk_bytes >= CHUNK_BYTES
+    with SplitFile(
+        split, trust, damage, chunk_bytes=chunk_bytes, reads_all=reads_all, headers_only=headers_only
+    ) as source:
+        if before.shape[1]:
+            source.note_before(before)
+        reader = MarkerReader(split, options, damage)
+        for chunk in source.chunks():
+            skipped = tuple(damage.skipped[seen:])
+            inside = chunk.headers[batch_headers.LAST_OFFSET] >= split.bounds.offsets.start
+            headers = chunk.headers if inside.all() else chunk.headers[:, inside]
+            wanted = Chunk(chunk.data, headers, chunk.position)
+            found = _read_proven(reader, wanted, source, options) if headers_only else reader.read(wanted)
+            if found is None:
+                bounds = ScanBounds(OffsetRange(end, split.bounds.offsets.end))
+                at = int(chunk.headers[batch_headers.POSITION, 0])
+                return split._replace(start=at, bounds=bounds, anchor=last if at else None)
+            seen = len(damage.skipped)
+            gaps = (end, *found.gaps) if skipped else found.gaps
+            last, end = place_of_last(chunk.headers), int(chunk.headers[batch_headers.LAST_OFFSET, -1]) + 1
+            yield Stretch(headers, found.markers, gaps, skipped + found.errors)
+            if follower is not None:
+                follower.note_passed(source.next_offset)
+        skipped = tuple(damage.skipped[seen:])
+        if skipped:
+            yield Stretch(gaps=(end,), errors=skipped)
+        source.finish()
+        if follower is not None:
+            follower.note_end(source)
+    return None
+
+
+def _read_proven(reader: MarkerReader, chunk: Chunk, source: SplitFile, options: ReadOptions) -> Markers | None:
+    """Reads the markers of a chunk that may have no bytes. None if one does not have its CRC, or is not whole."""
+    found = Markers()
+    has_bytes = len(chunk.data) > 0
+    for column in np.flatnonzero(is_control(chunk.headers)).tolist():
+        position, size, crc = chunk.headers[
+            [batch_headers.POSITION, batch_headers.SIZE, batch_headers.CRC], column
+        ].tolist()
+        at = position - chunk.position
+        if size > options.max_batch_bytes:
+            return None
+        read = chunk.data[at : at + size] if has_bytes else bytearray(source.read_at(position, size))
+        data = np.frombuffer(read, np.uint8)
+        if len(data) < size or not crc_holds(memoryview(data), kafka_format.MAGIC_V2, crc):  # type: ignore[arg-type]  # arrays are buffers
+            return None
+        if not has_bytes:
+            one = reader.read(Chunk(data, chunk.headers[:, [column]], position))
+            found = Markers(found.markers + one.markers, found.errors + one.errors)
+    return reader.read(chunk) if has_bytes else found
+
+
+def place_of_last(headers: HeaderTable) -> BatchPlace:
+    """Returns the place of the last of some batches."""
+    return BatchPlace(*headers[[batch_headers.POSITION, batch_headers.BASE_OFFSET, batch_headers.CRC], -1].tolist())
+
+
+def _walk_copies(
+    split: SegmentSplit, options: ReadOptions, after: int, before: HeaderTable, chunk_bytes: int
+) -> Generator[Stretch, None, None]:
+    """Does the same as `walk_split`, and searches other copies where one has damage."""
+    pending: list[Piece] = [split]
+    reached, mended_at = max(after, split.start_offset), -1
+    while pending:
+        piece = pending.pop(0)
+        if isinstance(piece, Lost):
+            reached = max(reached, piece.offsets.end)
+            yield _describe_loss(piece, options)
+            continue
+        try:
+            for stretch in walk_file(piece, options, Suspicion(), reached, before=before, chunk_bytes=chunk_bytes):
+                yield stretch if piece.path == split.path else stretch._replace(void=first_void(stretch, reached))
+                if stretch.headers.shape[1]:
+                    reached = int(stretch.headers[batch_headers.LAST_OFFSET, -1]) + 1
+        except FileChangedError:
+            raise
+        except (DataError, DataLossError, *UNUSABLE) as error:
+            if mended_at == reached:
+                raise
+            mended_at, before = reached, NO_HEADERS
+            end = kafka_format.MAX_OFFSET if split.end_offset is None else split.end_offset
+            pending = mend(split, OffsetRange(reached, end), options, error)
+
+
+def _describe_loss(lost: Lost, options: ReadOptions) -> Stretch:
+    """Returns what the loss of offsets means for transactions. Raises the error of damage under FAILFAST."""
+    if isinstance(lost.error, DataLossError):
+        return Stretch(loss=lost.error)
+    if isinstance(lost.error, DataError) and lost.error.is_skippable and options.drop_malformed:
+        return Stretch(gaps=(lost.offsets.start,), errors=(lost.error,))
+    raise lost.error
+
+
+def first_void(stretch: Stretch, reached: int) -> int | None:
+    """Returns the first offset of a stretch after `reached` where batches or a marker are gone, or None."""
+    headers = stretch.headers
+    if not headers.shape[1]:
+        return None
+    before = np.concatenate(([reached], headers[batch_headers.LAST_OFFSET, :-1] + 1))
+    gone = headers[batch_headers.BASE_OFFSET] > before
+    gone |= is_control(headers) & (headers[batch_headers.COUNT] == 0)
+    return int(before[np.argmax(gone)]) if gone.any() else None
+
+
+def walk_after(split: SegmentSplit, chunk: Chunk, options: ReadOptions) -> Generator[Stretch, None, None]:
+    """Yields the batches that follow a chunk of a split in the log.
+
+    First comes the rest of its file as it was planned. Then come the segments with the next offsets, up to the end of
+    the log at that time. It ends after a stretch that is followed by a loss.
+
+    Raises CorruptRecordError for damage under FAILFAST, and FileChangedError if the log changes too fast to be read.
+    """
+    last = place_of_last(chunk.headers)
+    reached = int(chunk.headers[batch_headers.LAST_OFFSET, -1]) + 1
+    position = int(chunk.headers[batch_headers.POSITION, -1] + chunk.headers[batch_headers.SIZE, -1])
+    bounds = ScanBounds(OffsetRange(reached, split.served_to))
+    rest = split._replace(start=position, end=split.segment_size, bounds=bounds, stop_timestamp=None, anchor=last)
+    pending: Iterator[SegmentSplit] = iter([rest, *_find_by_name(split, split.next_base_offset, reached)])
+    directory = parent_of(split.path)
+    part = split  # the part that was read last
+    attempts = Attempts()
+    named_at = listed_at = -1  # the offsets at which a file was last searched by its name, and in a listing
+    before = chunk.headers.copy()
+    while True:
+        try:
+            for part in pending:
+                is_seam = bool(split.copies) and parent_of(part.path) != directory
+                stretches = walk_split(part, options, after=reached, before=before, chunk_bytes=_AHEAD_BYTES)
+                before = NO_HEADERS
+                for stretch in stretches:
+                    void = first_void(stretch, reached) if is_seam else stretch.void
+                    yield stretch if void is None else stretch._replace(gaps=(*stretch.gaps, void))
+                    if stretch.loss is not None:
+                        return
+                    if stretch.headers.shape[1]:
+                        reached = int(stretch.headers[batch_headers.LAST_OFFSET, -1]) + 1
+                        attempts.note_progress()
+            if listed_at == reached:
+                return
+            if named_at != reached:
+                named_at = reached
+                pending = iter(_find_by_name(part, reached, reached))
+                continue
+            listed_at = reached
+            wanted = split._replace(bounds=ScanBounds(), stop_timestamp=None)
+            found = find_again(wanted, OffsetRange(reached), options)
+        except FileChangedError as error:
+            attempts.note_failure(error)
+            pending, named_at, listed_at = iter(()), reached, -1
+            continue
+        gone = min(found.lost, key=lambda lost: lost.offsets.start, default=None)
+        if gone is not None and (gone.offsets.start <= reached or not split.copies):
+            yield Stretch(loss=DataLossError(f"{describe_gone(split, gone.offsets)}: {gone.why}"))
+            return
+        pending = _select_parts_below(found.splits, kafka_format.MAX_OFFSET if gone is None else gone.offsets.start)
+
+
+def _select_parts_below(parts: Iterator[SegmentSplit], end: int) -> Iterator[SegmentSplit]:
+    """Returns the parts that begin below an offset."""
+    return (part for part in parts if part.start_offset < end)
+
+
+def _find_by_name(split: SegmentSplit, base_offset: int | None, offset: int) -> list[SegmentSplit]:
+    """Returns the segment with that base offset after a split's segment, from an offset on. The list has at most one
+    split.
+
+    The name alone identifies the file. Most markers are in it. To list a large directory for each of its segments would
+    take quadratic time.
+
+    The list is empty if the file does not exist or the base offset is not known. With several copies it is also empty
+    if another copy is read from there on, or if the given paths do not include the file.
+    """
+    if base_offset is None or base_offset >= split.served_to:
+        return []
+    name = f"{base_offset:0{kafka_format.BASE_OFFSET_DIGITS}d}{kafka_format.LOG_SUFFIX}"
+    directory = parent_of(split.path)
+    path = join_path(directory, name)
+    is_given = not split.copies or directory in split.copies or path in split.copies
+    version = file_version(path, split.storage) if is_given and path != split.path else None
+    if version is None:
+        return []
+    bounds = ScanBounds(OffsetRange(offset, split.served_to))
+    return [
+        SegmentSplit(
+            path=path,
+            topic=split.topic,
+            partition=split.partition,
+            start=0,
+            end=version.size,
+            segment_size=version.size,
+            base_offset=base_offset,
+            next_base_offset=None,
+            bounds=bounds,
+            version=version,
+            copies=split.copies,
+            served_to=split.served_to,
+            storage=split.storage,
+        )
+    ]

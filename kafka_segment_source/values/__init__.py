@@ -1,0 +1,1 @@
+"""Keys and values as typed columns: what their bytes mean under a schema."""

@@ -1,0 +1,60 @@
+"""Keys and values that do not fit to their schema: why, in words, and how many.
+
+Under FAILFAST the first one ends the read. Under PERMISSIVE they are counted, and said once at the end of a read.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+
+from kafka_segment_source.kernels import avro
+from kafka_segment_source.reporting import few, logger
+
+NOT_JSON = 100  # beside those of `kernels.avro`
+OTHER_TYPE = 101
+
+REASONS = {
+    avro.NO_PREFIX: "bytes that do not begin as its schema's number does",
+    avro.UNKNOWN_SCHEMA: "a schema that is not known",
+    avro.CUT: "bytes that end too early",
+    avro.LEFT_OVER: "bytes left over",
+    avro.BAD_UTF8: "text that is not UTF-8",
+    avro.BAD_NUMBER: "a number that is too long",
+    avro.BAD_LENGTH: "a length beyond its end",
+    avro.BAD_BRANCH: "a branch that its union does not have",
+    avro.BAD_SYMBOL: "a symbol that its enum does not have",
+    avro.UNKNOWN_SYMBOL: "a symbol that the reader's enum does not have",
+    avro.BAD_BOOLEAN: "a boolean that is neither 0 nor 1",
+    avro.TOO_MANY_ITEMS: f"more than {avro.MOST_EMPTY_ITEMS:,} items without bytes",
+    avro.TOO_DEEP: f"more than {avro.DEPTH} lists inside one another",
+    avro.TOO_PRECISE: "a decimal of more digits than its type has",
+    avro.BEYOND_TIME: "a timestamp that microseconds cannot hold",
+    avro.UNRESOLVED: "a type that the reader's schema does not have",
+    avro.TOO_LARGE: "a value that takes more memory than one batch may",
+    NOT_JSON: "bytes that are not JSON",
+    OTHER_TYPE: "JSON of another type",
+}
+
+
+class Misfits:
+    """Counts what does not fit, by column and reason. Several threads may count."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[tuple[str, str]] = Counter()
+        self._first: dict[tuple[str, str], str] = {}
+        self._lock = threading.Lock()
+
+    def add(self, column: str, reason: str, count: int, first: str) -> None:
+        """Counts rows. first: where the first of them is."""
+        with self._lock:
+            self._first.setdefault((column, reason), first)
+            self._counts[column, reason] += count
+
+    def report(self) -> None:
+        """Writes a sentence for each reason to the log."""
+        for sentence in few(
+            f"{count:,} {column}{' does not fit, and is' if count == 1 else 's do not fit, and are'} null: {reason} (the first at {self._first[column, reason]})"
+            for (column, reason), count in self._counts.most_common()
+        ):
+            logger.warning("%s", sentence)

@@ -1,0 +1,124 @@
+"""Replicas of one partition, compacted apart: no row that the last leader's history does not have, and no row lost that
+every copy of it holds.
+
+A case is a number: `python -m tests.property.test_replica_sets 4711` runs one and says what it does, `… 0 20000`
+many. The suite tries the same cases every time, and `make test-cases` more of them. `KAFKASEG_LONG=1` tries 20,000.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import time
+from collections import Counter
+
+import pytest
+
+from kafka_segment_source.errors import DataError, DataLossError, KafkaSegmentError
+from kafka_segment_source.storage import retrying
+from tests.property.test_hurt_copies import LENIENT, scanned
+from tests.support.cases import count_cases
+from tests.support.compacted_replicas import Case, Row, case
+from tests.support.simulated_files import SimulatedFiles
+
+CASES = 20_000 if os.environ.get("KAFKASEG_LONG") else count_cases(400, 1_000)
+PARTS = 10
+
+
+def check(number: int) -> str:
+    """Tries one case; answers what it was in a word."""
+    made = case(number)
+    files = SimulatedFiles()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(retrying, "wait", lambda _: None)
+        paths = made.write(files)
+        word = _judge(made, scanned(files, paths, **LENIENT), "lenient")
+        try:
+            _judge(made, scanned(files, paths), "strict")
+        except (DataError, DataLossError) as error:
+            if made.undecided() or made.is_damaged() or made.has_holes():
+                return "error"
+            if isinstance(error, DataLossError) and made.may_look_like_loss():
+                return "no mark"
+            raise AssertionError(f"an error, although no copy is hurt: {error!r}") from error
+    return word
+
+
+def _judge(made: Case, found: list[Row], how: str) -> str:
+    """Asserts that rows are right; a stale copy that no file contradicts is taken for a part of the log."""
+    offsets = [row[0] for row in found]
+    assert offsets == sorted(set(offsets)), f"{how}: rows twice or out of order: {offsets}"
+    if made.undecided():
+        return "undecided"
+    truth, required = made.rows(), made.required()
+    wrong = [row for row in found if truth.get(row[0]) != row and made.can_tell(row[0])]
+    assert not wrong, f"{how}: not of the log: {wrong}"
+    lost = sorted(set(required) - set(offsets))
+    assert not lost, f"{how}: lost {lost}"
+    return "stale" if any(made.is_stale(each) for each in made.replicas) else "whole"
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_compacted_replicas(part: int) -> None:
+    """However each replica was compacted and whatever it noted: the rows of the last leader's history."""
+    for number in range(part * CASES // PARTS, (part + 1) * CASES // PARTS):
+        try:
+            check(number)
+        except (AssertionError, KafkaSegmentError) as error:
+            pytest.fail(f"case {number}: {error!r}")
+
+
+def test_the_generator_makes_what_it_should() -> None:
+    """Replicas with different lines for one epoch, stale ones that are decided, and few that are not."""
+    made = [case(number) for number in range(400)]
+    differing = sum(
+        any(one.lines[epoch] != other.lines[epoch] for epoch in one.lines.keys() & other.lines.keys())
+        for each in made
+        for one, other in zip(each.replicas, each.replicas[1:], strict=False)
+        if not each.is_stale(one) and not each.is_stale(other)
+    )
+    stale = sum(any(each.is_stale(replica) for replica in each.replicas) for each in made)
+    undecided = sum(bool(each.undecided()) for each in made)
+    assert differing > 20 and stale > 30 and undecided < stale / 2
+
+
+def main(arguments: list[str]) -> int:
+    """Runs one case, or many of them."""
+    logging.disable(logging.CRITICAL)
+    first = int(arguments[0])
+    count = int(arguments[1]) if len(arguments) > 1 else 1
+    words: Counter[str] = Counter()
+    failed = 0
+    began = time.monotonic()
+    for number in range(first, first + count):
+        try:
+            words[check(number)] += 1
+        except Exception as error:
+            failed += 1
+            print(f"case {number}: {type(error).__name__} {str(error)[:300]}", flush=True)
+            if count == 1:
+                show(case(number))
+                raise
+            if failed > 30:
+                break
+    print(f"{sum(words.values()) + failed} cases, {failed} failed, {dict(words)}, {time.monotonic() - began:.0f} s")
+    return 1 if failed else 0
+
+
+def show(made: Case) -> None:
+    """Prints a case."""
+    print(*made.log, sep="\n")
+    for at, replica in enumerate(made.replicas):
+        words = ["stale" if made.is_stale(replica) else "", "leader" if replica is made.leader else ""]
+        print("copy", at, *words, made.shared_end(replica), replica.lines if replica.has_lines else "no lines")
+        for base, batches in replica.files():
+            held = [
+                (h.batch.base, h.batch.last, f"e{h.batch.epoch}", sorted(h.kept), "" if h.whole else "X")
+                for h in batches
+            ]
+            print("   ", base, held)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,411 @@
+"""Replicas of a compacted partition, each compacted on its own, with the epoch files that brokers write.
+
+In: a number. Out: `Case`, which writes two to four copies and knows the log of the last leader. What may and must come
+out follows from this construction alone; nothing here uses the package.
+
+A small cluster plays: leaders append, followers fetch what compaction has left of the leader's log, each broker cleans
+its own segments, old segments are deleted, a disk is replaced, and leaders are elected, cleanly or not. A broker that
+no longer takes part keeps its log as it was, maybe with a tail that the cluster has given up. Then single batches are
+damaged.
+
+Epoch files (Kafka: LeaderEpochFileCache): a leader notes its epoch at the end of its log before its first record. A
+follower notes an epoch at the first batch of it that it fetched. A truncation removes the lines at or above its offset.
+Retention moves the line of the log's start up to it, and removes those before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from random import Random
+
+from . import writer
+from .hurt_copies import put
+from .simulated_files import SimulatedFiles
+from .writer import Rec
+
+TOPIC = "t"
+FIRST_TIME = 1_000_000
+KEYS = 6
+Row = tuple[int, int, bytes | None]
+"""Offset, timestamp, value."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A batch as its leader wrote it. keys: the key of each record by offset; a marker has none. name: no other batch
+    has it."""
+
+    base: int
+    last: int
+    epoch: int
+    name: int
+    producer: int
+    codec: str
+    keys: dict[int, int] = field(hash=False)
+
+    def row(self, offset: int) -> Row:
+        return offset, FIRST_TIME + 10 * offset, b"%d of batch %d" % (offset, self.name)
+
+    def encode(self, kept: frozenset[int]) -> bytes:
+        """Its bytes with these records."""
+        if not self.keys:
+            return writer.control_batch(
+                "commit",
+                offset=self.base,
+                timestamp=FIRST_TIME + 10 * self.base,
+                producer_id=1_000_000 + self.name,
+                producer_epoch=0,
+                leader_epoch=self.epoch,
+            )
+        rows = [self.row(offset) for offset in sorted(kept)]
+        recs = [Rec(row[0] - self.base, row[1], b"k%d" % self.keys[row[0]], row[2]) for row in rows]
+        return writer.record_batch(
+            recs,
+            base_offset=self.base,
+            codec=self.codec if recs else "none",  # type: ignore[arg-type]  # one of two words
+            leader_epoch=self.epoch,
+            last_offset_delta=self.last - self.base,
+            producer_id=self.producer,
+            producer_epoch=0 if self.producer >= 0 else -1,
+        )
+
+
+@dataclass
+class Held:
+    """A batch in a replica's file: the records that compaction left, and whether its bytes are whole."""
+
+    batch: Batch
+    kept: frozenset[int]
+    whole: bool = True
+
+
+@dataclass
+class Replica:
+    """One broker's copy. story: all batches of its history, also those that compaction removed. rolls: the base
+    offsets of its segments. lines: its epoch file."""
+
+    story: list[Batch] = field(default_factory=list)
+    held: list[Held] = field(default_factory=list)
+    rolls: list[int] = field(default_factory=lambda: [0])
+    lines: dict[int, int] = field(default_factory=dict)
+    has_lines: bool = True
+    is_cleaned: bool = False
+    is_marked: bool = False
+    is_gone: bool = False
+
+    @property
+    def end(self) -> int:
+        return self.held[-1].batch.last + 1 if self.held else self.rolls[0]
+
+    @property
+    def start(self) -> int:
+        return self.rolls[0]
+
+    def named(self) -> int:
+        """The latest leader epoch that its files name."""
+        epochs = [held.batch.epoch for held in self.sound()]
+        return max([-1, *epochs, *(self.lines if self.has_lines else ())])
+
+    def sound(self) -> list[Held]:
+        return [held for held in self.held if held.whole]
+
+    def append(self, batch: Batch, kept: frozenset[int], rolls: bool) -> None:
+        if rolls and self.held and batch.base > self.rolls[-1]:
+            self.rolls.append(batch.base)
+        if batch.epoch > max(self.lines, default=-1):
+            self.lines[batch.epoch] = batch.base
+        self.held.append(Held(batch, kept))
+
+    def truncate(self, offset: int) -> None:
+        self.story = [batch for batch in self.story if batch.base < offset]
+        self.held = [held for held in self.held if held.batch.base < offset]
+        self.rolls = [base for base in self.rolls if base < offset] or [min(offset, self.rolls[0])]
+        while len(self.rolls) > 1 and not (self.held and self.held[-1].batch.base >= self.rolls[-1]):
+            self.rolls.pop()  # no empty last file
+        self.lines = {epoch: start for epoch, start in self.lines.items() if start < offset}
+
+    def delete_before(self, base: int) -> None:
+        """Deletes the segments below one of its segments."""
+        self.rolls = [each for each in self.rolls if each >= base]
+        self.held = [held for held in self.held if held.batch.base >= base]
+        before = [epoch for epoch, start in self.lines.items() if start <= base]
+        self.lines = {
+            epoch: max(start, base) for epoch, start in self.lines.items() if epoch >= max(before, default=-1)
+        }
+
+    def clean(self, random: Random) -> None:
+        """Compacts some of the first segments, never the last one: of each key it keeps the last record."""
+        if len(self.rolls) < 2:
+            return
+        until = random.choice(self.rolls[1:])
+        latest: dict[int, int] = {}
+        for held in self.held:
+            if held.batch.base < until:
+                latest |= {held.batch.keys[offset]: offset for offset in sorted(held.kept)}
+        cleaned: list[Held] = []
+        for held in self.held:
+            kept = frozenset(offset for offset in held.kept if latest.get(held.batch.keys[offset], -1) <= offset)
+            if held.batch.base >= until or kept or (not held.batch.keys and random.random() < 0.7):
+                cleaned.append(Held(held.batch, kept))
+            elif held.batch.producer >= 0 and random.random() < 0.5:
+                cleaned.append(Held(held.batch, kept))  # an empty one, for the state of its producer
+        self.held = cleaned
+        merged = [base for base in self.rolls[1:] if base < until and random.random() < 0.4]
+        self.rolls = [base for base in self.rolls if base not in merged]
+        bases = [base for base, held in self.files() if held]
+        self.rolls = [self.rolls[0], *bases[1:]]  # segments that are emptied are put together with others
+        self.is_cleaned = True
+
+    def files(self) -> Iterator[tuple[int, list[Held]]]:
+        for at, base in enumerate(self.rolls):
+            after = self.rolls[at + 1] if at + 1 < len(self.rolls) else 2**62
+            yield base, [held for held in self.held if base <= held.batch.base < after]
+
+
+@dataclass
+class Case:
+    """The replicas, and the one that led last."""
+
+    number: int
+    replicas: list[Replica]
+    leader: Replica
+    log: list[str] = field(default_factory=list)
+
+    def rows(self) -> dict[int, Row]:
+        """The rows of the last leader's whole history."""
+        return {offset: batch.row(offset) for batch in self.leader.story for offset in batch.keys}
+
+    def is_stale(self, replica: Replica) -> bool:
+        return replica.story != self.leader.story[: len(replica.story)]
+
+    def shared_end(self, replica: Replica) -> int:
+        """The offset up to which a replica has the last leader's history."""
+        return find_shared_end(replica, self.leader)
+
+    def required(self) -> dict[int, Row]:
+        """The rows that must come out: all valid copies of their offset have them, and one of them whole."""
+        found: dict[int, Row] = {}
+        valid = [replica for replica in self.replicas if not self.is_stale(replica)]
+        for offset, row in self.rows().items():
+            covering = [each for each in valid if each.start <= offset < each.end]
+            holding = [next((h for h in each.held if offset in h.kept), None) for each in covering]
+            if holding and None not in holding and any(held is not None and held.whole for held in holding):
+                found[offset] = row
+        return found
+
+    def can_tell(self, offset: int) -> bool:
+        """Whether the copies with the last leader's history tell what is at an offset: not between those that begin
+        after it and those that end before it."""
+        valid = [each for each in self.replicas if not self.is_stale(each)]
+        return any(each.start <= offset < each.end for each in valid) or offset >= max(each.end for each in valid)
+
+    def undecided(self) -> list[Replica]:
+        """The stale replicas that nothing on the disks of valid ones contradicts, by comparing each batch with each."""
+        valid = [replica for replica in self.replicas if not self.is_stale(replica)]
+        return [
+            stale
+            for stale in self.replicas
+            if self.is_stale(stale)
+            and not any(each.named() > stale.named() and contradict(stale, each) for each in valid)
+        ]
+
+    def has_holes(self) -> bool:
+        """Whether offsets of the history are in no copy's range."""
+        reached: int | None = None
+        for start, end in sorted(
+            (each.start, max(each.start, min(each.end, self.shared_end(each)))) for each in self.replicas
+        ):
+            if reached is not None and start > reached:
+                return True
+            reached = max(reached or 0, end)
+        return False
+
+    def may_look_like_loss(self) -> bool:
+        """Whether compaction may have emptied the end of a segment, and no checkpoint says that there was any."""
+        return any(replica.is_cleaned and not replica.is_marked for replica in self.replicas)
+
+    def is_damaged(self) -> bool:
+        return any(not held.whole for replica in self.replicas for held in replica.held)
+
+    def write(self, files: SimulatedFiles) -> list[str]:
+        """Writes the copies; answers the paths to be read."""
+        put(
+            files,
+            {path: data for at, each in enumerate(self.replicas) for path, data in written(at, each, self.number)},
+        )
+        paths = [f"/copy{at}" for at in range(len(self.replicas))]
+        Random(self.number).shuffle(paths)
+        return paths
+
+
+def find_shared_end(one: Replica, other: Replica) -> int:
+    end = 0
+    for mine, theirs in zip(one.story, other.story, strict=False):
+        if mine != theirs:
+            break
+        end = mine.last + 1
+    return end
+
+
+def contradict(stale: Replica, valid: Replica) -> bool:
+    """Whether files prove that two replicas have different histories: two batches of different epochs at one offset, or
+    a lower epoch at a higher offset, or a line that its own batches bear out against the last batch of the other."""
+    for mine in stale.sound():
+        for theirs in valid.sound():
+            one, other = mine.batch, theirs.batch
+            low, high = (one, other) if one.base <= other.base else (other, one)
+            if high.epoch < low.epoch or (high.base <= low.last and high.epoch != low.epoch):
+                return True
+    last = stale.sound()[-1].batch if stale.sound() else None
+    lines = valid.lines.items() if valid.has_lines else ()
+    line = next(((epoch, start) for epoch, start in lines if last is not None and epoch > last.epoch), None)
+    if line is None or last is None or line[1] > last.base:
+        return False
+    first = next((held.batch for held in valid.sound() if held.batch.base >= line[1]), None)
+    return first is not None and first.epoch >= line[0]
+
+
+def written(at: int, replica: Replica, number: int) -> Iterator[tuple[str, bytes]]:
+    """The files of copy number `at`: paths and bytes."""
+    folder = f"/copy{at}/{TOPIC}-0"
+    random = Random(number * 8 + at)
+    indexed = random.random() < 0.6
+    for base, batches in replica.files():
+        log, entries = b"", []
+        for held in batches:
+            data = held.batch.encode(held.kept)
+            if not held.whole:
+                place = random.choice([*range(17, 21), *range(21, len(data))])
+                data = data[:place] + bytes([data[place] ^ 1 << random.randrange(8)]) + data[place + 1 :]
+            if log and random.random() < 0.6:
+                entries.append((held.batch.base, len(log)))
+            log += data
+        yield f"{folder}/{writer.segment_name(base)}", log
+        if indexed:
+            yield f"{folder}/{writer.segment_name(base, '.index')}", writer.offset_index(entries, base)
+    if replica.has_lines:
+        lines = "".join(f"{epoch} {start}\n" for epoch, start in replica.lines.items())
+        yield f"{folder}/leader-epoch-checkpoint", f"0\n{len(replica.lines)}\n{lines}".encode()
+    if replica.is_marked:
+        yield f"/copy{at}/cleaner-offset-checkpoint", f"0\n1\n{TOPIC} 0 1\n".encode()
+
+
+class Cluster:
+    """Plays a case, step by step."""
+
+    def __init__(self, random: Random) -> None:
+        self.random = random
+        self.replicas = [Replica() for _ in range(random.choice([2, 2, 3, 3, 4]))]
+        self.leader = self.replicas[0]
+        self.epoch = random.randrange(2)
+        self.leader.lines[self.epoch] = 0
+        self.names = 0
+        self.log: list[str] = []
+
+    def say(self, what: str, replica: Replica | None = None) -> None:
+        number = "" if replica is None else next(at for at, each in enumerate(self.replicas) if each is replica)
+        self.log.append(f"{what} {number}")
+
+    def append(self) -> None:
+        random, leader = self.random, self.leader
+        for _ in range(random.randint(1, 4)):
+            base = leader.end
+            is_marker = random.random() < 0.1
+            last = base if is_marker else base + random.randint(0, 4)
+            keys = {} if is_marker else {offset: random.randrange(KEYS) for offset in range(base, last + 1)}
+            producer = random.choice([-1, 1, 2])
+            batch = Batch(base, last, self.epoch, self.names, producer, random.choice(["none", "lz4"]), keys)
+            self.names += 1
+            leader.story.append(batch)
+            leader.append(batch, frozenset(keys), random.random() < 0.4)
+        self.say(f"append to {leader.end}")
+
+    def fetch(self, replica: Replica) -> None:
+        """A follower cuts its log to the leader's history, and takes some batches as they are on the leader's disk."""
+        leader, random = self.leader, self.random
+        shared = find_shared_end(replica, leader)
+        if replica.story and replica.story != leader.story[: len(replica.story)]:
+            replica.truncate(shared)
+        if replica.end < leader.start or (not replica.held and replica.start != leader.start):
+            self.replace_disk(replica)
+        coming = [held for held in leader.held if held.batch.base >= replica.end]
+        for held in coming[: random.choice([1, 3, 9, 99])]:
+            replica.append(held.batch, held.kept, random.random() < 0.3)
+        replica.story = [batch for batch in leader.story if batch.last < replica.end]
+        self.say(f"fetch to {replica.end}", replica)
+
+    def replace_disk(self, replica: Replica) -> None:
+        fresh = Replica(rolls=[self.leader.start])
+        replica.__dict__.update(fresh.__dict__)
+        self.say("replace the disk of", replica)
+
+    def elect(self) -> None:
+        random = self.random
+        here = [each for each in self.replicas if not each.is_gone and each.held]
+        if len(here) < 1:
+            return
+        if random.random() < 0.4:
+            furthest = max(each.end for each in here if not find_stale(each, self.leader))
+            here = [each for each in here if each.end == furthest and not find_stale(each, self.leader)]
+        self.leader = random.choice(here)
+        self.epoch += random.randint(1, 2)
+        leader = self.leader
+        leader.lines = {epoch: start for epoch, start in leader.lines.items() if start < leader.end}
+        leader.lines[self.epoch] = leader.end
+        self.say(f"elect for epoch {self.epoch} at {leader.end}", leader)
+
+    def play(self) -> None:
+        random = self.random
+        self.append()
+        elections = random.choice([2, 2, 6])
+        for _ in range(random.randint(6, 24)):
+            here = [each for each in self.replicas if not each.is_gone]
+            followers = [each for each in here if each is not self.leader]
+            what = random.choice(
+                [*["append"] * 3, *["fetch"] * 4, *["clean"] * 3, *["elect"] * elections, "go", "trim", "disk"]
+            )
+            replica = random.choice(followers) if followers else self.leader
+            if what == "append":
+                self.append()
+            elif what == "fetch" and followers:
+                self.fetch(replica)
+            elif what == "clean":
+                replica = random.choice(here)
+                replica.clean(random)
+                self.say("clean", replica)
+            elif what == "elect":
+                self.elect()
+            elif what == "go" and len(followers) > 0 and random.random() < 0.7:
+                replica.is_gone = True
+                self.say("lose", replica)
+            elif what == "trim" and random.random() < 0.3:
+                replica = random.choice(here)
+                if len(replica.rolls) > 1:
+                    replica.delete_before(replica.rolls[random.randint(1, len(replica.rolls) - 1)])
+                    self.say(f"trim to {replica.start}", replica)
+            elif what == "disk" and followers and random.random() < 0.3:
+                self.replace_disk(replica)
+        if random.random() < 0.8:
+            self.append()
+
+
+def find_stale(replica: Replica, leader: Replica) -> bool:
+    return replica.story != leader.story[: len(replica.story)]
+
+
+def case(number: int) -> Case:
+    """Case number `number`, the same each time."""
+    random = Random(number)
+    cluster = Cluster(random)
+    cluster.play()
+    replicas = [each for each in cluster.replicas if each.held]
+    for replica in replicas:
+        replica.has_lines = random.random() < 0.8
+        replica.is_marked = replica.is_cleaned and random.random() < 0.5
+    if random.random() < 0.4:
+        for _ in range(random.choice([1, 1, 2])):
+            held = random.choice(random.choice(replicas).held)
+            held.whole = False
+            cluster.log.append(f"damage {held.batch.base}")
+    return Case(number, replicas, cluster.leader, cluster.log)

@@ -1,0 +1,126 @@
+"""Two in-sync replicas of a compacted partition: what both paths give together, alone, and in the commands."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kafka_segment_source as kafkaseg
+from tests.cli.runner import answer, run
+from tests.support import naive, writer
+from tests.support.internal_logs import offset_key, offset_value, transaction_key, transaction_value
+from tests.support.rows import FIXTURES
+from tests.support.writer import Rec
+
+REPLICAS = [FIXTURES / "compacted-replicas" / name for name in ("broker-12", "broker-13")]
+ENDS = (39_010, 39_060)
+
+
+def read_naively(path: Path) -> dict[int, tuple[bytes | None, bytes | None]]:
+    records = [record for file in sorted(path.glob("rc-0/*.log")) for record in naive.decode_log(file.read_bytes())]
+    return {record.offset: (record.key, record.value) for record in records}
+
+
+def read(paths: Any, **options: Any) -> dict[int, tuple[bytes | None, bytes | None]]:
+    table = kafkaseg.scan(paths, ["offset", "key", "value"], **options).read_all()
+    offsets = table["offset"].to_pylist()
+    assert offsets == sorted(set(offsets))
+    return dict(zip(offsets, zip(table["key"].to_pylist(), table["value"].to_pylist(), strict=True), strict=True))
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+def test_both_replicas(turn: int) -> None:
+    """Brokers note different offsets for one epoch. All records of the one that reaches further are there, and none is
+    lost below."""
+    shorter, longer = (read_naively(path) for path in REPLICAS)
+    found = read(REPLICAS[::turn])
+    assert len(found) == 415
+    assert found == shorter | {offset: record for offset, record in longer.items() if offset >= ENDS[0]}
+    latest = dict(found.values())
+    assert latest == dict(longer.values())
+    said = kafkaseg.plan(REPLICAS[::turn]).warnings
+    assert not [each for each in said if "histories" in each or "epoch" in each]
+
+
+@pytest.mark.parametrize("at", [0, 1])
+def test_one_replica(at: int) -> None:
+    assert read(REPLICAS[at]) == read_naively(REPLICAS[at])
+
+
+def test_the_commands() -> None:
+    """`ls`, `plan` and `verify` do not claim that one of them is stale."""
+    listed = answer("ls", *REPLICAS, "--json")["partitions"]
+    ranges = [[(each["startOffset"], each["endOffset"]) for each in partition["read"]] for partition in listed]
+    assert ranges == [[(0, ENDS[0])], [(ENDS[0], None)]]
+    planned = answer("plan", *REPLICAS, "--json")
+    assert [split["startOffset"] for split in planned["splits"]] == [0, 38_745, ENDS[0]]
+    assert answer("verify", *REPLICAS, "--json")["problems"] == []
+    for command in ("ls", "plan", "verify"):
+        result = run(command, *REPLICAS)
+        assert result.exit_code == 0, result.stderr
+        assert not [word for word in ("histories", "epoch") if word in result.output + result.stderr]
+
+
+# --- internal topics -------------------------------------------------------------------------------------------------
+
+Pairs = Sequence[tuple[bytes, bytes | None]]
+
+
+def write_replica(root: Path, partition: str, records: Pairs, cleaned: int, end: int, noted: Sequence[int]) -> Path:
+    """Writes one record a batch, up to `end`. Of those below `cleaned` it keeps the last of each key.
+
+    The epochs change after each quarter. noted: how far after its first record each epoch was noted.
+    """
+    folder = root / partition
+    folder.mkdir(parents=True)
+    quarter = len(records) // 4
+    latest = {key: offset for offset, (key, _) in enumerate(records[:cleaned])}
+    kept = [offset for offset, (key, _) in enumerate(records[:end]) if offset >= cleaned or latest[key] == offset]
+    for base, after in ((0, cleaned), (cleaned, end)):
+        batches = [
+            writer.record_batch(
+                [Rec(0, 1000 + offset, *records[offset])], base_offset=offset, leader_epoch=offset // quarter
+            )
+            for offset in kept
+            if base <= offset < after
+        ]
+        (folder / writer.segment_name(base)).write_bytes(b"".join(batches))
+    lines = "".join(f"{epoch} {epoch * quarter + late}\n" for epoch, late in enumerate(noted))
+    (folder / "leader-epoch-checkpoint").write_text(f"0\n{len(noted)}\n{lines}")
+    return root
+
+
+def commits() -> Pairs:
+    """Commits of five groups, again and again, and one that is deleted."""
+    pairs: list[tuple[bytes, bytes | None]] = []
+    for number in range(80):
+        value = None if number % 20 == 7 else offset_value(number)
+        pairs.append((offset_key(f"group-{number % 5}", "orders", number % 2), value))
+    return pairs
+
+
+def states() -> Pairs:
+    return [(transaction_key(f"id-{number % 7}"), transaction_value(number % 3)) for number in range(80)]
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+@pytest.mark.parametrize(
+    ("partition", "records", "view"),
+    [
+        ("__consumer_offsets-0", commits(), "consumerOffsets"),
+        ("__transaction_state-0", states(), "transactionalIds"),
+    ],
+)
+def test_views_of_two_replicas(partition: str, records: Pairs, view: str, turn: int, tmp_path: Path) -> None:
+    """The latest state is that of a log that was never compacted, although the replicas were compacted apart."""
+    leader = write_replica(tmp_path / "leader", partition, records, 65, 80, [0, 0, 0, 0])
+    follower = write_replica(tmp_path / "follower", partition, records, 35, 75, [0, 11, 5, 9])
+    whole = write_replica(tmp_path / "whole", partition, records, 0, 80, [0, 0, 0, 0])
+    paths = [leader, follower][::turn]
+    said = kafkaseg.plan(paths, subscribe=partition[:-2]).warnings
+    assert not [each for each in said if "histories" in each or "epoch" in each]
+    found = kafkaseg.scan(paths, view=view).read_all()
+    assert found.num_rows and found.equals(kafkaseg.scan(whole, view=view).read_all())

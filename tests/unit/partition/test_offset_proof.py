@@ -1,0 +1,127 @@
+"""Offsets that no CRC covers: what contradicts a batch is damage, and another copy or an error answers for it."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kafka_segment_source as kafkaseg
+from kafka_segment_source.errors import CorruptRecordError
+from tests.support import writer
+from tests.support.writer import Rec
+
+JUMPS = [1 << bit for bit in (4, 5, 6, 7, 23, 30, 31, 40, 62, 63)]
+BATCHES = [(0, 9), (10, 11), (12, 13), (14, 15), (16, 17), (18, 19)]
+
+
+def make_batch(first: int, last: int, stated: int | None = None) -> bytes:
+    """A batch of the offsets `first` to `last`, which states another baseOffset if one is given."""
+    recs = [Rec(at, 1000 + first + at, None, b"v%d" % (first + at)) for at in range(last - first + 1)]
+    data = writer.record_batch(recs, base_offset=first, leader_epoch=1)
+    return data if stated is None else struct.pack(">Q", stated) + data[8:]
+
+
+def spoil(batch: bytes) -> bytes:
+    """The batch with another last byte, so that its CRC does not hold."""
+    return batch[:-1] + bytes([batch[-1] ^ 1])
+
+
+def write_log(root: Path, batches: list[bytes], entry: tuple[int, int] | None = None, epochs: bool = False) -> Path:
+    """Writes one segment of t-0. entry: an offset, and the number of the batch that the `.index` names for it."""
+    folder = root / "t-0"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / writer.segment_name(0)).write_bytes(b"".join(batches))
+    if entry is not None:
+        offset, at = entry
+        index = writer.offset_index([(offset, sum(map(len, batches[:at])))], 0)
+        (folder / writer.segment_name(0, ".index")).write_bytes(index)
+    if epochs:
+        (folder / "leader-epoch-checkpoint").write_text("0\n1\n1 0\n")
+    return root
+
+
+def read(paths: Any, **options: Any) -> list[tuple[int, bytes]]:
+    found = kafkaseg.scan(paths, ["offset", "value"], **options).read_all()
+    return list(zip(found["offset"].to_pylist(), found["value"].to_pylist(), strict=True))
+
+
+def rows(*offsets: int) -> list[tuple[int, bytes]]:
+    return [(offset, b"v%d" % offset) for offset in offsets]
+
+
+READS: list[dict[str, Any]] = [{}, {"mode": "DROPMALFORMED"}, {"isolationLevel": "read_committed"}]
+
+
+@pytest.mark.parametrize("epochs", [False, True])
+@pytest.mark.parametrize("indexed", [False, True])
+@pytest.mark.parametrize("jump", JUMPS)
+def test_a_jump_before_a_damaged_batch(jump: int, indexed: bool, epochs: bool, tmp_path: Path) -> None:
+    """The batches behind the damage step back, so the jump is wrong: the other copy has both batches whole."""
+    whole = [make_batch(*each) for each in BATCHES]
+    hurt = [whole[0], make_batch(10, 11, 10 ^ jump), spoil(whole[2]), *whole[3:]]
+    a = write_log(tmp_path / "A", hurt, (19, 5) if indexed else None, epochs)
+    b = write_log(tmp_path / "B", whole, None, epochs)
+    for options in READS:
+        assert read([a, b], **options) == rows(*range(20)), options
+        assert read([b, a], **options) == rows(*range(20)), options
+    assert kafkaseg.verify([a, b]).problems == ()
+
+
+@pytest.mark.parametrize("indexed", [False, True])
+@pytest.mark.parametrize("jump", JUMPS)
+def test_a_jump_before_a_damaged_batch_of_one_copy(jump: int, indexed: bool, tmp_path: Path) -> None:
+    """One copy: the jump is the first damage, and no more than the two batches are left out."""
+    whole = [make_batch(*each) for each in BATCHES]
+    hurt = [whole[0], make_batch(10, 11, 10 ^ jump), spoil(whole[2]), *whole[3:]]
+    a = write_log(tmp_path / "A", hurt, (19, 5) if indexed else None)
+    for options in (READS[0], READS[2]):
+        with pytest.raises(CorruptRecordError) as caught:
+            read(a, **options)
+        assert caught.value.position == len(whole[0])
+    assert read(a, mode="DROPMALFORMED") == rows(*range(10), *range(14, 20))
+    assert [problem.position for problem in kafkaseg.verify(a).problems][:1] == [len(whole[0])]
+
+
+@pytest.mark.parametrize("jump", JUMPS)
+def test_a_jump_before_a_damaged_batch_beside_a_longer_copy(jump: int, tmp_path: Path) -> None:
+    """The other copy begins at the jump and is longer: nothing between is lost."""
+    whole = [make_batch(*each) for each in BATCHES]
+    hurt = [whole[0], make_batch(10, 11, 10 ^ jump), spoil(whole[2]), *whole[3:]]
+    a = write_log(tmp_path / "A", hurt, (19, 5))
+    folder = tmp_path / "B" / "t-0"
+    folder.mkdir(parents=True)
+    (folder / writer.segment_name(10)).write_bytes(b"".join([*whole[1:], make_batch(20, 49)]))
+    for options in READS:
+        assert read([a, tmp_path / "B"], **options) == rows(*range(50)), options
+
+
+@pytest.mark.parametrize("torn", [False, True])
+@pytest.mark.parametrize("indexed", [False, True])
+@pytest.mark.parametrize("stated", [*(18 ^ jump for jump in JUMPS), 3, 17])
+def test_a_wrong_last_batch_that_another_copy_has_whole(stated: int, indexed: bool, torn: bool, tmp_path: Path) -> None:
+    """The other copy has the same batch, by its CRC, where the batch before it ends."""
+    whole = [make_batch(*each) for each in BATCHES]
+    hurt = [*whole[:5], make_batch(18, 19, stated), *([make_batch(20, 21)[:-5]] if torn else [])]
+    a = write_log(tmp_path / "A", hurt, (19, 5) if indexed else None)
+    b = write_log(tmp_path / "B", whole)
+    for options in READS:
+        assert read([a, b], **options) == rows(*range(20)), options
+        assert read([b, a], **options) == rows(*range(20)), options
+
+
+@pytest.mark.parametrize("entry", [(14, 1), (6, 1)])
+@pytest.mark.parametrize("stated", [4, 0, 5, 2])
+@pytest.mark.parametrize("start", range(20))
+def test_a_window_into_a_batch_that_fell(start: int, stated: int, entry: tuple[int, int], tmp_path: Path) -> None:
+    """The batch begins before the one before it ends, and offsets are missing after it: no row has a wrong offset."""
+    batches = [make_batch(0, 5), make_batch(6, 14, stated), make_batch(15, 19), make_batch(20, 29)]
+    a = write_log(tmp_path / "A", batches, entry)
+    if start < 15:
+        with pytest.raises(CorruptRecordError) as caught:
+            read(a, startingOffsets={"t": {"0": start}})
+        assert caught.value.position == len(batches[0])
+    wanted = [offset for offset in (*range(6), *range(15, 30)) if offset >= start]
+    assert read(a, startingOffsets={"t": {"0": start}}, mode="DROPMALFORMED") == rows(*wanted)
