@@ -31,7 +31,7 @@ if TYPE_CHECKING:
         UsageError,
     )
     from kafka_segment_source.exporting.export import TableReport, export
-    from kafka_segment_source.exporting.tables import TargetError
+    from kafka_segment_source.exporting.target_errors import TargetError
     from kafka_segment_source.frames.dataset import LogDataset, LogScanner, dataset
     from kafka_segment_source.frames.polars_frame import scan_polars
     from kafka_segment_source.inspection.contents import Listing, list_partitions
@@ -98,7 +98,7 @@ __all__ = [
 
 _HOMES = {
     "exporting.export": ("TableReport", "export"),
-    "exporting.tables": ("TargetError",),
+    "exporting.target_errors": ("TargetError",),
     "frames.dataset": ("LogDataset", "LogScanner", "dataset"),
     "frames.polars_frame": ("scan_polars",),
     "inspection.contents": ("Listing", "list_partitions"),

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from kafka_segment_source.errors import OptionError
+from kafka_segment_source.exporting.target_errors import foreign_errors
 
 _ROW_GROUP = 16 * 1024 * 1024  # bytes of rows in memory
 _PIECES = 4  # a file has at least so many row groups, so that it ends near its size
@@ -74,7 +75,9 @@ class DataFile:
 
 
 class FilePlace(Protocol):
-    """Where a table takes its files."""
+    """Where a table takes its files. where: what errors call it."""
+
+    where: str
 
     def open_file(self, name: str) -> IO[bytes]:
         """Opens a new file of the table."""
@@ -102,13 +105,15 @@ class _Open:
 class _Counted:
     """A stream that counts its bytes. pyarrow asks it for nothing else."""
 
-    def __init__(self, stream: IO[bytes]) -> None:
+    def __init__(self, stream: IO[bytes], where: str) -> None:
         self._stream = stream
+        self._where = where
         self.size = 0
         self.closed = False
 
     def write(self, data: bytes) -> int:
-        self._stream.write(data)
+        with foreign_errors(self._where):
+            self._stream.write(data)
         self.size += len(data)
         return len(data)
 
@@ -137,19 +142,27 @@ class DataFiles:
         self._open: dict[tuple[str, ...], _Open] = {}
         self._done: list[DataFile] = []
 
-    def write(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Writes the rows of a batch, and yields them in slices. After each slice the caller may `take` the files."""
+    def cut(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Cuts a batch into slices, after each of which the caller may write it and `take` the files."""
         rows_each = max(1, batch.num_rows * self._group // max(batch.nbytes, 1))
         for start in range(0, batch.num_rows, rows_each):
-            rows = batch.slice(start, rows_each)
+            yield batch.slice(start, rows_each)
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        """Writes rows."""
+        if rows.num_rows:
             for values, some in self._divide(rows):
                 self._add(values, some)
-            yield rows
 
     @property
     def is_full(self) -> bool:
         """Whether a commit is due: some file has its size."""
         return bool(self._done)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was written since the last `take`."""
+        return not self._open and not self._done
 
     def take(self) -> list[DataFile]:
         """Closes all files, and returns them."""
@@ -196,7 +209,7 @@ class DataFiles:
         folders = "".join(f"{column}={value}/" for column, value in named.items())
         name = f"{folders}kafkaseg-{uuid.uuid4().hex}.parquet"
         stream = self._place.open_file(name)
-        sink = _Counted(stream)
+        sink = _Counted(stream, self._place.where)
         writer = pq.ParquetWriter(pa.PythonFile(sink, "w"), self._schema, compression="zstd")
         return _Open(name, named, stream, sink, writer)
 
@@ -204,5 +217,6 @@ class DataFiles:
         opened = self._open.pop(key)
         opened.flush()
         opened.writer.close()
-        opened.stream.close()
+        with foreign_errors(self._place.where):
+            opened.stream.close()
         self._done.append(DataFile(opened.name, opened.rows, opened.sink.size, opened.values))

@@ -2,10 +2,14 @@
 
 A run is a stream with a fixed end (`streams/stream.py`). A commit has files and the next offset of every partition. So
 each record is in the table once, wherever a run dies.
+
+Rejected rows have a table of their own, with offsets of its own. Its commit comes first. So it may be ahead of the
+other table when a run dies; the next run leaves out what it has already.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC
@@ -14,26 +18,33 @@ from typing import Any, Unpack
 import pyarrow as pa
 
 from kafka_segment_source.data_loss import report_lost_offsets
-from kafka_segment_source.decoding.tables import SPLIT_TABLES
-from kafka_segment_source.errors import OptionError
+from kafka_segment_source.decoding.tables import split_table
+from kafka_segment_source.errors import KafkaSegmentError, OptionError, PathError, UnsupportedError
 from kafka_segment_source.exporting.data_files import DataFiles, Part, parse_by
 from kafka_segment_source.exporting.delta_table import DeltaExport
 from kafka_segment_source.exporting.folders import Folder
 from kafka_segment_source.exporting.iceberg_table import IcebergExport
 from kafka_segment_source.exporting.parquet_table import ParquetTable
+from kafka_segment_source.exporting.rejected import REJECTED_COLUMNS, RejectedRows
 from kafka_segment_source.exporting.tables import FORMATS, ExportTable, State
-from kafka_segment_source.keywords import PathsLike, StreamOptions, count_threads, option_texts
-from kafka_segment_source.option_values import RECORDS, Context, TopicPartition, parse_positive_bytes
-from kafka_segment_source.options import ReadOptions, parse_options
+from kafka_segment_source.keywords import PathsLike, ReadingOptions, count_threads, option_texts
+from kafka_segment_source.option_values import BINARY, PERMISSIVE, Context, TopicPartition, parse_positive_bytes
+from kafka_segment_source.options import OPTIONS, PACE, ReadOptions, parse_options
 from kafka_segment_source.planning.plan import ReadPlan
 from kafka_segment_source.reporting import logger
-from kafka_segment_source.storage.settings import looks_like_setting, make_settings
-from kafka_segment_source.streams.positions import Positions
+from kafka_segment_source.schema_registry.typing import type_columns
+from kafka_segment_source.storage.paths import is_remote, parent_of, resolve_path
+from kafka_segment_source.storage.settings import Settings, looks_like_setting, make_settings
+from kafka_segment_source.streams.positions import Positions, to_json
 from kafka_segment_source.streams.stream import LogStream
 
 TARGET_BYTES = "128m"
 _TOPIC = "{topic}"  # in a target: a table for each topic
 _STARTS = ("startingoffsets", "startingtimestamp", "startingoffsetsbytimestamp")
+_NOT_HERE = {
+    option.name.lower(): option.name for option in OPTIONS if option.group == PACE or option.name.startswith("ending")
+}
+_OF_MISFITS = {"valuemode": "valueMode", "columnnameofcorruptrecord": "columnNameOfCorruptRecord"}
 
 
 @dataclass(frozen=True)
@@ -41,7 +52,8 @@ class TableReport:
     """What a run did with one table.
 
     target: the path or name. begin, end: the next offset of each partition before the run and after it. rows, files,
-    bytes: that were written; of a dry run, 0. commits: their number. bytes_to_read: of `.log` files.
+    bytes: that were written; of a dry run, 0. commits: their number. rejected: rows in the table of rejected rows.
+    bytes_to_read: of `.log` files.
     """
 
     target: str
@@ -51,19 +63,20 @@ class TableReport:
     files: int
     bytes: int
     commits: int
+    rejected: int
     bytes_to_read: int
 
     def to_dict(self) -> dict[str, Any]:
         """The report as `kafkaseg export --json` prints it."""
-        state = State(self.begin, {}).to_json()["offsets"], State(self.end, {}).to_json()["offsets"]
         return {
             "target": self.target,
-            "begin": state[0],
-            "end": state[1],
+            "begin": to_json(self.begin),
+            "end": to_json(self.end),
             "rows": self.rows,
             "files": self.files,
             "bytes": self.bytes,
             "commits": self.commits,
+            "rejected": self.rejected,
             "bytesToRead": self.bytes_to_read,
         }
 
@@ -78,32 +91,37 @@ def export(  # noqa: PLR0913  # each is a question of its own
     format: str = "parquet",
     *,
     by: Sequence[str] = (),
+    rejected: str | None = None,
     target_bytes: int | str = TARGET_BYTES,
     catalog: Mapping[str, str] | None = None,
     threads: int | None = None,
     dry_run: bool = False,
     on_progress: OnProgress = lambda _, __: None,
-    **options: Unpack[StreamOptions],
+    on_report: Callable[[TableReport], None] = lambda _: None,
+    **options: Unpack[ReadingOptions],
 ) -> list[TableReport]:
     """Adds to a table what the logs have gained since the last run, each record once, and ends.
 
     The first run begins at the start of the logs, or where the starting options say. A run may be killed at any moment.
-    The next one goes on where the table ends. One run at a time writes into a table: a second one ends with an error,
-    before it adds anything.
+    The next one goes on where the table ends. One run at a time writes into a table: of two, one ends with an error,
+    and what it read comes with its next run.
 
     Args:
         path: A partition directory, a log directory, a `.log` file or a glob; or a list of these.
         to: The table: a directory or a bucket's URL for Parquet and Delta, CATALOG.NAMESPACE.TABLE for Iceberg. With
-            `{topic}` in it, each topic has a table of its own.
+            `{topic}` in it, each topic has a table of its own. If one of these fails, the others are exported first.
         format: `parquet`, `delta` or `iceberg`.
         by: How the table is divided: `topic`, `partition`, `day(timestamp)`, `hour(timestamp)`, in order.
+        rejected: A second table of the same format, for rows whose key or value does not fit (docs/values.md): topic,
+            partition, offset, timestamp, key and value as bytes, and the reason. It needs valueFormat or keyFormat.
         target_bytes: The size of a file, as a number or as `128m`. The last file of a run and those of a divided table
             may be smaller.
         catalog: Properties of the Iceberg catalog, over those of `.pyiceberg.yaml`.
         threads: How many threads read and decode. By default, one.
-        dry_run: True: read and write nothing, and report what a run would read.
-        on_progress: Is called with the bytes of `.log` files that are done, and with all of them.
-        options: The options of a stream under their own names (docs/streaming.md). By default, isolationLevel is
+        dry_run: True: write nothing, and report what a run would read.
+        on_progress: Is called with the bytes of `.log` files that are done, and with all of them, for each table.
+        on_report: Is called with the report of each table, as soon as it is done.
+        options: The options of a read under their own names, but those of its end. By default, isolationLevel is
             read_committed.
 
     Returns:
@@ -113,7 +131,7 @@ def export(  # noqa: PLR0913  # each is a question of its own
         UsageError: An invalid request. TargetError: the target is no table of an export, has another schema, or was
             changed by somebody else during the run.
         DataLossError: Offsets that were not exported yet are gone.
-        DataError: Data is damaged.
+        DataError: Data is damaged, or a value does not fit and `rejected` is not given.
         StorageError: A file cannot be read or written. A retry may help.
 
     Example:
@@ -124,41 +142,116 @@ def export(  # noqa: PLR0913  # each is a question of its own
         >>> first.rows, second.rows
         (4000, 0)
     """
+    parts = parse_by(by)
+    size = _check_request(to, format, rejected, target_bytes, catalog)
+    texts = option_texts(path, options)
+    parsed, settings = _parse_options(texts, rejected)
+    run = _Run(parts, size, count_threads(threads), dry_run, on_progress, _Targets(format, settings, catalog or {}))
+    if _TOPIC not in to:
+        report = run.export_table(to, rejected, None, parsed)
+        on_report(report)
+        return [report]
+    reports: list[TableReport] = []
+    failed: list[KafkaSegmentError] = []
+    for topic in sorted({topic for topic, _ in LogStream(parsed).find_latest()}):
+        try:
+            reports.append(run.export_table(to, rejected, topic, _select_topic(parsed, topic)))
+        except KafkaSegmentError as error:
+            failed.append(error)
+        else:
+            on_report(reports[-1])
+    for error in failed[1:]:
+        logger.warning("%s", error)
+    if failed:
+        raise failed[0]
+    return reports
+
+
+def _select_topic(options: ReadOptions, topic: str) -> ReadOptions:
+    """Returns the options for one of the selected topics."""
+    starts = {"starting_offsets": options.starting_offsets, "by_time": options.starting_offsets_by_timestamp}
+    maps = {
+        name: {key: number for key, number in start.items() if key[0] == topic} if isinstance(start, dict) else start
+        for name, start in starts.items()
+    }
+    return replace(
+        options,
+        subscribe=(topic,) if options.assign is None else None,
+        subscribe_pattern=None,
+        assign=None if options.assign is None else frozenset(key for key in options.assign if key[0] == topic),
+        starting_offsets=maps["starting_offsets"],
+        starting_offsets_by_timestamp=maps["by_time"],
+    )
+
+
+def _check_request(
+    to: str, format: str, rejected: str | None, target_bytes: int | str, catalog: Mapping[str, str] | None
+) -> int:
+    """Checks what needs no file. Returns the size of a file."""
     if format not in FORMATS:
         raise OptionError(f"format is {format!r}: expected one of {', '.join(FORMATS)}")
+    if catalog and format != "iceberg":
+        raise OptionError(f"catalog is for format iceberg alone, and the format is {format}")
+    if not to.strip() or (rejected is not None and not rejected.strip()):
+        raise OptionError("the name of a target is empty")
+    if rejected is not None and (_TOPIC in to) != (_TOPIC in rejected):
+        raise OptionError(f"{_TOPIC} must be in both targets, to and rejected, or in none")
+    if rejected == to:
+        raise OptionError(f"rejected is {rejected!r}, as the target is: rejected rows need a table of their own")
     try:
-        size = parse_positive_bytes(str(target_bytes), Context(UTC, 0))
+        return parse_positive_bytes(str(target_bytes), Context(UTC, 0))
     except ValueError as error:
         raise OptionError(f"target_bytes is {target_bytes!r}: {error}") from error
-    parts = parse_by(by)
-    texts = option_texts(path, options)
-    given = {name.lower() for name in texts}
-    if not given.intersection(_STARTS):
+
+
+def _parse_options(texts: dict[str, str], rejected: str | None) -> tuple[ReadOptions, Settings]:
+    """Parses the options of the read, with the defaults of an export. Returns those of object stores too."""
+    given = {name.lower(): name for name in texts}
+    for key in given:
+        if key in _NOT_HERE:
+            raise OptionError(
+                f"option {_NOT_HERE[key]!r} is not for an export, which takes all that is there when it begins"
+            )
+        if key == "until":
+            raise OptionError(
+                "option 'until' is not for an export: the rows that it leaves out would not come with the next run"
+            )
+        if rejected is not None and key in _OF_MISFITS:
+            raise OptionError(
+                f"option {_OF_MISFITS[key]!r} does not go with rejected, which says what becomes of misfits"
+            )
+    if not given.keys() & _STARTS:
         texts["startingOffsets"] = "earliest"
-    if "isolationlevel" not in given:
+    if not given.keys() & {"isolationlevel", "isolation.level", "kafka.isolation.level"}:
         texts["isolationLevel"] = "read_committed"
+    if rejected is not None:
+        texts["valueMode"] = PERMISSIVE
     parsed, warnings = parse_options(texts, is_stream=True)
+    if rejected is not None and parsed.value_format == parsed.key_format == BINARY:
+        raise OptionError("rejected needs option 'valueFormat' or 'keyFormat': without one, every row fits")
     for warning in warnings:
         logger.warning("%s", warning)
-    of_stores = {name: text for name, text in texts.items() if looks_like_setting(name.lower())}
-
-    def open_table(target: str) -> ExportTable:
-        if format == "iceberg":
-            return IcebergExport(target, parts, catalog or {})
-        folder = Folder(target, make_settings(of_stores))
-        return ParquetTable(folder, parts) if format == "parquet" else DeltaExport(folder, parts, of_stores)
-
-    run = _Run(parts, size, count_threads(threads), dry_run, on_progress)
-    return [run.export_table(open_table(target), target, of_table) for target, of_table in _find_tables(to, parsed)]
+    return parsed, make_settings({name: text for name, text in texts.items() if looks_like_setting(name.lower())})
 
 
-def _find_tables(to: str, options: ReadOptions) -> Iterator[tuple[str, ReadOptions]]:
-    """Yields each table with the options of its read."""
-    if _TOPIC not in to:
-        yield to, options
-        return
-    for topic in sorted({topic for topic, _ in LogStream(options).find_latest()}):
-        yield to.replace(_TOPIC, topic), replace(options, subscribe=(topic,), subscribe_pattern=None, assign=None)
+@dataclass(frozen=True)
+class _Targets:
+    """How targets are opened."""
+
+    format: str
+    settings: Settings
+    catalog: Mapping[str, str]
+
+    def open(self, target: str, topic: str | None, parts: Sequence[Part]) -> ExportTable:
+        """Opens the table of a topic, or of all topics. Nothing is made."""
+        if self.format == "iceberg":  # the name of a topic may have dots
+            return IcebergExport([_name_target(part, topic) for part in target.split(".")], parts, self.catalog)
+        folder = Folder(_name_target(target, topic), self.settings)
+        return ParquetTable(folder, parts) if self.format == "parquet" else DeltaExport(folder, parts)
+
+
+def _name_target(target: str, topic: str | None) -> str:
+    return target if topic is None else target.replace(_TOPIC, topic)
 
 
 @dataclass(frozen=True)
@@ -170,39 +263,73 @@ class _Run:
     threads: int
     dry_run: bool
     on_progress: OnProgress
+    targets: _Targets
 
-    def export_table(self, table: ExportTable, target: str, options: ReadOptions) -> TableReport:
+    def export_table(self, to: str, rejected: str | None, topic: str | None, options: ReadOptions) -> TableReport:
         """Brings one table up to what is there now."""
+        target = _name_target(to, topic)
         stream = LogStream(options)
+        table = self.targets.open(to, topic, self.parts)
+        beside = None if rejected is None else self.targets.open(rejected, topic, ())
+        for each in (table, beside):
+            if each is not None:
+                _check_apart(each, options, stream.find_directories())
         before = table.read_state()
+        rejected_before = None if beside is None else beside.read_state()
+        if not self.dry_run:
+            table.finish_last_run()
+            if beside is not None:
+                beside.finish_last_run()
         ids = stream.find_topic_ids()
         begin = dict(stream.find_initial() if before is None else _check_topic_ids(before, ids, options))
         stream.set_target()
         end = stream.find_next(begin, limited=False)
         plan = stream.plan(begin, end)
         to_read = 0 if plan is None else plan.bytes_to_read
-        if self.dry_run or (plan is None and before is not None and end == dict(before.positions)):
-            return TableReport(target, begin, end, 0, 0, 0, 0, to_read)
-        rows_table = SPLIT_TABLES[RECORDS]
-        schema = rows_table.arrow_schema(rows_table.default_names(options))
+        if plan is None and before is not None and end == dict(before.positions):
+            return TableReport(target, begin, end, 0, 0, 0, 0, 0, 0)
+        # a value that is there has its schema in the registry by now
+        typed = _type_columns(options, rejected is not None)
+        schema = _find_schema(typed)
         table.check_schema(schema)
+        if beside is not None:
+            beside.check_schema(REJECTED_COLUMNS)
+        if self.dry_run:
+            return TableReport(target, begin, end, 0, 0, 0, 0, 0, to_read)
         commits = _Commits(table, before, ids)
         files = DataFiles(table, schema, self.parts, self.target_bytes, table.keeps_parts)
+        rejects = None
+        if beside is not None:
+            known = {} if rejected_before is None else _forget_old_topics(rejected_before, ids)
+            of_rejects = DataFiles(beside, REJECTED_COLUMNS, (), self.target_bytes, beside.keeps_parts)
+            rejects = _Rejects(RejectedRows(typed, known), of_rejects, _Commits(beside, rejected_before, ids))
         try:
-            for positions in self._write(plan, schema, files, begin, end):
-                if files.is_full:
-                    commits.add(files, positions)
-            commits.add(files, end)
+            for positions in self._write(plan, typed, files, rejects, begin, end):
+                if files.is_full or (rejects is not None and rejects.files.is_full):
+                    _commit(commits, files, rejects, positions)
+            _commit(commits, files, rejects, end)
         finally:
             files.abandon()
-        return TableReport(target, begin, end, commits.rows, commits.files, commits.bytes, commits.count, to_read)
+            if rejects is not None:
+                rejects.files.abandon()
+        left_out = 0 if rejects is None else rejects.commits.rows
+        return TableReport(
+            target, begin, end, commits.rows, commits.files, commits.bytes, commits.count, left_out, to_read
+        )
 
     def _write(
-        self, plan: ReadPlan | None, schema: pa.Schema, files: DataFiles, begin: Positions, end: Positions
+        self,
+        plan: ReadPlan | None,
+        options: ReadOptions,
+        files: DataFiles,
+        rejects: _Rejects | None,
+        begin: Positions,
+        end: Positions,
     ) -> Iterator[Positions]:
         """Writes all rows. Yields the next offset of each partition whenever a commit is possible."""
         if plan is None:
             return
+        plan = replace(plan, options=replace(plan.options, typed=options.typed))
         positions = dict(begin)
         done, total, present = 0, plan.bytes_to_read, None
 
@@ -211,14 +338,30 @@ class _Run:
             done += size
             self.on_progress(done, total)
 
-        for batch in plan.batches(schema, advance, self.threads):
+        self.on_progress(0, total)
+        for batch in plan.batches(plan.schema(), advance, self.threads):
             key: TopicPartition = batch["topic"][0].as_py(), batch["partition"][0].as_py()
             if present is not None and key != present:
                 positions[present] = end[present]  # splits come by partition
             present = key
-            for rows in files.write(batch):
+            for rows in files.cut(batch):
                 positions[key] = rows["offset"][-1].as_py() + 1
+                if rejects is None:
+                    files.write(rows)
+                else:
+                    fitting, others = rejects.rows.divide(rows, key)
+                    files.write(fitting)
+                    rejects.files.write(others)
                 yield positions
+
+
+@dataclass(frozen=True)
+class _Rejects:
+    """Where rejected rows go."""
+
+    rows: RejectedRows
+    files: DataFiles
+    commits: _Commits
 
 
 class _Commits:
@@ -245,14 +388,66 @@ class _Commits:
         self.count += 1
 
 
+def _commit(commits: _Commits, files: DataFiles, rejects: _Rejects | None, positions: Positions) -> None:
+    """Commits rejected rows, if there are any, and then the others."""
+    if rejects is not None and not rejects.files.is_empty:
+        rejects.commits.add(rejects.files, positions)
+    commits.add(files, positions)
+
+
+def _type_columns(options: ReadOptions, rejects: bool) -> ReadOptions:
+    warnings: list[str] = []
+    typed = type_columns(options, warnings)
+    for warning in warnings:
+        logger.warning("%s", warning)
+    return typed if typed.typed is None else replace(typed, typed=replace(typed.typed, rejects=rejects))
+
+
+def _find_schema(options: ReadOptions) -> pa.Schema:
+    """Returns the columns of the table: those of the read, but the one that says why a row is rejected."""
+    table = split_table(options)
+    rejecting = options.typed.corrupt_column if options.typed is not None and options.typed.rejects else None
+    return table.arrow_schema([name for name in table.default_names(options) if name != rejecting])
+
+
+def _check_apart(table: ExportTable, options: ReadOptions, partitions: Sequence[str]) -> None:
+    """Raises PathError for a target inside the logs. A broker does not start with directories that it does not know."""
+    try:
+        target = _find_real(table.find_location())
+    except UnsupportedError:  # an Iceberg table may be where no log can be
+        return
+    given = {_find_real(path) for path in options.paths}
+    roots = {*given, *(_find_real(path) for path in partitions)}
+    roots |= {_find_real(parent_of(path)) for path in partitions if _find_real(path) not in given}
+    for root in sorted(roots):
+        if target == root or target.startswith(root.rstrip("/") + "/"):
+            raise PathError(
+                f"{table.where} is inside {root!r}, which is read and never written to: export to another place"
+            )
+
+
+def _find_real(path: str) -> str:
+    resolved = resolve_path(path)
+    return resolved if is_remote(resolved) else os.path.realpath(resolved)
+
+
 def _check_topic_ids(before: State, found: Mapping[str, str], options: ReadOptions) -> Positions:
     """Returns where to go on. Reports a loss for a topic that was deleted and made again since: it begins anew."""
-    positions = dict(before.positions)
-    for topic, topic_id in found.items():
-        known = before.topic_ids.get(topic)
-        if known is None or known == topic_id:
-            continue
-        lost = f"topic {topic!r} was deleted and made again: the table holds the topic id {known}, and the files {topic_id}"
+    for topic in _find_made_again(before, found):
+        lost = (
+            f"topic {topic!r} was deleted and made again: the table holds the topic id {before.topic_ids[topic]}, and the"
+            f" files {found[topic]}"
+        )
         logger.warning("%s", report_lost_offsets(lost, options, "it is exported from its start"))
-        positions = {key: 0 if key[0] == topic else offset for key, offset in positions.items()}
-    return positions
+    again = _find_made_again(before, found)
+    return {key: 0 if key[0] in again else offset for key, offset in before.positions.items()}
+
+
+def _forget_old_topics(before: State, found: Mapping[str, str]) -> Positions:
+    """Returns the offsets up to which rows were rejected, without those of topics that were made again."""
+    again = _find_made_again(before, found)
+    return {key: offset for key, offset in before.positions.items() if key[0] not in again}
+
+
+def _find_made_again(before: State, found: Mapping[str, str]) -> list[str]:
+    return [topic for topic, topic_id in found.items() if before.topic_ids.get(topic, topic_id) != topic_id]

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import IO, Any
 
 from kafka_segment_source.errors import PathError, StorageError
+from kafka_segment_source.exporting.target_errors import first_line
 from kafka_segment_source.storage.client_library import client_errors, load_library
 from kafka_segment_source.storage.object_client import find_client
 from kafka_segment_source.storage.paths import is_remote, resolve_path
@@ -20,8 +21,9 @@ from kafka_segment_source.storage.store import ServiceError
 class Folder:
     """Files below one path, by names with `/` between their parts.
 
-    uri: a path or a URL of a bucket. settings: the options of object stores. Raises PathError for a path that cannot be
-    a folder. All methods raise StorageError where the storage fails.
+    uri: a path or a URL of a bucket. settings: the options of object stores; as an attribute, those of this bucket by
+    object_store's names. Raises PathError for a path that cannot be a folder. All methods raise StorageError where the
+    storage fails.
     """
 
     def __init__(self, uri: str, settings: Settings) -> None:
@@ -30,11 +32,13 @@ class Folder:
             scheme, _, rest = self.path.partition("://")
             bucket, _, self._prefix = rest.partition("/")
             self._store: Any = find_client(f"{scheme}://{bucket}", settings)
+            self.settings = settings.of_bucket(bucket.partition("@")[0])
         else:
             if os.path.exists(self.path) and not os.path.isdir(self.path):
                 raise PathError(f"the target {uri!r} is a file, expected a directory")
             self._prefix = self.path.lstrip("/")  # of the whole file system, so that nothing is made before a file is
             self._store = load_library().store.LocalStore("/")
+            self.settings = {}
 
     def open_new(self, name: str) -> IO[bytes]:
         """Opens a new file for writing. It is there once it is closed."""
@@ -103,9 +107,4 @@ class Folder:
             return action(library, self._key(name))
         except (client_errors(), ServiceError, OSError) as error:
             where = f"{self.path}/{name}" if name else self.path
-            raise StorageError(f"cannot write the target {where}: {_first_line(error)}") from error
-
-
-def _first_line(error: BaseException) -> str:
-    """The first line of an error. What follows may be a request with its headers."""
-    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+            raise StorageError(f"the target {where} cannot be read or written: {first_line(error)}") from error

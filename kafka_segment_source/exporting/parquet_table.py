@@ -12,6 +12,7 @@ it.
 from __future__ import annotations
 
 import json
+import re
 import time
 import uuid
 from collections.abc import Sequence
@@ -19,20 +20,16 @@ from typing import IO, Any
 
 import pyarrow as pa
 
-from kafka_segment_source.exporting.data_files import DataFile, Part
+from kafka_segment_source.exporting.data_files import DataFile, Part, is_ours
 from kafka_segment_source.exporting.folders import Folder
-from kafka_segment_source.exporting.tables import (
-    State,
-    TargetError,
-    check_columns,
-    explain_race,
-    name_parts,
-    parse_state,
-)
+from kafka_segment_source.exporting.tables import State, check_columns, describe_columns, name_parts, parse_state
+from kafka_segment_source.exporting.target_errors import TargetError, explain_race
 
 _MANIFESTS = "_kafkaseg"
+_MANIFEST = re.compile(rf"{_MANIFESTS}/([0-9]{{20}})\.json")
 _STAGED = f"{_MANIFESTS}/staged"
 _VERSION = 1
+_KEYS = {"by", "columns", "staged", "files", "filesInAll"}
 _STALE_SECONDS = 24 * 3600  # files of a run that died are removed after this time
 
 
@@ -44,37 +41,63 @@ class ParquetTable:
     def __init__(self, folder: Folder, parts: Sequence[Part]) -> None:
         self._folder = folder
         self._parts = name_parts(parts)
-        self._where = f"the target {folder.path}"
+        self.where = f"the target {folder.path}"
         self._number = 0  # of the last commit
+        self._count = 0  # of the files of all commits
         self._columns: dict[str, str] | None = None
+        self._last: tuple[dict[str, Any], list[str]] | None = None  # the last manifest, and all names that were there
         self._run = f"{_STAGED}/{int(time.time())}-{uuid.uuid4().hex}"
         self._schema: pa.Schema | None = None
 
+    def find_location(self) -> str:
+        return self._folder.path
+
     def read_state(self) -> State | None:
-        """Reads the last manifest, and finishes its commit if a run died in it."""
-        names = self._folder.list(_MANIFESTS)
-        numbered = [name for name in names if name.endswith(".json") and not name.startswith(_STAGED)]
+        names = self._folder.list("")
+        numbered = [name for name in names if _MANIFEST.fullmatch(name)]
+        placed = {name for name in names if not name.startswith(f"{_MANIFESTS}/")}
         if not numbered:
-            if any(name.endswith(".parquet") for name in self._folder.list("") if not name.startswith(_MANIFESTS)):
+            if any(name.endswith(".parquet") for name in placed):
                 raise TargetError(
-                    f"{self._where} has Parquet files, and no manifest of an export: export to a new target"
+                    f"{self.where} has Parquet files, and no manifest of an export: export to a new target"
                 )
             return None
         manifest = self._read_manifest(numbered[-1])
-        self._number = int(numbered[-1].rpartition("/")[2].removesuffix(".json"))
+        self._number = int(numbered[-1][len(_MANIFESTS) + 1 : -len(".json")])
         if manifest.get("by") != self._parts:
             raise TargetError(
-                f"{self._where} is divided by {manifest.get('by')}, and this run by {self._parts}: export to a new target"
+                f"{self.where} is divided by {manifest.get('by')}, and this run by {self._parts}: export to a new target"
             )
-        self._columns = manifest.get("columns")
-        self._place_files(manifest)
-        self._remove_stale([name for name in names if name.startswith(f"{_STAGED}/")])
-        return parse_state(manifest, self._where)
+        self._columns, self._count = manifest["columns"], manifest["filesInAll"]
+        listed = {file["name"] for file in manifest["files"]}
+        unlisted = len({name for name in placed if is_ours(name)} | listed) - self._count
+        if unlisted > 0:
+            raise TargetError(
+                f"{self.where} has {unlisted} files of exports that its manifests do not list: a manifest was removed,"
+                " files were added, or another run is under way; run it again, or export to a new target"
+            )
+        for name in listed - placed:
+            if f"{manifest['staged']}/{name}" not in names:
+                raise TargetError(
+                    f"{self.where} lacks {name}, which its last commit lists: somebody removed it; export to a new target"
+                )
+        self._last = manifest, names
+        return parse_state(manifest, self.where)
+
+    def finish_last_run(self) -> None:
+        if self._last is None:
+            return
+        manifest, names = self._last
+        staged = f"{manifest['staged']}/"
+        for file in manifest["files"]:
+            if staged + file["name"] in names:
+                self._folder.move(staged + file["name"], file["name"])
+        self._remove_stale([name for name in names if name.startswith(f"{_STAGED}/") and not name.startswith(staged)])
 
     def check_schema(self, schema: pa.Schema) -> None:
         self._schema = schema
         if self._columns is not None:
-            check_columns(self._columns, {column.name: str(column.type) for column in schema}, self._where)
+            check_columns(self._columns, describe_columns(schema), self.where, can_add=False)
 
     def open_file(self, name: str) -> IO[bytes]:
         return self._folder.open_new(f"{self._run}/{name}")
@@ -84,16 +107,19 @@ class ParquetTable:
         manifest = {
             "version": _VERSION,
             "by": self._parts,
-            "columns": {column.name: str(column.type) for column in self._schema},
+            "columns": describe_columns(self._schema),
             "staged": self._run,
+            "filesInAll": self._count + len(files),
             "files": [{"name": file.name, "rows": file.rows, "bytes": file.size} for file in files],
             **state.to_json(),
         }
         name = f"{_MANIFESTS}/{self._number + 1:020}.json"
         if not self._folder.create(name, json.dumps(manifest, indent=1).encode()):
-            raise explain_race(self._where)
+            raise explain_race(self.where)
         self._number += 1
-        self._place_files(manifest)
+        self._count += len(files)
+        for file in files:
+            self._folder.move(f"{self._run}/{file.name}", file.name)
 
     def _read_manifest(self, name: str) -> dict[str, Any]:
         data = self._folder.read(name)
@@ -101,26 +127,13 @@ class ParquetTable:
             manifest = json.loads(data or b"")
         except ValueError:
             manifest = None
-        if not isinstance(manifest, dict) or manifest.get("version") != _VERSION:
-            raise TargetError(f"{self._where}: {name} is no manifest of version {_VERSION}: export to a new target")
+        if not isinstance(manifest, dict) or manifest.get("version") != _VERSION or not manifest.keys() >= _KEYS:
+            raise TargetError(f"{self.where}: {name} is no manifest of version {_VERSION}: export to a new target")
         return manifest
 
-    def _place_files(self, manifest: dict[str, Any]) -> None:
-        """Gives the files of a manifest their own names, those that have them already apart."""
-        for file in manifest["files"]:
-            staged = f"{manifest['staged']}/{file['name']}"
-            if self._folder.has(staged):
-                self._folder.move(staged, file["name"])
-            elif not self._folder.has(file["name"]):
-                raise TargetError(
-                    f"{self._where} lacks {file['name']}, which its last commit lists: somebody removed it; export to a"
-                    " new target"
-                )
-
     def _remove_stale(self, names: Sequence[str]) -> None:
-        """Removes files of runs that died long ago. No manifest lists them: a listed file is moved by the next run."""
+        """Removes files of runs that died long ago. No manifest lists them: a listed file was moved before this."""
         for name in names:
             begun = name.removeprefix(f"{_STAGED}/").partition("-")[0]
-            is_stale = begun.isdigit() and time.time() - int(begun) > _STALE_SECONDS
-            if is_stale and self._folder.has(name):
+            if begun.isdigit() and time.time() - int(begun) > _STALE_SECONDS:
                 self._folder.delete(name)

@@ -9,16 +9,12 @@ from typing import IO, Any, Protocol
 
 import pyarrow as pa
 
-from kafka_segment_source.errors import OptionError, UsageError
+from kafka_segment_source.errors import OptionError
 from kafka_segment_source.exporting.data_files import DataFile, Part
-from kafka_segment_source.option_values import TopicPartition
+from kafka_segment_source.exporting.target_errors import TargetError
 from kafka_segment_source.streams.positions import Positions, from_json, to_json
 
 FORMATS = ("parquet", "delta", "iceberg")
-
-
-class TargetError(UsageError):
-    """The target of an export does not fit: it is no table of exports, or it has changed meanwhile."""
 
 
 @dataclass(frozen=True)
@@ -48,15 +44,28 @@ def parse_state(value: object, where: str) -> State:
 
 
 class ExportTable(Protocol):
-    """A table that an export adds to. keeps_parts: whether its files have the columns that the table is divided by."""
+    """A table that an export adds to.
 
+    where: what errors call it. keeps_parts: whether its files have the columns that the table is divided by.
+    """
+
+    where: str
     keeps_parts: bool
 
+    def find_location(self) -> str:
+        """Returns the path or URL that its files are below. `catalog:` if only the catalog knows."""
+
     def read_state(self) -> State | None:
-        """Returns how far the table came, or None if there is none yet. Raises TargetError for a table of others."""
+        """Returns how far the table came, or None if there is none yet. Raises TargetError for a table of others.
+
+        Nothing is written.
+        """
+
+    def finish_last_run(self) -> None:
+        """Finishes what a run that died has begun, after `read_state`."""
 
     def check_schema(self, schema: pa.Schema) -> None:
-        """Raises TargetError if the table cannot take rows of this schema."""
+        """Raises TargetError if the table cannot take rows of this schema. Nothing is written."""
 
     def open_file(self, name: str) -> IO[bytes]:
         """Opens a new file of the table. It is no part of the table before it is committed."""
@@ -65,32 +74,57 @@ class ExportTable(Protocol):
         """Adds files and the next offsets, in one step. Raises TargetError if somebody else changed the table."""
 
 
-def check_columns(there: Mapping[str, str], wanted: Mapping[str, str], where: str) -> None:
-    """Raises TargetError if a table lacks columns of the rows, or has them with another type. Types are in words."""
+def describe_columns(columns: pa.Schema | pa.StructType, above: str = "") -> dict[str, str]:
+    """Returns the types of columns in words, and of their fields: `value.customer` for a field of a struct."""
+    described: dict[str, str] = {}
+    for column in columns:
+        name = above + column.name
+        if pa.types.is_struct(column.type):
+            described |= {name: "struct", **describe_columns(column.type, f"{name}.")}
+        else:
+            described[name] = _name_type(column.type)
+    return described
+
+
+def _name_type(kind: pa.DataType) -> str:
+    """Names a type. Arrow names the elements of lists, and the views of bytes, in several ways."""
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return f"list<{_name_type(kind.value_type)}>"
+    if pa.types.is_map(kind):
+        return f"map<{_name_type(kind.key_type)}, {_name_type(kind.item_type)}>"
+    if pa.types.is_struct(kind):
+        return f"struct<{', '.join(f'{field.name}: {_name_type(field.type)}' for field in kind)}>"
+    return str(kind).replace("large_", "").replace("_view", "")
+
+
+def check_columns(there: Mapping[str, str], wanted: Mapping[str, str], where: str, can_add: bool) -> None:
+    """Raises TargetError if a table lacks columns of the rows, or has them with another type.
+
+    Both are from `describe_columns`. can_add: whether a user can add columns to the table.
+    """
     missing = [name for name in wanted if name not in there]
+    ways = "add it to the table, " if can_add else ""
+    if missing and missing[0].partition(".")[0] in there:
+        option = "keySchema" if missing[0].startswith("key.") else "valueSchema"
+        raise TargetError(
+            f"{where} has no field {', '.join(missing)}, which the schema has now:"
+            f" {ways}give the schema of the earlier runs by option '{option}', or export to a new target"
+        )
     if missing:
         raise TargetError(
-            f"{where} has no column {', '.join(missing)}, which these options give: add it to the table, leave out the"
-            " option that adds it, or export to a new target"
+            f"{where} has no column {', '.join(missing)}, which these options give:"
+            f" {ways}leave out the option that adds it, or export to a new target"
         )
     other = [name for name in wanted if there[name] != wanted[name]]
     if other:
         raise TargetError(
-            f"{where} has the column {other[0]} as {there[other[0]]}, and these options give {wanted[other[0]]}: export"
-            " to a new target"
+            f"{where} has the column {other[0]} as {there[other[0]]}, and this run gives {wanted[other[0]]}: export to a"
+            " new target"
         )
-
-
-def explain_race(where: str) -> TargetError:
-    """The error of two exports into one table at a time."""
-    return TargetError(f"{where} was changed by somebody else during this run: nothing was added; run it again")
 
 
 def name_parts(parts: Sequence[Part]) -> str:
     """The rules as a user writes them."""
-    return ", ".join(part.column if part.column == part.of else f"{part.column}({part.of})" for part in parts) or "none"
-
-
-def key_text(key: TopicPartition) -> str:
-    """`orders-0`."""
-    return f"{key[0]}-{key[1]}"
+    return (
+        ", ".join(part.column if part.column == part.of else f"{part.column}({part.of})" for part in parts) or "nothing"
+    )

@@ -137,6 +137,10 @@ class LogStream:
             return min(max(number, span.start), span.files_end)
         return min(max(find_start(span.log, self.options), span.start), span.files_end)
 
+    def find_directories(self) -> list[str]:
+        """Returns the directories of the partitions."""
+        return [span.log.directory for span in self._list().spans.values()]
+
     def find_topic_ids(self) -> dict[str, str]:
         """Returns the id of each topic whose `partition.metadata` is there."""
         self._list()

@@ -37,18 +37,23 @@ class Meaning(Protocol):
         """Makes what decodes rows. most_bytes: the most memory that the columns of one batch may take."""
 
 
+REJECTED = pa.struct([("key", pa.binary()), ("value", pa.binary()), ("reason", pa.string())])
+"""What the corrupt column has of a row that does not fit, where rows are rejected."""
+
+
 @dataclass(frozen=True)
 class TypedColumns:
     """meanings: by the name of the column, `key` or `value`. corrupt_column: None under FAILFAST.
 
     readers: for each column the text of its schema option that always names the same schema. wanted: the fields that
-    are wanted, by column.
+    are wanted, by column. rejects: whether the corrupt column says why, and has the bytes of key and value (REJECTED).
     """
 
     meanings: Mapping[str, Meaning]
     corrupt_column: str | None
     readers: Mapping[str, str] = field(default_factory=dict)
     wanted: Mapping[str, Wanted] = field(default_factory=dict)
+    rejects: bool = False
     misfits: Misfits | None = field(default=None, compare=False)
 
     @property
@@ -61,12 +66,17 @@ class TypedColumns:
             for column in RECORD_COLUMNS
         ]
         if self.corrupt_column is not None:
-            columns.append(Column(self.corrupt_column, "binary", pa.binary()))
+            kind = (
+                ("struct<key: binary, value: binary, reason: string>", REJECTED)
+                if self.rejects
+                else ("binary", pa.binary())
+            )
+            columns.append(Column(self.corrupt_column, *kind))
         return TypedTable(tuple(columns), _load_maker)
 
     def read(self, read: Callable[..., Iterator[pa.RecordBatch]], options: ReadOptions) -> Iterator[pa.RecordBatch]:
         """Reads by `read`, which takes options, and says at the end what did not fit."""
-        misfits = Misfits()
+        misfits = Misfits("rejected" if self.rejects else "null")
         try:
             yield from read(options=replace(options, typed=replace(self, misfits=misfits)))
         finally:

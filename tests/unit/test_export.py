@@ -19,11 +19,18 @@ from kafka_segment_source.exporting.folders import Folder
 from kafka_segment_source.exporting.parquet_table import ParquetTable
 from kafka_segment_source.exporting.tables import State
 from kafka_segment_source.storage.settings import Settings
+from kafka_segment_source.streams import log_ends
 from tests.support.growing_log import GrowingPartition
 
 ORDERS = Path(__file__).parents[2] / "examples" / "data" / "orders" / "data"
 FORMATS = ("parquet", "delta", "iceberg")
 TABLE = "lake.kafka.events"
+
+
+@pytest.fixture(autouse=True)
+def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files of a test are new, and a stream waits a minute for what may still come beside new files."""
+    monkeypatch.setattr(log_ends, "LATE_SECONDS", 0)
 
 
 @pytest.fixture

@@ -1,0 +1,34 @@
+"""Errors of the target of an export, and of the libraries that write it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from kafka_segment_source.errors import KafkaSegmentError, StorageError, UsageError
+
+
+class TargetError(UsageError):
+    """The target of an export does not fit: it is no table of exports, or it has changed meanwhile."""
+
+
+def explain_race(where: str) -> TargetError:
+    """The error of two exports into one table at a time."""
+    return TargetError(f"{where} was changed by somebody else during this run: nothing was added; run it again")
+
+
+@contextmanager
+def foreign_errors(where: str) -> Iterator[None]:
+    """Makes a StorageError of what a library or a catalog raises. These have no errors in common."""
+    try:
+        yield
+    except KafkaSegmentError:
+        raise
+    except Exception as error:
+        raise StorageError(f"{where} cannot be read or written: {first_line(error)}") from error
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error. What follows may be a request with its headers."""
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__
