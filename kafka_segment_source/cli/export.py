@@ -21,10 +21,13 @@ from kafka_segment_source.cli.shared import (
     show,
     skipped_data,
     threads_option,
+    view_options,
 )
 from kafka_segment_source.exporting.export import TARGET_BYTES, TableReport, export
 from kafka_segment_source.exporting.tables import FORMATS
-from kafka_segment_source.keywords import StreamOptions, option_names
+from kafka_segment_source.option_values import RECORDS
+
+_NOT_HERE = ("until", "endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp", "isolationLevel", "endAt")
 
 
 @click.command("export", short_help="What is new, into Parquet, Delta or Iceberg.")
@@ -42,6 +45,11 @@ from kafka_segment_source.keywords import StreamOptions, option_names
     metavar="RULE",
     help="Divide the table: topic, partition, day(timestamp) or hour(timestamp); may be given several times.",
 )
+@click.option(
+    "--rejected",
+    metavar="TARGET",
+    help="A second table, for rows whose key or value does not fit; with --value-format or --key-format.",
+)
 @click.option("--target-bytes", metavar="BYTES", default=TARGET_BYTES, show_default=True, help="The size of a file.")
 @click.option(
     "--catalog-option",
@@ -54,12 +62,26 @@ from kafka_segment_source.keywords import StreamOptions, option_names
 @click.option("--dry-run", is_flag=True, help="Say what a run would read, and write nothing.")
 @json_flag
 @threads_option
-@read_options(*option_names(StreamOptions))
+@click.option(
+    "--isolation-level",
+    "isolationLevel",
+    metavar="read_uncommitted|read_committed",
+    help="read_committed leaves out aborted records, and waits for open transactions. [default: read_committed]",
+)
+@click.option(
+    "--end-at",
+    "endAt",
+    metavar="end|highWatermark",
+    help="highWatermark: export what all replicas have; end: all that the files have."
+    " [default: highWatermark where replication-offset-checkpoint is, else end]",
+)
+@read_options(*view_options(RECORDS, _NOT_HERE), view=RECORDS)
 def export_command(  # noqa: PLR0913, PLR0917  # click passes each option by its name
     paths: tuple[str, ...],
     to: str,
     form: str,
     by: tuple[str, ...],
+    rejected: str | None,
     target_bytes: str,
     catalog: dict[str, str] | None,
     dry_run: bool,
@@ -74,36 +96,45 @@ def export_command(  # noqa: PLR0913, PLR0917  # click passes each option by its
 
     \b
     kafkaseg export /var/kafka-logs --to /data/events
-    kafkaseg export /var/kafka-logs --to 's3://lake/{topic}' --format delta --by 'day(timestamp)'
+    kafkaseg export /var/kafka-logs --to 's3://lake/{topic}' --format delta
+    kafkaseg export /var/kafka-logs --to lake.kafka.events --format iceberg
     """
+
+    def say(report: TableReport) -> None:
+        if not as_json:
+            show(
+                Text(_describe(report, dry_run)),
+                *([_list_partitions(report)] if report.bytes_to_read and dry_run else []),
+            )
+
     with skipped_data(), follow("exporting") as on_progress:
         reports = export(
             paths_of(paths),
             to,
             form,
             by=by,
+            rejected=rejected,
             target_bytes=target_bytes,
             catalog=catalog,
             threads=threads,
             dry_run=dry_run,
             on_progress=on_progress,
+            on_report=say,
             **options,
         )
     if as_json:
         print_json([report.to_dict() for report in reports])
-    else:
-        for report in reports:
-            show(Text(_describe(report, dry_run)), *([_list_partitions(report)] if dry_run else []))
 
 
 def _describe(report: TableReport, dry_run: bool) -> str:
-    new = sum(end - report.begin.get(key, 0) for key, end in report.end.items())
-    if dry_run:
-        return f"{report.target}: a run would read {decimal(report.bytes_to_read)}, {count(new, 'offset')}"
-    if not report.commits:
+    if report.begin == report.end:
         return f"{report.target}: nothing new"
-    files = f"{count(report.files, 'file')}, {decimal(report.bytes)}, {count(report.commits, 'commit')}"
-    return f"{report.target}: {count(report.rows, 'record')} added in {files}"
+    if dry_run:
+        new = sum(end - report.begin.get(key, 0) for key, end in report.end.items())
+        return f"{report.target}: a run would read {decimal(report.bytes_to_read)}, {count(new, 'offset')}"
+    where = f" in {count(report.files, 'file')}, {decimal(report.bytes)}" if report.files else ""
+    rejected = f"; {count(report.rejected, 'record')} rejected" if report.rejected else ""
+    return f"{report.target}: {count(report.rows, 'record')} added{where}{rejected}"
 
 
 def _list_partitions(report: TableReport) -> Table:

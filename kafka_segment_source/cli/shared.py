@@ -272,7 +272,10 @@ def progress(what: str, total: int) -> Iterator[Advance]:
 
 @contextmanager
 def follow(what: str) -> Iterator[OnProgress]:
-    """Shows the same bar for a function that calls back with the finished bytes and all bytes."""
+    """Shows the same bar for a function that calls back with the finished bytes and all bytes.
+
+    A bar ends when all of its bytes are done. The next call begins another one.
+    """
     with ExitStack() as stack:
         advance: Advance | None = None
         before = 0
@@ -280,9 +283,12 @@ def follow(what: str) -> Iterator[OnProgress]:
         def on_progress(done: int, total: int) -> None:
             nonlocal advance, before
             if advance is None:
-                advance = stack.enter_context(progress(what, total))
+                advance, before = stack.enter_context(progress(what, total)), 0
             advance(done - before)
             before = done
+            if done >= total:
+                stack.close()
+                advance = None
 
         yield on_progress
 

@@ -228,7 +228,7 @@ def _parse_options(texts: dict[str, str], rejected: str | None) -> tuple[ReadOpt
         texts["valueMode"] = PERMISSIVE
     parsed, warnings = parse_options(texts, is_stream=True)
     if rejected is not None and parsed.value_format == parsed.key_format == BINARY:
-        raise OptionError("rejected needs option 'valueFormat' or 'keyFormat': without one, every row fits")
+        raise OptionError("rejected needs option 'valueFormat' or option 'keyFormat': without one, every row fits")
     for warning in warnings:
         logger.warning("%s", warning)
     return parsed, make_settings({name: text for name, text in texts.items() if looks_like_setting(name.lower())})

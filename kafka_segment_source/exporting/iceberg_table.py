@@ -16,7 +16,7 @@ import pyarrow as pa
 from kafka_segment_source.errors import OptionError, UnsupportedError
 from kafka_segment_source.exporting.data_files import DataFile, Part
 from kafka_segment_source.exporting.tables import State, check_columns, describe_columns, name_parts, parse_state
-from kafka_segment_source.exporting.target_errors import TargetError, explain_race, foreign_errors
+from kafka_segment_source.exporting.target_errors import TargetError, explain_race, first_line, foreign_errors
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table, Transaction
@@ -47,8 +47,13 @@ class IcebergExport:
         self._parts = parts
         self._table: Table | None = None
         self._schema: pa.Schema | None = None
-        with foreign_errors(self.where):
+        try:
             self._catalog = load_catalog(name[0], **properties)
+        except Exception as error:  # of any library that a catalog is made of
+            raise OptionError(
+                f"the Iceberg catalog {name[0]!r} cannot be opened: {first_line(error)}; its properties are in"
+                " .pyiceberg.yaml, or given as catalog options"
+            ) from error
 
     def find_location(self) -> str:
         if self._table is not None:

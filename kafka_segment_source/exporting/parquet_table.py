@@ -14,7 +14,6 @@ from __future__ import annotations
 import json
 import re
 import time
-import uuid
 from collections.abc import Sequence
 from typing import IO, Any
 
@@ -29,7 +28,7 @@ _MANIFESTS = "_kafkaseg"
 _MANIFEST = re.compile(rf"{_MANIFESTS}/([0-9]{{20}})\.json")
 _STAGED = f"{_MANIFESTS}/staged"
 _VERSION = 1
-_KEYS = {"by", "columns", "staged", "files", "filesInAll"}
+_KEYS = {"by", "columns", "begun", "files", "filesInAll"}
 _STALE_SECONDS = 24 * 3600  # files of a run that died are removed after this time
 
 
@@ -46,7 +45,7 @@ class ParquetTable:
         self._count = 0  # of the files of all commits
         self._columns: dict[str, str] | None = None
         self._last: tuple[dict[str, Any], list[str]] | None = None  # the last manifest, and all names that were there
-        self._run = f"{_STAGED}/{int(time.time())}-{uuid.uuid4().hex}"
+        self._begun = int(time.time())
         self._schema: pa.Schema | None = None
 
     def find_location(self) -> str:
@@ -77,7 +76,7 @@ class ParquetTable:
                 " files were added, or another run is under way; run it again, or export to a new target"
             )
         for name in listed - placed:
-            if f"{manifest['staged']}/{name}" not in names:
+            if _name_staged(manifest["begun"], name) not in names:
                 raise TargetError(
                     f"{self.where} lacks {name}, which its last commit lists: somebody removed it; export to a new target"
                 )
@@ -88,11 +87,12 @@ class ParquetTable:
         if self._last is None:
             return
         manifest, names = self._last
-        staged = f"{manifest['staged']}/"
-        for file in manifest["files"]:
-            if staged + file["name"] in names:
-                self._folder.move(staged + file["name"], file["name"])
-        self._remove_stale([name for name in names if name.startswith(f"{_STAGED}/") and not name.startswith(staged)])
+        staged = {_name_staged(manifest["begun"], file["name"]): file["name"] for file in manifest["files"]}
+        for name in names:
+            if name in staged:
+                self._folder.move(name, staged[name])
+            elif name.startswith(f"{_STAGED}/"):
+                self._remove_if_stale(name)
 
     def check_schema(self, schema: pa.Schema) -> None:
         self._schema = schema
@@ -100,7 +100,7 @@ class ParquetTable:
             check_columns(self._columns, describe_columns(schema), self.where, can_add=False)
 
     def open_file(self, name: str) -> IO[bytes]:
-        return self._folder.open_new(f"{self._run}/{name}")
+        return self._folder.open_new(_name_staged(self._begun, name))
 
     def commit(self, files: Sequence[DataFile], state: State, before: State | None) -> None:
         assert self._schema is not None
@@ -108,7 +108,7 @@ class ParquetTable:
             "version": _VERSION,
             "by": self._parts,
             "columns": describe_columns(self._schema),
-            "staged": self._run,
+            "begun": self._begun,
             "filesInAll": self._count + len(files),
             "files": [{"name": file.name, "rows": file.rows, "bytes": file.size} for file in files],
             **state.to_json(),
@@ -119,7 +119,7 @@ class ParquetTable:
         self._number += 1
         self._count += len(files)
         for file in files:
-            self._folder.move(f"{self._run}/{file.name}", file.name)
+            self._folder.move(_name_staged(self._begun, file.name), file.name)
 
     def _read_manifest(self, name: str) -> dict[str, Any]:
         data = self._folder.read(name)
@@ -131,9 +131,13 @@ class ParquetTable:
             raise TargetError(f"{self.where}: {name} is no manifest of version {_VERSION}: export to a new target")
         return manifest
 
-    def _remove_stale(self, names: Sequence[str]) -> None:
-        """Removes files of runs that died long ago. No manifest lists them: a listed file was moved before this."""
-        for name in names:
-            begun = name.removeprefix(f"{_STAGED}/").partition("-")[0]
-            if begun.isdigit() and time.time() - int(begun) > _STALE_SECONDS:
-                self._folder.delete(name)
+    def _remove_if_stale(self, name: str) -> None:
+        """Removes a file of a run that died long ago. No manifest lists it."""
+        begun = name.removeprefix(f"{_STAGED}/").partition("-")[0]
+        if begun.isdigit() and time.time() - int(begun) > _STALE_SECONDS:
+            self._folder.delete(name)
+
+
+def _name_staged(begun: int, name: str) -> str:
+    """Where a file waits for its manifest. begun: when its run began, in seconds."""
+    return f"{_STAGED}/{begun}-{name.rpartition('/')[2]}"

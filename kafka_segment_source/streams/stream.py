@@ -347,8 +347,8 @@ class LogStream:
         if others:
             self._given_up.update(others)
             self._report_loss(
-                f"the checkpoint is of another selection: it has {_join_names(others, begin)}, which the options do"
-                " not select; give the query a checkpoint of its own, or its old options"
+                f"the options select other partitions than before: not {_join_names(others, begin)}; give the old options,"
+                " or begin anew with another checkpoint or target"
             )
 
     def _find_gone(self, begin: Positions, listing: _Listing) -> list[TopicPartition]:
