@@ -128,7 +128,7 @@ class DeltaExport:
             try:
                 self._commit(actions, Schema.from_arrow(self._schema), said)
             except CommitFailedError as error:
-                raise explain_race(f"{self.where} ({first_line(error)})") from error
+                raise explain_race(self.where) from error
 
     def _commit(self, actions: list[AddAction], schema: Schema, said: CommitProperties) -> None:
         from deltalake import DeltaTable  # noqa: PLC0415  # an extra

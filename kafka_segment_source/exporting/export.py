@@ -251,6 +251,8 @@ class _Targets:
 
 
 def _name_target(target: str, topic: str | None) -> str:
+    if topic in (".", ".."):  # no broker has such a topic, but a directory can be named so
+        raise PathError(f"topic {topic!r} cannot name a target")
     return target if topic is None else target.replace(_TOPIC, topic)
 
 
@@ -419,6 +421,7 @@ def _check_apart(table: ExportTable, options: ReadOptions, partitions: Sequence[
     given = {_find_real(path) for path in options.paths}
     roots = {*given, *(_find_real(path) for path in partitions)}
     roots |= {_find_real(parent_of(path)) for path in partitions if _find_real(path) not in given}
+    roots |= {parent for parent in map(parent_of, roots) if os.path.exists(f"{parent}/meta.properties")}  # a broker's
     for root in sorted(roots):
         if target == root or target.startswith(root.rstrip("/") + "/"):
             raise PathError(

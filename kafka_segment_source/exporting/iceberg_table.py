@@ -114,13 +114,13 @@ class IcebergExport:
 
     def _need_table(self) -> Table:
         """Returns the table, and makes it at first."""
-        from pyiceberg.exceptions import TableAlreadyExistsError  # noqa: PLC0415  # an extra
+        from pyiceberg.exceptions import CommitFailedException, TableAlreadyExistsError  # noqa: PLC0415  # an extra
 
         if self._table is None:
             with foreign_errors(self.where):
                 try:
                     self._table = self._create()
-                except TableAlreadyExistsError as error:
+                except (CommitFailedException, TableAlreadyExistsError) as error:
                     raise explain_race(self.where) from error
         return self._table
 

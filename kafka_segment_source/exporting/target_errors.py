@@ -14,7 +14,7 @@ class TargetError(UsageError):
 
 def explain_race(where: str) -> TargetError:
     """The error of two exports into one table at a time."""
-    return TargetError(f"{where} was changed by somebody else during this run: nothing was added; run it again")
+    return TargetError(f"{where} was changed by somebody else during this run, which adds nothing more: run it again")
 
 
 @contextmanager
