@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -29,6 +30,10 @@ def foreign_errors(where: str) -> Iterator[None]:
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of an error. What follows may be a request with its headers."""
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__
+    """The first line of an error, and the last of its causes as deltalake lists them.
+
+    Other lines may be a request with its headers.
+    """
+    lines = re.sub("\\x1b\\[[0-9;]*m", "", str(error)).strip().splitlines() or [type(error).__name__]
+    causes = [line.partition("↳")[2].strip() for line in lines if line.strip().startswith("↳")]
+    return ": ".join([lines[0].strip(), *causes[-1:]])
