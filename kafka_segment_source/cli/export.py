@@ -131,7 +131,9 @@ def _describe(report: TableReport, dry_run: bool) -> str:
         return f"{report.target}: nothing new"
     if dry_run:
         new = sum(end - report.begin.get(key, 0) for key, end in report.end.items())
-        return f"{report.target}: a run would read {decimal(report.bytes_to_read)}, {count(new, 'offset')}"
+        into = "a new table" if report.is_new else "the table"
+        read = f"{decimal(report.bytes_to_read)}, {count(new, 'offset')}"
+        return f"{report.target}: a run would read {read}, into {into}"
     where = f" in {count(report.files, 'file')}, {decimal(report.bytes)}" if report.files else ""
     rejected = f"; {count(report.rejected, 'record')} rejected" if report.rejected else ""
     return f"{report.target}: {count(report.rows, 'record')} added{where}{rejected}"

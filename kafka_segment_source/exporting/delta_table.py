@@ -16,9 +16,9 @@ import pyarrow as pa
 
 from kafka_segment_source.errors import UnsupportedError
 from kafka_segment_source.exporting.data_files import DataFile, Part, is_ours
-from kafka_segment_source.exporting.folders import Folder
 from kafka_segment_source.exporting.tables import State, check_columns, describe_columns, name_parts, parse_state
-from kafka_segment_source.exporting.target_errors import TargetError, explain_race, first_line, foreign_errors
+from kafka_segment_source.exporting.target_errors import TargetError, explain_race, foreign_errors
+from kafka_segment_source.storage.folders import Folder, first_line
 
 if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable, Schema
@@ -126,7 +126,7 @@ class DeltaExport:
         )
         with foreign_errors(self.where):
             try:
-                self._commit(actions, Schema.from_arrow(self._schema), said)
+                self._commit(actions, Schema.from_arrow(self._schema), said)  # type: ignore[arg-type]  # pyarrow has no types
             except CommitFailedError as error:
                 raise explain_race(self.where) from error
 

@@ -9,7 +9,6 @@ other table when a run dies; the next run leaves out what it has already.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC
@@ -22,7 +21,6 @@ from kafka_segment_source.decoding.tables import split_table
 from kafka_segment_source.errors import KafkaSegmentError, OptionError, PathError, UnsupportedError
 from kafka_segment_source.exporting.data_files import DataFiles, Part, parse_by
 from kafka_segment_source.exporting.delta_table import DeltaExport
-from kafka_segment_source.exporting.folders import Folder
 from kafka_segment_source.exporting.iceberg_table import IcebergExport
 from kafka_segment_source.exporting.parquet_table import ParquetTable
 from kafka_segment_source.exporting.rejected import REJECTED_COLUMNS, RejectedRows
@@ -33,7 +31,9 @@ from kafka_segment_source.options import OPTIONS, PACE, ReadOptions, parse_optio
 from kafka_segment_source.planning.plan import ReadPlan
 from kafka_segment_source.reporting import logger
 from kafka_segment_source.schema_registry.typing import type_columns
-from kafka_segment_source.storage.paths import is_remote, parent_of, resolve_path
+from kafka_segment_source.storage.files import exists
+from kafka_segment_source.storage.folders import Folder
+from kafka_segment_source.storage.paths import find_real_path, is_inside, join_path, parent_of
 from kafka_segment_source.storage.settings import Settings, looks_like_setting, make_settings
 from kafka_segment_source.streams.positions import Positions, to_json
 from kafka_segment_source.streams.stream import LogStream
@@ -51,12 +51,13 @@ _OF_MISFITS = {"valuemode": "valueMode", "columnnameofcorruptrecord": "columnNam
 class TableReport:
     """What a run did with one table.
 
-    target: the path or name. begin, end: the next offset of each partition before the run and after it. rows, files,
-    bytes: that were written; of a dry run, 0. commits: their number. rejected: rows in the table of rejected rows.
-    bytes_to_read: of `.log` files.
+    target: the path or name. is_new: whether there was no table before. begin, end: the next offset of each partition
+    before the run and after it. rows, files, bytes: that were written; of a dry run, 0. commits: their number.
+    rejected: rows in the table of rejected rows. bytes_to_read: of `.log` files.
     """
 
     target: str
+    is_new: bool
     begin: Positions
     end: Positions
     rows: int
@@ -70,6 +71,7 @@ class TableReport:
         """The report as `kafkaseg export --json` prints it."""
         return {
             "target": self.target,
+            "isNew": self.is_new,
             "begin": to_json(self.begin),
             "end": to_json(self.end),
             "rows": self.rows,
@@ -160,8 +162,8 @@ def export(  # noqa: PLR0913  # each is a question of its own
             failed.append(error)
         else:
             on_report(reports[-1])
-    for error in failed[1:]:
-        logger.warning("%s", error)
+    for other in failed[1:]:
+        logger.warning("%s", other)
     if failed:
         raise failed[0]
     return reports
@@ -169,18 +171,18 @@ def export(  # noqa: PLR0913  # each is a question of its own
 
 def _select_topic(options: ReadOptions, topic: str) -> ReadOptions:
     """Returns the options for one of the selected topics."""
-    starts = {"starting_offsets": options.starting_offsets, "by_time": options.starting_offsets_by_timestamp}
-    maps = {
-        name: {key: number for key, number in start.items() if key[0] == topic} if isinstance(start, dict) else start
-        for name, start in starts.items()
-    }
+
+    def keep(starts: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        return {key: number for key, number in starts.items() if key[0] == topic}
+
+    offsets, by_time = options.starting_offsets, options.starting_offsets_by_timestamp
     return replace(
         options,
         subscribe=(topic,) if options.assign is None else None,
         subscribe_pattern=None,
         assign=None if options.assign is None else frozenset(key for key in options.assign if key[0] == topic),
-        starting_offsets=maps["starting_offsets"],
-        starting_offsets_by_timestamp=maps["by_time"],
+        starting_offsets=offsets if isinstance(offsets, int) else keep(offsets),
+        starting_offsets_by_timestamp=None if by_time is None else keep(by_time),
     )
 
 
@@ -289,7 +291,7 @@ class _Run:
         plan = stream.plan(begin, end)
         to_read = 0 if plan is None else plan.bytes_to_read
         if plan is None and before is not None and end == dict(before.positions):
-            return TableReport(target, begin, end, 0, 0, 0, 0, 0, 0)
+            return TableReport(target, False, begin, end, 0, 0, 0, 0, 0, 0)
         # a value that is there has its schema in the registry by now
         typed = _type_columns(options, rejected is not None)
         schema = _find_schema(typed)
@@ -297,7 +299,7 @@ class _Run:
         if beside is not None:
             beside.check_schema(REJECTED_COLUMNS)
         if self.dry_run:
-            return TableReport(target, begin, end, 0, 0, 0, 0, 0, to_read)
+            return TableReport(target, before is None, begin, end, 0, 0, 0, 0, 0, to_read)
         commits = _Commits(table, before, ids)
         files = DataFiles(table, schema, self.parts, self.target_bytes, table.keeps_parts)
         rejects = None
@@ -314,9 +316,17 @@ class _Run:
             files.abandon()
             if rejects is not None:
                 rejects.files.abandon()
-        left_out = 0 if rejects is None else rejects.commits.rows
         return TableReport(
-            target, begin, end, commits.rows, commits.files, commits.bytes, commits.count, left_out, to_read
+            target,
+            before is None,
+            begin,
+            end,
+            commits.rows,
+            commits.files,
+            commits.bytes,
+            commits.count,
+            0 if rejects is None else rejects.commits.rows,
+            to_read,
         )
 
     def _write(
@@ -415,23 +425,20 @@ def _find_schema(options: ReadOptions) -> pa.Schema:
 def _check_apart(table: ExportTable, options: ReadOptions, partitions: Sequence[str]) -> None:
     """Raises PathError for a target inside the logs. A broker does not start with directories that it does not know."""
     try:
-        target = _find_real(table.find_location())
+        target = find_real_path(table.find_location())
     except UnsupportedError:  # an Iceberg table may be where no log can be
         return
-    given = {_find_real(path) for path in options.paths}
-    roots = {*given, *(_find_real(path) for path in partitions)}
-    roots |= {_find_real(parent_of(path)) for path in partitions if _find_real(path) not in given}
-    roots |= {parent for parent in map(parent_of, roots) if os.path.exists(f"{parent}/meta.properties")}  # a broker's
+    given = {find_real_path(path) for path in options.paths}
+    roots = {*given, *(find_real_path(path) for path in partitions)}
+    roots |= {find_real_path(parent_of(path)) for path in partitions if find_real_path(path) not in given}
+    roots |= {
+        parent for parent in map(parent_of, roots) if exists(join_path(parent, "meta.properties"), options.storage)
+    }  # a broker's
     for root in sorted(roots):
-        if target == root or target.startswith(root.rstrip("/") + "/"):
+        if is_inside(target, root):
             raise PathError(
                 f"{table.where} is inside {root!r}, which is read and never written to: export to another place"
             )
-
-
-def _find_real(path: str) -> str:
-    resolved = resolve_path(path)
-    return resolved if is_remote(resolved) else os.path.realpath(resolved)
 
 
 def _check_topic_ids(before: State, found: Mapping[str, str], options: ReadOptions) -> Positions:

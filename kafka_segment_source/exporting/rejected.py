@@ -9,7 +9,7 @@ from kafka_segment_source.option_values import TopicPartition
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.schema import RECORD_COLUMNS
 from kafka_segment_source.streams.positions import Positions
-from kafka_segment_source.values.typed import REJECTED
+from kafka_segment_source.values.misfits import REJECTED
 
 _KEPT = ("topic", "partition", "offset", "timestamp")  # columns of the read
 

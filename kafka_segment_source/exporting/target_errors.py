@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from kafka_segment_source.errors import KafkaSegmentError, StorageError, UsageError
+from kafka_segment_source.storage.folders import first_line
 
 
 class TargetError(UsageError):
@@ -27,13 +27,3 @@ def foreign_errors(where: str) -> Iterator[None]:
         raise
     except Exception as error:
         raise StorageError(f"{where} cannot be read or written: {first_line(error)}") from error
-
-
-def first_line(error: BaseException) -> str:
-    """The first line of an error, and the last of its causes as deltalake lists them.
-
-    Other lines may be a request with its headers.
-    """
-    lines = re.sub("\\x1b\\[[0-9;]*m", "", str(error)).strip().splitlines() or [type(error).__name__]
-    causes = [line.partition("↳")[2].strip() for line in lines if line.strip().startswith("↳")]
-    return ": ".join([lines[0].strip(), *causes[-1:]])

@@ -8,6 +8,8 @@ from __future__ import annotations
 import threading
 from collections import Counter
 
+import pyarrow as pa
+
 from kafka_segment_source.kernels import avro
 from kafka_segment_source.reporting import few, logger
 
@@ -35,6 +37,9 @@ REASONS = {
     NOT_JSON: "bytes that are not JSON",
     OTHER_TYPE: "JSON of another type",
 }
+
+REJECTED = pa.struct([("key", pa.binary()), ("value", pa.binary()), ("reason", pa.string())])
+"""What the corrupt column has of a row that does not fit, where rows are rejected."""
 
 
 class Misfits:

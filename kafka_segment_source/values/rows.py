@@ -19,8 +19,7 @@ from kafka_segment_source.errors import MisfitError
 from kafka_segment_source.kernels import avro, batch_headers, record_batches
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.values.avro_arrays import NONE_CHOSEN, Ints, Rows
-from kafka_segment_source.values.misfits import REASONS
-from kafka_segment_source.values.typed import REJECTED
+from kafka_segment_source.values.misfits import REASONS, REJECTED
 
 if TYPE_CHECKING:
     from kafka_segment_source.values.typed import TypedColumns

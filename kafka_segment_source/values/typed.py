@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from kafka_segment_source.decoding.tables import MakeRows, SplitTable
 from kafka_segment_source.schema import RECORD_COLUMNS, Column
-from kafka_segment_source.values.misfits import Misfits
+from kafka_segment_source.values.misfits import REJECTED, Misfits
 
 if TYPE_CHECKING:
     from kafka_segment_source.options import ReadOptions
@@ -35,10 +35,6 @@ class Meaning(Protocol):
 
     def make_decoder(self, most_bytes: int) -> ColumnDecoder:
         """Makes what decodes rows. most_bytes: the most memory that the columns of one batch may take."""
-
-
-REJECTED = pa.struct([("key", pa.binary()), ("value", pa.binary()), ("reason", pa.string())])
-"""What the corrupt column has of a row that does not fit, where rows are rejected."""
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from typing import Any
 
 from kafka_segment_source.exporting.data_files import DataFiles
 from kafka_segment_source.exporting.export import export
-from kafka_segment_source.exporting.folders import Folder
+from kafka_segment_source.storage.folders import Folder
 
 
 def run_export(path: str, target: str, form: str, options: dict[str, Any], step: int) -> None:

@@ -22,9 +22,9 @@ from kafka_segment_source.errors import (
     StorageError,
 )
 from kafka_segment_source.exporting.data_files import parse_by
-from kafka_segment_source.exporting.folders import Folder
 from kafka_segment_source.exporting.parquet_table import ParquetTable
 from kafka_segment_source.exporting.tables import State
+from kafka_segment_source.storage.folders import Folder
 from kafka_segment_source.storage.settings import Settings
 from kafka_segment_source.streams import log_ends
 from tests.support.avro_cases import Branch, encode

@@ -1,16 +1,16 @@
 """A folder that tables are written into: a local directory, or a part of a bucket.
 
-Nothing of a log is ever written. This room alone writes data, below a path that the user names.
+Nothing of a log is ever written. An export writes here, below a path that the user names.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from typing import IO, Any
 
 from kafka_segment_source.errors import PathError, StorageError
-from kafka_segment_source.exporting.target_errors import first_line
 from kafka_segment_source.storage.client_library import client_errors, load_library
 from kafka_segment_source.storage.object_client import find_client
 from kafka_segment_source.storage.paths import is_remote, resolve_path
@@ -108,3 +108,13 @@ class Folder:
         except (client_errors(), ServiceError, OSError) as error:
             where = f"{self.path}/{name}" if name else self.path
             raise StorageError(f"the target {where} cannot be read or written: {first_line(error)}") from error
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error, and the last of its causes as deltalake lists them.
+
+    Other lines may be a request with its headers.
+    """
+    lines = re.sub("\\x1b\\[[0-9;]*m", "", str(error)).strip().splitlines() or [type(error).__name__]
+    causes = [line.partition("↳")[2].strip() for line in lines if line.strip().startswith("↳")]
+    return ": ".join([lines[0].strip(), *causes[-1:]])
