@@ -5,6 +5,7 @@ A case is a number: `python -m tests.property.test_export_kills 17` runs one, `â
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import sys
 import tempfile
@@ -25,10 +26,18 @@ from tests.support.growing_log import GrowingPartition
 
 FORMATS = ("parquet", "delta", "iceberg")
 CASES = count_cases(7, 20)  # of each format
-KILLS = 10
+KILLS = count_cases(2, 10)  # of each case
 TABLE = "lake.kafka.events"
-PRELOADED = ["tests.support.dying_export", "deltalake", "pyiceberg.catalog.sql", "pyiceberg.io.pyarrow"]
+PRELOADED = [  # what a run would load anyway
+    *("tests.support.dying_export", "deltalake.transaction", "pyiceberg.catalog.sql", "pyiceberg.io.pyarrow"),
+    *("pyarrow.dataset", "kafka_segment_source.scanning", "kafka_segment_source.kernels.machine_code"),
+    *("kafka_segment_source.decoding.record_rows", "kafka_segment_source.transactions.committed"),
+    *("kafka_segment_source.planning.open_transactions", "kafka_segment_source.schema_registry.resolving"),
+    "kafka_segment_source.values.rows",
+]
 Row = tuple[int, int, bytes]  # partition, offset, value
+TWO_DIGITS = {"type": "record", "name": "t", "fields": [{"name": name, "type": "long"} for name in "ab"]}
+"""A schema that only the values 10 to 99 fit: a digit is a whole long."""
 
 
 def grow(random: Random, partitions: list[GrowingPartition]) -> None:
@@ -48,12 +57,20 @@ def grow(random: Random, partitions: list[GrowingPartition]) -> None:
 
 def visible(partitions: list[GrowingPartition]) -> list[Row]:
     """What a consumer with read_committed sees now."""
+    ends = [log.stable_end(log.whole_end) for log in partitions]
     return [
         (number, offset, value)
         for number, log in enumerate(partitions)
         for offset, (value, _) in sorted(log.rows.items())
-        if offset < log.stable_end(log.whole_end) and offset not in log.aborted
+        if offset < ends[number] and offset not in log.aborted
     ]
+
+
+def join_digits(value: Any) -> bytes:
+    """The bytes of a value, which may be typed."""
+    if not isinstance(value, dict):
+        return bytes(value)
+    return bytes(2 * number if number >= 0 else -2 * number - 1 for number in (value["a"], value["b"]))
 
 
 def read_table(target: str, form: str, catalog: dict[str, str]) -> tuple[list[Row], list[int]]:
@@ -64,7 +81,7 @@ def read_table(target: str, form: str, catalog: dict[str, str]) -> tuple[list[Ro
         from pyiceberg.exceptions import NoSuchTableError  # noqa: PLC0415  # with it
 
         try:
-            table = load_catalog("lake", **catalog).load_table(TABLE.partition(".")[2])
+            table = load_catalog("lake", **catalog).load_table(target.partition(".")[2])
         except NoSuchTableError:
             return [], []
         found = table.scan(selected_fields=("partition", "offset", "value")).to_arrow().select(columns)
@@ -80,7 +97,8 @@ def read_table(target: str, form: str, catalog: dict[str, str]) -> tuple[list[Ro
         tables = [pq.ParquetFile(path).read(columns) for path in files]
         found = pa.concat_tables(tables) if tables else pa.table({name: [] for name in columns})
         sizes = [path.stat().st_size for path in files]
-    return sorted(zip(*(found[name].to_pylist() for name in columns), strict=True)), sizes
+    rows = zip(*(found[name].to_pylist() for name in columns), strict=True)
+    return sorted((partition, offset, join_digits(value)) for partition, offset, value in rows), sizes
 
 
 def check(number: int, form: str, context: Any) -> str:
@@ -95,6 +113,19 @@ def check(number: int, form: str, context: Any) -> str:
         options: dict[str, Any] = {"target_bytes": random.choice([2_000, 20_000, 10**6])}
         options |= {"catalog": catalog} if form == "iceberg" else {}
         options |= {"threads": 2} if random.random() < 0.2 else {}
+        beside = "lake.kafka.rejected" if form == "iceberg" else f"{folder}/rejected"
+        rejects = random.random() < 0.3
+        if rejects:
+            Path(folder, "two.avsc").write_text(json.dumps(TWO_DIGITS))
+            options |= {"valueFormat": "avro", "valueSchema": f"{folder}/two.avsc", "rejected": beside}
+
+        def read() -> tuple[list[Row], list[int]]:
+            found, sizes = read_table(target, form, catalog)
+            rejected, _ = read_table(beside, form, catalog)
+            assert not rejects or all(len(value) == 2 for _, _, value in found)
+            assert all(len(value) != 2 for _, _, value in rejected)
+            return sorted(found + rejected), sizes
+
         runs = killed = 0
         seen: list[Row] = []
         while killed < KILLS and runs < 3 * KILLS:
@@ -107,12 +138,12 @@ def check(number: int, form: str, context: Any) -> str:
             assert run.exitcode in (0, -9), f"a run ended with {run.exitcode}"
             killed += run.exitcode == -9
             runs += 1
-            found, _ = read_table(target, form, catalog)
+            found, _ = read()
             assert found == sorted(set(found)), "a record twice"
             assert set(seen) <= set(found) <= set(visible(partitions)), "a record is gone, or none of the log's"
             seen = found
         export(str(logs), target, form, **options)
-        found, sizes = read_table(target, form, catalog)
+        found, sizes = read()
         assert found == visible(partitions)
         assert max(sizes, default=0) <= 2 * options["target_bytes"] + 4_000  # a file has a footer
         small = sum(size < options["target_bytes"] / 2 for size in sizes)
