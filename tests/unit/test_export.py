@@ -213,6 +213,20 @@ def test_others_may_write_into_a_delta_table(log: GrowingPartition) -> None:
     assert pads.dataset([*table.file_uris()]).count_rows() == 23
 
 
+def test_a_column_and_a_delete_of_others(log: GrowingPartition) -> None:
+    """Rows that somebody deleted do not come again, and a column that somebody added is null."""
+    import deltalake  # noqa: PLC0415  # an extra
+
+    run(log, "delta")
+    table = deltalake.DeltaTable(log.directory.parent.parent / "delta")
+    table.alter.add_columns([deltalake.Field("note", deltalake.schema.PrimitiveType("string"))])
+    table.delete('"offset" < 5')
+    log.write(3)
+    assert run(log, "delta").rows == 3
+    table.update_incremental()
+    assert sorted(table.to_pyarrow_table()["offset"].to_pylist()) == list(range(5, 23))
+
+
 def test_two_runs_at_a_time(log: GrowingPartition, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second commit is refused, in each format."""
     for form in FORMATS:
