@@ -1,4 +1,4 @@
-"""`export` into Parquet, Delta and Iceberg, against a scan of the same rows and the time that their writer takes alone."""
+"""`export` into Parquet, Delta and Iceberg, against a scan of the same rows and the time that a writer takes alone."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def rows(settings: Settings) -> Iterator[Row]:
         for _ in range(3):
             scanned = seconds(lambda: sum(batch.num_rows for batch in kafka_segment_source.scan(str(events.path))))
             written = seconds(lambda: _write(kept, events.records))
-            exported = seconds(lambda form=form: _export(events, form))  # type: ignore[misc]
+            exported = seconds(lambda form=form: _export(events, form))
             runs.append((scanned, written, exported))
         scanned, written, exported = (min(each) for each in zip(*runs, strict=True))
         megabytes = events.stored_bytes / exported / 1e6

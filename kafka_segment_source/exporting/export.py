@@ -198,12 +198,19 @@ def _check_request(
         raise OptionError("the name of a target is empty")
     if rejected is not None and (_TOPIC in to) != (_TOPIC in rejected):
         raise OptionError(f"{_TOPIC} must be in both targets, to and rejected, or in none")
-    if rejected == to:
-        raise OptionError(f"rejected is {rejected!r}, as the target is: rejected rows need a table of their own")
+    if rejected is not None and _share_place(to, rejected, is_named=format == "iceberg"):
+        raise OptionError(f"rejected is {rejected!r}, and the target is {to!r}: neither may be inside the other")
     try:
         return parse_positive_bytes(str(target_bytes), Context(UTC, 0))
     except ValueError as error:
         raise OptionError(f"target_bytes is {target_bytes!r}: {error}") from error
+
+
+def _share_place(one: str, other: str, is_named: bool) -> bool:
+    if is_named:
+        return one == other
+    paths = find_real_path(one), find_real_path(other)
+    return is_inside(*paths) or is_inside(*reversed(paths))
 
 
 def _parse_options(texts: dict[str, str], rejected: str | None) -> tuple[ReadOptions, Settings]:

@@ -343,6 +343,15 @@ def test_wrong_use(tmp_path: Path) -> None:
         ({"to": str(file)}, PathError, "is a file, expected a directory"),
         ({"to": "lake.x", "format": "iceberg"}, OptionError, "CATALOG.NAMESPACE.TABLE"),
         ({"view": "batches"}, OptionError, "view"),
+        ({"until": "-1h"}, OptionError, "the rows that it leaves out would not come with the next run"),
+        ({"endingOffsets": "latest"}, OptionError, "which takes all that is there when it begins"),
+        ({"maxOffsetsPerTrigger": 5}, OptionError, "'maxOffsetsPerTrigger' is not for an export"),
+        ({"catalog": {"a": "b"}}, OptionError, "catalog is for format iceberg alone"),
+        ({"to": " "}, OptionError, "the name of a target is empty"),
+        ({"rejected": "/a"}, OptionError, "rejected needs option 'valueFormat' or option 'keyFormat'"),
+        ({"rejected": "/{topic}"}, OptionError, "must be in both targets"),
+        ({"rejected": str(tmp_path / "table" / "x")}, OptionError, "neither may be inside the other"),
+        ({"rejected": "/a", "valueMode": "FAILFAST"}, OptionError, "'valueMode' does not go with rejected"),
     ]:
         with pytest.raises(error, match=words):
             kafkaseg.export(ORDERS, **{"to": str(tmp_path / "table"), **wrong})  # type: ignore[arg-type]
