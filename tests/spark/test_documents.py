@@ -103,7 +103,7 @@ def test_code_in_documents(
 def test_commands_in_documents(command: str, tmp_path: Path, stored: Bucket | None) -> None:
     """A command ends with exit code 0 over the demo's segments, and leaves no file beside them."""
     (tmp_path / "data").mkdir()
-    words = shlex.split(on_this_machine(command, tmp_path, stored))[1:]
+    words = shlex.split(on_this_machine(command.replace("\\\n", ""), tmp_path, stored))[1:]
     before = set(Path.cwd().iterdir())
     told = CliRunner().invoke(cli, words)
     assert told.exit_code == 0, told.output
