@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from kafka_segment_source.errors import OptionError
+from kafka_segment_source.errors import OptionError, UnsupportedError
 from kafka_segment_source.exporting.target_errors import foreign_errors
 
 _ROW_GROUP = 16 * 1024 * 1024  # bytes of rows in memory
@@ -210,7 +210,10 @@ class DataFiles:
         name = f"{folders}kafkaseg-{uuid.uuid4().hex}.parquet"
         stream = self._place.open_file(name)
         sink = _Counted(stream, self._place.where)
-        writer = pq.ParquetWriter(pa.PythonFile(sink, "w"), self._schema, compression="zstd")
+        try:
+            writer = pq.ParquetWriter(pa.PythonFile(sink, "w"), self._schema, compression="zstd")
+        except pa.ArrowNotImplementedError as error:  # a record of Avro may have no field
+            raise UnsupportedError(f"{self._place.where} cannot have these columns: {error}") from error
         return _Open(name, named, stream, sink, writer)
 
     def _close(self, key: tuple[str, ...]) -> None:

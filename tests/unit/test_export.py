@@ -20,6 +20,7 @@ from kafka_segment_source.errors import (
     OptionError,
     PathError,
     StorageError,
+    UnsupportedError,
 )
 from kafka_segment_source.exporting.data_files import parse_by
 from kafka_segment_source.exporting.parquet_table import ParquetTable
@@ -227,9 +228,10 @@ def test_a_column_and_a_delete_of_others(log: GrowingPartition) -> None:
     assert sorted(table.to_pyarrow_table()["offset"].to_pylist()) == list(range(5, 23))
 
 
-def test_two_runs_at_a_time(log: GrowingPartition, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second commit is refused, in each format."""
-    for form in FORMATS:
+@pytest.mark.parametrize("is_first", [True, False])
+def test_two_runs_at_a_time(log: GrowingPartition, monkeypatch: pytest.MonkeyPatch, is_first: bool) -> None:
+    """The second commit is refused, in each format, also where there is no table yet."""
+    for form in () if is_first else FORMATS:
         run(log, form)
     log.write(5)
     folder = log.directory.parent.parent
@@ -610,3 +612,56 @@ def test_a_schema_that_grew(tmp_path: Path, form: str) -> None:
         run_typed(tmp_path, form)
     assert run_typed(tmp_path, form, valueSchema="id:1").rows == 1
     assert [row["value"] for row in read_typed(tmp_path, form, "good")] == [{"id": 5}, {"id": 6}]
+
+
+KINDS: dict[str, tuple[Any, Any]] = {
+    "decimal": ({"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}, b"\x01\x02"),
+    "uuid": ({"type": "string", "logicalType": "uuid"}, "123e4567-e89b-12d3-a456-426614174000"),
+    "date": ({"type": "int", "logicalType": "date"}, 5),
+    "moment": ({"type": "long", "logicalType": "timestamp-millis"}, 5),
+    "local": ({"type": "long", "logicalType": "local-timestamp-micros"}, 5),
+    "branches": (["null", "int", "string"], Branch(1, 5)),
+    "maps": (
+        {"type": "map", "values": {"type": "array", "items": {"type": "map", "values": "bytes"}}},
+        {"x": [{"y": b"1"}]},
+    ),
+    "rows": (
+        {"type": "array", "items": {"type": "record", "name": "I", "fields": [{"name": "q", "type": "int"}]}},
+        [{"q": 1}],
+    ),
+    "symbol": ({"type": "enum", "name": "E", "symbols": ["A"]}, 0),
+    "single": ("float", 1.5),
+    "yes": ("boolean", True),
+}
+"""A type of each kind, with a value."""
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_columns_of_every_type(tmp_path: Path, form: str) -> None:
+    """The table takes them, and a second run finds its own columns again."""
+    fields = [{"name": name, "type": kind} for name, (kind, _) in KINDS.items()]
+    schema = {"type": "record", "name": "All", "fields": fields}
+    value = framed(1, encode(schema, {name: each for name, (_, each) in KINDS.items()}))
+    SchemaLog(tmp_path / "logs").register("orders-value", 1, schema)
+    for count in (1, 2, 3):
+        write_values(tmp_path / "logs", [value] * count)
+        assert run_typed(tmp_path, form, rejected=None).rows == 1
+    wanted = kafkaseg.scan(tmp_path / "logs", ["value"], subscribe="orders", valueFormat="avro").read_all()
+    found = read_typed(tmp_path, form, "good")
+    assert len(found) == 3
+    if form == "parquet":
+        assert [row["value"] for row in found] == wanted["value"].to_pylist()
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_a_column_that_no_file_can_have(tmp_path: Path, form: str) -> None:
+    """A record of Avro may have no field."""
+    schema = {
+        "type": "record",
+        "name": "All",
+        "fields": [{"name": "a", "type": {"type": "record", "name": "E", "fields": []}}],
+    }
+    SchemaLog(tmp_path / "logs").register("orders-value", 1, schema)
+    write_values(tmp_path / "logs", [framed(1, b"")])
+    with pytest.raises(UnsupportedError, match="cannot have these columns: Cannot write struct type 'a' with no child"):
+        run_typed(tmp_path, form, rejected=None)
