@@ -62,19 +62,18 @@ class BatchSearch:
         )
         return int.from_bytes(length, "big") + kafka_format.LOG_OVERHEAD
 
-    def find_following_offset(self, position: int, before: int, otherwise: int) -> int:
-        """Finds the offset of the first proven batch from `position` on that lies above the offset `before`.
+    def find_following(self, position: int, before: int) -> int | None:
+        """Finds the position of the first proven batch from `position` on that lies above the offset `before`.
 
-        It returns `otherwise` if there is none. Damage between does not matter.
+        It returns None if there is none. Damage between does not matter.
         """
         if position >= self._split.segment_size or self.effort < 0:
-            return otherwise
+            return None
         believed, self.last_offset = self.last_offset, before
         try:
-            found = position if self.has_batch_at(position) else self.find_next_batch(position + 1)
+            return position if self.has_batch_at(position) else self.find_next_batch(position + 1)
         finally:
             self.last_offset = believed
-        return otherwise if found is None else self.read_base_offset(found)
 
     def find_next_batch(self, position: int) -> int | None:
         """Finds the first position ≥ `position` of a whole batch that continues this log, by header and CRC."""

@@ -26,7 +26,14 @@ from kafka_segment_source.decoding.batch_search import BatchSearch
 from kafka_segment_source.decoding.damage import Damage
 from kafka_segment_source.decoding.faults import Faults
 from kafka_segment_source.decoding.log_tail import LogTail
-from kafka_segment_source.decoding.offset_order import Disorder, find_disorder, needs_witness, overlap, shows_gaps
+from kafka_segment_source.decoding.offset_order import (
+    Disorder,
+    find_disorder,
+    is_misplaced,
+    needs_witness,
+    overlap,
+    shows_gaps,
+)
 from kafka_segment_source.decoding.split import BatchPlace, SegmentSplit
 from kafka_segment_source.errors import DataError
 from kafka_segment_source.kernels import batch_headers
@@ -92,6 +99,7 @@ class BatchReader:
         self._believed_end = (
             0  # the position after the last batch that was believed; 0: the offset before byte 0 is known
         )
+        self._skipped = -1, -1  # of the damaged batch right before some others: its end, and the last offset it states
         self._is_stale = False  # the bytes at hand are older than those in the file
         self._limit = split.end  # no byte after it is read, unless a batch begins before it and ends after it
         self._search = BatchSearch(file, split, trust.max_batch_bytes)
@@ -105,6 +113,10 @@ class BatchReader:
     def chunks(self) -> Iterator[Chunk]:
         """Yields the chunks of the range, in order. It ends where the range, its offsets or the log end."""
         yield from self._read_from(self._split.start)
+
+    def note_before(self, headers: HeaderTable) -> None:
+        """Takes the batches just before the split, which another reader believed. They contradict a wrong offset."""
+        self._note_believed(headers)
 
     def _read_from(self, position: int | None) -> Iterator[Chunk]:
         size = min(self._chunk_bytes, max(self._limit - (position or 0), kafka_format.BATCH_OVERHEAD))
@@ -195,6 +207,7 @@ class BatchReader:
                 return at, at == end_of(headers)
             if headers[batch_headers.POSITION, column] != at:
                 return at, False
+            self._skipped = at, int(headers[batch_headers.LAST_OFFSET, column - 1])
             headers, bad = headers[:, column:], bad[column:]
         return at, True
 
@@ -235,24 +248,28 @@ class BatchReader:
         first = int(bad.argmax())
         count = first if bad[first] else headers.shape[1]
         before, limit = self._search.last_offset, self._offset_limit
-        if self.last is None and self._split.start and headers[batch_headers.MAGIC, 0] == kafka_format.MAGIC_V2:
-            first = int(headers[batch_headers.BASE_OFFSET, 0])
-            if (
-                first == self._split.bounds.offsets.start
-            ):  # the plan begins at this batch, as its neighbours bear it out
-                before = max(before, first - 1)
+        if self.last is None and self._split.start and self._is_borne_out(headers):
+            before = max(before, int(headers[batch_headers.BASE_OFFSET, 0]) - 1)
         following = limit
         good = headers[:, :count]
         is_before_damage = False
         if count and needs_witness(good, self._search.last_offset):
             earlier = int(headers[batch_headers.LAST_OFFSET, count - 2]) if count > 1 else before
+            is_before_damage = count < headers.shape[1]
             later = _find_later_offset(headers[:, count:], bad[count:], earlier)
-            following = self._search.find_following_offset(end_of(good), earlier, limit) if later is None else later
-            is_before_damage = following != limit and count < headers.shape[1]
+            if later is None:
+                found = self._search.find_following(end_of(good), earlier)
+                later = limit if found is None else self._search.read_base_offset(found)
+                is_before_damage = is_before_damage or found != end_of(good)
+            following, is_before_damage = later, is_before_damage and later != limit
         is_behind_damage = int(headers[batch_headers.POSITION, 0]) != self._believed_end
         wrong = find_disorder(good, before, limit, following, is_behind_damage)
         if count > 1 and (wrong is None or (wrong.column == 1 and overlap(good))):
-            wrong = self._doubt_first(good, before) or wrong
+            wrong = self._doubt_first(headers, count, before) or wrong
+        end_of_damage, stated = self._skipped
+        is_behind_skipped = count > 0 and headers[batch_headers.POSITION, 0] == end_of_damage
+        if wrong is None and is_behind_skipped and is_misplaced(headers, 0, stated):
+            wrong = Disorder(0, stated + 1, int(headers[batch_headers.BASE_OFFSET, 1]) - 1)
         if wrong is None and is_before_damage:
             wrong = self._doubt_last(good, earlier, following)
         if wrong is not None:
@@ -274,18 +291,35 @@ class BatchReader:
         crc = crc_of(memoryview(data[position - start : position - start + size]), magic)  # type: ignore[arg-type]
         return count, self._faults.bad_crc(position, offset, crc, stated)
 
-    def _doubt_first(self, good: HeaderTable, before: int) -> Disorder | None:
+    def _is_borne_out(self, headers: HeaderTable) -> bool:
+        """Whether the first batch of a range inside the file has its offset from more than its own header.
+
+        The plan begins at a batch that its neighbours bear out. So does what the batch after it states, damaged or not.
+        A wrapper of magic 0 or 1 states only its last offset.
+        """
+        if headers[batch_headers.MAGIC, 0] != kafka_format.MAGIC_V2:
+            return False
+        if headers[batch_headers.BASE_OFFSET, 0] == self._split.bounds.offsets.start:
+            return True
+        bases = headers[batch_headers.BASE_OFFSET]
+        return len(bases) > 1 and bool(bases[1] == headers[batch_headers.LAST_OFFSET, 0] + 1)
+
+    def _doubt_first(self, headers: HeaderTable, count: int, before: int) -> Disorder | None:
         """Decides about a batch behind damage: in a file that shows no compaction, the batch after it begins where it
         ends. If there are other copies, they have it at the right place.
 
-        good: it and the batches after it, two or more. before: the last offset before the damage.
+        headers: it and the batches after it. count: of those before the next damage, two or more. before: the last
+        offset before the damage.
         """
+        good = headers[:, :count]
         is_behind_damage = self.last is not None or not self._split.start
         if not self._split.copies or not is_behind_damage:
             return None
         fields = [batch_headers.POSITION, batch_headers.BASE_OFFSET, batch_headers.LAST_OFFSET, batch_headers.COUNT]
-        (position, _), (base, following), (last, _), (count, _) = good[fields, :2].tolist()
-        if position == self._believed_end or following == last + 1 or count != last - base + 1:
+        (position, _), (base, following), (last, _), (records, _) = good[fields, :2].tolist()
+        if position == self._believed_end or following == last + 1 or records != last - base + 1:
+            return None
+        if is_misplaced(headers, 1, last):
             return None
         return None if shows_gaps(good[:, 2:]) else Disorder(0, before + 1, following - 1)
 

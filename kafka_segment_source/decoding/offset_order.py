@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from kafka_segment_source import kafka_format
 from kafka_segment_source.kernels import batch_headers, batch_rules
 from kafka_segment_source.kernels.batch_headers import HeaderTable
 
@@ -36,6 +37,20 @@ def needs_witness(headers: HeaderTable, before: int) -> bool:
 def overlap(headers: HeaderTable) -> bool:
     """Whether the second of these batches begins inside the first, or before it. headers: int64[FIELDS, n], n ≥ 2."""
     return bool(headers[batch_headers.BASE_OFFSET, 1] <= headers[batch_headers.LAST_OFFSET, 0])
+
+
+def is_misplaced(headers: HeaderTable, at: int, before: int) -> bool:
+    """Whether the batches around batch `at` leave exactly its length, but at another place than it states.
+
+    They may be damaged themselves: two numbers that fit its length are no accident.
+
+    headers: batches that follow each other in the file. before: the last offset that the batch before it states.
+    """
+    if at + 1 >= headers.shape[1] or (headers[batch_headers.MAGIC, at : at + 2] != kafka_format.MAGIC_V2).any():
+        return False
+    base, last = headers[[batch_headers.BASE_OFFSET, batch_headers.LAST_OFFSET], at].tolist()
+    following = int(headers[batch_headers.BASE_OFFSET, at + 1])
+    return bool(base != before + 1 and following - before == last - base + 2)
 
 
 def shows_gaps(headers: HeaderTable) -> bool:

@@ -125,6 +125,7 @@ class SplitFile:
 
     def note_before(self, headers: HeaderTable) -> None:
         """Takes the headers of the batches just before the split: int64[FIELDS, n], n ≥ 1. Another reader read them."""
+        self._reader.note_before(headers)
         self._gaps.see(headers)
 
     def decoder(self, include_control: bool, microseconds: bool = False, scratch: Scratch | None = None) -> Decoder:

@@ -46,6 +46,7 @@ from kafka_segment_source.kernels.batch_headers import HeaderTable
 from kafka_segment_source.logdir.index_entries import most_entries
 from kafka_segment_source.logdir.indexes import OffsetIndex, TimeIndex, TransactionIndex
 from kafka_segment_source.logdir.segments import Segment
+from kafka_segment_source.storage.files import file_version
 from kafka_segment_source.times import format_millis
 
 Longs = npt.NDArray[np.int64]
@@ -324,6 +325,11 @@ def _count_rest(slots: list[int], slot: int) -> str:
     return f" (and {left:,} more entries like it)" if left > 0 and slot == slots[SHOWN - 1] else ""
 
 
+def _has_grown(segment: Segment) -> bool:
+    now = file_version(segment.path, segment.storage)
+    return now is not None and now.size > segment.size
+
+
 # ---- the file itself ----
 
 
@@ -350,8 +356,11 @@ def _find_odd_bytes(path: str, size: int | None, entry_bytes: int) -> Iterator[F
 
 
 def _find_ahead(facts: Facts, path: str, beyond: Mask, entry_bytes: int) -> Iterator[Finding]:
-    """Finds entries past the last whole batch. They are legal in the last segment, and a problem in any other."""
-    if beyond.any():
+    """Finds entries past the last whole batch. They are legal in the last segment, and a problem in any other.
+
+    Nothing is found where a broker has appended to the `.log` since it was listed: the entries are of what it appended.
+    """
+    if beyond.any() and not (facts.segment.is_last and _has_grown(facts.segment)):
         slot = int(np.argmax(beyond))
         what = f"the entries from slot {slot} on ({int(beyond.sum()):,}) lead past the last whole batch of the log"
         legal = facts.segment.is_last

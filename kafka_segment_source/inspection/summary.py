@@ -208,6 +208,12 @@ class _Tally:
         return (f"a batch out of order at byte {int(table[batch_headers.POSITION, int(np.argmax(wrong))]):,}",)
 
 
+def wants_indexes(segment: Segment) -> bool:
+    """Whether a segment should have index files. A broker makes those of a new one when it needs them (Kafka:
+    LazyIndex)."""
+    return segment.size > WORTH_AN_INDEX or not segment.is_last
+
+
 def _check_indexes(segment: Segment, has_timestamps: bool) -> IndexHealth:
     base = segment.base_offset
     indexed = segment.size > WORTH_AN_INDEX
@@ -216,7 +222,7 @@ def _check_indexes(segment: Segment, has_timestamps: bool) -> IndexHealth:
     offsets_empty = segment.index_size is not None and not len(offsets) and indexed
     times_empty = segment.time_index_size is not None and not len(times) and indexed and has_timestamps
     return IndexHealth(
-        missing=(segment.index_size is None) + (segment.time_index_size is None),
+        missing=wants_indexes(segment) * ((segment.index_size is None) + (segment.time_index_size is None)),
         empty=offsets_empty + times_empty,
         damaged=(sound_offsets(offsets, base) < len(offsets) or len(offsets) > most)
         + (sound_times(times, base) < len(times) or len(times) > most),

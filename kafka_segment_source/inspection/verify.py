@@ -38,7 +38,7 @@ from kafka_segment_source.inspection.index_rules import (
     check_time_index,
     check_transaction_index,
 )
-from kafka_segment_source.inspection.summary import WORTH_AN_INDEX
+from kafka_segment_source.inspection.summary import WORTH_AN_INDEX, wants_indexes
 from kafka_segment_source.inspection.tier_rules import check_tier
 from kafka_segment_source.kernels import batch_headers, record_batches
 from kafka_segment_source.kernels.batch_headers import HeaderTable
@@ -401,7 +401,9 @@ def _find_missing_indexes(log: ListedLog) -> Iterator[Finding]:
         (kafka_format.INDEX_SUFFIX, [segment.index_size for segment in log.segments]),
         (kafka_format.TIME_INDEX_SUFFIX, [segment.time_index_size for segment in log.segments]),
     ):
-        missing = sizes.count(None)
+        missing = sum(
+            size is None and wants_indexes(segment) for size, segment in zip(sizes, log.segments, strict=True)
+        )
         large = [size for size, segment in zip(sizes, log.segments, strict=True) if segment.size > WORTH_AN_INDEX]
         empty = large.count(0)
         for count, how in ((missing, "missing"), (empty, "empty")):

@@ -6,6 +6,8 @@ These facts contradict a wrong offset. What contradicts is damage, as a wrong CR
   is wrong. If the batch after it steps back to where the batch before it ends, it has jumped ahead. Damaged batches
   between them do not weaken this: the next proven batch is the witness (`decoding/offset_order.py`, `follows`,
   `has_jumped`).
+- Damaged neighbours. If the batches around a batch leave exactly its length, but at another place than it states, it
+  is wrong. They may be damaged themselves (`decoding/offset_order.py`, `is_misplaced`).
 - Names. Every offset of a segment is at or above its own name and below the name of the next segment. An offset of the
   last segment is less than 2³¹ above its name, as an index entry has 31 bits for it.
 - Index entries. An `.index` entry states the first offset (before Kafka 2.0) or the last offset of the append that
@@ -59,6 +61,25 @@ def may_have_risen(header: BatchHeader, following: BatchHeader | None, entry: in
     """
     is_other = contradicts_entry(header.base_offset, header.last_offset, header.count, entry)
     return is_other or following is None or overlaps(header, following)
+
+
+def bears_out(header: BatchHeader, before: BatchHeader | None, following: BatchHeader | None, is_last: bool) -> bool:
+    """Whether the batches around a batch agree with its offsets. A piece of a segment may then begin there.
+
+    The reader of a piece does not see the batch before it. So a batch that only this neighbour contradicts, or whose
+    neighbour is damaged, must not be the first one of a piece. A wrapper of magic 0 or 1 states only its last offset,
+    so it agrees with what lies before it.
+
+    before, following: None where there is none, or none is proven. is_last: whether the log may end after the batch, so
+    that it has no neighbour there.
+    """
+    if following is not None and following.base_offset <= header.last_offset:
+        return False
+    if before is None or header.magic < kafka_format.MAGIC_V2:
+        return before is None or header.last_offset > before.last_offset
+    if header.base_offset == before.last_offset + 1:
+        return True
+    return header.base_offset > before.last_offset and (is_last or following is not None)
 
 
 def follows(header: BatchHeader, before: int) -> bool:

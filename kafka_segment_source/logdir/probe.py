@@ -150,6 +150,15 @@ class HeaderProbe:
         length = int.from_bytes(data[kafka_format.LENGTH_AT : kafka_format.LOG_OVERHEAD], "big", signed=True)
         return position + kafka_format.LOG_OVERHEAD + length > self._size
 
+    def may_be_last(self, header: BatchHeader) -> bool:
+        """Whether the bytes after a batch may end a log. A torn batch there states a later offset."""
+        if header.end >= self._size:
+            return True
+        data = self._read_bytes(header.end, kafka_format.MAGIC_END)
+        states_nothing = len(data) < kafka_format.MAGIC_END or not any(data)
+        stated = int.from_bytes(data[: kafka_format.LENGTH_AT], "big", signed=True)
+        return self.is_legal_tail(header.end) and (states_nothing or stated > header.last_offset)
+
     def _read_bytes(self, position: int, count: int) -> bytes:
         start = position - self._block_at
         if start < 0 or start + count > len(self._block):

@@ -301,13 +301,15 @@ def _make_key(segment: Segment) -> _Key:
 def _rate_density(copy: CopyView, segment: Segment, end: int, differing: list[_ListedCopy]) -> int:
     """Returns WHOLE, or THIN where compaction has removed records.
 
-    Brokers copy batches byte for byte. So a copy with fewer bytes was compacted.
+    Brokers copy batches byte for byte. So a copy with fewer bytes was compacted. If damage in the other copy hides how
+    many bytes it had, the batches of this one decide.
     """
     if copy.log.compacted:
         return THIN
     for other in differing:
         for common in other.shared(segment, end):
-            if copy.bytes_between(common)[1] < other.copy.bytes_between(common)[0]:
+            most, (least, largest) = copy.bytes_between(common)[1], other.copy.bytes_between(common)
+            if most < least or (most < largest and copy.survey(segment).shows_compaction):
                 return THIN
     return WHOLE
 
@@ -316,9 +318,10 @@ def is_explained(copy: CopyView, others: Sequence[CopyView]) -> bool:
     """Whether other copies hold everything that the damage at the end of this copy can have been.
 
     That is so if they have at least as many bytes after its last whole batch. It is also so if the damage that remains
-    after their bytes may end a log. No segment of a tier ends in a torn batch. If its manifest cannot be used, nobody
-    knows how many bytes it had. Then another upload of the same segment explains it, or a disk, as that ends after the
-    tier.
+    after their bytes may end a log. Bytes of later offsets hold nothing of it. So one of them must have a batch where
+    the damage begins, or show that compaction removed what was there. No segment of a tier ends in a torn batch. If its
+    manifest cannot be used, nobody knows how many bytes it had. Then another upload of the same segment explains it, or
+    a disk, as that ends after the tier.
     """
     last = copy.log.segments[-1]
     if last.is_of_unknown_size:
@@ -327,6 +330,8 @@ def is_explained(copy: CopyView, others: Sequence[CopyView]) -> bool:
         others = [other for other in others if not is_shown(other.log.directory)]
     damaged = copy.log.segments[-1].size - copy.tail.position
     reached, size = copy.tail.end, 0
+    if all(_lacks(other, reached) for other in others):
+        return False
     while size < damaged:
         there = [other for other in others if other.log.segments and other.start <= reached < other.end]
         if not there:
@@ -336,6 +341,17 @@ def is_explained(copy: CopyView, others: Sequence[CopyView]) -> bool:
         reached = furthest.end
     may_be_torn = size > 0 and not is_shown(copy.log.directory)
     return size >= damaged or (may_be_torn and copy.may_end_at(copy.tail.position + size))
+
+
+def _lacks(copy: CopyView, offset: int) -> bool:
+    """Whether a copy has no batch at an offset, and nothing of its segment shows that compaction removed one."""
+    segment = copy.segment_of(offset)
+    if segment is None or not segment.size or not copy.start <= offset < copy.end:
+        return True
+    if copy.log.compacted or copy.batch_at(offset) is not None:
+        return False
+    found = copy.survey(segment)  # damage before the offset may hide a batch from the search
+    return found.first_from(offset) == found.batches.shape[1] and not found.shows_compaction
 
 
 def _is_same_upload(segment: Segment, broken: Segment) -> bool:

@@ -142,7 +142,8 @@ class CopyView:
                 return None
             for header in view.probe.walk(start):
                 if header is None:
-                    return None
+                    found = self.survey(segment)
+                    return None if found.last is None or found.faults[-1] is not None else found.last.last_offset + 1
                 reached = header.last_offset + 1
         return reached
 

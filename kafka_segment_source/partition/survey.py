@@ -77,6 +77,16 @@ class Survey:
         """The last sound batch, or None."""
         return self.header(self.batches.shape[1] - 1) if self.batches.shape[1] else None
 
+    @property
+    def shows_compaction(self) -> bool:
+        """Whether offsets are missing in a sound batch of magic 2, or before one that no damage precedes."""
+        base, last, count = self.batches[[batch_headers.BASE_OFFSET, batch_headers.LAST_OFFSET, batch_headers.COUNT]]
+        before = np.concatenate(([self.segment.base_offset - 1], last[:-1]))
+        is_v2 = self.batches[batch_headers.MAGIC] == kafka_format.MAGIC_V2
+        is_behind_damage = np.array([fault is not None for fault in self.faults[:-1]], np.bool_)
+        is_behind_gap = (base > before + 1) & ~is_behind_damage
+        return bool((is_v2 & (is_behind_gap | (count < last - base + 1))).any())
+
     def first_from(self, offset: int) -> int:
         """Returns the number of the first sound batch that ends at or after an offset, or the number of batches if none
         does."""

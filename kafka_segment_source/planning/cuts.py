@@ -16,7 +16,7 @@ import numpy as np
 from kafka_segment_source import kafka_format
 from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.decoding.split import SegmentSplit
-from kafka_segment_source.logdir.offset_proof import may_have_fallen, may_have_risen
+from kafka_segment_source.logdir.offset_proof import bears_out, may_have_fallen, may_have_risen
 from kafka_segment_source.logdir.probe import BatchHeader
 from kafka_segment_source.logdir.segment_view import SegmentView
 
@@ -145,20 +145,25 @@ class _ForwardWalk:
 
     def _go_to(self, position: int) -> None:
         self._position = position  # of the next batch of the walk
+        self._before: BatchHeader | None = None  # the batch before it
         self._headers = self._view.probe.walk(position)
 
     def _walk_to(self, offset: int) -> BatchHeader | None:
         for header in self._headers:
             if header is None:
                 return None
+            before, self._before = self._before, header
             self._position = header.end
-            if header.last_offset >= offset:
+            if header.last_offset >= offset and _is_borne_out(self._view, header, before):
                 return header
         return None
 
 
 def _find_first_batch(view: SegmentView, target: int, known: int) -> BatchHeader | None:
-    """Finds the first proven batch at a position ≥ target. known: a position where a batch begins."""
+    """Finds the first proven batch at a position ≥ target whose neighbours bear it out.
+
+    known: a position where a batch begins.
+    """
     positions = view.offsets.positions
     for slot in range(int(np.searchsorted(positions, target)), len(positions)):
         header = view.probe.proven(int(positions[slot]))
@@ -170,10 +175,18 @@ def _find_first_batch(view: SegmentView, target: int, known: int) -> BatchHeader
         return header
     before = int(np.searchsorted(positions, target)) - 1
     start = max(known, int(positions[before])) if before >= 0 else known
+    last: BatchHeader | None = None
     for header in view.probe.walk(start):
-        if header is None or header.position >= target:
+        if header is None:
+            return None
+        if header.position >= target and _is_borne_out(view, header, last):
             return header
+        last = header
     return None
+
+
+def _is_borne_out(view: SegmentView, header: BatchHeader, before: BatchHeader | None) -> bool:
+    return bears_out(header, before, view.probe.at(header.end), view.probe.may_be_last(header))
 
 
 def _cut_split(split: SegmentSplit, cuts: list[_Cut]) -> list[SegmentSplit]:

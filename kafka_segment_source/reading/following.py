@@ -69,6 +69,11 @@ class Follower:
         self._attempts = Attempts()
         self._is_end_of_log = False  # whether the log that was found again was read to its end
 
+    @property
+    def has_moved(self) -> bool:
+        """Whether the files changed, and the offsets are read from where they are now."""
+        return self._why is not None
+
     def run(self, read: Callable[[SegmentSplit], Iterator[T]]) -> Iterator[T]:
         """Yields the results of `read` for the split, or for the splits that hold its offsets now.
 

@@ -209,6 +209,22 @@ def first_void(stretch: Stretch, reached: int) -> int | None:
     return int(before[np.argmax(gone)]) if gone.any() else None
 
 
+def cut_stretch(stretch: Stretch, offset: int) -> tuple[Stretch, Stretch]:
+    """Cuts a stretch in two. The second part has what begins at `offset` or after it, and the damage and the loss."""
+    is_before = stretch.headers[batch_headers.BASE_OFFSET] < offset
+    first = Stretch(
+        stretch.headers[:, is_before],
+        tuple(marker for marker in stretch.markers if marker.offset < offset),
+        tuple(gap for gap in stretch.gaps if gap < offset),
+    )
+    second = stretch._replace(
+        headers=stretch.headers[:, ~is_before],
+        markers=tuple(marker for marker in stretch.markers if marker.offset >= offset),
+        gaps=tuple(gap for gap in stretch.gaps if gap >= offset),
+    )
+    return first, second
+
+
 def walk_after(split: SegmentSplit, chunk: Chunk, options: ReadOptions) -> Generator[Stretch, None, None]:
     """Yields the batches that follow a chunk of a split in the log.
 

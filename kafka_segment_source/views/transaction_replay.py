@@ -73,19 +73,22 @@ class Abort(NamedTuple):
 class Replay:
     """Follows the producers of one log.
 
-    reached: the offset after the last batch. directory: of the file that was read last. aborts: the ABORT markers of
-    the segment at hand, by offset. has_hole: whether offsets were missing anywhere so far.
+    reached: the offset after the last batch. directory: of the file that is read. seam: where
+    another copy began to be read; what began before it may have its marker in the copy before alone. aborts: the ABORT
+    markers of the segment at hand, by offset. has_hole: whether offsets were missing anywhere so far.
     """
 
     def __init__(self, task: TransactionTask) -> None:
         self.reached = 0
         self.directory = ""
+        self.seam = 0
         self.aborts: dict[int, Abort] = {}
         self.has_hole = False
         self._task = task
         self._holes = [*task.holes]  # those that are not reached yet
         self._begun = self._find_begun()
         self._producers, self._sums = self._open_begun()
+        self._last_gap = -1  # where the last gap of offsets begins
         self._shown_to = 0  # ended transactions with a marker before it are rows already
         self._records = 0
         self._bytes = 0
@@ -97,6 +100,7 @@ class Replay:
         holes = [*stretch.gaps, *([] if stretch.loss is None else [self.reached])]
         headers = stretch.headers
         if headers.shape[1]:
+            self._note_gap(headers)
             self.reached = int(headers[batch_headers.LAST_OFFSET, -1]) + 1
             self._newest = max(self._newest, int(headers[batch_headers.MAX_TIMESTAMP].max()))
         while self._holes and self._holes[0] < self.reached:
@@ -128,6 +132,7 @@ class Replay:
         self.reached = max(oldest.first_offset, self._task.splits[0].base_offset)
         is_from_before = oldest.first_offset in self._begun.values()
         self._producers, self._sums = self._open_begun() if is_from_before else (Producers({}), {})
+        self.directory, self.seam = "", 0  # nothing that is open was read from another copy
         self.has_hole = True  # what the index of a segment lists may have begun before
 
     def finish(self) -> Iterator[Row]:
@@ -135,7 +140,10 @@ class Replay:
         if self._holes:
             yield from self._pass_hole(max(self.reached, self._holes[0]))
         for each in self._sums.values():
-            yield from self._make_row(each, OPEN)
+            if each.first_offset < self._last_gap:
+                yield from self._give_up(each)
+            else:
+                yield from self._make_row(each, OPEN)
         if self._unknown:
             more = len(self._unknown) - _MOST_NAMED
             named = ", ".join(self._unknown[:_MOST_NAMED]) + (f" and {more:,} more" if more > 0 else "")
@@ -220,8 +228,25 @@ class Replay:
         for producer_id in self._producers.take_hole(offset):
             each = self._sums.pop(producer_id)
             if offset > self._task.start and offset >= self._shown_to:
-                self._unknown.append(f"producer {each.producer_id} from offset {each.first_offset} on")
-                yield from self._make_row(each, UNKNOWN)
+                yield from self._give_up(each)
+
+    def _give_up(self, each: _Transaction) -> Iterator[Row]:
+        self._unknown.append(f"producer {each.producer_id} from offset {each.first_offset} on")
+        yield from self._make_row(each, UNKNOWN)
+
+    def _note_gap(self, headers: HeaderTable) -> None:
+        """Notes the last gap of offsets between batches.
+
+        The log cleaner stays below the first offset of every open transaction (Kafka:
+        LogCleanerManager.cleanableOffsets). So a transaction before a gap is not open, even if no marker ends it. A
+        wrapper of magic 0 or 1 states only its last offset, so it shows no gap.
+        """
+        bases = headers[batch_headers.BASE_OFFSET]
+        ends = np.concatenate(([self.reached or bases[0]], headers[batch_headers.LAST_OFFSET, :-1] + 1))
+        is_v2 = headers[batch_headers.MAGIC] == kafka_format.MAGIC_V2
+        gaps = ends[is_v2 & (bases > ends)]
+        if len(gaps):
+            self._last_gap = int(gaps[-1])
 
     def _make_row(self, each: _Transaction, state: str, marker: Marker | None = None) -> Iterator[Row]:
         """Makes the row of a transaction. It yields none if the transaction has no part in the given files."""

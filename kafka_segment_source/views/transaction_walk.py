@@ -27,7 +27,7 @@ from kafka_segment_source.reading.following import Follower, find_again
 from kafka_segment_source.reporting import logger
 from kafka_segment_source.storage.paths import parent_of
 from kafka_segment_source.storage.retrying import Attempts, try_again
-from kafka_segment_source.transactions.walk import Stretch, first_void, walk_file
+from kafka_segment_source.transactions.walk import Stretch, cut_stretch, first_void, walk_file
 from kafka_segment_source.views.abort_indexes import AbortIndexes
 from kafka_segment_source.views.transaction_replay import Replay, Row
 from kafka_segment_source.views.transaction_table import TransactionTask
@@ -88,15 +88,22 @@ def _walk(split: SegmentSplit, options: ReadOptions, replay: Replay) -> Iterator
 
     def read(part: SegmentSplit) -> Iterator[Stretch]:
         directory = parent_of(part.path)
-        is_other = bool(split.copies) and (part is not split or replay.directory not in ("", directory))
+        if split.copies and (part is not split or replay.directory not in ("", directory)):
+            replay.seam = replay.reached
         replay.directory = directory
-        if part is not split and not split.copies:
+        if part is not split and follower.has_moved:
             yield _CHANGED
         for stretch in _read_part(part, options, follower):
-            void = first_void(stretch, replay.reached) if is_other and replay.reached else None
             for error in stretch.errors:
                 logger.warning("skipped (mode=DROPMALFORMED): %s", error)
-            yield stretch if void is None else stretch._replace(gaps=(*stretch.gaps, void))
+            void = first_void(stretch, replay.reached) if replay.seam else None
+            if void is None:
+                yield stretch
+                continue
+            before, after = cut_stretch(stretch, void)
+            yield before
+            yield after._replace(gaps=(replay.seam, *after.gaps))
+            replay.seam = 0
 
     losses = 0
     try:

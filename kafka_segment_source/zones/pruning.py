@@ -9,6 +9,10 @@ two facts follow:
   in that place have another epoch or another CRC. So every offset has the timestamp that it had, unless it is gone.
 
 This costs two headers per run. No size, time or name is trusted. Any part of a run that is not proven is read.
+
+A piece after a run begins with the batch after it. Only the last batch of the run shows whether that one states a wrong
+offset. So if it does not go on where the run ends, the piece begins at the last batch of the run (`offset_proof.py`).
+This costs one more header per piece.
 """
 
 from __future__ import annotations
@@ -18,6 +22,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from kafka_segment_source.bounds import TimeRange
+from kafka_segment_source.logdir.offset_proof import bears_out
 from kafka_segment_source.logdir.probe import HeaderProbe
 from kafka_segment_source.logdir.segment_view import SegmentView
 from kafka_segment_source.pruning.ranges import ByteRange, Pruned
@@ -50,7 +55,25 @@ def prune(view: SegmentView, found: ByteRange, times: TimeRange, zones: ZoneTabl
         pieces.append(ByteRange(rest.start, begin, rest.first_offset, first_offset))
         rest = ByteRange(end, found.end, max(rest.first_offset, after), found.end_offset)
     pieces.append(rest)
-    return Pruned(tuple(piece for piece in pieces if _may_hold_rows(piece)), covered, is_stale)
+    tails = {int(zones[zone_table.END, last]): int(zones[zone_table.LAST_POSITION, last]) for _, last in proven}
+    wanted = (
+        piece._replace(start=_find_start(view.probe, piece.start, tails.get(piece.start)))
+        for piece in pieces
+        if _may_hold_rows(piece)
+    )
+    return Pruned(tuple(wanted), covered, is_stale)
+
+
+def _find_start(probe: HeaderProbe, start: int, tail_at: int | None) -> int:
+    """Returns where a piece begins: at `start`, or at the batch before it if that one does not bear it out.
+
+    tail_at: the position of the batch before it, the last one of a run. None if the piece does not follow a run.
+    """
+    if tail_at is None:
+        return start
+    header = probe.at(start)
+    is_borne_out = header is not None and bears_out(header, probe.at(tail_at), None, is_last=False)
+    return start if is_borne_out else tail_at
 
 
 def _find_runs(zones: ZoneTable, found: ByteRange, times: TimeRange) -> Iterator[tuple[int, int]]:

@@ -187,9 +187,9 @@ class KRaftBroker(Broker):
         node_id: int = 1,
     ) -> None:
         self.node_id = node_id
-        self._cluster_id: str = "" if first is None else first._cluster_id
+        self._cluster_id = ""
+        self._first = first or self
         self._controller: str = f"{HOST}:{free_port()}" if first is None else first._controller
-        self._leads = first is None
         super().__init__(folder, overrides)
 
     def start(self) -> None:
@@ -201,18 +201,20 @@ class KRaftBroker(Broker):
     def _own_properties(self) -> dict[str, str]:
         listeners = f"PLAINTEXT://{self.bootstrap}"
         return {
-            "process.roles": "broker,controller" if self._leads else "broker",
+            "process.roles": "broker,controller" if self._first is self else "broker",
             "node.id": str(self.node_id),
             "controller.quorum.voters": f"1@{self._controller}",
             "controller.listener.names": "CONTROLLER",
-            "listeners": f"{listeners},CONTROLLER://{self._controller}" if self._leads else listeners,
+            "listeners": f"{listeners},CONTROLLER://{self._controller}" if self._first is self else listeners,
             "advertised.listeners": f"PLAINTEXT://{self.bootstrap}",
         }
 
     def _format(self) -> None:
         tool = "kafka.tools.StorageTool"
-        self._cluster_id = self._cluster_id or run_java(self.distribution, tool, "random-uuid").strip()
-        run_java(self.distribution, tool, "format", "-t", self._cluster_id, "-c", str(self._properties))
+        if self._first is self:
+            self._cluster_id = run_java(self.distribution, tool, "random-uuid").strip()
+        cluster_id = self._first._cluster_id
+        run_java(self.distribution, tool, "format", "-t", cluster_id, "-c", str(self._properties))
 
 
 class TieredBroker(KRaftBroker):

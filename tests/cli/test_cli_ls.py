@@ -176,7 +176,7 @@ def test_records_without_a_timestamp(tmp_path: Path) -> None:
     assert listed["oldestTimestampAtMost"] == listed["newestTimestamp"] == "1970-01-01T00:00:00.000Z"
     assert "3 records (2 without a timestamp)" in run("ls", folder).stdout
     (folder / writer.segment_name(0)).write_bytes(b"".join(some))
-    assert "1 record, indexes" not in run("ls", folder).stdout and "1 record\n" in run("ls", folder).stdout
+    assert "without a timestamp" not in run("ls", folder).stdout and "1 record," in run("ls", folder).stdout
 
 
 def test_topics_and_segments() -> None:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kafka_segment_source.errors import StorageError
+from kafka_segment_source.inspection import index_rules, verify
+from kafka_segment_source.inspection.findings import Finding
 from kafka_segment_source.storage.files import InputFile
 from tests.cli.runner import LOGS, answer, copy_of, run
-from tests.support import writer
+from tests.support import naive, writer
 from tests.support.batches import BatchSpec
 from tests.support.logs import simple_log, simple_segment
 from tests.support.rows import FIXTURES, LOG_DIRECTORIES, MESSAGE_SETS
@@ -248,6 +250,36 @@ def test_padding_and_empty_indexes_are_fine(folder: Path, name: str, suffix: str
         index.write_bytes(data)
 
         assert answer("verify", folder, "--json")["notes"] == []
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+def test_a_young_segment_without_index_files(folder: Path, suffix: str) -> None:
+    """A broker makes them when the segment needs them: nothing is missing, for `verify` and for `ls`."""
+    (folder / f"{LAST}{suffix}").unlink()
+
+    assert answer("verify", folder, "--json")["notes"] == []
+    assert answer("ls", folder, "--json")["partitions"][0]["indexFiles"]["missing"] == 0
+
+
+def test_an_index_that_goes_on_with_the_log(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The broker appends between the look at the `.log` and the look at its index: nothing was cut."""
+    log = folder / f"{LAST}.log"
+    whole = log.read_bytes()
+    last = naive.decode_batches(whole)[-1].position
+    log.write_bytes(whole[:last])
+    (folder / f"{LAST}.index").write_bytes(
+        struct.pack(">ii", naive.decode_batches(whole)[-1].last_offset - int(LAST), last)
+    )
+    assert "past the last whole batch" in str(answer("verify", folder, "--json")["notes"])
+
+    check = index_rules.check_offset_index
+
+    def append(facts: index_rules.Facts) -> Iterator[Finding]:
+        log.write_bytes(whole)
+        return check(facts)
+
+    monkeypatch.setattr(verify, "check_offset_index", append)
+    assert answer("verify", folder, "--json")["notes"] == []
 
 
 def segment_of(tmp_path: Path, *batches: bytes) -> Path:

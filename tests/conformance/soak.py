@@ -2,17 +2,20 @@
 
 Opt-in: it starts a Kafka 4.1 broker, and the first time it downloads its jars. Producers write some 1,450 records a
 second to topics with retention, compaction, transactions, both of the latter, and LogAppendTime. Cleaning and deletion
-look for work all the time. The broker is killed twice (SIGKILL) and started again. Meanwhile readers plan, wait for a
-delay, and read, with random options, by `make_plan` and `read_split`, by `scan`, and with `--spark` by Spark. Every
-answer is judged against a ledger of what was acknowledged and how each transaction ended (`soaking/judge.py` says by
-which rules).
+look for work all the time. The broker is killed twice (SIGKILL) and started again. With `--replicas 2` there are two
+that replicate each other. They are killed in turn, so that leaders change, and are read as two copies.
+
+Meanwhile readers plan, wait for a delay, and read, with random options, by `make_plan` and `read_split`, by `scan`, and
+with `--spark` by Spark. Every answer is judged against a ledger of what was acknowledged and how each transaction ended
+(`soaking/judge.py` says by which rules). Inspectors run the commands of `kafkaseg`, and no error of theirs may be
+needless.
 
 In: options, see `--help`. Out: a table of attempts, answers and errors for each topic and delay, samples of every kind
 of error and fault, and one line with the result; `--json FILE` keeps the figures. "excused" counts data loss on a topic
 with retention whose log start did pass an offset that was asked for; "silent" and "said" count rows that the log held
 all the time and that did not come out, without and with a warning. Exit status 1 for any row that is wrong or missing,
-and for any error but excused ones. Raises `BrokerError` if the broker does not come up; whatever happens, everything
-that was started is stopped.
+and for any error but excused ones, of reads and of commands. Raises `BrokerError` if the broker does not come up.
+Whatever happens, everything that was started is stopped.
 
 Only the loopback address is used. Times are of one run on one machine: a rate depends on the load beside it. What a
 soak cannot see: an error in a moment that no reader happened to hit (the simulated broker looks for those).
@@ -30,10 +33,11 @@ import threading
 import time
 from collections import deque
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tests.brokers import KRaftBroker
+from tests.conformance.soaking.inspectors import Inspector, describe, say_failures
 from tests.conformance.soaking.judge import Moment, judge
 from tests.conformance.soaking.ledger import Fate, Ledger
 from tests.conformance.soaking.load import LoadThread, loads
@@ -119,7 +123,7 @@ class Asker(threading.Thread):
     def _ask(self) -> None:
         ends = self._watch.before()
         question = self._question(ends)
-        before = Moment(time.monotonic(), ends.ends)
+        before = replace(ends, time=time.monotonic())
         answer = self._reader.ask(question)
         self._waiting.append(_Attempt(question, answer, before, time.monotonic(), self._watch.active()))
 
@@ -177,8 +181,8 @@ class Asker(threading.Thread):
         self, topic: SoakTopic | None, now: Moment, options: dict[str, str]
     ) -> tuple[tuple[TopicPartition, ...], int | None, int | None]:
         """What is read: all topics, one, or one partition, the last perhaps from an offset to another."""
-        chance, log_dir = self._chance, str(self._watch.log_dir)
-        options["path"] = log_dir
+        chance = self._chance
+        options["path"] = self._watch.path()
         if topic is None:
             return tuple(self._watch.partitions), None, None
         where = chance.choice(topic.topic_partitions)
@@ -187,7 +191,7 @@ class Asker(threading.Thread):
         if not large and chance.random() < 0.3:
             options["subscribe"] = topic.name
             return tuple(topic.topic_partitions), None, None
-        options["path"] = f"{log_dir}/{where[0]}-{where[1]}"
+        options["path"] = self._watch.path(where)
         if chance.random() < 0.5 and not (large and not topic.compacted):
             return (where,), None, None
         start = chance.randint(ends.earliest, ends.latest)
@@ -207,16 +211,22 @@ class Soak:
         self.scratch = scratch
         self._seconds: float = arguments.seconds
         self._planned_kills: int = arguments.kills
-        self._broker = KRaftBroker(scratch / "broker", AGGRESSIVE)
+        self._brokers = [KRaftBroker(scratch / "broker", AGGRESSIVE)]
+        for number in range(2, arguments.replicas + 1):
+            follower = KRaftBroker(scratch / f"broker-{number}", AGGRESSIVE, self._brokers[0], number)
+            self._brokers.append(follower)
         partitions = list(self.ledger.partitions)
-        self.watch = Watch(self._broker.bootstrap, self._broker.log_dir, partitions)
-        self._changes = Changes(self._broker.log_dir, partitions)
+        bootstrap = ",".join(broker.bootstrap for broker in self._brokers)
+        log_dirs = [broker.log_dir for broker in self._brokers]
+        self.watch = Watch(bootstrap, log_dirs, partitions)
+        self._changes = Changes(log_dirs[0], partitions)
+        self._inspectors = [Inspector(f"inspector {at}", log_dirs, scratch) for at in range(arguments.inspectors)]
         delays: tuple[float, ...] = arguments.delays
         each = [delay for delay in delays for _ in range(_READERS_OF_A_LONG_DELAY if delay >= 1 else 1)]
         self._askers = [Asker(self, f"reader {at}", (delay,), False) for at, delay in enumerate(each)]
         if arguments.spark:
             self._askers.append(Asker(self, "spark", delays, True))
-        self._loads = [LoadThread(self._broker.bootstrap, self.ledger, load) for load in loads()]
+        self._loads = [LoadThread(bootstrap, self.ledger, load) for load in loads()]
         self._loaded_seconds = 0.0
         self._kills: list[str] = []
 
@@ -228,8 +238,9 @@ class Soak:
                 asker.start()
                 while not asker.ready.wait(_TICK):
                     self._check()
-            stack.enter_context(self._broker)
-            create_topics(self._broker.bootstrap, [topic.request() for topic in TOPICS])
+            for broker in self._brokers:
+                stack.enter_context(broker)
+            create_topics(self._brokers[0].bootstrap, [topic.request(len(self._brokers)) for topic in TOPICS])
             self.watch.up.set()
             self._changes.start()
             stack.callback(self._changes.stop)
@@ -240,7 +251,11 @@ class Soak:
             self._wait(_HEAD_START)
             for asker in self._askers:
                 asker.begin()
+            stack.callback(self._stop_inspectors)
+            for inspector in self._inspectors:
+                inspector.start()
             self._soak(time.monotonic())
+            self._stop_inspectors()
             self._stop_askers()
             self._check()
             self._stop_loads()
@@ -249,15 +264,18 @@ class Soak:
     def _soak(self, began: float) -> None:
         """The time of the run, with its kills; the time that they take is added."""
         stretch = self._seconds / (self._planned_kills + 1)
-        for _ in range(self._planned_kills):
+        for number in range(self._planned_kills):
             self._wait(stretch)
-            self.watch.up.clear()
-            self._broker.kill()
+            broker = self._brokers[-1 - number % len(self._brokers)]  # the last one leads where there are two
+            if broker is self._brokers[0]:  # the controller: without it nobody can be asked
+                self.watch.up.clear()
+            broker.kill()
             killed = time.monotonic()
             self._wait(min(self._seconds / 20, _DOWN_SECONDS))
-            self._broker.start()
+            broker.start()
             self.watch.up.set()
-            self._kills.append(f"killed after {killed - began:.0f} s, back after {time.monotonic() - killed:.0f} s")
+            back = f"back after {time.monotonic() - killed:.0f} s"
+            self._kills.append(f"{broker.node_id} killed after {killed - began:.0f} s, {back}")
         self._wait(stretch)
 
     def _wait(self, seconds: float) -> None:
@@ -272,7 +290,7 @@ class Soak:
 
     def _check(self) -> None:
         """Raises what a thread ended with."""
-        for failure in (*(each.failure for each in self._askers), *(each.failure for each in self._loads)):
+        for failure in (each.failure for each in (*self._askers, *self._loads, *self._inspectors)):
             if failure is not None:
                 raise failure
 
@@ -282,6 +300,13 @@ class Soak:
         for asker in self._askers:
             if asker.ident is not None:
                 asker.join()
+
+    def _stop_inspectors(self) -> None:
+        for inspector in self._inspectors:
+            inspector.stop()
+        for inspector in self._inspectors:
+            if inspector.ident is not None:
+                inspector.join()
 
     def _stop_loads(self) -> None:
         for load in self._loads:
@@ -304,6 +329,10 @@ class Soak:
             "files": self._changes.counts(),
         }
 
+    def failures(self) -> list[str]:
+        """What the goals forbid, a sentence each."""
+        return self.tally.failures() + say_failures(self._inspectors)
+
     def report(self) -> str:
         """What the run was, and what came of it."""
         facts = self.facts()
@@ -315,6 +344,8 @@ class Soak:
             f"{facts['acknowledged']:,} records acknowledged, {facts['acknowledgedPerSecond']:,} a second; transactions"
             f" {facts['transactions']}, {facts['producersReplaced']} of their producers had to be replaced; broker {'; '.join(self._kills) or 'never killed'}\nsegments seen to be\n{files}\n"
             + self.tally.text()
+            + "\n"
+            + describe(self._inspectors)
         )
 
 
@@ -325,7 +356,10 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--spark", action="store_true", help="ask by Spark too, local[2]")
     parser.add_argument("--delays", type=_delays, default=(0, 0.3, 2), help="seconds from plan to read (0,0.3,2)")
     parser.add_argument("--kills", type=int, default=2, help="how often to kill the broker (2)")
+    parser.add_argument("--replicas", type=int, default=1, help="brokers, each with a copy of everything (1)")
+    parser.add_argument("--inspectors", type=int, default=1, help="how many run commands beside the broker (1)")
     parser.add_argument("--seed", default="1", help="what the random questions follow from; the broker's time does not")
+    parser.add_argument("--keep", type=Path, help="a new directory for the brokers' files, which stay there")
     parser.add_argument("--json", type=Path, help="a file for the figures")
     return parser.parse_args(arguments)
 
@@ -339,11 +373,12 @@ def main() -> None:
     arguments = parse()
     sys.setswitchinterval(0.0005)  # judging must not keep the producers waiting
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))  # so that everything is stopped on the way
-    with tempfile.TemporaryDirectory(prefix="kafkaseg-soak-", ignore_cleanup_errors=True) as scratch:
-        soak = Soak(arguments, Path(scratch))
+    with ExitStack() as stack:
+        temporary = tempfile.TemporaryDirectory(prefix="kafkaseg-soak-", ignore_cleanup_errors=True)
+        soak = Soak(arguments, arguments.keep or Path(stack.enter_context(temporary)))
         soak.run()
     print(soak.report())
-    failures = soak.tally.failures()
+    failures = soak.failures()
     if arguments.json:
         figures = {"seconds": arguments.seconds, **soak.facts(), **soak.tally.as_json()}
         arguments.json.write_text(json.dumps(figures, indent=2) + "\n")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import time
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +68,8 @@ def test_types_are_exactly_those_that_spark_makes_of_them(spark: SparkSession, s
     columns = make_columns(parse_schema(json.dumps(make_case(seed).reader)))
     parsed = _parse_datatype_string(f"value {columns.spark}")
     assert isinstance(parsed, StructType)
-    assert to_arrow_schema(parsed, timezone="UTC").field("value").type == columns.arrow
+    in_utc = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}  # 4.1 has it by default
+    assert to_arrow_schema(parsed, **in_utc).field("value").type == columns.arrow
 
 
 def test_every_type(spark: SparkSession, everything: Path) -> None:
@@ -104,6 +106,11 @@ def test_sql(spark: SparkSession, everything: Path) -> None:
     spark.sql("DROP TABLE IF EXISTS typed_table")
     spark.sql(f"CREATE TABLE typed_table USING kafkaseg OPTIONS ({options})")
     try:
+        if "timestamp_ntz" not in spark.table("typed_table").schema.simpleString():
+            # Spark 4.1 keeps it as timestamp: other instants in other time zones, so it is an error
+            with pytest.raises(PySparkException, match="local:timestamp_ntz"):
+                spark.sql("SELECT count(value.id) FROM typed_table").collect()
+            return
         assert spark.sql("SELECT count(value.id) AS n FROM typed_table").first()["n"] == 50  # type: ignore[index]
         wider = dict(EVERYTHING, fields=[{"name": "new", "type": "int", "default": 0}, *EVERYTHING["fields"]])
         log = SchemaLog(everything)

@@ -9,6 +9,9 @@ an offset twice; a row outside the bounds, or of a partition not asked for; unde
 that was aborted, or was not asked to commit until the read was over, or at or after the last stable offset of that
 moment. A record without an acknowledgement may be there: after a crash nobody knows.
 
+Where several replicas are read, a row at or past the high watermark of before may be of a leader that died: sent, never
+confirmed, and replaced later. Only what was never sent is wrong there.
+
 Missing is a row that was acknowledged before planning began (under read_committed: committed, and below the last stable
 offset that the broker named before), lies within the bounds, and that the log held all the time:
 
@@ -49,11 +52,17 @@ class Ends:
 
 @dataclass(frozen=True)
 class Moment:
-    """The log at one moment. active: the base offset of each partition's last segment."""
+    """The log at one moment.
+
+    active: the base offset of each partition's last segment; oldest: of the first one that any replica still had,
+    perhaps below the log start; replicas: how many copies were read.
+    """
 
     time: float
     ends: dict[TopicPartition, Ends]
     active: dict[TopicPartition, int] = field(default_factory=dict)
+    oldest: dict[TopicPartition, int] = field(default_factory=dict)
+    replicas: int = 1
 
 
 @dataclass
@@ -89,7 +98,7 @@ def judge(question: Question, answer: Answer, ledger: Ledger, before: Moment, af
     verdict.note_wrong("of another partition", ("", -1), _longs(answer.rows["offset"].filter(strange)))
     for where in question.partitions:
         rows = answer.rows.filter(pc.equal(names, f"{where[0]}-{where[1]}"))
-        one = _Partition(question, where, before.ends[where], after.ends[where], sent[where], fates)
+        one = _Partition(question, where, before.ends[where], after.ends[where], sent[where], fates, before.replicas)
         one.check_rows(rows, after.time, verdict)
         if answer.kind is None:
             one.check_missing(_longs(rows["offset"]), before.time, after.active[where], verdict)
@@ -106,6 +115,7 @@ class _Partition:
     after: Ends
     sent: Sent
     fates: Fates
+    replicas: int
 
     @property
     def topic(self) -> SoakTopic:
@@ -119,13 +129,16 @@ class _Partition:
         where, question = self.where, self.question
         known, numbers = self._numbers(rows, offsets, times)
         same = self._same(rows, numbers, times, known)
+        if self.replicas > 1:  # the tail of a leader that died, which nothing on the disks contradicted yet
+            same |= (offsets >= self.before.latest) & self._was_sent(rows, times)
         verdict.note_wrong("not what was acknowledged", where, offsets[known & ~same])
         verdict.note_wrong("never sent", where, offsets[~known & ~same])
         elsewhere = ~known & same & (self.sent.offset[numbers] != NO_OFFSET)
+        elsewhere &= (self.replicas == 1) | (offsets < self.before.latest)
         verdict.note_wrong("acknowledged at another offset", where, offsets[elsewhere])
         ordered = np.sort(offsets)
         verdict.note_wrong("offset twice", where, ordered[1:][ordered[1:] == ordered[:-1]])
-        outside = ~self._inside(offsets, times) | (offsets >= self.after.latest)
+        outside = ~self._inside(offsets, times) | ((offsets >= self.after.latest) & (self.replicas == 1))
         verdict.note_wrong("outside the bounds", where, offsets[outside])
         if not question.committed:
             return
@@ -156,6 +169,13 @@ class _Partition:
             return at if at < self.sent.count and self.sent.timestamp[at] == time else -1
         digits = value[self.topic.number_at(self.where[1])]
         return int(digits) if digits.isdigit() and int(digits) < self.sent.count else -1
+
+    def _was_sent(self, rows: pa.Table, times: Longs) -> Mask:
+        """Which rows are records that were sent, whatever became of them."""
+        values = rows["value"].to_pylist()
+        numbers = [self._claimed(value, time) for value, time in zip(values, times.tolist(), strict=True)]
+        claimed = np.array(numbers, np.int64)
+        return self._same(rows, claimed, times, np.zeros(len(claimed), np.bool_))
 
     def _same(self, rows: pa.Table, numbers: Longs, times: Longs, known: Mask) -> Mask:
         """Which rows are the records that they should be."""

@@ -199,7 +199,8 @@ def _by_splits(question: Question, collected: _Collected) -> None:
 
 def _by_scan(question: Question, collected: _Collected) -> None:
     options: dict[str, Any] = {name: value for name, value in question.options.items() if name != "path"}
-    batches = scan(question.options["path"], **options)
+    [*paths] = parse_options(question.options)[0].paths
+    batches = scan(paths, **options)
     time.sleep(question.delay)
     for batch in batches:
         collected.add(batch)

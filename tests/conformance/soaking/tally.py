@@ -15,9 +15,10 @@ from tests.conformance.soaking.judge import Moment, Verdict
 from tests.conformance.soaking.readers import SPARK, Answer, Question
 from tests.conformance.soaking.topics import BY_NAME, TopicPartition
 
-LOSS = ("DataLossError", "FileChangedError")
+LOSS = ("DataLossError", "FileChangedError", "RetentionError")
 CORRUPT = "CorruptRecordError"
 _SAMPLES = 5  # of each kind
+_WARNINGS = 3  # of each sample
 
 
 @dataclass(frozen=True, order=True)
@@ -100,7 +101,11 @@ class Tally:
             figures.silent += 0 if said else verdict.missing
             for sample in verdict.samples:
                 what = sample.partition(":")[0] + (" with a warning" if said else "")
-                self._keep(f"{what}, {place.topic}", f"{sample} ({question})")
+                heard = "; ".join(answer.warnings[-_WARNINGS:]) if said else ""
+                ends = [
+                    (before.ends[where], after.ends[where]) for where in question.partitions if _is_of(sample, where)
+                ]
+                self._keep(f"{what}, {place.topic}", f"{sample} ({question}) {heard} {ends}")
 
     def _keep(self, kind: str, sample: str) -> None:
         if len(self._samples[kind]) < _SAMPLES:
@@ -181,8 +186,12 @@ def _is_excused(question: Question, answer: Answer, before: Moment, after: Momen
 
 
 def _has_lost(where: TopicPartition, question: Question, before: Moment, after: Moment) -> bool:
-    asked_from = max(before.ends[where].earliest, question.start or 0)
+    asked_from = max(min(before.ends[where].earliest, before.oldest[where]), question.start or 0)
     return BY_NAME[where[0]].loses and after.ends[where].earliest > asked_from
+
+
+def _is_of(sample: str, where: TopicPartition) -> bool:
+    return f": {where[0]}-{where[1]} " in sample
 
 
 def _is_said(question: Question, answer: Answer) -> bool:

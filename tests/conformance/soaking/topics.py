@@ -65,9 +65,9 @@ class SoakTopic:
         """Its partitions."""
         return [(self.name, partition) for partition in range(self.partitions)]
 
-    def request(self) -> Topic:
-        """The topic as `create_topics` wants it."""
-        return Topic(self.name, self.partitions, self.config)
+    def request(self, brokers: int) -> Topic:
+        """The topic as `create_topics` wants it, with a replica on each broker. The last one leads first."""
+        return Topic(self.name, self.partitions, self.config, tuple(range(brokers, 0, -1)))
 
     def prefix(self, partition: int) -> bytes:
         """How every value of a partition begins, before the number."""

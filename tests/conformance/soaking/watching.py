@@ -6,10 +6,12 @@ soak in which nothing happened is not taken for a proof.
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from confluent_kafka import IsolationLevel, KafkaException
@@ -28,8 +30,8 @@ _LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 class Watch:
     """Asks the broker where each partition starts and ends. `up` says whether it can be asked."""
 
-    def __init__(self, bootstrap: str, log_dir: Path, partitions: list[TopicPartition]) -> None:
-        self.log_dir = log_dir
+    def __init__(self, bootstrap: str, log_dirs: list[Path], partitions: list[TopicPartition]) -> None:
+        self.log_dirs = log_dirs
         self.partitions = partitions
         self.up = threading.Event()
         self._bootstrap = bootstrap
@@ -39,11 +41,23 @@ class Watch:
     def before(self) -> Moment:
         """The log as planning begins; while the broker is down, as it was last seen: a log only goes on."""
         ends = self.ends() or self._last
-        return Moment(time.monotonic(), ends)
+        return Moment(time.monotonic(), ends, oldest=self._bases(min), replicas=len(self.log_dirs))
 
     def active(self) -> dict[TopicPartition, int]:
-        """The base offset of each partition's last segment now, by its files."""
-        return {where: max(segment_files(self.log_dir, where)) for where in self.partitions}
+        """The base offset of each partition's last segment now, by its files: the highest of its replicas."""
+        return self._bases(max)
+
+    def _bases(self, choose: Callable[[Iterable[int]], int]) -> dict[TopicPartition, int]:
+        """The base offset of one segment of each partition, of those of all replicas."""
+        return {
+            where: choose([base for log_dir in self.log_dirs for base in segment_files(log_dir, where)] or [0])
+            for where in self.partitions
+        }
+
+    def path(self, where: TopicPartition | None = None) -> str:
+        """All that is to be read, or one partition of it, as the option `path` has it."""
+        paths = [str(each if where is None else each / f"{where[0]}-{where[1]}") for each in self.log_dirs]
+        return paths[0] if len(paths) == 1 else json.dumps(paths)
 
     def ends(self) -> dict[TopicPartition, Ends] | None:
         """What the broker says now; None if it is down."""
@@ -68,9 +82,12 @@ class Watch:
     ) -> dict[TopicPartition, int]:
         asked = {Named(*where): spec for where in self.partitions}
         futures = self._admin.list_offsets(asked, isolation_level=level, request_timeout=_ANSWER_SECONDS)
-        return {
+        offsets = {
             (named.topic, named.partition): future.result(_ANSWER_SECONDS).offset for named, future in futures.items()
         }
+        if min(offsets.values()) < 0:  # a partition without a leader at this moment
+            raise TimeoutError(f"no offset of some partitions: {offsets}")
+        return offsets
 
 
 class Changes(threading.Thread):

@@ -93,6 +93,50 @@ def b(tmp_path: Path) -> Path:
 # --- damage ----------------------------------------------------------------------------------------------------------
 
 
+def old(base: int) -> bytes:
+    """A message of magic 0, whose segment does not show whether offsets after it are missing."""
+    return writer.message_set_v0([Rec(0, -1, None, b"v%d" % base)], base_offset=base)
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+def test_bytes_of_later_offsets_do_not_explain_a_damaged_end(turn: int, a: Path, b: Path) -> None:
+    """The other copy has enough bytes after the damage begins, but no batch where it begins."""
+    put(a, 0, old(0))
+    put(a, 2, old(2), old(3))
+    put(b, 0, old(0), bad(old(1)))
+    with pytest.raises(CorruptRecordError, match="at byte 28, offset 1"):
+        offsets([a, b][::turn])
+    assert offsets([a, b][::turn], mode="DROPMALFORMED") == [0, 2, 3]
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+def test_a_damaged_end_that_another_copy_holds_behind_damage(turn: int, a: Path, b: Path) -> None:
+    """Damage before the batch in question does not keep it from being found."""
+    put(a, 0, bad(pl(0, 1)), pl(1, 2), pl(3, 3))
+    put(b, 0, pl(0, 1), pl(1, 2), bad(pl(3, 3)))
+    assert offsets([a, b][::turn]) == list(range(6))
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+def test_compaction_shows_beside_a_damaged_copy(turn: int, a: Path, b: Path) -> None:
+    """Damage hides how many bytes the whole copy had. The gaps of the other one say that it was compacted."""
+    put(a, 0, pl(2, 1), pl(3, 2))
+    put(a, 5, pl(5, 2))
+    put(b, 0, pl(0, 2), bad(pl(2, 1)), bad(pl(3, 2)), pl(5, 2))
+    assert offsets([a, b][::turn], mode="DROPMALFORMED") == list(range(7))
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+def test_a_segment_with_damage_ends_where_its_last_batch_does(turn: int, a: Path, b: Path) -> None:
+    """The segment after it is missing. That these offsets have no bytes in the copy is no compaction."""
+    put(a, 0, pl(4, 2), pl(6, 3))
+    put(a, 9, pl(9, 2), pl(11, 3), pl(14, 4))
+    checkpoint(a, "cleaner-offset-checkpoint")
+    put(b, 0, pl(0, 2), bad(pl(2, 2)), pl(4, 2))
+    put(b, 14, pl(14, 4))
+    assert offsets([a, b][::turn], mode="DROPMALFORMED") == [0, 1, *range(4, 18)]
+
+
 @pytest.mark.parametrize("turn", [1, -1])
 def test_damage_in_the_longer_copy(turn: int, a: Path, b: Path) -> None:
     """What the longer copy holds behind its damage comes out; what no copy holds whole is an error that names both."""

@@ -125,3 +125,69 @@ def test_a_window_into_a_batch_that_fell(start: int, stated: int, entry: tuple[i
         assert caught.value.position == len(batches[0])
     wanted = [offset for offset in (*range(6), *range(15, 30)) if offset >= start]
     assert read(a, startingOffsets={"t": {"0": start}}, mode="DROPMALFORMED") == rows(*wanted)
+
+
+@pytest.mark.parametrize("stated", [1, 0])
+def test_a_marker_that_fell_ends_its_transaction_from_another_copy(stated: int, tmp_path: Path) -> None:
+    """The marker is looked for behind the batches at hand, and they contradict what it states."""
+    recs = [Rec(at, 1000 + at, None, b"v%d" % at) for at in range(3)]
+    begun = writer.record_batch(recs, base_offset=0, producer_id=7, producer_epoch=0, transactional=True)
+    marker = writer.control_batch("commit", offset=3, producer_id=7, timestamp=1003)
+    a = write_log(tmp_path / "A", [begun, struct.pack(">Q", stated) + marker[8:], make_batch(4, 5)])
+    b = write_log(tmp_path / "B", [begun, marker, make_batch(4, 5)])
+    for lenient in ({}, {"failOnDataLoss": False}):
+        assert read([a, b], isolationLevel="read_committed", **lenient) == rows(0, 1, 2, 4, 5), lenient
+
+
+@pytest.mark.parametrize("options", READS)
+def test_a_range_that_begins_beside_damage_loses_nothing_in_silence(options: dict[str, Any], tmp_path: Path) -> None:
+    """A batch behind the damage has fallen below the first batch of the range. That one is borne out by what the
+    damaged batch states, so it has not risen, and the damage is one of the wanted offsets."""
+    whole = [make_batch(*each) for each in BATCHES]
+    hurt = [*whole[1:3], spoil(whole[3]), make_batch(16, 17, 11), whole[5]]
+    folder = tmp_path / "A" / "t-0"
+    folder.mkdir(parents=True)
+    (folder / writer.segment_name(10)).write_bytes(b"".join(hurt))
+    (folder / writer.segment_name(10, ".index")).write_bytes(writer.offset_index([(13, len(hurt[0]))], 10))
+    b = write_log(tmp_path / "B", [*whole[:3], spoil(whole[3])])
+    if "mode" in options:
+        found = read([tmp_path / "A", b], startingOffsets={"t": {"0": 14}}, **options)
+        assert found == rows(18, 19)
+        return
+    with pytest.raises(CorruptRecordError, match="no copy holds the offsets 14"):
+        read([tmp_path / "A", b], startingOffsets={"t": {"0": 14}}, **options)
+
+
+def test_a_batch_between_damaged_ones_that_leave_its_place(tmp_path: Path) -> None:
+    """What the damaged batches state leaves exactly the length of the one between them, but at another place."""
+    batches = [make_batch(0, 9), spoil(make_batch(10, 13)), make_batch(14, 14, 12), spoil(make_batch(15, 16))]
+    a = write_log(tmp_path, [*batches, make_batch(17, 19)])
+    assert read(a, mode="DROPMALFORMED") == rows(*range(10), 17, 18, 19)
+
+
+def test_a_right_batch_between_damaged_ones(tmp_path: Path) -> None:
+    """One of them has a wrong offset, so its place is not the one that they leave."""
+    batches = [make_batch(0, 9), spoil(make_batch(10, 13)), make_batch(14, 14), spoil(make_batch(15, 16, 13))]
+    a = write_log(tmp_path, [*batches, make_batch(17, 19)])
+    assert read(a, mode="DROPMALFORMED") == rows(*range(10), 14, 17, 18, 19)
+
+
+@pytest.mark.parametrize("options", READS)
+def test_a_batch_that_fell_behind_damage_and_a_right_one(options: dict[str, Any], tmp_path: Path) -> None:
+    """The damaged batch after the two leaves the second one its place, so the first one is right."""
+    whole = [make_batch(0, 3), make_batch(4, 4), make_batch(5, 6), make_batch(7, 10), make_batch(11, 12)]
+    a = write_log(tmp_path / "A", [whole[0], make_batch(4, 4, 6), *whole[2:]])
+    b = write_log(tmp_path / "B", [spoil(whole[0]), whole[1], make_batch(5, 6, 4), spoil(whole[3]), whole[4]])
+    assert read([a, b], **options) == rows(*range(13))
+    assert read([b, a], **options) == rows(*range(13))
+
+
+@pytest.mark.parametrize("options", READS)
+def test_a_jump_before_a_header_that_cannot_be_read(options: dict[str, Any], tmp_path: Path) -> None:
+    """The damaged batch after it has an impossible last offset, so nobody knows where it ends."""
+    whole = [make_batch(0, 0), make_batch(1, 2), make_batch(3, 4), make_batch(5, 8)]
+    broken = whole[1][:23] + b"\x80" + whole[1][24:]
+    a = write_log(tmp_path / "A", [make_batch(0, 0, 1), broken, whole[2], whole[3]])
+    b = write_log(tmp_path / "B", whole[:2])
+    assert read([a, b], **options) == rows(*range(9))
+    assert read([b, a], **options) == rows(*range(9))

@@ -179,3 +179,38 @@ def test_an_absurd_number_of_pieces_costs_nothing() -> None:
     """A number far above that of the batches is divided, not counted up to."""
     counts = count_pieces([10, 30], 10**12)
     assert sum(counts) == 10**12 and counts[0] * 3 in range(counts[1] - 4, counts[1] + 5)
+
+
+@pytest.mark.parametrize("bit", [5, 8, 40, 58])
+def test_no_piece_begins_at_a_batch_that_jumped(bit: int, tmp_path: Path) -> None:
+    """A range that zone maps left may begin at such a batch. Its offset is no bound of a piece."""
+    segment = simple_segment(batches_of(1, 20))
+    path = simple_log(segment).write(tmp_path)
+    (listed,) = list_logs(parse_options({"path": str(path)})[0])[0].segments
+    (whole,) = kafkaseg.plan(path).splits
+    start = segment.batches[4].position
+    log = bytearray(Path(listed.path).read_bytes())
+    log[start : start + 8] = (4 ^ 1 << bit).to_bytes(8, "big")
+    Path(listed.path).write_bytes(log)
+    split = whole._replace(start=start, bounds=whole.bounds._replace(offsets=OffsetRange(4)))
+
+    with SegmentView(listed._replace(version=whole.version), Trust(trust_indexes=False)) as view:
+        pieces = cut_by_records(view, split, 3)
+
+    assert [piece.start_offset for piece in pieces if piece.start_offset >= 20] == []
+
+
+@pytest.mark.parametrize("kept", [1, 20, 70, 0])
+def test_a_piece_begins_at_the_last_batch_before_a_torn_one(kept: int, tmp_path: Path) -> None:
+    """A gap lies before it, and the end of the log after it: no neighbour contradicts its offset. 0: zeros follow."""
+    segment = simple_segment([data(0, 5), data(2, 5), data(3, 5)])
+    path = simple_log(segment).write(tmp_path)
+    (listed,) = list_logs(parse_options({"path": str(path)})[0])[0].segments
+    end = segment.batches[1].end
+    Path(listed.path).write_bytes(segment.log[: end + kept] if kept < 70 else segment.log[:-1])
+    if not kept:
+        Path(listed.path).write_bytes(segment.log[:end] + bytes(40))
+
+    plan = kafkaseg.plan(path, maxRecordsPerPartition=1, trustIndexes=False)
+
+    assert len(plan.splits) == 2

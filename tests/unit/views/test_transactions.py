@@ -224,6 +224,19 @@ def test_a_marker_that_another_copy_mends(tmp_path: Path) -> None:
     assert brief(viewed([one, other])) == OF_CROSSING
 
 
+@pytest.mark.parametrize("segment", [4, 6])
+def test_what_began_in_another_copy(segment: int, tmp_path: Path) -> None:
+    """A gap behind the seam of two compacted copies may have held the marker of what began before the seam. It has no
+    part in what began behind it, and in what ended before the gap."""
+    one = write(tmp_path / "a", {0: [data(0, 7), data(1, 9)]})
+    behind = [data(6, None), marker("commit", 7, 8), marker("commit", 8, 9)]
+    other = write(tmp_path / "b", {2: [data(2, 8), marker("commit", 3, 7)], segment: behind})
+    for directory in (tmp_path / "a", tmp_path / "b"):
+        (directory / "cleaner-offset-checkpoint").write_text("0\n1\nledger 0 9\n")
+    found = brief(viewed([one, other]))
+    assert found == [(7, 0, 3, "committed"), (9, 1, None, "unknown"), (8, 2, 7, "committed")]
+
+
 def snapshot(transactions_open: dict[int, int]) -> bytes:
     """`.snapshot` bytes that know these producers: id → first offset of an open transaction."""
     entries = [struct.pack(">qhiqiqiq", each, 1, 0, 0, 0, 0, -1, first) for each, first in transactions_open.items()]
@@ -292,6 +305,27 @@ def test_a_segment_with_the_marker_is_missing(tmp_path: Path, caplog: pytest.Log
         (7, 5, 6, "committed"),
     ]
     assert any("are missing" in said for said in caplog.messages)
+
+
+def test_a_transaction_before_a_gap_is_not_open(tmp_path: Path) -> None:
+    """The cleaner stays below an open transaction. So its marker was in the gap, or it is lost."""
+    folder = write(tmp_path, {0: [data(0, 7), data(5, 8), data(6)]})
+    assert brief(viewed(folder)) == [(7, 0, None, "unknown"), (8, 5, None, "open")]
+
+
+def test_a_wrapper_shows_no_gap(tmp_path: Path) -> None:
+    """It states only its last offset."""
+    wrapper = writer.message_set_v1([Rec(at, 1000, b"k", b"v") for at in range(4)], base_offset=1, codec="gzip")
+    folder = write(tmp_path, {0: [data(0, 7), wrapper]})
+    assert brief(viewed(folder)) == [(7, 0, None, "open")]
+
+
+def test_a_seam_where_the_copy_begins_with_nothing(tmp_path: Path) -> None:
+    """The first part of the other copy has no batch, as its offsets end before. The gap after it is at the seam."""
+    one = write(tmp_path / "a", {0: [data(0), data(1)], 5: [data(5)], 6: [data(6, 7)]})
+    other = write(tmp_path / "b", {0: [data(0)], 2: [data(2, 7)]})
+    (tmp_path / "b" / "cleaner-offset-checkpoint").write_text("0\n1\nledger 0 2\n")
+    assert brief(viewed([one, other])) == [(7, 2, None, "unknown"), (7, 6, None, "open")]
 
 
 def test_an_empty_file_in_the_middle(tmp_path: Path) -> None:

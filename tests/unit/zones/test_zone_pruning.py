@@ -180,6 +180,24 @@ def test_a_later_end_is_looked_at(logs: Path, maps: Path) -> None:
     assert plan.warnings == ()
 
 
+@pytest.mark.parametrize("says", [1, 2**40])
+def test_a_piece_sees_the_batch_before_one_in_doubt(logs: Path, maps: Path, says: int) -> None:
+    """Damage since the map was made: the batch after a run says another offset, which no CRC covers.
+
+    It alone would be out of the bounds of its piece, and so be lost in silence."""
+    part = segment(data(0, 900), data(1, 900), data(2, 100), data(3, 900))
+    folder = write(logs, part)
+    make_maps(logs, maps)
+    at = ends(part)
+    log = bytearray(part.log)
+    log[at[2] : at[2] + 8] = says.to_bytes(8, "big")
+    (folder / f"{0:020d}.log").write_bytes(log)
+
+    assert ranges(kafkaseg.plan(logs, until=200, zoneMaps=maps)) == [(at[1], at[3])]
+    with pytest.raises(kafkaseg.CorruptRecordError):
+        offsets(logs, until=200, zoneMaps=maps)
+
+
 @pytest.mark.parametrize("missing", [0, 1, 2])
 def test_zones_without_a_neighbour_are_ignored(logs: Path, maps: Path, missing: int) -> None:
     """A table with a hole: a run over it would leave out what nobody looked at."""
