@@ -410,7 +410,7 @@ class _Commits:
 def _commit(commits: _Commits, files: DataFiles, rejects: _Rejects | None, positions: Positions) -> None:
     """Commits rejected rows, if there are any, and then the others."""
     if rejects is not None and not rejects.files.is_empty:
-        rejects.commits.add(rejects.files, positions)
+        rejects.commits.add(rejects.files, rejects.rows.advance(positions))
     commits.add(files, positions)
 
 

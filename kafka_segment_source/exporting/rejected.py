@@ -28,6 +28,10 @@ class RejectedRows:
         self._column = options.typed.corrupt_column
         self._known = known
 
+    def advance(self, positions: Positions) -> Positions:
+        """Returns the offsets that the table has with a commit. They never go back behind those that it has already."""
+        return {**self._known, **{key: max(offset, self._known.get(key, 0)) for key, offset in positions.items()}}
+
     def divide(self, rows: pa.RecordBatch, key: TopicPartition) -> tuple[pa.RecordBatch, pa.RecordBatch]:
         """Returns the rows that fit, and those that do not and are new. rows: of one partition."""
         why = rows[self._column]

@@ -144,7 +144,7 @@ def check(number: int, form: str, context: Any) -> str:
             seen = found
         export(str(logs), target, form, **options)
         found, sizes = read()
-        assert found == visible(partitions)
+        assert found == visible(partitions), f"{len(found)} records, of {len(visible(partitions))}"
         assert max(sizes, default=0) <= 2 * options["target_bytes"] + 4_000  # a file has a footer
         small = sum(size < options["target_bytes"] / 2 for size in sizes)
         assert small <= runs + 1, f"{small} small files of {runs} runs"
