@@ -31,7 +31,8 @@ from kafka_segment_source.streams import log_ends
 from tests.support.avro_cases import Branch, encode
 from tests.support.growing_log import GrowingPartition
 from tests.support.rows import LOG_DIRECTORIES, MESSAGE_SETS
-from tests.support.schema_logs import SchemaLog, framed, write_values
+from tests.support.schema_logs import SchemaLog, framed, write_records, write_values
+from tests.support.writer import Rec
 
 ORDERS = Path(__file__).parents[2] / "examples" / "data" / "orders" / "data"
 FORMATS = ("parquet", "delta", "iceberg")
@@ -579,6 +580,33 @@ def test_a_run_that_died_between_the_two_tables(tmp_path: Path, form: str, monke
     report = run_typed(tmp_path, form)
     assert (report.rows, report.rejected) == (1, 0)
     assert [row["offset"] for row in read_typed(tmp_path, form, "rejected")] == [1]
+
+
+def test_two_runs_that_died_between_the_two_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second one dies before it comes to a partition whose rejected rows the first one committed."""
+    from kafka_segment_source.exporting import export as module  # noqa: PLC0415  # its class is patched
+
+    add = module._Commits.add
+    commits: list[int] = []
+
+    def die(self: Any, *arguments: Any) -> None:
+        if commits:
+            raise StorageError("died")
+        commits.append(1)
+        add(self, *arguments)
+
+    write_orders(tmp_path, [b"no avro"])
+    write_records(tmp_path / "logs" / "orders-1", [Rec(0, 0, b"k", b"no avro")])
+    for count, size in ((1, 10**6), (2, 100)):
+        write_values(tmp_path / "logs", [b"no avro"] * count)
+        commits.clear()
+        with monkeypatch.context() as patch:
+            patch.setattr(module._Commits, "add", die)
+            with pytest.raises(StorageError, match="died"):
+                run_typed(tmp_path, "parquet", target_bytes=size)
+    assert run_typed(tmp_path, "parquet").rejected == 0
+    rejected = read_typed(tmp_path, "parquet", "rejected")
+    assert sorted((row["partition"], row["offset"]) for row in rejected) == [(0, 0), (0, 1), (1, 0)]
 
 
 def test_keys_that_do_not_fit(tmp_path: Path) -> None:
