@@ -34,6 +34,7 @@ GROUPS = {
     "scale": "scale",
     "windows": "windows",
     "frames": "frames",
+    "exports": "exports",
     "object-stores": "object_stores",
     "tiered": "tiered",
     "zone-maps": "zone_maps",

@@ -48,7 +48,7 @@ def find_settings(sink: str) -> dict[str, str]:
     if version not in PACKAGES[sink]:
         raise UsageError(
             f"--format {sink} needs Spark {' or '.join(PACKAGES[sink])}, and this is {pyspark.__version__}: take"
-            " --format parquet, or write the table without Spark (docs/etl.md)"
+            " --format parquet, or write the table without Spark (docs/export.md)"
         )
     return {"spark.jars.packages": PACKAGES[sink][version]} | (DELTA if sink == "delta" else {})
 

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
         UnsupportedFormatError,
         UsageError,
     )
+    from kafka_segment_source.exporting.export import TableReport, export
+    from kafka_segment_source.exporting.target_errors import TargetError
     from kafka_segment_source.frames.dataset import LogDataset, LogScanner, dataset
     from kafka_segment_source.frames.polars_frame import scan_polars
     from kafka_segment_source.inspection.contents import Listing, list_partitions
@@ -67,6 +69,8 @@ __all__ = [
     "SchemaError",
     "StorageError",
     "StreamOptions",
+    "TableReport",
+    "TargetError",
     "TimeIndex",
     "TransactionIndex",
     "UnsupportedError",
@@ -77,6 +81,7 @@ __all__ = [
     "__version__",
     "dataset",
     "errors",
+    "export",
     "list_partitions",
     "locate_offset",
     "offsets_for_time",
@@ -92,6 +97,8 @@ __all__ = [
 ]
 
 _HOMES = {
+    "exporting.export": ("TableReport", "export"),
+    "exporting.target_errors": ("TargetError",),
     "frames.dataset": ("LogDataset", "LogScanner", "dataset"),
     "frames.polars_frame": ("scan_polars",),
     "inspection.contents": ("Listing", "list_partitions"),

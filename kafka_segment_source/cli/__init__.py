@@ -31,6 +31,8 @@ def cli() -> None:
       kafkaseg verify LOGS                                whether it is whole
     Before the next one:
       kafkaseg zonemap LOGS --to DIR                      for --zone-maps DIR
+    Each day:
+      kafkaseg export LOGS --to DIR                       what is new, as a table
 
     \b
     Exit codes: 0 done; 1 data is damaged or lost, or the storage fails;

@@ -42,6 +42,7 @@ COMMANDS = (
     "verify",
     "offsets",
     "zonemap",
+    "export",
     "report",
     "demo",
 )
@@ -163,7 +164,7 @@ def read_options(*names: str, but: Sequence[str] = (), view: str | None = None) 
             STORAGE_OPTIONS,
             metavar="KEY=VALUE",
             multiple=True,
-            callback=_parse_storage_options,
+            callback=parse_pairs,
             help="An option of the object store, such as aws_region=eu-central-1; may be given several times."
             " Others of this machine can see a command line: leave secrets to the environment.",
         )(command)
@@ -180,9 +181,7 @@ def read_options(*names: str, but: Sequence[str] = (), view: str | None = None) 
     return add
 
 
-def _parse_storage_options(
-    context: click.Context, parameter: click.Parameter, texts: tuple[str, ...]
-) -> dict[str, str] | None:
+def parse_pairs(context: click.Context, parameter: click.Parameter, texts: tuple[str, ...]) -> dict[str, str] | None:
     """Converts `KEY=VALUE` texts into a dict. The error has no value, as it may be a secret."""
     found = {}
     for text in texts:
@@ -273,7 +272,10 @@ def progress(what: str, total: int) -> Iterator[Advance]:
 
 @contextmanager
 def follow(what: str) -> Iterator[OnProgress]:
-    """Shows the same bar for a function that calls back with the finished bytes and all bytes."""
+    """Shows the same bar for a function that calls back with the finished bytes and all bytes.
+
+    A bar ends when all of its bytes are done. The next call begins another one.
+    """
     with ExitStack() as stack:
         advance: Advance | None = None
         before = 0
@@ -281,9 +283,12 @@ def follow(what: str) -> Iterator[OnProgress]:
         def on_progress(done: int, total: int) -> None:
             nonlocal advance, before
             if advance is None:
-                advance = stack.enter_context(progress(what, total))
+                advance, before = stack.enter_context(progress(what, total)), 0
             advance(done - before)
             before = done
+            if done >= total:
+                stack.close()
+                advance = None
 
         yield on_progress
 

@@ -69,6 +69,17 @@ def resolve_path(path: str, storage: Storage = LOCAL) -> str:
     return os.path.abspath(unquoted)
 
 
+def find_real_path(path: str) -> str:
+    """Resolves a path, and every link of a local one."""
+    resolved = resolve_path(path)
+    return resolved if is_remote(resolved) else os.path.realpath(resolved)
+
+
+def is_inside(path: str, directory: str) -> bool:
+    """Whether a path is that of a directory, or of something below it. Both are resolved."""
+    return path == directory or path.startswith(join_path(directory, ""))
+
+
 def _make_nul_error(path: str) -> PathError:
     return PathError(f"path {path!r} names no file: found a NUL character, which no file name has")
 

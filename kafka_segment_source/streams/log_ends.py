@@ -15,6 +15,7 @@ from kafka_segment_source import kafka_format
 from kafka_segment_source.bounds import OffsetRange, ScanBounds
 from kafka_segment_source.data_loss import report_lost_offsets
 from kafka_segment_source.decoding.split import BatchPlace, anchored, place_of, split_of
+from kafka_segment_source.logdir.offset_proof import RELATIVE_OFFSETS
 from kafka_segment_source.logdir.probe import HeaderProbe, shows_compaction
 from kafka_segment_source.logdir.segment_view import SegmentView
 from kafka_segment_source.logdir.segments import PartitionLog, Segment
@@ -122,8 +123,8 @@ class LogEnds:
             if segment.size - position > _LARGEST_WALK or not position:
                 position = max(position, view.start_position(kafka_format.MAX_OFFSET))
             for header in view.probe.walk(position):
-                if header is None:
-                    break
+                if header is None or header.last_offset >= segment.base_offset + RELATIVE_OFFSETS:
+                    break  # no CRC covers the base offset, so reading says what is wrong with it
                 offset, last, position = header.last_offset + 1, place_of(header), header.end
             is_whole = position >= segment.size or view.probe.is_legal_tail(position)
         return _FileEnd(segment.version, offset, last, is_whole)

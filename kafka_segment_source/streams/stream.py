@@ -137,6 +137,15 @@ class LogStream:
             return min(max(number, span.start), span.files_end)
         return min(max(find_start(span.log, self.options), span.start), span.files_end)
 
+    def find_directories(self) -> list[str]:
+        """Returns the directories of the partitions."""
+        return [span.log.directory for span in self._list().spans.values()]
+
+    def find_topic_ids(self) -> dict[str, str]:
+        """Returns the id of each topic whose `partition.metadata` is there."""
+        self._list()
+        return {topic: known for (topic, _), (_, known) in self._ids.items() if known is not None}
+
     def set_target(self) -> None:
         """Fixes the end of the stream at what is there now. Nothing that comes later is read (Trigger.AvailableNow)."""
         self._target = {key: span.end for key, span in self._list().spans.items()}
@@ -338,8 +347,8 @@ class LogStream:
         if others:
             self._given_up.update(others)
             self._report_loss(
-                f"the checkpoint is of another selection: it has {_join_names(others, begin)}, which the options do"
-                " not select; give the query a checkpoint of its own, or its old options"
+                f"the options select other partitions than before: not {_join_names(others, begin)}; give the old options,"
+                " or begin anew with another checkpoint or target"
             )
 
     def _find_gone(self, begin: Positions, listing: _Listing) -> list[TopicPartition]:

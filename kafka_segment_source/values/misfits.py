@@ -8,6 +8,8 @@ from __future__ import annotations
 import threading
 from collections import Counter
 
+import pyarrow as pa
+
 from kafka_segment_source.kernels import avro
 from kafka_segment_source.reporting import few, logger
 
@@ -36,11 +38,15 @@ REASONS = {
     OTHER_TYPE: "JSON of another type",
 }
 
+REJECTED = pa.struct([("key", pa.binary()), ("value", pa.binary()), ("reason", pa.string())])
+"""What the corrupt column has of a row that does not fit, where rows are rejected."""
+
 
 class Misfits:
-    """Counts what does not fit, by column and reason. Several threads may count."""
+    """Counts what does not fit, by column and reason. Several threads may count. fate: what becomes of it."""
 
-    def __init__(self) -> None:
+    def __init__(self, fate: str = "null") -> None:
+        self._fate = fate
         self._counts: Counter[tuple[str, str]] = Counter()
         self._first: dict[tuple[str, str], str] = {}
         self._lock = threading.Lock()
@@ -54,7 +60,7 @@ class Misfits:
     def report(self) -> None:
         """Writes a sentence for each reason to the log."""
         for sentence in few(
-            f"{count:,} {column}{' does not fit, and is' if count == 1 else 's do not fit, and are'} null: {reason} (the first at {self._first[column, reason]})"
+            f"{count:,} {column}{' does not fit, and is' if count == 1 else 's do not fit, and are'} {self._fate}: {reason} (the first at {self._first[column, reason]})"
             for (column, reason), count in self._counts.most_common()
         ):
             logger.warning("%s", sentence)

@@ -19,7 +19,7 @@ from kafka_segment_source.errors import MisfitError
 from kafka_segment_source.kernels import avro, batch_headers, record_batches
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.values.avro_arrays import NONE_CHOSEN, Ints, Rows
-from kafka_segment_source.values.misfits import REASONS
+from kafka_segment_source.values.misfits import REASONS, REJECTED
 
 if TYPE_CHECKING:
     from kafka_segment_source.values.typed import TypedColumns
@@ -82,7 +82,8 @@ class TypedRows:
                 end, made = self._decode(rows, status, at, records.count)
                 self._check(records, rows, status, at, end)
                 if self._typed.corrupt_column in self._schema.names:
-                    made[self._typed.corrupt_column] = _take_corrupt(rows, status, at, end)
+                    take = self._take_rejected if self._typed.rejects else _take_corrupt
+                    made[self._typed.corrupt_column] = take(records, rows, status, at, end)
                 part = plain.slice(at, end - at)
                 arrays = [made[name] if name in made else part.column(name) for name in self._schema.names]
                 yield _make_batch(arrays, self._schema, part), int(offsets[end - 1])
@@ -128,6 +129,21 @@ class TypedRows:
                     where = f"offset {offset} of {self._split.topic}-{self._split.partition}"
                     misfits.add(name, REASONS[reason], len(places), where)
 
+    def _take_rejected(
+        self, records: RecordColumns, rows: dict[str, Rows], status: dict[str, Status], first: int, last: int
+    ) -> pa.Array:
+        """Makes the corrupt column of rejected rows: the bytes of key and value, and why they do not fit."""
+        reasons: dict[int, list[str]] = {}
+        for name, of_rows in status.items():
+            for row in (first + np.flatnonzero(of_rows[first:last] > avro.IS_NULL)).tolist():
+                found, expected = self._decoders[name].explain(rows[name], row, int(of_rows[row]))
+                reasons.setdefault(row, []).append(f"{name}: found {found}, expected {expected}")
+        made: list[dict[str, object] | None] = [None] * (last - first)
+        for row, why in reasons.items():
+            sources = {name: _take_bytes(records, name, row) for name in _PLACES}
+            made[row - first] = {**sources, "reason": "; ".join(why)}
+        return pa.array(made, REJECTED)
+
     def _make_error(self, records: RecordColumns, name: str, rows: Rows, row: int, reason: int) -> MisfitError:
         found, expected = self._decoders[name].explain(rows, row, reason)
         header = records.headers[:, records.ints[record_batches.BATCH, row]]
@@ -149,7 +165,15 @@ def _is_control(records: RecordColumns) -> npt.NDArray[np.bool_]:
     return spread
 
 
-def _take_corrupt(rows: dict[str, Rows], status: dict[str, Status], first: int, last: int) -> pa.Array:
+def _take_bytes(records: RecordColumns, name: str, row: int) -> bytes | None:
+    at, length = _PLACES[name]
+    begin, size = int(records.ints[at, row]), int(records.ints[length, row])
+    return None if size < 0 else records.source[begin : begin + size].tobytes()
+
+
+def _take_corrupt(
+    records: RecordColumns, rows: dict[str, Rows], status: dict[str, Status], first: int, last: int
+) -> pa.Array:
     """Makes the corrupt column: the bytes of a value that does not fit, or else of a key that does not."""
     found: list[bytes | None] = [None] * (last - first)
     for name in ("key", "value"):

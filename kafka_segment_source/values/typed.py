@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from kafka_segment_source.decoding.tables import MakeRows, SplitTable
 from kafka_segment_source.schema import RECORD_COLUMNS, Column
-from kafka_segment_source.values.misfits import Misfits
+from kafka_segment_source.values.misfits import REJECTED, Misfits
 
 if TYPE_CHECKING:
     from kafka_segment_source.options import ReadOptions
@@ -42,13 +42,14 @@ class TypedColumns:
     """meanings: by the name of the column, `key` or `value`. corrupt_column: None under FAILFAST.
 
     readers: for each column the text of its schema option that always names the same schema. wanted: the fields that
-    are wanted, by column.
+    are wanted, by column. rejects: whether the corrupt column says why, and has the bytes of key and value (REJECTED).
     """
 
     meanings: Mapping[str, Meaning]
     corrupt_column: str | None
     readers: Mapping[str, str] = field(default_factory=dict)
     wanted: Mapping[str, Wanted] = field(default_factory=dict)
+    rejects: bool = False
     misfits: Misfits | None = field(default=None, compare=False)
 
     @property
@@ -61,12 +62,17 @@ class TypedColumns:
             for column in RECORD_COLUMNS
         ]
         if self.corrupt_column is not None:
-            columns.append(Column(self.corrupt_column, "binary", pa.binary()))
+            kind = (
+                ("struct<key: binary, value: binary, reason: string>", REJECTED)
+                if self.rejects
+                else ("binary", pa.binary())
+            )
+            columns.append(Column(self.corrupt_column, *kind))
         return TypedTable(tuple(columns), _load_maker)
 
     def read(self, read: Callable[..., Iterator[pa.RecordBatch]], options: ReadOptions) -> Iterator[pa.RecordBatch]:
         """Reads by `read`, which takes options, and says at the end what did not fit."""
-        misfits = Misfits()
+        misfits = Misfits("rejected" if self.rejects else "null")
         try:
             yield from read(options=replace(options, typed=replace(self, misfits=misfits)))
         finally:

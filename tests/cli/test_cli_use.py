@@ -26,6 +26,7 @@ def arguments(command: str) -> list[str]:
         "offsets": ["--time", "-2h"],
         "zonemap": ["--to", "/no/such/maps"],
         "report": ["--to", "/no/such/page"],
+        "export": ["--to", "/no/such/table"],
     }.get(command, [])
 
 

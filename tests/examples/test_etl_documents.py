@@ -1,4 +1,4 @@
-"""The examples of docs/etl.md that need logs of their own: tables without Spark, and Avro."""
+"""The example of docs/etl.md that needs a log of its own: Avro."""
 
 from __future__ import annotations
 
@@ -7,11 +7,7 @@ import struct
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
-import pytest
-
-from tests.support.growing_log import GrowingPartition, list_rows
 from tests.support.schema_logs import SchemaLog, write_values
 
 ROOT = Path(__file__).parent.parent.parent
@@ -22,79 +18,6 @@ def block_with(word: str, logs: Path, data: Path) -> str:
     """The example that has a word in it, with these paths."""
     (block,) = (block for block in BLOCKS if word in block)
     return str(block).replace("/var/kafka-logs", str(logs)).replace("/data/", f"{data}/")
-
-
-class DiedError(Exception):
-    """Ends a run, as a kill does."""
-
-
-def dies_after(count: int, real: Any) -> Any:
-    """The function, but it raises after that many calls. Where count is even, the last of them was not made."""
-    calls = []
-
-    def dying(*arguments: Any, **named: Any) -> Any:
-        calls.append(None)
-        if len(calls) == count and count % 2 == 0:
-            raise DiedError
-        result = real(*arguments, **named)
-        if len(calls) == count:
-            raise DiedError
-        return result
-
-    return dying
-
-
-def read_delta(data: Path) -> Any:
-    return pytest.importorskip("deltalake").DeltaTable(str(data / "lake" / "events")).to_pyarrow_table()
-
-
-def read_iceberg(data: Path) -> Any:
-    catalogs = pytest.importorskip("pyiceberg.catalog")
-    catalog = catalogs.load_catalog("lake", type="sql", uri=f"sqlite:///{data}/catalog.db")
-    return catalog.load_table("kafka.events").scan().to_arrow()
-
-
-@pytest.mark.filterwarnings("ignore::DeprecationWarning:pyiceberg.*")
-@pytest.mark.parametrize(
-    ("library", "commit", "read"),
-    [
-        ("deltalake", "deltalake.write_deltalake", read_delta),
-        ("pyiceberg", "pyiceberg.table.Transaction.commit_transaction", read_iceberg),
-    ],
-)
-def test_a_table_without_spark_holds_each_record_once(
-    library: str, commit: str, read: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The logs grow between runs, and runs die before or after any of their commits."""
-    pytest.importorskip(library)
-    data = tmp_path / "data"
-    data.mkdir()
-    logs = tmp_path / "logs"
-    partitions = [GrowingPartition(logs / f"t-{n}") for n in range(2)]
-    code = compile(block_with(f"from {library}", logs, data), "docs/etl.md", "exec")
-    module, _, name = commit.rpartition(".")
-    holder = (
-        pytest.importorskip(module) if library == "deltalake" else pytest.importorskip("pyiceberg.table").Transaction
-    )
-    deaths = 0
-    for count in (1, 2, 2, 1):
-        for each in partitions:
-            each.write(9)
-        with monkeypatch.context() as patch:
-            patch.setattr(holder, name, dies_after(count, getattr(holder, name)))
-            try:
-                exec(code, {})
-            except DiedError:
-                deaths += 1
-    assert deaths == 4
-    for _ in range(2):  # the second one finds nothing new
-        exec(code, {})
-        found = read(data)
-        rows = zip(*(found[name].to_pylist() for name in ("partition", "offset", "value")), strict=True)
-        assert sorted(rows) == list_rows(partitions)
-
-
-# ---- Avro ----
 
 
 def avro_order(number: int, item: str, schema_id: int = 7) -> bytes:

@@ -439,7 +439,7 @@ def test_a_format_that_this_spark_does_not_have(
     assert (code, out) == (2, "")
     assert err == (
         f"etl_job: --format {sink} needs Spark {needed}, and this is {version}: take --format parquet, or write the"
-        " table without Spark (docs/etl.md)\n"
+        " table without Spark (docs/export.md)\n"
     )
     assert not list(tmp_path.iterdir())
 

@@ -1,7 +1,8 @@
 """A small S3 server for tests and for the demo: buckets in memory, on a port of this machine, in a thread.
 
-It knows what this package and the tests ask of a store: to make a bucket; to put, get, look at, list and delete
-objects; ranges, If-Match and If-None-Match. It checks signatures (version 4) as S3 does. It has one user, one region.
+It knows what this package and the tests ask of a store: to make a bucket; to put (also in parts), copy, get, look at,
+list and delete objects; ranges, If-Match and If-None-Match. It checks signatures (version 4) as S3 does. It has one
+user, one region.
 It can speak as Google Cloud Storage does (XML API), too: a bearer token, and a generation for each state of an object.
 moto in its place brings an environment of 317 MB. `make test-stores` runs the same tests with s3proxy,
 so that nothing depends on what this server alone believes.
@@ -81,6 +82,7 @@ class _Buckets:
     def __init__(self, user: str, secret: str) -> None:
         self._user, self._secret = user, secret
         self._buckets: dict[str, dict[str, _Object]] = {}
+        self._uploads: dict[str, dict[int, bytes]] = {}
         self._generation = 0
 
     def answer(self, request: _Request) -> _Answer:
@@ -158,12 +160,21 @@ class _Buckets:
         if request.method == "DELETE":
             objects.pop(key, None)
             return _Answer(204)
+        query = dict(parse_qsl(request.query, keep_blank_values=True))
+        if "uploads" in query or "uploadId" in query:
+            return self._answer_upload(request, objects, key, query)
         if request.method == "PUT":
             self._check_condition(request, found)
-            tag = f'"{hashlib.md5(request.body).hexdigest()}"'
-            self._generation += 1
-            objects[key] = _Object(request.body, tag, datetime.now(UTC).timestamp(), self._generation)
-            return _Answer(200, headers=self._name_version(objects[key]))
+            source = unquote(request.headers.get("x-amz-copy-source", "")).lstrip("/")
+            if not source:
+                return _Answer(200, headers=self._put(objects, key, request.body))
+            bucket, _, of = source.partition("/")
+            if of not in self._find(bucket):
+                raise _RefusedError("NoSuchKey")
+            tag = self._put(objects, key, self._find(bucket)[of].data)["ETag"]
+            when = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.000Z")
+            body = f"<CopyObjectResult><ETag>{escape(tag)}</ETag><LastModified>{when}</LastModified></CopyObjectResult>"
+            return _Answer(200, body.encode(), {"Content-Type": "application/xml"})
         if request.method not in ("GET", "HEAD"):
             raise _RefusedError("MethodNotAllowed")
         if found is None:
@@ -181,6 +192,36 @@ class _Buckets:
             raise _RefusedError("InvalidRange")
         headers["Content-Range"] = f"bytes {begin}-{end - 1}/{size}"
         return _Answer(206, found.data[begin:end], headers)
+
+    def _put(self, objects: dict[str, _Object], key: str, data: bytes) -> dict[str, str]:
+        self._generation += 1
+        tag = f'"{hashlib.md5(data).hexdigest()}"'
+        objects[key] = _Object(data, tag, datetime.now(UTC).timestamp(), self._generation)
+        return self._name_version(objects[key])
+
+    def _answer_upload(
+        self, request: _Request, objects: dict[str, _Object], key: str, query: dict[str, str]
+    ) -> _Answer:
+        """An object that comes in parts."""
+        if "uploads" in query:
+            number = str(len(self._uploads))
+            self._uploads[number] = {}
+            return _Answer(
+                200,
+                f"<InitiateMultipartUploadResult><Bucket>b</Bucket><Key>{escape(key)}</Key><UploadId>{number}</UploadId>"
+                "</InitiateMultipartUploadResult>".encode(),
+                {"Content-Type": "application/xml"},
+            )
+        parts = self._uploads[query["uploadId"]]
+        if request.method == "PUT":
+            parts[int(query["partNumber"])] = request.body
+            return _Answer(200, headers={"ETag": f'"{hashlib.md5(request.body).hexdigest()}"'})
+        if request.method == "POST":
+            tag = self._put(objects, key, b"".join(parts[number] for number in sorted(parts)))["ETag"]
+            body = f"<CompleteMultipartUploadResult><Key>{escape(key)}</Key><ETag>{escape(tag)}</ETag>"
+            return _Answer(200, f"{body}</CompleteMultipartUploadResult>".encode(), {"Content-Type": "application/xml"})
+        self._uploads[query["uploadId"]] = {}
+        return _Answer(204)
 
     def _check_condition(self, request: _Request, found: _Object | None) -> None:
         wanted = request.headers.get("if-match")

@@ -73,10 +73,12 @@ def test_every_import_is_declared() -> None:
         "boto3",
         "botocore",
         "cryptography",
+        "deltalake",
         "jinja2",
         "matplotlib",
         "polars",
-    }  # AWS profiles, tiers, the report, frames
+        "pyiceberg",
+    }  # AWS profiles, tiers, exports, the report, frames
     assert of_extras <= imported
     imported -= of_extras
     assert {name for name in declared if name != "tzdata"} == imported

@@ -27,6 +27,10 @@ CAUGHT = {name for name, each in vars(errors).items() if isinstance(each, type) 
 
 JUDGED: dict[str, str] = {
     "errors:_find_storage_fields: SyntaxError, ValueError": "a text that is no literal has no file name",
+    "exporting.export:_check_apart: UnsupportedError": "an Iceberg table is where no log can be, so it is not inside one",
+    "exporting.export:export: KafkaSegmentError": "the tables of other topics get their rows; then it is raised, and others are said",
+    "exporting.iceberg_table:IcebergExport.read_state: ValueError": "a TargetError that shows the property",
+    "exporting.parquet_table:ParquetTable._read_manifest: ValueError": "a TargetError that names the manifest",
     "frames.polars_frame:convert_predicate: Exception": "nothing is left out, and Polars applies its predicate to every row",
     "in_order:InOrder._go_on: BaseException": "kept, and raised in its place of the sequence",
     "in_order:InOrder._take: BaseException": "kept, and raised in its place of the sequence",
@@ -107,6 +111,8 @@ JUDGED: dict[str, str] = {
     "spark.remembered:_make_memory: FileNotFoundError": "another process removed an old file of pushed filters",
     "spark.remembered:load: OSError": "nothing is pushed, so every row is planned",
     "storage.files:list_directory: VanishedError": "the directory is listed again, and the last error is raised",
+    "storage.folders:Folder.has.head: FileNotFoundError": "there is no such file in a target",
+    "storage.folders:Folder.read.get: FileNotFoundError": "there is no such file in a target",
     "storage.object_client:_make_client: ValueError, client_errors": "another error with the names of the options is raised after it",
     "storage.object_store:ObjectStorage._call: BaseException": "a broken listing is asked for again; all else is raised after the tries",
     "storage.object_store:_head: FileNotFoundError, client_errors": "only an object that is not there is None; all else is raised",

@@ -85,7 +85,7 @@ def test_a_checkpoint_of_another_selection(tmp_path: Path, clock: Clock) -> None
     start = {T0: 5, ("u", 0): 3}
     stream = stream_of(tmp_path, clock, subscribe="t")
     with pytest.raises(
-        DataLossError, match=r"checkpoint is of another selection: it has u-0 \(read up to offset 3\), which"
+        DataLossError, match=r"select other partitions than before: not u-0 \(read up to offset 3\); give"
     ):
         stream.find_next(start, limited=True)
     assert clock.now == 0
