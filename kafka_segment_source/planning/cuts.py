@@ -190,9 +190,13 @@ def _is_borne_out(view: SegmentView, header: BatchHeader, before: BatchHeader | 
 
 
 def _cut_split(split: SegmentSplit, cuts: list[_Cut]) -> list[SegmentSplit]:
+    """Cuts a split. A cut outside its offsets is none: a wrong offset there would leave the bytes to no piece."""
     pieces = []
     rest = split
     for cut in cuts:
+        end = rest.end_offset
+        if cut.offset <= rest.start_offset or (end is not None and cut.offset >= end):
+            continue
         left, right = rest.bounds.offsets.intersect(OffsetRange(0, cut.offset)), OffsetRange(cut.offset)
         pieces.append(rest._replace(end=cut.end_before, bounds=rest.bounds._replace(offsets=left)))
         within = rest.bounds.offsets.intersect(right)

@@ -238,19 +238,24 @@ def walk_after(split: SegmentSplit, chunk: Chunk, options: ReadOptions) -> Gener
     position = int(chunk.headers[batch_headers.POSITION, -1] + chunk.headers[batch_headers.SIZE, -1])
     bounds = ScanBounds(OffsetRange(reached, split.served_to))
     rest = split._replace(start=position, end=split.segment_size, bounds=bounds, stop_timestamp=None, anchor=last)
-    pending: Iterator[SegmentSplit] = iter([rest, *_find_by_name(split, split.next_base_offset, reached)])
+    named = _find_by_name(split, split.next_base_offset, reached)  # where these segments end is not known
+    pending: Iterator[SegmentSplit] = iter([rest, *named])
     directory = parent_of(split.path)
     part = split  # the part that was read last
     attempts = Attempts()
     named_at = listed_at = -1  # the offsets at which a file was last searched by its name, and in a listing
     before = chunk.headers.copy()
     while True:
+        is_in_doubt = False  # whether a batch of a segment found by its name may lie behind the segment's end
         try:
             for part in pending:
                 is_seam = bool(split.copies) and parent_of(part.path) != directory
                 stretches = walk_split(part, options, after=reached, before=before, chunk_bytes=_AHEAD_BYTES)
                 before = NO_HEADERS
                 for stretch in stretches:
+                    is_in_doubt = part in named and first_void(stretch, reached) is not None
+                    if is_in_doubt:
+                        break
                     void = first_void(stretch, reached) if is_seam else stretch.void
                     yield stretch if void is None else stretch._replace(gaps=(*stretch.gaps, void))
                     if stretch.loss is not None:
@@ -258,13 +263,16 @@ def walk_after(split: SegmentSplit, chunk: Chunk, options: ReadOptions) -> Gener
                     if stretch.headers.shape[1]:
                         reached = int(stretch.headers[batch_headers.LAST_OFFSET, -1]) + 1
                         attempts.note_progress()
+                if is_in_doubt:
+                    break
             if listed_at == reached:
                 return
-            if named_at != reached:
+            if named_at != reached and not is_in_doubt:
                 named_at = reached
-                pending = iter(_find_by_name(part, reached, reached))
+                named = _find_by_name(part, reached, reached)
+                pending = iter(named)
                 continue
-            listed_at = reached
+            listed_at, named = reached, []
             wanted = split._replace(bounds=ScanBounds(), stop_timestamp=None)
             found = find_again(wanted, OffsetRange(reached), options)
         except FileChangedError as error:

@@ -266,8 +266,10 @@ def overlap(zone: Sequence[int], asked: Bounds) -> bool:
 @MANY
 @given(pair=logs_and_bounds(any_log, times=(SINCE, UNTIL, SINCE | UNTIL)), cell=CELLS)
 def test_nothing_else_is_read(pair: tuple[GeneratedLog, Bounds], cell: int) -> None:
-    """Under a fresh map each byte to read is in a zone whose span reaches into the bounds, or in no zone at all. Only the
-    last batch of a zone may be read before one that it does not bear out."""
+    """Under a fresh map each byte to read is in a zone whose span reaches into the bounds, or in no zone at all.
+
+    Only the last batch of a zone may be read before one that it does not bear out.
+    """
     log, asked = pair
     assume(in_order(asked))
     with Case() as case:

@@ -11,7 +11,7 @@ import pytest
 import kafka_segment_source as kafkaseg
 from kafka_segment_source.errors import CorruptRecordError
 from tests.support import writer
-from tests.support.writer import Rec
+from tests.support.writer import Marker, Rec
 
 JUMPS = [1 << bit for bit in (4, 5, 6, 7, 23, 30, 31, 40, 62, 63)]
 BATCHES = [(0, 9), (10, 11), (12, 13), (14, 15), (16, 17), (18, 19)]
@@ -191,3 +191,39 @@ def test_a_jump_before_a_header_that_cannot_be_read(options: dict[str, Any], tmp
     b = write_log(tmp_path / "B", whole[:2])
     assert read([a, b], **options) == rows(*range(9))
     assert read([b, a], **options) == rows(*range(9))
+
+
+def write_segments(root: Path, segments: dict[int, list[bytes]]) -> Path:
+    """Writes segments of t-0 by their base offsets."""
+    folder = root / "t-0"
+    folder.mkdir(parents=True)
+    for base, batches in segments.items():
+        (folder / writer.segment_name(base)).write_bytes(b"".join(batches))
+    return root
+
+
+@pytest.mark.parametrize("cut", [{"maxRecordsPerPartition": 1}, {"minPartitions": 3}, {"minPartitions": 5}])
+def test_pieces_of_a_segment_with_a_jump_leave_no_bytes_out(cut: dict[str, Any], tmp_path: Path) -> None:
+    """A batch that states an offset of a later segment makes no cut. So a piece reads it, and another copy has it."""
+    a = write_segments(tmp_path / "A", {0: [make_batch(0, 1, 16)], 2: [make_batch(2, 4), make_batch(5, 5, 999)], 6: []})
+    b = write_segments(tmp_path / "B", {0: [make_batch(0, 1), make_batch(2, 4), make_batch(5, 5)]})
+    assert read([a, b], **cut) == rows(*range(6))
+    one = write_segments(tmp_path / "C", {0: [make_batch(0, 1), make_batch(2, 3, 16)], 4: [make_batch(4, 5)]})
+    with pytest.raises(CorruptRecordError, match="out of order"):
+        read([one, write_segments(tmp_path / "D", {0: [make_batch(0, 1)]})], **cut)
+
+
+@pytest.mark.parametrize("outcome", ["abort", "commit"])
+def test_a_jump_on_the_way_to_a_marker(outcome: Marker, tmp_path: Path) -> None:
+    """The only batch of the next segment states an offset behind the marker, which must be found all the same."""
+    begun = writer.record_batch(
+        [Rec(0, 1000, None, b"v0")], base_offset=0, producer_id=7, producer_epoch=0, transactional=True, leader_epoch=1
+    )
+    marker = writer.control_batch(outcome, offset=3, producer_id=7, timestamp=1003, leader_epoch=1)
+    later = {3: [marker], 4: [make_batch(4, 19)]}
+    a = write_segments(tmp_path / "A", {0: [begun], 1: [make_batch(1, 2, 17)], **later})
+    b = write_segments(tmp_path / "B", {0: [begun, make_batch(1, 2)]})
+    first = [0] if outcome == "commit" else []
+    for paths in ([a, b], [b, a]):
+        assert read(paths, isolationLevel="read_committed") == rows(*first, 1, 2, *range(4, 20))
+    assert read(a, isolationLevel="read_committed", mode="DROPMALFORMED", failOnDataLoss=False) == rows(*range(4, 20))
