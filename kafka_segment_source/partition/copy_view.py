@@ -124,7 +124,9 @@ class CopyView:
         if segment is None or not segment.size:
             return None
         with self._open_view(segment) as view:
-            return next(view.headers_from(offset), None)
+            found = next(view.headers_from(offset), None)
+        limit = limit_of(segment.base_offset, segment.next_base_offset)
+        return None if found is None or found.last_offset >= limit else found
 
     def end_of(self, segment: Segment) -> int | None:
         """Returns the offset after the last batch of a segment that others follow.

@@ -213,6 +213,15 @@ def test_pieces_of_a_segment_with_a_jump_leave_no_bytes_out(cut: dict[str, Any],
         read([one, write_segments(tmp_path / "D", {0: [make_batch(0, 1)]})], **cut)
 
 
+@pytest.mark.parametrize("stated", [1, 2, 4, 5, 900])
+def test_the_last_batch_of_a_segment_reaches_into_the_next_one(stated: int, tmp_path: Path) -> None:
+    """It states offsets of the next segment. So it decides nothing about histories, and the other copy is read."""
+    a = write_segments(tmp_path / "A", {0: [make_batch(0, 3, stated)], 4: [make_batch(4, 5)]})
+    b = write_segments(tmp_path / "B", {0: [make_batch(0, 3)]})
+    for paths in ([a, b], [b, a]):
+        assert read(paths) == rows(*range(6))
+
+
 @pytest.mark.parametrize("outcome", ["abort", "commit"])
 def test_a_jump_on_the_way_to_a_marker(outcome: Marker, tmp_path: Path) -> None:
     """The only batch of the next segment states an offset behind the marker, which must be found all the same."""
