@@ -1,22 +1,24 @@
-"""`export` from a bucket into a bucket. Iceberg tables are not here: pyiceberg writes them, by a file system of its
-own."""
+"""`export` from a bucket into a bucket. pyiceberg writes Iceberg tables by a file system of its own."""
 
 from __future__ import annotations
 
 import io
 import multiprocessing
+import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from pyiceberg.catalog import load_catalog
 
 import kafka_segment_source as kafkaseg
 from kafka_segment_source.errors import PathError, StorageError
 from kafka_segment_source.storage.folders import Folder
 from kafka_segment_source.storage.settings import make_settings
 from tests.cli.runner import LOGS
-from tests.support.buckets import CANARY, Bucket, make_bucket, serving_s3
+from tests.support.buckets import CANARY, USER, Bucket, make_bucket, serving_s3
 
 
 def _serve(pipe: Any) -> None:
@@ -102,3 +104,26 @@ def test_errors(bucket: Bucket, server: str) -> None:
         ) as caught:
             kafkaseg.export(logs, "s3://nobody/table", form, storage_options=bucket.options)
         assert CANARY not in str(caught.value)
+
+
+@pytest.mark.skipif(
+    "s3proxy" not in os.environ.get("KAFKASEG_STORES", ""),
+    reason="pyiceberg sends bodies in chunks, which the server of the tests does not read (make test-stores)",
+)
+def test_an_iceberg_table(bucket: Bucket, tmp_path: Path) -> None:
+    """Its files are in the bucket, under the properties of the catalog."""
+    catalog = {
+        "type": "sql",
+        "uri": f"sqlite:///{tmp_path}/catalog.db",
+        "warehouse": f"{bucket.url}/lake",
+        "s3.endpoint": bucket.options["aws_endpoint_url"],
+        "s3.access-key-id": USER,
+        "s3.secret-access-key": CANARY,
+        "s3.region": "us-east-1",
+    }
+    for rows in (2000, 0):
+        [report] = kafkaseg.export(LOGS / "payments-0", "lake.kafka.payments", "iceberg", catalog=catalog)
+        assert report.rows == rows
+    assert sum(key.endswith(".parquet") for key in bucket.list_keys()) == 1
+    table = load_catalog("lake", **catalog).load_table("kafka.payments")
+    assert sorted(table.scan().to_arrow()["offset"].to_pylist()) == list(range(2000))
