@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from random import Random
 from typing import Literal
 
@@ -355,6 +356,27 @@ def move(random: Random, file: File) -> int | None:
     return file.batches[at].batch.base
 
 
+def move_behind(random: Random, copy: Copy) -> int | None:
+    """Flips a bit of the baseOffset of a segment's last batch, so that it states offsets of a later segment.
+
+    Answers its base; None if no batch will do. The name of the next segment contradicts it.
+    """
+    usable = [
+        (file, following.base)
+        for file, following in pairwise(copy.files)
+        if file.batches and file.batches[-1].whole and all(held.batch.magic == 2 for held in file.batches)
+    ]
+    if not usable:
+        return None
+    file, limit = random.choice(usable)
+    moved = file.batches[-1].batch
+    stated = random.choice([moved.base ^ 1 << bit for bit in range(62) if moved.base ^ 1 << bit >= limit])
+    position = sum(len(held.batch.data) for held in file.batches[:-1])
+    file.log = file.log[:position] + stated.to_bytes(8) + file.log[position + 8 :]
+    file.batches[-1] = Held(moved, whole=False)
+    return moved.base
+
+
 def hurt(random: Random, copy: Copy, spare: set[int], notes: list[str]) -> None:
     """Does something to a copy's files; batches whose base is in `spare` stay whole."""
     for _ in range(random.choice([0, 1, 1, 2, 3])):
@@ -458,6 +480,11 @@ def case(number: int) -> Case:
             notes.append("single files")
         elif random.random() < 0.1:
             copy.twice = True
+    if not stale and not number % 2:
+        moved = move_behind(Random(~number), copies[number % len(copies)])
+        if moved is not None:
+            copies[number % len(copies)].damaged = True
+            notes.append(f"moved {moved} behind its segment")
     if random.random() < 0.1 and len(copies) < 4:
         linked = random.randrange(len(copies))
         if not copies[linked].single:
