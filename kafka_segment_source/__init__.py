@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from kafka_segment_source.logdir.indexes import OffsetIndex, TimeIndex, TransactionIndex
     from kafka_segment_source.planning.plan import ReadPlan
     from kafka_segment_source.queries import plan, scan
+    from kafka_segment_source.rebuilding.rebuild import rebuild
+    from kafka_segment_source.rebuilding.report import LeftOut, RebuildReport, RebuiltPartition
     from kafka_segment_source.spark.datasource import KafkaSegmentDataSource, read, read_stream, register
     from kafka_segment_source.spark.zone_maps import update_zone_maps
     from kafka_segment_source.zones.updates import ZoneMapSummary, update_zone_maps_locally
@@ -54,6 +56,7 @@ __all__ = [
     "FileChangedError",
     "KafkaSegmentDataSource",
     "KafkaSegmentError",
+    "LeftOut",
     "Listing",
     "LogDataset",
     "LogScanner",
@@ -64,6 +67,8 @@ __all__ = [
     "OptionError",
     "PathError",
     "ReadPlan",
+    "RebuildReport",
+    "RebuiltPartition",
     "RetentionError",
     "ScanOptions",
     "SchemaError",
@@ -88,6 +93,7 @@ __all__ = [
     "plan",
     "read",
     "read_stream",
+    "rebuild",
     "register",
     "scan",
     "scan_polars",
@@ -109,6 +115,8 @@ _HOMES = {
     "logdir.indexes": ("OffsetIndex", "TimeIndex", "TransactionIndex"),
     "planning.plan": ("ReadPlan",),
     "queries": ("plan", "scan"),
+    "rebuilding.rebuild": ("rebuild",),
+    "rebuilding.report": ("LeftOut", "RebuildReport", "RebuiltPartition"),
     "spark.datasource": ("KafkaSegmentDataSource", "read", "read_stream", "register"),
     "spark.zone_maps": ("update_zone_maps",),
     "zones.updates": ("ZoneMapSummary", "update_zone_maps_locally"),

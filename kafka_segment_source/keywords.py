@@ -103,6 +103,26 @@ class StreamOptions(ReadingOptions, total=False):
     maxTriggerDelay: Duration
 
 
+class RebuildOptions(DecodeOptions, total=False):
+    """Options of `rebuild`: those of a read that select batches, and those that decide what damage and loss mean."""
+
+    timeZone: str | None
+    trustIndexes: Flag
+    mode: str | None
+    endAt: str | None
+    since: Moment
+    until: Moment
+    timestampDisorder: Duration
+    startingOffsets: ByPartition
+    startingTimestamp: Moment
+    startingOffsetsByTimestamp: ByPartition
+    startingOffsetsByTimestampStrategy: str | None
+    endingOffsets: ByPartition
+    endingTimestamp: Moment
+    endingOffsetsByTimestamp: ByPartition
+    failOnDataLoss: Flag
+
+
 def option_names(keywords: type) -> tuple[str, ...]:
     """The names of the options in one of the classes above, in its order; `storage_options` last."""
     names = dict.fromkeys(keywords.__annotations__)

@@ -29,6 +29,8 @@ def cli() -> None:
       kafkaseg cat LOGS --subscribe orders --since -10m   the records
       kafkaseg offsets LOGS --time 2026-03-10T09:30       where to go on from
       kafkaseg verify LOGS                                whether it is whole
+    After a loss:
+      kafkaseg rebuild DISKS --to DIR                     a clean log directory
     Before the next one:
       kafkaseg zonemap LOGS --to DIR                      for --zone-maps DIR
     Each day:

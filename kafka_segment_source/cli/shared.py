@@ -43,6 +43,7 @@ COMMANDS = (
     "offsets",
     "zonemap",
     "export",
+    "rebuild",
     "report",
     "demo",
 )

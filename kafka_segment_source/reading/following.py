@@ -52,11 +52,12 @@ T = TypeVar("T")
 class Follower:
     """Follows one split's offsets. Make one, and call `run` once.
 
-    losses: how often `run` has reported damage or lost offsets, and gone on behind them.
+    losses: how often `run` has reported damage or lost offsets, and gone on behind them. passed: the errors of these.
     """
 
     def __init__(self, split: SegmentSplit, options: ReadOptions, *, microseconds: bool = False) -> None:
         self.losses = 0
+        self.passed: list[KafkaSegmentError] = []
         self._split = split
         self._options = options
         # whether timestamps are read; a timestamp too large for microseconds is then damage
@@ -175,6 +176,7 @@ class Follower:
         else:
             raise error
         self.losses += 1
+        self.passed.append(error)
 
 
 def describe_gone(split: SegmentSplit, offsets: OffsetRange) -> str:

@@ -1,0 +1,1 @@
+"""Writes the chain that a read takes as one clean log directory."""

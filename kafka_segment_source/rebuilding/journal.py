@@ -1,0 +1,120 @@
+"""How far an interrupted rebuild came: the folder `.rebuild` of the target.
+
+It has `request.json`, a folder of each unfinished partition, and a JSON file of each partition with its state after its
+last whole segment. A partition that is done is moved out of it. In the end the folder is removed, after `rebuild.json`
+was written.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from kafka_segment_source.errors import PathError
+from kafka_segment_source.rebuilding.files import (
+    list_names,
+    make_directory,
+    read_whole,
+    remove_tree,
+    rename,
+    replace_file,
+    written,
+)
+from kafka_segment_source.storage.paths import join_path
+
+FOLDER = ".rebuild"
+REPORT = "rebuild.json"
+_REQUEST = "request.json"
+_LOCK = "lock"
+_VERSION = 1
+
+
+class Journal:
+    """The state of one rebuild in its target. A context manager: it locks the target for this process.
+
+    target: the directory, resolved. Raises PathError if the target holds anything but an interrupted rebuild of the
+    same request, and if another process writes there.
+    """
+
+    def __init__(self, target: str, request: Mapping[str, Any]) -> None:
+        self.target = target
+        self._folder = join_path(target, FOLDER)
+        self._check(request)
+        make_directory(self._folder)
+        path = join_path(self._folder, _LOCK)
+        with written(path):
+            self._lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            os.close(self._lock)
+            raise PathError(f"another rebuild is writing to {target!r}: wait for it, or give another target") from error
+
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._lock)
+
+    def agree(self, request: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns what the first run of this request found (moments of times ago), and notes it in the first run."""
+        path = join_path(self._folder, _REQUEST)
+        before = _parse(read_whole(path))
+        if before is not None:
+            return dict(before["found"])
+        replace_file(path, json.dumps({"version": _VERSION, "request": request, "found": found}).encode())
+        return dict(found)
+
+    def folder_of(self, name: str) -> str:
+        """The path of an unfinished partition directory."""
+        return join_path(self._folder, name)
+
+    def load(self, name: str) -> dict[str, Any] | None:
+        """Returns the state of a partition, or None if it was not begun."""
+        return _parse(read_whole(join_path(self._folder, f"{name}.json")))
+
+    def save(self, name: str, state: Mapping[str, Any]) -> None:
+        """Notes the state of a partition."""
+        replace_file(join_path(self._folder, f"{name}.json"), json.dumps(state).encode())
+
+    def finish_partition(self, name: str) -> None:
+        """Moves a finished partition to its place."""
+        if os.path.isdir(self.folder_of(name)):
+            rename(self.folder_of(name), join_path(self.target, name))
+
+    def finish(self, report: Mapping[str, Any]) -> None:
+        """Writes the report and removes the folder."""
+        replace_file(join_path(self.target, REPORT), (json.dumps(report, indent=2) + "\n").encode())
+        remove_tree(self._folder)
+
+    def _check(self, request: Mapping[str, Any]) -> None:
+        target = self.target
+        if os.path.lexists(target) and not os.path.isdir(target):
+            raise PathError(f"the target {target!r} is a file, expected a directory")
+        names = list_names(target)
+        before = _parse(read_whole(join_path(self._folder, _REQUEST)))
+        if before is None:
+            if names in ([], [FOLDER]) or (FOLDER in names and len(names) == 1):
+                return
+            what = (
+                "a finished rebuild" if REPORT in names else f"{names[0]!r} and more" if names[1:] else repr(names[0])
+            )
+            raise PathError(
+                f"the target {target!r} holds {what}, expected an empty directory, or an interrupted rebuild"
+            )
+        if before["version"] != _VERSION or before["request"] != request:
+            differing = [name for name in request if before["request"].get(name) != request[name]]
+            differing += [name for name in before["request"] if name not in request]
+            raise PathError(
+                f"the target {target!r} holds an interrupted rebuild of another request, which differs in"
+                f" {', '.join(dict.fromkeys(differing)) or 'its version'}: give the same paths and options, or an empty"
+                " directory"
+            )
+
+
+def _parse(data: bytes | None) -> dict[str, Any] | None:
+    """Returns the JSON object in some bytes. Each file is replaced whole, so it is never a part."""
+    return None if data is None else dict(json.loads(data))

@@ -1,0 +1,277 @@
+"""Batches → the files of one partition directory, segment by segment.
+
+A segment ends where the source's segment ends, or at a number of bytes. It ends too where an offset would not fit into
+the 4 bytes of an index entry, and before a `.log` would have more than 2^31 - 1 bytes (Kafka: LogSegment.shouldRoll).
+
+A segment that follows another one is named by the offset after its last batch, unless compaction explains the gap
+before the source's own name. So no reader takes a gap between two names for lost records.
+
+After each whole segment, the state is kept (`journal.py`): the producers as a `.snapshot`, as a broker writes one when
+it rolls, and the rest as JSON.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+
+from kafka_segment_source import kafka_format
+from kafka_segment_source.decoding.split import SegmentSplit
+from kafka_segment_source.errors import CorruptRecordError, StorageError
+from kafka_segment_source.kernels import batch_headers
+from kafka_segment_source.kernels.batch_headers import HeaderTable
+from kafka_segment_source.logdir.index_entries import LARGEST_LOG
+from kafka_segment_source.rebuilding import epochs
+from kafka_segment_source.rebuilding.files import NewFile, list_names, read_whole, remove, replace_file
+from kafka_segment_source.rebuilding.indexes import IndexEntries
+from kafka_segment_source.rebuilding.pieces import Batches
+from kafka_segment_source.rebuilding.producer_table import ProducerTable
+from kafka_segment_source.storage.paths import join_path
+
+_MOST_DELTA = 2**31 - 1  # a relative offset has 4 bytes
+
+
+class LogWriter:
+    """Writes one partition.
+
+    directory: exists. is_compacted: whether gaps between names are no loss. notes_gaps: whether gaps between batches
+    are. segment_bytes: where segments are rolled; None for the sources' own segments. producers: a `.snapshot` at the
+    start of the log, or None. on_segment: is called after each whole segment but the last, when the state can be kept.
+
+    start, end: the first offset, and the offset after the last batch; start is None before the first batch.
+    gaps: offsets between batches that no batch covers, (first, last).
+    """
+
+    def __init__(
+        self,
+        directory: str,
+        *,
+        is_compacted: bool,
+        notes_gaps: bool,
+        segment_bytes: int | None,
+        producers: bytes | None,
+        on_segment: Callable[[LogWriter], None],
+    ) -> None:
+        self.directory = directory
+        self.start: int | None = None
+        self.end = 0
+        self.segments = self.batches = self.records = self.bytes = 0
+        self.has_wrappers = False
+        self.gaps: list[tuple[int, int]] = []
+        self.sources: dict[str, None] = {}
+        self.spans: epochs.Spans = {}
+        self._is_compacted = is_compacted
+        self._notes_gaps = notes_gaps
+        self._on_segment = on_segment
+        self._segment_bytes = segment_bytes
+        self.producers = (None if producers is None else ProducerTable.from_bytes(producers)) or ProducerTable()
+        self._segment: _NewSegment | None = None
+
+    def write(self, found: Batches) -> None:
+        """Appends batches. Raises CorruptRecordError for a batch whose offsets another one holds in part."""
+        headers = found.headers
+        first = 0
+        if self.start is not None:  # two copies may both have the batch where one follows the other
+            first = int(np.searchsorted(headers[batch_headers.LAST_OFFSET], self.end))
+            if first == headers.shape[1]:
+                return
+        base = _base_of(headers[:, first])
+        if self.start is None:
+            self.start = self._name_first(found, base)
+            self.end = self.start
+        self._check_order(found, first, base)
+        self._roll_if_needed(found.split)
+        while first < headers.shape[1]:
+            assert self._segment is not None
+            count = self._segment.count_fitting(headers[:, first:], self._segment_bytes or LARGEST_LOG)
+            if not count:
+                self._roll(self.end, found.split.base_offset)
+                continue
+            self._append(found, first, first + count)
+            first += count
+
+    def _append(self, found: Batches, first: int, end: int) -> None:
+        assert self._segment is not None
+        headers = found.headers[:, first:end]
+        offsets = int(_base_of(headers[:, 0])), int(headers[batch_headers.LAST_OFFSET, -1])
+        markers = [each for each in found.markers if offsets[0] <= each.offset <= offsets[1]]
+        aborted = self.producers.take(headers, markers)
+        self._segment.append(headers, found.bytes_of(first, end), aborted)
+        epochs.note_epochs(self.spans, headers)
+        if self._notes_gaps:
+            self._note_gaps(found, first, end)
+        self.sources.setdefault(found.split.path.rpartition("/")[0])
+        self.batches += headers.shape[1]
+        is_legacy = headers[batch_headers.MAGIC] < kafka_format.MAGIC_V2
+        is_wrapper = is_legacy & (headers[batch_headers.ATTRIBUTES] & kafka_format.CODEC_MASK != 0)
+        is_control = ~is_legacy & (headers[batch_headers.ATTRIBUTES] & kafka_format.CONTROL_MASK != 0)
+        counts = np.where(is_legacy, 1, headers[batch_headers.COUNT])
+        self.records += int(counts[~is_control & ~is_wrapper].sum())
+        self.has_wrappers |= bool(is_wrapper.any())
+        self.bytes += int(headers[batch_headers.SIZE].sum())
+        self.end = offsets[1] + 1
+
+    def _note_gaps(self, found: Batches, first: int, end: int) -> None:
+        bases, lasts, magics, attributes = found.headers[
+            [batch_headers.BASE_OFFSET, batch_headers.LAST_OFFSET, batch_headers.MAGIC, batch_headers.ATTRIBUTES],
+            first:end,
+        ]
+        expected = np.concatenate(([self.end], lasts[:-1] + 1))
+        states_base = (magics == kafka_format.MAGIC_V2) | (attributes & kafka_format.CODEC_MASK == 0)
+        for at in np.flatnonzero((bases > expected) & states_base).tolist():
+            self.gaps.append((int(expected[at]), int(bases[at]) - 1))
+
+    def _check_order(self, found: Batches, first: int, base: int) -> None:
+        if base < self.end and self.batches:
+            header = found.headers[:, first].tolist()
+            raise CorruptRecordError(
+                "a batch begins with offsets that another batch holds already",
+                path=found.split.path,
+                position=header[batch_headers.POSITION],
+                offset=header[batch_headers.BASE_OFFSET],
+                found=f"base offset {base}",
+                expected=f"{self.end} or more",
+            )
+
+    def _name_first(self, found: Batches, base: int) -> int:
+        """Returns the name of the first segment: the source's, unless batches before the first one are left out."""
+        is_first = found.headers[batch_headers.POSITION, 0] == 0
+        states_base = found.headers[batch_headers.MAGIC, 0] == kafka_format.MAGIC_V2
+        return found.split.base_offset if (is_first or not states_base) and found.split.base_offset <= base else base
+
+    def _roll_if_needed(self, split: SegmentSplit) -> None:
+        """Begins a segment where there is none, or where the source's next one begins."""
+        if self._segment is None:
+            self._segment = _NewSegment(self.directory, self.end, split.base_offset)
+        elif self._segment_bytes is None and split.base_offset > self._segment.source_base and self._segment.size:
+            is_explained = self._is_compacted and split.base_offset > self.end
+            self._roll(split.base_offset if is_explained else self.end, split.base_offset)
+
+    def _roll(self, base: int, source_base: int) -> None:
+        self._end_segment()
+        self.end = max(self.end, base)
+        self._on_segment(self)
+        self._segment = _NewSegment(self.directory, base, source_base)
+
+    def _end_segment(self) -> None:
+        assert self._segment is not None
+        self._segment.close()
+        self.segments += 1
+
+    def close(self, end: int | None) -> None:
+        """Ends the last segment, and writes the producers at the end of the log.
+
+        end: the base offset of an empty last segment that follows, or None. It is the name of the only segment if no
+            batch was written.
+        """
+        if self._segment is not None:
+            self._end_segment()
+        if self.start is None:
+            self.start = self.end = end or 0
+        if end is not None and end >= self.end and (self._segment is None or end > self._segment.base_offset):
+            _NewSegment(self.directory, end, end).close()
+            self.segments += 1
+            self.end = end
+        self._segment = None
+        for name in list_names(self.directory):  # a state may have been kept at the start of each segment
+            if name.endswith(kafka_format.SNAPSHOT_SUFFIX):
+                remove(join_path(self.directory, name))
+        replace_file(self._snapshot_path, self.producers.to_bytes())
+
+    def abandon(self) -> None:
+        """Closes the file of an unfinished segment, after an error."""
+        if self._segment is not None:
+            with suppress(StorageError):  # the error that ends the rebuild is the one to raise
+                self._segment.abandon()
+
+    @property
+    def _snapshot_path(self) -> str:
+        name = f"{self.end:0{kafka_format.BASE_OFFSET_DIGITS}d}{kafka_format.SNAPSHOT_SUFFIX}"
+        return join_path(self.directory, name)
+
+    def keep_state(self) -> dict[str, Any]:
+        """Returns the state after the last whole segment, for JSON, and keeps the producers as a `.snapshot`."""
+        replace_file(self._snapshot_path, self.producers.to_bytes())
+        return {
+            "start": self.start,
+            "end": self.end,
+            "counts": [self.segments, self.batches, self.records, self.bytes, self.has_wrappers],
+            "gaps": self.gaps,
+            "sources": list(self.sources),
+            "spans": [[epoch, *span] for epoch, span in self.spans.items()],
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Goes on from a state. Files of segments that were not ended are written again."""
+        self.start, self.end = state["start"], state["end"]
+        self.segments, self.batches, self.records, self.bytes, self.has_wrappers = state["counts"]
+        self.gaps = [(first, last) for first, last in state["gaps"]]
+        self.sources = dict.fromkeys(state["sources"])
+        self.spans = {epoch: (first, last) for epoch, first, last in state["spans"]}
+        data = read_whole(self._snapshot_path)
+        self.producers = (None if data is None else ProducerTable.from_bytes(data)) or ProducerTable()
+
+
+class _NewSegment:
+    """The files of one segment.
+
+    source_base: the base offset of the source's segment that its batches come from.
+    """
+
+    def __init__(self, directory: str, base_offset: int, source_base: int) -> None:
+        self.base_offset = base_offset
+        self.source_base = source_base
+        self.size = 0
+        self._path = join_path(directory, f"{base_offset:0{kafka_format.BASE_OFFSET_DIGITS}d}")
+        self._file = NewFile(self._path + kafka_format.LOG_SUFFIX)
+        self._entries = IndexEntries(base_offset)
+        self._aborted: list[bytes] = []
+
+    def count_fitting(self, headers: HeaderTable, most: int) -> int:
+        """Returns how many of the batches the segment takes. An empty one takes the first one, however large."""
+        fits = self.size + np.cumsum(headers[batch_headers.SIZE]) <= most
+        fits &= headers[batch_headers.LAST_OFFSET] - self.base_offset <= _MOST_DELTA
+        count = len(fits) if fits.all() else int(np.argmin(fits))
+        return max(count, 0 if self.size else 1)
+
+    def append(self, headers: HeaderTable, parts: Iterable[memoryview], aborted: Iterable[bytes]) -> None:
+        """Appends batches. parts: their bytes. aborted: entries of the `.txnindex`."""
+        for part in parts:
+            self._file.write(part)
+        self._entries.add(headers, self.size)
+        self._aborted += aborted
+        self.size += int(headers[batch_headers.SIZE].sum())
+
+    def close(self) -> None:
+        """Ends the segment: the `.log` is whole, and its indexes are written."""
+        self._file.close()
+        index, time_index = self._entries.close()
+        replace_file(self._path + kafka_format.INDEX_SUFFIX, index)
+        replace_file(self._path + kafka_format.TIME_INDEX_SUFFIX, time_index)
+        if self._aborted:
+            replace_file(self._path + kafka_format.TRANSACTION_INDEX_SUFFIX, b"".join(self._aborted))
+
+    def abandon(self) -> None:
+        """Closes the file of a segment that is not whole."""
+        self._file.abandon()
+
+
+def _base_of(header: HeaderTable) -> int:
+    """Returns the first offset that a batch may have. A wrapper of magic 0 or 1 states its last one alone.
+
+    header: one column of a header table.
+    """
+    base, last, magic, attributes, after = header[
+        [
+            batch_headers.BASE_OFFSET,
+            batch_headers.LAST_OFFSET,
+            batch_headers.MAGIC,
+            batch_headers.ATTRIBUTES,
+            batch_headers.AFTER,
+        ]
+    ].tolist()
+    is_wrapper = magic < kafka_format.MAGIC_V2 and attributes & kafka_format.CODEC_MASK != 0
+    return int(min(after + 1, last) if is_wrapper and after >= 0 else base)
