@@ -54,7 +54,7 @@ def join_epochs(spans: Spans, checkpoints: Iterable[Epochs], start: int, end: in
     kept = sorted(known.items())
     while len(kept) > 1 and kept[1][1] <= start:
         del kept[0]
-    return tuple(kept)
+    return tuple((epoch, max(first, start)) for epoch, first in kept)
 
 
 def _fits(known: dict[int, int], epoch: int, first: int) -> bool:

@@ -17,6 +17,7 @@ from contextlib import suppress
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from kafka_segment_source import kafka_format
 from kafka_segment_source.decoding.split import SegmentSplit
@@ -31,18 +32,21 @@ from kafka_segment_source.rebuilding.pieces import Batches
 from kafka_segment_source.rebuilding.producer_table import ProducerTable
 from kafka_segment_source.storage.paths import join_path
 
+_PLACES = [batch_headers.POSITION, batch_headers.SIZE, batch_headers.BASE_OFFSET, batch_headers.LAST_OFFSET]
 _MOST_DELTA = 2**31 - 1  # a relative offset has 4 bytes
 
 
 class LogWriter:
     """Writes one partition.
 
-    directory: exists. is_compacted: whether gaps between names are no loss. notes_gaps: whether gaps between batches
-    are. segment_bytes: where segments are rolled; None for the sources' own segments. producers: a `.snapshot` at the
-    start of the log, or None. on_segment: is called after each whole segment but the last, when the state can be kept.
+    directory: exists. is_compacted: whether gaps between names are no loss. notes_gaps: whether the selection takes all
+    batches between two others. segment_bytes: where segments are rolled; None for the sources' own segments. producers:
+    a `.snapshot` at the start of the log, or None. on_segment: is called after each whole segment but the last, when
+    the state can be kept.
 
     start, end: the first offset, and the offset after the last batch; start is None before the first batch.
-    gaps: offsets between batches that no batch covers, (first, last).
+    gaps: offsets that were lost between batches, (first, last). Where two batches follow each other in one file,
+    nothing was lost between them: compaction or an old broker left the gap.
     """
 
     def __init__(
@@ -69,6 +73,7 @@ class LogWriter:
         self._segment_bytes = segment_bytes
         self.producers = (None if producers is None else ProducerTable.from_bytes(producers)) or ProducerTable()
         self._segment: _NewSegment | None = None
+        self._last_place = "", 0  # the file that the last batch came from, and where it ends there
 
     def write(self, found: Batches) -> None:
         """Appends batches. Raises CorruptRecordError for a batch whose offsets another one holds in part."""
@@ -106,7 +111,7 @@ class LogWriter:
         self.sources.setdefault(found.split.path.rpartition("/")[0])
         self.batches += headers.shape[1]
         is_legacy = headers[batch_headers.MAGIC] < kafka_format.MAGIC_V2
-        is_wrapper = is_legacy & (headers[batch_headers.ATTRIBUTES] & kafka_format.CODEC_MASK != 0)
+        is_wrapper = _find_wrappers(headers)
         is_control = ~is_legacy & (headers[batch_headers.ATTRIBUTES] & kafka_format.CONTROL_MASK != 0)
         counts = np.where(is_legacy, 1, headers[batch_headers.COUNT])
         self.records += int(counts[~is_control & ~is_wrapper].sum())
@@ -115,14 +120,16 @@ class LogWriter:
         self.end = offsets[1] + 1
 
     def _note_gaps(self, found: Batches, first: int, end: int) -> None:
-        bases, lasts, magics, attributes = found.headers[
-            [batch_headers.BASE_OFFSET, batch_headers.LAST_OFFSET, batch_headers.MAGIC, batch_headers.ATTRIBUTES],
-            first:end,
-        ]
+        positions, sizes, bases, lasts = found.headers[_PLACES, first:end]
+        path, position = self._last_place
         expected = np.concatenate(([self.end], lasts[:-1] + 1))
-        states_base = (magics == kafka_format.MAGIC_V2) | (attributes & kafka_format.CODEC_MASK == 0)
-        for at in np.flatnonzero((bases > expected) & states_base).tolist():
-            self.gaps.append((int(expected[at]), int(bases[at]) - 1))
+        before = np.concatenate(([position], (positions + sizes)[:-1]))
+        is_apart = (bases > expected) & (positions != before)
+        if path != found.split.path:  # the next file, or another copy of this one
+            is_apart[0] = bases[0] > expected[0] and bool(self.batches) and not self._is_compacted
+        is_apart &= ~_find_wrappers(found.headers[:, first:end])
+        self.gaps += [(int(expected[at]), int(bases[at]) - 1) for at in np.flatnonzero(is_apart)]
+        self._last_place = found.split.path, int(positions[-1] + sizes[-1])
 
     def _check_order(self, found: Batches, first: int, base: int) -> None:
         if base < self.end and self.batches:
@@ -260,18 +267,14 @@ class _NewSegment:
 
 
 def _base_of(header: HeaderTable) -> int:
-    """Returns the first offset that a batch may have. A wrapper of magic 0 or 1 states its last one alone.
+    """Returns the first offset of a batch. A wrapper of magic 0 or 1 states its last one alone, which is returned.
 
     header: one column of a header table.
     """
-    base, last, magic, attributes, after = header[
-        [
-            batch_headers.BASE_OFFSET,
-            batch_headers.LAST_OFFSET,
-            batch_headers.MAGIC,
-            batch_headers.ATTRIBUTES,
-            batch_headers.AFTER,
-        ]
-    ].tolist()
-    is_wrapper = magic < kafka_format.MAGIC_V2 and attributes & kafka_format.CODEC_MASK != 0
-    return int(min(after + 1, last) if is_wrapper and after >= 0 else base)
+    return int(header[batch_headers.BASE_OFFSET])
+
+
+def _find_wrappers(headers: HeaderTable) -> npt.NDArray[np.bool_]:
+    """Marks the wrappers of magic 0 and 1."""
+    is_compressed = headers[batch_headers.ATTRIBUTES] & kafka_format.CODEC_MASK != 0
+    return np.asarray((headers[batch_headers.MAGIC] < kafka_format.MAGIC_V2) & is_compressed)

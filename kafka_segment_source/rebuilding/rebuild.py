@@ -103,20 +103,39 @@ def rebuild(
     size = _parse_segment_bytes(segment_bytes)
     texts = option_texts(path, options)
     parsed, warnings = parse_options(texts)
-    parsed = _select_topics(replace(parsed, view=BATCHES, include_control=True, check_crcs=True), internal)
+    shown = {name: str(value) for name, value in options.items() if name != STORAGE_OPTIONS and value is not None}
+    return rebuild_parsed(
+        parsed, warnings, to, shown, segment_bytes=size, internal=internal, threads=count, on_progress=on_progress
+    )
+
+
+def rebuild_parsed(
+    parsed: ReadOptions,
+    warnings: list[str],
+    to: str | os.PathLike[str],
+    shown: Mapping[str, str],
+    *,
+    segment_bytes: int | None = None,
+    internal: bool = False,
+    threads: int = 1,
+    on_progress: OnProgress = ignore_progress,
+) -> RebuildReport:
+    """Does the same as `rebuild`, for parsed options. shown: their texts, which tell two requests apart."""
+    parsed = _select_topics(
+        replace(parsed, view=BATCHES, include_control=True, check_crcs=True, read_committed=False), internal
+    )
     target = _resolve_target(to)
     _check_apart(target, parsed)
-    shown = {name: str(value) for name, value in options.items() if name != STORAGE_OPTIONS and value is not None}
     request = {
         "paths": [find_real_path(each) for each in parsed.paths],
-        "options": shown,
-        "segmentBytes": size,
+        "options": dict(shown),
+        "segmentBytes": segment_bytes,
         "internal": internal,
     }
     with Journal(target, request) as journal:
         moments = journal.agree(request, {name: getattr(parsed, name) for name in _MOMENTS})
-        run = _Run(replace(parsed, **moments), size, journal)
-        return run.write_all(warnings, count, on_progress)
+        run = _Run(replace(parsed, **moments), segment_bytes, journal)
+        return run.write_all(warnings, threads, on_progress)
 
 
 def _parse_segment_bytes(value: int | str | None) -> int | None:
@@ -290,7 +309,7 @@ class _Run:
         writer = LogWriter(
             folder,
             is_compacted=job.log.compacted,
-            notes_gaps=not (job.log.compacted or times.has_since or times.has_until),
+            notes_gaps=not (times.has_since or times.has_until),
             segment_bytes=self.segment_bytes,
             producers=self._find_first_state(job),
             on_segment=keep,
@@ -349,7 +368,7 @@ class _Run:
         replace_file(join_path(writer.directory, kafka_format.LEADER_EPOCH_CHECKPOINT), epochs.to_bytes(known))
         ids = [found for each in directories if (found := read_topic_id(each, storage)) is not None]
         if ids:
-            metadata = f"version: 0\n{kafka_format.TOPIC_ID_KEY}: {ids[0]}\n"
+            metadata = f"version: 0\n{kafka_format.TOPIC_ID_KEY}: {ids[0]}"
             replace_file(join_path(writer.directory, kafka_format.PARTITION_METADATA), metadata.encode())
         left = [
             *left_out,

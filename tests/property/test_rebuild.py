@@ -1,0 +1,139 @@
+"""rebuild: whatever was done to the copies of a log, the rebuilt one has exactly the rows that a read of them gives.
+
+The rebuilt files are read by the naive decoder, which shares no code with the package. Each batch must have the bytes
+of a source's batch, and `verify` must find nothing wrong.
+
+A case is a number: `python -m tests.property.test_rebuild 17` runs one, `… 0 3000` many.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from kafka_segment_source.errors import DataError, DataLossError
+from kafka_segment_source.inspection.verification import verify
+from kafka_segment_source.rebuilding.rebuild import rebuild_parsed
+from kafka_segment_source.rebuilding.report import RebuildReport
+from kafka_segment_source.storage import retrying
+from tests.property.test_hurt_copies import LENIENT, Expected, scanned, show
+from tests.support import naive
+from tests.support.cases import count_cases
+from tests.support.hurt_copies import Case, Row, case
+from tests.support.reads import options_in
+from tests.support.simulated_files import SimulatedFiles
+
+CASES = count_cases(45, 1_000)
+PARTS = 3
+
+
+def rebuilt(files: SimulatedFiles, paths: list[str], to: str, size: int | None = None, **options: Any) -> RebuildReport:
+    return rebuild_parsed(options_in(files, paths, **options), [], to, {}, segment_bytes=size)
+
+
+def read_batches(folder: Path) -> list[tuple[naive.Batch, bytes]]:
+    """The batches of a partition directory and their bytes, in the order of its files."""
+    found = []
+    for path in sorted(folder.glob("*.log")):
+        data = path.read_bytes()
+        found += [(each, data[each.position : each.position + each.size]) for each in naive.decode_batches(data)]
+    return found
+
+
+def rows_of(records: Iterable[naive.Record]) -> list[Row]:
+    return [(each.offset, each.timestamp, each.value or b"") for each in records if not each.is_control]
+
+
+def read_or_fail(action: Callable[[], Any]) -> tuple[Any, Exception | None]:
+    """The result of an action, or the error of lost or damaged data that ends it."""
+    try:
+        return action(), None
+    except (DataError, DataLossError) as error:
+        return None, error
+
+
+def find_sources(made: Case) -> set[bytes]:
+    """The bytes of all batches that were written into the copies."""
+    return {held.batch.data for copy in made.copies for file in copy.unhurt for held in file.batches}
+
+
+def check(number: int) -> str:
+    """Tries one case; answers what it was in a word."""
+    files = SimulatedFiles()
+    folder = tempfile.mkdtemp()
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(retrying, "wait", lambda _: None)
+            return _check(number, files, Path(folder, "new"))
+    finally:
+        shutil.rmtree(folder)
+
+
+def _check(number: int, files: SimulatedFiles, to: Path) -> str:
+    made = case(number)
+    paths = made.write(files)
+    before = made.after()
+    options = {} if number % 3 == 0 else LENIENT
+    size = Random(number).choice([None, None, 150, 400])
+    wanted, failed = read_or_fail(lambda: scanned(files, paths, **options))
+    if failed is not None:
+        _, other = read_or_fail(lambda: rebuilt(files, paths, str(to), size, **options))
+        assert (type(failed), str(failed)) == (type(other), str(other))
+        return "error"
+    report = rebuilt(files, paths, str(to), size, **options)
+    [part] = report.partitions
+    batches = read_batches(Path(part.directory))
+    records = [record for batch, _ in batches for record in batch.records]
+    assert rows_of(records) == wanted
+    assert {data for _, data in batches} <= find_sources(made), "bytes that no source holds"
+    assert part.batches == len(batches)
+    expected = Expected(made)
+    if not expected.unheld and not expected.is_compacted and not expected.is_cut:
+        committed = scanned(files, paths, isolationLevel="read_committed", **options)
+        assert rows_of(naive.committed(records)) == committed
+    found = verify(str(to))
+    assert found.is_ok, found.problems
+    assert made.after() == before, "a source was changed"
+    return "whole" if not part.left_out else "left out"
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_a_rebuilt_log_has_the_rows_of_a_read(part: int) -> None:
+    for number in range(part * CASES // PARTS, (part + 1) * CASES // PARTS):
+        try:
+            check(number)
+        except Exception as error:
+            raise AssertionError(f"case {number}: {error!r}") from error
+
+
+def main(arguments: list[str]) -> int:
+    """Runs one case, or many of them."""
+    logging.disable(logging.CRITICAL)
+    first, count = int(arguments[0]), int(arguments[1]) if len(arguments) > 1 else 1
+    words: Counter[str] = Counter()
+    failed, began = 0, time.monotonic()
+    for number in range(first, first + count):
+        try:
+            words[check(number)] += 1
+        except Exception as error:
+            failed += 1
+            print(f"case {number}: {type(error).__name__} {str(error)[:400]}", flush=True)
+            if count == 1:
+                show(case(number))
+                raise
+    print(f"{words.total()} cases, {failed} failed, {dict(words)}, {time.monotonic() - began:.0f} s")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
