@@ -1,0 +1,43 @@
+"""A rebuild in a process of its own, which kills itself (SIGKILL) at a step that the caller names.
+
+A step is a change of the target. The process dies right before it or right after it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+from collections.abc import Callable
+from typing import Any
+
+from kafka_segment_source.rebuilding import files
+from kafka_segment_source.rebuilding.rebuild import rebuild
+
+
+def run_rebuild(path: str, to: str, options: dict[str, Any], step: int) -> None:
+    """Runs a rebuild. step: the number of the step at which it dies; it may end before."""
+    logging.disable(logging.CRITICAL)
+    left = step
+
+    def deadly(action: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **keywords: Any) -> Any:
+            count()
+            result = action(*arguments, **keywords)
+            count()
+            return result
+
+        return call
+
+    def count() -> None:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    files.write_atomically = deadly(files.write_atomically)  # type: ignore[attr-defined]
+    files.NewFile.write = deadly(files.NewFile.write)  # type: ignore[method-assign]
+    files.NewFile.close = deadly(files.NewFile.close)  # type: ignore[method-assign]
+    files.os.rename = deadly(os.rename)  # type: ignore[attr-defined]
+    files.os.unlink = deadly(os.unlink)  # type: ignore[attr-defined]
+    rebuild(path, to, **options)
