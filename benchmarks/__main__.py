@@ -35,6 +35,7 @@ GROUPS = {
     "windows": "windows",
     "frames": "frames",
     "exports": "exports",
+    "rebuild": "rebuilds",
     "object-stores": "object_stores",
     "tiered": "tiered",
     "zone-maps": "zone_maps",

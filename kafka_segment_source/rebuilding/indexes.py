@@ -8,6 +8,8 @@ the last offset of the first batch that has it. When a segment is rolled or clos
 
 from __future__ import annotations
 
+from bisect import bisect_right
+
 import numpy as np
 
 from kafka_segment_source import kafka_format
@@ -39,18 +41,15 @@ class IndexEntries:
         reached = np.maximum.accumulate(np.maximum(times, self._largest[0]))
         grows = np.diff(reached, prepend=self._largest[0]) > 0
         holders = np.maximum.accumulate(np.where(grows, np.arange(len(times)), -1))
+        columns = (starts.tolist(), lasts.tolist(), reached.tolist(), holders.tolist())  # lists are searched faster
+        positions, ends, largest, held_by = columns
         at = 0
-        while True:
-            at += int(np.searchsorted(starts[at:], self._indexed_at + INTERVAL, side="right"))
-            if at == len(starts):
-                break
-            self._indexed_at = int(starts[at])
-            self._offsets.append((int(lasts[at]) - self._base, self._indexed_at))
-            holder = int(holders[at])
-            self._add_time(int(reached[at]), self._largest[1] if holder < 0 else int(lasts[holder]))
-        holder = int(holders[-1])
-        if holder >= 0:
-            self._largest = int(reached[-1]), int(lasts[holder])
+        while (at := bisect_right(positions, self._indexed_at + INTERVAL, at)) < len(positions):
+            self._indexed_at = positions[at]
+            self._offsets.append((ends[at] - self._base, positions[at]))
+            self._add_time(largest[at], self._largest[1] if held_by[at] < 0 else ends[held_by[at]])
+        if held_by[-1] >= 0:
+            self._largest = largest[-1], ends[held_by[-1]]
 
     def close(self) -> tuple[bytes, bytes]:
         """Adds the last time entry. Returns the bytes of the `.index` and of the `.timeindex`."""

@@ -182,6 +182,10 @@ OF_THE_SYSTEM = {
         "pwrite",
         "fdopen",
     },
+    # of the target, which is a local directory
+    "rebuilding.files": {"makedirs", "rename", "unlink", "listdir", "fsync", "path"},
+    "rebuilding.journal": {"open", "close", "O_RDWR", "O_CREAT", "path"},
+    "rebuilding.rebuild": {"PathLike", "fspath", "listdir", "scandir", "strerror", "path"},
     "cli.shared": {"dup2", "open", "devnull", "environ", "O_WRONLY"},
     "cli.demo": {"path"},  # prints where the package keeps its example
 }

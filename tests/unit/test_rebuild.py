@@ -38,9 +38,7 @@ def files_of(folder: Path, suffix: str) -> dict[str, bytes]:
 
 
 def without_padding(data: bytes, entry: int) -> bytes:
-    while len(data) >= entry and not any(data[-entry:]):
-        data = data[:-entry]
-    return data
+    return data[: -(-len(data.rstrip(b"\0")) // entry) * entry]
 
 
 def in_order(snapshot: bytes) -> list[bytes]:

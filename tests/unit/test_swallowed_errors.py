@@ -101,6 +101,8 @@ JUDGED: dict[str, str] = {
     "report.facts:_read_view: PathError": "the page says that the internal topic is not there",
     "scanning:follow_split: DataLossError": "`report_lost_rows` raises or warns, by failOnDataLoss",
     "scanning_threads:_walk: Exception": "kept, and raised in its place of the sequence",
+    "rebuilding.log_writer:LogWriter.abandon: StorageError": "the error that ends the rebuild is raised; the segment is written again",
+    "rebuilding.pieces:read_batches: DataLossError": "raised under failOnDataLoss=true; else a warning, and it stands in rebuild.json",
     "schema_registry.following:SchemaFollower._look: PathError": "no schemas are there, so none is new; rows go on",
     "schema_registry.following:SchemaFollower._say_newer: OptionError": "the newest schema cannot be used; the stream keeps its own",
     "schema_registry.messages:_shorten: RecursionError, ValueError": "a value that cannot be printed is named by its type",
