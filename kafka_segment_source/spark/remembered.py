@@ -1,7 +1,8 @@
 """Filter pushdown on Spark 4.1 to 4.3. Delete this file and its imports when the oldest supported Spark is 5.
 
 These versions keep the plan of a pushdown on the relation. All scans of one DataFrame share the relation. A scan takes
-the plan that was stored last, even if it was made for another filter. Two readers make every query right:
+the plan that was stored last, even if it was made for another filter. Two readers make every query right, and Spark
+4.0, which pushes no filter, takes the first of them:
 
 - `load()`: plans every row, and logs once what to do instead (AdvisingReader).
 - `read()`: a scan takes a plan that leaves out none of its rows (RememberingReader).
@@ -42,7 +43,8 @@ from kafka_segment_source.planning.planner import plan_selected
 from kafka_segment_source.planning.selection import Selection, SplitOf, select
 from kafka_segment_source.reporting import logger
 from kafka_segment_source.schema import Table
-from kafka_segment_source.spark.reader import PUSHDOWN_CONF, KafkaSegmentReader
+from kafka_segment_source.spark.advice import advise_about_filter, advise_about_size
+from kafka_segment_source.spark.reader import PUSHDOWN_CONF, PUSHES_FILTERS, KafkaSegmentReader
 from kafka_segment_source.storage.private import make_private_directory
 
 try:
@@ -71,7 +73,7 @@ def reader_of(
     given: Mapping[str, str], options: ReadOptions, warnings: list[str], columns: tuple[str, ...]
 ) -> DataSourceReader:
     """Makes the reader for a query with the options `given`. It is a KafkaSegmentReader where Spark is repaired."""
-    if not needed():
+    if is_repaired():
         return KafkaSegmentReader(options, warnings, columns)
     memory = given.get(MEMORY_OPTION)
     if memory is None:
@@ -79,9 +81,14 @@ def reader_of(
     return RememberingReader(options, warnings, columns, memory)
 
 
+def is_repaired() -> bool:
+    """Whether this Spark keeps the plan of a pushdown with its scan. The change that did so also added `pushLimit`."""
+    return hasattr(DataSourceReader, "pushLimit")
+
+
 def needed() -> bool:
-    """Whether this Spark keeps plans on the relation. The change that repaired Spark also added `pushLimit`."""
-    return not hasattr(DataSourceReader, "pushLimit")
+    """Whether this Spark pushes filters, and keeps the plan on the relation."""
+    return PUSHES_FILTERS and not is_repaired()
 
 
 def without_memory(options: Mapping[str, str]) -> dict[str, str]:
@@ -93,19 +100,16 @@ def without_memory(options: Mapping[str, str]) -> dict[str, str]:
 
 
 class AdvisingReader(KafkaSegmentReader):
-    """Pushes nothing. It logs, once for each planning process, how to prune instead."""
+    """Pushes nothing. It logs how to prune instead."""
 
     def push(self, new: RowFilter) -> None:
         if new != EVERY_ROW:
-            _advise_about_load()
+            advise_about_filter()
 
-
-@cache
-def _advise_about_load() -> None:
-    logger.warning(
-        "this Spark cannot push .filter() down without wrong rows elsewhere, so every segment is read and filtered after:"
-        " give the bounds as options (since, until, startingOffsets, assign …), or load by kafka_segment_source.read(spark, path)"
-    )
+    def make_plan(self) -> ReadPlan:
+        plan = super().make_plan()
+        advise_about_size(plan)
+        return plan
 
 
 # ---- read() ----

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 from hypothesis import strategies as st
@@ -24,10 +23,8 @@ from pyspark.sql.datasource import (
     StringEndsWith,
     StringStartsWith,
 )
-from pyspark.sql.types import LongType, StructType
 
 from kafka_segment_source.bounds import RowFilter
-from kafka_segment_source.spark.datasource import KafkaSegmentDataSource
 from kafka_segment_source.spark.pushdown import row_filter
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -131,19 +128,11 @@ filters = st.one_of(
 bounds = st.lists(filters, max_size=3).map(row_filter)
 
 
-def reader_of(path: Path, **options: str) -> Any:
-    source = KafkaSegmentDataSource({"path": str(path), **options})
-    return source.reader(StructType().add("offset", LongType()))
-
-
 def plan_of(reader: Any, *pushed: Filter) -> set[int]:
     """Pushes, then plans; base offsets of orders. Every filter must come back, the same objects."""
     assert all(got is given for got, given in zip(reader.pushFilters(list(pushed)), pushed, strict=True))
     splits = [split for partition in reader.partitions() for split in partition.splits]
     return {split.base_offset for split in splits if split.topic == "orders"}
-
-
-ALL = {0, 2, 4, 6, 8}
 
 
 SMALL = LessThan(("offset",), 2)

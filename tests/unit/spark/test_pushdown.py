@@ -30,7 +30,6 @@ from kafka_segment_source.planning.planner import make_plan
 from kafka_segment_source.spark.pushdown import row_filter
 from kafka_segment_source.spark.reader import KafkaSegmentReader
 from tests.support.pushed import (
-    ALL,
     ALWAYS,
     COMPARISONS,
     EVERYTHING,
@@ -44,11 +43,11 @@ from tests.support.pushed import (
     moments,
     plan_of,
     possible,
-    reader_of,
     rows,
     small,
     topics,
 )
+from tests.support.readers import ALL, reader_of
 
 
 @given(given_filters=st.lists(filters, max_size=4), row=rows)
