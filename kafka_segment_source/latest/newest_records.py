@@ -126,7 +126,7 @@ def _limit_of(split: SegmentSplit) -> int:
 def _holds(wanted: Offsets, offsets: Offsets) -> npt.NDArray[np.bool_]:
     """Whether each offset is a wanted one. There is at least one of these."""
     places = np.minimum(np.searchsorted(wanted, offsets), len(wanted) - 1)
-    return wanted[places] == offsets
+    return np.equal(wanted[places], offsets)
 
 
 def _choose_batches(chunk: Chunk, wanted: Offsets) -> Chunk:

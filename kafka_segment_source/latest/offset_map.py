@@ -53,9 +53,7 @@ class OffsetMap:
         arrays = _own(offsets.to_numpy()), _own(is_tombstone.to_numpy(zero_copy_only=False))
         self._state[AT] = 0
         while True:
-            status = offset_map.note_records(
-                self._hashes, *arrays, count, self._slots, self._entries, self._state
-            )
+            status = offset_map.note_records(self._hashes, *arrays, count, self._slots, self._entries, self._state)
             if status == offset_map.DONE:
                 return
             if status == offset_map.ENTRIES_FULL:
