@@ -69,6 +69,7 @@ class OffsetMap:
         count = int(self._state[COUNT])
         self._slots = np.zeros(_FEWEST_SLOTS, np.int64)
         newest = self._entries[:count, offset_map.NEWEST].copy()
+        self._entries = np.empty_like(self._entries)  # gives the memory back while the records are read
         is_tombstone = newest >= np.uint64(offset_map.TOMBSTONE)
         if with_tombstones:
             newest &= np.uint64(offset_map.TOMBSTONE - 1)
