@@ -262,6 +262,17 @@ def test_the_map_against_a_dictionary(numbers: list[int], most: int, at: st.Data
     assert sorted(found) == sorted(offset for offset, is_tombstone in known.values() if not is_tombstone)
 
 
+def test_keys_are_told_apart_by_the_whole_hash() -> None:
+    """Two keys whose hashes have the same slot and the same tag, but not the same bits elsewhere."""
+    hashes = np.array([[5, 9], [5 + (1 << 40), 9], [5, 9 + (1 << 40)], [5, 9]], np.uint64)
+    entries, slots = np.empty((8, offset_map.ENTRY), np.uint64), np.zeros(16, np.int64)
+    state = np.zeros(offset_map.STATE, np.int64)
+    state[offset_map.LAST_SLICE] = offset_map.SLICES - 1
+    offsets = np.arange(4)
+    assert offset_map.note_records(hashes, offsets, np.zeros(4, np.bool_), 4, slots, entries, state) == offset_map.DONE
+    assert entries[: state[offset_map.COUNT], offset_map.NEWEST].tolist() == [3, 1, 2]
+
+
 # ---- what the user is told ----
 
 
