@@ -89,6 +89,8 @@ class ScanOptions(ReadingOptions, total=False):
 
     view: str | None
     history: Flag
+    includeTombstones: Flag
+    offsetMapBytes: Number
     endingOffsets: ByPartition
     endingTimestamp: Moment
     endingOffsetsByTimestamp: ByPartition

@@ -25,6 +25,7 @@ DROPMALFORMED = "DROPMALFORMED"
 # Views: the kinds of tables that a log can be read as
 RECORDS = "records"
 BATCHES = "batches"
+NEWEST = "latest"
 SEGMENTS = "segments"
 OFFSET_INDEX = "offsetIndex"
 TIME_INDEX = "timeIndex"
@@ -34,7 +35,7 @@ CONSUMER_OFFSETS = "consumerOffsets"
 TRANSACTIONAL_IDS = "transactionalIds"
 TOPICS = "topics"
 SCHEMAS = "schemas"
-OF_SPLITS = (RECORDS, BATCHES)  # their rows lie in byte ranges of `.log` files, which bounds and filters narrow
+OF_SPLITS = (RECORDS, BATCHES, NEWEST)  # their rows lie in byte ranges of `.log` files, which bounds and filters narrow
 OF_INDEXES = (OFFSET_INDEX, TIME_INDEX, ABORTED_TRANSACTIONS)
 OF_INTERNAL_TOPICS = (CONSUMER_OFFSETS, TRANSACTIONAL_IDS, TOPICS, SCHEMAS)
 VIEWS = (*OF_SPLITS, SEGMENTS, *OF_INDEXES, TRANSACTIONS, *OF_INTERNAL_TOPICS)

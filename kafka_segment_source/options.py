@@ -49,6 +49,8 @@ CUTTING = "how Spark partitions are cut"
 PACE = "how much a stream takes at a time"
 
 _OF_LOGS = (*values.OF_SPLITS, values.TRANSACTIONS, *values.OF_INTERNAL_TOPICS)  # views that read whole batches
+_OF_ROWS = (values.RECORDS, values.BATCHES)  # views whose rows do not depend on other rows
+_WITH_RECORDS = (values.RECORDS, values.NEWEST)  # views whose rows are records
 _OF_PARTITIONS = (*values.OF_SPLITS, values.SEGMENTS, *values.OF_INDEXES, values.TRANSACTIONS)  # a user selects these
 
 _NO_END = "a stream has no end; a batch read has it"
@@ -133,37 +135,43 @@ OPTIONS = (
            "read_uncommitted or read_committed", default="read_uncommitted"),
     Option(WHAT, "includeHeaders", "include_headers", "true|false", values.parse_boolean, "add the column headers",
            default="false",
-           views=(values.RECORDS,)),
+           views=_WITH_RECORDS),
     Option(WHAT, "includeMetadata", "include_metadata", "true|false", values.parse_boolean,
            "add the column metadata: batch, file and position of each row", default="false",
-           views=(values.RECORDS,)),
+           views=_WITH_RECORDS),
     Option(WHAT, "includeControl", "include_control", "true|false", values.parse_boolean,
            "keep control records, and add the column controlType: COMMIT, ABORT and others", default="false",
-           view_defaults={values.BATCHES: "true"}),
+           views=_OF_ROWS, view_defaults={values.BATCHES: "true"}),
+    Option(WHAT, "includeTombstones", "include_tombstones", "true|false", values.parse_boolean,
+           "view=latest: keep the newest record of a key whose value is null", default="false",
+           views=(values.NEWEST,), no_stream="a stream gives records"),
+    Option(WHAT, "offsetMapBytes", "offset_map_bytes", "BYTES", values.parse_positive_bytes,
+           "view=latest: memory for the keys of a partition, 32 bytes each; with more keys, the log is read more often",
+           default="256m", views=(values.NEWEST,), no_stream="a stream gives records"),
     Option(WHAT, "history", "history", "true|false", values.parse_boolean,
            "consumerOffsets, transactionalIds, schemas: every record and every tombstone, instead of the latest state", default="false",
            views=(values.CONSUMER_OFFSETS, values.TRANSACTIONAL_IDS, values.SCHEMAS), no_stream="a stream gives records"),
 
     Option(TYPED, "valueFormat", "value_format", "FORMAT", values.parse_format,
            f"what values are: {', '.join(values.FORMATS)}; value is a typed column then (docs/values.md)",
-           default=values.BINARY, views=(values.RECORDS,)),
+           default=values.BINARY, views=_WITH_RECORDS),
     Option(TYPED, "keyFormat", "key_format", "FORMAT", values.parse_format, "the same of keys", default=values.BINARY,
-           views=(values.RECORDS,)),
+           views=_WITH_RECORDS),
     Option(TYPED, "schemas", "schemas", "PATH", values.parse_directory,
            "where schemas are: a log directory that holds _schemas, a directory of .avsc files, or one such file",
-           without="the topic _schemas in the same paths", views=(values.RECORDS,)),
+           without="the topic _schemas in the same paths", views=_WITH_RECORDS),
     Option(TYPED, "valueSchema", "value_schema", "SCHEMA", values.parse_name,
            "the schema that values are read as: latest, a version of TOPIC-value, id:7, subject:NAME, the path of a"
-           " file, or DDL for JSON", default="latest", views=(values.RECORDS,)),
+           " file, or DDL for JSON", default="latest", views=_WITH_RECORDS),
     Option(TYPED, "keySchema", "key_schema", "SCHEMA", values.parse_name,
-           "the same for keys and TOPIC-key", default="latest", views=(values.RECORDS,)),
+           "the same for keys and TOPIC-key", default="latest", views=_WITH_RECORDS),
     Option(TYPED, "schemaContext", "schema_context", "NAME", values.parse_name,
-           "the context of the registry that ids belong to", default=".", views=(values.RECORDS,)),
+           "the context of the registry that ids belong to", default=".", views=_WITH_RECORDS),
     Option(TYPED, "valueMode", "value_mode", "FAILFAST|PERMISSIVE", values.parse_value_mode,
            "FAILFAST: a key or value that does not fit ends the query; PERMISSIVE: it is null, and its bytes are in the"
-           " corrupt column", default="FAILFAST", views=(values.RECORDS,)),
+           " corrupt column", default="FAILFAST", views=_WITH_RECORDS),
     Option(TYPED, "columnNameOfCorruptRecord", "corrupt_column", "NAME", values.parse_name,
-           "the corrupt column of valueMode=PERMISSIVE", default="_corrupt_record", views=(values.RECORDS,)),
+           "the corrupt column of valueMode=PERMISSIVE", default="_corrupt_record", views=_WITH_RECORDS),
 
     Option(WHEN, "since", "since", "TIME", values.parse_moment,
            "keep rows with timestamp ≥ this: ISO-8601, epoch milliseconds (not seconds), or a time ago (-2h)"),
@@ -212,11 +220,11 @@ OPTIONS = (
            views=_OF_LOGS),
 
     Option(CUTTING, "minPartitions", "min_partitions", "N", values.parse_positive,
-           "split large segments into at least this many Spark partitions", without="one a segment"),
+           "split large segments into at least this many Spark partitions", without="one a segment", views=_OF_ROWS),
     Option(CUTTING, "maxRecordsPerPartition", "max_records_per_partition", "N", values.parse_positive,
-           "split large segments so that none has more records", without="unlimited"),
+           "split large segments so that none has more records", without="unlimited", views=_OF_ROWS),
     Option(CUTTING, "packBytes", "pack_bytes", "BYTES", values.parse_byte_size,
-           "neighbouring small segments share a Spark partition up to this size", default="64m"),
+           "neighbouring small segments share a Spark partition up to this size", default="64m", views=_OF_ROWS),
 
     Option(PACE, "maxOffsetsPerTrigger", "max_offsets_per_trigger", "N", values.parse_positive,
            "the most offsets of a micro-batch, over all partitions (Spark 4.2 or later)", without="unlimited",
@@ -268,6 +276,8 @@ class ReadOptions:
     include_headers: bool
     include_metadata: bool
     include_control: bool
+    include_tombstones: bool
+    offset_map_bytes: int
     history: bool
     value_format: str
     key_format: str

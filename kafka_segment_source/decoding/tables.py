@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from kafka_segment_source.option_values import BATCHES
+from kafka_segment_source.option_values import BATCHES, NEWEST
 from kafka_segment_source.option_values import RECORDS as RECORDS_VIEW
 from kafka_segment_source.schema import BATCH_COLUMNS, RECORD_COLUMNS, Table
 
@@ -55,7 +55,11 @@ def _load_batch_rows() -> MakeRows:
 
 
 RECORDS = SplitTable(RECORD_COLUMNS, _load_record_rows)
-SPLIT_TABLES: Mapping[str, SplitTable] = {RECORDS_VIEW: RECORDS, BATCHES: SplitTable(BATCH_COLUMNS, _load_batch_rows)}
+SPLIT_TABLES: Mapping[str, SplitTable] = {
+    RECORDS_VIEW: RECORDS,
+    BATCHES: SplitTable(BATCH_COLUMNS, _load_batch_rows),
+    NEWEST: RECORDS,
+}
 """By the name of the view."""
 
 

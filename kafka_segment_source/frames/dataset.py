@@ -222,7 +222,7 @@ class LogDataset(pads.Dataset):  # type: ignore[misc]  # pyarrow has no types
         """Returns what a query would read, and why the rest is left out. Records and batches have a plan."""
         view = self._source.options.view
         if view not in OF_SPLITS:
-            raise OptionError(f"option 'view' is {view!r}: only {' and '.join(OF_SPLITS)} have a plan")
+            raise OptionError(f"option 'view' is {view!r}: only {', '.join(OF_SPLITS)} have a plan")
         return self._source.narrow(filter).make_plan()
 
     def filter(self, expression: pc.Expression) -> LogDataset:

@@ -25,6 +25,7 @@ from kafka_segment_source.option_values import BATCHES, RECORDS, TopicPartition
 from kafka_segment_source.schema import MAX_MILLIS, TIMESTAMP_TYPE
 
 _ASKED_AT_ONCE = 15  # values in one question; a search over 63 bits takes 16 questions
+# Of view=latest none: a bound would change which record is the newest
 _OFFSET_COLUMNS = {RECORDS: "offset", BATCHES: "lastOffset"}
 _TIME_COLUMNS = {RECORDS: "timestamp"}
 

@@ -12,6 +12,7 @@ from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.decoding.tables import split_table
 from kafka_segment_source.keywords import count_threads
 from kafka_segment_source.logdir.segments import DroppedSegment
+from kafka_segment_source.option_values import NEWEST
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.reporting import logger
 
@@ -123,7 +124,7 @@ class ReadPlan:
     ) -> Iterator[pa.RecordBatch]:
         """Reads the rows of this plan, without its warnings. advance: is called with the size of each read split."""
         useful = min(threads, -(-self.bytes_to_read // _BYTES_A_THREAD))
-        if useful > 1:
+        if useful > 1 and self.options.view != NEWEST:
             from kafka_segment_source.scanning_threads import read_splits_in_threads
 
             return read_splits_in_threads(self.splits, self.options, schema, advance, useful)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import groupby
 
 from kafka_segment_source.bounds import EVERY_ROW, RowFilter
 from kafka_segment_source.decoding.split import SegmentSplit, anchored
@@ -15,7 +16,7 @@ from kafka_segment_source.decoding.tables import reads_headers_only
 from kafka_segment_source.errors import FileChangedError
 from kafka_segment_source.logdir.segment_view import SegmentView
 from kafka_segment_source.logdir.segments import PartitionLog
-from kafka_segment_source.option_values import EARLIEST
+from kafka_segment_source.option_values import EARLIEST, NEWEST
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.partition.logs import examined_logs
 from kafka_segment_source.partition.missing import sum_up
@@ -141,6 +142,8 @@ def _pack_splits(
     splits: tuple[SegmentSplit, ...], options: ReadOptions, asked: bool, more_than: int
 ) -> list[tuple[SegmentSplit, ...]]:
     """Groups splits into tasks. asked: whether the user asked for a number or size of Spark partitions."""
+    if options.view == NEWEST:  # the newest record of a key may be in any segment
+        return [tuple(some) for _, some in groupby(splits, key=lambda split: (split.topic, split.partition))]
     most = 0 if asked else options.pack_bytes
     if most and reads_headers_only(options):  # a task costs as much as the headers of hundreds of megabytes
         return pack(splits, 0, max(most, HEADERS_TOGETHER))

@@ -24,7 +24,7 @@ from pyspark.sql.datasource import (
 )
 
 from kafka_segment_source.bounds import OffsetRange, RowFilter, TimeRange
-from kafka_segment_source.option_values import BATCHES, RECORDS
+from kafka_segment_source.option_values import BATCHES, NEWEST, RECORDS
 
 Columns = dict[tuple[str, ...], Callable[[Filter, Any], RowFilter]]
 
@@ -125,4 +125,5 @@ _OF_PARTITIONS: Columns = {("topic",): _bound_topic, ("partition",): _bound_part
 _COLUMNS: dict[str, Columns] = {
     RECORDS: {**_OF_PARTITIONS, ("offset",): _bound_offset, ("timestamp",): _bound_timestamp},
     BATCHES: {**_OF_PARTITIONS, ("baseOffset",): _bound_base_offset, ("lastOffset",): _bound_offset},
+    NEWEST: _OF_PARTITIONS,  # a bound on offsets or times would change which record is the newest
 }

@@ -36,7 +36,7 @@ from pyspark.sql.functions import col
 from kafka_segment_source.bounds import EVERY_ROW, OffsetRange, RowFilter, ScanBounds, TimeRange
 from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.errors import OptionError, UsageError
-from kafka_segment_source.option_values import BATCHES, RECORDS
+from kafka_segment_source.option_values import BATCHES, NEWEST, RECORDS
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.planning.plan import ReadPlan
 from kafka_segment_source.planning.planner import plan_selected
@@ -65,6 +65,7 @@ _HEADER = "kafkaseg, filters pushed for one read(), 1"
 _KEPT_SECONDS = 7 * 24 * 3600
 _NEVER_NULL = {  # columns, by view
     RECORDS: ("offset", "partition", "topic", "timestamp", "timestampType"),
+    NEWEST: ("offset", "partition", "topic", "timestamp", "timestampType"),
     BATCHES: ("lastOffset", "partition", "topic", "position", "size", "magic"),
 }
 

@@ -14,7 +14,7 @@ from tests.support.compiled import bounds_checked_code
 
 ROOT = Path(__file__).parent.parent.parent
 SELECTION = ["tests/property/test_kernels.py", "tests/property/test_decoding.py", "tests/unit/decoding/test_damage.py"]
-SELECTION += ["tests/property/test_message_sets.py"]
+SELECTION += ["tests/property/test_message_sets.py", "tests/property/test_latest.py"]
 MODES = {
     "interpreted": {"NUMBA_DISABLE_JIT": "1"},
     "bounds checked": {"NUMBA_BOUNDSCHECK": "1"},
