@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafka_segment_source import option_values as values
 from kafka_segment_source import times
-from kafka_segment_source.bounds import MIN_TIMESTAMP, TIMESTAMP_LIMIT, TimeRange
+from kafka_segment_source.bounds import MIN_TIMESTAMP, TIMESTAMP_LIMIT, TimeRange, intersect_sets
 from kafka_segment_source.errors import OptionError, PathError, UnsupportedError
 from kafka_segment_source.option_values import DROPMALFORMED, Context, OffsetLimit, TopicPartition, TopicSelection
 from kafka_segment_source.storage.routed import make_storage
@@ -129,6 +129,9 @@ OPTIONS = (
     Option(WHAT, "tieredKeys", "tiered_keys", "KEYS", values.parse_tiered_keys,
            'private keys of encrypted tiers: {"KEY ID":"PATH OF A PEM FILE"} (docs/tiered-storage.md)', without="none",
            views=values.VIEWS),
+    Option(WHAT, "key", "keys", "KEY", values.parse_record_keys,
+           'keep records with this key: text, bytes as 0x00ff or base64:AP8=, or several as a JSON list (docs/pushdown.md)',
+           views=(values.RECORDS,)),
     Option(WHAT, "isolationLevel", "read_committed", "read_uncommitted|read_committed", values.parse_isolation_level,
            "read_uncommitted or read_committed", default="read_uncommitted"),
     Option(WHAT, "includeHeaders", "include_headers", "true|false", values.parse_boolean, "add the column headers",
@@ -264,6 +267,7 @@ class ReadOptions:
     topic: str | None
     partition: int | None
     tiered_keys: TierKeys | None
+    keys: frozenset[str | bytes] | None  # key; all are bytes, or all are texts of typed keys
     read_committed: bool  # isolationLevel
     include_headers: bool
     include_metadata: bool
@@ -306,6 +310,24 @@ class ReadOptions:
     @property
     def trust(self) -> Trust:
         return Trust(self.check_crcs, self.trust_indexes, self.max_batch_bytes)
+
+    @property
+    def raw_keys(self) -> frozenset[bytes] | None:
+        """The only stored keys that are wanted. None: any, or those of `typed_keys`."""
+        if self.keys is None or self.typed_keys is not None:
+            return None
+        return frozenset(key for key in self.keys if isinstance(key, bytes))
+
+    @property
+    def typed_keys(self) -> frozenset[str] | None:
+        """The only keys that are wanted, as texts of typed values. None: any, or those of `raw_keys`."""
+        return frozenset(key for key in self.keys or () if isinstance(key, str)) or None
+
+    def with_keys(self, pushed: frozenset[bytes] | None) -> ReadOptions:
+        """Returns the read of those rows that have one of the `pushed` keys too. None: all of them."""
+        if pushed is None or self.typed_keys is not None:
+            return self
+        return replace(self, keys=intersect_sets(self.raw_keys, pushed))
 
     @property
     def topics(self) -> TopicSelection:
@@ -383,7 +405,7 @@ def parse_options(
         else _parse_default(key, is_stream, view)
         for key, option in _BY_KEY.items()
     }
-    options = ReadOptions(**found, storage=storage)
+    options = _with_keys(ReadOptions(**found, storage=storage))
     _check_conflicts(options)
     return options, _make_warnings(ignored)
 
@@ -453,6 +475,24 @@ def _parse_value(option: Option, text: str, context: Context) -> Any:
         raise  # its message names the option already, or must not repeat the text
     except ValueError as error:
         raise OptionError(f"option {option.name!r} is {text!r}: {error}") from error
+
+
+def _with_keys(options: ReadOptions) -> ReadOptions:
+    """Returns the options with text keys as the bytes that are stored, where keys are bytes or text in UTF-8."""
+    if options.keys is None:
+        return options
+    if options.key_format in values.FORMATS_OF_TEXT:
+        try:
+            stored = frozenset(key.encode() if isinstance(key, str) else key for key in options.keys)
+        except UnicodeEncodeError as error:
+            raise OptionError(f"option 'key' is not text in UTF-8 ({error}); write its bytes as 0x00ff") from error
+        return replace(options, keys=stored)
+    if len({type(key) for key in options.keys}) > 1:
+        raise OptionError(
+            f"option 'key' mixes values and bytes: under keyFormat={options.key_format} a text is compared with the typed"
+            " key, and 0x… or base64:… with the stored bytes; give all keys in one form"
+        )
+    return options
 
 
 def _check_conflicts(options: ReadOptions) -> None:

@@ -126,7 +126,7 @@ def _plan_sources(
     paths = {split.path for split in splits}  # a chain of copies may name a segment more than once
     dropped = {each.path: each for each in reversed(selection.dropped) if each.path not in paths}
     return ReadPlan(
-        options=options,
+        options=options.with_keys(selection.keys),
         splits=splits,
         tasks=tuple(tasks),
         dropped=tuple(reversed(dropped.values())),

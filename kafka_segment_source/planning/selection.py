@@ -58,6 +58,7 @@ class Selection:
     kept: a split for each piece to read, by partition and offset. without_maps: the splits without zone maps. faults:
     of index files. missing: evidence about missing offsets, each with its sentence.
     late_bytes: bytes to read that come after the first timestamp that reached `until`, and that no zone covers.
+    keys: the only stored keys of wanted rows, or None for all.
     """
 
     kept: list[SplitOf] = field(default_factory=list)
@@ -66,6 +67,7 @@ class Selection:
     faults: list[str] = field(default_factory=list)
     missing: list[tuple[Evidence, str]] = field(default_factory=list)
     late_bytes: int = 0
+    keys: frozenset[bytes] | None = None
 
     def append(self, other: Selection) -> None:
         """Adds the selection of further logs."""
@@ -75,6 +77,7 @@ class Selection:
         self.faults += other.faults
         self.missing += other.missing
         self.late_bytes += other.late_bytes
+        self.keys = other.keys  # it is the same for all logs of one filter
 
 
 def select(sources: Sources, filters: Sequence[RowFilter], warnings: list[str]) -> list[Selection]:
@@ -123,7 +126,8 @@ class Selector:
     """
 
     def __init__(self, sources: Sources, pushed: RowFilter, warnings: list[str]) -> None:
-        self.selection = Selection()
+        self._keys = sources.options.with_keys(pushed.keys).raw_keys
+        self.selection = Selection(keys=self._keys)
         self._warnings = warnings
         self._options = sources.options
         self._trust = sources.options.trust
@@ -142,6 +146,9 @@ class Selector:
         self.selection.dropped += log.unused
         if not self._pushed.matches_partition(log.topic, log.partition):
             self._drop_all(log.segments, "the filter on topic and partition leaves it out")
+            return
+        if self._keys == frozenset():
+            self._drop_all(log.segments, "no key passes both the option key and the filter")
             return
         offsets = offset_range(log, self._options, self._warnings).intersect(self._pushed.offsets)
         self._note_missing(log, log.evidence, offsets)
