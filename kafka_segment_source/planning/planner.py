@@ -133,6 +133,7 @@ def _plan_sources(
         bytes_total=sources.bytes_total,
         warnings=tuple(dict.fromkeys(warnings)),
         bytes_saved_by_zone_maps=saved,
+        bytes_saved_by_key_filters=min(selection.bytes_left_by_keys, saved),
         requests=options.storage.count_requests() - requests,
     )
 
