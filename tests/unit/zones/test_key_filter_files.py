@@ -27,7 +27,7 @@ def settled(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def write_log(folder: Path, segments: range = TEN) -> Path:
-    """A partition of segments of two records each: segment n has the keys `k<n>` and `all`, at offsets 2n and 2n + 1."""
+    """A partition of segments of two records: segment n has the keys `k<n>` and `all`, at offsets 2n and 2n + 1."""
     partition = folder / "orders-0"
     partition.mkdir(parents=True, exist_ok=True)
     for n in segments:
