@@ -123,7 +123,9 @@ def _decode(settings: Settings) -> Iterator[Row]:
 
         pairs = alternate(partial(read, key=_ASKED), read, settings.runs)
         note = f"{min(a for a, _ in pairs):.2f} of {min(b for _, b in pairs):.2f} s"
-        yield row(f"one key without filters, {codec}", [a / b for a, b in pairs], "of a scan of all columns", None, note)
+        yield row(
+            f"one key without filters, {codec}", [a / b for a, b in pairs], "of a scan of all columns", None, note
+        )
 
 
 def _case(segments: int) -> _Case:

@@ -109,9 +109,9 @@ class Decoder:
     def _keep_wanted(self, records: RecordColumns, keep: Callable[[RecordColumns], RecordColumns]) -> RecordColumns:
         """Returns the wanted ones of some records. A timestamp that is damage is so in the others too."""
         if self._microseconds:
-            _, error = to_microseconds(self._faults.path, records)
-            if error is not None:
-                raise error
+            _, damage = to_microseconds(self._faults.path, records)
+            if damage is not None:
+                raise damage
         return keep(records)
 
     def _remove_damaged(self, group: Group) -> Group | None:

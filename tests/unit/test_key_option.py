@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import polars as pl
+import pyarrow.compute as pc
 import pytest
 
 import kafka_segment_source as kafkaseg
@@ -12,6 +14,7 @@ from kafka_segment_source.errors import OptionError
 from kafka_segment_source.keywords import option_texts
 from kafka_segment_source.options import ReadOptions, parse_options
 from tests.support import writer
+from tests.support.schema_logs import SchemaLog, framed
 from tests.support.writer import Rec
 
 
@@ -132,6 +135,40 @@ def test_texts_that_are_no_typed_keys(log: Path, key: str, said: str) -> None:
     with pytest.raises(OptionError) as caught:
         kafkaseg.scan(log, key=key, keyFormat="json", keySchema="id BIGINT, at STRING")
     assert said in str(caught.value)
+
+
+@pytest.fixture
+def two_forms(tmp_path: Path) -> Path:
+    """Avro keys: the text `a` under two schema ids, `b`, and null, each in a segment of its own; with key filters."""
+    log = SchemaLog(tmp_path / "logs")
+    log.register("orders-key", 3, "string")
+    log.register("orders-key", 4, {"type": "string", "doc": "again"}, version=2)
+    folder = tmp_path / "logs" / "orders-0"
+    folder.mkdir(parents=True, exist_ok=True)
+    for offset, key in enumerate([framed(3, b"\2a"), framed(4, b"\2a"), framed(3, b"\2b"), None]):
+        batch = writer.record_batch([Rec(0, 1000, key, b"v")], base_offset=offset)
+        (folder / writer.segment_name(offset)).write_bytes(batch)
+    kafkaseg.update_zone_maps_locally(folder.parent, tmp_path / "maps", keys=True, subscribe="orders")
+    return tmp_path
+
+
+def test_typed_keys_are_compared_after_decoding(two_forms: Path) -> None:
+    """The same value is other bytes under another schema id: neither filters nor bytes may leave it out."""
+    options: dict[str, Any] = {"subscribe": "orders", "keyFormat": "avro", "zoneMaps": two_forms / "maps"}
+    logs = two_forms / "logs"
+
+    def offsets(**more: Any) -> list[int]:
+        found: list[int] = kafkaseg.scan(logs, ["offset"], **options, **more).read_all()["offset"].to_pylist()
+        return found
+
+    assert offsets(key="a") == [0, 1]
+    assert offsets(key=["b", "c"]) == [2]
+    assert offsets(key=framed(4, b"\2a")) == [1]
+    made = kafkaseg.dataset(logs, **options)
+    assert made.to_table(["offset"], pc.field("key") == "a")["offset"].to_pylist() == [0, 1]
+    assert made.plan(pc.field("key") == "a").segments_kept == 4
+    frame = kafkaseg.scan_polars(logs, **options).filter(pl.col("key") == "a")
+    assert frame.select("offset").collect()["offset"].to_list() == [0, 1]
 
 
 def test_control_records_have_no_typed_key(tmp_path: Path) -> None:
