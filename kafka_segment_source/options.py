@@ -178,7 +178,7 @@ OPTIONS = (
     Option(WHEN, "timestampDisorder", "timestamp_disorder", "DURATION", values.parse_duration,
            "largest lateness: no record is older, by more than this, than the newest record before it in its partition"),
     Option(WHEN, "zoneMaps", "zone_maps", "DIRECTORY", values.parse_directory,
-           "directory of the zone maps that `kafkaseg zonemap` makes: time bounds then read little more than what matches"),
+           "directory of the zone maps that `kafkaseg zonemap` makes: time bounds and keys then read little more than what matches"),
     Option(WHEN, "startingOffsets", "starting_offsets", "earliest|JSON", values.parse_offsets,
            'earliest, or JSON: {"topicA":{"0":23,"1":-2}}', default="earliest", stream_default="latest"),
     Option(WHEN, "endingOffsets", "ending_offsets", "latest|JSON", values.parse_offsets, "latest, or JSON; exclusive",
