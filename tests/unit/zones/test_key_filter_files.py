@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import duckdb
+import numpy as np
 import pyarrow.compute as pc
 import pytest
+import xxhash
 
 import kafka_segment_source as kafkaseg
 from kafka_segment_source.storage import files as storage_files
 from kafka_segment_source.storage.store import LOCAL
 from kafka_segment_source.zones import key_filters
+from kafka_segment_source.zones.key_making import make_filter
 from tests.support import writer
 from tests.support.rows import LOG_DIRECTORIES, MESSAGE_SETS
 from tests.support.writer import Rec
@@ -55,6 +58,8 @@ def files(maps: Path) -> list[Path]:
 
 def test_a_filter_that_another_program_made(tmp_path: Path) -> None:
     """DuckDB writes Bloom filters into Parquet files: hash, blocks and bits are those that a plan looks for."""
+    import duckdb  # noqa: PLC0415  # not before pytest has collected all tests (conftest.py)
+
     path = tmp_path / "rows.parquet"
     duckdb.sql(f"COPY (SELECT ('key-' || (i % 900))::BLOB AS key FROM range(9000) t(i)) TO '{path}' (FORMAT parquet)")
     asked = f"SELECT bloom_filter_offset, bloom_filter_length FROM parquet_metadata('{path}')"
@@ -204,6 +209,18 @@ def test_damaged_files_are_said_and_made_again(
     assert kafkaseg.plan(log, key="k3", zoneMaps=maps).warnings == ()
 
 
+def test_every_flipped_bit_is_found() -> None:
+    """No bit of a file may turn "perhaps" into "no"."""
+    hashes = np.array([xxhash.xxh64_intdigest(b"k%d" % n) for n in range(30)], np.uint64)
+    data = key_filters.to_bytes([(1, make_filter(np.unique(hashes))), (2, None), (3, make_filter(hashes[:0]))])
+    query = key_filters.KeyQuery([b"k7"])
+    for bit in range(8 * len(data)):
+        changed = bytearray(data)
+        changed[bit // 8] ^= 1 << bit % 8
+        with suppress(ValueError):
+            assert key_filters.parse_header(lambda at, count: bytes(changed[at : at + count])).may_hold(query)[0]  # noqa: B023
+
+
 def test_a_directory_in_place_of_a_file(log: Path, maps: Path) -> None:
     """Nothing that lies there makes a plan fail."""
     path = files(maps)[5]
@@ -221,7 +238,7 @@ def test_too_many_keys(log: Path, maps: Path) -> None:
 
 def test_a_look_up_reads_little(tmp_path: Path) -> None:
     """Of a file of many large filters: the header, and a row of one block each."""
-    filters = [(n, key_filters.np.zeros((2048, 8), key_filters.np.uint32)) for n in range(200)]
+    filters = [(n, np.zeros((2048, 8), np.uint32)) for n in range(200)]
     data = key_filters.to_bytes(filters)
     reads: list[int] = []
 
