@@ -10,7 +10,6 @@ from kafka_segment_source.decoding.arrow import RECORD_BUILDERS, to_record_batch
 from kafka_segment_source.decoding.batches import Chunk
 from kafka_segment_source.decoding.scratch import Scratch
 from kafka_segment_source.decoding.split_file import SplitFile
-from kafka_segment_source.decoding.wanted_keys import find_wanted
 from kafka_segment_source.kernels.record_batches import OFFSET
 from kafka_segment_source.options import ReadOptions
 
@@ -21,7 +20,11 @@ class RecordRows:
     def __init__(self, source: SplitFile, options: ReadOptions, schema: pa.Schema, scratch: Scratch) -> None:
         self._split = source.split
         self._schema = schema
-        keep = None if options.raw_keys is None else find_wanted(options.raw_keys).keep
+        keep = None
+        if options.raw_keys is not None:
+            from kafka_segment_source.decoding.wanted_keys import find_wanted  # noqa: PLC0415  # most reads want all keys
+
+            keep = find_wanted(options.raw_keys).keep
         self._decoder = source.decoder(options.include_control, "timestamp" in schema.names, scratch, keep)
 
     def rows(self, chunk: Chunk) -> Iterator[tuple[pa.RecordBatch, int]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 from kafka_segment_source.errors import FileChangedError
@@ -21,6 +21,14 @@ Note = Callable[[str, str | None], None]
 """Takes the path of a segment's filters that are missing, or cannot be used, and why."""
 
 
+@lru_cache(maxsize=8)
+def _make_query(keys: frozenset[bytes]) -> KeyQuery:
+    """Makes what filters are asked. All partitions of a plan are asked the same."""
+    from kafka_segment_source.zones.key_filters import KeyQuery  # noqa: PLC0415  # it loads xxhash
+
+    return KeyQuery(keys)
+
+
 class KeyFilters:
     """The key filters below a directory, for some keys. Several threads may ask for other segments.
 
@@ -29,11 +37,9 @@ class KeyFilters:
     """
 
     def __init__(self, directory: str, storage: Storage, keys: frozenset[bytes], note: Note) -> None:
-        from kafka_segment_source.zones.key_filters import KeyQuery  # noqa: PLC0415  # it loads xxhash
-
         self._directory = directory
         self._storage = storage
-        self._query: KeyQuery = KeyQuery(keys)
+        self._query = _make_query(keys)
         self._note = note
 
     @cached_property
