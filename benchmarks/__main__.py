@@ -39,6 +39,7 @@ GROUPS = {
     "object-stores": "object_stores",
     "tiered": "tiered",
     "zone-maps": "zone_maps",
+    "keys": "keys",
     "spark": "full_scan",
     "tiny": "tiny_segments",
     "views": "views",

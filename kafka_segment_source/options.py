@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafka_segment_source import option_values as values
 from kafka_segment_source import times
-from kafka_segment_source.bounds import MIN_TIMESTAMP, TIMESTAMP_LIMIT, TimeRange
+from kafka_segment_source.bounds import MIN_TIMESTAMP, TIMESTAMP_LIMIT, TimeRange, intersect_sets
 from kafka_segment_source.errors import OptionError, PathError, UnsupportedError
 from kafka_segment_source.option_values import DROPMALFORMED, Context, OffsetLimit, TopicPartition, TopicSelection
 from kafka_segment_source.storage.routed import make_storage
@@ -131,6 +131,9 @@ OPTIONS = (
     Option(WHAT, "tieredKeys", "tiered_keys", "KEYS", values.parse_tiered_keys,
            'private keys of encrypted tiers: {"KEY ID":"PATH OF A PEM FILE"} (docs/tiered-storage.md)', without="none",
            views=values.VIEWS),
+    Option(WHAT, "key", "keys", "KEY", values.parse_record_keys,
+           'keep records with this key: text, bytes as 0x00ff or base64:AP8=, or several as a JSON list (docs/pushdown.md)',
+           views=(values.RECORDS,)),
     Option(WHAT, "isolationLevel", "read_committed", "read_uncommitted|read_committed", values.parse_isolation_level,
            "read_uncommitted or read_committed", default="read_uncommitted"),
     Option(WHAT, "includeHeaders", "include_headers", "true|false", values.parse_boolean, "add the column headers",
@@ -146,7 +149,7 @@ OPTIONS = (
            "view=latest: keep the newest record of a key whose value is null", default="false",
            views=(values.NEWEST,), no_stream="a stream gives records"),
     Option(WHAT, "offsetMapBytes", "offset_map_bytes", "BYTES", values.parse_positive_bytes,
-           "view=latest: memory for the keys of a partition, 32 bytes each; with more keys, the log is read more often",
+           "view=latest: memory for the keys of a partition, 40 bytes each; with more keys, the log is read more often",
            default="256m", views=(values.NEWEST,), no_stream="a stream gives records"),
     Option(WHAT, "history", "history", "true|false", values.parse_boolean,
            "consumerOffsets, transactionalIds, schemas: every record and every tombstone, instead of the latest state", default="false",
@@ -183,7 +186,7 @@ OPTIONS = (
     Option(WHEN, "timestampDisorder", "timestamp_disorder", "DURATION", values.parse_duration,
            "largest lateness: no record is older, by more than this, than the newest record before it in its partition"),
     Option(WHEN, "zoneMaps", "zone_maps", "DIRECTORY", values.parse_directory,
-           "directory of the zone maps that `kafkaseg zonemap` makes: time bounds then read little more than what matches"),
+           "directory of the zone maps that `kafkaseg zonemap` makes: time bounds and keys then read little more than what matches"),
     Option(WHEN, "startingOffsets", "starting_offsets", "earliest|JSON", values.parse_offsets,
            'earliest, or JSON: {"topicA":{"0":23,"1":-2}}', default="earliest", stream_default="latest"),
     Option(WHEN, "endingOffsets", "ending_offsets", "latest|JSON", values.parse_offsets, "latest, or JSON; exclusive",
@@ -272,6 +275,7 @@ class ReadOptions:
     topic: str | None
     partition: int | None
     tiered_keys: TierKeys | None
+    keys: frozenset[str | bytes] | None  # key; all are bytes, or all are texts of typed keys
     read_committed: bool  # isolationLevel
     include_headers: bool
     include_metadata: bool
@@ -316,6 +320,24 @@ class ReadOptions:
     @property
     def trust(self) -> Trust:
         return Trust(self.check_crcs, self.trust_indexes, self.max_batch_bytes)
+
+    @property
+    def raw_keys(self) -> frozenset[bytes] | None:
+        """The only stored keys that are wanted. None: any, or those of `typed_keys`."""
+        if self.keys is None or self.typed_keys is not None:
+            return None
+        return frozenset(key for key in self.keys if isinstance(key, bytes))
+
+    @property
+    def typed_keys(self) -> frozenset[str] | None:
+        """The only keys that are wanted, as texts of typed values. None: any, or those of `raw_keys`."""
+        return frozenset(key for key in self.keys or () if isinstance(key, str)) or None
+
+    def with_keys(self, pushed: frozenset[bytes] | None) -> ReadOptions:
+        """Returns the read of those rows that have one of the `pushed` keys too. None: all of them."""
+        if pushed is None or self.typed_keys is not None:
+            return self
+        return replace(self, keys=intersect_sets(self.raw_keys, pushed))
 
     @property
     def topics(self) -> TopicSelection:
@@ -393,7 +415,7 @@ def parse_options(
         else _parse_default(key, is_stream, view)
         for key, option in _BY_KEY.items()
     }
-    options = ReadOptions(**found, storage=storage)
+    options = _with_keys(ReadOptions(**found, storage=storage))
     _check_conflicts(options)
     return options, _make_warnings(ignored)
 
@@ -463,6 +485,24 @@ def _parse_value(option: Option, text: str, context: Context) -> Any:
         raise  # its message names the option already, or must not repeat the text
     except ValueError as error:
         raise OptionError(f"option {option.name!r} is {text!r}: {error}") from error
+
+
+def _with_keys(options: ReadOptions) -> ReadOptions:
+    """Returns the options with text keys as the bytes that are stored, where keys are bytes or text in UTF-8."""
+    if options.keys is None:
+        return options
+    if options.key_format in values.FORMATS_OF_TEXT:
+        try:
+            stored = frozenset(key.encode() if isinstance(key, str) else key for key in options.keys)
+        except UnicodeEncodeError as error:
+            raise OptionError(f"option 'key' is not text in UTF-8 ({error}); write its bytes as 0x00ff") from error
+        return replace(options, keys=stored)
+    if len({type(key) for key in options.keys}) > 1:
+        raise OptionError(
+            f"option 'key' mixes values and bytes: under keyFormat={options.key_format} a text is compared with the typed"
+            " key, and 0x… or base64:… with the stored bytes; give all keys in one form"
+        )
+    return options
 
 
 def _check_conflicts(options: ReadOptions) -> None:

@@ -43,6 +43,11 @@ _TIERS = (
     " tests/unit/partition/test_copy_chain.py"
 )
 
+_KEYS = (
+    "tests/property/test_key_filters.py tests/unit/zones/test_key_filter_files.py tests/unit/test_key_option.py"
+    " tests/property/test_kernels.py"
+)
+
 _REPLICAS = "tests/property/test_replica_sets.py"
 
 
@@ -213,6 +218,97 @@ LOOSENED = [
             "<= header.max_timestamp < before + 1:",
         ),
         ("disorder: a witness is proven by its CRC under checkCrcs=false too", ", strict=True)", ", strict=False)"),
+    ),
+    *_of(
+        "zones/key_filters.py",
+        _KEYS,
+        ("key filters: a filter is of its zone's batches", "if found.identities == wanted:", "if True:"),
+        ("key filters: a header has its checksum", 'seed != int.from_bytes(head[-8:], "little"):', "False:"),
+        (
+            "key filters: a row has its checksum",
+            "if len(data) < group.row_bytes or _checksum(row, self.seed, position) != int.from_bytes(",
+            "if len(data) < group.row_bytes or 0 > int.from_bytes(",
+        ),
+        ("key filters: a zone without a filter may hold any key", "[each is not False for each in known]", "known"),
+        ("key filters: a filter that is none holds any key", "= self.counts == NO_FILTER", "= self.counts == -1"),
+    ),
+    *_of(
+        "zones/key_making.py",
+        _KEYS,
+        ("key filters: a key is in the filter of its own zone", "if cell != self._present:", "if self._present < 0:"),
+        ("key filters: too many keys make no filter", "< count * LEAST_BITS:", "< 0:"),
+    ),
+    *_of(
+        "zones/updates.py",
+        _KEYS,
+        ("key filters: a zone stays only with its filter", "if all(with_filter):", "if True:"),
+        (
+            "key filters: filters of zones that stay are kept",
+            "to_bytes([*stay, *mapped.filters])",
+            "to_bytes(mapped.filters)",
+        ),
+    ),
+    *_of(
+        "kernels/keys.py",
+        _KEYS,
+        (
+            "keys: the hash is of the key's bytes",
+            "hashes[count] = _xxh64(src, np.int64(ints[record_batches.KEY_AT, i]), length)",
+            "hashes[count] = _xxh64(src, np.int64(ints[record_batches.VALUE_AT, i]), length)",
+        ),
+        ("keys: each byte of a key counts", "if same == length:", "if same > 0 or length == 0:"),
+        ("keys: a key of another length is another key", "if places[number + 1] - start == length:", "if True:"),
+    ),
+    *_of(
+        "decoding/records.py",
+        "tests/unit/test_key_option.py",
+        ("keys: what is damage beside a key is damage", "if damage is not None:", "if False:"),
+    ),
+    *_of(
+        "values/rows.py",
+        "tests/unit/test_key_option.py",
+        ("keys: a control record has no typed key", "data_only=options.include_control", "data_only=False"),
+    ),
+    *_of(
+        "frames/dataset.py",
+        "tests/unit/test_key_option.py",
+        (
+            "keys: a typed key is not its stored bytes",
+            "keeps_bytes = self.options.key_format in FORMATS_OF_TEXT",
+            "keeps_bytes = True",
+        ),
+    ),
+    *_of(
+        "spark/pushdown.py",
+        "tests/unit/spark",
+        (
+            "keys: a typed key pushed by Spark is not its stored bytes",
+            "STRING: str}",
+            'STRING: str, "avro": str, "json": str, "auto": str}',
+        ),
+    ),
+    *_of(
+        "spark/remembered.py",
+        "tests/unit/spark",
+        (
+            "keys: a plan reads the keys of every filter before it",
+            "super().push(_hull_of_filters(self._filters))",
+            "super().push(new)",
+        ),
+    ),
+    *_of(
+        "frames/predicates.py",
+        "tests/unit/test_frames.py tests/property/test_predicates.py",
+        (
+            "keys: no key between the literals may pass",
+            "if any(_ask(predicate, schema, others)):",
+            "if False:",
+        ),
+    ),
+    *_of(
+        "frames/polars_frame.py",
+        "tests/property/test_predicates.py",
+        ("keys: either side of an OR may pass", "return unite_sets(", "return intersect_sets("),
     ),
     *_of(
         "zones/pruning.py",

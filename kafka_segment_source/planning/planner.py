@@ -127,13 +127,14 @@ def _plan_sources(
     paths = {split.path for split in splits}  # a chain of copies may name a segment more than once
     dropped = {each.path: each for each in reversed(selection.dropped) if each.path not in paths}
     return ReadPlan(
-        options=options,
+        options=options.with_keys(selection.keys),
         splits=splits,
         tasks=tuple(tasks),
         dropped=tuple(reversed(dropped.values())),
         bytes_total=sources.bytes_total,
         warnings=tuple(dict.fromkeys(warnings)),
         bytes_saved_by_zone_maps=saved,
+        bytes_saved_by_key_filters=min(selection.bytes_left_by_keys, saved),
         requests=options.storage.count_requests() - requests,
     )
 

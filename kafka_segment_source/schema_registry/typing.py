@@ -21,8 +21,12 @@ def type_columns(options: ReadOptions, warnings: list[str], wanted: Mapping[str,
     if options.view not in (RECORDS, NEWEST) or options.key_format == options.value_format == BINARY:
         return options
     from kafka_segment_source.schema_registry.resolving import with_typed_columns  # noqa: PLC0415  # it loads kernels
+    from kafka_segment_source.values.typed_keys import read_keys  # noqa: PLC0415  # as above
 
-    return with_typed_columns(options, warnings, wanted or {})
+    typed = with_typed_columns(options, warnings, wanted or {})
+    if typed.typed is not None and typed.typed_keys is not None:
+        read_keys(typed.typed_keys, typed.typed.meanings["key"].arrow)  # it raises for what is no key
+    return typed
 
 
 def split_names(options: ReadOptions, columns: Sequence[str] | None) -> tuple[list[str] | None, dict[str, Wanted]]:

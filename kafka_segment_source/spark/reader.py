@@ -78,7 +78,7 @@ class KafkaSegmentReader(DataSourceReader):
     def _push_all(self, filters: list[Filter]) -> list[Filter]:
         from kafka_segment_source.spark.pushdown import row_filter  # it needs Spark's filters
 
-        self.push(row_filter(filters, self._options.view))
+        self.push(row_filter(filters, self._options.view, self._options.key_format))
         return filters  # Spark applies every filter again, so a bound may be too wide
 
     def make_plan(self) -> ReadPlan:
@@ -91,7 +91,7 @@ class KafkaSegmentReader(DataSourceReader):
         return [SegmentPartition(splits) for splits in plan.tasks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return read_rows(partition, self._options, self._columns)
+        return read_rows(partition, self._options.with_keys(self._pushed.keys), self._columns)
 
 
 def log_warnings(warnings: Iterable[str]) -> None:

@@ -25,7 +25,7 @@ import time
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import cache
+from functools import cache, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,7 +33,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.functions import col
 
-from kafka_segment_source.bounds import EVERY_ROW, OffsetRange, RowFilter, ScanBounds, TimeRange
+from kafka_segment_source.bounds import EVERY_ROW, OffsetRange, RowFilter, ScanBounds, TimeRange, unite_sets
 from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.errors import OptionError, UsageError
 from kafka_segment_source.option_values import BATCHES, NEWEST, RECORDS
@@ -61,7 +61,7 @@ SETTLE_SECONDS = 0.1  # a new filter waits this long after the last answer, whic
 _SETTLED_LONG_AGO = 10  # s after the last answer; a later filter means that the DataFrame is used for a new question
 _MOST_FILTERS = 8  # this many are remembered one by one; more are merged into the least range that holds all
 _DIRECTORY = "kafkaseg-pushed"
-_HEADER = "kafkaseg, filters pushed for one read(), 1"
+_HEADER = "kafkaseg, filters pushed for one read(), 2"
 _KEPT_SECONDS = 7 * 24 * 3600
 _NEVER_NULL = {  # columns, by view
     RECORDS: ("offset", "partition", "topic", "timestamp", "timestampType"),
@@ -156,6 +156,7 @@ class RememberingReader(KafkaSegmentReader):
         # Spark's worker drops the reader after its whole answer is written
         weakref.finalize(self, turn.end)
         self._filters = turn.remember(new)
+        super().push(_hull_of_filters(self._filters))
 
     def make_plan(self) -> ReadPlan:
         return plan_for_any(self._options, self._warnings, self._filters)
@@ -271,12 +272,13 @@ def _to_json(row_filter: RowFilter) -> str:
             [row_filter.partition_range.start, row_filter.partition_range.end],
             [row_filter.offsets.start, row_filter.offsets.end],
             [row_filter.times.since, row_filter.times.until],
+            None if row_filter.keys is None else sorted(key.hex() for key in row_filter.keys),
         ]
     )
 
 
 def _from_json(line: str) -> RowFilter:
-    topics, prefixes, partitions, partition_range, offsets, times = json.loads(line)
+    topics, prefixes, partitions, partition_range, offsets, times, keys = json.loads(line)
     return RowFilter(
         None if topics is None else frozenset(topics),
         frozenset(prefixes),
@@ -284,6 +286,7 @@ def _from_json(line: str) -> RowFilter:
         OffsetRange(*partition_range),
         OffsetRange(*offsets),
         TimeRange(*times),
+        None if keys is None else frozenset(map(bytes.fromhex, keys)),
     )
 
 
@@ -304,6 +307,7 @@ def _join_selections(selections: list[Selection]) -> Selection:
         without_maps=_merge_splits([each for selection in selections for each in selection.without_maps]),
         faults=[each for selection in selections for each in selection.faults],
         late_bytes=max(selection.late_bytes for selection in selections),
+        keys=reduce(unite_sets, (selection.keys for selection in selections)),
     )
     kept = {segment.path for segment, _ in joined.kept}
     joined.dropped = [each for each in selections[0].dropped if each.path not in kept]

@@ -19,6 +19,7 @@ from pyspark.sql.datasource import (
     DataSourceReader,
     EqualTo,
     Filter,
+    In,
 )
 
 from kafka_segment_source.bounds import OffsetRange, RowFilter
@@ -65,7 +66,7 @@ def test_a_plan_for_two_holds_every_row_of_both(one: RowFilter, other: RowFilter
     parsed, _ = parse_options({"path": str(path)})
     splits = remembered.plan_for_any(parsed, [], (one, other)).splits
     for offset in range(6):
-        row = {"topic": "ab", "partition": 1, "offset": offset, "timestamp": at(1000 * (offset - 2))}
+        row = {"topic": "ab", "partition": 1, "offset": offset, "timestamp": at(1000 * (offset - 2)), "key": b"a"}
         if possible(one, row) or possible(other, row):
             having = [s for s in splits if s.base_offset <= offset < (s.next_base_offset or 99)]
             assert len(having) == 1
@@ -155,6 +156,22 @@ def test_each_plan_covers_every_filter_before_it(log_directory: Path, memory: st
     assert {0, 8} == remembering(log_directory, memory, LARGE, SMALL, ALWAYS)
     assert remembering(log_directory, memory, ALWAYS) == ALL
     assert remembering(log_directory, memory, SMALL, ALWAYS) == ALL
+
+
+def test_the_keys_of_every_filter_are_read(log_directory: Path, memory: str) -> None:
+    """A scan may take the plan of a later filter: the rows of both keys are in it, and those of no other key."""
+
+    def read(*pushed: Filter) -> list[bytes | None]:
+        reader = reader_of(log_directory, **{remembered.MEMORY_OPTION: memory, "subscribe": "orders"})
+        list(reader.pushFilters(list(pushed)))
+        reader._columns = ("key",)
+        return [row for each in reader.partitions() for batch in reader.read(each) for row in batch["key"].to_pylist()]
+
+    assert read(EqualTo(("key",), b"k1"), ALWAYS) == [b"k1"]
+    assert read(In(("key",), (b"k8", None)), ALWAYS) == [b"k1", b"k8"]
+    assert read(EqualTo(("key",), b"k1"), ALWAYS) == [b"k1", b"k8"]
+    assert {b"k0", b"k1", b"k8"} <= set(read(SMALL, ALWAYS))
+    assert len(read(ALWAYS)) == 10
 
 
 def test_another_read_remembers_by_itself(log_directory: Path, memory: str) -> None:
