@@ -34,6 +34,7 @@ GROUPS = {
     "scale": "scale",
     "windows": "windows",
     "frames": "frames",
+    "grep": "searches",
     "exports": "exports",
     "object-stores": "object_stores",
     "tiered": "tiered",

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from kafka_segment_source.logdir.indexes import OffsetIndex, TimeIndex, TransactionIndex
     from kafka_segment_source.planning.plan import ReadPlan
     from kafka_segment_source.queries import plan, scan
+    from kafka_segment_source.searching.search import search
     from kafka_segment_source.spark.datasource import KafkaSegmentDataSource, read, read_stream, register
     from kafka_segment_source.spark.zone_maps import update_zone_maps
     from kafka_segment_source.zones.updates import ZoneMapSummary, update_zone_maps_locally
@@ -91,6 +92,7 @@ __all__ = [
     "register",
     "scan",
     "scan_polars",
+    "search",
     "update_zone_maps",
     "update_zone_maps_locally",
     "verify",
@@ -109,6 +111,7 @@ _HOMES = {
     "logdir.indexes": ("OffsetIndex", "TimeIndex", "TransactionIndex"),
     "planning.plan": ("ReadPlan",),
     "queries": ("plan", "scan"),
+    "searching.search": ("search",),
     "spark.datasource": ("KafkaSegmentDataSource", "read", "read_stream", "register"),
     "spark.zone_maps": ("update_zone_maps",),
     "zones.updates": ("ZoneMapSummary", "update_zone_maps_locally"),

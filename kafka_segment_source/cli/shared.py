@@ -32,6 +32,7 @@ COMMANDS = (
     "ls",
     "plan",
     "cat",
+    "grep",
     "count",
     "segments",
     "batches",
@@ -223,6 +224,11 @@ def print_json(value: object) -> None:
     click.echo(json.dumps(value, indent=2, ensure_ascii=False))
 
 
+def to_json_line(value: object) -> str:
+    """One JSON document on one line."""
+    return json.dumps(value, ensure_ascii=False)
+
+
 def count(number: int, what: str) -> str:
     """A number and a noun: `1 segment`, `2 segments`. The plural of the noun must end in s."""
     return f"{number:,} {what}{'' if number == 1 else 's'}"
@@ -263,6 +269,7 @@ def progress(what: str, total: int) -> Iterator[Advance]:
         TimeRemainingColumn(),
         console=Console(stderr=True),
         transient=True,
+        redirect_stdout=sys.stdout.isatty(),  # what is printed comes above the bar, and never into standard error
         disable=total < _WORTH_A_BAR or not sys.stderr.isatty(),
     )
     with bar:
