@@ -11,6 +11,7 @@ import subprocess
 from collections.abc import Iterator
 from functools import partial
 
+import kafka_segment_source
 from benchmarks.logs import Log, LogShape, log
 from benchmarks.measure import alternate, repeat
 from benchmarks.results import Goal, Row, Settings, row
@@ -47,8 +48,6 @@ def _search(events: Log, threads: int | None) -> None:
 
 
 def _scan(events: Log) -> None:
-    import kafka_segment_source
-
     assert sum(batch.num_rows for batch in kafka_segment_source.scan(str(events.path), _ALL)) == events.records
 
 

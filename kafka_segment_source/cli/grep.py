@@ -84,7 +84,7 @@ class Grep(click.Command):
     "--threads", type=click.IntRange(min=1), metavar="N", help="Threads that search. [default: one a processor]"
 )
 @read_options(*view_options(RECORDS, but=_OF_OTHERS), view=RECORDS)
-def grep_command(
+def grep_command(  # noqa: PLR0913, PLR0917  # click passes each option by its name
     pattern: str,
     paths: tuple[str, ...],
     fixed: bool,
@@ -235,9 +235,7 @@ def _make_lines(batch: pa.RecordBatch) -> Iterator[str]:
     is_terminal = sys.stdout.isatty()
     columns_wide = width()
     texts = batch["text"].to_pylist()
-    for topic, partition, offset, place, name, start, length, micros, text in zip(
-        *columns, times, texts, strict=True
-    ):
+    for topic, partition, offset, place, name, start, length, micros, text in zip(*columns, times, texts, strict=True):
         where = "-" if place is None else place if name is None else f"{place} {name}" if place == "header" else name
         head = f"{topic}-{partition}\t{offset}\t{format_millis(micros // 1000)}\t{escape(where)}\t"
         room = min(max(columns_wide - len(head.expandtabs()), _SHORTEST), _LONGEST)
@@ -245,4 +243,6 @@ def _make_lines(batch: pa.RecordBatch) -> Iterator[str]:
             yield head + "null\n"
             continue
         before, match, after = cut_excerpt(text, start or 0, length or 0, room)
-        yield head + before + (click.style(match, fg="red", bold=True) if is_terminal and match else match) + after + "\n"
+        yield (
+            head + before + (click.style(match, fg="red", bold=True) if is_terminal and match else match) + after + "\n"
+        )

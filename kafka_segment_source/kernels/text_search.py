@@ -13,8 +13,8 @@ _BLOCK = 128  # positions that are looked at together
 def find_text(src, start, end, text, one, other, found):
     """Fills `found` with the positions of `text` in src[start:end], in order, until it is full. Returns their number.
 
-    one, other: which two bytes of the text are looked for first. The rarer they are in src, the faster it is. LLVM makes
-    vector instructions of the loop over a block.
+    one, other: which two bytes of the text are looked for first. The rarer they are in src, the faster it is. LLVM
+    makes vector instructions of the loop over a block.
     """
     n = 0
     size = len(text)

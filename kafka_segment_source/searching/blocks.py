@@ -56,7 +56,9 @@ def _find_text(source: Bytes, starts: npt.NDArray[np.int32], end: int, text: Byt
 def _find_end(records: RecordColumns) -> int:
     """Returns where the parts of the last record end in `source`."""
     last = records.count - 1
-    end = int(records.ints[record_batches.VALUE_AT, last]) + max(int(records.ints[record_batches.VALUE_LENGTH, last]), 0)
+    end = int(records.ints[record_batches.VALUE_AT, last]) + max(
+        int(records.ints[record_batches.VALUE_LENGTH, last]), 0
+    )
     count = int(records.ints[record_batches.HEADERS_COUNT, last])
     if count == 0:
         return end

@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from kafka_segment_source.decoding.tables import MakeRows, SplitTable
-from kafka_segment_source.schema import RECORD_COLUMNS, Column
+from kafka_segment_source.schema import Column
 
 if TYPE_CHECKING:
-    from kafka_segment_source.options import ReadOptions
     from kafka_segment_source.searching.pattern import Pattern
 
 KEY, VALUE, HEADER, FIELD = "key", "value", "header", "field"
@@ -23,8 +21,8 @@ HIT_COLUMNS = (
     Column("length", "bigint", pa.int64()),
     Column("text", "binary", pa.binary()),
 )
-"""place: of the first match in a record: key, value, header or field, in this order. name: of the header, or the path of
-the field. start, length: of the match in the bytes of that place. text: these bytes. All are null where the search is
+"""place: of the first match in a record: key, value, header or field, in this order. name: of the header, or the path
+of the field. start, length: of the match in the bytes of that place. text: these bytes. All are null where the search is
 inverted, but `text` is the value then."""
 
 
@@ -59,15 +57,3 @@ class Wanted:
     headers: tuple[str, ...] | None = None
     field: Field | None = None
     inverted: bool = False
-
-
-def table_of(wanted: Wanted, options: ReadOptions) -> SplitTable:
-    """The table of the records that match: the columns of records, typed if they are, and those of a match."""
-    records = RECORD_COLUMNS if options.typed is None else options.typed.table.columns
-    return SplitTable((*records, *HIT_COLUMNS), lambda: _load_maker(wanted))
-
-
-def _load_maker(wanted: Wanted) -> MakeRows:
-    from kafka_segment_source.searching.rows import make_rows  # noqa: PLC0415  # planning does without the kernels
-
-    return make_rows(wanted)

@@ -28,8 +28,8 @@ class Pattern:
     a byte that is not UTF-8. A fixed text is looked for byte by byte. Case is ignored by Unicode's simple folding.
 
     is_local: whether a match depends on its own bytes alone. Then what matches inside a record matches in a block of
-    records too, so a block without a match needs no look at its records. text: the bytes of a fixed text, uint8[n], n ≥ 1;
-    None for any other pattern.
+    records too, so a block without a match needs no look at its records. text: the bytes of a fixed text, uint8[n],
+    n ≥ 1; None for any other pattern.
     """
 
     def __init__(self, pattern: str | bytes, *, fixed: bool = False, ignore_case: bool = False) -> None:

@@ -27,6 +27,7 @@ from kafka_segment_source.searching.blocks import may_match, take_records
 from kafka_segment_source.searching.hits import FIELD, HEADER, HIT_COLUMNS, KEY, VALUE, Wanted
 from kafka_segment_source.searching.pattern import Mask
 from kafka_segment_source.values.misfits import NOT_JSON, REASONS
+from kafka_segment_source.values.plain_values import to_plain
 
 _OF_HIT = {column.name: column.arrow_type for column in HIT_COLUMNS}
 
@@ -142,12 +143,12 @@ class FieldRows:
             return text_of(array, self._field.path)
         texts: list[bytes | None] = []
         for row, value in enumerate(array.to_pylist()):
-            text = None
+            found = None
             try:
-                text = None if value is None else follow_path(value, self._field.path)
+                found = None if value is None else follow_path(value, self._field.path)
             except ValueError:
                 self._note_misfit(batch, row)
-            texts.append(None if text is None else text.encode("utf-8", "surrogatepass"))
+            texts.append(_to_text(found))
         return pa.array(texts, pa.binary())
 
     def _note_misfit(self, batch: pa.RecordBatch, row: int) -> None:
@@ -168,17 +169,30 @@ class FieldRows:
 
 
 def text_of(array: pa.Array, path: tuple[str, ...]) -> pa.Array:
-    """Returns the text of a field in each row of a typed column, as binary. Numbers and moments are as Arrow prints
-    them. It is null where the field or what it is in is null."""
+    """Returns the text of a field in each row of a typed column, as binary. Strings and bytes are as they are, all else
+    is JSON, as `kafkaseg cat --json` prints it. It is null where the field or what it is in is null."""
     found = pc.struct_field(array, list(path)) if path else array
-    if pa.types.is_binary(found.type):
-        return found
-    return found.cast(pa.string()).view(pa.binary())
+    if pa.types.is_binary(found.type) or pa.types.is_string(found.type):
+        return found.view(pa.binary())
+    return pa.array([_to_text(value) for value in to_plain(found, _decode)], pa.binary())
 
 
-def follow_path(text: str, path: tuple[str, ...]) -> str | None:
-    """Follows a path in a text of JSON: names of members, and numbers of items. Strings are as they are, all else is
-    JSON again. None where the path leads to null, or to nothing. Raises ValueError for what is not JSON."""
+def _decode(data: bytes) -> str:
+    return data.decode("utf-8", "backslashreplace")
+
+
+def _to_text(value: Any) -> bytes | None:
+    if value is None:
+        return None
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return text.encode("utf-8", "surrogatepass")
+
+
+def follow_path(text: str, path: tuple[str, ...]) -> Any:
+    """Follows a path in a text of JSON: names of members, and numbers of items.
+
+    Returns what is there, or None where the path leads to null or to nothing. Raises ValueError for what is not JSON.
+    """
     try:
         value: Any = json.loads(text)
     except RecursionError as error:
@@ -190,9 +204,7 @@ def follow_path(text: str, path: tuple[str, ...]) -> str | None:
             value = value[int(name)]
         else:
             return None
-    if value is None or isinstance(value, str):
-        return value
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return value
 
 
 class _Matches:
@@ -228,9 +240,7 @@ class _Matches:
         return pa.concat_arrays([piece.cast(kind) for piece in pieces]).take(pa.array(order))
 
 
-def _make_piece(
-    name: str, wanted: Wanted, place: str, rows: Any, texts: pa.Array, names: pa.Array | None
-) -> pa.Array:
+def _make_piece(name: str, wanted: Wanted, place: str, rows: Any, texts: pa.Array, names: pa.Array | None) -> pa.Array:
     if name == "place":
         return pa.repeat(pa.scalar(place, pa.string()), len(rows))
     if name == "name":

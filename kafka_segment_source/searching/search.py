@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Unpack
 
 import pyarrow as pa
 
+from kafka_segment_source.decoding.tables import MakeRows, SplitTable
 from kafka_segment_source.errors import OptionError, SchemaError
+from kafka_segment_source.in_order import count_processors
 from kafka_segment_source.keywords import PathsLike, ScanOptions, count_threads, option_texts
 from kafka_segment_source.option_values import BINARY, RECORDS
 from kafka_segment_source.options import ReadOptions, parse_options
 from kafka_segment_source.planning.plan import ReadPlan
 from kafka_segment_source.planning.planner import make_plan
+from kafka_segment_source.schema import RECORD_COLUMNS
 from kafka_segment_source.schema_registry.typing import split_names, type_columns
-from kafka_segment_source.searching.hits import Field, Wanted, table_of
+from kafka_segment_source.searching.hits import HIT_COLUMNS, Field, Wanted
 from kafka_segment_source.searching.pattern import Pattern
 
 COLUMNS = ("topic", "partition", "offset", "timestamp", "place", "name", "start", "length", "key", "value")
 _JSON = "json"
 
 
-def search(
+def search(  # noqa: PLR0913  # each is a question of its own
     path: PathsLike,
     pattern: str | bytes,
     *,
@@ -121,9 +123,7 @@ def plan_search(
 
 def threads_or_all(threads: int | None) -> int:
     """Returns the number of threads that a caller asks for. None is one for each processor of this process."""
-    if threads is not None:
-        return count_threads(threads)
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return count_processors() if threads is None else count_threads(threads)
 
 
 def _type_field(options: ReadOptions, warnings: list[str], name: str) -> tuple[ReadOptions, Field]:
@@ -143,15 +143,24 @@ def _type_field(options: ReadOptions, warnings: list[str], name: str) -> tuple[R
     typed = type_columns(options, warnings, wanted)
     assert typed.typed is not None
     field = Field(column, tuple(path))
-    kind = _find_type(typed.typed.meanings[column].arrow, field)
-    if pa.types.is_nested(kind):
-        raise SchemaError(f"field {name!r} is not one value but {kind}: name a field in it")
+    _check_path(typed.typed.meanings[column].arrow, field)
     return typed, field
 
 
-def _find_type(kind: Any, field: Field) -> pa.DataType:
+def _check_path(kind: Any, field: Field) -> None:
     for name in field.path:
         if not pa.types.is_struct(kind) or kind.get_field_index(name) < 0:
             raise SchemaError(f"there is no field {field.name!r}: {name!r} is not in {kind}")
         kind = kind.field(name).type
-    return kind
+
+
+def table_of(wanted: Wanted, options: ReadOptions) -> SplitTable:
+    """The table of the records that match: the columns of records, typed if they are, and those of a match."""
+    records = RECORD_COLUMNS if options.typed is None else options.typed.table.columns
+    return SplitTable((*records, *HIT_COLUMNS), lambda: _load_maker(wanted))
+
+
+def _load_maker(wanted: Wanted) -> MakeRows:
+    from kafka_segment_source.searching.rows import make_rows  # noqa: PLC0415  # planning does without the kernels
+
+    return make_rows(wanted)

@@ -1,4 +1,4 @@
-"""`search` beside a naive search: Python's own `re` over the rows that a scan or the naive decoder gives, one at a time.
+"""`search` beside a naive search: Python's own `re` over the rows of a scan or of the naive decoder, one at a time.
 
 Patterns, places and selections are drawn, and logs of every codec, in any portions, with and without damage. Keys and
 values are of few bytes, so that a pattern often matches across two parts or two records too.
@@ -30,7 +30,24 @@ from tests.support.writer import Codec, Rec
 CODECS: list[Codec] = ["none", "gzip", "snappy-raw", "snappy-xerial", "lz4", "zstd"]
 HIT_COLUMNS = [*COLUMNS, "place", "name", "start", "length", "text"]
 PIECES = [b"a", b"B", b"ab", b"\n", b"1", b"\xff", "é".encode(), "É".encode(), b"\x00"]
-PATTERNS = ["a", "ab", "a.b", "a*", "[ab]1", "ba|1a", "^a", "b$", r"\bab", "é", "a\n", "(ab)+", "aab?1", "", "[^a]", "."]
+PATTERNS = [
+    "a",
+    "ab",
+    "a.b",
+    "a*",
+    "[ab]1",
+    "ba|1a",
+    "^a",
+    "b$",
+    r"\bab",
+    "é",
+    "a\n",
+    "(ab)+",
+    "aab?1",
+    "",
+    "[^a]",
+    ".",
+]
 TEXTS = [b"a", b"ab", b"aB", b"", b"1\x00", b"\xff", b"a.b", "éa".encode(), b"ab1ab", b"\x02"]
 HEADERS = [b"h", b"g"]
 
@@ -59,7 +76,7 @@ def batches(draw: st.DrawFn) -> list[bytes]:
         base += len(recs)
         if transactional:
             marker = draw(st.sampled_from(["abort", "commit"]))
-            out.append(writer.control_batch(marker, base, 7, 0, 1020))
+            out.append(writer.control_batch(marker, offset=base, timestamp=1020, producer_id=7))
             base += 1
     return out
 
@@ -73,7 +90,9 @@ def queries(draw: st.DrawFn) -> dict[str, Any]:
         query["fixed"] = True
     elif draw(st.booleans()):
         query["ignore_case"] = True
-    places = draw(st.sampled_from([{}, {"key": True}, {"value": True}, {"headers": ["h"]}, {"key": True, "headers": ["g"]}]))
+    places = draw(
+        st.sampled_from([{}, {"key": True}, {"value": True}, {"headers": ["h"]}, {"key": True, "headers": ["g"]}])
+    )
     return query | places | ({"invert": True} if draw(st.integers(0, 4)) == 0 else {})
 
 
@@ -195,7 +214,9 @@ def test_search_is_a_naive_search_over_a_scan(
             base = int.from_bytes(part[0][:8])
             (folder / writer.segment_name(base)).write_bytes(data)
         try:
-            wanted: Any = naive_search(in_scan_order(kafkaseg.scan(folder, columns=COLUMNS, **chosen).read_all()), query)
+            wanted: Any = naive_search(
+                in_scan_order(kafkaseg.scan(folder, columns=COLUMNS, **chosen).read_all()), query
+            )
         except KafkaSegmentError as error:
             wanted = type(error), str(error)
         event(f"{'error' if isinstance(wanted, tuple) else min(len(wanted), 3)}")
@@ -209,7 +230,9 @@ def test_search_is_a_naive_search_over_a_scan(
 
 
 @pytest.mark.parametrize("fixture", MESSAGE_SETS)
-@pytest.mark.parametrize("query", [{"pattern": b"1", "fixed": True}, {"pattern": "[0-5]+"}, {"pattern": "^k", "key": True}])
+@pytest.mark.parametrize(
+    "query", [{"pattern": b"1", "fixed": True}, {"pattern": "[0-5]+"}, {"pattern": "^k", "key": True}]
+)
 def test_message_sets(fixture: str, query: dict[str, Any]) -> None:
     """Formats before headers are searched as well."""
     directory = MESSAGE_SETS[fixture]
@@ -222,7 +245,7 @@ def test_a_batch_without_a_match_is_checked(tmp_path: Path) -> None:
     part of."""
     sound = writer.record_batch([Rec(value=b"here")])
     broken = bytearray(writer.record_batch([Rec(value=b"x" * 30)], base_offset=1))
-    broken[62] ^= 0x40  # the length of the record
+    broken[61] ^= 2  # the length of the record
     for folder, damaged in (("a-0", bytes(broken)), ("b-0", writer.with_right_crc(bytes(broken)))):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / writer.segment_name(0)).write_bytes(sound + damaged)
