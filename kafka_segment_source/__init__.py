@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from kafka_segment_source.logdir.indexes import OffsetIndex, TimeIndex, TransactionIndex
     from kafka_segment_source.planning.plan import ReadPlan
     from kafka_segment_source.queries import plan, scan
+    from kafka_segment_source.searching.every_copy import KeyPlace, KeyPlaces, every_copy
     from kafka_segment_source.searching.search import search
     from kafka_segment_source.spark.datasource import KafkaSegmentDataSource, read, read_stream, register
     from kafka_segment_source.spark.zone_maps import update_zone_maps
@@ -55,6 +56,8 @@ __all__ = [
     "FileChangedError",
     "KafkaSegmentDataSource",
     "KafkaSegmentError",
+    "KeyPlace",
+    "KeyPlaces",
     "Listing",
     "LogDataset",
     "LogScanner",
@@ -82,6 +85,7 @@ __all__ = [
     "__version__",
     "dataset",
     "errors",
+    "every_copy",
     "export",
     "list_partitions",
     "locate_offset",
@@ -111,6 +115,7 @@ _HOMES = {
     "logdir.indexes": ("OffsetIndex", "TimeIndex", "TransactionIndex"),
     "planning.plan": ("ReadPlan",),
     "queries": ("plan", "scan"),
+    "searching.every_copy": ("KeyPlace", "KeyPlaces", "every_copy"),
     "searching.search": ("search",),
     "spark.datasource": ("KafkaSegmentDataSource", "read", "read_stream", "register"),
     "spark.zone_maps": ("update_zone_maps",),

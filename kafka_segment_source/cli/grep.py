@@ -12,14 +12,18 @@ from typing import Any
 
 import click
 import pyarrow as pa
+from rich.filesize import decimal
 
 from kafka_segment_source.cli.excerpts import cut_excerpt
 from kafka_segment_source.cli.records import Encoder, Encoding, escape, json_lines
 from kafka_segment_source.cli.shared import (
     Fault,
+    count,
+    follow,
     name_flags,
     parse,
     paths_argument,
+    paths_of,
     progress,
     read_options,
     skipped_data,
@@ -32,11 +36,17 @@ from kafka_segment_source.decoding.tables import split_table
 from kafka_segment_source.errors import KafkaSegmentError, OptionError
 from kafka_segment_source.option_values import RECORDS
 from kafka_segment_source.planning.plan import ReadPlan
+from kafka_segment_source.searching.every_copy import KeyPlace, check_key_options
+from kafka_segment_source.searching.every_copy import every_copy as find_every_copy
 from kafka_segment_source.searching.pattern import Pattern
 from kafka_segment_source.searching.search import plan_search, threads_or_all
 from kafka_segment_source.times import format_millis
 
-NOT_FOUND, ERROR = 1, 2
+FOUND, NOT_FOUND, ERROR = 0, 1, 2
+_WHOLE_KEY = (
+    "--every-copy looks for a whole key, byte by byte: it takes --key, --hex, --json, --threads, and the options that"
+    " select topics"
+)
 _LONGEST = 200  # columns of an excerpt
 _SHORTEST = 20
 _OF_OTHERS = ("includeHeaders", "includeMetadata", "key")  # columns that are not printed, and a flag of this command
@@ -79,6 +89,11 @@ class Grep(click.Command):
     metavar="PATH",
     help="Search a field of typed keys or values: value.customer.id, with --value-format.",
 )
+@click.option(
+    "--every-copy",
+    is_flag=True,
+    help="PATTERN is a whole key: list each place where its bytes still lie, and what keeps them.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object for each line.")
 @click.option(
     "--threads", type=click.IntRange(min=1), metavar="N", help="Threads that search. [default: one a processor]"
@@ -99,6 +114,7 @@ def grep_command(  # noqa: PLR0913, PLR0917  # click passes each option by its n
     value: bool,
     headers: tuple[str, ...],
     field: str | None,
+    every_copy: bool,
     as_json: bool,
     threads: int | None,
     **options: Any,
@@ -117,7 +133,14 @@ def grep_command(  # noqa: PLR0913, PLR0917  # click passes each option by its n
     kafkaseg grep --key '^customer-00[0-9]$' /var/kafka-logs --subscribe orders -c
     kafkaseg grep -i timeout /var/kafka-logs -l
     kafkaseg grep ^17$ LOGS --value-format avro --field value.customer.id --json
+    kafkaseg grep --key customer-0170 --every-copy /var/kafka-logs /backup
     """
+    if every_copy:
+        others = (fixed, ignore_case, invert, counts, lists, quiet, most, value, headers, field)
+        if any(each not in (None, False, ()) for each in others):
+            raise OptionError(_WHOLE_KEY)
+        raw = _parse_hex(pattern) if is_hex else pattern
+        sys.exit(_print_every_copy(paths, raw, threads, as_json, options))
     parsed, warnings = parse(paths, options)
     wanted = _parse_pattern(pattern, fixed, is_hex, ignore_case)
     places = (key, value, headers) if key or value or headers else (True, True, None)
@@ -147,10 +170,39 @@ def _parse_pattern(text: str, fixed: bool, is_hex: bool, ignore_case: bool) -> P
         return Pattern(text, fixed=fixed, ignore_case=ignore_case)
     if ignore_case:
         raise OptionError("--hex is bytes, which have no case: leave out --ignore-case")
+    return Pattern(_parse_hex(text), fixed=True)
+
+
+def _parse_hex(text: str) -> bytes:
     try:
-        return Pattern(bytes.fromhex(text), fixed=True)
+        return bytes.fromhex(text)
     except ValueError as error:
         raise OptionError(f"pattern {text!r} is not bytes in hexadecimal: {error}") from error
+
+
+def _print_every_copy(
+    paths: tuple[str, ...], key: str | bytes, threads: int | None, as_json: bool, options: dict[str, Any]
+) -> int:
+    """Prints each place where a key lies. Returns the exit code."""
+    found = 0
+    with follow("searching") as on_progress:
+        given = check_key_options(options)
+        places = find_every_copy(paths_of(paths), key, threads=threads, on_progress=on_progress, **given)
+        for place in places:
+            found += 1
+            sys.stdout.write((to_json_line(place.to_dict()) if as_json else _make_place_line(place)) + "\n")
+    for sentence in places.unsearched:
+        warn(sentence)
+    missed = f", {count(len(places.unsearched), 'thing')} not searched" if places.unsearched else ""
+    warn(f"{count(found, 'place')} in {count(places.files, 'file')} of {decimal(places.size)}{missed}")
+    return ERROR if places.unsearched else FOUND if found else NOT_FOUND
+
+
+def _make_place_line(place: KeyPlace) -> str:
+    what = f"{place.kind}, {place.state}"
+    time = format_millis(place.timestamp)
+    where = escape(f"{place.file}@{place.position}")
+    return f"{escape(place.topic)}-{place.partition}\t{place.offset}\t{time}\t{what}\t{where}\t{place.keeps}"
 
 
 class _Run:

@@ -22,8 +22,8 @@ HIT_COLUMNS = (
     Column("text", "binary", pa.binary()),
 )
 """place: of the first match in a record: key, value, header or field, in this order. name: of the header, or the path
-of the field. start, length: of the match in the bytes of that place. text: these bytes. All are null where the search is
-inverted, but `text` is the value then."""
+of the field. start, length: of the match in the bytes of that place. text: these bytes. All are null where the search
+is inverted, but `text` is the value then."""
 
 
 @dataclass(frozen=True)
