@@ -46,6 +46,8 @@ if TYPE_CHECKING:
     from kafka_segment_source.searching.search import search
     from kafka_segment_source.spark.datasource import KafkaSegmentDataSource, read, read_stream, register
     from kafka_segment_source.spark.zone_maps import update_zone_maps
+    from kafka_segment_source.statistics.stats import stats
+    from kafka_segment_source.statistics.totals import TopicStats
     from kafka_segment_source.zones.updates import ZoneMapSummary, update_zone_maps_locally
 
 __version__ = "0.1.0"
@@ -76,6 +78,7 @@ __all__ = [
     "TableReport",
     "TargetError",
     "TimeIndex",
+    "TopicStats",
     "TransactionIndex",
     "UnsupportedError",
     "UnsupportedFormatError",
@@ -97,6 +100,7 @@ __all__ = [
     "scan",
     "scan_polars",
     "search",
+    "stats",
     "update_zone_maps",
     "update_zone_maps_locally",
     "verify",
@@ -119,6 +123,8 @@ _HOMES = {
     "searching.search": ("search",),
     "spark.datasource": ("KafkaSegmentDataSource", "read", "read_stream", "register"),
     "spark.zone_maps": ("update_zone_maps",),
+    "statistics.stats": ("stats",),
+    "statistics.totals": ("TopicStats",),
     "zones.updates": ("ZoneMapSummary", "update_zone_maps_locally"),
 }
 
