@@ -34,6 +34,7 @@ COMMANDS = (
     "cat",
     "grep",
     "count",
+    "stats",
     "segments",
     "batches",
     "transactions",

@@ -31,7 +31,7 @@ def hash_parts(src, starts, lengths, n, hashes):
     """hashes[i] = a hash of 64 bits of the i-th part of src, for i < n. That of a negative length is of no bytes."""
     for i in range(n):
         at, left = np.int64(starts[i]), np.int64(lengths[i])
-        bits = _START ^ np.uint64(max(left, 0))
+        bits = _START ^ np.uint64(left if left > 0 else 0)
         while left > 0:
             word = np.uint64(0)
             if left >= 8:

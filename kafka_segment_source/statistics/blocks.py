@@ -52,7 +52,10 @@ LISTS = {
 
 def block_table(most: int) -> SplitTable:
     """The table of the facts. most: how many of the largest records are kept."""
-    columns = [Column("topic", "string", pa.string()), *(Column(name, "bigint", pa.int64()) for name in (*SUMS, *ERRORS))]
+    columns = [
+        Column("topic", "string", pa.string()),
+        *(Column(name, "bigint", pa.int64()) for name in (*SUMS, *ERRORS)),
+    ]
     columns += [Column(name, "array", pa.list_(kind)) for name, kind in LISTS.items()]
     make: MakeRows = partial(BlockRows, most)
     return SplitTable(tuple(columns), lambda: make)
@@ -61,9 +64,7 @@ def block_table(most: int) -> SplitTable:
 class BlockRows:
     """Makes the facts of each block of records (a `RowMaker`)."""
 
-    def __init__(
-        self, most: int, source: SplitFile, options: ReadOptions, schema: pa.Schema, scratch: Scratch
-    ) -> None:
+    def __init__(self, most: int, source: SplitFile, options: ReadOptions, schema: pa.Schema, scratch: Scratch) -> None:
         self._most = most
         self._split = source.split
         self._schema = schema
@@ -104,7 +105,9 @@ class BlockRows:
 
     def _find_largest(self, records: RecordColumns, sizes: Longs) -> pa.Array:
         count = min(self._most, len(sizes))
-        rows = np.argpartition(sizes, len(sizes) - count)[len(sizes) - count :] if count < len(sizes) else np.arange(count)
+        rows = (
+            np.argpartition(sizes, len(sizes) - count)[len(sizes) - count :] if count < len(sizes) else np.arange(count)
+        )
         partitions = np.full(len(rows), self._split.partition, np.int32)
         offsets = records.longs[record_batches.OFFSET, rows]
         return _make_structs(_LARGE, partitions, offsets, sizes[rows], _take_keys(records, rows))
@@ -168,24 +171,28 @@ def _measure_headers(records: RecordColumns) -> tuple[Longs, pa.Array, int]:
 
 def _sum_producers(records: RecordColumns, sizes: Longs) -> pa.Array:
     of_row = records.ints[record_batches.BATCH, : records.count]
-    return _sum_ids(records.headers[batch_headers.PRODUCER_ID][of_row], sizes)
+    counts = np.bincount(of_row, minlength=records.headers.shape[1])
+    sums = np.bincount(of_row, weights=sizes, minlength=records.headers.shape[1]).astype(np.int64)
+    there = np.flatnonzero(counts)
+    return _sum_ids(records.headers[batch_headers.PRODUCER_ID, there], counts[there], sums[there])
 
 
 def _sum_schemas(records: RecordColumns, at: int, length: int, sizes: Longs) -> pa.Array:
     """Adds up records by the id of a schema in Confluent's prefix: a zero, and a positive number of four bytes."""
-    rows = np.flatnonzero(records.ints[length, : records.count] >= _ID_BYTES)
-    starts = records.ints[at, rows].astype(np.int64)
-    is_framed = records.source[starts] == 0
-    rows, starts = rows[is_framed], starts[is_framed]
+    is_long = records.ints[length, : records.count] >= _ID_BYTES
+    starts = np.where(is_long, records.ints[at, : records.count], 0)
+    rows = np.flatnonzero(is_long & (records.source[starts] == 0))
+    starts = starts[rows]
     ids = np.zeros(len(rows), np.int64)
     for byte in range(_ID_AT, _ID_BYTES):
         ids = ids << 8 | records.source[starts + byte]
     is_positive = (ids > 0) & (ids < 2**31)
-    return _sum_ids(ids[is_positive], sizes[rows[is_positive]])
+    return _sum_ids(ids[is_positive], np.ones(int(is_positive.sum()), np.int64), sizes[rows[is_positive]])
 
 
-def _sum_ids(ids: Longs, sizes: Longs) -> pa.Array:
-    found, inverse, counts = np.unique(ids, return_inverse=True, return_counts=True)
-    sums = np.zeros(len(found), np.int64)
-    np.add.at(sums, inverse, sizes)
-    return _make_structs(_BY_ID, found, counts, sums)
+def _sum_ids(ids: Longs, counts: Longs, sizes: Longs) -> pa.Array:
+    found, inverse = np.unique(ids, return_inverse=True)
+    sums = np.zeros((2, len(found)), np.int64)
+    np.add.at(sums[0], inverse, counts)
+    np.add.at(sums[1], inverse, sizes)
+    return _make_structs(_BY_ID, found, sums[0], sums[1])

@@ -1,7 +1,7 @@
 """HyperLogLog: about how many different keys there are, in 16 KiB for each topic.
 
-Source: O. Ertl, "New cardinality estimation algorithms for HyperLogLog sketches", 2017, algorithm 6. Its estimate has no
-bias at any number.
+Source: O. Ertl, "New cardinality estimation algorithms for HyperLogLog sketches", 2017, algorithm 6. Its estimate has
+no bias at any number.
 """
 
 from __future__ import annotations

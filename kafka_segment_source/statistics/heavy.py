@@ -22,7 +22,9 @@ def keep_heaviest(weights: Weights, most: int = COUNTERS) -> tuple[npt.NDArray[n
     """Returns the places of the heaviest, what is kept of their weights, and what each may be more."""
     if len(weights) <= most:
         return np.arange(len(weights)), weights, 0
-    taken = int(np.partition(weights, len(weights) - most - 1)[len(weights) - most - 1])  # of the heaviest without place
+    taken = int(
+        np.partition(weights, len(weights) - most - 1)[len(weights) - most - 1]
+    )  # of the heaviest without place
     places = np.flatnonzero(weights > taken)
     return places, weights[places] - taken, taken
 

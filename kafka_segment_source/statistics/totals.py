@@ -152,9 +152,7 @@ def _share_dicts(shares: Shares, name: str, counted: str) -> dict[str, Any]:
     def make(share: Share) -> dict[str, int]:
         return {counted: share.records, "bytes": share.size}
 
-    found = [
-        {name: as_text(key) if isinstance(key, bytes) else key, **make(share)} for key, share in shares.ordered()
-    ]
+    found = [{name: as_text(key) if isinstance(key, bytes) else key, **make(share)} for key, share in shares.ordered()]
     return {"found": found, "others": make(shares.others)}
 
 
