@@ -26,17 +26,8 @@ ROOMS = [
     *("bounds", "times", "trust", "option_values", "options", "keywords", "data_loss", "schema"),
     *("logdir", "pruning", "kernels", "decoding", "values", "partition", "reading", "transactions"),
     *("scanning", "scanning_threads", "zones", "planning"),
-    *(
-        "streams",
-        "internal_topics",
-        "schema_registry",
-        "inspection",
-        "views",
-        "queries",
-        "searching",
-        "frames",
-        "exporting",
-    ),
+    *("streams", "internal_topics", "schema_registry", "inspection", "views", "queries"),
+    *("searching", "statistics", "frames", "exporting"),
     *("spark", "report", "cli"),
 ]
 

@@ -96,6 +96,7 @@ JUDGED: dict[str, str] = {
     "transactions.walk:walk_split: DataLossError": "the stretch says that it ends in a loss, which withholds transactions",
     "transactions.walk:walk_after: FileChangedError": "the directory is listed again, and the last error is raised",
     "reading.mending:_survey_copies: UNUSABLE": "the failure is in the report of offsets that no copy gives",
+    "report.facts:_read_stats: KafkaSegmentError": "the report says why this part is missing",
     "report.facts:_read_batches: KafkaSegmentError": "the page shows the error",
     "report.facts:_read_view: KafkaSegmentError": "the page shows the error",
     "report.facts:_read_view: PathError": "the page says that the internal topic is not there",
