@@ -1,4 +1,5 @@
-"""A search for a text that occurs nowhere, against a scan of all columns, and against `grep -aF` on the same files.
+"""A search for a text that occurs nowhere, and statistics, against a scan of all columns; and `grep -aF` on the same
+files.
 
 A scan takes one thread unless it is told otherwise, and a search one for each processor. So the goal is about what a
 user waits. The second row of each codec has one thread on both sides.
@@ -15,9 +16,8 @@ import kafka_segment_source
 from benchmarks.logs import Log, LogShape, log
 from benchmarks.measure import alternate, repeat
 from benchmarks.results import Goal, Row, Settings, row
-from kafka_segment_source.searching.search import search
 
-TITLE = "search"
+TITLE = "search and statistics"
 GOAL = Goal(most=0.6)  # of the time of a scan
 
 
@@ -36,6 +36,9 @@ def rows(settings: Settings) -> Iterator[Row]:
             note = f"{min(one for one, _ in pairs):.2f} s and {min(other for _, other in pairs):.2f} s"
             shares = [one / other for one, other in pairs]
             yield row(f"{codec}{name}", shares, "of a scan's time", goal, note, headline=goal is not None)
+        pairs = alternate(partial(_sum_up, events), partial(_scan, events), runs)
+        shares = [one / other for one, other in pairs]
+        yield row(f"stats, {codec}, one thread each", shares, "of a scan's time", None, "")
         if codec == "none" and shutil.which("grep") is not None:
             times = repeat(partial(_grep, events), runs)
             size = events.stored_bytes / 1e9
@@ -43,8 +46,13 @@ def rows(settings: Settings) -> Iterator[Row]:
 
 
 def _search(events: Log, threads: int | None) -> None:
-    found = search(str(events.path), _TEXT, fixed=True, threads=threads, includeHeaders=True)
+    found = kafka_segment_source.search(str(events.path), _TEXT, fixed=True, threads=threads, includeHeaders=True)
     assert sum(batch.num_rows for batch in found) == 0
+
+
+def _sum_up(events: Log) -> None:
+    [found] = kafka_segment_source.stats(str(events.path), threads=1)
+    assert found.sums["records"] == events.records
 
 
 def _scan(events: Log) -> None:
