@@ -254,3 +254,14 @@ def test_a_batch_without_a_match_is_checked(tmp_path: Path) -> None:
         with pytest.raises(DataError):
             reader.read_all()
         assert kafkaseg.search(tmp_path / folder, "here", fixed=True, mode="DROPMALFORMED").read_all().num_rows == 1
+
+
+def test_a_timestamp_that_cannot_be_a_row_is_an_error(tmp_path: Path) -> None:
+    """As in a read, even of a record that does not match."""
+    (tmp_path / "a-0").mkdir()
+    recs = [Rec(value=b"here", timestamp=5), Rec(1, value=b"there", timestamp=2**62)]
+    (tmp_path / "a-0" / writer.segment_name(0)).write_bytes(writer.record_batch(recs))
+
+    for pattern in ("^here", "nowhere"):
+        with pytest.raises(DataError):
+            kafkaseg.search(tmp_path, pattern).read_all()
