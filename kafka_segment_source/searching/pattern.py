@@ -47,14 +47,13 @@ class Pattern:
         else:
             self._regex = re.escape(pattern) if fixed else pattern
         try:
-            matches_nothing = self.find(pa.array([b""], pa.binary()))
+            self.find(pa.array([b""], pa.binary()))
         except UnicodeEncodeError as error:
             raise OptionError(f"pattern {pattern!r} is not UTF-8 text") from error
         except pa.ArrowInvalid as error:
             reason = str(error).removeprefix("Invalid regular expression: ")
             raise OptionError(f"pattern {pattern!r} is not a regular expression of RE2: {reason}") from error
-        has_assertion = not fixed and _ASSERTION.search(self._regex) is not None
-        self.is_local = not has_assertion and not matches_nothing[0]
+        self.is_local = fixed or _ASSERTION.search(self._regex) is None
 
     def find(self, array: pa.Array) -> Mask:
         """Returns whether each value of a binary or string array matches, as bool[n]. A null does not."""

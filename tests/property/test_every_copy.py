@@ -21,7 +21,7 @@ SUFFIXES = [".log", ".log.deleted", ".log.cleaned", ".log.swap", ".log.bak"]
 DIRECTORIES = ["a/orders-0", "b/orders-0", "a/orders-1", "a/orders-0.0123456789abcdef-delete", "b/x-3.77-stray"]
 LIVE = ".log"
 
-keys = st.sampled_from([None, b"", b"k", b"kk", b"other"])
+keys = st.sampled_from([None, b"", b"k", b"j", b"kk", b"other"])
 Place = tuple[str, int, int]  # path, position, offset
 
 

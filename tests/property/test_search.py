@@ -265,3 +265,33 @@ def test_a_timestamp_that_cannot_be_a_row_is_an_error(tmp_path: Path) -> None:
     for pattern in ("^here", "nowhere"):
         with pytest.raises(DataError):
             kafkaseg.search(tmp_path, pattern).read_all()
+
+
+ROWS = [
+    Rec(0, 1, b"ab", b"ab", ((b"g", b"ab"),)),
+    Rec(1, 1, b"x", b"abab", ((b"h", b"ab"), (b"g", b"a"))),
+    Rec(2, 1, b"x", b"nothing", ((b"g", b"ab"),)),
+    Rec(3, 1, b"abc", None, ((b"h", b"a"), (b"h", b"ab"))),
+    Rec(4, 1, None, b"ac"),
+    Rec(5, 1, b"a", b"b"),
+    Rec(6, 1, b"", b"ab"),
+]
+QUERIES: list[dict[str, Any]] = [
+    {"pattern": pattern, "fixed": True} | places
+    for pattern in (b"ab", b"abc", b"a", b"b", b"abab", b"nothing", b"bab", b"abb")
+    for places in ({}, {"key": True}, {"headers": ["h"]}, {"value": True, "headers": ["g"]})
+]
+
+
+@pytest.mark.parametrize("most_found", [1, 2, 4096])
+@pytest.mark.parametrize("last", range(1, len(ROWS) + 1))
+def test_texts_anywhere_in_a_block(most_found: int, last: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Texts at the beginning and the end of a block, more of them than there is room for, and only in some places."""
+    monkeypatch.setattr(blocks, "_MOST_FOUND", most_found)
+    data = writer.record_batch(ROWS[:last])
+    (tmp_path / "orders-0").mkdir()
+    (tmp_path / "orders-0" / writer.segment_name(0)).write_bytes(data)
+    rows = decoded(naive.decode_log(data))
+
+    for query in QUERIES:
+        assert searched(tmp_path, query) == naive_search(rows, query), query
