@@ -295,3 +295,13 @@ def test_texts_anywhere_in_a_block(most_found: int, last: int, tmp_path: Path, m
 
     for query in QUERIES:
         assert searched(tmp_path, query) == naive_search(rows, query), query
+
+
+@pytest.mark.parametrize("size", [*range(118, 134), *range(246, 260)])
+def test_a_text_at_the_end_of_a_block(size: int, tmp_path: Path) -> None:
+    """The kernel looks at 128 positions together, and at the last ones one by one."""
+    (tmp_path / "orders-0").mkdir()
+    data = writer.record_batch([Rec(0, 1, b"", b"." * size + b"ab")])
+    (tmp_path / "orders-0" / writer.segment_name(0)).write_bytes(data)
+
+    assert len(searched(tmp_path, {"pattern": b"ab", "fixed": True})) == 1
