@@ -77,6 +77,8 @@ def stats_command(paths: tuple[str, ...], most: int, threads: int | None, as_jso
             show(*(part for topic in topics for part in _render(topic)))
     if skipped:
         sys.exit(DAMAGED)
+    if not topics:
+        warn("no segment may hold a selected record; `kafkaseg plan` shows why")
 
 
 def _render(topic: TopicStats) -> Iterator[RenderableType]:
