@@ -35,6 +35,7 @@ GROUPS = {
     "windows": "windows",
     "frames": "frames",
     "latest": "latest",
+    "grep": "searches",
     "exports": "exports",
     "object-stores": "object_stores",
     "tiered": "tiered",

@@ -42,8 +42,12 @@ if TYPE_CHECKING:
     from kafka_segment_source.logdir.indexes import OffsetIndex, TimeIndex, TransactionIndex
     from kafka_segment_source.planning.plan import ReadPlan
     from kafka_segment_source.queries import plan, scan
+    from kafka_segment_source.searching.every_copy import KeyPlace, KeyPlaces, every_copy
+    from kafka_segment_source.searching.search import search
     from kafka_segment_source.spark.datasource import KafkaSegmentDataSource, read, read_stream, register
     from kafka_segment_source.spark.zone_maps import update_zone_maps
+    from kafka_segment_source.statistics.stats import stats
+    from kafka_segment_source.statistics.totals import TopicStats
     from kafka_segment_source.zones.updates import ZoneMapSummary, update_zone_maps_locally
 
 __version__ = "0.1.0"
@@ -54,6 +58,8 @@ __all__ = [
     "FileChangedError",
     "KafkaSegmentDataSource",
     "KafkaSegmentError",
+    "KeyPlace",
+    "KeyPlaces",
     "Listing",
     "LogDataset",
     "LogScanner",
@@ -72,6 +78,7 @@ __all__ = [
     "TableReport",
     "TargetError",
     "TimeIndex",
+    "TopicStats",
     "TransactionIndex",
     "UnsupportedError",
     "UnsupportedFormatError",
@@ -81,6 +88,7 @@ __all__ = [
     "__version__",
     "dataset",
     "errors",
+    "every_copy",
     "export",
     "list_partitions",
     "locate_offset",
@@ -91,6 +99,8 @@ __all__ = [
     "register",
     "scan",
     "scan_polars",
+    "search",
+    "stats",
     "update_zone_maps",
     "update_zone_maps_locally",
     "verify",
@@ -109,8 +119,12 @@ _HOMES = {
     "logdir.indexes": ("OffsetIndex", "TimeIndex", "TransactionIndex"),
     "planning.plan": ("ReadPlan",),
     "queries": ("plan", "scan"),
+    "searching.every_copy": ("KeyPlace", "KeyPlaces", "every_copy"),
+    "searching.search": ("search",),
     "spark.datasource": ("KafkaSegmentDataSource", "read", "read_stream", "register"),
     "spark.zone_maps": ("update_zone_maps",),
+    "statistics.stats": ("stats",),
+    "statistics.totals": ("TopicStats",),
     "zones.updates": ("ZoneMapSummary", "update_zone_maps_locally"),
 }
 

@@ -39,6 +39,7 @@ from kafka_segment_source.storage.tiered.keys import TierKeys, parse_keys
 from kafka_segment_source.trust import Trust
 
 if TYPE_CHECKING:
+    from kafka_segment_source.decoding.tables import SplitTable
     from kafka_segment_source.values.typed import TypedColumns
 
 WHAT = "what is read"
@@ -261,11 +262,13 @@ class ReadOptions:
     There are no defaults here: `parse_options` gives each field the value of the text in the table.
 
     storage: where the files of all paths are, zone maps too. It has the options of object stores. typed: the columns of
-    keys and values, where these are not bytes (`schema_registry/resolving.py`).
+    keys and values, where these are not bytes (`schema_registry/resolving.py`). table: what makes rows of splits, where
+    it is not the table of the view (`searching/`, `statistics/`).
     """
 
     storage: Storage
     typed: TypedColumns | None = None
+    table: SplitTable | None = None
 
     paths: tuple[str, ...]
     view: str

@@ -65,6 +65,8 @@ SPLIT_TABLES: Mapping[str, SplitTable] = {
 
 def split_table(options: ReadOptions) -> SplitTable:
     """The table of a read whose rows lie in splits. That of records may have typed keys and values."""
+    if options.table is not None:
+        return options.table
     return SPLIT_TABLES[options.view] if options.typed is None else options.typed.table
 
 

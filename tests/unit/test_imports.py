@@ -26,7 +26,8 @@ ROOMS = [
     *("bounds", "times", "trust", "option_values", "options", "keywords", "data_loss", "schema"),
     *("logdir", "pruning", "kernels", "decoding", "values", "partition", "reading", "transactions", "latest"),
     *("scanning", "scanning_threads", "zones", "planning"),
-    *("streams", "internal_topics", "schema_registry", "inspection", "views", "queries", "frames", "exporting"),
+    *("streams", "internal_topics", "schema_registry", "inspection", "views", "queries"),
+    *("searching", "statistics", "frames", "exporting"),
     *("spark", "report", "cli"),
 ]
 

@@ -91,7 +91,7 @@ OTHER_VALUES: dict[str, tuple[str, object]] = {
 
 def test_every_option_has_its_own_field() -> None:
     """Each field of ReadOptions belongs to one option, and each option to one field."""
-    assert sorted((*(option.field for option in OPTIONS), "storage", "typed")) == sorted(
+    assert sorted((*(option.field for option in OPTIONS), "storage", "table", "typed")) == sorted(
         each.name for each in fields(ReadOptions)
     )
     assert {option.name for option in OPTIONS} == OTHER_VALUES.keys()
