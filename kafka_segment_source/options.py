@@ -134,7 +134,7 @@ OPTIONS = (
            views=values.VIEWS),
     Option(WHAT, "key", "keys", "KEY", values.parse_record_keys,
            'keep records with this key: text, bytes as 0x00ff or base64:AP8=, or several as a JSON list (docs/pushdown.md)',
-           views=(values.RECORDS,)),
+           views=_WITH_RECORDS),
     Option(WHAT, "isolationLevel", "read_committed", "read_uncommitted|read_committed", values.parse_isolation_level,
            "read_uncommitted or read_committed", default="read_uncommitted"),
     Option(WHAT, "includeHeaders", "include_headers", "true|false", values.parse_boolean, "add the column headers",

@@ -23,7 +23,7 @@ from pyarrow.fs import LocalFileSystem
 
 from kafka_segment_source.bounds import OffsetRange, RowFilter, TimeRange
 from kafka_segment_source.kafka_format import MAX_OFFSET
-from kafka_segment_source.option_values import BATCHES, RECORDS, TopicPartition
+from kafka_segment_source.option_values import BATCHES, NEWEST, RECORDS, TopicPartition
 from kafka_segment_source.schema import MAX_MILLIS, TIMESTAMP_TYPE
 
 _ASKED_AT_ONCE = 15  # values in one question; a search over 63 bits takes 16 questions
@@ -46,8 +46,8 @@ def find_possible_rows(
 
     schema: every column that the predicate may name. partitions: those of the read. view: `records` or `batches`;
     offsets of batches are their last offsets. keeps_bytes: whether the same value of the column key is always the same
-    stored bytes. Raises pyarrow.ArrowInvalid for a column that is not in the schema, and
-    for a comparison of types that Arrow cannot compare.
+    stored bytes. Raises pyarrow.ArrowInvalid for a column that is not in the schema, and for a comparison of types that
+    Arrow cannot compare.
     """
     _check(predicate, schema)
     known = sorted(set(partitions))
@@ -70,8 +70,8 @@ def find_possible_rows(
                 everything.since if since == -MAX_MILLIS else since, everything.until if until > MAX_MILLIS else until
             )
         )
-        if keeps_bytes:
-            found = found._replace(keys=_find_keys(predicate, schema))
+    if keeps_bytes and view in (RECORDS, NEWEST):
+        found = found._replace(keys=_find_keys(predicate, schema))
     return found
 
 

@@ -111,7 +111,7 @@ def _read_offsets(
                 if kept.num_rows:
                     yield kept.select(schema.names)
         advance(split.size)
-    if returned < len(wanted):
+    if returned < len(wanted) and options.typed_keys is None:
         logger.warning(
             "%s of %s-%d: %d of the newest records were there in the first pass and are gone in the second: a cleaner"
             " has removed them, as newer records of their keys follow the end of this read",

@@ -44,7 +44,7 @@ def row_filter(filters: Iterable[Filter], view: str = RECORDS, key_format: str =
     """The rows of a view that all of `filters` together leave possible. key_format: of the column key."""
     possible = RowFilter()
     columns = _COLUMNS[view]
-    if view == RECORDS and key_format in _KEY_TYPES:
+    if view in (RECORDS, NEWEST) and key_format in _KEY_TYPES:
         columns = {**columns, ("key",): partial(_bound_key, _KEY_TYPES[key_format])}
     for each in filters:
         possible = possible.intersect(_bound_by_filter(each, columns))

@@ -108,6 +108,7 @@ asked = st.fixed_dictionaries(
         "startingOffsets": st.integers(0, 100).map(lambda offset: {"orders": {"0": offset}}),
         "timestampDisorder": st.just("5ms"),
         "trustIndexes": st.booleans(),
+        "key": st.lists(st.sampled_from([b"key-0", b"key-2", b"", b"nobody"]), min_size=1, max_size=3),
     },
 )
 
