@@ -170,6 +170,17 @@ def test_torn_and_unknown_files_are_said(tmp_path: Path) -> None:
     assert "notes.txt" in notes and "b-0" in torn and "the bytes of the key are there" in torn
 
 
+def test_other_directories_are_said(tmp_path: Path) -> None:
+    """A backup inside of a log directory is not searched, and that is said. Tiers are known by their own names."""
+    batch = writer.record_batch([Rec(key=b"secret")])
+    write({"a-0/00000000000000000000.log": batch, "backup/a-0/00000000000000000000.log": batch}, tmp_path)
+    found = kafkaseg.every_copy(tmp_path, "secret")
+
+    assert len(list(found)) == 1
+    [other] = found.unsearched
+    assert "backup" in other
+
+
 def test_options() -> None:
     with pytest.raises(OptionError, match="since"):
         kafkaseg.every_copy("/", "key", since=5)
@@ -184,5 +195,6 @@ def test_tiers() -> None:
     places = list(kafkaseg.every_copy(store, key))
 
     assert all(each.kind == "tier" and each.object for each in places)
+    assert kafkaseg.every_copy(store, key).unsearched == []
     found = {(each.topic, each.partition, each.offset) for each in places}
     assert {(row["topic"], row["partition"], row["offset"]) for row in rows if row["key"] == key} <= found
