@@ -56,7 +56,7 @@ _DEAD = {
 _OTHER = "other file", "not a file that Kafka names so: nothing but you removes it"
 _SEGMENT = re.compile(r"\d{20}\.log")
 _BESIDE = frozenset(
-    (kafka_format.PARTITION_METADATA, "leader-epoch-checkpoint", "quorum-state", ".kafka_cleanshutdown")
+    (kafka_format.PARTITION_METADATA, kafka_format.LEADER_EPOCH_CHECKPOINT, "quorum-state", ".kafka_cleanshutdown")
 )
 _NO_KEYS = (*INDEX_SUFFIXES, kafka_format.SNAPSHOT_SUFFIX, ".checkpoint")
 
