@@ -302,7 +302,8 @@ def _name_removals(kind: str, config: Mapping[str, str] | None) -> _Removals:
         f"until retention (retention.ms={config.get('retention.ms', 'of the broker')}) takes its segment{rolled}"
     )
     if "compact" not in policy:
-        return _Removals(retention, retention, retention)
+        assumed = "" if "cleanup.policy" in config else " (cleanup.policy is the broker's default, taken to be delete)"
+        return _Removals(*[f"{retention}{assumed}"] * 3)
     other = f", or {retention}" if "delete" in policy else ""
     return _Removals(
         f"compaction keeps it until a newer record or a tombstone of the key comes{other}",

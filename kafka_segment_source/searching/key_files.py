@@ -11,11 +11,18 @@ from kafka_segment_source.errors import PathError, StorageError
 from kafka_segment_source.logdir.catalog import list_dead_directories, list_directories
 from kafka_segment_source.logdir.checkpoints import Checkpoints
 from kafka_segment_source.logdir.listing import list_files
-from kafka_segment_source.logdir.names import INDEX_SUFFIXES, base_offset_of, named_partition
+from kafka_segment_source.logdir.names import (
+    DEAD_DIRECTORY,
+    INDEX_SUFFIXES,
+    base_offset_of,
+    is_partition,
+    named_partition,
+)
 from kafka_segment_source.logdir.segments import ListedLog
 from kafka_segment_source.option_values import TopicSelection
 from kafka_segment_source.options import ReadOptions
-from kafka_segment_source.storage.paths import join_path, name_of
+from kafka_segment_source.storage.files import list_directory
+from kafka_segment_source.storage.paths import join_path, name_of, parent_of
 from kafka_segment_source.storage.store import Entry, FileVersion, Kind, Storage
 from kafka_segment_source.storage.tiered.identity import read_identity
 
@@ -48,7 +55,9 @@ _DEAD = {
 }
 _OTHER = "other file", "not a file that Kafka names so: nothing but you removes it"
 _SEGMENT = re.compile(r"\d{20}\.log")
-_BESIDE = frozenset((kafka_format.PARTITION_METADATA, "leader-epoch-checkpoint", ".kafka_cleanshutdown"))
+_BESIDE = frozenset(
+    (kafka_format.PARTITION_METADATA, kafka_format.LEADER_EPOCH_CHECKPOINT, "quorum-state", ".kafka_cleanshutdown")
+)
 _NO_KEYS = (*INDEX_SUFFIXES, kafka_format.SNAPSHOT_SUFFIX, ".checkpoint")
 
 
@@ -94,7 +103,20 @@ def list_key_files(options: ReadOptions, unsearched: list[str]) -> list[KeyFile]
     files = [file for log in logs for file in _list_log(log, checkpoints.log_start(log), unsearched)]
     for path in dead:
         files += _list_dead(path, options, unsearched)
+    _note_other_directories(logs, dead, options.storage, unsearched)
     return files
+
+
+def _note_other_directories(logs: list[ListedLog], dead: list[str], storage: Storage, unsearched: list[str]) -> None:
+    """Notes the directories beside those of partitions that nothing was searched in."""
+    searched = (*(log.directory for log in logs), *dead)
+    parents = {log.log_directory for log in logs if log.log_directory is not None} | {parent_of(path) for path in dead}
+    for parent in sorted(parents):
+        for entry in list_directory(parent, storage):
+            path = join_path(parent, entry.name)
+            is_known = is_partition(entry.name) or any(f"{each}/".startswith(f"{path}/") for each in searched)
+            if entry.kind is Kind.DIRECTORY and not is_known and not DEAD_DIRECTORY.fullmatch(entry.name):
+                unsearched.append(f"{path!r} is not the directory of a partition, and was not searched")
 
 
 def _leave_out_dead(options: ReadOptions) -> tuple[str, ...]:

@@ -26,7 +26,7 @@ from kafka_segment_source.statistics.heavy import keep_heaviest
 Longs = npt.NDArray[np.int64]
 Ints = npt.NDArray[np.int32]
 
-LONGEST_KEY = 256  # bytes of a key that are shown; longer ones are cut
+LONGEST_KEY = 256  # bytes of a key or a header name that are kept; longer ones are cut
 _ID_AT, _ID_BYTES = 1, 5  # of Confluent's prefix: a zero, and the id of four bytes
 
 _HEAVY = pa.struct([("hash", pa.uint64()), ("weight", pa.int64()), ("key", pa.binary())])
@@ -163,7 +163,8 @@ def _measure_headers(records: RecordColumns) -> tuple[Longs, pa.Array, int]:
     arrow_buffers.locate_headers(records.source, at, records.ints[record_batches.HEADERS_COUNT], n, parts, sums)
     sizes = parts[1].astype(np.int64) + np.maximum(parts[3], 0)
     ends = np.concatenate([[0], np.cumsum(sizes)])[np.concatenate([[0], np.cumsum(counts)])]
-    names = build_varying(records.source, parts[0], parts[1], total, int(sums[0]), pa.binary())
+    lengths = np.minimum(parts[1], LONGEST_KEY)
+    names = build_varying(records.source, parts[0], lengths, total, int(lengths.sum(dtype=np.int64)), pa.binary())
     by_name = pa.table({"id": names, "bytes": sizes}).group_by("id").aggregate([("bytes", "count"), ("bytes", "sum")])
     columns = (by_name[name].combine_chunks() for name in ("id", "bytes_count", "bytes_sum"))
     return np.diff(ends), _make_structs(_BY_NAME, *columns), total

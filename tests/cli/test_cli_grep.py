@@ -179,3 +179,29 @@ def test_a_closed_pipe_ends_it() -> None:
 
     assert len(done.stdout.splitlines()) == 1
     assert done.stderr == ""
+
+
+def test_every_copy(tmp_path: Path) -> None:
+    """A line for each place of a whole key, and how much was searched; 0 found, 1 not found, 2 not searched."""
+    log = log_of(tmp_path / "a-0", b"one", None)
+    (log / writer.segment_name(0, ".log.deleted")).write_bytes((log / writer.segment_name(0)).read_bytes())
+    found = run("grep", "--key", "key", "--every-copy", tmp_path)
+    places = [line.split("\t") for line in found.stdout.splitlines()]
+
+    assert [(each[0], each[1], each[3]) for each in places] == [
+        ("a-0", "0", "active segment, superseded"),
+        ("a-0", "1", "active segment, newest"),
+        ("a-0", "0", "deleted segment, leftover"),
+        ("a-0", "1", "deleted segment, leftover"),
+    ]
+    assert found.exit_code == 0 and found.stderr.startswith("kafkaseg: 4 places in 2 files of ")
+    of_json = [json.loads(line) for line in lines("--hex", b"key".hex(), "--every-copy", tmp_path, "--json")]
+    assert [each["supersededBy"] for each in of_json] == [1, None, None, None]
+    assert [each["isTombstone"] for each in of_json] == [False, True, False, True]
+    lines("--every-copy", "ke", tmp_path, exit_code=1)
+    lines("--every-copy", "key", tmp_path, "--since", 5, exit_code=2)
+    lines("--every-copy", "key", tmp_path, "--value", exit_code=2)
+    lines("--every-copy", "key", tmp_path / "none", exit_code=2)
+    (log / "unknown").write_bytes(b"key")
+    assert len(lines("--every-copy", "key", tmp_path, exit_code=2)) == 4
+    assert "was not searched" in run("grep", "--every-copy", "key", tmp_path).stderr

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import kafka_segment_source as kafkaseg
 from kafka_segment_source.errors import OptionError
 from tests.support import naive, writer
-from tests.support.rows import LOG_DIRECTORIES
+from tests.support.rows import FIXTURES, LOG_DIRECTORIES
 from tests.support.tiers import AIVEN_STORES
 from tests.support.writer import Codec, Rec
 
@@ -170,6 +170,28 @@ def test_torn_and_unknown_files_are_said(tmp_path: Path) -> None:
     assert "notes.txt" in notes and "b-0" in torn and "the bytes of the key are there" in torn
 
 
+def test_the_settings_of_a_topic_are_named() -> None:
+    """Where the metadata of the cluster is there, what keeps a record is said by the settings of its topic."""
+    root = FIXTURES / "groups" / "data"
+    rows = kafkaseg.scan(root, ["topic", "key"], subscribe="payments").read_all().to_pylist()
+    places = list(kafkaseg.every_copy(root, rows[0]["key"], subscribe="payments"))
+
+    live = [each.keeps for each in places if each.state != "leftover"]
+    assert live and all("retention.ms=900000000000" in keeps for keeps in live)
+    assert any("file.delete.delay.ms" in each.keeps for each in places)
+
+
+def test_other_directories_are_said(tmp_path: Path) -> None:
+    """A backup inside of a log directory is not searched, and that is said. Tiers are known by their own names."""
+    batch = writer.record_batch([Rec(key=b"secret")])
+    write({"a-0/00000000000000000000.log": batch, "backup/a-0/00000000000000000000.log": batch}, tmp_path)
+    found = kafkaseg.every_copy(tmp_path, "secret")
+
+    assert len(list(found)) == 1
+    [other] = found.unsearched
+    assert "backup" in other
+
+
 def test_options() -> None:
     with pytest.raises(OptionError, match="since"):
         kafkaseg.every_copy("/", "key", since=5)
@@ -184,5 +206,6 @@ def test_tiers() -> None:
     places = list(kafkaseg.every_copy(store, key))
 
     assert all(each.kind == "tier" and each.object for each in places)
+    assert kafkaseg.every_copy(store, key).unsearched == []
     found = {(each.topic, each.partition, each.offset) for each in places}
     assert {(row["topic"], row["partition"], row["offset"]) for row in rows if row["key"] == key} <= found

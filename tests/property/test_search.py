@@ -305,3 +305,19 @@ def test_a_text_at_the_end_of_a_block(size: int, tmp_path: Path) -> None:
     (tmp_path / "orders-0" / writer.segment_name(0)).write_bytes(data)
 
     assert len(searched(tmp_path, {"pattern": b"ab", "fixed": True})) == 1
+
+
+def test_copies_mend_each_other(tmp_path: Path) -> None:
+    """A record that is damaged in one copy is found in the other, and once."""
+    good = [writer.record_batch([Rec(value=b"needle %d" % number)], base_offset=number) for number in range(4)]
+    for name, damaged in (("a", 1), ("b", 3)):
+        folder = tmp_path / name / "orders-0"
+        folder.mkdir(parents=True)
+        data = [bytes([*batch[:-1], batch[-1] ^ 1]) if at == damaged else batch for at, batch in enumerate(good)]
+        (folder / writer.segment_name(0)).write_bytes(b"".join(data))
+    paths = [tmp_path / "a", tmp_path / "b"]
+
+    assert kafkaseg.search(paths, "needle", fixed=True).read_all()["offset"].to_pylist() == [0, 1, 2, 3]
+    assert kafkaseg.stats(paths)[0].sums["records"] == 4
+    found = kafkaseg.every_copy(paths, b"needle")
+    assert list(found) == [] and len(found.unsearched) == 2

@@ -174,6 +174,18 @@ def test_many_header_names_share_a_line(tmp_path: Path, monkeypatch: pytest.Monk
     assert (stats.header_names.others.records, stats.header_names.others.size) == (3, 12)
 
 
+def test_long_names_are_cut(tmp_path: Path) -> None:
+    """Keys and header names are kept up to 256 bytes; their sums are whole."""
+    (tmp_path / "a-0").mkdir()
+    rec = Rec(key=b"k" * 1000, headers=((b"h" * 1000, b"12"),))
+    (tmp_path / "a-0" / writer.segment_name(0)).write_bytes(writer.record_batch([rec]))
+    [stats] = kafkaseg.stats(tmp_path)
+
+    assert stats.sums["keyBytes"] == 1000 and stats.sums["headerBytes"] == 1002
+    assert list(stats.header_names.of) == [b"h" * 256] and stats.header_names.of[b"h" * 256].size == 1002
+    assert stats.largest[0].key == b"k" * 256 and stats.by_records.top(1) == [(b"k" * 256, 1)]
+
+
 @pytest.mark.parametrize("name", ["records", "transactions", "codecs"])
 def test_what_a_consumer_saw(name: str) -> None:
     """The sums of real logs are those of the rows that a consumer saw; options select."""
