@@ -67,15 +67,15 @@ def map_segment(
     split: SegmentSplit,
     max_batch_bytes: int,
     advance: Advance = lambda _: None,
-    cell: int = ZONE_BYTES,
     keys: bool = False,
+    cell: int = ZONE_BYTES,
 ) -> MappedSegment:
     """Returns the zones of a segment from the batch at `split.start` on.
 
     Raises StorageError, and FileChangedError if the file is not the one that was planned.
 
     advance: is called with the number of further bytes that are done.
-    cell: bytes of the file in which the batches of one zone begin. keys: whether key filters are made.
+    keys: whether key filters are made. cell: bytes of the file in which the batches of one zone begin.
     """
     damage = None
     maker = FilterMaker(cell) if keys else None
