@@ -19,9 +19,11 @@ import pyarrow.compute as pc
 
 from kafka_segment_source import kafka_format
 from kafka_segment_source.bounds import OffsetRange
+from kafka_segment_source.data_loss import report_lost_rows
 from kafka_segment_source.decoding.arrow import IS_TOMBSTONE
 from kafka_segment_source.decoding.batches import Chunk
 from kafka_segment_source.decoding.split import SegmentSplit
+from kafka_segment_source.errors import FileChangedError
 from kafka_segment_source.kernels import batch_headers
 from kafka_segment_source.latest.offset_map import OffsetMap
 from kafka_segment_source.options import ReadOptions
@@ -96,7 +98,10 @@ def _read_offsets(
     read_split: ReadSplit,
     advance: Callable[[int], None],
 ) -> Iterator[pa.RecordBatch]:
-    """Yields the records with these offsets. A split without any is not read again. wanted: sorted."""
+    """Yields the records with these offsets. A split without any is not read again. wanted: sorted.
+
+    Raises FileChangedError at the end if one of them is gone. failOnDataLoss=false logs it.
+    """
     with_offset = schema if "offset" in schema.names else schema.append(pa.field("offset", pa.int64()))
     returned = 0
     for split in splits:
@@ -112,11 +117,12 @@ def _read_offsets(
                     yield kept.select(schema.names)
         advance(split.size)
     if returned < len(wanted) and options.typed_keys is None:
-        logger.warning(
-            "%s of %s-%d: %d of the newest records were there in the first pass and are gone in the second: a cleaner"
-            " has removed them, as newer records of their keys follow the end of this read",
-            *("view=latest", splits[0].topic, splits[0].partition, len(wanted) - returned),
+        lost = f"{len(wanted) - returned:,} of the newest records of {splits[0].topic}-{splits[0].partition}"
+        error = FileChangedError(
+            f"view=latest: {lost} were there when its keys were read, and are gone: files were replaced meanwhile, as a"
+            " log cleaner does; read again, or give failOnDataLoss=false to read what is left"
         )
+        report_lost_rows(error, options)
 
 
 def _limit_of(split: SegmentSplit) -> int:

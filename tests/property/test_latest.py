@@ -285,6 +285,33 @@ def test_keys_that_are_null_are_said(tmp_path: Path, caplog: pytest.LogCaptureFi
     assert "orders-0 has 2 records without a key" in caplog.text
 
 
+def test_a_newest_record_that_goes_between_the_passes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Is an error, or a warning under failOnDataLoss=false: a file was replaced by one without two of the records."""
+
+    def batch(*names: bytes | None) -> bytes:
+        records = [writer.Rec(n, START, name, b"v") for n, name in enumerate(names) if name is not None]
+        return writer.record_batch(records, last_offset_delta=len(names) - 1)
+
+    path = write_log(tmp_path, [(0, b"")])
+    log = path / writer.segment_name(0)
+    find_newest = OffsetMap.take_newest
+
+    def replace_then_find(found: OffsetMap, with_tombstones: bool) -> Any:
+        (tmp_path / "cleaned").write_bytes(batch(None, b"b", None, b"d"))
+        (tmp_path / "cleaned").replace(log)
+        return find_newest(found, with_tombstones)
+
+    monkeypatch.setattr(OffsetMap, "take_newest", replace_then_find)
+    log.write_bytes(batch(b"a", b"b", b"c", b"d"))
+    with pytest.raises(kafkaseg.DataLossError, match="2 of the newest records of orders-0 were there"):
+        read(path, view="latest")
+    log.write_bytes(batch(b"a", b"b", b"c", b"d"))
+    assert [row[0] for row in read(path, view="latest", failOnDataLoss=False)] == [1, 3]
+    assert "2 of the newest records of orders-0 were there" in caplog.text
+
+
 def test_options_of_other_views_are_refused(tmp_path: Path) -> None:
     """And the two of view=latest elsewhere."""
     path = write_log(tmp_path, [(0, writer.record_batch([writer.Rec(0, START, b"k", b"v")]))])
