@@ -11,7 +11,7 @@ SLOW = logdir/test_neighbours.py kernels/test_jit.py reading/test_live_log.py re
   test_tiered_encoder.py storage/tiered/test_tiered_storage.py decoding/test_hostile.py partition/test_missing.py
 QUICK = tests/unit tests/cli --ignore=tests/cli/test_cli_report.py $(addprefix --ignore=tests/unit/,$(SLOW))
 
-.PHONY: demo demo-s3 test test-cases test-stores test-tables check bench machine lint clean
+.PHONY: docs demo demo-s3 test test-cases test-stores test-tables check bench machine lint clean
 
 demo: machine $(READY)
 	@$(PY) examples/demo.py
@@ -52,6 +52,11 @@ bench: machine $(READY)
 machine:
 	@$(PYTHON) .ci/check_machine.py $(SPARK)
 
+# The documentation site, in build/site. A broken link is an error.
+docs: machine $(READY)
+	@$(PY) -m sphinx -q -W --keep-going -c docs/site -d build/doctrees . build/site
+	@echo "build/site/index.html"
+
 lint: $(READY)
 	@$(PY) -m ruff check .
 	@$(PY) -m ruff format --check .
@@ -64,4 +69,4 @@ $(READY): pyproject.toml
 	@touch $@
 
 clean:
-	rm -rf .venv .venv-* .mypy_cache .ruff_cache .hypothesis spark-warehouse
+	rm -rf build .venv .venv-* .mypy_cache .ruff_cache .hypothesis spark-warehouse

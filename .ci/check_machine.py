@@ -1,4 +1,4 @@
-"""Says in one sentence what is missing before anything is set up: Python 3.11, Java 17, Spark 4.1.
+"""Says in one sentence what is missing before anything is set up: Python 3.11, Java 17, Spark 4.0.
 
 It runs on any Python 3.
 The argument is the Spark asked for, as in `make test SPARK=4.1`.
@@ -12,7 +12,7 @@ import sys
 
 OLDEST_PYTHON = (3, 11)
 OLDEST_JAVA = 17
-OLDEST_SPARK = (4, 1)
+OLDEST_SPARK = (4, 0)
 
 
 def java_version() -> "int | None":
@@ -31,7 +31,7 @@ def java_version() -> "int | None":
 def main(spark: str) -> "str | None":
     """The sentence, or None where nothing is missing; `spark` is a version such as 4.3."""
     if not re.match(r"\d+\.\d+$", spark) or tuple(map(int, spark.split("."))) < OLDEST_SPARK:
-        return f"kafkaseg needs Spark 4.1 or later, and SPARK={spark} asks for another: run make with SPARK=4.1, 4.2 or 4.3"
+        return f"kafkaseg needs Spark 4.0 or later, and SPARK={spark} asks for another: run make with SPARK=4.0, 4.1, 4.2 or 4.3"
     if sys.version_info < OLDEST_PYTHON:
         found = ".".join(map(str, sys.version_info[:2]))
         return f"This needs Python 3.11 or later, and {sys.executable} is {found}: install one and run make PYTHON=python3.11"

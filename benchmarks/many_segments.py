@@ -88,6 +88,9 @@ class ManySegments:
     def replace(self, path: str, data: bytes, known: FileVersion | None = None) -> None:
         self.written[path] = data
 
+    def remove(self, path: str) -> None:
+        self.written.pop(path, None)
+
     def read_cost(self, path: str) -> ReadCost:
         return _COST
 

@@ -26,6 +26,7 @@ _ABOUT = {
     "threads": "full scan without Spark, two threads",
     "windows": "a window of 0.5 % of a large log",
     "zone-maps": "a window of 0.5 % of a log with late records",
+    "keys": "by key filters",
     "planning": "planning",
     "scale": "10,000 partitions",
     "tiny": "1,000 tiny segments",

@@ -44,8 +44,12 @@ if TYPE_CHECKING:
     from kafka_segment_source.queries import plan, scan
     from kafka_segment_source.rebuilding.rebuild import rebuild
     from kafka_segment_source.rebuilding.report import LeftOut, RebuildReport, RebuiltPartition
+    from kafka_segment_source.searching.every_copy import KeyPlace, KeyPlaces, every_copy
+    from kafka_segment_source.searching.search import search
     from kafka_segment_source.spark.datasource import KafkaSegmentDataSource, read, read_stream, register
     from kafka_segment_source.spark.zone_maps import update_zone_maps
+    from kafka_segment_source.statistics.stats import stats
+    from kafka_segment_source.statistics.totals import TopicStats
     from kafka_segment_source.zones.updates import ZoneMapSummary, update_zone_maps_locally
 
 __version__ = "0.1.0"
@@ -56,6 +60,8 @@ __all__ = [
     "FileChangedError",
     "KafkaSegmentDataSource",
     "KafkaSegmentError",
+    "KeyPlace",
+    "KeyPlaces",
     "LeftOut",
     "Listing",
     "LogDataset",
@@ -77,6 +83,7 @@ __all__ = [
     "TableReport",
     "TargetError",
     "TimeIndex",
+    "TopicStats",
     "TransactionIndex",
     "UnsupportedError",
     "UnsupportedFormatError",
@@ -86,6 +93,7 @@ __all__ = [
     "__version__",
     "dataset",
     "errors",
+    "every_copy",
     "export",
     "list_partitions",
     "locate_offset",
@@ -97,6 +105,8 @@ __all__ = [
     "register",
     "scan",
     "scan_polars",
+    "search",
+    "stats",
     "update_zone_maps",
     "update_zone_maps_locally",
     "verify",
@@ -117,8 +127,12 @@ _HOMES = {
     "queries": ("plan", "scan"),
     "rebuilding.rebuild": ("rebuild",),
     "rebuilding.report": ("LeftOut", "RebuildReport", "RebuiltPartition"),
+    "searching.every_copy": ("KeyPlace", "KeyPlaces", "every_copy"),
+    "searching.search": ("search",),
     "spark.datasource": ("KafkaSegmentDataSource", "read", "read_stream", "register"),
     "spark.zone_maps": ("update_zone_maps",),
+    "statistics.stats": ("stats",),
+    "statistics.totals": ("TopicStats",),
     "zones.updates": ("ZoneMapSummary", "update_zone_maps_locally"),
 }
 

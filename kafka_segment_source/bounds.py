@@ -77,6 +77,7 @@ class RowFilter(NamedTuple):
     topics, partitions: the only ones that match, or None for all.
     topic_prefixes: a topic must begin with all of these.
     partition_range: half-open.
+    keys: the only stored keys that match, or None for all. A null key is none of them.
     """
 
     topics: frozenset[str] | None = None
@@ -85,12 +86,13 @@ class RowFilter(NamedTuple):
     partition_range: OffsetRange = OffsetRange()
     offsets: OffsetRange = OffsetRange()
     times: TimeRange = TimeRange()
+    keys: frozenset[bytes] | None = None
 
     @property
     def is_empty(self) -> bool:
         """Whether it is certain that no row can match."""
         ranges = self.partition_range.is_empty or self.offsets.is_empty or self.times.is_empty
-        return ranges or self.topics == frozenset() or self.partitions == frozenset()
+        return ranges or any(each == frozenset() for each in (self.topics, self.partitions, self.keys))
 
     def matches_partition(self, topic: str, partition: int) -> bool:
         """Whether rows of this partition may match."""
@@ -101,12 +103,13 @@ class RowFilter(NamedTuple):
     def intersect(self, other: RowFilter) -> RowFilter:
         """Returns the filter of rows that may match both."""
         return RowFilter(
-            topics=_intersect_sets(self.topics, other.topics),
+            topics=intersect_sets(self.topics, other.topics),
             topic_prefixes=self.topic_prefixes | other.topic_prefixes,
-            partitions=_intersect_sets(self.partitions, other.partitions),
+            partitions=intersect_sets(self.partitions, other.partitions),
             partition_range=self.partition_range.intersect(other.partition_range),
             offsets=self.offsets.intersect(other.offsets),
             times=self.times.intersect(other.times),
+            keys=intersect_sets(self.keys, other.keys),
         )
 
     def hull(self, other: RowFilter) -> RowFilter:
@@ -114,12 +117,13 @@ class RowFilter(NamedTuple):
         if self.is_empty or other.is_empty:
             return other if self.is_empty else self
         return RowFilter(
-            topics=_unite_sets(self.topics, other.topics),
+            topics=unite_sets(self.topics, other.topics),
             topic_prefixes=self.topic_prefixes & other.topic_prefixes,
-            partitions=_unite_sets(self.partitions, other.partitions),
+            partitions=unite_sets(self.partitions, other.partitions),
             partition_range=self.partition_range.hull(other.partition_range),
             offsets=self.offsets.hull(other.offsets),
             times=self.times.hull(other.times),
+            keys=unite_sets(self.keys, other.keys),
         )
 
 
@@ -127,9 +131,11 @@ EVERY_ROW = RowFilter()
 """The filter that keeps every row."""
 
 
-def _intersect_sets(one: frozenset[T] | None, other: frozenset[T] | None) -> frozenset[T] | None:
+def intersect_sets(one: frozenset[T] | None, other: frozenset[T] | None) -> frozenset[T] | None:
+    """Returns the values in both sets. None stands for all values."""
     return other if one is None else one if other is None else one & other
 
 
-def _unite_sets(one: frozenset[T] | None, other: frozenset[T] | None) -> frozenset[T] | None:
+def unite_sets(one: frozenset[T] | None, other: frozenset[T] | None) -> frozenset[T] | None:
+    """Returns the values in either set. None stands for all values."""
     return None if one is None or other is None else one | other

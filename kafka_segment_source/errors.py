@@ -1,4 +1,4 @@
-"""Every error that this package raises on purpose. The cause of the error decides its branch:
+"""Every error that this package raises on purpose. The cause of the error decides its branch::
 
     KafkaSegmentError
     ├── UsageError (also ValueError)     the request of the caller

@@ -8,6 +8,7 @@ ends, and the caller's next step starts it again. So a caller that stops asking 
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -38,6 +39,11 @@ class Piece(Protocol[Result_co]):
 AnyPiece = TypeVar("AnyPiece", bound=Piece)  # type: ignore[type-arg]  # of any results
 
 _place = threading.local()  # `is_worker`: of a thread of any InOrder
+
+
+def count_processors() -> int:
+    """Returns how many threads of this process can run at the same time."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class _Slot(Generic[AnyPiece, Result]):

@@ -22,6 +22,7 @@ Number = int | str | None
 Duration = timedelta | int | str | None
 Moment = datetime | timedelta | int | str | None  # a negative timedelta is a time ago
 Names = str | Sequence[str] | None  # several names, or one text with commas between them
+Keys = str | bytes | Sequence[str | bytes | int] | int | None  # texts as those of the option `key`
 ByPartition = dict[str, Any] | str | None  # {"topic": {"0": 23}}, or the same as JSON
 
 STORAGE_OPTIONS = "storage_options"
@@ -59,6 +60,7 @@ class OffsetOptions(TopicOptions, total=False):
 class ReadingOptions(DecodeOptions, OffsetOptions, total=False):
     """Options of batch reads and of streams."""
 
+    key: Keys
     includeHeaders: Flag
     includeMetadata: Flag
     includeControl: Flag
@@ -89,6 +91,8 @@ class ScanOptions(ReadingOptions, total=False):
 
     view: str | None
     history: Flag
+    includeTombstones: Flag
+    offsetMapBytes: Number
     endingOffsets: ByPartition
     endingTimestamp: Moment
     endingOffsetsByTimestamp: ByPartition
@@ -194,15 +198,24 @@ def value_text(name: str, value: object) -> str:
         if not all(isinstance(each, str) for each in value):
             raise OptionError(f"option {name!r} is {value!r}: expected topic names (str)")
         return ",".join(value)
-    if isinstance(value, str):
-        return value
-    if isinstance(value, bool):
-        return str(value).lower()
+    if name.lower() == "key":
+        return _key_text(value)
+    if isinstance(value, (str, bool)):
+        return value if isinstance(value, str) else str(value).lower()
     if isinstance(value, (datetime, timedelta)):
         return _time_text(name, value)
     if isinstance(value, (dict, list, tuple)):
         return json.dumps(value)
     return str(value)
+
+
+def _key_text(value: object) -> str:
+    """Converts one key, or several. Bytes become 0x and digits. Raises OptionError for anything but keys."""
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return json.dumps([_key_text(each) if isinstance(each, (str, bytes, bytearray)) else each for each in value])
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return f"0x{value.hex()}"
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _time_text(name: str, value: datetime | timedelta) -> str:

@@ -5,6 +5,7 @@ A parser takes the text of one option. It returns a value, or raises ValueError 
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from collections.abc import Mapping
@@ -25,6 +26,7 @@ DROPMALFORMED = "DROPMALFORMED"
 # Views: the kinds of tables that a log can be read as
 RECORDS = "records"
 BATCHES = "batches"
+NEWEST = "latest"
 SEGMENTS = "segments"
 OFFSET_INDEX = "offsetIndex"
 TIME_INDEX = "timeIndex"
@@ -34,7 +36,7 @@ CONSUMER_OFFSETS = "consumerOffsets"
 TRANSACTIONAL_IDS = "transactionalIds"
 TOPICS = "topics"
 SCHEMAS = "schemas"
-OF_SPLITS = (RECORDS, BATCHES)  # their rows lie in byte ranges of `.log` files, which bounds and filters narrow
+OF_SPLITS = (RECORDS, BATCHES, NEWEST)  # their rows lie in byte ranges of `.log` files, which bounds and filters narrow
 OF_INDEXES = (OFFSET_INDEX, TIME_INDEX, ABORTED_TRANSACTIONS)
 OF_INTERNAL_TOPICS = (CONSUMER_OFFSETS, TRANSACTIONAL_IDS, TOPICS, SCHEMAS)
 VIEWS = (*OF_SPLITS, SEGMENTS, *OF_INDEXES, TRANSACTIONS, *OF_INTERNAL_TOPICS)
@@ -46,6 +48,7 @@ AVRO = "avro"
 JSON = "json"
 AUTO = "auto"
 FORMATS = (BINARY, STRING, AVRO, JSON, AUTO)
+FORMATS_OF_TEXT = (BINARY, STRING)  # the same key is always the same bytes
 PERMISSIVE = "PERMISSIVE"
 
 _LARGEST_BATCH = 2**30  # Arrow offsets are 32-bit: a batch's bytes must leave room beside others
@@ -101,6 +104,47 @@ def parse_name(text: str, _: Context) -> str:
     if not text.strip():
         raise ValueError("expected a name")
     return text.strip()
+
+
+def parse_record_keys(text: str, _: Context) -> frozenset[str | bytes]:
+    """Parses one key, or several as a JSON list: text, or bytes where it is written as 0x… or base64:….
+
+    text:… is text, whatever it looks like. A blank counts.
+    """
+    if not text.startswith("["):
+        return frozenset([_parse_key(text)])
+    example = '["one key","another"]; a key that begins with [ is written as text:['
+    try:
+        several = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"expected a JSON list of keys, as {example} ({error})") from error
+    if not several:
+        raise ValueError("expected at least one key")
+    if None in several:
+        raise ValueError("a null key is no key; the condition `key IS NULL` finds records without one")
+    return frozenset(_parse_key(each) if isinstance(each, str) else json.dumps(each) for each in several)
+
+
+def _parse_key(text: str) -> str | bytes:
+    form, colon, rest = text.partition(":")
+    if colon and form == "text":
+        return rest
+    try:
+        if text[:2] == "0x":
+            return bytes.fromhex(_without_blanks(text[2:]))
+        if colon and form == "base64":
+            return base64.b64decode(rest, validate=True)
+    except ValueError as error:
+        raise ValueError(
+            f"expected bytes as 0x00ff or base64:AP8=; text that begins like this is written as text:{text} ({error})"
+        ) from error
+    return text
+
+
+def _without_blanks(digits: str) -> str:
+    if any(each.isspace() for each in digits):
+        raise ValueError("found a blank")
+    return digits
 
 
 def parse_directory(text: str, context: Context) -> str:

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafka_segment_source import option_values as values
 from kafka_segment_source import times
-from kafka_segment_source.bounds import MIN_TIMESTAMP, TIMESTAMP_LIMIT, TimeRange
+from kafka_segment_source.bounds import MIN_TIMESTAMP, TIMESTAMP_LIMIT, TimeRange, intersect_sets
 from kafka_segment_source.errors import OptionError, PathError, UnsupportedError
 from kafka_segment_source.option_values import DROPMALFORMED, Context, OffsetLimit, TopicPartition, TopicSelection
 from kafka_segment_source.storage.routed import make_storage
@@ -39,6 +39,7 @@ from kafka_segment_source.storage.tiered.keys import TierKeys, parse_keys
 from kafka_segment_source.trust import Trust
 
 if TYPE_CHECKING:
+    from kafka_segment_source.decoding.tables import SplitTable
     from kafka_segment_source.values.typed import TypedColumns
 
 WHAT = "what is read"
@@ -49,6 +50,8 @@ CUTTING = "how Spark partitions are cut"
 PACE = "how much a stream takes at a time"
 
 _OF_LOGS = (*values.OF_SPLITS, values.TRANSACTIONS, *values.OF_INTERNAL_TOPICS)  # views that read whole batches
+_OF_ROWS = (values.RECORDS, values.BATCHES)  # views whose rows do not depend on other rows
+_WITH_RECORDS = (values.RECORDS, values.NEWEST)  # views whose rows are records
 _OF_PARTITIONS = (*values.OF_SPLITS, values.SEGMENTS, *values.OF_INDEXES, values.TRANSACTIONS)  # a user selects these
 
 _NO_END = "a stream has no end; a batch read has it"
@@ -129,41 +132,50 @@ OPTIONS = (
     Option(WHAT, "tieredKeys", "tiered_keys", "KEYS", values.parse_tiered_keys,
            'private keys of encrypted tiers: {"KEY ID":"PATH OF A PEM FILE"} (docs/tiered-storage.md)', without="none",
            views=values.VIEWS),
+    Option(WHAT, "key", "keys", "KEY", values.parse_record_keys,
+           'keep records with this key: text, bytes as 0x00ff or base64:AP8=, or several as a JSON list (docs/pushdown.md)',
+           views=_WITH_RECORDS),
     Option(WHAT, "isolationLevel", "read_committed", "read_uncommitted|read_committed", values.parse_isolation_level,
            "read_uncommitted or read_committed", default="read_uncommitted"),
     Option(WHAT, "includeHeaders", "include_headers", "true|false", values.parse_boolean, "add the column headers",
            default="false",
-           views=(values.RECORDS,)),
+           views=_WITH_RECORDS),
     Option(WHAT, "includeMetadata", "include_metadata", "true|false", values.parse_boolean,
            "add the column metadata: batch, file and position of each row", default="false",
-           views=(values.RECORDS,)),
+           views=_WITH_RECORDS),
     Option(WHAT, "includeControl", "include_control", "true|false", values.parse_boolean,
            "keep control records, and add the column controlType: COMMIT, ABORT and others", default="false",
-           view_defaults={values.BATCHES: "true"}),
+           views=_OF_ROWS, view_defaults={values.BATCHES: "true"}),
+    Option(WHAT, "includeTombstones", "include_tombstones", "true|false", values.parse_boolean,
+           "view=latest: keep the newest record of a key whose value is null", default="false",
+           views=(values.NEWEST,), no_stream="a stream gives records"),
+    Option(WHAT, "offsetMapBytes", "offset_map_bytes", "BYTES", values.parse_positive_bytes,
+           "view=latest: memory for the keys of a partition, 40 bytes each; with more keys, the log is read more often",
+           default="256m", views=(values.NEWEST,), no_stream="a stream gives records"),
     Option(WHAT, "history", "history", "true|false", values.parse_boolean,
            "consumerOffsets, transactionalIds, schemas: every record and every tombstone, instead of the latest state", default="false",
            views=(values.CONSUMER_OFFSETS, values.TRANSACTIONAL_IDS, values.SCHEMAS), no_stream="a stream gives records"),
 
     Option(TYPED, "valueFormat", "value_format", "FORMAT", values.parse_format,
            f"what values are: {', '.join(values.FORMATS)}; value is a typed column then (docs/values.md)",
-           default=values.BINARY, views=(values.RECORDS,)),
+           default=values.BINARY, views=_WITH_RECORDS),
     Option(TYPED, "keyFormat", "key_format", "FORMAT", values.parse_format, "the same of keys", default=values.BINARY,
-           views=(values.RECORDS,)),
+           views=_WITH_RECORDS),
     Option(TYPED, "schemas", "schemas", "PATH", values.parse_directory,
            "where schemas are: a log directory that holds _schemas, a directory of .avsc files, or one such file",
-           without="the topic _schemas in the same paths", views=(values.RECORDS,)),
+           without="the topic _schemas in the same paths", views=_WITH_RECORDS),
     Option(TYPED, "valueSchema", "value_schema", "SCHEMA", values.parse_name,
            "the schema that values are read as: latest, a version of TOPIC-value, id:7, subject:NAME, the path of a"
-           " file, or DDL for JSON", default="latest", views=(values.RECORDS,)),
+           " file, or DDL for JSON", default="latest", views=_WITH_RECORDS),
     Option(TYPED, "keySchema", "key_schema", "SCHEMA", values.parse_name,
-           "the same for keys and TOPIC-key", default="latest", views=(values.RECORDS,)),
+           "the same for keys and TOPIC-key", default="latest", views=_WITH_RECORDS),
     Option(TYPED, "schemaContext", "schema_context", "NAME", values.parse_name,
-           "the context of the registry that ids belong to", default=".", views=(values.RECORDS,)),
+           "the context of the registry that ids belong to", default=".", views=_WITH_RECORDS),
     Option(TYPED, "valueMode", "value_mode", "FAILFAST|PERMISSIVE", values.parse_value_mode,
            "FAILFAST: a key or value that does not fit ends the query; PERMISSIVE: it is null, and its bytes are in the"
-           " corrupt column", default="FAILFAST", views=(values.RECORDS,)),
+           " corrupt column", default="FAILFAST", views=_WITH_RECORDS),
     Option(TYPED, "columnNameOfCorruptRecord", "corrupt_column", "NAME", values.parse_name,
-           "the corrupt column of valueMode=PERMISSIVE", default="_corrupt_record", views=(values.RECORDS,)),
+           "the corrupt column of valueMode=PERMISSIVE", default="_corrupt_record", views=_WITH_RECORDS),
 
     Option(WHEN, "since", "since", "TIME", values.parse_moment,
            "keep rows with timestamp ≥ this: ISO-8601, epoch milliseconds (not seconds), or a time ago (-2h)"),
@@ -175,7 +187,7 @@ OPTIONS = (
     Option(WHEN, "timestampDisorder", "timestamp_disorder", "DURATION", values.parse_duration,
            "largest lateness: no record is older, by more than this, than the newest record before it in its partition"),
     Option(WHEN, "zoneMaps", "zone_maps", "DIRECTORY", values.parse_directory,
-           "directory of the zone maps that `kafkaseg zonemap` makes: time bounds then read little more than what matches"),
+           "directory of the zone maps that `kafkaseg zonemap` makes: time bounds and keys then read little more than what matches"),
     Option(WHEN, "startingOffsets", "starting_offsets", "earliest|JSON", values.parse_offsets,
            'earliest, or JSON: {"topicA":{"0":23,"1":-2}}', default="earliest", stream_default="latest"),
     Option(WHEN, "endingOffsets", "ending_offsets", "latest|JSON", values.parse_offsets, "latest, or JSON; exclusive",
@@ -212,11 +224,11 @@ OPTIONS = (
            views=_OF_LOGS),
 
     Option(CUTTING, "minPartitions", "min_partitions", "N", values.parse_positive,
-           "split large segments into at least this many Spark partitions", without="one a segment"),
+           "split large segments into at least this many Spark partitions", without="one a segment", views=_OF_ROWS),
     Option(CUTTING, "maxRecordsPerPartition", "max_records_per_partition", "N", values.parse_positive,
-           "split large segments so that none has more records", without="unlimited"),
+           "split large segments so that none has more records", without="unlimited", views=_OF_ROWS),
     Option(CUTTING, "packBytes", "pack_bytes", "BYTES", values.parse_byte_size,
-           "neighbouring small segments share a Spark partition up to this size", default="64m"),
+           "neighbouring small segments share a Spark partition up to this size", default="64m", views=_OF_ROWS),
 
     Option(PACE, "maxOffsetsPerTrigger", "max_offsets_per_trigger", "N", values.parse_positive,
            "the most offsets of a micro-batch, over all partitions (Spark 4.2 or later)", without="unlimited",
@@ -250,11 +262,13 @@ class ReadOptions:
     There are no defaults here: `parse_options` gives each field the value of the text in the table.
 
     storage: where the files of all paths are, zone maps too. It has the options of object stores. typed: the columns of
-    keys and values, where these are not bytes (`schema_registry/resolving.py`).
+    keys and values, where these are not bytes (`schema_registry/resolving.py`). table: what makes rows of splits, where
+    it is not the table of the view (`searching/`, `statistics/`).
     """
 
     storage: Storage
     typed: TypedColumns | None = None
+    table: SplitTable | None = None
 
     paths: tuple[str, ...]
     view: str
@@ -264,10 +278,13 @@ class ReadOptions:
     topic: str | None
     partition: int | None
     tiered_keys: TierKeys | None
+    keys: frozenset[str | bytes] | None  # key; all are bytes, or all are texts of typed keys
     read_committed: bool  # isolationLevel
     include_headers: bool
     include_metadata: bool
     include_control: bool
+    include_tombstones: bool
+    offset_map_bytes: int
     history: bool
     value_format: str
     key_format: str
@@ -306,6 +323,24 @@ class ReadOptions:
     @property
     def trust(self) -> Trust:
         return Trust(self.check_crcs, self.trust_indexes, self.max_batch_bytes)
+
+    @property
+    def raw_keys(self) -> frozenset[bytes] | None:
+        """The only stored keys that are wanted. None: any, or those of `typed_keys`."""
+        if self.keys is None or self.typed_keys is not None:
+            return None
+        return frozenset(key for key in self.keys if isinstance(key, bytes))
+
+    @property
+    def typed_keys(self) -> frozenset[str] | None:
+        """The only keys that are wanted, as texts of typed values. None: any, or those of `raw_keys`."""
+        return frozenset(key for key in self.keys or () if isinstance(key, str)) or None
+
+    def with_keys(self, pushed: frozenset[bytes] | None) -> ReadOptions:
+        """Returns the read of those rows that have one of the `pushed` keys too. None: all of them."""
+        if pushed is None or self.typed_keys is not None:
+            return self
+        return replace(self, keys=intersect_sets(self.raw_keys, pushed))
 
     @property
     def topics(self) -> TopicSelection:
@@ -383,7 +418,7 @@ def parse_options(
         else _parse_default(key, is_stream, view)
         for key, option in _BY_KEY.items()
     }
-    options = ReadOptions(**found, storage=storage)
+    options = _with_keys(ReadOptions(**found, storage=storage))
     _check_conflicts(options)
     return options, _make_warnings(ignored)
 
@@ -453,6 +488,24 @@ def _parse_value(option: Option, text: str, context: Context) -> Any:
         raise  # its message names the option already, or must not repeat the text
     except ValueError as error:
         raise OptionError(f"option {option.name!r} is {text!r}: {error}") from error
+
+
+def _with_keys(options: ReadOptions) -> ReadOptions:
+    """Returns the options with text keys as the bytes that are stored, where keys are bytes or text in UTF-8."""
+    if options.keys is None:
+        return options
+    if options.key_format in values.FORMATS_OF_TEXT:
+        try:
+            stored = frozenset(key.encode() if isinstance(key, str) else key for key in options.keys)
+        except UnicodeEncodeError as error:
+            raise OptionError(f"option 'key' is not text in UTF-8 ({error}); write its bytes as 0x00ff") from error
+        return replace(options, keys=stored)
+    if len({type(key) for key in options.keys}) > 1:
+        raise OptionError(
+            f"option 'key' mixes values and bytes: under keyFormat={options.key_format} a text is compared with the typed"
+            " key, and 0x… or base64:… with the stored bytes; give all keys in one form"
+        )
+    return options
 
 
 def _check_conflicts(options: ReadOptions) -> None:

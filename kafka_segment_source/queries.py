@@ -45,7 +45,7 @@ def plan(path: PathsLike, **options: Unpack[ScanOptions]) -> ReadPlan:
     """
     parsed, warnings = parse_options(option_texts(path, options))
     if view_of(parsed.view) is not None:
-        raise OptionError(f"option 'view' is {parsed.view!r}: only {' and '.join(OF_SPLITS)} have a plan; use scan")
+        raise OptionError(f"option 'view' is {parsed.view!r}: only {', '.join(OF_SPLITS)} have a plan; use scan")
     return make_plan(type_columns(parsed, warnings), warnings)
 
 

@@ -19,6 +19,7 @@ from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.decoding.split_file import SplitFile, open_split
 from kafka_segment_source.decoding.tables import reads_headers_only, split_table
 from kafka_segment_source.errors import DataLossError
+from kafka_segment_source.option_values import NEWEST
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.reading.following import Follower
 from kafka_segment_source.storage.files import InputFile
@@ -37,7 +38,13 @@ def read_splits(
 
     advance: is called with the size of each split that is done.
     """
-    yield from note_misfits(partial(_read_splits, splits, schema=schema, advance=advance), options)
+    if options.view == NEWEST:
+        from kafka_segment_source.latest.newest_records import read_newest  # noqa: PLC0415  # most reads do without
+
+        read = partial(read_newest, splits, schema=schema, advance=advance, read_split=read_split)
+    else:
+        read = partial(_read_splits, splits, schema=schema, advance=advance)
+    yield from note_misfits(read, options)
 
 
 def note_misfits(read: Callable[..., Iterator[pa.RecordBatch]], options: ReadOptions) -> Iterator[pa.RecordBatch]:
@@ -57,6 +64,9 @@ def _read_splits(
             advance(present.split.size)
     finally:
         ahead.close()
+
+
+ChooseBatches = Callable[[Chunk], Chunk]
 
 
 class BegunSplit(NamedTuple):
@@ -118,16 +128,23 @@ def _takes_round_trips(split: SegmentSplit) -> bool:
 
 
 def read_split(
-    split: SegmentSplit, options: ReadOptions, schema: pa.Schema, file: InputFile | None = None
+    split: SegmentSplit,
+    options: ReadOptions,
+    schema: pa.Schema,
+    file: InputFile | None = None,
+    choose: ChooseBatches | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Yields the rows of one split as batches of exactly `schema`, in offset order. No batch is empty.
 
-    file: from `open_split`, if it is open already. It is closed in the end.
+    file: from `open_split`, if it is open already. It is closed in the end. choose: leaves out batches of a chunk whose
+    rows are not wanted. If the file is replaced meanwhile, it is not asked.
 
     Raises DataError for damage, and DataLossError for records that no longer exist. failOnDataLoss=false logs the
     latter.
     """
-    return follow_split(split, options, schema, lambda follower: _read_part(split, options, schema, follower, file))
+    return follow_split(
+        split, options, schema, lambda follower: _read_part(split, options, schema, follower, file, choose)
+    )
 
 
 def follow_split(
@@ -147,13 +164,18 @@ def follow_split(
 
 
 def _read_part(
-    split: SegmentSplit, options: ReadOptions, schema: pa.Schema, follower: Follower, file: InputFile | None
+    split: SegmentSplit,
+    options: ReadOptions,
+    schema: pa.Schema,
+    follower: Follower,
+    file: InputFile | None,
+    choose: ChooseBatches | None = None,
 ) -> Iterator[pa.RecordBatch]:
     make_rows = split_table(options).load_maker()
     with lend_scratch() as scratch, open_part(split, options, file, scratch.take_buffer) as source:
         maker = make_rows(source, options, schema, scratch)
         for chunk in wanted_chunks(source, options):
-            for batch, last in maker.rows(chunk):
+            for batch, last in maker.rows(chunk if choose is None else choose(chunk)):
                 yield batch
                 follower.note_returned(last)
             follower.note_passed(source.next_offset)

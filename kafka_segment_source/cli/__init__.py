@@ -2,7 +2,7 @@
 
 Each command has its own module. Every option of a read is a flag of the same name: `timestampDisorder` is
 `--timestamp-disorder`. Exit codes: 0 done; 1 the data is damaged or lost, or the storage fails; 2 wrong use; 130
-interrupted.
+interrupted. `grep` has those of grep: 0 found; 1 not found; 2 an error.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ def cli() -> None:
       kafkaseg ls LOGS                                    what is there
       kafkaseg plan LOGS --subscribe orders --since -2h   what a read would cost
       kafkaseg cat LOGS --subscribe orders --since -10m   the records
+      kafkaseg grep -F 4711 LOGS                          where something is
       kafkaseg offsets LOGS --time 2026-03-10T09:30       where to go on from
       kafkaseg verify LOGS                                whether it is whole
     After a loss:
@@ -38,7 +39,7 @@ def cli() -> None:
 
     \b
     Exit codes: 0 done; 1 data is damaged or lost, or the storage fails;
-    2 wrong use; 130 interrupted.
+    2 wrong use; 130 interrupted. Those of grep: 0 found; 1 not found; 2 an error.
     """
 
 

@@ -26,6 +26,7 @@ from kafka_segment_source.cli.shared import (
 )
 from kafka_segment_source.decoding.tables import split_table
 from kafka_segment_source.keywords import count_threads
+from kafka_segment_source.option_values import NEWEST
 from kafka_segment_source.options import CUTTING, OPTIONS
 from kafka_segment_source.planning.plan import ReadPlan
 from kafka_segment_source.planning.planner import make_plan
@@ -51,6 +52,7 @@ _SPARK_ONLY = tuple(option.name for option in OPTIONS if option.group == CUTTING
     show_default=True,
     help="How bytes of keys, values and header values are printed; text is UTF-8, and other bytes are escaped.",
 )
+@click.option("--latest", is_flag=True, help="Only the newest record of each key: the same as view=latest.")
 @click.option("--values", metavar="FORMAT", help="What values are: the same as --value-format.")
 @threads_option
 @read_options(but=(*_SPARK_ONLY, "view"))
@@ -80,12 +82,15 @@ def cat_command(
     kafkaseg cat orders-0 --starting-offsets '{"orders":{"0":1200}}' -n 5
     kafkaseg cat orders-0 --format jsonl --include-headers true | jq .value
     kafkaseg cat /var/kafka-logs --subscribe orders --values avro --json
+    kafkaseg cat /var/kafka-logs --subscribe customers --latest
     kafkaseg cat orders-0 --since -1h --format parquet --output hour.parquet
     """
     kind = "jsonl" if as_json else kind
     check_output(kind, output)
     values = options.pop("values")
     options["valueFormat"] = values or options["valueFormat"]
+    if options.pop("latest"):
+        options["view"] = NEWEST
     parsed, warnings = parse(paths, options)
     asked, wanted = split_names(parsed, None if columns is None else columns.replace(" ", "").split(","))
     plan = make_plan(type_columns(parsed, warnings, wanted), warnings)

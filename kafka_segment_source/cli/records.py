@@ -16,9 +16,9 @@ from typing import Any
 import pyarrow as pa
 
 from kafka_segment_source import kafka_format
-from kafka_segment_source.cli.plain_values import to_plain
 from kafka_segment_source.decoding.control_records import read_coordinator_epoch
 from kafka_segment_source.times import format_millis
+from kafka_segment_source.values.plain_values import to_plain
 
 _TYPED = ("key", "value")  # columns that a schema may type
 _MICROS = 1000  # in a millisecond

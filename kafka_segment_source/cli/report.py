@@ -28,14 +28,16 @@ from kafka_segment_source.keywords import TopicOptions, option_names
 @click.option(
     "--to", "target", required=True, type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="The page."
 )
+@click.option("--stats", "with_stats", is_flag=True, help="Read all records too, for the statistics of each topic.")
 @json_flag
 @read_options(*option_names(TopicOptions))
-def report_command(paths: tuple[str, ...], target: Path, as_json: bool, **options: Any) -> None:
+def report_command(paths: tuple[str, ...], target: Path, with_stats: bool, as_json: bool, **options: Any) -> None:
     """Make one self-contained HTML page about what is there.
 
     It has volume over time for each partition, gaps and disorder, codecs and batch sizes, producers, transactions,
     consumer groups with their lag, damage, and what retention takes next. It reads batch headers, index files and
-    internal topics, no other records. The page needs no network. With --json, a summary of what was written is JSON.
+    internal topics, and other records only with --stats. The page needs no network. With --json, a summary of what was
+    written is JSON.
 
     It needs the libraries of the extra `report`: pip install jinja2 matplotlib
 
@@ -51,7 +53,7 @@ def report_command(paths: tuple[str, ...], target: Path, as_json: bool, **option
     from kafka_segment_source.report.page import make_page  # noqa: PLC0415
 
     with follow("reading headers") as on_progress:
-        facts = collect_facts(paths_of(paths), on_progress, **options)
+        facts = collect_facts(paths_of(paths), on_progress, with_stats=with_stats, **options)
     page = make_page(facts)
     try:
         target.write_text(page, encoding="utf-8")

@@ -32,7 +32,9 @@ COMMANDS = (
     "ls",
     "plan",
     "cat",
+    "grep",
     "count",
+    "stats",
     "segments",
     "batches",
     "transactions",
@@ -224,6 +226,11 @@ def print_json(value: object) -> None:
     click.echo(json.dumps(value, indent=2, ensure_ascii=False))
 
 
+def to_json_line(value: object) -> str:
+    """One JSON document on one line."""
+    return json.dumps(value, ensure_ascii=False)
+
+
 def count(number: int, what: str) -> str:
     """A number and a noun: `1 segment`, `2 segments`. The plural of the noun must end in s."""
     return f"{number:,} {what}{'' if number == 1 else 's'}"
@@ -264,6 +271,7 @@ def progress(what: str, total: int) -> Iterator[Advance]:
         TimeRemainingColumn(),
         console=Console(stderr=True),
         transient=True,
+        redirect_stdout=sys.stdout.isatty(),  # what is printed comes above the bar, and never into standard error
         disable=total < _WORTH_A_BAR or not sys.stderr.isatty(),
     )
     with bar:

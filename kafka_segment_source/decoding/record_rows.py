@@ -20,7 +20,12 @@ class RecordRows:
     def __init__(self, source: SplitFile, options: ReadOptions, schema: pa.Schema, scratch: Scratch) -> None:
         self._split = source.split
         self._schema = schema
-        self._decoder = source.decoder(options.include_control, "timestamp" in schema.names, scratch)
+        keep = None
+        if options.raw_keys is not None:
+            from kafka_segment_source.decoding.wanted_keys import find_wanted  # noqa: PLC0415  # most reads want all keys
+
+            keep = find_wanted(options.raw_keys).keep
+        self._decoder = source.decoder(options.include_control, "timestamp" in schema.names, scratch, keep)
 
     def rows(self, chunk: Chunk) -> Iterator[tuple[pa.RecordBatch, int]]:
         for records in self._decoder.decode(chunk):

@@ -6,7 +6,7 @@ exactly. Rows of one RecordColumns come in offset order, and so do the RecordCol
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -50,7 +50,8 @@ class Decoder:
     """Decodes the chunks of one split. All chunks use the same scratch arrays.
 
     microseconds: whether the column timestamp is wanted. Then a timestamp too large for microseconds is damage.
-    scratch: the arrays; None for new ones.
+    scratch: the arrays; None for new ones. keep: returns the wanted ones of some records. It is called for records
+    that are whole and sound, so it hides no damage. None: all.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class Decoder:
         include_control: bool,
         microseconds: bool = False,
         scratch: Scratch | None = None,
+        keep: Callable[[RecordColumns], RecordColumns] | None = None,
     ) -> None:
         scratch = scratch or Scratch()
         self._faults = Faults(split.path)
@@ -77,6 +79,7 @@ class Decoder:
         self._report = np.zeros(record_batches.REPORT, np.int64)
         self._inclusive = _make_inclusive(split.bounds)
         self._microseconds = microseconds
+        self._keep = keep
 
     def decode(self, chunk: Chunk) -> Iterator[RecordColumns]:
         """Yields the wanted records of a chunk. Damage raises the error of a damaged batch, or reports and skips it."""
@@ -98,8 +101,18 @@ class Decoder:
             records, status = self._find_records(group, cursor)
             if status not in (record_batches.DONE, record_batches.FULL):
                 raise self._make_error(group, int(cursor[record_batches.AT_BATCH]))
+            if records.count and self._keep is not None:
+                records = self._keep_wanted(records, self._keep)
             if records.count:
                 yield records
+
+    def _keep_wanted(self, records: RecordColumns, keep: Callable[[RecordColumns], RecordColumns]) -> RecordColumns:
+        """Returns the wanted ones of some records. A timestamp that is damage is so in the others too."""
+        if self._microseconds:
+            _, damage = to_microseconds(self._faults.path, records)
+            if damage is not None:
+                raise damage
+        return keep(records)
 
     def _remove_damaged(self, group: Group) -> Group | None:
         """Returns the group without its damaged batches, and reports each of them. It is None if no batch is left.

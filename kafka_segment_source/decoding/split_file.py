@@ -21,7 +21,7 @@ changes make another file: compaction, retention, a new replica, a restore.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import TracebackType
 
 from kafka_segment_source import kafka_format
@@ -29,7 +29,7 @@ from kafka_segment_source.decoding.batches import CHUNK_BYTES, BatchReader, Chun
 from kafka_segment_source.decoding.damage import Damage
 from kafka_segment_source.decoding.gaps import GapWatch
 from kafka_segment_source.decoding.header_walk import HeaderReader
-from kafka_segment_source.decoding.records import Decoder
+from kafka_segment_source.decoding.records import Decoder, RecordColumns
 from kafka_segment_source.decoding.scratch import Scratch
 from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.errors import DataLossError, FileChangedError
@@ -128,13 +128,19 @@ class SplitFile:
         self._reader.note_before(headers)
         self._gaps.see(headers)
 
-    def decoder(self, include_control: bool, microseconds: bool = False, scratch: Scratch | None = None) -> Decoder:
+    def decoder(
+        self,
+        include_control: bool,
+        microseconds: bool = False,
+        scratch: Scratch | None = None,
+        keep: Callable[[RecordColumns], RecordColumns] | None = None,
+    ) -> Decoder:
         """Makes the decoder for the chunks of this file.
 
         include_control: also decode control records. microseconds: a timestamp that microseconds cannot hold is damage.
-        scratch: the arrays that it uses; None for new ones.
+        scratch: the arrays that it uses; None for new ones. keep: as `Decoder` takes it.
         """
-        return Decoder(self.split, self._trust, self._damage, include_control, microseconds, scratch)
+        return Decoder(self.split, self._trust, self._damage, include_control, microseconds, scratch, keep)
 
     def chunks(self) -> Iterator[Chunk]:
         """Yields the chunks of the split, in order. Raises FileChangedError, and under FAILFAST CorruptRecordError."""

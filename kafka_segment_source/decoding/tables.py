@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from kafka_segment_source.option_values import BATCHES
+from kafka_segment_source.option_values import BATCHES, NEWEST
 from kafka_segment_source.option_values import RECORDS as RECORDS_VIEW
 from kafka_segment_source.schema import BATCH_COLUMNS, RECORD_COLUMNS, Table
 
@@ -55,12 +55,18 @@ def _load_batch_rows() -> MakeRows:
 
 
 RECORDS = SplitTable(RECORD_COLUMNS, _load_record_rows)
-SPLIT_TABLES: Mapping[str, SplitTable] = {RECORDS_VIEW: RECORDS, BATCHES: SplitTable(BATCH_COLUMNS, _load_batch_rows)}
+SPLIT_TABLES: Mapping[str, SplitTable] = {
+    RECORDS_VIEW: RECORDS,
+    BATCHES: SplitTable(BATCH_COLUMNS, _load_batch_rows),
+    NEWEST: RECORDS,
+}
 """By the name of the view."""
 
 
 def split_table(options: ReadOptions) -> SplitTable:
     """The table of a read whose rows lie in splits. That of records may have typed keys and values."""
+    if options.table is not None:
+        return options.table
     return SPLIT_TABLES[options.view] if options.typed is None else options.typed.table
 
 

@@ -21,7 +21,7 @@ from kafka_segment_source.decoding.tables import split_table
 from kafka_segment_source.errors import OptionError, SchemaError, UnsupportedError
 from kafka_segment_source.frames.predicates import find_columns, find_possible_rows
 from kafka_segment_source.keywords import PathsLike, ScanOptions, count_threads, option_texts
-from kafka_segment_source.option_values import OF_SPLITS
+from kafka_segment_source.option_values import FORMATS_OF_TEXT, OF_SPLITS
 from kafka_segment_source.options import ReadOptions, parse_options
 from kafka_segment_source.planning.plan import ReadPlan
 from kafka_segment_source.planning.planner import plan_selected
@@ -95,7 +95,8 @@ class _Source:
             if self.predicate is None:
                 return select(sources, [EVERY_ROW], warnings)[0]
             partitions = [log.topic_partition for log in sources.logs]
-            possible = find_possible_rows(self.predicate, self.schema, partitions, self.options.view)
+            keeps_bytes = self.options.key_format in FORMATS_OF_TEXT
+            possible = find_possible_rows(self.predicate, self.schema, partitions, self.options.view, keeps_bytes)
             return select(sources, [possible], warnings)[0]
 
         return plan_selected(self.options, list(self.warnings), select_all)
@@ -222,7 +223,7 @@ class LogDataset(pads.Dataset):  # type: ignore[misc]  # pyarrow has no types
         """Returns what a query would read, and why the rest is left out. Records and batches have a plan."""
         view = self._source.options.view
         if view not in OF_SPLITS:
-            raise OptionError(f"option 'view' is {view!r}: only {' and '.join(OF_SPLITS)} have a plan")
+            raise OptionError(f"option 'view' is {view!r}: only {', '.join(OF_SPLITS)} have a plan")
         return self._source.narrow(filter).make_plan()
 
     def filter(self, expression: pc.Expression) -> LogDataset:

@@ -1,12 +1,13 @@
 """`scan_polars`: a log as a lazy frame of Polars.
 
 Polars gives a source the columns, the predicate and the number of rows that a query needs. Polars itself converts the
-predicate to one of Arrow, which narrows the plan (`predicates.py`). The predicate of Polars is applied to every row, so
-the answer is that of a full read.
+predicate to one of Arrow, which narrows the plan (`predicates.py`). It leaves out conditions on bytes, so those on keys
+are read from the predicate here. The predicate of Polars is applied to every row, so the answer is that of a full read.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -14,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as pads
 
+from kafka_segment_source.bounds import intersect_sets, unite_sets
 from kafka_segment_source.errors import UnsupportedError
 from kafka_segment_source.frames.dataset import LogDataset, dataset
 from kafka_segment_source.keywords import PathsLike, ScanOptions
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 def scan_polars(path: PathsLike, threads: int | None = None, **options: Unpack[ScanOptions]) -> polars.LazyFrame:
     """Makes a lazy frame of a log. Nothing is read before `collect` or a sink.
 
-    Columns, predicates on topic, partition, offset and timestamp, and `head` reach the plan of the read.
+    Columns, predicates on topic, partition, offset, timestamp and key, and `head` reach the plan of the read.
 
     Args:
         path: A partition directory, a log directory, a `.log` file or a glob; or a list of these.
@@ -116,5 +118,41 @@ def convert_predicate(predicate: polars.Expr, rows: LogDataset) -> pc.Expression
     try:
         polars.scan_pyarrow_dataset(noted).filter(predicate).collect()
     except Exception:  # what Polars or Arrow cannot convert narrows nothing
+        noted.predicate = None
+    keys = _find_keys(predicate) if pa.types.is_binary(rows.schema.field("key").type) else None
+    if keys is None:
+        return noted.predicate
+    has_key = pc.field("key").isin(pa.array(sorted(keys), pa.binary()))
+    return has_key if noted.predicate is None else noted.predicate & has_key
+
+
+def _find_keys(predicate: polars.Expr) -> frozenset[bytes] | None:
+    """Returns the only keys that may pass a predicate. None: others may pass too, or nothing is known."""
+    try:
+        return _keys_of(json.loads(predicate.meta.serialize(format="json")))
+    except Exception:  # another version of Polars may write expressions in another way
         return None
-    return noted.predicate
+
+
+def _keys_of(node: Any) -> frozenset[bytes] | None:
+    """Does the same for an expression as Polars writes it in JSON."""
+    match node:
+        case {"BinaryExpr": {"op": "And" | "LogicalAnd", "left": left, "right": right}}:
+            return intersect_sets(_keys_of(left), _keys_of(right))
+        case {"BinaryExpr": {"op": "Or" | "LogicalOr", "left": left, "right": right}}:
+            return unite_sets(_keys_of(left), _keys_of(right))
+        case {"BinaryExpr": {"op": "Eq" | "EqValidity", "left": {"Column": "key"}, "right": literal}} | {
+            "BinaryExpr": {"op": "Eq" | "EqValidity", "left": literal, "right": {"Column": "key"}}
+        }:
+            return frozenset([bytes(literal["Literal"]["Scalar"]["Binary"])])
+        case {
+            "Function": {
+                "input": [{"Column": "key"}, {"Literal": {"Scalar": {"List": stream}}}],
+                "function": {"Boolean": {"IsIn": _}},
+            }
+        }:
+            values = pa.ipc.open_stream(bytes(stream)).read_all().column(0).to_pylist()
+            if any(type(value) is not bytes for value in values):
+                return None
+            return frozenset(values)
+    return None

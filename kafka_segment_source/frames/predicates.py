@@ -1,4 +1,4 @@
-"""Arrow's expressions → `RowFilter`: the partitions, offsets and timestamps that may pass a predicate.
+"""Arrow's expressions → `RowFilter`: the partitions, offsets, timestamps and keys that may pass a predicate.
 
 Arrow keeps expressions closed: no function takes one apart. But Arrow itself leaves out the fragments of a dataset
 whose guarantee contradicts a predicate (`partition_expression`, as for the row groups of Parquet files). So this module
@@ -12,7 +12,9 @@ The caller applies the predicate to every row that is read. So a range may be to
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from functools import partial
+from itertools import pairwise
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,10 +23,12 @@ from pyarrow.fs import LocalFileSystem
 
 from kafka_segment_source.bounds import OffsetRange, RowFilter, TimeRange
 from kafka_segment_source.kafka_format import MAX_OFFSET
-from kafka_segment_source.option_values import BATCHES, RECORDS, TopicPartition
+from kafka_segment_source.option_values import BATCHES, NEWEST, RECORDS, TopicPartition
 from kafka_segment_source.schema import MAX_MILLIS, TIMESTAMP_TYPE
 
 _ASKED_AT_ONCE = 15  # values in one question; a search over 63 bits takes 16 questions
+_MOST_KEYS = 1024  # literals; the time for the answers grows with their square. Of an IN, Arrow looks at 50
+# Of view=latest none: a bound would change which record is the newest
 _OFFSET_COLUMNS = {RECORDS: "offset", BATCHES: "lastOffset"}
 _TIME_COLUMNS = {RECORDS: "timestamp"}
 
@@ -32,13 +36,18 @@ Search = Callable[[Sequence[int]], list[bool]]
 
 
 def find_possible_rows(
-    predicate: pc.Expression, schema: pa.Schema, partitions: Iterable[TopicPartition], view: str
+    predicate: pc.Expression,
+    schema: pa.Schema,
+    partitions: Iterable[TopicPartition],
+    view: str,
+    keeps_bytes: bool = True,
 ) -> RowFilter:
     """Finds which rows of a view may pass a predicate.
 
     schema: every column that the predicate may name. partitions: those of the read. view: `records` or `batches`;
-    offsets of batches are their last offsets. Raises pyarrow.ArrowInvalid for a column that is not in the schema, and
-    for a comparison of types that Arrow cannot compare.
+    offsets of batches are their last offsets. keeps_bytes: whether the same value of the column key is always the same
+    stored bytes. Raises pyarrow.ArrowInvalid for a column that is not in the schema, and for a comparison of types that
+    Arrow cannot compare.
     """
     _check(predicate, schema)
     known = sorted(set(partitions))
@@ -61,6 +70,8 @@ def find_possible_rows(
                 everything.since if since == -MAX_MILLIS else since, everything.until if until > MAX_MILLIS else until
             )
         )
+    if keeps_bytes and view in (RECORDS, NEWEST):
+        found = found._replace(keys=_find_keys(predicate, schema))
     return found
 
 
@@ -89,6 +100,50 @@ def _is_partition(topic: str, partition: int) -> pc.Expression:
 
 def _make_timestamp(millis: int) -> pa.Scalar:
     return pa.scalar(millis * 1000, TIMESTAMP_TYPE)
+
+
+def _find_keys(predicate: pc.Expression, schema: pa.Schema) -> frozenset[bytes] | None:
+    """Returns the only keys that may pass, as they are stored. None: others may pass too, or rows without a key.
+
+    The literals of the predicate are tried, and then the ranges between them: if no key of any range may pass, no other
+    key does.
+    """
+    column, kind = pc.field("key"), schema.field("key").type
+    tried = sorted(_find_literals(predicate, is_text=pa.types.is_string(kind)))
+    if not 0 < len(tried) <= _MOST_KEYS:
+        return None
+    scalars = [pa.scalar(key, pa.binary()).cast(kind) for key in tried]
+    others = [column.is_null(), column < scalars[0], column > scalars[-1]]
+    others += [(column > low) & (column < high) for low, high in pairwise(scalars)]
+    if any(_ask(predicate, schema, others)):
+        return None
+    may_pass = _ask(predicate, schema, [column == scalar for scalar in scalars])
+    return frozenset(key for key, passes in zip(tried, may_pass, strict=True) if passes)
+
+
+def _find_literals(predicate: pc.Expression, is_text: bool) -> set[bytes]:
+    """Returns the bytes and the texts in a predicate, as bytes. They may be fewer or more than it compares with keys.
+
+    Arrow pickles an expression as a batch of one row, with a column for each literal and each set of values.
+    is_text: whether only texts in UTF-8 count.
+    """
+    _, (pickled, *_) = predicate.__reduce__()
+    found: set[bytes] = set()
+    todo: list[object] = []
+    with suppress(pa.ArrowException, TypeError, ValueError):
+        batch = pa.ipc.open_file(pickled).get_batch(0)
+        todo = [value for column in batch.columns for value in column.to_pylist()]
+    while todo:
+        value = todo.pop()
+        if isinstance(value, dict):
+            todo += value.values()
+        elif isinstance(value, list):
+            todo += value
+        elif isinstance(value, (bytes, str)):
+            with suppress(UnicodeError):  # it is no key of this type
+                text = value.decode() if isinstance(value, bytes) and is_text else value
+                found.add(text.encode() if isinstance(text, str) else text)
+    return found
 
 
 def _find_range(

@@ -42,18 +42,22 @@ class Row(NamedTuple):
     detail: str
 
 
-def sums_line(segments: tuple[int, int], sizes: tuple[int, int], saved: int, requests: int = 0) -> str:
+def sums_line(segments: tuple[int, int], sizes: tuple[int, int], saved: tuple[int, int], requests: int = 0) -> str:
     """The sums of a plan in one line.
 
-    segments, sizes (bytes): first those that are read, then all. saved: bytes that zone maps leave out.
+    segments, sizes (bytes): first those that are read, then all. saved: bytes that zone maps leave out, and
+    those of them that key filters alone leave out.
     requests: what planning has asked of object stores.
     """
     read, total = sizes
     share = 100 * read / total if total else 0.0
     noun = "segment" if segments[1] == 1 else "segments"
     sums = f"reads {segments[0]:,} of {segments[1]:,} {noun}, {decimal(read)} of {decimal(total)} ({share:.1f} %)"
-    if saved:
-        sums = f"{sums}, {decimal(saved)} less by zone maps"
+    by_maps, by_keys = saved
+    if by_maps:
+        means = "key filters" if by_keys == by_maps else "zone maps"
+        of_keys = f", {decimal(by_keys)} of it by key filters" if 0 < by_keys < by_maps else ""
+        sums = f"{sums}, {decimal(by_maps)} less by {means}{of_keys}"
     return f"{sums}, planned by {requests:,} requests" if requests else sums
 
 

@@ -12,6 +12,7 @@ from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.decoding.tables import split_table
 from kafka_segment_source.keywords import count_threads
 from kafka_segment_source.logdir.segments import DroppedSegment
+from kafka_segment_source.option_values import NEWEST
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.reporting import logger
 
@@ -28,6 +29,7 @@ class ReadPlan:
     options: the options of the read; times ago are converted to moments. splits: in order of topic, partition and
     offset. tasks: the same splits, grouped as Spark partitions. bytes_total: of all segments of the selected
     partitions. warnings: one sentence each. bytes_saved_by_zone_maps: bytes that would be read without zone maps.
+    bytes_saved_by_key_filters: those of them that only the keys leave out.
     requests: what planning has asked of object stores. A listing counts one for each 1,000 names, and a retry none.
     """
 
@@ -38,6 +40,7 @@ class ReadPlan:
     bytes_total: int
     warnings: tuple[str, ...] = ()
     bytes_saved_by_zone_maps: int = 0
+    bytes_saved_by_key_filters: int = 0
     requests: int = 0
 
     @property
@@ -60,6 +63,7 @@ class ReadPlan:
             "bytesTotal": self.bytes_total,
             "bytesToRead": self.bytes_to_read,
             "bytesSavedByZoneMaps": self.bytes_saved_by_zone_maps,
+            "bytesSavedByKeyFilters": self.bytes_saved_by_key_filters,
             "requests": self.requests,
             "splits": [
                 {
@@ -123,7 +127,7 @@ class ReadPlan:
     ) -> Iterator[pa.RecordBatch]:
         """Reads the rows of this plan, without its warnings. advance: is called with the size of each read split."""
         useful = min(threads, -(-self.bytes_to_read // _BYTES_A_THREAD))
-        if useful > 1:
+        if useful > 1 and self.options.view != NEWEST:
             from kafka_segment_source.scanning_threads import read_splits_in_threads
 
             return read_splits_in_threads(self.splits, self.options, schema, advance, useful)
@@ -138,7 +142,8 @@ class ReadPlan:
 
         segments = self.segments_kept, self.segments_total
         sizes = self.bytes_to_read, self.bytes_total
-        sums = sums_line(segments, sizes, self.bytes_saved_by_zone_maps, self.requests)
+        saved = self.bytes_saved_by_zone_maps, self.bytes_saved_by_key_filters
+        sums = sums_line(segments, sizes, saved, self.requests)
         rows = [Row(split.path, True, f"{split.start:,} to {split.end:,}") for split in self.splits]
         rows += [Row(dropped.path, False, dropped.reason) for dropped in self.dropped]
         return as_table(sums, rows, self.warnings)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import groupby
 
 from kafka_segment_source.bounds import EVERY_ROW, RowFilter
 from kafka_segment_source.decoding.split import SegmentSplit, anchored
@@ -15,7 +16,7 @@ from kafka_segment_source.decoding.tables import reads_headers_only
 from kafka_segment_source.errors import FileChangedError
 from kafka_segment_source.logdir.segment_view import SegmentView
 from kafka_segment_source.logdir.segments import PartitionLog
-from kafka_segment_source.option_values import EARLIEST
+from kafka_segment_source.option_values import EARLIEST, NEWEST
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.partition.logs import examined_logs
 from kafka_segment_source.partition.missing import sum_up
@@ -126,13 +127,14 @@ def _plan_sources(
     paths = {split.path for split in splits}  # a chain of copies may name a segment more than once
     dropped = {each.path: each for each in reversed(selection.dropped) if each.path not in paths}
     return ReadPlan(
-        options=options,
+        options=options.with_keys(selection.keys),
         splits=splits,
         tasks=tuple(tasks),
         dropped=tuple(reversed(dropped.values())),
         bytes_total=sources.bytes_total,
         warnings=tuple(dict.fromkeys(warnings)),
         bytes_saved_by_zone_maps=saved,
+        bytes_saved_by_key_filters=min(selection.bytes_left_by_keys, saved),
         requests=options.storage.count_requests() - requests,
     )
 
@@ -141,6 +143,8 @@ def _pack_splits(
     splits: tuple[SegmentSplit, ...], options: ReadOptions, asked: bool, more_than: int
 ) -> list[tuple[SegmentSplit, ...]]:
     """Groups splits into tasks. asked: whether the user asked for a number or size of Spark partitions."""
+    if options.view == NEWEST:  # the newest record of a key may be in any segment
+        return [tuple(some) for _, some in groupby(splits, key=lambda split: (split.topic, split.partition))]
     most = 0 if asked else options.pack_bytes
     if most and reads_headers_only(options):  # a task costs as much as the headers of hundreds of megabytes
         return pack(splits, 0, max(most, HEADERS_TOGETHER))

@@ -29,6 +29,7 @@ from kafka_segment_source.times import format_millis
 from kafka_segment_source.zones.maps import ZoneMaps
 
 if TYPE_CHECKING:
+    from kafka_segment_source.zones.key_lookup import KeyFilters
     from kafka_segment_source.zones.zone_table import ZoneMap
 
 SplitOf = tuple[Segment, SegmentSplit]
@@ -58,6 +59,8 @@ class Selection:
     kept: a split for each piece to read, by partition and offset. without_maps: the splits without zone maps. faults:
     of index files. missing: evidence about missing offsets, each with its sentence.
     late_bytes: bytes to read that come after the first timestamp that reached `until`, and that no zone covers.
+    keys: the only stored keys of wanted rows, or None for all. bytes_left_by_keys: bytes that only key filters leave
+    out.
     """
 
     kept: list[SplitOf] = field(default_factory=list)
@@ -66,6 +69,8 @@ class Selection:
     faults: list[str] = field(default_factory=list)
     missing: list[tuple[Evidence, str]] = field(default_factory=list)
     late_bytes: int = 0
+    keys: frozenset[bytes] | None = None
+    bytes_left_by_keys: int = 0
 
     def append(self, other: Selection) -> None:
         """Adds the selection of further logs."""
@@ -75,6 +80,8 @@ class Selection:
         self.faults += other.faults
         self.missing += other.missing
         self.late_bytes += other.late_bytes
+        self.bytes_left_by_keys += other.bytes_left_by_keys
+        self.keys = other.keys  # it is the same for all logs of one filter
 
 
 def select(sources: Sources, filters: Sequence[RowFilter], warnings: list[str]) -> list[Selection]:
@@ -103,7 +110,8 @@ class _Examined:
     """What is known of one segment. dropped: why it is not read.
 
     without_map, kept: its splits, without and with the zone map. late_from: the position from which on bytes are late
-    (`late_bytes`), None if there is none. covered: the position up to which zones are known.
+    (`late_bytes`), None if there is none. covered: the position up to which zones are known. by_keys: bytes that key
+    filters leave out.
     """
 
     faults: list[str]
@@ -113,6 +121,7 @@ class _Examined:
     witness: BatchHeader | None = None
     late_from: int | None = None
     covered: int = 0
+    by_keys: int = 0
 
 
 class Selector:
@@ -123,7 +132,8 @@ class Selector:
     """
 
     def __init__(self, sources: Sources, pushed: RowFilter, warnings: list[str]) -> None:
-        self.selection = Selection()
+        self._keys = sources.options.with_keys(pushed.keys).raw_keys
+        self.selection = Selection(keys=self._keys)
         self._warnings = warnings
         self._options = sources.options
         self._trust = sources.options.trust
@@ -143,16 +153,22 @@ class Selector:
         if not self._pushed.matches_partition(log.topic, log.partition):
             self._drop_all(log.segments, "the filter on topic and partition leaves it out")
             return
+        if self._keys == frozenset():
+            self._drop_all(log.segments, "no key passes both the option key and the filter")
+            return
         offsets = offset_range(log, self._options, self._warnings).intersect(self._pushed.offsets)
         self._note_missing(log, log.evidence, offsets)
         bounds = ScanBounds(self._stable.intersect(log, offsets, self._warnings), self._times)
         has_times = self._times.has_since or self._times.has_until
-        zone_map = self._maps.of(log) if has_times else None
+        zone_map = self._maps.of(log) if has_times or self._keys is not None else None
+        filters = None if zone_map is None or self._keys is None else self._maps.filters_of(log, self._keys)
         if not log.segments:
             self._note_end(log, log.offsets.start, offsets)
         self._late, self._end_at = False, len(log.segments)
         at_once = log.storage.read_cost(log.directory).at_once
-        examined = map_ahead(lambda at: self._examine(log, at, bounds, zone_map), range(len(log.segments)), at_once)
+        examined = map_ahead(
+            lambda at: self._examine(log, at, bounds, zone_map, filters), range(len(log.segments)), at_once
+        )
         for segment, found in zip(log.segments, examined, strict=True):
             self.selection.faults += found.faults
             if found.dropped is not None:
@@ -167,7 +183,8 @@ class Selector:
             for split in found.kept:
                 self.selection.kept.append((segment, split))
             if not found.kept:
-                self.selection.dropped.append(DroppedSegment(segment, "no row inside the time bounds (zone map)"))
+                self.selection.dropped.append(DroppedSegment(segment, self._describe_pruned(found)))
+            self.selection.bytes_left_by_keys += found.by_keys
             if found.witness is not None:
                 reason = f"all from {format_millis(self._times.until)} on (timestampDisorder)"
                 self._drop_all(log.segments[self._end_at + 1 :], reason)
@@ -175,7 +192,15 @@ class Selector:
             if segment.is_last:
                 self._note_end(log, found.without_map.log_end, offsets)
 
-    def _examine(self, log: PartitionLog, at: int, bounds: ScanBounds, zone_map: ZoneMap | None) -> _Examined:
+    def _describe_pruned(self, found: _Examined) -> str:
+        if not found.by_keys:
+            return "no row inside the time bounds (zone map)"
+        has_times = self._times.has_since or self._times.has_until
+        return f"no row with the key{' and the time' if has_times else ''} (key filter)"
+
+    def _examine(
+        self, log: PartitionLog, at: int, bounds: ScanBounds, zone_map: ZoneMap | None, filters: KeyFilters | None
+    ) -> _Examined:
         """Finds what is read of segment `at`. Several threads may do this for other segments at the same time."""
         segment = log.segments[at]
         within = ScanBounds(bounds.offsets.intersect(segment.offsets), bounds.times)
@@ -193,7 +218,8 @@ class Selector:
             if result.witness is not None:
                 self._end_at = min(self._end_at, at)
                 found = _cut_at_witness(found, result.witness)
-            pruned = self._prune_range(log, view, found, zone_map)
+            pruned = self._prune_range(log, view, found, zone_map, filters)
+            result.by_keys = pruned.by_keys
             if self._times.has_until and self._stop is None:  # else nothing lies after until + D
                 result.covered = pruned.covered
                 result.late_from = 0 if self._late else self._find_late(view)
@@ -217,13 +243,24 @@ class Selector:
             return None  # another directory serves some offsets before its end
         return witness
 
-    def _prune_range(self, log: PartitionLog, view: SegmentView, found: ByteRange, zone_map: ZoneMap | None) -> Pruned:
-        """The part of a byte range that the partition's zone map leaves. Without a map, it is the whole range."""
+    def _prune_range(
+        self,
+        log: PartitionLog,
+        view: SegmentView,
+        found: ByteRange,
+        zone_map: ZoneMap | None,
+        filters: KeyFilters | None,
+    ) -> Pruned:
+        """The part of a byte range that the partition's zone map and key filters leave. Without them, it is the whole
+        range."""
         if zone_map is None:
             return Pruned((found,))
         from kafka_segment_source.zones.pruning import prune  # noqa: PLC0415  # most reads have no zone maps
 
-        pruned = prune(view, found, self._times, zone_map.of_segment(view.segment.base_offset))
+        base_offset = view.segment.base_offset
+        zones = zone_map.of_segment(base_offset)
+        holding = None if filters is None else filters.find_holding(base_offset, zones)
+        pruned = prune(view, found, self._times, zones, holding)
         if pruned.is_stale:
             self._maps.note_stale(log, view.segment.path)
         return pruned

@@ -42,11 +42,13 @@ class Pruned(NamedTuple):
 
     covered: the byte position up to which the zones show what must be read.
     is_stale: whether some zones are not of this file.
+    by_keys: bytes that are left out by keys alone.
     """
 
     pieces: tuple[ByteRange, ...]
     covered: int = 0
     is_stale: bool = False
+    by_keys: int = 0
 
 
 def drop_by_name(segment: Segment, bounds: ScanBounds) -> DroppedSegment | None:

@@ -22,6 +22,8 @@ from kafka_segment_source.partition.missing import sum_up
 from kafka_segment_source.queries import scan
 from kafka_segment_source.report.batch_facts import COLUMNS, BatchFacts
 from kafka_segment_source.reporting import OnProgress, ignore_progress, logger
+from kafka_segment_source.statistics.stats import stats
+from kafka_segment_source.statistics.totals import TopicStats
 
 _DAY = 86_400_000  # ms
 _EARLIEST = 946_684_800_000  # ms, the year 2000: an earlier timestamp says nothing about when something happened
@@ -52,6 +54,7 @@ class Facts:
 
     states: transactions by state. open: those that are neither committed nor aborted. width: of a slot of time, in s.
     start: of the first slot, in ms. slots: their number. errors: why a part of the report is missing, by its name.
+    stats: of each topic; None where they were not asked for.
     """
 
     paths: tuple[str, ...]
@@ -68,14 +71,20 @@ class Facts:
     groups: Rows = field(default_factory=list)
     topics: Rows = field(default_factory=list)
     errors: dict[str, str] = field(default_factory=dict)
+    stats: list[TopicStats] | None = None
 
 
 def collect_facts(
-    paths: PathsLike, on_progress: OnProgress = ignore_progress, now: int | None = None, **options: Any
+    paths: PathsLike,
+    on_progress: OnProgress = ignore_progress,
+    now: int | None = None,
+    with_stats: bool = False,
+    **options: Any,
 ) -> Facts:
     """Collects what a report says. Raises UsageError for a wrong path or option, and StorageError.
 
-    options: those that select partitions. now: ms; by default the present.
+    options: those that select partitions. now: ms; by default the present. with_stats: whether all records are read,
+    for the statistics of each topic.
     """
     made = int(time.time() * 1000) if now is None else now
     listing = list_partitions(paths, on_progress=on_progress, **options)
@@ -96,6 +105,8 @@ def collect_facts(
                 facts.open.append(row)
         facts.groups += _read_view(facts, paths, "consumerOffsets", {})
         facts.topics += _read_view(facts, paths, "topics", {})
+        if with_stats:
+            _read_stats(facts, paths, on_progress, options)
     facts.damage = list(dict.fromkeys(facts.damage))
     facts.deletions = _find_deletions(facts)
     return facts
@@ -135,6 +146,13 @@ def _read_batches(facts: Facts, paths: PathsLike, options: dict[str, Any]) -> No
             facts.batches.add(rows)
     except KafkaSegmentError as error:  # the rest of the report still helps
         facts.errors["batches"] = str(error)
+
+
+def _read_stats(facts: Facts, paths: PathsLike, on_progress: OnProgress, options: dict[str, Any]) -> None:
+    try:
+        facts.stats = stats(paths, on_progress=on_progress, mode="DROPMALFORMED", failOnDataLoss=False, **options)
+    except KafkaSegmentError as error:  # the rest of the report still helps
+        facts.errors["stats"] = str(error)
 
 
 def _read_view(facts: Facts, paths: PathsLike, view: str, options: dict[str, Any]) -> Iterator[dict[str, Any]]:

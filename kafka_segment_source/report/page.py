@@ -14,6 +14,8 @@ import kafka_segment_source
 from kafka_segment_source.inspection.summary import Summary, total
 from kafka_segment_source.report.facts import Facts
 from kafka_segment_source.report.pictures import MOST_PARTITIONS, draw_partitions, draw_volume
+from kafka_segment_source.statistics.distinct import STANDARD_ERROR
+from kafka_segment_source.statistics.totals import as_text
 from kafka_segment_source.times import format_millis
 
 _MOST = 100  # rows of a table
@@ -35,12 +37,14 @@ def make_page(facts: Facts) -> str:
         "seconds": lambda seconds: _duration_text(seconds * 1000),
         "usual_size": _usual_size,
         "span": _span_text,
+        "escaped": as_text,
     }
     partitions = sorted(facts.listing.partitions, key=lambda each: -each.summary.size)
     producers = sorted(facts.batches.producers.items(), key=lambda each: -each[1].size)
     groups = sorted(facts.groups, key=lambda each: -(each["lag"] or 0))
     return page.get_template("page.html.j2").render(
         facts=facts,
+        distinct_error=f"{2 * STANDARD_ERROR:.1%}",
         version=kafka_segment_source.__version__,
         most=_MOST,
         sums=total([each.summary for each in partitions]),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from kafka_segment_source.option_values import BINARY, RECORDS
+from kafka_segment_source.option_values import BINARY, NEWEST, RECORDS
 from kafka_segment_source.options import ReadOptions
 
 if TYPE_CHECKING:
@@ -18,11 +18,15 @@ def type_columns(options: ReadOptions, warnings: list[str], wanted: Mapping[str,
     It reads `_schemas`, or what option 'schemas' names. wanted: by column, the fields of its values that are wanted.
     Raises OptionError for a schema that is not there or cannot be used, and SchemaError for a field that is not in it.
     """
-    if options.view != RECORDS or options.key_format == options.value_format == BINARY:
+    if options.view not in (RECORDS, NEWEST) or options.key_format == options.value_format == BINARY:
         return options
     from kafka_segment_source.schema_registry.resolving import with_typed_columns  # noqa: PLC0415  # it loads kernels
+    from kafka_segment_source.values.typed_keys import read_keys  # noqa: PLC0415  # as above
 
-    return with_typed_columns(options, warnings, wanted or {})
+    typed = with_typed_columns(options, warnings, wanted or {})
+    if typed.typed is not None and typed.typed_keys is not None:
+        read_keys(typed.typed_keys, typed.typed.meanings["key"].arrow)  # it raises for what is no key
+    return typed
 
 
 def split_names(options: ReadOptions, columns: Sequence[str] | None) -> tuple[list[str] | None, dict[str, Wanted]]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, MutableMapping, Sequence
 from typing import TYPE_CHECKING, Unpack
 
 import pyspark
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
@@ -19,13 +20,13 @@ from kafka_segment_source.schema import Table
 from kafka_segment_source.schema_registry.typing import split_names, type_columns
 from kafka_segment_source.spark import catalog_table, remembered
 from kafka_segment_source.spark.hadoop import hadoop_options
-from kafka_segment_source.spark.reader import PUSHDOWN_CONF
+from kafka_segment_source.spark.reader import PUSHDOWN_CONF, PUSHES_FILTERS
 from kafka_segment_source.views.registry import table_of, view_of
 
 if TYPE_CHECKING:
     from kafka_segment_source.values.avro_columns import Wanted
 
-OLDEST_SPARK = (4, 1)
+OLDEST_SPARK = (4, 0)
 
 
 class KafkaSegmentDataSource(DataSource):
@@ -59,6 +60,8 @@ class KafkaSegmentDataSource(DataSource):
         fields = [(field.name, field.dataType.simpleString()) for field in schema.fields]
         names = _find_table(options).check_columns(fields)
         check_nullable(schema)
+        if not names and not PUSHES_FILTERS:  # Spark 4.0 takes such batches for empty ones
+            raise SchemaError("this Spark counts no rows of a schema without columns: give it one column")
         view = view_of(options.view)
         if view is not None:
             from kafka_segment_source.spark.view_reader import ViewReader  # noqa: PLC0415  # records and batches do without
@@ -104,10 +107,10 @@ def _name_columns(
 
 
 def check_spark_version(version: str) -> None:
-    """Raises UnsupportedError for a Spark older than 4.1. The message names the version to install."""
+    """Raises UnsupportedError for a Spark older than 4.0. The message names the version to install."""
     major, minor = (int(part) for part in version.split(".")[:2])
     if (major, minor) < OLDEST_SPARK:
-        raise UnsupportedError(f"kafkaseg needs Spark 4.1 or later, and this is {version}: pip install 'pyspark>=4.1'")
+        raise UnsupportedError(f"kafkaseg needs Spark 4.0 or later, and this is {version}: pip install 'pyspark>=4.0'")
 
 
 def check_nullable(schema: StructType) -> None:
@@ -132,7 +135,11 @@ def register(spark: SparkSession) -> None:
         >>> spark.read.format("kafkaseg").load("examples/data/orders/data/orders-0").count()
         1164
     """
-    spark.dataSource.register(KafkaSegmentDataSource)
+    try:
+        spark.dataSource.register(KafkaSegmentDataSource)
+    except AnalysisException as error:  # Spark 4.0 refuses a format that it has found itself
+        if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+            raise
 
 
 def read(
@@ -146,7 +153,7 @@ def read(
     A data source cannot see that configuration itself.
 
     Filters on timestamp, offset, partition and topic prune. This turns on `spark.sql.python.filterPushdown.enabled` in
-    the session.
+    the session. Spark 4.0 cannot push filters: there, only options prune.
 
     With Spark 4.1 to 4.3, use each DataFrame for one question, in one thread at a time. It reads the rows of every
     filter that it ever had. Each call of `read` starts without filters.
@@ -172,7 +179,8 @@ def read(
     texts = hadoop_options(spark) | option_texts(path, options)
     view = find_view(texts)
     table, names = (table_of(view), None) if columns is None else _name_columns(texts, columns)
-    spark.conf.set(PUSHDOWN_CONF, "true")
+    if PUSHES_FILTERS:
+        spark.conf.set(PUSHDOWN_CONF, "true")
     reader = spark.read.format(KafkaSegmentDataSource.name()).options(**texts)
     if view not in OF_SPLITS:
         return (reader if names is None else reader.schema(table.spark_ddl(names))).load()

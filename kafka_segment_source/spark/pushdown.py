@@ -1,13 +1,15 @@
 """Spark's filters → RowFilter: the topics, partitions, offsets and timestamps that pass a conjunction of filters.
 
 Spark keeps every filter and applies it again. So a bound may be too wide, but never too narrow. Other columns, literals
-of another type and a negated equality set no bound. For view=batches the bounds select batches by their last offset.
+of another type and a negated equality set no bound. Keys set one where the same key is always the same bytes. For
+view=batches the bounds select batches by their last offset.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 from pyspark.sql.datasource import (
@@ -24,7 +26,7 @@ from pyspark.sql.datasource import (
 )
 
 from kafka_segment_source.bounds import OffsetRange, RowFilter, TimeRange
-from kafka_segment_source.option_values import BATCHES, RECORDS
+from kafka_segment_source.option_values import BATCHES, BINARY, NEWEST, RECORDS, STRING
 
 Columns = dict[tuple[str, ...], Callable[[Filter, Any], RowFilter]]
 
@@ -38,11 +40,14 @@ _NEGATED: dict[type[Filter], type[Filter]] = {
 }
 
 
-def row_filter(filters: Iterable[Filter], view: str = RECORDS) -> RowFilter:
-    """The rows of a view that all of `filters` together leave possible."""
+def row_filter(filters: Iterable[Filter], view: str = RECORDS, key_format: str = BINARY) -> RowFilter:
+    """The rows of a view that all of `filters` together leave possible. key_format: of the column key."""
     possible = RowFilter()
+    columns = _COLUMNS[view]
+    if view in (RECORDS, NEWEST) and key_format in _KEY_TYPES:
+        columns = {**columns, ("key",): partial(_bound_key, _KEY_TYPES[key_format])}
     for each in filters:
-        possible = possible.intersect(_bound_by_filter(each, _COLUMNS[view]))
+        possible = possible.intersect(_bound_by_filter(each, columns))
     return possible
 
 
@@ -115,14 +120,23 @@ def _bound_timestamp(each: Filter, value: Any) -> RowFilter:
     return RowFilter(times=TimeRange(since.get(type(each), everything.since), until.get(type(each), everything.until)))
 
 
+def _bound_key(kind: Any, each: Filter, value: Any) -> RowFilter:
+    """Bounds stored keys. kind: the type of literals that are compared with them."""
+    if not isinstance(value, kind) or not isinstance(each, (EqualTo, EqualNullSafe)):
+        return RowFilter()
+    return RowFilter(keys=frozenset([value.encode() if isinstance(value, str) else bytes(value)]))
+
+
 def _bound_base_offset(each: Filter, value: Any) -> RowFilter:
     """A batch's last offset is not below its base offset. So only a lower bound of the latter bounds the former."""
     found = _bound_offset(each, value).offsets
     return RowFilter(offsets=OffsetRange(found.start))
 
 
+_KEY_TYPES: dict[str, Any] = {BINARY: (bytes, bytearray), STRING: str}
 _OF_PARTITIONS: Columns = {("topic",): _bound_topic, ("partition",): _bound_partition}
 _COLUMNS: dict[str, Columns] = {
     RECORDS: {**_OF_PARTITIONS, ("offset",): _bound_offset, ("timestamp",): _bound_timestamp},
     BATCHES: {**_OF_PARTITIONS, ("baseOffset",): _bound_base_offset, ("lastOffset",): _bound_offset},
+    NEWEST: _OF_PARTITIONS,  # a bound on offsets or times would change which record is the newest
 }

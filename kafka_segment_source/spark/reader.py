@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from kafka_segment_source.bounds import EVERY_ROW, RowFilter
 from kafka_segment_source.decoding.split import Columns, SegmentSplit, from_columns, to_columns
@@ -18,15 +18,16 @@ from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.planning.plan import ReadPlan
 from kafka_segment_source.planning.planner import make_plan
 from kafka_segment_source.reporting import logger
-from kafka_segment_source.spark.pushdown import row_filter
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql.datasource import Filter
 
     from kafka_segment_source.values.typed import TypedColumns
 
 
 PUSHDOWN_CONF = "spark.sql.python.filterPushdown.enabled"
+PUSHES_FILTERS = hasattr(DataSourceReader, "pushFilters")  # Spark 4.0 has no such hook, and no classes of filters
 
 
 class SegmentPartition(InputPartition):
@@ -75,7 +76,9 @@ class KafkaSegmentReader(DataSourceReader):
         self._pushed = new
 
     def _push_all(self, filters: list[Filter]) -> list[Filter]:
-        self.push(row_filter(filters, self._options.view))
+        from kafka_segment_source.spark.pushdown import row_filter  # it needs Spark's filters
+
+        self.push(row_filter(filters, self._options.view, self._options.key_format))
         return filters  # Spark applies every filter again, so a bound may be too wide
 
     def make_plan(self) -> ReadPlan:
@@ -88,7 +91,7 @@ class KafkaSegmentReader(DataSourceReader):
         return [SegmentPartition(splits) for splits in plan.tasks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return read_rows(partition, self._options, self._columns)
+        return read_rows(partition, self._options.with_keys(self._pushed.keys), self._columns)
 
 
 def log_warnings(warnings: Iterable[str]) -> None:

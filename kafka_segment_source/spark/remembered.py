@@ -1,7 +1,8 @@
 """Filter pushdown on Spark 4.1 to 4.3. Delete this file and its imports when the oldest supported Spark is 5.
 
 These versions keep the plan of a pushdown on the relation. All scans of one DataFrame share the relation. A scan takes
-the plan that was stored last, even if it was made for another filter. Two readers make every query right:
+the plan that was stored last, even if it was made for another filter. Two readers make every query right, and Spark
+4.0, which pushes no filter, takes the first of them:
 
 - `load()`: plans every row, and logs once what to do instead (AdvisingReader).
 - `read()`: a scan takes a plan that leaves out none of its rows (RememberingReader).
@@ -24,7 +25,7 @@ import time
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import cache
+from functools import cache, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,17 +33,18 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.functions import col
 
-from kafka_segment_source.bounds import EVERY_ROW, OffsetRange, RowFilter, ScanBounds, TimeRange
+from kafka_segment_source.bounds import EVERY_ROW, OffsetRange, RowFilter, ScanBounds, TimeRange, unite_sets
 from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.errors import OptionError, UsageError
-from kafka_segment_source.option_values import BATCHES, RECORDS
+from kafka_segment_source.option_values import BATCHES, NEWEST, RECORDS
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.planning.plan import ReadPlan
 from kafka_segment_source.planning.planner import plan_selected
 from kafka_segment_source.planning.selection import Selection, SplitOf, select
 from kafka_segment_source.reporting import logger
 from kafka_segment_source.schema import Table
-from kafka_segment_source.spark.reader import PUSHDOWN_CONF, KafkaSegmentReader
+from kafka_segment_source.spark.advice import advise_about_filter, advise_about_size
+from kafka_segment_source.spark.reader import PUSHDOWN_CONF, PUSHES_FILTERS, KafkaSegmentReader
 from kafka_segment_source.storage.private import make_private_directory
 
 try:
@@ -59,10 +61,11 @@ SETTLE_SECONDS = 0.1  # a new filter waits this long after the last answer, whic
 _SETTLED_LONG_AGO = 10  # s after the last answer; a later filter means that the DataFrame is used for a new question
 _MOST_FILTERS = 8  # this many are remembered one by one; more are merged into the least range that holds all
 _DIRECTORY = "kafkaseg-pushed"
-_HEADER = "kafkaseg, filters pushed for one read(), 1"
+_HEADER = "kafkaseg, filters pushed for one read(), 2"
 _KEPT_SECONDS = 7 * 24 * 3600
 _NEVER_NULL = {  # columns, by view
     RECORDS: ("offset", "partition", "topic", "timestamp", "timestampType"),
+    NEWEST: ("offset", "partition", "topic", "timestamp", "timestampType"),
     BATCHES: ("lastOffset", "partition", "topic", "position", "size", "magic"),
 }
 
@@ -71,7 +74,7 @@ def reader_of(
     given: Mapping[str, str], options: ReadOptions, warnings: list[str], columns: tuple[str, ...]
 ) -> DataSourceReader:
     """Makes the reader for a query with the options `given`. It is a KafkaSegmentReader where Spark is repaired."""
-    if not needed():
+    if is_repaired():
         return KafkaSegmentReader(options, warnings, columns)
     memory = given.get(MEMORY_OPTION)
     if memory is None:
@@ -79,9 +82,14 @@ def reader_of(
     return RememberingReader(options, warnings, columns, memory)
 
 
+def is_repaired() -> bool:
+    """Whether this Spark keeps the plan of a pushdown with its scan. The change that did so also added `pushLimit`."""
+    return hasattr(DataSourceReader, "pushLimit")
+
+
 def needed() -> bool:
-    """Whether this Spark keeps plans on the relation. The change that repaired Spark also added `pushLimit`."""
-    return not hasattr(DataSourceReader, "pushLimit")
+    """Whether this Spark pushes filters, and keeps the plan on the relation."""
+    return PUSHES_FILTERS and not is_repaired()
 
 
 def without_memory(options: Mapping[str, str]) -> dict[str, str]:
@@ -93,19 +101,16 @@ def without_memory(options: Mapping[str, str]) -> dict[str, str]:
 
 
 class AdvisingReader(KafkaSegmentReader):
-    """Pushes nothing. It logs, once for each planning process, how to prune instead."""
+    """Pushes nothing. It logs how to prune instead."""
 
     def push(self, new: RowFilter) -> None:
         if new != EVERY_ROW:
-            _advise_about_load()
+            advise_about_filter()
 
-
-@cache
-def _advise_about_load() -> None:
-    logger.warning(
-        "this Spark cannot push .filter() down without wrong rows elsewhere, so every segment is read and filtered after:"
-        " give the bounds as options (since, until, startingOffsets, assign …), or load by kafka_segment_source.read(spark, path)"
-    )
+    def make_plan(self) -> ReadPlan:
+        plan = super().make_plan()
+        advise_about_size(plan)
+        return plan
 
 
 # ---- read() ----
@@ -151,6 +156,7 @@ class RememberingReader(KafkaSegmentReader):
         # Spark's worker drops the reader after its whole answer is written
         weakref.finalize(self, turn.end)
         self._filters = turn.remember(new)
+        super().push(_hull_of_filters(self._filters))
 
     def make_plan(self) -> ReadPlan:
         return plan_for_any(self._options, self._warnings, self._filters)
@@ -266,12 +272,13 @@ def _to_json(row_filter: RowFilter) -> str:
             [row_filter.partition_range.start, row_filter.partition_range.end],
             [row_filter.offsets.start, row_filter.offsets.end],
             [row_filter.times.since, row_filter.times.until],
+            None if row_filter.keys is None else sorted(key.hex() for key in row_filter.keys),
         ]
     )
 
 
 def _from_json(line: str) -> RowFilter:
-    topics, prefixes, partitions, partition_range, offsets, times = json.loads(line)
+    topics, prefixes, partitions, partition_range, offsets, times, keys = json.loads(line)
     return RowFilter(
         None if topics is None else frozenset(topics),
         frozenset(prefixes),
@@ -279,6 +286,7 @@ def _from_json(line: str) -> RowFilter:
         OffsetRange(*partition_range),
         OffsetRange(*offsets),
         TimeRange(*times),
+        None if keys is None else frozenset(map(bytes.fromhex, keys)),
     )
 
 
@@ -299,6 +307,7 @@ def _join_selections(selections: list[Selection]) -> Selection:
         without_maps=_merge_splits([each for selection in selections for each in selection.without_maps]),
         faults=[each for selection in selections for each in selection.faults],
         late_bytes=max(selection.late_bytes for selection in selections),
+        keys=reduce(unite_sets, (selection.keys for selection in selections)),
     )
     kept = {segment.path for segment, _ in joined.kept}
     joined.dropped = [each for each in selections[0].dropped if each.path not in kept]

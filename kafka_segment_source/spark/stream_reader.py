@@ -4,8 +4,8 @@ Spark makes this object in one Python process of a query, and calls there all me
 as long as the query. `read` runs in the executors, with a reader that was pickled before anything else was called. So
 all that a task needs is in its partition.
 
-Spark 4.1 knows no limits: it calls `latestOffset()`, and always wants all that is there. Later versions pass the start
-of the micro-batch and a limit (SPARK-55304).
+Spark 4.0 and 4.1 know no limits: they call `latestOffset()`, and always want all that is there. Later versions pass the
+start of the micro-batch and a limit (SPARK-55304).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ try:
         ReadMinRows,
         SupportsTriggerAvailableNow,
     )
-except ImportError:  # Spark 4.1
+except ImportError:  # Spark 4.0 and 4.1
     HAS_LIMITS = False
 
     class SupportsTriggerAvailableNow:  # type: ignore[no-redef]

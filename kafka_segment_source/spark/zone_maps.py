@@ -7,6 +7,8 @@ and this package writes and reads them.
 from __future__ import annotations
 
 import pickle
+import sys
+from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Unpack
 
@@ -18,6 +20,7 @@ from kafka_segment_source.storage.paths import resolve_path
 from kafka_segment_source.zones.updates import (
     ZoneMapSummary,
     finish_update,
+    keep_filters,
     map_or_none,
     parse_update,
     plan_updates,
@@ -29,9 +32,16 @@ if TYPE_CHECKING:
 
     from kafka_segment_source.decoding.split import SegmentSplit
     from kafka_segment_source.zones.making import MappedSegment
+    from kafka_segment_source.zones.updates import PartitionUpdate
+
+    _Work = tuple[PartitionUpdate, SegmentSplit]
+
+_MOST_AT_ONCE = 32 * 2**30  # bytes of log whose key filters the driver collects at a time: some 500 MB of filters
 
 
-def update_zone_maps(spark: SparkSession, path: PathsLike, to: str, **options: Unpack[DecodeOptions]) -> ZoneMapSummary:
+def update_zone_maps(
+    spark: SparkSession, path: PathsLike, to: str, *, keys: bool = False, **options: Unpack[DecodeOptions]
+) -> ZoneMapSummary:
     """Makes zone maps by a Spark job, or updates them. `update_zone_maps_locally` does the same without Spark.
 
     One Spark task decodes each segment that is new or changed. Other segments are not decoded.
@@ -40,6 +50,7 @@ def update_zone_maps(spark: SparkSession, path: PathsLike, to: str, **options: U
         spark: The session.
         path: A partition directory, a log directory, a `.log` file or a glob; or a list of these.
         to: The directory of the zone maps. It is made if it does not exist. The driver lists and writes it.
+        keys: Whether each zone gets a key filter too, by which a read of some keys leaves out zones.
         options: subscribe, subscribePattern, assign, topic, partition, maxBatchBytes.
 
     Returns:
@@ -58,8 +69,13 @@ def update_zone_maps(spark: SparkSession, path: PathsLike, to: str, **options: U
     """
     storage_options = hadoop_options(spark) | dict(options.pop("storage_options", None) or {})
     parsed = parse_update(path, {**options, "storage_options": storage_options})
-    updates = plan_updates(parsed, resolve_path(to, parsed.storage))
-    mapped = iter(_map_splits(spark, [split for update in updates for split in update.splits], parsed.max_batch_bytes))
+    updates = plan_updates(parsed, resolve_path(to, parsed.storage), keys)
+    todo = [(update, split) for update in updates for split in update.splits]
+    answered: list[MappedSegment | None] = []
+    for part in _divide(todo, _MOST_AT_ONCE if keys else sys.maxsize):
+        found = _map_splits(spark, [split for _, split in part], parsed.max_batch_bytes, keys)
+        answered += [keep_filters(*of, mapped) for of, mapped in zip(part, found, strict=True)]
+    mapped = iter(answered)
     summary = ZoneMapSummary()
     for update in updates:
         answers = [next(mapped) for _ in update.splits]
@@ -70,18 +86,32 @@ def update_zone_maps(spark: SparkSession, path: PathsLike, to: str, **options: U
     return summary
 
 
-def _map_splits(spark: SparkSession, splits: list[SegmentSplit], max_batch_bytes: int) -> list[MappedSegment | None]:
+def _divide(todo: list[_Work], most: int) -> Iterator[list[_Work]]:
+    """Yields parts of the work, in order: each has at most so many bytes of log, or one segment."""
+    part: list[_Work] = []
+    size = 0
+    for work in todo:
+        if part and size + work[1].size > most:
+            yield part
+            part, size = [], 0
+        part.append(work)
+        size += work[1].size
+    if part:
+        yield part
+
+
+def _map_splits(
+    spark: SparkSession, splits: list[SegmentSplit], max_batch_bytes: int, keys: bool
+) -> list[MappedSegment | None]:
     """Runs `map_or_none` for each split in a Spark job. The results have the order of the splits."""
-    if not splits:
-        return []
     rows = [(number, pickle.dumps(split)) for number, split in enumerate(splits)]
     # repartition spreads one partition round-robin, so each task gets exactly one row
     work = spark.createDataFrame(rows, "number long, split binary").coalesce(1).repartition(len(rows))
-    mapped = F.udf(partial(_map_pickled, max_batch_bytes), "binary", useArrow=False)  # Arrow's UDFs need pandas
+    mapped = F.udf(partial(_map_pickled, max_batch_bytes, keys), "binary", useArrow=False)  # Arrow's UDFs need pandas
     answers = work.select("number", mapped("split")).collect()
     return [pickle.loads(answer) for _, answer in sorted(answers, key=lambda row: row[0])]
 
 
-def _map_pickled(max_batch_bytes: int, split: bytearray) -> bytes:
+def _map_pickled(max_batch_bytes: int, keys: bool, split: bytearray) -> bytes:
     """Runs in a task: takes a pickled split, and returns a pickled result."""
-    return pickle.dumps(map_or_none(pickle.loads(split), max_batch_bytes))
+    return pickle.dumps(map_or_none(pickle.loads(split), max_batch_bytes, keys=keys))

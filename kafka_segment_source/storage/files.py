@@ -244,6 +244,14 @@ def write_atomically(path: str, storage: Storage, data: bytes, known: FileVersio
         raise failure("written", path, error) from error
 
 
+def remove(path: str, storage: Storage) -> None:
+    """Removes a file that this package wrote, if it is there. Raises PathError or StorageError if the system fails."""
+    try:
+        storage.remove(path)
+    except OSError as error:
+        raise failure("removed", path, error) from error
+
+
 def failure(done: str, path: str, error: OSError) -> PathError | StorageError:
     """Returns the error to raise if a path cannot be `done` (read, listed, written), with the system's reason."""
     if isinstance(error, ServiceError):

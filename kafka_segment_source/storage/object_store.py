@@ -165,6 +165,10 @@ class ObjectStorage:
         root, key = split_remote(path)
         self._call(root, lambda store: load_library().put(store, key, data, mode=_find_mode(store, key, known)))
 
+    def remove(self, path: str) -> None:
+        root, key = split_remote(path)
+        self._call(root, lambda store: load_library().delete(store, key))
+
     def read_cost(self, path: str) -> ReadCost:
         return COST
 

@@ -51,6 +51,9 @@ class RoutedStorage:
     def replace(self, path: str, data: bytes, known: FileVersion | None = None) -> None:
         self._of(path).replace(path, data, known)
 
+    def remove(self, path: str) -> None:
+        self._of(path).remove(path)
+
     def read_cost(self, path: str) -> ReadCost:
         return (self._buckets if is_remote(path) else self.local).read_cost(path)  # asked for each segment
 

@@ -222,6 +222,9 @@ class Storage(Protocol):
             compare versions raises ReplacedError for another one. The local file system cannot.
         """
 
+    def remove(self, path: str) -> None:
+        """Removes a file that this package wrote, if it is there."""
+
     def read_cost(self, path: str) -> ReadCost:
         """Returns how the files at and below a path are read fast."""
 
@@ -295,6 +298,10 @@ class LocalStorage:
             with suppress(OSError):
                 os.unlink(temporary)
             raise
+
+    def remove(self, path: str) -> None:
+        with suppress(FileNotFoundError):
+            os.unlink(path)
 
     def read_cost(self, path: str) -> ReadCost:
         return _LOCAL_COST

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kafka_segment_source import kafka_format
 from kafka_segment_source.decoding.arrow import RECORD_BUILDERS, to_record_batch
 from kafka_segment_source.decoding.batches import Chunk
 from kafka_segment_source.decoding.records import RecordColumns
 from kafka_segment_source.decoding.scratch import Scratch
 from kafka_segment_source.decoding.split_file import SplitFile
+from kafka_segment_source.decoding.wanted_keys import find_control, find_wanted
 from kafka_segment_source.errors import MisfitError
 from kafka_segment_source.kernels import avro, batch_headers, record_batches
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.values.avro_arrays import NONE_CHOSEN, Ints, Rows
 from kafka_segment_source.values.misfits import REASONS, REJECTED
+from kafka_segment_source.values.typed_keys import find_rows, read_keys
 
 if TYPE_CHECKING:
     from kafka_segment_source.values.typed import TypedColumns
@@ -61,12 +63,18 @@ class TypedRows:
         self._split = source.split
         self._schema = schema
         self._include_control = options.include_control
-        self._decoder = source.decoder(options.include_control, "timestamp" in schema.names, scratch)
+        keep = None
+        if options.raw_keys is not None:
+            keep = partial(find_wanted(options.raw_keys).keep, data_only=options.include_control)
+        self._typed_keys = (
+            None if options.typed_keys is None else read_keys(options.typed_keys, typed.meanings["key"].arrow)
+        )
+        self._decoder = source.decoder(options.include_control, "timestamp" in schema.names, scratch, keep)
         wants_corrupt = typed.corrupt_column in schema.names
         self._decoders = {
             name: meaning.make_decoder(2 * options.max_batch_bytes)
             for name, meaning in typed.meanings.items()
-            if name in schema.names or wants_corrupt
+            if name in schema.names or wants_corrupt or (name == "key" and self._typed_keys is not None)
         }
         made = {*self._decoders, typed.corrupt_column}
         self._plain = pa.schema([each for each in schema if each.name not in made])
@@ -86,7 +94,11 @@ class TypedRows:
                     made[self._typed.corrupt_column] = take(records, rows, status, at, end)
                 part = plain.slice(at, end - at)
                 arrays = [made[name] if name in made else part.column(name) for name in self._schema.names]
-                yield _make_batch(arrays, self._schema, part), int(offsets[end - 1])
+                batch = _make_batch(arrays, self._schema, part)
+                if self._typed_keys is not None:
+                    batch = batch.filter(find_rows(made["key"], self._typed_keys))
+                if batch.num_rows:
+                    yield batch, int(offsets[end - 1])
                 at = end
 
     def _decode(
@@ -103,7 +115,7 @@ class TypedRows:
         n = records.count
         sizes = records.ints[length, :n]
         if self._include_control:
-            sizes = np.where(_is_control(records), -1, sizes).astype(np.int32)
+            sizes = np.where(find_control(records), -1, sizes).astype(np.int32)
         decoder = self._decoders[name]
         chosen = NONE_CHOSEN
         if decoder.header_name and records.ints[record_batches.HEADERS_COUNT, :n].any():
@@ -155,14 +167,6 @@ class TypedRows:
             found=found,
             expected=expected,
         )
-
-
-def _is_control(records: RecordColumns) -> npt.NDArray[np.bool_]:
-    of_batches = (records.headers[batch_headers.MAGIC] == kafka_format.MAGIC_V2) & (
-        records.headers[batch_headers.ATTRIBUTES] & kafka_format.CONTROL_MASK != 0
-    )
-    spread: npt.NDArray[np.bool_] = of_batches[records.ints[record_batches.BATCH, : records.count]]
-    return spread
 
 
 def _take_bytes(records: RecordColumns, name: str, row: int) -> bytes | None:

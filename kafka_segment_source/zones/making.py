@@ -2,7 +2,7 @@
 
 Comes in: a split that begins at a batch. Goes out: `MappedSegment`. It has the zones of the whole batches up to the end
 of the log, or up to the first damage, which it states. Every batch of a zone has a matching CRC and was decoded. Keys
-and values are not copied. At most one chunk is in memory at a time.
+and values are not copied. At most one chunk is in memory at a time, and the key filters of the segment, if wanted.
 
 A zone holds the batches that begin in one cell of ZONE_BYTES of the file. So a map that continues from the start of a
 zone equals one that is made from the start of the file.
@@ -28,6 +28,8 @@ from kafka_segment_source.reporting import Advance
 from kafka_segment_source.storage.files import lasting_version
 from kafka_segment_source.trust import Trust
 from kafka_segment_source.zones import zone_table
+from kafka_segment_source.zones.key_filters import ZoneFilter, identify
+from kafka_segment_source.zones.key_making import FilterMaker, HashedKeys, hash_keys
 from kafka_segment_source.zones.pruning import is_there
 from kafka_segment_source.zones.zone_table import ZoneTable, no_zones
 
@@ -50,31 +52,40 @@ class MappedSegment:
     zones: of the batches that were read.
     damage: the damage that ended the map early, or None.
     bytes_read: of the file.
+    filters: the key filter of each zone, with its identity. None if they were not asked for, or are written already.
+    filter_bytes: of the file of filters that was written.
     """
 
     zones: ZoneTable
     damage: str | None
     bytes_read: int
+    filters: tuple[ZoneFilter, ...] | None = None
+    filter_bytes: int = 0
 
 
 def map_segment(
-    split: SegmentSplit, max_batch_bytes: int, advance: Advance = lambda _: None, cell: int = ZONE_BYTES
+    split: SegmentSplit,
+    max_batch_bytes: int,
+    advance: Advance = lambda _: None,
+    keys: bool = False,
+    cell: int = ZONE_BYTES,
 ) -> MappedSegment:
     """Returns the zones of a segment from the batch at `split.start` on.
 
     Raises StorageError, and FileChangedError if the file is not the one that was planned.
 
     advance: is called with the number of further bytes that are done.
-    cell: bytes of the file in which the batches of one zone begin.
+    keys: whether key filters are made. cell: bytes of the file in which the batches of one zone begin.
     """
     damage = None
+    maker = FilterMaker(cell) if keys else None
     tables = [no_zones()]
     done = split.start
     noted = Damage(drop=False)
     with SplitFile(split, Trust(max_batch_bytes=max_batch_bytes), noted) as source:
         version = lasting_version(source.version)
         try:
-            for headers, times in _decode_sound_batches(source):
+            for headers, times in _decode_sound_batches(source, maker):
                 tables.append(_join_by_cell(_make_batch_zones(headers, times), cell))
                 end = int(tables[-1][zone_table.END, -1])
                 advance(end - done)
@@ -89,7 +100,12 @@ def map_segment(
     zones[zone_table.SEGMENT] = split.base_offset
     of_file = [zone_table.FILE_SIZE, zone_table.FILE_INODE, zone_table.FILE_CHANGED]
     zones[of_file] = np.array([version.as_numbers()]).T
-    return MappedSegment(zones, damage, done - split.start)
+    filters = None
+    if maker is not None:
+        maker.finish()
+        starts = zones[zone_table.START].tolist()
+        filters = tuple(zip(identify(zones), map(maker.of_zone, starts), strict=True))
+    return MappedSegment(zones, damage, done - split.start, filters)
 
 
 def _drop_truncated(source: SplitFile, zones: ZoneTable) -> ZoneTable:
@@ -102,35 +118,43 @@ def _drop_truncated(source: SplitFile, zones: ZoneTable) -> ZoneTable:
     return zones[:, : next(gone, zones.shape[1])]
 
 
-def _decode_sound_batches(source: SplitFile) -> Iterator[tuple[HeaderTable, BatchTimes]]:
+def _decode_sound_batches(source: SplitFile, maker: FilterMaker | None) -> Iterator[tuple[HeaderTable, BatchTimes]]:
     """Yields headers of consecutive batches that were decoded, at least one at a time, and the times of each.
 
-    Both arrays are used again for the next batches. If damage ends the batches, it then raises DataError.
+    Both arrays are used again for the next batches. If damage ends the batches, it then raises DataError. maker: takes
+    their keys.
     """
     decoder = source.decoder(include_control=False)
     for chunk in source.chunks():
-        headers, times, error = _decode_chunk(decoder, chunk)
+        headers, times, keys, error = _decode_chunk(decoder, chunk, maker is not None)
         if headers.shape[1]:
+            if maker is not None:
+                maker.add(keys)
             yield headers, times
         if error is not None:
             raise error
 
 
-def _decode_chunk(decoder: Decoder, chunk: Chunk) -> tuple[HeaderTable, BatchTimes, DataError | None]:
-    """Returns the headers of a chunk's batches before the first damaged one, the times of each, and the damage."""
+def _decode_chunk(
+    decoder: Decoder, chunk: Chunk, hashes_keys: bool
+) -> tuple[HeaderTable, BatchTimes, list[HashedKeys], DataError | None]:
+    """Returns the headers of a chunk's batches before the first damaged one, the times of each, their keys if wanted,
+    and the damage."""
     headers, damage = chunk.headers, None
     while headers.shape[1]:
-        times = np.empty((3, headers.shape[1]), np.int64)
+        times, keys = np.empty((3, headers.shape[1]), np.int64), []
         times[_COUNT], times[_MIN], times[_MAX] = 0, zone_table.NO_MINIMUM, zone_table.NO_MAXIMUM
         try:
             for records in decoder.decode(Chunk(chunk.data, headers, chunk.position)):
                 _add_records(records, headers, times)
+                if hashes_keys:
+                    keys.append(hash_keys(records))
         except DataError as error:  # rows of sound batches may be lost too: decode again, without the damaged part
             sound = int(np.searchsorted(headers[batch_headers.POSITION], error.position))
             headers, damage = headers[:, :sound], error
             continue
-        return headers, times, damage
-    return headers, np.empty((3, 0), np.int64), damage
+        return headers, times, keys, damage
+    return headers, np.empty((3, 0), np.int64), [], damage
 
 
 def _add_records(records: RecordColumns, headers: HeaderTable, times: BatchTimes) -> None:

@@ -1,27 +1,31 @@
-"""The zone maps that one plan uses, and one warning for each problem with them."""
+"""The zone maps and the key filters that one plan uses, and one warning for each problem with them."""
 
 from __future__ import annotations
 
 import shlex
 import threading
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kafka_segment_source.logdir.checkpoints import read_topic_id
 from kafka_segment_source.logdir.segments import PartitionLog
 from kafka_segment_source.option_values import TopicPartition
 from kafka_segment_source.options import ReadOptions
+from kafka_segment_source.zones.key_lookup import KeyFilters
 
 if TYPE_CHECKING:
     from kafka_segment_source.zones.zone_table import ZoneMap
 
 _MOST_NAMED = 5  # most partitions that one warning names
+MOST_KEYS = 256
+"""The most keys that filters are asked for. With an error of 0.4 % for each key, two of three zones would be read."""
 
 
-def update_command(options: ReadOptions) -> str:
-    """Returns the shell command that makes or renews the zone maps that a read could use."""
+def update_command(options: ReadOptions, keys: bool = False) -> str:
+    """Returns the shell command that makes or renews the zone maps that a read could use. keys: with key filters."""
     named = [("--topic", options.topic), ("--partition", options.partition), ("--to", options.zone_maps or "DIR")]
     flags = [word for flag, value in named if value is not None for word in (flag, str(value))]
-    return shlex.join(["kafkaseg", "zonemap", *options.paths, *flags])
+    return shlex.join(["kafkaseg", "zonemap", *options.paths, *flags, *(["--keys"] if keys else [])])
 
 
 class ZoneMaps:
@@ -34,6 +38,9 @@ class ZoneMaps:
         self._faults: dict[TopicPartition, str] = {}
         self._stale: dict[TopicPartition, set[str]] = {}
         self._says_nothing = False
+        self._unfiltered: dict[TopicPartition, set[str]] = {}
+        self._filter_faults: dict[TopicPartition, list[str]] = {}
+        self._has_many_keys = False
 
     def of(self, log: PartitionLog) -> ZoneMap | None:
         """Returns the zone map of a partition, or None if there is none to use.
@@ -49,6 +56,25 @@ class ZoneMaps:
         if read[0] != log.topic_partition:
             read = self._read.of = log.topic_partition, self._read_usable(log, self._options.zone_maps)
         return read[1]
+
+    def filters_of(self, log: PartitionLog, keys: frozenset[bytes]) -> KeyFilters | None:
+        """Returns the key filters of a partition that has a zone map. None if filters say nothing of so many keys."""
+        assert self._options.zone_maps is not None
+        if len(keys) > MOST_KEYS:
+            self._has_many_keys = True
+            return None
+        from kafka_segment_source.zones.key_filters import filters_directory  # noqa: PLC0415  # it loads xxhash
+        from kafka_segment_source.zones.zone_table import zone_map_path  # noqa: PLC0415  # it loads xxhash
+
+        directory = filters_directory(zone_map_path(self._options.zone_maps, log.topic, log.partition))
+        return KeyFilters(directory, self._options.storage, keys, partial(self._note_filter, log))
+
+    def _note_filter(self, log: PartitionLog, path: str, fault: str | None) -> None:
+        """Notes a segment without key filters for all its zones. fault: why its file is not used, if there is one."""
+        if fault is None:
+            self._unfiltered.setdefault(log.topic_partition, set()).add(path)
+        else:
+            self._filter_faults.setdefault(log.topic_partition, []).append(f"{path!r}: {fault}")
 
     def note_stale(self, log: PartitionLog, path: str) -> None:
         """Notes a segment that the partition's map does not describe in its present state."""
@@ -72,6 +98,22 @@ class ZoneMaps:
             more = f" and {len(self._missing) - _MOST_NAMED} more" if len(self._missing) > _MOST_NAMED else ""
             warnings.append(
                 f"{directory!r} (zoneMaps) holds no zone map of {names}{more}; `{command}` makes what is missing"
+            )
+        with_keys = update_command(self._options, keys=True)
+        warnings += [
+            f"key filters of partition {topic}-{partition} are not used, {len(faults)} in all: {min(faults)};"
+            f" `{with_keys}` makes them again"
+            for (topic, partition), faults in sorted(self._filter_faults.items())
+        ]
+        if self._unfiltered:
+            count = sum(map(len, self._unfiltered.values()))
+            warnings.append(
+                f"{directory!r} (zoneMaps) lacks key filters of {count:,} of the segments, which are read whole;"
+                f" `{with_keys}` makes what is missing"
+            )
+        if self._has_many_keys:
+            warnings.append(
+                f"key filters are not used for more than {MOST_KEYS} keys: most zones would seem to hold one"
             )
         if self._says_nothing:
             warnings.append(

@@ -1,4 +1,4 @@
-"""Returns the byte ranges of a segment in which rows of a time range can be, by the segment's zones.
+"""Returns the byte ranges of a segment in which rows of a time range, or with some keys, can be, by its zones.
 
 A run of zones is left out only if the file still has the run's first batch and its last batch where the table has them.
 Both must have the same offset and CRC as in the table. The last one must also have the same leader epoch and end. Then
@@ -6,7 +6,8 @@ two facts follow:
 
 - The bytes between hold the offsets of the run, because offsets grow along a file.
 - No offset at or below the last batch was ever truncated. A truncation removes everything after a point. Later batches
-  in that place have another epoch or another CRC. So every offset has the timestamp that it had, unless it is gone.
+  in that place have another epoch or another CRC. So every offset has the timestamp and the key that it had, unless it
+  is gone.
 
 This costs two headers per run. No size, time or name is trusted. Any part of a run that is not proven is read.
 
@@ -20,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+import numpy.typing as npt
 
 from kafka_segment_source.bounds import TimeRange
 from kafka_segment_source.logdir.offset_proof import bears_out
@@ -29,6 +31,8 @@ from kafka_segment_source.pruning.ranges import ByteRange, Pruned
 from kafka_segment_source.zones import zone_table
 from kafka_segment_source.zones.zone_table import ZoneTable
 
+Mask = npt.NDArray[np.bool_]
+
 _OF_RUNS = np.array([zone_table.START, zone_table.END, zone_table.MIN_TIMESTAMP, zone_table.MAX_TIMESTAMP])
 _OF_HEAD = np.array([zone_table.START, zone_table.FIRST_OFFSET, zone_table.FIRST_CRC])
 _OF_TAIL = np.array(
@@ -36,12 +40,17 @@ _OF_TAIL = np.array(
 )
 
 
-def prune(view: SegmentView, found: ByteRange, times: TimeRange, zones: ZoneTable) -> Pruned:
-    """Returns the pieces of `found` that hold every data row inside `times`. `zones` are those of the view's
-    segment."""
+def prune(
+    view: SegmentView, found: ByteRange, times: TimeRange, zones: ZoneTable, holding: Mask | None = None
+) -> Pruned:
+    """Returns the pieces of `found` that hold every wanted data row inside `times`.
+
+    zones: those of the view's segment. holding: which of them may hold a row with a wanted key; None: all.
+    """
     if zones.shape[1] and zones[zone_table.END, -1] > view.segment.size:  # ends grow
         zones = zones[:, zones[zone_table.END] <= view.segment.size]
-    runs = list(_find_runs(zones, found, times))
+        holding = None if holding is None else holding[: zones.shape[1]]
+    runs = list(_find_runs(zones, found, times, holding))
     proven = [run for run in runs if is_there(view.probe, zones, *run)]
     is_stale = len(proven) < len(runs)
     covered = 0 if is_stale or not zones.shape[1] else int(zones[zone_table.END, -1])
@@ -61,7 +70,18 @@ def prune(view: SegmentView, found: ByteRange, times: TimeRange, zones: ZoneTabl
         for piece in pieces
         if _may_hold_rows(piece)
     )
-    return Pruned(tuple(wanted), covered, is_stale)
+    by_keys = 0 if holding is None else _count_by_keys(zones, found, times, proven)
+    return Pruned(tuple(wanted), covered, is_stale, by_keys)
+
+
+def _count_by_keys(zones: ZoneTable, found: ByteRange, times: TimeRange, proven: list[tuple[int, int]]) -> int:
+    """Counts the bytes of `found` in proven runs whose zones have rows inside `times`: keys alone leave them out."""
+    total = 0
+    for first, last in proven:
+        for start, end, least, largest in zones[_OF_RUNS, first : last + 1].T.tolist():
+            if largest >= times.since and least < times.until:
+                total += min(end, found.end) - max(start, found.start)
+    return total
 
 
 def _find_start(probe: HeaderProbe, start: int, tail_at: int | None) -> int:
@@ -76,12 +96,13 @@ def _find_start(probe: HeaderProbe, start: int, tail_at: int | None) -> int:
     return start if is_borne_out else tail_at
 
 
-def _find_runs(zones: ZoneTable, found: ByteRange, times: TimeRange) -> Iterator[tuple[int, int]]:
-    """Yields the first and last zone of each run of neighbours that reach into `found` and hold no row inside
-    `times`."""
+def _find_runs(zones: ZoneTable, found: ByteRange, times: TimeRange, holding: Mask | None) -> Iterator[tuple[int, int]]:
+    """Yields the first and last zone of each run of neighbours that reach into `found` and hold no row inside `times`,
+    or none with a wanted key."""
     if zones.shape[1] == 1:  # a small segment: arrays would take longer
         start, end, least, largest = zones[_OF_RUNS, 0].tolist()
-        if end > found.start and start < found.end and not (largest >= times.since and least < times.until):
+        is_wanted = largest >= times.since and least < times.until and (holding is None or holding[0])
+        if end > found.start and start < found.end and not is_wanted:
             yield 0, 0
         return
     outside = (zones[zone_table.END] > found.start) & (zones[zone_table.START] < found.end)
@@ -90,6 +111,8 @@ def _find_runs(zones: ZoneTable, found: ByteRange, times: TimeRange) -> Iterator
         wanted &= zones[zone_table.MAX_TIMESTAMP] >= times.since
     if times.has_until:
         wanted &= zones[zone_table.MIN_TIMESTAMP] < times.until
+    if holding is not None:
+        wanted &= holding
     outside &= ~wanted
     borders = np.flatnonzero(np.diff(np.concatenate(([False], outside, [False]))))
     for first, after in borders.reshape(-1, 2).tolist():

@@ -3,7 +3,8 @@
 `plan_updates` lists the partitions that the options select. It compares each partition's map with its segments. The
 result is a `PartitionUpdate`: the zones that stay, and a split for each segment that must be decoded. A split begins at
 the first byte or at the segment's last zone. The caller runs `map_segment` on those splits, in this process or in
-another one. `finish_update` then writes the partition's map if it has changed.
+another one. `keep_filters` then writes a segment's key filters, if they are wanted, and `finish_update` the partition's
+map if it has changed.
 
 Which segments are decoded again affects speed only, not correctness, because every use of a map proves it. So the file
 system's data about a file decides this.
@@ -14,7 +15,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Unpack
 
 import numpy as np
@@ -31,12 +33,21 @@ from kafka_segment_source.options import ReadOptions, parse_options
 from kafka_segment_source.partition.logs import available_logs
 from kafka_segment_source.reporting import Advance, OnProgress, add_up, ignore_progress, logger
 from kafka_segment_source.storage.ahead import Turns, map_ahead
-from kafka_segment_source.storage.files import exists, file_version
+from kafka_segment_source.storage.files import exists, file_version, list_directory, remove, write_atomically
 from kafka_segment_source.storage.paths import join_path, resolve_path
 from kafka_segment_source.storage.retrying import try_again
 from kafka_segment_source.storage.store import NO_VERSION, FileVersion, Storage
 from kafka_segment_source.trust import Trust
 from kafka_segment_source.zones import zone_table
+from kafka_segment_source.zones.key_filters import (
+    SUFFIX,
+    Blocks,
+    filter_path,
+    filters_directory,
+    identify,
+    read_filters,
+    to_bytes,
+)
 from kafka_segment_source.zones.making import MappedSegment, map_segment
 from kafka_segment_source.zones.pruning import is_there
 from kafka_segment_source.zones.zone_table import (
@@ -60,6 +71,7 @@ class PartitionUpdate:
     known: the version of the file that the update replaces: NO_VERSION if there is none, None if it cannot be read.
     kept: zones that stay, by the base offset of their segment.
     splits: the parts to decode, each from the end of its segment's kept zones on.
+    keys: whether zones have key filters too.
     """
 
     options: ReadOptions
@@ -71,6 +83,12 @@ class PartitionUpdate:
     known: FileVersion | None
     kept: dict[int, ZoneTable]
     splits: tuple[SegmentSplit, ...]
+    keys: bool = False
+
+    @property
+    def filters_directory(self) -> str:
+        """Where the key filters of this partition are."""
+        return filters_directory(self.path)
 
 
 @dataclass(slots=True)
@@ -78,6 +96,7 @@ class ZoneMapSummary:
     """The result of an update.
 
     segments_mapped: segments that were decoded, as a whole or at their end.
+    filter_bytes: of the key filters that were written.
     damage: a sentence for each segment that could not be mapped to its end.
     """
 
@@ -87,6 +106,7 @@ class ZoneMapSummary:
     zones: int = 0
     bytes_read: int = 0
     files_written: int = 0
+    filter_bytes: int = 0
     damage: list[str] = field(default_factory=list)
 
     def append(self, other: ZoneMapSummary) -> None:
@@ -97,6 +117,7 @@ class ZoneMapSummary:
         self.zones += other.zones
         self.bytes_read += other.bytes_read
         self.files_written += other.files_written
+        self.filter_bytes += other.filter_bytes
         self.damage += other.damage
 
     def to_dict(self) -> dict[str, Any]:
@@ -108,6 +129,7 @@ class ZoneMapSummary:
             "zones": self.zones,
             "bytesRead": self.bytes_read,
             "filesWritten": self.files_written,
+            "filterBytes": self.filter_bytes,
             "damage": list(self.damage),
         }
 
@@ -116,6 +138,7 @@ def update_zone_maps_locally(
     path: PathsLike,
     to: str | os.PathLike[str],
     *,
+    keys: bool = False,
     threads: int | None = None,
     on_progress: OnProgress = ignore_progress,
     **options: Unpack[DecodeOptions],
@@ -127,6 +150,7 @@ def update_zone_maps_locally(
     Args:
         path: A partition directory, a log directory, a `.log` file or a glob; or a list of these.
         to: The directory of the zone maps. It is made if it is not there.
+        keys: Whether each zone gets a key filter too, by which a read of some keys leaves out zones.
         threads: How many threads read and decode. By default, one.
         on_progress: Is called with the number of bytes that are done, and the number of all bytes. Any thread may call
             it.
@@ -147,27 +171,27 @@ def update_zone_maps_locally(
         (3, 18)
     """
     parsed = parse_update(path, options)
-    updates = plan_updates(parsed, resolve_path(os.fspath(to), parsed.storage))
+    updates = plan_updates(parsed, resolve_path(os.fspath(to), parsed.storage), keys)
     size = sum(split.size for update in updates for split in update.splits)
     return run_updates(updates, parsed.max_batch_bytes, add_up(size, on_progress), count_threads(threads))
 
 
-def plan_updates(options: ReadOptions, directory: str) -> list[PartitionUpdate]:
+def plan_updates(options: ReadOptions, directory: str, keys: bool = False) -> list[PartitionUpdate]:
     """Returns the updates that the maps in `directory` need for the selected partitions. It ignores the bounds of the
-    options.
+    options. keys: whether zones have key filters too.
 
     Raises the errors of the listing. A map that is damaged or of another topic is made again, and the log reports this.
     """
-    return try_again(lambda: _plan_updates(options, directory))
+    return try_again(lambda: _plan_updates(options, directory, keys))
 
 
-def _plan_updates(options: ReadOptions, directory: str) -> list[PartitionUpdate]:
+def _plan_updates(options: ReadOptions, directory: str, keys: bool) -> list[PartitionUpdate]:
     warnings: list[str] = []
     logs = available_logs(options, warnings)
     for warning in warnings:
         logger.warning("%s", warning)
     at_once = max((log.storage.read_cost(log.directory).at_once for log in logs), default=1)
-    return list(map_ahead(lambda log: _plan_update(log, directory, options), logs, at_once))
+    return list(map_ahead(lambda log: _plan_update(log, directory, options, keys), logs, at_once))
 
 
 def finish_update(update: PartitionUpdate, mapped: Sequence[MappedSegment | None], summary: ZoneMapSummary) -> None:
@@ -175,7 +199,8 @@ def finish_update(update: PartitionUpdate, mapped: Sequence[MappedSegment | None
 
     Raises PathError or StorageError if the map cannot be written.
 
-    mapped: the zones for each split of the update, or None for a file that is gone.
+    mapped: the zones for each split of the update, or None for a file that is gone. Of key filters, `keep_filters` was
+    called for each.
     """
     tables = dict(update.kept)
     for split, found in zip(update.splits, mapped, strict=True):
@@ -184,6 +209,7 @@ def finish_update(update: PartitionUpdate, mapped: Sequence[MappedSegment | None
             continue
         tables[split.base_offset] = _continue_zones(tables.get(split.base_offset, no_zones()), found.zones)
         summary.bytes_read += found.bytes_read
+        summary.filter_bytes += found.filter_bytes
         if found.damage is not None:
             summary.damage.append(found.damage)
     zones = np.concatenate([no_zones(), *(tables[base] for base in sorted(tables))], axis=1)
@@ -194,10 +220,39 @@ def finish_update(update: PartitionUpdate, mapped: Sequence[MappedSegment | None
             summary.files_written += 1
         except FileChangedError as error:  # the other map is as good, or becomes so by the next update
             logger.warning("zone map %r is left as it is: %s", update.path, error)
+    if update.keys:
+        _remove_old_filters(update, tables)
     summary.partitions += 1
     summary.segments_mapped += len(update.splits)
     summary.segments_kept += len(tables.keys() - {split.base_offset for split in update.splits})
     summary.zones += zones.shape[1]
+
+
+def keep_filters(update: PartitionUpdate, split: SegmentSplit, mapped: MappedSegment | None) -> MappedSegment | None:
+    """Writes the key filters of a segment that was mapped: those of the zones that stay, and the new ones. Returns the
+    rest of what was mapped.
+
+    Raises PathError or StorageError if they cannot be written.
+    """
+    if mapped is None or mapped.filters is None:
+        return mapped
+    path, storage = filter_path(update.filters_directory, split.base_offset), update.options.storage
+    kept = update.kept.get(split.base_offset, no_zones())
+    known = _read_filters(path, storage) if kept.shape[1] else {}
+    stay = [(identity, known[identity]) for identity in identify(kept) if identity in known]
+    data = to_bytes([*stay, *mapped.filters])
+    write_atomically(path, storage, data)
+    return replace(mapped, filters=None, filter_bytes=len(data))
+
+
+def _remove_old_filters(update: PartitionUpdate, tables: Mapping[int, ZoneTable]) -> None:
+    """Removes the key filters of segments that are gone."""
+    directory, storage = update.filters_directory, update.options.storage
+    present = {filter_path(directory, base) for base in tables}
+    for entry in list_directory(directory, storage):
+        path = join_path(directory, entry.name)
+        if path.endswith(SUFFIX) and path not in present:
+            remove(path, storage)
 
 
 def run_updates(
@@ -235,17 +290,25 @@ def run_update(
     """
     turns = turns or Turns(at_once=update.log.storage.read_cost(update.log.directory).at_once)
     for tries in range(_TRIES):
-        mapped = list(turns.map(lambda split: map_or_none(split, max_batch_bytes, advance), update.splits))
+        mapped = list(turns.map(partial(_map_split, update, max_batch_bytes, advance), update.splits))
         if None not in mapped or tries == _TRIES - 1:
             break
         update = _plan_again(update)
     finish_update(update, mapped, summary)
 
 
-def map_or_none(split: SegmentSplit, max_batch_bytes: int, advance: Advance = lambda _: None) -> MappedSegment | None:
+def _map_split(
+    update: PartitionUpdate, max_batch_bytes: int, advance: Advance, split: SegmentSplit
+) -> MappedSegment | None:
+    return keep_filters(update, split, map_or_none(split, max_batch_bytes, advance, update.keys))
+
+
+def map_or_none(
+    split: SegmentSplit, max_batch_bytes: int, advance: Advance = lambda _: None, keys: bool = False
+) -> MappedSegment | None:
     """Calls `map_segment`. Returns None if retention or compaction has removed the file since it was listed."""
     try:
-        return map_segment(split, max_batch_bytes, advance)
+        return map_segment(split, max_batch_bytes, advance, keys=keys)
     except FileChangedError:
         return None
 
@@ -268,11 +331,11 @@ def _plan_again(update: PartitionUpdate) -> PartitionUpdate:
         return update
     for log in logs:
         if log.topic_partition == update.log.topic_partition:
-            return _plan_update(log, update.directory, update.options)
+            return _plan_update(log, update.directory, update.options, update.keys)
     return update
 
 
-def _plan_update(log: PartitionLog, directory: str, options: ReadOptions) -> PartitionUpdate:
+def _plan_update(log: PartitionLog, directory: str, options: ReadOptions, keys: bool) -> PartitionUpdate:
     path = zone_map_path(directory, log.topic, log.partition)
     topic_id = read_topic_id(log.directory, log.storage)
     before, known = _read_usable(path, options.storage, topic_id)
@@ -281,14 +344,15 @@ def _plan_update(log: PartitionLog, directory: str, options: ReadOptions) -> Par
     kept = {base: old.of_segment(base) for base in _find_unlisted(old, log)}
     splits = []
     at_once = log.storage.read_cost(log.directory).at_once
-    found = map_ahead(lambda base: _keep_zones(segments[base], old.of_segment(base)), sorted(segments), at_once)
+    filters = filters_directory(path) if keys else None
+    found = map_ahead(
+        lambda base: _keep_zones(segments[base], old.of_segment(base), filters), sorted(segments), at_once
+    )
     for base, (zones, start) in zip(sorted(segments), found, strict=True):
         kept[base], segment = zones, segments[base]
         if start is not None:
-            splits.append(
-                split_of(log, segment, ScanBounds(), start)._replace(anchor=_find_first_place(old, base, start))
-            )
-    return PartitionUpdate(options, directory, log, path, topic_id, before, known, kept, tuple(splits))
+            splits.append(split_of(log, segment, ScanBounds(), start)._replace(anchor=_find_place(old, base, start)))
+    return PartitionUpdate(options, directory, log, path, topic_id, before, known, kept, tuple(splits), keys)
 
 
 def _read_usable(path: str, storage: Storage, topic_id: str | None) -> tuple[ZoneMap | None, FileVersion | None]:
@@ -318,7 +382,34 @@ def _find_unlisted(old: ZoneMap, log: PartitionLog) -> list[int]:
     ]
 
 
-def _keep_zones(segment: Segment, zones: ZoneTable) -> tuple[ZoneTable, int | None]:
+def _keep_zones(segment: Segment, zones: ZoneTable, filters: str | None) -> tuple[ZoneTable, int | None]:
+    """Returns the zones of a segment that stay, and the position to decode it from. None if nothing must be decoded.
+
+    filters: the directory of key filters, without which no zone stays. None: they are not wanted.
+    """
+    kept, start = _keep_present_zones(segment, zones)
+    if filters is None or not kept.shape[1]:
+        return kept, start
+    known = _read_filters(filter_path(filters, segment.base_offset), segment.storage)
+    with_filter = [identity in known for identity in identify(kept)]
+    if all(with_filter):
+        return kept, start
+    first = with_filter.index(False)
+    return kept[:, :first], int(kept[zone_table.START, first])
+
+
+def _read_filters(path: str, storage: Storage) -> dict[int, Blocks | None]:
+    """Returns the key filters of a segment, by the identity of their zone. None at all if they cannot be used."""
+    try:
+        return read_filters(path, storage)
+    except FileChangedError:
+        return {}
+    except ValueError as error:
+        logger.warning("key filters %r are made again: %s", path, error)
+        return {}
+
+
+def _keep_present_zones(segment: Segment, zones: ZoneTable) -> tuple[ZoneTable, int | None]:
     """Returns the zones of a segment that stay, and the position to decode it from. None if nothing must be decoded."""
     if not zones.shape[1]:
         return zones, 0
@@ -337,12 +428,13 @@ def _keep_zones(segment: Segment, zones: ZoneTable) -> tuple[ZoneTable, int | No
     return no_zones(), 0
 
 
-def _find_first_place(old: ZoneMap, base: int, start: int) -> BatchPlace | None:
-    """Returns the first batch of a segment's last zone, where decoding continues. None if it starts at 0."""
+def _find_place(old: ZoneMap, base: int, start: int) -> BatchPlace | None:
+    """Returns the first batch of the zone of a segment where decoding continues. None if it starts at 0."""
     if start == 0:
         return None
-    last = old.of_segment(base)[:, -1]
-    return BatchPlace(*last[[zone_table.START, zone_table.FIRST_OFFSET, zone_table.FIRST_CRC]].tolist())
+    zones = old.of_segment(base)
+    zone = zones[:, zones[zone_table.START].searchsorted(start)]
+    return BatchPlace(*zone[[zone_table.START, zone_table.FIRST_OFFSET, zone_table.FIRST_CRC]].tolist())
 
 
 def _continue_zones(kept: ZoneTable, found: ZoneTable) -> ZoneTable:

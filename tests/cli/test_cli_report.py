@@ -218,3 +218,13 @@ def test_libraries_that_are_not_installed_are_named(monkeypatch: pytest.MonkeyPa
     done = run("report", ORDERS, "--to", tmp_path / "report.html")
     assert done.exit_code == 2
     assert done.stderr == "kafkaseg: report needs jinja2: pip install jinja2\n"
+
+
+def test_statistics_are_opt_in(facts: Facts) -> None:
+    """With them, the page has what `stats` says of each topic. Without, it reads headers alone."""
+    found = collect_facts(str(ORDERS), now=NOW, with_stats=True)
+    page = make_page(found)
+
+    assert facts.stats is None and 'id="records"' not in make_page(facts)
+    assert found.stats is not None and [each.topic for each in found.stats] == ["orders", "payments"]
+    assert 'id="records"' in page and "customer-0169" in page

@@ -55,6 +55,20 @@ def test_a_plan_with_and_without(maps: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert counts[0] == counts[1] and counts[0].count("\n") > 100
 
 
+def test_key_filters(maps: Path) -> None:
+    """Made with --keys; `plan` and `cat` of a key read less, and the rows are those of a whole read."""
+    made = run("zonemap", LOGS, "--to", maps, "--keys")
+    assert made.exit_code == 0 and made.stdout.endswith("of key filters written\n")
+    asked = (LOGS, "--key", "customer-0347", "--subscribe", "orders")
+    told = answer("plan", *asked, "--json", "--zone-maps", maps)
+    assert 0 < told["bytesToRead"] < told["bytesTotal"] / 2 and told["warnings"] == []
+    assert told["bytesSavedByKeyFilters"] == told["bytesTotal"] - told["bytesToRead"]
+    whole, through = run("cat", *asked), run("cat", *asked, "--zone-maps", maps)
+    assert whole.stdout == through.stdout and whole.stdout.count("customer-0347") == 11
+    assert run("cat", *asked[:1], "--key", "0xzz").exit_code == 2
+    assert "no record matches" in run("cat", *asked[:1], "--key", "nobody", "--zone-maps", maps).stderr
+
+
 def test_damage_is_said_and_costs_no_other_segment(tmp_path: Path, maps: Path) -> None:
     """Exit code 1, a sentence on standard error, and the rest is mapped."""
     folder = copy_of(LOGS / "orders-0", tmp_path)

@@ -33,7 +33,6 @@ from typing import Any
 
 import pyarrow as pa
 from confluent_kafka import Consumer, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient
 
 from kafka_segment_source import rebuild
 from tests.brokers import KRaftBroker
@@ -54,7 +53,7 @@ _REPLICATED = {
     "transaction.max.timeout.ms": "3600000",
 }
 _RECOVERY = re.compile(r"corrupt|recover|rebuild|invalid|truncat|stray|inconsistent|sanity", re.IGNORECASE)
-_OF_LOGS = "recovery-point-offset-checkpoint replication-offset-checkpoint log-start-offset-checkpoint".split()
+_OF_LOGS = ["recovery-point-offset-checkpoint", "replication-offset-checkpoint", "log-start-offset-checkpoint"]
 _SECONDS = 90
 
 Rows = dict[str, pa.Table]
@@ -178,7 +177,9 @@ def server_log(broker: KRaftBroker) -> Path:
     return broker.folder / "server.log"
 
 
-def revive_same_cluster(steps: Steps, brokers: list[KRaftBroker], rebuilt: Path, lost: list[Path], before: Rows) -> None:
+def revive_same_cluster(
+    steps: Steps, brokers: list[KRaftBroker], rebuilt: Path, lost: list[Path], before: Rows
+) -> None:
     """Step (a): each broker gets its own metadata log and meta.properties again, and the rebuilt partitions."""
     for broker, old in zip(brokers, lost, strict=True):
         shutil.copytree(rebuilt, broker.log_dir)
@@ -237,7 +238,10 @@ def run(version: str, folder: Path, chance: random.Random) -> int:
             lost.append(broker.log_dir.rename(broker.folder / "lost"))
         files = hurt(lost, chance)
         report = rebuild(lost, folder / "rebuilt", internal=True)
-        print(f"{version:8} {files} files hurt, {report.records:,} records rebuilt, left out: {report.left_out}", flush=True)
+        print(
+            f"{version:8} {files} files hurt, {report.records:,} records rebuilt, left out: {report.left_out}",
+            flush=True,
+        )
         revive_same_cluster(steps, brokers, folder / "rebuilt", lost, before)
         try:
             hanging.commit()

@@ -85,9 +85,9 @@ class Case:
         if topic_id is not None:
             (folder / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id}\n")
 
-    def make_maps(self, cell: int) -> None:
-        """Makes the maps, or brings them up to date."""
-        make_maps(self.logs, self.maps, cell)
+    def make_maps(self, cell: int, keys: bool = False) -> None:
+        """Makes the maps, or brings them up to date. keys: with key filters."""
+        make_maps(self.logs, self.maps, cell, keys)
 
     def table(self) -> zone_table.ZoneTable:
         return table_of(self.maps)

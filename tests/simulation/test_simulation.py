@@ -30,6 +30,15 @@ def test_reads_of_a_bucket_beside_a_broker(part: int) -> None:
     assert not failed, "\n" + "\n".join(map(show, failed))
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_reads_of_a_key_beside_a_broker(kind: str) -> None:
+    """The same for one key, by key filters that were made some time before, of a log that grows, loses and is
+    compacted."""
+    seeds = range(count_cases(25, 300))
+    failed = [result for seed in seeds if (result := run(seed, kind, aim="keys")).problem is not None]
+    assert not failed, "\n" + "\n".join(map(show, failed))
+
+
 def test_a_seed_is_a_run() -> None:
     """The same seed is the same run, step by step."""
     traces: list[list[str]] = [[], []]

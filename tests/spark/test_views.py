@@ -111,3 +111,18 @@ def test_views_of_index_files_are_those_of_scan(session: SparkSession) -> None:
     assert sorted(map(tuple, counted.collect())) == [
         (number, rows["partition"].to_pylist().count(number), True) for number in (0, 1)
     ]
+
+
+def test_the_newest_record_of_each_key(session: SparkSession) -> None:
+    """A task a partition; a filter is applied to the rows, and so never changes which one is the newest."""
+    orders = FIXTURES.parent.parent / "examples" / "data" / "orders" / "data"
+    names = ["partition", "key", "offset"]
+    expected = kafkaseg.scan(orders, names, subscribe="orders", view="latest").read_all().to_pylist()
+    frame = session.read.format("kafkaseg").options(subscribe="orders", view="latest").load(str(orders))
+    assert frame.rdd.getNumPartitions() == len({row["partition"] for row in expected})
+    found = {(row.partition, bytes(row.key), row.offset) for row in frame.select(*names).collect()}
+    assert found == {tuple(row.values()) for row in expected} and len(found) == len(expected)
+    some = kafkaseg.read(session, orders, subscribe="orders", view="latest").filter("offset < 300 AND partition = 1")
+    assert some.count() == sum(row["offset"] < 300 and row["partition"] == 1 for row in expected)
+    session.sql(f"CREATE OR REPLACE TEMPORARY VIEW newest USING kafkaseg OPTIONS (path '{orders}', view 'latest')")
+    assert session.sql("SELECT count(*) FROM newest WHERE topic = 'orders'").first()[0] == len(expected)

@@ -155,6 +155,24 @@ def test_zone_maps_in_a_bucket(bucket: Bucket) -> None:
     assert used.to_reader().read_all() == without.to_reader().read_all()
 
 
+def test_key_filters_in_a_bucket(bucket: Bucket) -> None:
+    """They are made there, used from there by small reads, made again for what has changed, and removed."""
+    url = bucket.put_tree(LOGS, "orders")
+    maps = f"{bucket.url}/maps/with keys"
+    options = {"storage_options": bucket.options, "subscribe": "orders", "keys": True}
+    assert kafkaseg.update_zone_maps_locally(url, maps, **options).segments_mapped == 18
+    assert kafkaseg.update_zone_maps_locally(url, maps, **options).segments_mapped == 0
+    wanted = {"subscribe": "orders", "key": "customer-0347"}
+    without, used = _plan(url, bucket, **wanted), _plan(url, bucket, zoneMaps=maps, **wanted)
+    assert used.bytes_to_read < without.bytes_to_read and used.warnings == ()
+    assert used.to_reader().read_all().to_pylist() == without.to_reader().read_all().to_pylist() != []
+    base = used.splits[0].base_offset
+    [gone] = [key for key in bucket.list_keys() if key.endswith(f"orders-2/{segment_name(base)}")]
+    bucket.delete(gone)
+    kafkaseg.update_zone_maps_locally(url, maps, **options)
+    assert len([key for key in bucket.list_keys() if key.endswith(".keys")]) == 17
+
+
 def test_two_writers_of_one_zone_map(bucket: Bucket, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A map that another process has written meanwhile is left as it is."""
     url, maps = bucket.put_tree(small_log(tmp_path).parent, "logs"), f"{bucket.url}/maps"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 from hypothesis import strategies as st
@@ -24,10 +23,8 @@ from pyspark.sql.datasource import (
     StringEndsWith,
     StringStartsWith,
 )
-from pyspark.sql.types import LongType, StructType
 
 from kafka_segment_source.bounds import RowFilter
-from kafka_segment_source.spark.datasource import KafkaSegmentDataSource
 from kafka_segment_source.spark.pushdown import row_filter
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -36,7 +33,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 EVERYTHING = RowFilter()
 
 
-Row = dict[str, Any]  # topic, partition, offset, timestamp (an aware datetime, of whole milliseconds)
+Row = dict[str, Any]  # topic, partition, offset, timestamp (an aware datetime, of whole milliseconds), key
 
 
 def at(micros: int) -> datetime:
@@ -54,10 +51,12 @@ def _truth(each: Any, row: Row) -> bool | None:
         return None if child is None else not child
     own = row[each.attribute[0]]
     if isinstance(each, (IsNull, IsNotNull)):
-        return isinstance(each, IsNotNull)
+        return isinstance(each, IsNotNull) == (own is not None)
     value = each.value
     if isinstance(each, EqualNullSafe):
         return bool(own == value)
+    if own is None:
+        return None
     if isinstance(each, In):
         return True if own in value else None if None in value else False
     if value is None:
@@ -82,6 +81,7 @@ def possible(bounds: RowFilter, row: Row) -> bool:
         bounds.matches_partition(row["topic"], row["partition"])
         and bounds.offsets.start <= row["offset"] < bounds.offsets.end
         and bounds.times.since <= millis < bounds.times.until
+        and (bounds.keys is None or row["key"] in bounds.keys)
     )
 
 
@@ -89,6 +89,9 @@ topics = st.sampled_from(["", "a", "ab", "abc", "b"])
 
 
 small = st.integers(-3, 6)
+
+
+keys = st.sampled_from([b"", b"a", b"\xff", b"ab"])
 
 
 moments = st.integers(-3000, 3000).map(at)
@@ -100,6 +103,7 @@ rows = st.fixed_dictionaries(
         "partition": st.integers(0, 4),
         "offset": st.integers(0, 4),
         "timestamp": st.integers(-3, 3).map(lambda millis: at(1000 * millis)),
+        "key": st.none() | keys,
     }
 )
 
@@ -125,15 +129,11 @@ filters = st.one_of(
     filters_on("partition", small, COMPARISONS),
     filters_on("offset", small, COMPARISONS),
     filters_on("timestamp", moments, COMPARISONS),
+    filters_on("key", keys, COMPARISONS),
 )
 
 
 bounds = st.lists(filters, max_size=3).map(row_filter)
-
-
-def reader_of(path: Path, **options: str) -> Any:
-    source = KafkaSegmentDataSource({"path": str(path), **options})
-    return source.reader(StructType().add("offset", LongType()))
 
 
 def plan_of(reader: Any, *pushed: Filter) -> set[int]:
@@ -141,9 +141,6 @@ def plan_of(reader: Any, *pushed: Filter) -> set[int]:
     assert all(got is given for got, given in zip(reader.pushFilters(list(pushed)), pushed, strict=True))
     splits = [split for partition in reader.partitions() for split in partition.splits]
     return {split.base_offset for split in splits if split.topic == "orders"}
-
-
-ALL = {0, 2, 4, 6, 8}
 
 
 SMALL = LessThan(("offset",), 2)

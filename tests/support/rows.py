@@ -20,7 +20,7 @@ from tests.support import naive
 Row = tuple[str, int, int, int, int, bytes | None, bytes | None, list[tuple[str, bytes | None]] | None]
 
 COLUMNS = ["topic", "partition", "offset", "timestamp", "timestampType", "key", "value", "headers"]
-TOPIC, PARTITION, OFFSET, TIMESTAMP = range(4)
+TOPIC, PARTITION, OFFSET, TIMESTAMP, _, KEY = range(6)
 
 TESTS = Path(__file__).parents[1]
 FIXTURES = TESTS / "fixtures"

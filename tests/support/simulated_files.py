@@ -132,6 +132,11 @@ class SimulatedFiles:
             self.unlink(path)
         self.create(path, data)
 
+    def remove(self, path: str) -> None:
+        self.before("remove", path)
+        if self._find(path) is not None:
+            self.unlink(path)
+
     def read_cost(self, path: str) -> ReadCost:
         return LOCAL.read_cost(path)
 

@@ -68,7 +68,7 @@ from tests.support.simulated_files import SimulatedFiles
 from tests.support.simulated_objects import SimulatedObjects
 
 KINDS = ("plain", "compacted", "transactional", "compacted transactional")
-AIMS = ("maps", "cuts", "stalls", "young")  # what a run can be made to exercise: see `_Run`
+AIMS = ("maps", "keys", "cuts", "stalls", "young")  # what a run can be made to exercise: see `_Run`
 _MAPS = "/sim/maps"
 _COLUMNS = ("offset", "key", "value", "timestamp")
 _SMALL_READS = 200  # bytes read at a time, so that a file of a few batches takes several reads
@@ -207,10 +207,11 @@ class _Said(logging.Handler):
 class _Run:
     """A broker, how fast it works, and a read.
 
-    aim: None, or what is made likely. "maps": zone maps, made and used around narrow bounds of time; "cuts": splits
-    that begin inside files, of few batches of one size; both with few keys, and much time between planning and use, so
-    that compaction moves much. "stalls": a reader that is stopped for long in the middle of its work, beside a cleaner
-    that takes markers out soon. "young": a log that is cleaned for the first time while it is read.
+    aim: None, or what is made likely. "maps": zone maps, made and used around narrow bounds of time; "keys": key
+    filters, made and used for one key; "cuts": splits that begin inside files, of few batches of one size; all three
+    with few keys, and much time between planning and use, so that compaction moves much. "stalls": a reader that is
+    stopped for long in the middle of its work, beside a cleaner that takes markers out soon. "young": a log that is
+    cleaned for the first time while it is read.
     """
 
     def __init__(
@@ -226,7 +227,7 @@ class _Run:
         self.kind = kind
         self.random = random
         self._aim = aim
-        self._is_late = aim in ("maps", "cuts")
+        self._is_late = aim in ("maps", "keys", "cuts")
         self._trace_to = trace
         self.operations = 0
         alike = random.random() < 0.7 or aim == "cuts"
@@ -318,7 +319,7 @@ class _Run:
         logger.setLevel(logging.WARNING)
         self.broker.files.before = self._before
         try:
-            maps = {"zoneMaps": _MAPS} if random.random() < 0.3 or self._aim == "maps" else {}
+            maps = {"zoneMaps": _MAPS} if random.random() < 0.3 or self._aim in ("maps", "keys") else {}
             problem = self._map(paths, said) if maps else None
             if problem is not None:
                 return self._result("zone maps", problem, maps, 0)
@@ -345,6 +346,8 @@ class _Run:
         if rows and self._aim == "maps":
             options["since"] = random.choice(rows).timestamp
             options["until"] = options["since"] + 1
+        elif rows and self._aim == "keys":
+            options["key"] = [_key_text(random.choice(rows)), "absent"]
         elif rows and random.random() < 0.5:
             self._draw_bounds(options, rows)
         draw = random.random() * (0.45 if self._aim == "cuts" else 1)
@@ -385,7 +388,7 @@ class _Run:
             window = _Window.open(self.broker)
             try:
                 parsed = options_in(self.broker.files, paths)
-                updates = plan_updates(parsed, _MAPS)
+                updates = plan_updates(parsed, _MAPS, keys=self._aim == "keys")
                 self._gap()
                 summary = run_updates(updates, parsed.max_batch_bytes)
             except (DataLossError, PathError) as error:
@@ -546,7 +549,7 @@ def _missing(window: _Window, options: dict[str, Any], splits: list[list[Found]]
 def _lost_in_silence(window: _Window, options: dict[str, Any], splits: list[list[Found]]) -> str | None:
     """Offsets that were there when planning ended, and came without a word neither as they were nor with other rows."""
     settings = window.broker.settings
-    if settings.compacted or settings.transactional or "since" in options or "until" in options:
+    if settings.compacted or settings.transactional or {"since", "until", "key"} & options.keys():
         return None
     there = {found[0] for split in splits for found in split}
     lost = sorted(row.offset for row in window.planned if row.offset not in there and _is_wanted(row, options))
@@ -562,7 +565,13 @@ def _is_wanted(row: Row, options: dict[str, Any]) -> bool:
     start = options.get("startingOffsets", {TOPIC: {"0": 0}})[TOPIC]["0"]
     end = options.get("endingOffsets", {TOPIC: {"0": kafka_format.MAX_OFFSET}})[TOPIC]["0"]
     times = options.get("since", 0) <= row.timestamp < options.get("until", 2 * FIRST_TIMESTAMP)
-    return bool(start <= row.offset < end and times)
+    has_key = "key" not in options or _key_text(row) in options["key"]
+    return bool(start <= row.offset < end and times and has_key)
+
+
+def _key_text(row: Row) -> str:
+    """The key of a row as the option `key` takes it."""
+    return f"0x{row.key.hex()}"
 
 
 def _named(error: Exception) -> str:

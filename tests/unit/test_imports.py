@@ -24,19 +24,10 @@ ROOMS = [
     *("errors", "kafka_format", "epoch_checkpoint", "reporting", "in_order"),
     "storage",
     *("bounds", "times", "trust", "option_values", "options", "keywords", "data_loss", "schema"),
-    *("logdir", "pruning", "kernels", "decoding", "values", "partition", "reading", "transactions"),
+    *("logdir", "pruning", "kernels", "decoding", "values", "partition", "reading", "transactions", "latest"),
     *("scanning", "scanning_threads", "zones", "planning"),
-    *(
-        "streams",
-        "internal_topics",
-        "schema_registry",
-        "inspection",
-        "views",
-        "queries",
-        "frames",
-        "exporting",
-        "rebuilding",
-    ),
+    *("streams", "internal_topics", "schema_registry", "inspection", "views", "queries"),
+    *("searching", "statistics", "frames", "exporting", "rebuilding"),
     *("spark", "report", "cli"),
 ]
 

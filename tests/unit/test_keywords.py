@@ -16,6 +16,7 @@ from kafka_segment_source.keywords import (
     DecodeOptions,
     Duration,
     Flag,
+    Keys,
     Moment,
     Names,
     Number,
@@ -42,6 +43,7 @@ TYPES = {  # by what an option takes
     "JSON": ByPartition,
     "earliest|JSON": ByPartition,
     "latest|JSON": ByPartition,
+    "KEY": Keys,
     "KEYS": get_type_hints(ScanOptions)["tieredKeys"],
     "DIRECTORY": get_type_hints(ScanOptions)["zoneMaps"],
 }

@@ -44,11 +44,14 @@ OTHER_VALUES: dict[str, tuple[str, object]] = {
     "topic": ("a", "a"),
     "partition": ("3", 3),
     "tieredKeys": ('{"k":"/keys/k.pem"}', TierKeys((("k", "/keys/k.pem"),))),
+    "key": ("a", frozenset({b"a"})),
     "isolationLevel": ("read_committed", True),
     "includeHeaders": ("true", True),
     "includeMetadata": ("true", True),
     "includeControl": ("true", True),
     "history": ("true", True),
+    "includeTombstones": ("true", True),
+    "offsetMapBytes": ("1m", 2**20),
     "since": ("+5", 5),
     "until": ("+6", 6),
     "timeZone": ("Europe/Berlin", "Europe/Berlin"),
@@ -88,7 +91,7 @@ OTHER_VALUES: dict[str, tuple[str, object]] = {
 
 def test_every_option_has_its_own_field() -> None:
     """Each field of ReadOptions belongs to one option, and each option to one field."""
-    assert sorted((*(option.field for option in OPTIONS), "storage", "typed")) == sorted(
+    assert sorted((*(option.field for option in OPTIONS), "storage", "table", "typed")) == sorted(
         each.name for each in fields(ReadOptions)
     )
     assert {option.name for option in OPTIONS} == OTHER_VALUES.keys()
@@ -166,11 +169,14 @@ VALUES: dict[str, tuple[list[str], list[str], str]] = {
     "startingOffsetsByTimestamp": BY_TIMESTAMP,
     "endingOffsetsByTimestamp": BY_TIMESTAMP,
     "startingOffsetsByTimestampStrategy": (["error", "LATEST"], ["", "earliest"], "expected error or latest"),
+    "key": (["a", "", "0xff", '["a","b"]', "base64:AP8="], ["0xg", "[", "[]", "base64:?"], "expected"),
     "isolationLevel": (["read_uncommitted"], ["", "committed"], "expected read_uncommitted or read_committed"),
     "includeHeaders": BOOLEAN,
     "includeMetadata": BOOLEAN,
     "includeControl": BOOLEAN,
     "history": BOOLEAN,
+    "includeTombstones": BOOLEAN,
+    "offsetMapBytes": (["1", "64m", "1g"], ["", "0", "-1", "lots"], "expected bytes"),
     "minPartitions": POSITIVE,
     "maxRecordsPerPartition": POSITIVE,
     "timestampDisorder": (["10s", "5 minutes", "0", "1500"], ["", "-1s", "soon", "5 parsecs"], "expected a number with a unit"),

@@ -49,7 +49,7 @@ def test_the_wheels_metadata(wheel: zipfile.ZipFile) -> None:
 
     assert (metadata["Name"], metadata["Version"]) == ("kafka-segment-source", kafka_segment_source.__version__)
     assert metadata["Requires-Python"] == ">=3.11"
-    assert [need for need in needs if need.startswith("pyspark")] == ["pyspark<5,>=4.1; extra == 'spark'"]
+    assert [need for need in needs if need.startswith("pyspark")] == ["pyspark<5,>=4.0; extra == 'spark'"]
     assert not any(need.startswith("pytest") and "extra ==" not in need for need in needs)
     assert any(name.endswith("LICENSE") for name in wheel.namelist())
 

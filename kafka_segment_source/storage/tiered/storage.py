@@ -162,6 +162,11 @@ class TieredStorage:
             raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
         self.inner.replace(path, data, known)
 
+    def remove(self, path: str) -> None:
+        if is_shown(path):
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
+        self.inner.remove(path)
+
     def read_cost(self, path: str) -> ReadCost:
         return self.inner.read_cost(path)
 

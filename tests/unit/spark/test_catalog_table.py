@@ -14,9 +14,7 @@ from kafka_segment_source.errors import OptionError
 from kafka_segment_source.options import parse_options
 from kafka_segment_source.spark import catalog_table
 from kafka_segment_source.spark.datasource import KafkaSegmentDataSource
-from tests.support.pushed import (
-    ALL,
-)
+from tests.support.readers import ALL
 
 
 def test_what_the_catalog_adds_to_options_is_taken_off() -> None:

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import datasource as spark_api
 from pyspark.sql.datasource import (
+    EqualNullSafe,
     EqualTo,
     Filter,
     GreaterThan,
@@ -30,7 +31,6 @@ from kafka_segment_source.planning.planner import make_plan
 from kafka_segment_source.spark.pushdown import row_filter
 from kafka_segment_source.spark.reader import KafkaSegmentReader
 from tests.support.pushed import (
-    ALL,
     ALWAYS,
     COMPARISONS,
     EVERYTHING,
@@ -41,14 +41,15 @@ from tests.support.pushed import (
     bounds,
     filters,
     holds,
+    keys,
     moments,
     plan_of,
     possible,
-    reader_of,
     rows,
     small,
     topics,
 )
+from tests.support.readers import ALL, reader_of
 
 
 @given(given_filters=st.lists(filters, max_size=4), row=rows)
@@ -66,6 +67,8 @@ def test_no_row_that_the_filters_keep_is_left_out(given_filters: list[Filter], r
         st.builds(lambda value: In(("partition",), tuple(value)), st.lists(small, max_size=3)),
         st.builds(lambda value: In(("topic",), tuple(value)), st.lists(topics, max_size=3)),
         st.builds(lambda value: StringStartsWith(("topic",), value), topics),
+        st.builds(lambda value: EqualTo(("key",), value), keys),
+        st.builds(lambda value: In(("key",), tuple(value)), st.lists(keys, max_size=3)),
     ),
     row=rows,
 )
@@ -76,7 +79,7 @@ def test_comparisons_bound_exactly(each: Filter, row: Row) -> None:
 
 def row(column: str, value: Any) -> Row:
     """A row with this value in one column."""
-    return {"topic": "a", "partition": 0, "offset": 0, "timestamp": at(0)} | {column: value}
+    return {"topic": "a", "partition": 0, "offset": 0, "timestamp": at(0), "key": None} | {column: value}
 
 
 @pytest.mark.parametrize("column", ["partition", "offset", "timestamp"])
@@ -91,10 +94,12 @@ def test_every_comparison_with_the_values_around_it(kind: Any, column: str) -> N
             assert possible(row_filter([Not(each)]), found) or not holds(Not(each), found)
 
 
-@pytest.mark.parametrize("column", ["partition", "offset", "timestamp", "topic"])
+@pytest.mark.parametrize("column", ["partition", "offset", "timestamp", "topic", "key"])
 def test_in_keeps_each_of_its_values(column: str) -> None:
     """The first as well as the last, with a null among them."""
-    values = {"topic": ["a", "b", "c"], "timestamp": [at(0), at(2000), at(5000)]}.get(column, [0, 2, 5])
+    values = {"topic": ["a", "b", "c"], "timestamp": [at(0), at(2000), at(5000)], "key": [b"", b"a", b"\xff"]}.get(
+        column, [0, 2, 5]
+    )
     for value in values:
         assert possible(row_filter([In((column,), (*values, None))]), row(column, value))
 
@@ -144,7 +149,12 @@ def test_a_literal_of_another_zone_is_the_same_moment() -> None:
         GreaterThan(("timestamp",), 5),
         EqualTo(("topic",), 5),
         GreaterThan(("topic",), "a"),
-        EqualTo(("key",), b"k"),
+        EqualTo(("key",), "k"),
+        EqualTo(("key",), None),
+        EqualNullSafe(("key",), None),
+        In(("key",), (b"k", "k")),
+        Not(EqualTo(("key",), b"k")),
+        EqualTo(("value",), b"k"),
         GreaterThan(("metadata", "offset"), 5),
         GreaterThan(("headers", "offset"), 5),
         EqualTo(("offset",), None),
@@ -160,6 +170,16 @@ def test_a_literal_of_another_zone_is_the_same_moment() -> None:
 def test_what_is_odd_bounds_nothing(each: Filter) -> None:
     """Other columns, other types, nulls and negated equalities are left to Spark."""
     assert row_filter([each]) == EVERYTHING
+
+
+def test_typed_keys_bound_stored_keys_where_these_are_their_text() -> None:
+    """A text has one form in UTF-8. An Avro key of the same text has many: each schema id is another one."""
+    each = EqualTo(("key",), "ä")
+    assert row_filter([each], key_format="string").keys == frozenset(["ä".encode()])
+    assert row_filter([EqualTo(("key",), b"a")], key_format="string") == EVERYTHING
+    for key_format in ("avro", "json", "auto"):
+        assert row_filter([each], key_format=key_format) == EVERYTHING
+    assert row_filter([EqualTo(("key",), b"a")], view="batches") == EVERYTHING
 
 
 def test_offsets_at_the_end_of_the_range_do_not_wrap() -> None:

@@ -22,7 +22,7 @@ from kafka_segment_source.storage.store import LOCAL, FileVersion
 
 READ = """
 import gc, sys
-from tests.support.pushed import reader_of
+from tests.support.readers import reader_of
 reader = reader_of(sys.argv[1])
 partitions = reader.partitions()
 print(gc.get_freeze_count())

@@ -19,18 +19,18 @@ from pyspark.sql.datasource import (
     DataSourceReader,
     EqualTo,
     Filter,
+    In,
 )
 
 from kafka_segment_source.bounds import OffsetRange, RowFilter
 from kafka_segment_source.decoding.tables import RECORDS
 from kafka_segment_source.errors import OptionError, UsageError
 from kafka_segment_source.options import parse_options
-from kafka_segment_source.spark import remembered
+from kafka_segment_source.spark import advice, remembered
 from kafka_segment_source.spark.pushdown import row_filter
 from tests.support.batches import data
 from tests.support.logs import simple_log, simple_segment
 from tests.support.pushed import (
-    ALL,
     ALWAYS,
     EVERYTHING,
     LARGE,
@@ -40,9 +40,9 @@ from tests.support.pushed import (
     bounds,
     plan_of,
     possible,
-    reader_of,
     rows,
 )
+from tests.support.readers import ALL, reader_of
 
 
 def test_a_plan_for_several_scans_reads_what_any_needs(log_directory: Path) -> None:
@@ -66,7 +66,7 @@ def test_a_plan_for_two_holds_every_row_of_both(one: RowFilter, other: RowFilter
     parsed, _ = parse_options({"path": str(path)})
     splits = remembered.plan_for_any(parsed, [], (one, other)).splits
     for offset in range(6):
-        row = {"topic": "ab", "partition": 1, "offset": offset, "timestamp": at(1000 * (offset - 2))}
+        row = {"topic": "ab", "partition": 1, "offset": offset, "timestamp": at(1000 * (offset - 2)), "key": b"a"}
         if possible(one, row) or possible(other, row):
             having = [s for s in splits if s.base_offset <= offset < (s.next_base_offset or 99)]
             assert len(having) == 1
@@ -94,7 +94,7 @@ def test_readers_pass_sparks_check_with_the_conf_off(log_directory: Path, memory
 
 def test_load_pushes_nothing_and_says_what_would(log_directory: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Spark 4.1 to 4.3: every row is planned; one sentence, once, for a filter that could have pruned."""
-    remembered._advise_about_load.cache_clear()
+    advice.advise_about_filter.cache_clear()
     reader = reader_of(log_directory)
 
     assert plan_of(reader, ALWAYS) == ALL
@@ -104,12 +104,40 @@ def test_load_pushes_nothing_and_says_what_would(log_directory: Path, caplog: py
     assert "kafka_segment_source.read(" in caplog.text and "since" in caplog.text
 
 
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({}, True),
+        ({"subscribe": "orders"}, True),
+        ({"since": "1970-01-01"}, False),
+        ({"until": "2100-01-01"}, False),
+        ({"startingTimestamp": "0"}, False),
+        ({"endingTimestamp": "0"}, False),
+        ({"subscribe": "orders", "startingOffsets": '{"orders": {"0": 0}}'}, False),
+    ],
+)
+def test_a_large_read_without_bounds_says_how_much_it_reads(
+    given: dict[str, str],
+    says: bool,
+    log_directory: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A small one says nothing, and bounds are enough of an answer."""
+    reader = reader_of(log_directory, **given)
+    reader.partitions()
+    assert caplog.records == []
+    monkeypatch.setattr(advice, "LARGE_READ", 1)
+    reader.partitions()
+    assert [("also if a .filter() keeps few rows" in record.message) for record in caplog.records] == [True] * says
+
+
 @pytest.fixture
 def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """A new file of pushed filters, in a directory of this test."""
     monkeypatch.setattr(remembered.tempfile, "tempdir", str(tmp_path))
-    for advice in (remembered._warn_of_whole_read, remembered._advise_new_read):
-        advice.cache_clear()
+    for said_once in (remembered._warn_of_whole_read, remembered._advise_new_read):
+        said_once.cache_clear()
     yield remembered._make_memory()
     if remembered._Turn._last is not None:
         remembered._Turn._last.end()
@@ -128,6 +156,22 @@ def test_each_plan_covers_every_filter_before_it(log_directory: Path, memory: st
     assert {0, 8} == remembering(log_directory, memory, LARGE, SMALL, ALWAYS)
     assert remembering(log_directory, memory, ALWAYS) == ALL
     assert remembering(log_directory, memory, SMALL, ALWAYS) == ALL
+
+
+def test_the_keys_of_every_filter_are_read(log_directory: Path, memory: str) -> None:
+    """A scan may take the plan of a later filter: the rows of both keys are in it, and those of no other key."""
+
+    def read(*pushed: Filter) -> list[bytes | None]:
+        reader = reader_of(log_directory, **{remembered.MEMORY_OPTION: memory, "subscribe": "orders"})
+        list(reader.pushFilters(list(pushed)))
+        reader._columns = ("key",)
+        return [row for each in reader.partitions() for batch in reader.read(each) for row in batch["key"].to_pylist()]
+
+    assert read(EqualTo(("key",), b"k1"), ALWAYS) == [b"k1"]
+    assert read(In(("key",), (b"k8", None)), ALWAYS) == [b"k1", b"k8"]
+    assert read(EqualTo(("key",), b"k1"), ALWAYS) == [b"k1", b"k8"]
+    assert {b"k0", b"k1", b"k8"} <= set(read(SMALL, ALWAYS))
+    assert len(read(ALWAYS)) == 10
 
 
 def test_another_read_remembers_by_itself(log_directory: Path, memory: str) -> None:

@@ -1,0 +1,212 @@
+"""The map of view=latest: hash of a key → the newest offset of that key, as the log cleaner's `SkimpyOffsetMap` has it.
+
+The hash is SipHash-1-3 with 128 bits, under a secret of this process (Aumasson and Bernstein, "SipHash: a fast
+short-input PRF"). So nobody can choose keys that collide, and two keys that collide by chance are out of reach.
+
+Entries lie one after another, and slots point to them: open addressing with linear probing. So an entry never moves
+while the slots grow.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kafka_segment_source.kernels.jit import inline, kernel
+
+# Columns of an entry, uint64[n, ENTRY]
+LOW_HASH = 0
+HIGH_HASH = 1
+NEWEST = 2  # the offset, and TOMBSTONE
+ENTRY = 3
+
+TOMBSTONE = 1 << 63  # in NEWEST: the newest record has a null value
+
+# The state, int64[STATE]
+COUNT = 0  # of entries
+AT = 1  # the record to go on with
+FIRST_SLICE = 2  # only keys in these slices are noted
+LAST_SLICE = 3  # inclusive
+FETCHED = 4  # the sum of what was fetched ahead: nothing to use
+STATE = 5
+
+SLICES = 1 << 20  # of the keys, by their hash
+
+# What `note_records` returns
+DONE = 0
+SLOTS_FULL = 1
+ENTRIES_FULL = 2
+
+_FETCHED = 1024  # records whose slots and entries are fetched at a time
+_ENTRY = 0xFFFFFFFF  # of a slot: the number of an entry, plus 1
+_ONE = np.uint64(1)
+_WORD = 8
+
+
+@inline
+def _rotate(x, by):
+    return (x << by) | (x >> (np.uint64(64) - by))
+
+
+@inline
+def _mix(v0, v1, v2, v3):
+    """One SipRound."""
+    v0 = v0 + v1
+    v1 = _rotate(v1, np.uint64(13)) ^ v0
+    v0 = _rotate(v0, np.uint64(32))
+    v2 = v2 + v3
+    v3 = _rotate(v3, np.uint64(16)) ^ v2
+    v0 = v0 + v3
+    v3 = _rotate(v3, np.uint64(21)) ^ v0
+    v2 = v2 + v1
+    v1 = _rotate(v1, np.uint64(17)) ^ v2
+    v2 = _rotate(v2, np.uint64(32))
+    return v0, v1, v2, v3
+
+
+@inline
+def _read_word(data, at, count):
+    """Up to 8 bytes, the first one lowest."""
+    word = np.uint64(0)
+    for i in range(count):
+        word |= np.uint64(data[at + i]) << np.uint64(8 * i)
+    return word
+
+
+@inline
+def hash_bytes(data, start, end, secret):
+    """SipHash-1-3 of data[start:end], 128 bits: (low, high)."""
+    v0 = secret[0] ^ np.uint64(0x736F6D6570736575)
+    v1 = secret[1] ^ np.uint64(0x646F72616E646F6D) ^ np.uint64(0xEE)
+    v2 = secret[0] ^ np.uint64(0x6C7967656E657261)
+    v3 = secret[1] ^ np.uint64(0x7465646279746573)
+    at = start
+    while end - at >= _WORD:
+        word = _read_word(data, at, _WORD)
+        v3 ^= word
+        v0, v1, v2, v3 = _mix(v0, v1, v2, v3)
+        v0 ^= word
+        at += _WORD
+    word = _read_word(data, at, end - at) | (np.uint64(end - start) << np.uint64(56))
+    v3 ^= word
+    v0, v1, v2, v3 = _mix(v0, v1, v2, v3)
+    v0 ^= word
+    v2 ^= np.uint64(0xEE)
+    for _ in range(3):
+        v0, v1, v2, v3 = _mix(v0, v1, v2, v3)
+    low = v0 ^ v1 ^ v2 ^ v3
+    v1 ^= np.uint64(0xDD)
+    for _ in range(3):
+        v0, v1, v2, v3 = _mix(v0, v1, v2, v3)
+    return low, v0 ^ v1 ^ v2 ^ v3
+
+
+@kernel("void(int32[::1], uint8[::1], int64, uint64[::1], uint64[:,::1])")
+def hash_keys(starts, data, count, secret, hashes):
+    """Hashes `count` keys. hashes: uint64[≥ count, 2]. Key i is data[starts[i]:starts[i + 1]]."""
+    for i in range(count):
+        low, high = hash_bytes(data, np.int64(starts[i]), np.int64(starts[i + 1]), secret)
+        hashes[i, 0] = low
+        hashes[i, 1] = high
+
+
+@inline
+def _slice_of(high):
+    return np.int64(high >> np.uint64(44))
+
+
+@inline
+def _tag_of(high):
+    """Bits of a hash that a slot keeps, above the number of its entry. The slice is made of others."""
+    return np.int64((high & np.uint64(0x7FFFFFFF)) << np.uint64(32))
+
+
+@inline
+def _find_slot(slots, entries, low, high):
+    """The slot of a key: the one that points to its entry, or the free one where it belongs."""
+    mask = np.int64(slots.shape[0] - 1)
+    slot = np.int64(low & np.uint64(mask))
+    tag = _tag_of(high)
+    while slots[slot] != 0:
+        if slots[slot] & ~_ENTRY == tag:
+            entry = (slots[slot] & _ENTRY) - 1
+            if entries[entry, LOW_HASH] == low and entries[entry, HIGH_HASH] == high:
+                break
+        slot = (slot + 1) & mask
+    return slot
+
+
+@inline
+def _fetch(hashes, start, end, slots, entries):
+    """Reads the slots of some keys, and their entries, so that they are in the processor's caches.
+
+    These reads wait for no other. In the loop that needs them, each one would wait for the one before it. The result
+    means nothing: without one, the compiler would leave the reads out.
+    """
+    mask = np.int64(slots.shape[0] - 1)
+    read = np.int64(0)
+    for i in range(start, end):
+        read += slots[np.int64(hashes[i, 0] & np.uint64(mask))]
+    for i in range(start, end):
+        entry = slots[np.int64(hashes[i, 0] & np.uint64(mask))] & _ENTRY
+        read ^= np.int64(entries[max(entry - 1, 0), LOW_HASH] & np.uint64(1))
+    return read
+
+
+@kernel("int64(uint64[:,::1], int64[::1], boolean[::1], int64, int64[::1], uint64[:,::1], int64[::1])")
+def note_records(hashes, offsets, is_tombstone, count, slots, entries, state):
+    """Notes the records from state[AT] on. Returns DONE, or what has no room for the record at state[AT].
+
+    hashes: of `hash_keys`. offsets: of the records. slots: a power of two of them; 0, or an entry plus 1 and its tag.
+    entries: see above. A record whose key has a newer offset already changes nothing.
+    """
+    known = state[COUNT]
+    limit = np.int64(slots.shape[0]) // 10 * 7
+    fetched = state[AT]
+    for i in range(state[AT], count):
+        if i == fetched:
+            fetched = min(i + _FETCHED, count)
+            state[FETCHED] += _fetch(hashes, i, fetched, slots, entries)
+        low, high = hashes[i, 0], hashes[i, 1]
+        in_slice = _slice_of(high)
+        if in_slice < state[FIRST_SLICE] or in_slice > state[LAST_SLICE]:
+            continue
+        newest = np.uint64(offsets[i])
+        if is_tombstone[i]:
+            newest |= np.uint64(TOMBSTONE)
+        slot = _find_slot(slots, entries, low, high)
+        if slots[slot] != 0:
+            entry = (slots[slot] & _ENTRY) - 1
+            if (entries[entry, NEWEST] << _ONE) < (newest << _ONE):
+                entries[entry, NEWEST] = newest
+            continue
+        if known == entries.shape[0] or known >= limit:
+            state[COUNT], state[AT] = known, i
+            return ENTRIES_FULL if known == entries.shape[0] else SLOTS_FULL
+        entries[known, LOW_HASH] = low
+        entries[known, HIGH_HASH] = high
+        entries[known, NEWEST] = newest
+        known += 1
+        slots[slot] = known | _tag_of(high)
+    state[COUNT], state[AT] = known, count
+    return DONE
+
+
+@kernel("void(int64[::1], uint64[:,::1], int64)")
+def fill_slots(slots, entries, count):
+    """Makes the slots of `count` entries. All slots are 0 before."""
+    for entry in range(count):
+        low, high = entries[entry, LOW_HASH], entries[entry, HIGH_HASH]
+        slots[_find_slot(slots, entries, low, high)] = (entry + 1) | _tag_of(high)
+
+
+@kernel("int64(uint64[:,::1], int64, int64)")
+def keep_slices(entries, count, last_slice):
+    """Keeps the entries whose slice is at most `last_slice`, at the front, in order. Returns how many."""
+    kept = 0
+    for entry in range(count):
+        if _slice_of(entries[entry, HIGH_HASH]) <= last_slice:
+            entries[kept, LOW_HASH] = entries[entry, LOW_HASH]
+            entries[kept, HIGH_HASH] = entries[entry, HIGH_HASH]
+            entries[kept, NEWEST] = entries[entry, NEWEST]
+            kept += 1
+    return kept

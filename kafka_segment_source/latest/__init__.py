@@ -1,0 +1,1 @@
+"""view=latest: the newest record of each key of a partition."""

@@ -1,0 +1,104 @@
+"""The newest offset of each key, in bounded memory. With more keys than fit, some slices of the keys at a time."""
+
+from __future__ import annotations
+
+import secrets
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from kafka_segment_source.errors import OptionError
+from kafka_segment_source.kernels import offset_map
+from kafka_segment_source.kernels.offset_map import AT, COUNT, FIRST_SLICE, LAST_SLICE, SLICES
+
+BYTES_A_KEY = 40  # an entry of 24 bytes, and its share of the slots
+_FEWEST_SLOTS = 1024
+_FEWEST_ENTRIES = 16
+
+_secret = np.frombuffer(secrets.token_bytes(16), np.uint64).copy()
+
+
+class OffsetMap:
+    """Takes the records of a log, several times if need be, and gives the newest offsets of some slices each time.
+
+    The slices are parts of all keys, by their hashes. So each key belongs to one slice, and its newest offset comes out
+    once.
+    """
+
+    def __init__(self, most_bytes: int) -> None:
+        """most_bytes: of the map. It takes no memory that it does not need."""
+        most_keys = max(most_bytes // BYTES_A_KEY, _FEWEST_ENTRIES)
+        self._entries = np.empty((most_keys, offset_map.ENTRY), np.uint64)
+        self._slots = np.zeros(_FEWEST_SLOTS, np.int64)
+        self._state = np.zeros(offset_map.STATE, np.int64)
+        self._state[LAST_SLICE] = SLICES - 1
+        self._hashes = np.empty((0, 2), np.uint64)
+
+    @property
+    def has_more(self) -> bool:
+        """Whether keys are left: the records of the log have to be noted, from the first one on."""
+        return int(self._state[FIRST_SLICE]) < SLICES
+
+    def note(self, keys: pa.Array, offsets: pa.Array, is_tombstone: pa.Array) -> None:
+        """Notes some records, in the order of the log. keys: binary, none is null. offsets: int64."""
+        count = len(keys)
+        if len(self._hashes) < count:
+            self._hashes = np.empty((count, 2), np.uint64)
+        _, starts, data = keys.buffers()
+        bounds = np.frombuffer(starts, np.int32)[keys.offset : keys.offset + count + 1]
+        content = np.empty(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
+        with np.errstate(over="ignore"):  # of kernels that run as Python
+            offset_map.hash_keys(_own(bounds), _own(content), count, _secret, self._hashes)
+        arrays = _own(offsets.to_numpy()), _own(is_tombstone.to_numpy(zero_copy_only=False))
+        self._state[AT] = 0
+        while True:
+            status = offset_map.note_records(self._hashes, *arrays, count, self._slots, self._entries, self._state)
+            if status == offset_map.DONE:
+                return
+            if status == offset_map.ENTRIES_FULL:
+                self._leave_slices()
+            else:
+                self._make_slots(2 * len(self._slots))
+
+    def take_newest(self, with_tombstones: bool) -> npt.NDArray[np.int64]:
+        """Returns the newest offsets of the keys that were noted, sorted, and turns to the next slices.
+
+        with_tombstones: False leaves out those of records with a null value.
+        """
+        count = int(self._state[COUNT])
+        self._slots = np.zeros(_FEWEST_SLOTS, np.int64)
+        newest = self._entries[:count, offset_map.NEWEST].copy()
+        self._entries = np.empty_like(self._entries)  # gives the memory back while the records are read
+        is_tombstone = newest >= np.uint64(offset_map.TOMBSTONE)
+        if with_tombstones:
+            newest &= np.uint64(offset_map.TOMBSTONE - 1)
+        else:
+            newest = newest[~is_tombstone]
+        width = int(self._state[LAST_SLICE] - self._state[FIRST_SLICE])
+        self._state[COUNT] = 0
+        self._state[FIRST_SLICE] = self._state[LAST_SLICE] + 1
+        self._state[LAST_SLICE] = min(int(self._state[FIRST_SLICE]) + width, SLICES - 1)
+        newest.sort()
+        return newest.view(np.int64)
+
+    def _leave_slices(self) -> None:
+        """Leaves half of the slices to the next time."""
+        first, last = int(self._state[FIRST_SLICE]), int(self._state[LAST_SLICE])
+        if first == last:
+            raise OptionError(f"option 'offsetMapBytes': a {SLICES:,}th of the keys does not fit: give it more")
+        self._state[LAST_SLICE] = (first + last) // 2
+        self._state[COUNT] = offset_map.keep_slices(
+            self._entries, int(self._state[COUNT]), int(self._state[LAST_SLICE])
+        )
+        self._make_slots(len(self._slots))
+
+    def _make_slots(self, count: int) -> None:
+        self._slots = np.empty(0, np.int64)  # first, so that both are never there
+        self._slots = np.zeros(count, np.int64)
+        offset_map.fill_slots(self._slots, self._entries, int(self._state[COUNT]))
+
+
+def _own(array: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
+    """An array as kernels take it: contiguous, and with a flag that says it can be written to, though none is."""
+    return array if array.flags.writeable and array.flags.c_contiguous else np.array(array)

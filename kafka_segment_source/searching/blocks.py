@@ -1,0 +1,76 @@
+"""Looks for a pattern in the bytes of many records at once, before a column is made of them.
+
+A match outside of a record's parts, or across two records, is found here too. So this says which records may match,
+and `rows.py` decides about each of them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from kafka_segment_source.decoding.records import RecordColumns
+from kafka_segment_source.kernels import arrow_buffers, record_batches
+from kafka_segment_source.kernels.text_search import find_text
+from kafka_segment_source.searching.pattern import Pattern
+from kafka_segment_source.storage.files import Bytes
+
+_PIECE = 16 * 1024  # bytes that a regular expression is tried on at once: so much is looked at again around a match
+_SAMPLE = 4096  # bytes that show which bytes are rare
+_MOST_FOUND = 4096  # places of a text in one block; with more of them, the rest of the block may match
+
+Rows = npt.NDArray[np.int64]
+
+
+def may_match(records: RecordColumns, pattern: Pattern) -> Rows:
+    """Returns the rows of the records that may match, in order. pattern: `is_local`.
+
+    The parts of a record follow its key, up to the next record's key: the kernels find records in the order of their
+    bytes.
+    """
+    starts = records.ints[record_batches.KEY_AT, : records.count]
+    end = _find_end(records)
+    if pattern.text is not None:
+        return _find_text(records.source, starts, end, pattern.text)
+    step = max(records.count * _PIECE // max(end - int(starts[0]), 1), 1)
+    bounds = np.append(starts[::step], np.int32(end))
+    pieces = pa.Array.from_buffers(
+        pa.binary(), len(bounds) - 1, [None, pa.py_buffer(bounds), pa.py_buffer(records.source)]
+    )
+    found = np.flatnonzero(pattern.find(pieces))
+    rows = (found[:, None] * step + np.arange(step)).ravel()
+    return rows[rows < records.count]
+
+
+def _find_text(source: Bytes, starts: npt.NDArray[np.int32], end: int, text: Bytes) -> Rows:
+    first = int(starts[0])
+    rarity = np.argsort(np.bincount(source[first : first + _SAMPLE], minlength=256)[text], kind="stable")
+    found = np.empty(_MOST_FOUND, np.int64)
+    one, other = int(rarity[0]), int(rarity[min(1, len(text) - 1)])
+    count = find_text(source, first, end, text, one, other, found)
+    rows = np.unique(np.searchsorted(starts, found[:count], "right") - 1)
+    return rows if count < _MOST_FOUND else np.append(rows, np.arange(int(rows[-1]) + 1, len(starts)))
+
+
+def _find_end(records: RecordColumns) -> int:
+    """Returns where the parts of the last record end in `source`."""
+    last = records.count - 1
+    end = int(records.ints[record_batches.VALUE_AT, last]) + max(
+        int(records.ints[record_batches.VALUE_LENGTH, last]), 0
+    )
+    count = int(records.ints[record_batches.HEADERS_COUNT, last])
+    if count == 0:
+        return end
+    parts, sizes = np.empty((4, count), np.int32), np.empty(2, np.int64)
+    at, counts = (records.ints[row, last:] for row in (record_batches.HEADERS_AT, record_batches.HEADERS_COUNT))
+    arrow_buffers.locate_headers(records.source, at, counts, 1, parts, sizes)
+    return int(parts[2, -1]) + max(int(parts[3, -1]), 0)
+
+
+def take_records(records: RecordColumns, rows: Rows) -> RecordColumns:
+    """Returns some of the records. They have the same source."""
+    ints = np.ascontiguousarray(records.ints[:, rows])
+    sizes = np.maximum(ints[[record_batches.KEY_LENGTH, record_batches.VALUE_LENGTH]], 0).sum(axis=1, dtype=np.int64)
+    longs = np.ascontiguousarray(records.longs[:, rows])
+    return RecordColumns(len(rows), records.source, records.headers, longs, ints, int(sizes[0]), int(sizes[1]))

@@ -1,0 +1,320 @@
+"""view=latest against a dictionary: over the rows of a naive consumer, and over those of the same read as records.
+
+Logs have few keys in many records, keys that are null or empty, tombstones, transactions of two producers, several
+segments, compacted ones, and damage. The map is so small at times that there are several passes.
+"""
+
+from __future__ import annotations
+
+import random
+import tempfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+
+import kafka_segment_source as kafkaseg
+from kafka_segment_source.errors import DataError, OptionError
+from kafka_segment_source.kernels import offset_map
+from kafka_segment_source.latest.offset_map import OffsetMap
+from tests.support import naive, writer
+
+MANY = settings(max_examples=settings().max_examples * 4)
+START = 1_770_000_000_000  # ms
+CODECS: tuple[writer.Codec, ...] = ("none", "none", "zstd", "lz4", "snappy-xerial")
+Found = tuple[int, bytes | None, bytes | None, int]  # offset, key, value, timestamp
+
+
+def make_log(seed: int, keys: int, compacts: bool) -> list[tuple[int, bytes]]:
+    """Segments of a random log: base offset and bytes. The last transactions may stay open."""
+    chance = random.Random(seed)
+    names: list[bytes | None] = [f"key-{n}".encode() for n in range(keys)] + [None, b"", b"\xff\x00"]
+    segments: list[tuple[int, bytes]] = []
+    offset, parts, base = 0, b"", 0
+    open_ones: set[int] = set()
+    for _ in range(chance.randrange(1, 60)):
+        producer = chance.choice([-1, -1, 7, 8])
+        if producer in open_ones and chance.random() < 0.4:
+            marker: writer.Marker = chance.choice(["commit", "abort"])
+            parts += writer.control_batch(marker, offset=offset, producer_id=producer, timestamp=START + offset)
+            open_ones.discard(producer)
+            offset += 1
+        else:
+            count = chance.randrange(1, 8)
+            # a cleaner takes nothing from a transaction that may be open
+            kept = [n for n in range(count) if producer != -1 or not compacts or chance.random() < 0.7]
+            records = [
+                writer.Rec(
+                    n,
+                    START + offset + n - chance.choice([0, 0, 0, 5]),
+                    chance.choice(names),
+                    chance.choice([None, b"", b"value %d" % (offset + n)]),
+                    ((b"h", b"1"),) if chance.random() < 0.1 else (),
+                )
+                for n in kept
+            ]
+            transactional = producer != -1
+            open_ones |= {producer} if transactional else set()
+            parts += writer.record_batch(
+                records,
+                base_offset=offset,
+                codec=chance.choice(CODECS),
+                producer_id=producer,
+                producer_epoch=0 if transactional else -1,
+                transactional=transactional,
+                last_offset_delta=count - 1,
+                base_timestamp=START + offset,
+            )
+            offset += count
+        if chance.random() < 0.2:
+            segments.append((base, parts))
+            parts, base = b"", offset
+    return [*segments, (base, parts)] if parts or not segments else segments
+
+
+def write_log(folder: Path, segments: Iterable[tuple[int, bytes]]) -> Path:
+    path = folder / "orders-0"
+    path.mkdir()
+    for base, data in segments:
+        (path / writer.segment_name(base)).write_bytes(data)
+    return path
+
+
+def newest_of(rows: Iterable[Found], with_tombstones: bool) -> list[Found]:
+    """The answer, from a consumer's rows in the order of their offsets."""
+    latest = {row[1]: row for row in rows if row[1] is not None}
+    return sorted(row for row in latest.values() if with_tombstones or row[2] is not None)
+
+
+def read(path: Path, **options: Any) -> list[Found]:
+    table = kafkaseg.scan(path, columns=["offset", "key", "value", "timestamp"], **options).read_all()
+    micros = table["timestamp"].cast(pa.int64()).to_pylist()
+    columns = [table[name].to_pylist() for name in ("offset", "key", "value")]
+    return list(zip(*columns, [each // 1000 for each in micros], strict=True))
+
+
+asked = st.fixed_dictionaries(
+    {},
+    optional={
+        "isolationLevel": st.sampled_from(["read_committed", "read_uncommitted"]),
+        "since": st.integers(START, START + 120),
+        "until": st.integers(START + 120, START + 240),
+        "endingOffsets": st.integers(0, 200).map(lambda offset: {"orders": {"0": offset}}),
+        "startingOffsets": st.integers(0, 100).map(lambda offset: {"orders": {"0": offset}}),
+        "timestampDisorder": st.just("5ms"),
+        "trustIndexes": st.booleans(),
+        "key": st.lists(st.sampled_from([b"key-0", b"key-2", b"", b"nobody"]), min_size=1, max_size=3),
+    },
+)
+
+
+@MANY
+@given(
+    seed=st.integers(0, 2**32),
+    keys=st.sampled_from([1, 3, 40, 90]),
+    compacts=st.booleans(),
+    options=asked,
+    tombstones=st.booleans(),
+    small=st.booleans(),
+)
+def test_latest_is_the_last_of_each_key(
+    seed: int, keys: int, compacts: bool, options: dict[str, Any], tombstones: bool, small: bool
+) -> None:
+    """Whatever the selection, the isolation level and the size of the map."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = write_log(Path(folder), make_log(seed, keys, compacts))
+        asks = options | {"failOnDataLoss": False}
+        if {"startingOffsets", "endingOffsets"} <= asks.keys():
+            del asks["startingOffsets"]
+        extra = {"offsetMapBytes": 1} if small else {}
+        found = read(path, view="latest", includeTombstones=tombstones, **asks, **extra)
+        expected = newest_of(read(path, **asks), tombstones)
+        assert sorted(found) == expected
+        if not small:
+            assert found == expected
+        elif len(expected) > 16:
+            event("several passes")
+
+
+@given(seed=st.integers(0, 2**32), committed=st.booleans(), compacts=st.booleans())
+def test_latest_of_a_consumers_rows(seed: int, committed: bool, compacts: bool) -> None:
+    """Against the naive reader, which shares no code."""
+    with tempfile.TemporaryDirectory() as folder:
+        segments = make_log(seed, 12, compacts)
+        path = write_log(Path(folder), segments)
+        records = [record for _, data in segments for record in naive.decode_log(data)]
+        seen = naive.committed(records) if committed else records
+        rows = [(r.offset, r.key, r.value, r.timestamp) for r in seen if not r.is_control]
+        level = "read_committed" if committed else "read_uncommitted"
+        assert read(path, view="latest", isolationLevel=level) == newest_of(rows, False)
+
+
+@given(seed=st.integers(0, 2**32), at=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7))
+def test_latest_of_a_damaged_log(seed: int, at: float, bit: int) -> None:
+    """A flipped bit is the error of a read of records; or it is left out in both, and said."""
+    with tempfile.TemporaryDirectory() as folder:
+        segments = make_log(seed, 6, False)
+        data = bytearray(segments[-1][1])
+        if not data:
+            return
+        data[int(at * len(data))] ^= 1 << bit
+        path = write_log(Path(folder), [*segments[:-1], (segments[-1][0], bytes(data))])
+        try:
+            rows = read(path)
+        except (DataError, kafkaseg.DataLossError) as error:
+            with pytest.raises(type(error)):
+                read(path, view="latest")
+        else:
+            assert read(path, view="latest") == newest_of(rows, False)
+        try:
+            rows = read(path, mode="DROPMALFORMED", failOnDataLoss=False)
+        except DataError:
+            return
+        lenient = read(path, mode="DROPMALFORMED", failOnDataLoss=False, view="latest", includeTombstones=True)
+        assert lenient == newest_of(rows, True)
+
+
+# ---- the map ----
+
+
+def siphash(data: bytes, key: tuple[int, int], rounds: tuple[int, int] = (1, 3)) -> tuple[int, int]:
+    """SipHash with 128 bits, from its description."""
+    mask = 2**64 - 1
+
+    def rotate(x: int, by: int) -> int:
+        return (x << by | x >> (64 - by)) & mask
+
+    def mix(v: list[int], times: int) -> None:
+        for _ in range(times):
+            v[0] = (v[0] + v[1]) & mask
+            v[1] = rotate(v[1], 13) ^ v[0]
+            v[0] = rotate(v[0], 32)
+            v[2] = (v[2] + v[3]) & mask
+            v[3] = rotate(v[3], 16) ^ v[2]
+            v[0] = (v[0] + v[3]) & mask
+            v[3] = rotate(v[3], 21) ^ v[0]
+            v[2] = (v[2] + v[1]) & mask
+            v[1] = rotate(v[1], 17) ^ v[2]
+            v[2] = rotate(v[2], 32)
+
+    v = [key[0] ^ 0x736F6D6570736575, key[1] ^ 0x646F72616E646F6D ^ 0xEE]
+    v += [key[0] ^ 0x6C7967656E657261, key[1] ^ 0x7465646279746573]
+    whole = data + bytes(7 - len(data) % 8) + bytes([len(data) & 255])
+    for place in range(0, len(whole), 8):
+        word = int.from_bytes(whole[place : place + 8], "little")
+        v[3] ^= word
+        mix(v, rounds[0])
+        v[0] ^= word
+    v[2] ^= 0xEE
+    mix(v, rounds[1])
+    low = v[0] ^ v[1] ^ v[2] ^ v[3]
+    v[1] ^= 0xDD
+    mix(v, rounds[1])
+    return low, v[0] ^ v[1] ^ v[2] ^ v[3]
+
+
+def test_the_description_is_that_of_siphash() -> None:
+    """A published value of SipHash-2-4 with 128 bits, of no bytes under the key 00 01 … 0f (the authors' vectors)."""
+    key = (0x0706050403020100, 0x0F0E0D0C0B0A0908)
+    found = b"".join(part.to_bytes(8, "little") for part in siphash(b"", key, (2, 4)))
+    assert found.hex() == "a3817f04ba25a8e66df67214c7550293"
+
+
+@given(
+    keys=st.lists(st.binary(max_size=40), min_size=1, max_size=20), secret=st.tuples(*[st.integers(0, 2**64 - 1)] * 2)
+)
+def test_the_kernels_hash(keys: Sequence[bytes], secret: tuple[int, int]) -> None:
+    """Is that of the description, whatever the length."""
+    starts = np.cumsum([0, *map(len, keys)]).astype(np.int32)
+    data, hashes = np.frombuffer(bytearray(b"".join(keys) or b"\0"), np.uint8), np.empty((len(keys), 2), np.uint64)
+    with np.errstate(over="ignore"):
+        offset_map.hash_keys(starts, data, len(keys), np.array(secret, np.uint64), hashes)
+    assert [tuple(row) for row in hashes.tolist()] == [siphash(key, secret) for key in keys]
+
+
+@given(
+    numbers=st.lists(st.integers(0, 60), max_size=300), most=st.sampled_from([1, 40 * 20, 40 * 50, 2**20]), at=st.data()
+)
+def test_the_map_against_a_dictionary(numbers: list[int], most: int, at: st.DataObject) -> None:
+    """Each key comes once, whatever fits, and in whatever order its records are noted."""
+    known: dict[int, tuple[int, bool]] = {}
+    for offset, number in enumerate(numbers):
+        known[number] = (offset, offset % 3 == 0)
+    rows = list(enumerate(numbers))
+    if at.draw(st.booleans()):
+        rows.reverse()
+    the_map, found = OffsetMap(most), []
+    while the_map.has_more:
+        for place in range(0, len(rows), 64):
+            some = rows[place : place + 64]
+            the_map.note(
+                pa.array([b"%d" % number for _, number in some], pa.binary()),
+                pa.array([offset for offset, _ in some], pa.int64()),
+                pa.array([offset % 3 == 0 for offset, _ in some], pa.bool_()),
+            )
+        newest = the_map.take_newest(with_tombstones=False).tolist()
+        assert newest == sorted(newest)
+        found += newest
+    assert sorted(found) == sorted(offset for offset, is_tombstone in known.values() if not is_tombstone)
+
+
+def test_keys_are_told_apart_by_the_whole_hash() -> None:
+    """Two keys whose hashes have the same slot and the same tag, but not the same bits elsewhere."""
+    hashes = np.array([[5, 9], [5 + (1 << 40), 9], [5, 9 + (1 << 40)], [5, 9]], np.uint64)
+    entries, slots = np.empty((8, offset_map.ENTRY), np.uint64), np.zeros(16, np.int64)
+    state = np.zeros(offset_map.STATE, np.int64)
+    state[offset_map.LAST_SLICE] = offset_map.SLICES - 1
+    offsets = np.arange(4)
+    assert offset_map.note_records(hashes, offsets, np.zeros(4, np.bool_), 4, slots, entries, state) == offset_map.DONE
+    assert entries[: state[offset_map.COUNT], offset_map.NEWEST].tolist() == [3, 1, 2]
+
+
+# ---- what the user is told ----
+
+
+def test_keys_that_are_null_are_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """They are in no row: a compacted topic has none."""
+    records = [writer.Rec(n, START, key, b"v") for n, key in enumerate([b"a", None, b"a", None])]
+    path = write_log(tmp_path, [(0, writer.record_batch(records))])
+    assert [row[0] for row in read(path, view="latest")] == [2]
+    assert "orders-0 has 2 records without a key" in caplog.text
+
+
+def test_a_newest_record_that_goes_between_the_passes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Is an error, or a warning under failOnDataLoss=false: a file was replaced by one without two of the records."""
+
+    def batch(*names: bytes | None) -> bytes:
+        records = [writer.Rec(n, START, name, b"v") for n, name in enumerate(names) if name is not None]
+        return writer.record_batch(records, last_offset_delta=len(names) - 1)
+
+    path = write_log(tmp_path, [(0, b"")])
+    log = path / writer.segment_name(0)
+    find_newest = OffsetMap.take_newest
+
+    def replace_then_find(found: OffsetMap, with_tombstones: bool) -> Any:
+        (tmp_path / "cleaned").write_bytes(batch(None, b"b", None, b"d"))
+        (tmp_path / "cleaned").replace(log)
+        return find_newest(found, with_tombstones)
+
+    monkeypatch.setattr(OffsetMap, "take_newest", replace_then_find)
+    log.write_bytes(batch(b"a", b"b", b"c", b"d"))
+    with pytest.raises(kafkaseg.DataLossError, match="2 of the newest records of orders-0 were there"):
+        read(path, view="latest")
+    log.write_bytes(batch(b"a", b"b", b"c", b"d"))
+    assert [row[0] for row in read(path, view="latest", failOnDataLoss=False)] == [1, 3]
+    assert "2 of the newest records of orders-0 were there" in caplog.text
+
+
+def test_options_of_other_views_are_refused(tmp_path: Path) -> None:
+    """And the two of view=latest elsewhere."""
+    path = write_log(tmp_path, [(0, writer.record_batch([writer.Rec(0, START, b"k", b"v")]))])
+    for options in ({"view": "latest", "includeControl": True}, {"includeTombstones": True}, {"offsetMapBytes": 1}):
+        with pytest.raises(OptionError, match="is not for view="):
+            read(path, **options)
