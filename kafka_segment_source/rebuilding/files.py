@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from io import FileIO
 
 from kafka_segment_source.storage.files import failure, write_atomically
+from kafka_segment_source.storage.paths import join_path
 from kafka_segment_source.storage.store import LOCAL
 
 _EARLY_BYTES = 8 * 1024 * 1024
@@ -52,10 +53,19 @@ def remove(path: str) -> None:
 
 
 def remove_tree(path: str) -> None:
-    """Removes a directory that the rebuild made, with all in it."""
+    """Removes a directory that the rebuild made with all in it, or a file."""
     with written(path):
-        if os.path.lexists(path):
+        if os.path.isdir(path):
             shutil.rmtree(path)
+        elif os.path.lexists(path):
+            os.unlink(path)
+
+
+def remove_unfinished(directory: str) -> None:
+    """Removes what `replace_file` leaves in a directory if the process dies in it."""
+    for name in list_names(directory):
+        if name.startswith(".kafkaseg-"):
+            remove(join_path(directory, name))
 
 
 def list_names(path: str) -> list[str]:
