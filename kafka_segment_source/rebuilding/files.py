@@ -13,7 +13,10 @@ from contextlib import contextmanager
 from io import FileIO
 
 from kafka_segment_source.storage.files import failure, write_atomically
+from kafka_segment_source.storage.paths import join_path
 from kafka_segment_source.storage.store import LOCAL
+
+_EARLY_BYTES = 8 * 1024 * 1024
 
 
 @contextmanager
@@ -50,10 +53,19 @@ def remove(path: str) -> None:
 
 
 def remove_tree(path: str) -> None:
-    """Removes a directory that the rebuild made, with all in it."""
+    """Removes a directory that the rebuild made with all in it, or a file."""
     with written(path):
-        if os.path.lexists(path):
+        if os.path.isdir(path):
             shutil.rmtree(path)
+        elif os.path.lexists(path):
+            os.unlink(path)
+
+
+def remove_unfinished(directory: str) -> None:
+    """Removes what `replace_file` leaves in a directory if the process dies in it."""
+    for name in list_names(directory):
+        if name.startswith(".kafkaseg-"):
+            remove(join_path(directory, name))
 
 
 def list_names(path: str) -> list[str]:
@@ -84,14 +96,20 @@ class NewFile:
 
     def __init__(self, path: str) -> None:
         self.path = path
+        self._size = self._begun = 0  # bytes that were written, and of which the system was told to begin with
         with written(path):
             self._file = FileIO(path, "w")
 
     def write(self, data: memoryview | bytes) -> None:
         """Appends bytes."""
         with written(self.path):
+            self._size += len(data)
             while len(data):
                 data = data[self._file.write(data) :]
+            if self._size - self._begun >= _EARLY_BYTES and hasattr(os, "posix_fadvise"):
+                # Linux begins to write such pages to the disk, and does not wait; so `close` waits for fewer
+                os.posix_fadvise(self._file.fileno(), self._begun, self._size - self._begun, os.POSIX_FADV_DONTNEED)
+                self._begun = self._size
 
     def close(self) -> None:
         """Waits until the bytes are on the disk, and closes the file."""

@@ -15,7 +15,7 @@ import numpy as np
 from kafka_segment_source import kafka_format
 from kafka_segment_source.kernels import batch_headers
 from kafka_segment_source.kernels.batch_headers import HeaderTable
-from kafka_segment_source.logdir.index_entries import OFFSET_ENTRY, TIME_ENTRY
+from kafka_segment_source.logdir.index_entries import OFFSET_ENTRY, TIME_ENTRY, Longs
 
 INTERVAL = 4096  # index.interval.bytes
 
@@ -30,8 +30,9 @@ class IndexEntries:
         self._base = base_offset
         self._indexed_at = 0  # the position of the last indexed batch, or 0
         self._largest = kafka_format.NO_TIMESTAMP, base_offset  # a timestamp in ms, and an offset
-        self._offsets: list[tuple[int, int]] = []
-        self._times: list[tuple[int, int]] = []
+        self._last_time = kafka_format.NO_TIMESTAMP  # of the time entries
+        self._offsets: list[bytes] = []
+        self._times: list[bytes] = []
 
     def add(self, headers: HeaderTable, position: int) -> None:
         """Adds batches that follow those before. position: where the first one begins in the new `.log`."""
@@ -41,25 +42,34 @@ class IndexEntries:
         reached = np.maximum.accumulate(np.maximum(times, self._largest[0]))
         grows = np.diff(reached, prepend=self._largest[0]) > 0
         holders = np.maximum.accumulate(np.where(grows, np.arange(len(times)), -1))
-        columns = (starts.tolist(), lasts.tolist(), reached.tolist(), holders.tolist())  # lists are searched faster
-        positions, ends, largest, held_by = columns
+        positions = starts.tolist()  # a list is searched faster
+        chosen: list[int] = []
         at = 0
         while (at := bisect_right(positions, self._indexed_at + INTERVAL, at)) < len(positions):
             self._indexed_at = positions[at]
-            self._offsets.append((ends[at] - self._base, positions[at]))
-            self._add_time(largest[at], self._largest[1] if held_by[at] < 0 else ends[held_by[at]])
-        if held_by[-1] >= 0:
-            self._largest = largest[-1], ends[held_by[-1]]
+            chosen.append(at)
+        if chosen:
+            self._offsets.append(_pack(OFFSET_ENTRY, lasts[chosen] - self._base, starts[chosen]))
+            offsets = np.where(holders[chosen] < 0, self._largest[1], lasts[holders[chosen]])
+            self._add_times(reached[chosen], offsets)
+        if holders[-1] >= 0:
+            self._largest = int(reached[-1]), int(lasts[holders[-1]])
 
     def close(self) -> tuple[bytes, bytes]:
         """Adds the last time entry. Returns the bytes of the `.index` and of the `.timeindex`."""
-        self._add_time(*self._largest)
-        return (
-            np.array(self._offsets, OFFSET_ENTRY).tobytes(),
-            np.array(self._times, TIME_ENTRY).tobytes(),
-        )
+        self._add_times(np.array([self._largest[0]]), np.array([self._largest[1]]))
+        return b"".join(self._offsets), b"".join(self._times)
 
-    def _add_time(self, timestamp: int, offset: int) -> None:
-        """Adds a time entry if it is later than the one before (TimeIndex.maybeAppend)."""
-        if timestamp > (self._times[-1][0] if self._times else kafka_format.NO_TIMESTAMP):
-            self._times.append((timestamp, offset - self._base))
+    def _add_times(self, timestamps: Longs, offsets: Longs) -> None:
+        """Adds the time entries that are later than the ones before them (TimeIndex.maybeAppend)."""
+        later = np.diff(timestamps, prepend=self._last_time) > 0
+        self._times.append(_pack(TIME_ENTRY, timestamps[later], offsets[later] - self._base))
+        self._last_time = max(self._last_time, int(timestamps[-1]))
+
+
+def _pack(entry: np.dtype[np.void], *columns: Longs) -> bytes:
+    """Returns the bytes of entries, of their fields in order."""
+    entries = np.empty(len(columns[0]), entry)
+    for name, column in zip(entry.names or (), columns, strict=True):
+        entries[name] = column
+    return entries.tobytes()

@@ -19,6 +19,7 @@ from kafka_segment_source.rebuilding.files import (
     make_directory,
     read_whole,
     remove_tree,
+    remove_unfinished,
     rename,
     replace_file,
     written,
@@ -36,7 +37,7 @@ class Journal:
     """The state of one rebuild in its target. A context manager: it locks the target for this process.
 
     target: the directory, resolved. Raises PathError if the target holds anything but an interrupted rebuild of the
-    same request, and if another process writes there.
+    same request, or one that has no whole segment yet, and if another process writes there.
     """
 
     def __init__(self, target: str, request: Mapping[str, Any]) -> None:
@@ -63,8 +64,11 @@ class Journal:
         """Returns what the first run of this request found (moments of times ago), and notes it in the first run."""
         path = join_path(self._folder, _REQUEST)
         before = _parse(read_whole(path))
-        if before is not None:
+        if before is not None and before["request"] == request:
             return dict(before["found"])
+        for name in list_names(self._folder):  # of another request, which has no whole segment
+            if name not in (_LOCK, _REQUEST):
+                remove_tree(join_path(self._folder, name))
         replace_file(path, json.dumps({"version": _VERSION, "request": request, "found": found}).encode())
         return dict(found)
 
@@ -87,6 +91,7 @@ class Journal:
 
     def finish(self, report: Mapping[str, Any]) -> None:
         """Writes the report and removes the folder."""
+        remove_unfinished(self.target)
         replace_file(join_path(self.target, REPORT), (json.dumps(report, indent=2) + "\n").encode())
         remove_tree(self._folder)
 
@@ -105,7 +110,9 @@ class Journal:
             raise PathError(
                 f"the target {target!r} holds {what}, expected an empty directory, or an interrupted rebuild"
             )
-        if before["version"] != _VERSION or before["request"] != request:
+        states = [name for name in list_names(self._folder) if name.endswith(".json") and name != _REQUEST]
+        has_progress = bool(states) or names != [FOLDER]
+        if before["version"] != _VERSION or (before["request"] != request and has_progress):
             differing = [name for name in request if before["request"].get(name) != request[name]]
             differing += [name for name in before["request"] if name not in request]
             raise PathError(

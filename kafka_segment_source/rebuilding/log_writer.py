@@ -26,7 +26,14 @@ from kafka_segment_source.kernels import batch_headers
 from kafka_segment_source.kernels.batch_headers import HeaderTable
 from kafka_segment_source.logdir.index_entries import LARGEST_LOG
 from kafka_segment_source.rebuilding import epochs
-from kafka_segment_source.rebuilding.files import NewFile, list_names, read_whole, remove, replace_file
+from kafka_segment_source.rebuilding.files import (
+    NewFile,
+    list_names,
+    read_whole,
+    remove,
+    remove_unfinished,
+    replace_file,
+)
 from kafka_segment_source.rebuilding.indexes import IndexEntries
 from kafka_segment_source.rebuilding.pieces import Batches
 from kafka_segment_source.rebuilding.producer_table import ProducerTable
@@ -183,6 +190,7 @@ class LogWriter:
             self.segments += 1
             self.end = end
         self._segment = None
+        remove_unfinished(self.directory)
         for name in list_names(self.directory):  # a state may have been kept at the start of each segment
             if name.endswith(kafka_format.SNAPSHOT_SUFFIX):
                 remove(join_path(self.directory, name))

@@ -38,6 +38,7 @@ def run_rebuild(path: str, to: str, options: dict[str, Any], step: int) -> None:
     files.write_atomically = deadly(files.write_atomically)  # type: ignore[attr-defined]
     files.NewFile.write = deadly(files.NewFile.write)  # type: ignore[method-assign]
     files.NewFile.close = deadly(files.NewFile.close)  # type: ignore[method-assign]
+    files.os.replace = deadly(os.replace)  # type: ignore[attr-defined]  # a step inside of `write_atomically`
     files.os.rename = deadly(os.rename)  # type: ignore[attr-defined]
     files.os.unlink = deadly(os.unlink)  # type: ignore[attr-defined]
     rebuild(path, to, **options)

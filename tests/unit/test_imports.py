@@ -174,7 +174,16 @@ OF_THE_SYSTEM = {
         "fdopen",
     },
     # of the target, which is a local directory
-    "rebuilding.files": {"makedirs", "rename", "unlink", "listdir", "fsync", "path"},
+    "rebuilding.files": {
+        "makedirs",
+        "rename",
+        "unlink",
+        "listdir",
+        "fsync",
+        "path",
+        "posix_fadvise",
+        "POSIX_FADV_DONTNEED",
+    },
     "rebuilding.journal": {"open", "close", "O_RDWR", "O_CREAT", "path"},
     "rebuilding.rebuild": {"PathLike", "fspath", "listdir", "scandir", "strerror", "path"},
     "cli.shared": {"dup2", "open", "devnull", "environ", "O_WRONLY"},

@@ -238,13 +238,13 @@ def test_damage_ends_a_strict_rebuild_and_is_said_by_another(tmp_path: Path) -> 
     with pytest.raises(CorruptRecordError):
         rebuild(tmp_path / "source", tmp_path / "new")
     assert [each.name for each in (tmp_path / "new").iterdir()] == [".rebuild"]
-    report = rebuild(tmp_path / "source", tmp_path / "other", mode="DROPMALFORMED")
+    report = rebuild(tmp_path / "source", tmp_path / "new", mode="DROPMALFORMED")  # no segment was whole
     kinds = [each.kind for _, each in report.left_out]
     assert kinds == ["damage", "missing offsets"]
-    said = json.loads((tmp_path / "other/rebuild.json").read_text())
+    said = json.loads((tmp_path / "new/rebuild.json").read_text())
     assert said == report.to_dict()
     gone = report.left_out[1][1]
-    offsets = scan(tmp_path / "other", ["offset"]).read_all()["offset"].to_pylist()
+    offsets = scan(tmp_path / "new", ["offset"]).read_all()["offset"].to_pylist()
     assert not {gone.first_offset, gone.last_offset} & set(offsets)
     assert {gone.first_offset - 1, gone.last_offset + 1} & set(offsets)
 
