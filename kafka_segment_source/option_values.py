@@ -44,8 +44,9 @@ BINARY = "binary"
 STRING = "string"
 AVRO = "avro"
 JSON = "json"
+PROTOBUF = "protobuf"
 AUTO = "auto"
-FORMATS = (BINARY, STRING, AVRO, JSON, AUTO)
+FORMATS = (BINARY, STRING, AVRO, JSON, PROTOBUF, AUTO)
 PERMISSIVE = "PERMISSIVE"
 
 _LARGEST_BATCH = 2**30  # Arrow offsets are 32-bit: a batch's bytes must leave room beside others
