@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -23,28 +22,12 @@ from kafka_segment_source.values.protobuf_making import make_protobuf_meaning
 from kafka_segment_source.values.protobuf_matching import check_match
 from kafka_segment_source.values.protobuf_meaning import ProtobufMeaning, ProtobufWriter
 from tests.support import protobuf_cases as cases
-from tests.support.avro_reads import as_rows
+from tests.support.avro_reads import MOST
 from tests.support.cases import count_cases
+from tests.support.protobuf_reads import decode
 from tests.support.schema_logs import framed
 
-MOST = 64 * 1024 * 1024
 ROOT = "shop.v1.Root"
-
-
-def decode(meaning: ProtobufMeaning, values: list[bytes | None], most: int = MOST) -> tuple[list[Any], list[int]]:
-    """Decodes values. Every array is validated."""
-    rows, status = as_rows(values), np.zeros(len(values), np.uint8)
-    decoder = meaning.make_decoder(most)
-    found: list[Any] = []
-    at = 0
-    while at < len(values):
-        array, end = decoder.decode(rows, at, len(values), status)
-        assert end > at
-        array.validate(full=True)
-        assert array.type == meaning.arrow
-        found += array.to_pylist()
-        at = end
-    return found, status.tolist()
 
 
 def make_meaning(text: str, ids: int = 1) -> ProtobufMeaning:
