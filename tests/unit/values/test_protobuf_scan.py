@@ -191,6 +191,15 @@ def test_older_writers_are_read_by_field_number(tmp_path: Path) -> None:
     assert "schema id 9: field 1 of p.V is string there, and int64 in the schema that it is read as (renamed)" in said
 
 
+def test_a_required_field_that_is_not_there(tmp_path: Path) -> None:
+    register(tmp_path, text="message A { required int32 a = 1; optional A inside = 2; }", references=[])
+    values = [framed(7, FIRST + b"\x08\x05"), framed(7, FIRST), framed(7, FIRST + b"\x08\x05\x12\x00")]
+    write_values(tmp_path, values)
+    rows = read(tmp_path, valueMode="PERMISSIVE")
+    assert [row and row["a"] for row in rows] == [5, None, None]
+    assert "a message without a field that is required" in refuse(tmp_path)
+
+
 def test_bare_values_under_a_file(tmp_path: Path) -> None:
     (tmp_path / "schemas").mkdir()
     (tmp_path / "schemas" / "order.proto").write_text(ORDER)
@@ -237,6 +246,7 @@ def test_a_few_bytes_that_would_take_much_memory_do_not_fit(tmp_path: Path) -> N
     write_values(tmp_path, [framed(7, FIRST + b"\x0a\0" * 300_000), framed(7, FIRST + b"\x0a\0")])
     code = (
         "import resource, sys, kafka_segment_source as k\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (6 * 2**30, 6 * 2**30))\n"
         "r = k.scan(sys.argv[1], subscribe='orders', valueFormat='protobuf', valueMode='PERMISSIVE').read_all()\n"
         "assert [v is None for v in r['value'].to_pylist()] == [True, False]\n"
         "assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < 700_000, resource.getrusage(0).ru_maxrss\n"
