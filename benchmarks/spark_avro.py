@@ -1,8 +1,8 @@
 """Avro values in Spark: the typed scan, the raw scan with `from_avro` behind it, and what Spark itself takes of each.
 
-Opt-in, as it needs the jar of spark-avro: `python -m benchmarks.spark_avro`. The ceilings are sources that have nothing to
-do: they yield Arrow batches that lie ready, typed or raw. So they are the least time that Spark takes of such rows. All
-runs take turns in one session of one core, and write into Spark's `noop`.
+Opt-in, as it needs the jar of spark-avro: `python -m benchmarks.spark_avro`. The ceilings are sources that have nothing
+to do: they yield Arrow batches that lie ready, typed or raw. So they are the least time that Spark takes of such rows.
+All runs take turns in one session of one core, and write into Spark's `noop`.
 """
 
 from __future__ import annotations

@@ -191,6 +191,16 @@ def test_older_writers_are_read_by_field_number(tmp_path: Path) -> None:
     assert "schema id 9: field 1 of p.V is string there, and int64 in the schema that it is read as (renamed)" in said
 
 
+def test_an_id_that_is_not_known_is_no_other_schema(tmp_path: Path) -> None:
+    """Even where there is only one."""
+    text = 'syntax = "proto3"; message A { int32 a = 1; }'
+    SchemaLog(tmp_path).register("orders-value", 7, text, schemaType="PROTOBUF")
+    write_values(tmp_path, [framed(7, FIRST + b"\x08\x05"), framed(8, FIRST + b"\x08\x05")])
+    assert read(tmp_path, valueMode="PERMISSIVE") == [{"a": 5}, None]
+    said = refuse(tmp_path)
+    assert "found schema id 8, expected one of the 1 in _schemas, read to offset 0" in said
+
+
 def test_a_required_field_that_is_not_there(tmp_path: Path) -> None:
     register(tmp_path, text="message A { required int32 a = 1; optional A inside = 2; }", references=[])
     values = [framed(7, FIRST + b"\x08\x05"), framed(7, FIRST), framed(7, FIRST + b"\x08\x05\x12\x00")]
