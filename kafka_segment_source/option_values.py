@@ -46,8 +46,9 @@ BINARY = "binary"
 STRING = "string"
 AVRO = "avro"
 JSON = "json"
+PROTOBUF = "protobuf"
 AUTO = "auto"
-FORMATS = (BINARY, STRING, AVRO, JSON, AUTO)
+FORMATS = (BINARY, STRING, AVRO, JSON, PROTOBUF, AUTO)
 FORMATS_OF_TEXT = (BINARY, STRING)  # the same key is always the same bytes
 PERMISSIVE = "PERMISSIVE"
 

@@ -162,11 +162,11 @@ OPTIONS = (
     Option(TYPED, "keyFormat", "key_format", "FORMAT", values.parse_format, "the same of keys", default=values.BINARY,
            views=_WITH_RECORDS),
     Option(TYPED, "schemas", "schemas", "PATH", values.parse_directory,
-           "where schemas are: a log directory that holds _schemas, a directory of .avsc files, or one such file",
+           "where schemas are: a log directory that holds _schemas, a directory of .avsc or .proto files, or one such file",
            without="the topic _schemas in the same paths", views=_WITH_RECORDS),
     Option(TYPED, "valueSchema", "value_schema", "SCHEMA", values.parse_name,
            "the schema that values are read as: latest, a version of TOPIC-value, id:7, subject:NAME, the path of a"
-           " file, or DDL for JSON", default="latest", views=_WITH_RECORDS),
+           " file, or DDL for JSON; #MESSAGE behind it names one of Protobuf", default="latest", views=_WITH_RECORDS),
     Option(TYPED, "keySchema", "key_schema", "SCHEMA", values.parse_name,
            "the same for keys and TOPIC-key", default="latest", views=_WITH_RECORDS),
     Option(TYPED, "schemaContext", "schema_context", "NAME", values.parse_name,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import replace
 
 from kafka_segment_source.errors import OptionError, PathError
@@ -12,6 +14,30 @@ from kafka_segment_source.schema_registry.registry import name_place
 from kafka_segment_source.schema_registry.resolving import Known, find_choice, with_typed_columns
 from kafka_segment_source.schema_registry.rows import TOPIC
 from kafka_segment_source.values.typed import TypedColumns
+
+_NAMED = re.compile(r"id:|[0-9]+(#|$)")  # an option that always names the same schema
+
+
+def check_checkpoint(options: ReadOptions, kept: Mapping[str, str]) -> None:
+    """Checks that a stream goes on with the schemas that its checkpoint names. options: of the stream, typed.
+
+    Spark fixes the columns of a query before it reads the checkpoint. So `latest` cannot go on as before once there is
+    a newer version. Raises OptionError then. A schema that the options name themselves may be another one.
+    """
+    assert options.typed is not None
+    for column, now in options.typed.readers.items():
+        before = kept.get(column, now)
+        asked = options.value_schema if column == "value" else options.key_schema
+        if before == now:
+            continue
+        if _NAMED.match(asked):
+            logger.warning("this stream read %ss as %s, and reads them as %s from here on", column, before, now)
+            continue
+        raise OptionError(
+            f"the checkpoint of this stream reads {column}s as {before}, and option '{column}Schema' ({asked}) is {now}"
+            f" by now: write {column}Schema={before} to go on as before, or {column}Schema={now} to read {column}s as"
+            " that from here on"
+        )
 
 
 class SchemaFollower:
@@ -59,9 +85,10 @@ class SchemaFollower:
                 newest = find_choice(column, known).registered
             except OptionError:
                 continue
-            if newest is not None and reader != f"id:{newest.id}" and newest.id not in self._said:
+            if newest is not None and reader.partition("#")[0] != f"id:{newest.id}" and newest.id not in self._said:
                 self._said.add(newest.id)
                 warnings.append(
                     f"{name_place(newest.place)} (id {newest.id}) is newer than the schema that this stream reads"
-                    f" {column}s as ({reader}): what it adds is left out until the stream is started again"
+                    f" {column}s as ({reader}): what it adds is left out. A restart of the stream names one of the two by option"
+                    f" '{column}Schema'"
                 )

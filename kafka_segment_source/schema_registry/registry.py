@@ -17,13 +17,15 @@ _MOST_NAMED = 10  # subjects in a message
 class Registry:
     """Schemas by id and by subject.
 
-    words: what a message calls it, with the offset up to which it was read. warnings: of reading it.
+    words: what a message calls it, with the offset up to which it was read. warnings: of reading it. is_of_files:
+    whether it is made of files, which have no references.
     """
 
     words: str
     by_id: dict[tuple[str, int], Registered] = field(default_factory=dict)
     by_place: dict[SubjectVersion, Registered] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
+    is_of_files: bool = False
 
     @classmethod
     def of(cls, words: str, everything: Iterable[Registered]) -> Registry:
@@ -72,6 +74,18 @@ class Registry:
         found: dict[SubjectVersion, Schema] = {}
         self._add_references(schema, found, ())
         return list(found.values())
+
+    def find_imports(self, schema: Schema) -> dict[str, Schema]:
+        """Finds what a schema uses, by the names that it and those that it uses have for it. Raises OptionError for one
+        that is missing, and for a name of two schemas."""
+        found: dict[str, Schema] = {}
+        for user in (schema, *self.find_references(schema)):
+            for reference in user.references:
+                place = SubjectVersion(*split_subject(reference.subject, user.place.context), reference.version)
+                used = self.by_place[place].schema
+                if found.setdefault(reference.name, used).text != used.text:
+                    raise OptionError(f"it uses two schemas under the name {reference.name!r}")
+        return found
 
     def _add_references(
         self, schema: Schema, found: dict[SubjectVersion, Schema], inside: tuple[SubjectVersion, ...]

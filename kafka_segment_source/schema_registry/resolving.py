@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from kafka_segment_source.errors import OptionError, PathError, SchemaError
+from kafka_segment_source.errors import OptionError, PathError, SchemaError, UnsupportedError
 from kafka_segment_source.kernels import avro
 from kafka_segment_source.logdir.catalog import list_logs
-from kafka_segment_source.option_values import AUTO, AVRO, BINARY, JSON, PERMISSIVE, STRING
+from kafka_segment_source.option_values import AUTO, AVRO, BINARY, JSON, PERMISSIVE, PROTOBUF, STRING
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.schema import RECORD_COLUMNS
 from kafka_segment_source.schema_registry import messages
@@ -36,22 +36,30 @@ from kafka_segment_source.values.json_types import (
     parse_ddl,
     parse_json_schema,
 )
+from kafka_segment_source.values.protobuf_errors import NEEDS_PROTOBUF, ProtobufError
 from kafka_segment_source.values.string_meaning import StringMeaning
 from kafka_segment_source.values.typed import Meaning, TypedColumns
 
 _LATEST = "latest"
-_OF_KINDS = {messages.AVRO: AVRO, messages.JSON_SCHEMA: JSON}
+_OF_KINDS = {messages.AVRO: AVRO, messages.JSON_SCHEMA: JSON, messages.PROTOBUF: PROTOBUF}
 _VERSION = re.compile(r"[0-9]{1,9}")
+_MESSAGE = re.compile(r"(.+)#([A-Za-z_][\w.]*)", re.ASCII)
 _OTHER = "it is a schema of another name"
 _MOST_TOPICS = 10  # in a message
 
 
 @dataclass
 class Choice:
-    """The schema that a column is read as. registered: None for that of a file, or for DDL."""
+    """The schema that a column is read as.
+
+    registered: None for that of a file, or for DDL. message: the message of Protobuf that the option names, "" for
+    none. path: of the file, "" where there is none.
+    """
 
     text: str
     registered: Schema | None = None
+    message: str = ""
+    path: str = ""
 
 
 def with_typed_columns(options: ReadOptions, warnings: list[str], wanted: Mapping[str, Wanted]) -> ReadOptions:
@@ -129,15 +137,27 @@ def _make_meaning(column: str, form: str, known: Known, readers: dict[str, str])
                 f"{name_place(found.place)} is a schema of {found.kind}, and option '{column}Format' is {form}"
             )
         if found is not None and found.place.context == known.options.schema_context:
-            readers[column] = f"id:{found.id}"
+            readers[column] = f"id:{found.id}" + (f"#{choice.message}" if choice.message else "")
+        if form == PROTOBUF:
+            return _make_protobuf(column, choice, known)
         if form == JSON:
             parsed = parse_ddl(choice.text) if looks_like_ddl(choice.text) else parse_json_schema(choice.text)
             return JsonMeaning(choose_fields(parsed, known.wanted.get(column, {})))
         return _make_avro(column, parse_choice(choice, known), choice.registered, known)
     except NoFieldError as error:
         raise SchemaError(f"there is no such column inside {column!r}: {error}") from error
-    except (AvroError, JsonTypeError) as error:
+    except (AvroError, JsonTypeError, ProtobufError) as error:
         raise OptionError(f"option '{column}Schema': the schema cannot be used: {error}") from error
+
+
+def _make_protobuf(column: str, choice: Choice, known: Known) -> Meaning:
+    """Makes the meaning of a column of Protobuf. Raises UnsupportedError where Google's library is not installed."""
+    try:
+        from kafka_segment_source.schema_registry import protobuf  # noqa: PLC0415  # its library is an extra
+    except ImportError as error:
+        raise UnsupportedError(NEEDS_PROTOBUF) from error
+    asked = protobuf.Asked(column, choice.text, choice.registered, choice.message, choice.path)
+    return protobuf.make_column(asked, known.find(), known.options, known.wanted.get(column))
 
 
 def _is_json_alone(column: str, known: Known) -> bool:
@@ -166,19 +186,29 @@ def _make_avro(column: str, reader: Type, registered: Schema | None, known: Know
 
 
 def _find_text(column: str, known: Known) -> str:
-    return known.options.value_schema if column == "value" else known.options.key_schema
+    """The schema that the option of a column names, without its message."""
+    return _split_message(column, known)[0]
+
+
+def _split_message(column: str, known: Known) -> tuple[str, str]:
+    options = known.options
+    text, form = (
+        (options.value_schema, options.value_format) if column == "value" else (options.key_schema, options.key_format)
+    )
+    match = _MESSAGE.fullmatch(text) if form in (PROTOBUF, AUTO) else None
+    return (match.group(1), match.group(2)) if match else (text, "")
 
 
 def find_choice(column: str, known: Known) -> Choice:
     """Finds the schema that the option of a column names. Raises OptionError, which says what to write."""
-    text = _find_text(column, known)
+    text, message = _split_message(column, known)
     if looks_like_ddl(text):
         return Choice(text)
     prefix, colon, rest = text.partition(":")
     context = known.options.schema_context
     if text != _LATEST and not _VERSION.fullmatch(text) and not (colon and prefix in ("id", "subject")):
         path = resolve_path(text, known.options.storage)
-        return Choice(read_text(path, known.options, f"{column}Schema"))
+        return Choice(read_text(path, known.options, f"{column}Schema"), message=message, path=path)
     registry = known.need(column)
     found: Schema | None
     if prefix == "id" and colon:
@@ -192,7 +222,7 @@ def find_choice(column: str, known: Known) -> Choice:
             f"option '{column}Schema' is {text!r}, which {registry.words} does not have: in context {context!r} it has"
             f" {registry.name_subjects(context)}"
         )
-    return Choice(found.text, found)
+    return Choice(found.text, found, message)
 
 
 def parse_choice(choice: Choice, known: Known) -> Type:

@@ -3,8 +3,8 @@
 - A directory or a bucket that holds the topic, or its partition directory alone, whatever the topic is called.
 - An export: a file with a record a line, key and value as JSON with a tab between them, as kafka-console-consumer
   prints them (`--property print.key=true`).
-- A file `.avsc`, or a directory of such files. A file whose name is a number has the schema of that id. The others are
-  known by their fingerprints.
+- A file `.avsc` or `.proto`, or a directory of such files. A file whose name is a number has the schema of that id.
+  Others of Avro are known by their fingerprints, and others of Protobuf by their names, for those that import them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,14 @@ from kafka_segment_source.internal_topics.oddities import Oddities
 from kafka_segment_source.logdir.catalog import list_logs
 from kafka_segment_source.option_values import SCHEMAS
 from kafka_segment_source.options import ReadOptions, parse_options
-from kafka_segment_source.schema_registry.messages import AVRO, DEFAULT_CONTEXT, Schema, SubjectVersion, make_guid
+from kafka_segment_source.schema_registry.messages import (
+    AVRO,
+    DEFAULT_CONTEXT,
+    PROTOBUF,
+    Schema,
+    SubjectVersion,
+    make_guid,
+)
 from kafka_segment_source.schema_registry.registry import Registry
 from kafka_segment_source.schema_registry.replay import Registered, replay
 from kafka_segment_source.schema_registry.rows import TOPIC
@@ -29,7 +36,7 @@ from kafka_segment_source.storage.store import Kind
 from kafka_segment_source.times import format_millis
 
 _MOST_FILE = 256 * 1024 * 1024  # bytes of an export
-_SUFFIX = ".avsc"
+_SUFFIXES = {".avsc": AVRO, ".proto": PROTOBUF}
 _NUMBER = re.compile(r"[0-9]{1,10}")
 _MICROS = 1000
 
@@ -61,10 +68,10 @@ def read_given(path: str, options: ReadOptions, warnings: list[str]) -> Registry
     if entry is None:
         raise PathError(f"option 'schemas' is {path!r}: there is nothing")
     if entry.kind is Kind.FILE:
-        if path.endswith(_SUFFIX):
+        if path.endswith(tuple(_SUFFIXES)):
             return _read_files([path], options)
         return _read_export(path, options, warnings)
-    files = [each.name for each in list_directory(path, options.storage) if each.name.endswith(_SUFFIX)]
+    files = [each.name for each in list_directory(path, options.storage) if each.name.endswith(tuple(_SUFFIXES))]
     if files:
         return _read_files([join_path(path, name) for name in sorted(files)], options)
     beside = replace(options, paths=(path,), topic=None, partition=None, subscribe_pattern=None, assign=None)
@@ -106,14 +113,14 @@ def _read_export(path: str, options: ReadOptions, warnings: list[str]) -> Regist
 def _read_files(paths: list[str], options: ReadOptions) -> Registry:
     registered: list[Registered] = []
     for path in paths:
-        stem = name_of(path).removesuffix(_SUFFIX)
+        stem, dot, suffix = name_of(path).rpartition(".")
         number = int(stem) if _NUMBER.fullmatch(stem) else -1
         text = read_text(path, options, "schemas")
         place = SubjectVersion(DEFAULT_CONTEXT, stem, 1)
-        schema = Schema(place, number, make_guid(text), AVRO, text, (), False, "")
+        schema = Schema(place, number, make_guid(text), _SUFFIXES[dot + suffix], text, (), False, "")
         record = LogRecord(name_of(path), 0, len(registered), -1, None, None)
         registered.append(Registered(schema, record, is_deleted=False))
-    registry = Registry(f"{len(paths):,} files")
+    registry = Registry(f"{len(paths):,} files", is_of_files=True)
     for each in registered:
         registry.by_place[each.schema.place] = each
         if each.schema.id >= 0:

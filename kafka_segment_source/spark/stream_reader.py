@@ -20,7 +20,7 @@ from kafka_segment_source.errors import UnsupportedError
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.spark.reader import SegmentPartition, log_warnings, read_rows
 from kafka_segment_source.streams.limits import Limits
-from kafka_segment_source.streams.positions import JsonOffsets, from_json, to_json
+from kafka_segment_source.streams.positions import JsonOffsets, Positions, from_json, schemas_of, to_json
 from kafka_segment_source.streams.stream import LogStream
 
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ class KafkaSegmentStreamReader(DataSourceStreamReader, SupportsTriggerAvailableN
         self._limits = Limits.of(options)
         self._stream: LogStream | None = None
         self._schemas: SchemaFollower | None = None
+        self._is_checked = False
         if not HAS_LIMITS and self._limits.names:
             raise UnsupportedError(
                 f"option {self._limits.names[0]!r} needs Spark 4.2 or later, and this is {pyspark.__version__}: leave it"
@@ -72,12 +73,12 @@ class KafkaSegmentStreamReader(DataSourceStreamReader, SupportsTriggerAvailableN
         return self._stream
 
     def initialOffset(self) -> JsonOffsets:
-        return to_json(self.stream.find_initial())
+        return self._to_json(self.stream.find_initial())
 
     def latestOffset(self, start: dict[str, Any] | None = None, limit: ReadLimit | None = None) -> JsonOffsets:
-        begin = None if start is None else from_json(start)
+        begin = None if start is None else self._from_json(start)
         limited = HAS_LIMITS and limit is not None and not isinstance(limit, ReadAllAvailable)
-        return to_json(self.stream.find_next(begin, limited))
+        return self._to_json(self.stream.find_next(begin, limited))
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """Spark passes this limit to `latestOffset`, unless the trigger wants all. The values are those of the options,
@@ -95,14 +96,27 @@ class KafkaSegmentStreamReader(DataSourceStreamReader, SupportsTriggerAvailableN
         self.stream.set_target()
 
     def reportLatestOffset(self) -> JsonOffsets:
-        return to_json(self.stream.find_latest())
+        return self._to_json(self.stream.find_latest())
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        plan = self.stream.plan(from_json(start), from_json(end))
+        plan = self.stream.plan(self._from_json(start), from_json(end))
         if plan is None:
             return []
         typed = None if self._options.typed is None else self._follow_schemas()
         return [SegmentPartition(splits, typed) for splits in plan.tasks]
+
+    def _to_json(self, positions: Positions) -> JsonOffsets:
+        typed = self._options.typed
+        return to_json(positions, None if typed is None else typed.readers)
+
+    def _from_json(self, start: dict[str, Any]) -> Positions:
+        """Converts the start of a micro-batch. The first one is that of the checkpoint, and is checked."""
+        if self._options.typed is not None and not self._is_checked:
+            from kafka_segment_source.schema_registry.following import check_checkpoint  # noqa: PLC0415  # as below
+
+            check_checkpoint(self._options, schemas_of(start))
+            self._is_checked = True
+        return from_json(start)
 
     def _follow_schemas(self) -> TypedColumns:
         from kafka_segment_source.schema_registry.following import SchemaFollower  # noqa: PLC0415  # few streams have any

@@ -7,6 +7,7 @@ them as texts. So they are always made in one order, by topic and partition.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from kafka_segment_source.errors import OptionError
 from kafka_segment_source.kafka_format import MAX_OFFSET
@@ -15,16 +16,32 @@ from kafka_segment_source.option_values import TopicPartition
 Positions = Mapping[TopicPartition, int]
 """The next offset to read, by topic and partition."""
 
-JsonOffsets = dict[str, dict[str, int]]
+JsonOffsets = dict[str, dict[str, Any]]
+
+SCHEMAS = "kafkaseg:schemas"
+"""What stands beside the topics, where keys or values are typed: {"value": "id:7"}. No topic has a colon."""
 
 _MOST_SHOWN = 200  # characters of a foreign offset in a message
 
 
-def to_json(positions: Positions) -> JsonOffsets:
-    """Converts positions into the value that Spark writes as JSON, always in the same order."""
+def to_json(positions: Positions, schemas: Mapping[str, str] | None = None) -> JsonOffsets:
+    """Converts positions into the value that Spark writes as JSON, always in the same order.
+
+    schemas: what keys and values are read as, by column, as an option names it.
+    """
     found: JsonOffsets = {}
     for topic, partition in sorted(positions):
         found.setdefault(topic, {})[str(partition)] = positions[topic, partition]
+    if schemas:
+        found[SCHEMAS] = dict(sorted(schemas.items()))
+    return found
+
+
+def schemas_of(value: object) -> dict[str, str]:
+    """Returns the schemas in the value of Spark's JSON. A checkpoint of an older version of this package has none."""
+    found = value.get(SCHEMAS, {}) if isinstance(value, dict) else {}
+    if not isinstance(found, dict) or not all(isinstance(text, str) for text in found.values()):
+        raise _foreign(value)
     return found
 
 
@@ -34,6 +51,8 @@ def from_json(value: object) -> dict[TopicPartition, int]:
     if not isinstance(value, dict):
         raise _foreign(value)
     for topic, partitions in value.items():
+        if topic == SCHEMAS:
+            continue
         if not isinstance(topic, str) or not isinstance(partitions, dict):
             raise _foreign(value)
         for partition, offset in partitions.items():

@@ -15,6 +15,9 @@ from kafka_segment_source.reporting import few, logger
 
 NOT_JSON = 100  # beside those of `kernels.avro`
 OTHER_TYPE = 101
+NOT_PROTOBUF = 102
+BAD_INDEXES = 103
+REQUIRED = 104
 
 REASONS = {
     avro.NO_PREFIX: "bytes that do not begin as its schema's number does",
@@ -36,6 +39,9 @@ REASONS = {
     avro.TOO_LARGE: "a value that takes more memory than one batch may",
     NOT_JSON: "bytes that are not JSON",
     OTHER_TYPE: "JSON of another type",
+    NOT_PROTOBUF: "bytes that are not a message of Protobuf, or text in it that is not UTF-8",
+    BAD_INDEXES: "message indexes that are none",
+    REQUIRED: "a message without a field that is required",
 }
 
 REJECTED = pa.struct([("key", pa.binary()), ("value", pa.binary()), ("reason", pa.string())])

@@ -174,7 +174,7 @@ def check_cluster(steps: Steps, where: str, bootstrap: str, logs: Iterable[Path]
 
 
 def _aborted(rows: pa.Table) -> int:
-    """How many records belong to transactions that were aborted in the end: every third of `ledger`, and the open one."""
+    """How many records were aborted in the end: every third transaction of `ledger`, and the open one."""
     sizes = [len(batch) for batch in batched(updates("ledger", 120), (6, 9))]
     return sum(sizes[1::3]) + len(list(updates("open", 9)))
 

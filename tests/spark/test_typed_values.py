@@ -162,6 +162,43 @@ def test_a_stream_keeps_its_schema_and_takes_new_writers(spark: SparkSession, tm
     assert [row.asDict() for row in rows] == [{"offset": 0, "id": 1}, {"offset": 1, "id": 2}]
 
 
+def test_a_restarted_stream_keeps_the_schema_of_its_checkpoint(spark: SparkSession, tmp_path: Path) -> None:
+    """With a newer schema, `latest` ends with an error. Either schema can be named, and no row comes twice."""
+    logs, checkpoint = tmp_path / "logs", str(tmp_path / "checkpoint")
+    log = SchemaLog(logs)
+    log.register("orders-value", 1, OLD)
+    write_records(logs / "orders-0", [Rec(0, 0, None, framed(1, encode(OLD, {"id": 1})))])
+
+    def run(**options: str) -> list[Any]:
+        options = {"subscribe": "orders", "valueFormat": "avro", "startingOffsets": "earliest"} | options
+        frame = spark.readStream.format("kafkaseg").options(**options).load(str(logs))
+        stream = frame.select("offset", "value.*").writeStream.option("checkpointLocation", checkpoint)
+        query = stream.foreachBatch(lambda batch, _: found.extend(batch.collect())).trigger(availableNow=True).start()
+        found: list[Any] = []
+        try:
+            query.awaitTermination(60)
+        finally:
+            query.stop()
+        return [row.asDict() for row in found]
+
+    assert run() == [{"offset": 0, "id": 1}]
+    log.register("orders-value", 2, NEW, 2)
+    with (logs / "orders-0" / writer.segment_name(0)).open("ab") as file:
+        for at in (1, 2):
+            value = framed(2, encode(NEW, {"id": at + 1, "note": "new"}))
+            file.write(writer.record_batch([Rec(0, at, None, value)], base_offset=at))
+    for _ in range(2):
+        with pytest.raises(PySparkException) as caught:
+            run()
+        assert "the checkpoint of this stream reads values as id:1" in str(caught.value)
+        assert "valueSchema=id:1 to go on as before, or valueSchema=id:2" in str(caught.value)
+    assert run(valueSchema="id:1") == [{"offset": 1, "id": 2}, {"offset": 2, "id": 3}]
+    with (logs / "orders-0" / writer.segment_name(0)).open("ab") as file:
+        value = framed(2, encode(NEW, {"id": 4, "note": "new"}))
+        file.write(writer.record_batch([Rec(0, 3, None, value)], base_offset=3))
+    assert run(valueSchema="id:2") == [{"offset": 3, "id": 4, "note": "new"}]
+
+
 def test_unions_have_members(spark: SparkSession, tmp_path: Path) -> None:
     """As from_avro names them."""
     schema = {"type": "record", "name": "R", "fields": [{"name": "u", "type": ["null", "string", "long"]}]}

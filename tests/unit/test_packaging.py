@@ -74,11 +74,12 @@ def test_every_import_is_declared() -> None:
         "botocore",
         "cryptography",
         "deltalake",
+        "google",
         "jinja2",
         "matplotlib",
         "polars",
         "pyiceberg",
-    }  # AWS profiles, tiers, exports, the report, frames
+    }  # AWS profiles, tiers, exports, Protobuf, the report, frames
     assert of_extras <= imported
     imported -= of_extras
     assert {name for name in declared if name != "tzdata"} == imported

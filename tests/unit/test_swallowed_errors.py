@@ -109,6 +109,8 @@ JUDGED: dict[str, str] = {
     "schema_registry.following:SchemaFollower._look: PathError": "no schemas are there, so none is new; rows go on",
     "schema_registry.following:SchemaFollower._say_newer: OptionError": "the newest schema cannot be used; the stream keeps its own",
     "schema_registry.messages:_shorten: RecursionError, ValueError": "a value that cannot be printed is named by its type",
+    "schema_registry.protobuf:_load_beside.load: OptionError": "no file beside it has that name: the import is not found, and an error says so",
+    "schema_registry.protobuf:_make_writer: OptionError, ProtobufError": "its values are misfits, with this reason",
     "schema_registry.resolving:Known.find: PathError": "no topic of schemas: a read that needs one says so",
     "schema_registry.resolving:_parse_writer: AvroError, OptionError": "its values are misfits, with this reason",
     "spark.remembered:_Turn.remember: FileNotFoundError, PermissionError": "every row is planned",

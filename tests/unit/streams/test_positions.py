@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_segment_source.errors import OptionError
-from kafka_segment_source.streams.positions import from_json, to_json
+from kafka_segment_source.streams.positions import from_json, schemas_of, to_json
 
 POSITIONS = st.dictionaries(
     st.tuples(st.sampled_from(["a", "b-1", "ü"]), st.integers(0, 12)), st.integers(0, 2**63 - 1)
@@ -43,3 +43,13 @@ def test_an_offset_of_another_source(foreign: object) -> None:
     with pytest.raises(OptionError) as caught:
         from_json({"x" * 10_000: 1})
     assert len(str(caught.value)) < 500
+
+
+def test_schemas_stand_beside_the_topics() -> None:
+    text = json.dumps(to_json({("t", 0): 3}, {"value": "id:7", "key": "id:2"}))
+    assert text == '{"t": {"0": 3}, "kafkaseg:schemas": {"key": "id:2", "value": "id:7"}}'
+    assert from_json(json.loads(text)) == {("t", 0): 3}
+    assert schemas_of(json.loads(text)) == {"key": "id:2", "value": "id:7"}
+    assert schemas_of({"t": {"0": 3}}) == {}
+    with pytest.raises(OptionError, match="another source"):
+        schemas_of({"kafkaseg:schemas": {"value": 7}})

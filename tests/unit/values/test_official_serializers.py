@@ -77,3 +77,28 @@ def test_json(tmp_path: Path) -> None:
     rows = [{"id": 1, "tags": ["a"]}, {"id": 2, "tags": []}]
     write(tmp_path, json_schema.JSONSerializer(json.dumps(schema), client), client, rows, "JSON")
     assert read(tmp_path) == rows
+
+
+@pytest.mark.parametrize("form", ["prefix_schema_id_serializer", "header_schema_id_serializer"])
+def test_protobuf(form: str, tmp_path: Path) -> None:
+    """Two messages of one file, the second inside the first: their indexes are [0] and [0, 0]."""
+    protobuf = pytest.importorskip("confluent_kafka.schema_registry.protobuf")
+    factory = pytest.importorskip("google.protobuf.message_factory")
+    text = 'syntax = "proto3"; package shop; message Order { int64 id = 1; message In { string s = 1; } repeated In in = 2; }'
+    files = pytest.importorskip("kafka_segment_source.values.protobuf_files")
+    found = files.load_file(text, lambda _: None).find("shop.Order")
+    order = factory.GetMessageClass(found)
+    inner = factory.GetMessageClass(found.nested_types[0])
+    client = registry.SchemaRegistryClient.new_client({"url": f"mock://protobuf-{form}"})
+    options = {"schema.id.serializer": getattr(registry, form), "use.deprecated.format": False}
+    for at, (kind, row, wanted) in enumerate(
+        (
+            (order, {"id": 5, "in": [{"s": "a"}]}, "latest"),
+            (inner, {"s": "x"}, "latest#shop.Order.In"),
+        )
+    ):
+        directory = tmp_path / str(at)
+        serializer = protobuf.ProtobufSerializer(kind, client, options)
+        write(directory, serializer, client, [kind(**row)], "PROTOBUF")
+        read = kafkaseg.scan(directory, subscribe="orders", valueFormat="auto", valueSchema=wanted).read_all()
+        assert read["value"].to_pylist() == [row]
