@@ -147,6 +147,12 @@ def test_a_wrong_target_is_refused(to: str, sentence: str, tmp_path: Path) -> No
     assert sorted(tmp_path.rglob("*")) == before
 
 
+def test_a_topic_s_name_leads_nowhere_else(tmp_path: Path) -> None:
+    with pytest.raises(PathError, match="Kafka has no such topic"):
+        rebuild(ORDERS / "orders-0", tmp_path / "a/new", topic="../../out", partition=0)
+    assert not list(tmp_path.rglob("*out*"))
+
+
 def test_a_bucket_is_no_target() -> None:
     with pytest.raises(UnsupportedError, match="on a local disk"):
         rebuild(ORDERS, "s3://bucket/new")
