@@ -99,6 +99,16 @@ def test_rebuilt_fixtures_have_their_rows(name: str, rebuilt: Path) -> None:
     assert verify(rebuilt / name, deep=True).is_ok
 
 
+def test_a_tier_and_a_disk_become_one_log(tmp_path: Path) -> None:
+    paths = [FIXTURES / "tiered/local-tier/data", FIXTURES / "tiered/local-tier/tier"]
+    rebuild(paths, tmp_path / "new")
+    for level in ("read_uncommitted", "read_committed"):
+        columns = ["topic", "partition", "offset", "timestamp", "key", "value"]
+        found = scan(tmp_path / "new", columns, isolationLevel=level).read_all()
+        assert found == scan(paths, columns, isolationLevel=level).read_all()
+    assert verify(tmp_path / "new", deep=True).is_ok
+
+
 @pytest.mark.skipif(not KAFKA_4.is_there, reason="needs Kafka's jars")
 def test_kafka_s_own_index_checks_find_nothing(rebuilt: Path) -> None:
     """DumpLogSegments tells a wrong index by a sentence, and says nothing of a right one but its name."""
