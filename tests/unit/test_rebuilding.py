@@ -20,6 +20,7 @@ from kafka_segment_source.cli import cli
 from kafka_segment_source.errors import CorruptRecordError, OptionError, PathError, UnsupportedError
 from kafka_segment_source.logdir.checkpoints import parse_checkpoint
 from kafka_segment_source.rebuilding import indexes
+from tests.support import writer
 from tests.support.jars import KAFKA_4
 
 ROOT = Path(__file__).parents[2]
@@ -291,3 +292,17 @@ def test_the_command_says_what_it_did(tmp_path: Path) -> None:
         cli, ["rebuild", str(ORDERS), "--to", str(tmp_path / "json"), "--json", "--segment-bytes", "20k"]
     )
     assert json.loads(run.output)["partitions"][0]["endOffset"] == 1164
+
+
+def test_segments_are_rolled_where_relative_offsets_end(tmp_path: Path) -> None:
+    """An index entry has 4 bytes for an offset, so large segments of a compacted log are not joined beyond that."""
+    (tmp_path / "logs/t-0").mkdir(parents=True)
+    (tmp_path / "logs/cleaner-offset-checkpoint").write_text("0\n1\nt 0 5\n")
+    for base in (0, 2**31 - 1, 2**31):
+        batch = writer.control_batch(
+            "commit", offset=base, timestamp=5, producer_id=1, producer_epoch=0, leader_epoch=0
+        )
+        (tmp_path / "logs/t-0" / writer.segment_name(base)).write_bytes(batch)
+    rebuild(tmp_path / "logs", tmp_path / "new", segment_bytes="1m")
+    names = sorted(path.name for path in (tmp_path / "new/t-0").glob("*.log"))
+    assert names == [writer.segment_name(0), writer.segment_name(2**31)]
