@@ -100,11 +100,6 @@ LOOSENED = [
         "rebuilding/log_writer.py",
         "tests/property/test_rebuild.py tests/unit/test_rebuilding.py",
         (
-            "rebuild: a batch that two copies have is written once",
-            "first = int(np.searchsorted(headers[batch_headers.LAST_OFFSET], self.end))",
-            "first = 0",
-        ),
-        (
             "rebuild: a gap that compaction does not explain is not between two names",
             "self._roll(split.base_offset if is_explained else self.end, split.base_offset)",
             "self._roll(split.base_offset, split.base_offset)",

@@ -47,6 +47,7 @@ INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state", "_schemas")
 """The topics that `internal` adds: those that groups, transactions and schemas live in."""
 
 _MOMENTS = ("since", "until", "starting_timestamp", "ending_timestamp")  # which may be given as a time ago
+_LEGAL_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")  # Kafka: Topic.validate
 _SPARE_BYTES = 16 * 1024 * 1024  # of a file system, beside the bytes of the logs and a hundredth for index files
 
 
@@ -264,6 +265,8 @@ class _Run:
         for log in logs:
             own = splits.get(log.topic_partition, ())
             name = f"{log.topic}-{log.partition}"
+            if not _LEGAL_NAME.fullmatch(log.topic):  # of a manifest or an option; it names a directory here
+                raise PathError(f"topic {log.topic!r} cannot name a directory of the target: Kafka has no such topic")
             jobs.append(_Job(name, log, own, sum(split.size for split in own)))
         return jobs, list(plan.warnings)
 

@@ -20,6 +20,7 @@ from kafka_segment_source.cli import cli
 from kafka_segment_source.errors import CorruptRecordError, OptionError, PathError, UnsupportedError
 from kafka_segment_source.logdir.checkpoints import parse_checkpoint
 from kafka_segment_source.rebuilding import indexes
+from tests.support import writer
 from tests.support.jars import KAFKA_4
 
 ROOT = Path(__file__).parents[2]
@@ -99,6 +100,16 @@ def test_rebuilt_fixtures_have_their_rows(name: str, rebuilt: Path) -> None:
     assert verify(rebuilt / name, deep=True).is_ok
 
 
+def test_a_tier_and_a_disk_become_one_log(tmp_path: Path) -> None:
+    paths = [FIXTURES / "tiered/local-tier/data", FIXTURES / "tiered/local-tier/tier"]
+    rebuild(paths, tmp_path / "new")
+    for level in ("read_uncommitted", "read_committed"):
+        columns = ["topic", "partition", "offset", "timestamp", "key", "value"]
+        found = scan(tmp_path / "new", columns, isolationLevel=level).read_all()
+        assert found == scan(paths, columns, isolationLevel=level).read_all()
+    assert verify(tmp_path / "new", deep=True).is_ok
+
+
 @pytest.mark.skipif(not KAFKA_4.is_there, reason="needs Kafka's jars")
 def test_kafka_s_own_index_checks_find_nothing(rebuilt: Path) -> None:
     """DumpLogSegments tells a wrong index by a sentence, and says nothing of a right one but its name."""
@@ -145,6 +156,12 @@ def test_a_wrong_target_is_refused(to: str, sentence: str, tmp_path: Path) -> No
     with pytest.raises(PathError, match=sentence):
         rebuild(tmp_path / "source", tmp_path / to)
     assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_topic_s_name_leads_nowhere_else(tmp_path: Path) -> None:
+    with pytest.raises(PathError, match="Kafka has no such topic"):
+        rebuild(ORDERS / "orders-0", tmp_path / "a/new", topic="../../out", partition=0)
+    assert not list(tmp_path.rglob("*out*"))
 
 
 def test_a_bucket_is_no_target() -> None:
@@ -275,3 +292,17 @@ def test_the_command_says_what_it_did(tmp_path: Path) -> None:
         cli, ["rebuild", str(ORDERS), "--to", str(tmp_path / "json"), "--json", "--segment-bytes", "20k"]
     )
     assert json.loads(run.output)["partitions"][0]["endOffset"] == 1164
+
+
+def test_segments_are_rolled_where_relative_offsets_end(tmp_path: Path) -> None:
+    """An index entry has 4 bytes for an offset, so large segments of a compacted log are not joined beyond that."""
+    (tmp_path / "logs/t-0").mkdir(parents=True)
+    (tmp_path / "logs/cleaner-offset-checkpoint").write_text("0\n1\nt 0 5\n")
+    for base in (0, 2**31 - 1, 2**31):
+        batch = writer.control_batch(
+            "commit", offset=base, timestamp=5, producer_id=1, producer_epoch=0, leader_epoch=0
+        )
+        (tmp_path / "logs/t-0" / writer.segment_name(base)).write_bytes(batch)
+    rebuild(tmp_path / "logs", tmp_path / "new", segment_bytes="1m")
+    names = sorted(path.name for path in (tmp_path / "new/t-0").glob("*.log"))
+    assert names == [writer.segment_name(0), writer.segment_name(2**31)]
