@@ -38,4 +38,7 @@ autodoc_class_signature = "separated"
 autodoc_default_options = {"members": True, "undoc-members": False, "show-inheritance": True}
 napoleon_numpy_docstring = False
 napoleon_use_admonition_for_examples = False
-suppress_warnings = ["misc.highlighting_failure"]  # a cell of the notebook calls the shell
+suppress_warnings = [
+    "misc.highlighting_failure",  # a cell of the notebook calls the shell
+    "ref.python",  # a field named `bytes` is no link to the type
+]

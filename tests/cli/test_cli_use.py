@@ -28,6 +28,7 @@ def arguments(command: str) -> list[str]:
         "zonemap": ["--to", "/no/such/maps"],
         "report": ["--to", "/no/such/page"],
         "export": ["--to", "/no/such/table"],
+        "rebuild": ["--to", "/no/such/logs"],
     }.get(command, [])
 
 

@@ -10,7 +10,8 @@ of the three. Then
 
 - the same cluster starts on it: with its own metadata log, so with the same topic ids;
 - another cluster of one broker starts on it: its topics were created anew, so they have other ids;
-- one partition is put back under a broker of a running cluster.
+- one partition is put back under a broker whose other partitions have gone on;
+- the records are produced into a live cluster, and the group is moved (`examples/produce_again.py`).
 
 Each time, consumers must see the rows of before under both isolation levels, the group must go on where it was, and the
 open transaction must be aborted when its producer starts again. The brokers' logs must say nothing of a recovery.
@@ -35,6 +36,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
+from examples import produce_again
 from kafka_segment_source import rebuild
 from tests.brokers import KRaftBroker
 from tests.conformance.versions import find_distribution
@@ -225,6 +227,43 @@ def put_one_back(steps: Steps, broker: KRaftBroker, rebuilt: Path, before: Rows)
     steps.check("one partition: the others have gone on", _of(after, 0).equals(_of(now, 0)))
 
 
+def produce_into_live(steps: Steps, broker: KRaftBroker, rebuilt: Path, before: Rows) -> None:
+    """Step (d): the committed records go into the topics of a live cluster, and the groups to the same records."""
+    with broker:
+        create_topics(broker.bootstrap, [Topic("events", 3, ROLL_BY_INDEX), Topic("ledger", 1, ROLL_BY_INDEX)])
+        offsets = produce_again.produce(str(rebuilt), broker.bootstrap)
+        moved = retry(lambda: produce_again.move_groups(str(rebuilt), broker.bootstrap, offsets))
+        now = see(broker.bootstrap)["read_committed"]
+        committed = before["read_committed"]
+        names = [name for name in committed.schema.names if name != "offset"]
+        steps.check(
+            "live cluster: the same records in the same order", now.select(names).equals(committed.select(names))
+        )
+        steps.check(
+            "live cluster: old and new offsets", _pairs(offsets) == list(zip(*_offsets(committed, now), strict=True))
+        )
+        found = read_group(broker.bootstrap)
+        steps.check("live cluster: the group's offsets are moved", found == {place[2]: place[3] for place in moved})
+        steps.check("live cluster: the group goes on with the same records", found == _translate(committed, now))
+
+
+def _pairs(offsets: pa.Table) -> list[tuple[int, int]]:
+    return list(zip(offsets["old"].to_pylist(), offsets["new"].to_pylist(), strict=True))
+
+
+def _offsets(*tables: pa.Table) -> list[list[int]]:
+    return [table["offset"].to_pylist() for table in tables]
+
+
+def _translate(before: pa.Table, now: pa.Table) -> dict[int, int]:
+    """The offsets in `now` of the first records at or after the group's offsets in `before`."""
+    found = {}
+    for partition, offset in COMMITTED.items():
+        old, new = _offsets(_of(before, partition), _of(now, partition))
+        found[partition] = next((place for at, place in zip(old, new, strict=True) if at >= offset), len(new))
+    return found
+
+
 def _of(rows: pa.Table, partition: int) -> pa.Table:
     return rows.filter((pc.field("topic") == "events") & (pc.field("partition") == partition))
 
@@ -311,6 +350,7 @@ def run(version: str, folder: Path, chance: random.Random) -> int:
             broker.stop()
         single = {"transaction.max.timeout.ms": "3600000"}
         revive_in_new_cluster(steps, OfVersion(folder / "new", single), folder / "rebuilt", before)
+        produce_into_live(steps, OfVersion(folder / "live"), folder / "rebuilt", before)
     finally:
         for broker in brokers:
             broker.stop()
