@@ -82,7 +82,7 @@ def cat_command(
     kafkaseg cat orders-0 --starting-offsets '{"orders":{"0":1200}}' -n 5
     kafkaseg cat orders-0 --format jsonl --include-headers true | jq .value
     kafkaseg cat /var/kafka-logs --subscribe orders --values avro --json
-    kafkaseg cat /var/kafka-logs --subscribe customers --latest
+    kafkaseg cat /var/kafka-logs --subscribe orders --latest
     kafkaseg cat orders-0 --since -1h --format parquet --output hour.parquet
     """
     kind = "jsonl" if as_json else kind
