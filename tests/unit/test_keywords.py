@@ -21,6 +21,7 @@ from kafka_segment_source.keywords import (
     Names,
     Number,
     OffsetOptions,
+    RebuildOptions,
     ScanOptions,
     StreamOptions,
     TopicOptions,
@@ -59,7 +60,7 @@ def test_keywords_are_the_options() -> None:
         assert get_type_hints(keywords) == of_table | {"storage_options": Mapping[str, object] | None}
 
 
-@pytest.mark.parametrize("some", [TopicOptions, DecodeOptions, OffsetOptions])
+@pytest.mark.parametrize("some", [TopicOptions, DecodeOptions, OffsetOptions, RebuildOptions])
 def test_other_functions_take_some_of_them(some: type) -> None:
     """Functions that take fewer options take them as a scan does."""
     assert get_type_hints(some).items() <= get_type_hints(ScanOptions).items()

@@ -37,7 +37,7 @@ def test_the_first_task_of_a_worker_exempts_loaded_modules_from_collection(log_d
     command = [sys.executable, "-c", READ, str(log_directory)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     planned, first, *others = map(int, done.stdout.split())
-    assert planned == 0 and first > 30_000
+    assert planned < 1_000 and first > 30_000  # Python 3.12 begins with some
     assert set(others) == {first}
 
 
