@@ -182,6 +182,8 @@ class BatchReader:
             fault = self._find_first_fault(headers, bad, buffer, start)
             good = headers if fault is None else headers[:, : fault[0]]
             wanted, more = self._count_wanted(good)
+            if not more and fault is not None and self._is_end_in_doubt(headers, fault[0]):
+                more = True
             if wanted:
                 yield Chunk(buffer, good[:, :wanted], start)
             if not more:
@@ -210,6 +212,14 @@ class BatchReader:
             self._skipped = at, int(headers[batch_headers.LAST_OFFSET, column - 1])
             headers, bad = headers[:, column:], bad[column:]
         return at, True
+
+    def _is_end_in_doubt(self, headers: HeaderTable, at: int) -> bool:
+        """Whether the batch that ends the wanted offsets leaves a gap before it, and batch `at`, the first one that is
+        out of order behind it, states wanted offsets: then either of them may be wrong (`offset_proof.py`)."""
+        end = self._split.bounds.offsets.end
+        base, last, before = headers[[batch_headers.BASE_OFFSET, batch_headers.LAST_OFFSET, batch_headers.AFTER]]
+        reaching = int(np.argmax(last[:at] >= end - 1))
+        return bool(base[reaching] > before[reaching] + 1 and base[reaching] >= end and base[at] < end)
 
     def _note_believed(self, headers: HeaderTable) -> None:
         """Notes that these batches are believed. There is at least one."""

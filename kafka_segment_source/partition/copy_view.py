@@ -39,6 +39,7 @@ class Tail:
     is_clean: whether only preallocated zeros follow.
     damage: the bytes that follow and may not end a log, as an error. None if there are none.
     expected: the offset after the batch before the last one; None if it is not known.
+    hides_batches: whether damage lies right before the last batch.
     """
 
     end: int
@@ -47,6 +48,7 @@ class Tail:
     is_clean: bool = True
     damage: DataError | None = None
     expected: int | None = None
+    hides_batches: bool = False
 
 
 class CopyView:
@@ -221,6 +223,8 @@ class CopyView:
             return None
         for other in others:
             header = other.batch_at(tail.expected) if other.log.segments else None
+            if header is not None and tail.hides_batches:
+                header = other.find_twin(header.base_offset, last)
             if header is None or (header.crc, header.size) != (last.crc, last.size):
                 continue
             if header.base_offset < last.base_offset:
@@ -233,6 +237,13 @@ class CopyView:
                     " read from there"
                 )
         return None
+
+    def find_twin(self, offset: int, batch: BatchHeader) -> BatchHeader | None:
+        """Returns the copy's batch of the same CRC and size as a batch, in the segment that holds an offset."""
+        segment = self.segment_of(offset)
+        found = None if segment is None else self.survey(segment)
+        headers = () if found is None else (found.header(at) for at in range(found.batches.shape[1]))
+        return next((each for each in headers if (each.crc, each.size) == (batch.crc, batch.size)), None)
 
     def _find_tail(self) -> Tail:
         segment = self.log.segments[-1]
@@ -266,7 +277,8 @@ class CopyView:
         end = segment.base_offset if last is None else last.last_offset + 1
         count = found.batches.shape[1]
         expected = found.header(count - 2).last_offset + 1 if count > 1 else None
-        return Tail(end, position, last, is_clean, found.faults[-1], expected)
+        hides_batches = last is not None and found.faults[-2] is not None
+        return Tail(end, position, last, is_clean, found.faults[-1] or found.find_displaced(), expected, hides_batches)
 
     def _open_view(self, segment: Segment) -> SegmentView:
         options = self._options

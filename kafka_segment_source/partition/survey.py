@@ -87,6 +87,14 @@ class Survey:
         is_behind_gap = (base > before + 1) & ~is_behind_damage
         return bool((is_v2 & (is_behind_gap | (count < last - base + 1))).any())
 
+    def find_displaced(self) -> DataError | None:
+        """Returns the first damage that no missing offset explains. Its records belong after the last batch, unless
+        they are there twice: one of the batches around it states a wrong offset."""
+        start = max(self.offsets.start, self.segment.base_offset)
+        before = np.concatenate(([start], self.batches[batch_headers.LAST_OFFSET] + 1))
+        found = zip(self.faults, self.firsts <= before[:-1], strict=False)
+        return next((fault for fault, is_full in found if fault is not None and is_full), None)
+
     def first_from(self, offset: int) -> int:
         """Returns the number of the first sound batch that ends at or after an offset, or the number of batches if none
         does."""
@@ -122,8 +130,8 @@ class Survey:
             held = OffsetRange(max(int(bases[at]), start), int(afters[until - 1]))
             yield Extent(held.intersect(OffsetRange(end=self.offsets.end)), THIN if is_thin[at] else WHOLE)
         rest = OffsetRange(int(afters[-1]) if len(afters) else start, self.offsets.end).intersect(self.segment.span)
-        if self.faults[-1] is not None:
-            yield Extent(rest, DAMAGED, self.faults[-1])
+        if (fault := self.faults[-1] or self.find_displaced()) is not None:
+            yield Extent(rest, DAMAGED, fault)
         elif self.end_holding is not None:
             yield Extent(rest, self.end_holding)
 

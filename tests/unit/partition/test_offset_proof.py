@@ -236,3 +236,48 @@ def test_a_jump_on_the_way_to_a_marker(outcome: Marker, tmp_path: Path) -> None:
     for paths in ([a, b], [b, a]):
         assert read(paths, isolationLevel="read_committed") == rows(*first, 1, 2, *range(4, 20))
     assert read(a, isolationLevel="read_committed", mode="DROPMALFORMED", failOnDataLoss=False) == rows(*range(4, 20))
+
+
+BASES_OF_TWO_FLIPS = [(0, 4), (5, 8), (9, 13), (14, 15)]
+
+
+@pytest.mark.parametrize("entry", [None, (8, 1), (15, 3)])
+def test_two_jumps_beside_a_short_copy(entry: tuple[int, int] | None, tmp_path: Path) -> None:
+    """The file contradicts the jumps further on. So they do not end the log, whatever the index lets planning see."""
+    whole = [make_batch(*each) for each in BASES_OF_TWO_FLIPS]
+    a = write_log(tmp_path / "A", [make_batch(0, 4, 32), make_batch(5, 8, 133), *whole[2:]], entry)
+    b = write_log(tmp_path / "B", whole[:1])
+    for paths in ([a, b], [b, a]):
+        with pytest.raises(CorruptRecordError):
+            read(paths)
+
+
+def test_two_falls_in_the_last_segment(tmp_path: Path) -> None:
+    """The last batch fills the place of the first one, so the offsets show no gap for the damage."""
+    first = make_batch(0, 2)
+    hurt = [make_batch(3, 4, 1), make_batch(5, 6), make_batch(7, 7, 3)]
+    a = write_segments(tmp_path / "A", {0: [first], 3: hurt})
+    b = write_log(tmp_path / "B", [first])
+    with pytest.raises(CorruptRecordError):
+        read([a, b])
+
+
+def test_a_jump_ends_no_window(tmp_path: Path) -> None:
+    """A batch that jumped beyond the window, and one behind it that fell: the rest of the window is behind them."""
+    whole = [(0, 4), (5, 8), (9, 11), (12, 13), (14, 17), (18, 20), (21, 21), (22, 25)]
+    stated = {9: 137, 12: 4}
+    a = write_log(tmp_path / "A", [make_batch(*each, stated.get(each[0])) for each in whole])
+    with pytest.raises(CorruptRecordError):
+        read(a, endingOffsets='{"t": {"0": 21}}')
+
+
+@pytest.mark.parametrize("fallen", [1, 4])
+@pytest.mark.parametrize("stated", [9 ^ 1 << 6, 9 ^ 1 << 20, 9 ^ 1 << 40])
+def test_a_fall_and_a_jump_that_another_copy_has_whole(fallen: int, stated: int, tmp_path: Path) -> None:
+    """The damage before the last batch hides how large its gap is. The other copy has the batch inside it."""
+    places = [(0, 4), (5, 6), (7, 8), (9, 12)]
+    whole = [make_batch(*each) for each in places]
+    a = write_log(tmp_path / "A", [whole[0], make_batch(5, 6, 5 ^ fallen), whole[2], make_batch(9, 12, stated)])
+    b = write_log(tmp_path / "B", whole)
+    for paths in ([a, b], [b, a]):
+        assert read(paths) == rows(*range(13))
