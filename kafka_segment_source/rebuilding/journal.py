@@ -95,6 +95,13 @@ class Journal:
         replace_file(join_path(self.target, REPORT), (json.dumps(report, indent=2) + "\n").encode())
         remove_tree(self._folder)
 
+    def finish_again(self) -> dict[str, Any] | None:
+        """Returns the report of a run that died while it removed the folder, and removes the rest. None: none did."""
+        report = _parse(read_whole(join_path(self.target, REPORT)))
+        if report is not None:
+            remove_tree(self._folder)
+        return report
+
     def _check(self, request: Mapping[str, Any]) -> None:
         target = self.target
         if os.path.lexists(target) and not os.path.isdir(target):
@@ -102,8 +109,10 @@ class Journal:
         names = list_names(target)
         before = _parse(read_whole(join_path(self._folder, _REQUEST)))
         if before is None:
-            if names in ([], [FOLDER]) or (FOLDER in names and len(names) == 1):
+            if names in ([], [FOLDER]):
                 return
+            if REPORT in names and FOLDER in names:  # a run died while it removed the folder
+                remove_tree(self._folder)
             what = (
                 "a finished rebuild" if REPORT in names else f"{names[0]!r} and more" if names[1:] else repr(names[0])
             )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import json
 import multiprocessing
 import os
 import re
@@ -22,6 +23,7 @@ import pytest
 from kafka_segment_source import scan, verify
 from kafka_segment_source.errors import PathError, StorageError
 from kafka_segment_source.rebuilding import files
+from kafka_segment_source.rebuilding import rebuild as rebuild_module
 from kafka_segment_source.rebuilding.rebuild import rebuild
 from tests.support.cases import count_cases
 from tests.support.dying_rebuild import run_rebuild
@@ -210,3 +212,32 @@ def main(arguments: list[str]) -> int:
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))
+
+
+@pytest.mark.parametrize("has_request", [True, False])
+def test_a_run_that_died_while_it_removed_its_folder(has_request: bool, tmp_path: Path) -> None:
+    """The report is there, so the rebuild is done. What is left of the folder goes: no broker takes such a name."""
+    logs, to = tmp_path / "logs", tmp_path / "to"
+    make_logs(Random(1), logs)
+    before = rebuild(logs, to)
+    files_before = hash_files(to)
+    folder = to / ".rebuild"
+    (folder / "t-0").mkdir(parents=True)
+    if has_request:
+        (folder / "request.json").write_text(json.dumps(request_of(logs, to, tmp_path)))
+        assert rebuild(logs, to).to_dict() == before.to_dict()
+    else:
+        with pytest.raises(PathError, match="holds a finished rebuild"):
+            rebuild(logs, to)
+    assert hash_files(to) == files_before and not folder.exists()
+
+
+def request_of(logs: Path, to: Path, scratch: Path) -> dict[str, Any]:
+    """What a run notes of its request, from a run that ends in an error after that."""
+    other = scratch / "other"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rebuild_module, "count_free_bytes", lambda _: 0)
+        with pytest.raises(StorageError):
+            rebuild(logs, other)
+    found: dict[str, Any] = json.loads((other / ".rebuild" / "request.json").read_text())
+    return found
