@@ -262,7 +262,11 @@ def _rate_segment(copy: CopyView, segment: Segment, others: list[_ListedCopy]) -
     if not differing:
         return ((segment.span, THIN if copy.log.compacted else WHOLE),)
     end = copy.end_of(segment)
-    end = following if end is None else min(max(end, segment.base_offset), following)
+    if end is None:  # damage hides it, and a missing segment may follow: what lies before the damage counts by itself
+        sound_end = copy.sound_end_of(segment) or segment.base_offset
+        sound = (OffsetRange(segment.base_offset, sound_end), _rate_density(copy, segment, sound_end, differing))
+        return sound, (OffsetRange(sound_end, following), _rate_density(copy, segment, following, differing))
+    end = min(max(end, segment.base_offset), following)
     held = (OffsetRange(segment.base_offset, end), _rate_density(copy, segment, end, differing))
     return held, (OffsetRange(end, following), VOID)
 
@@ -291,7 +295,10 @@ class _ListedCopy:
                 continue
             reached = None if each.is_last else self.copy.end_of(each)
             held = common.intersect(each.span)
-            yield held if reached is None else held.intersect(OffsetRange(end=reached))
+            if reached is not None:
+                held = held.intersect(OffsetRange(end=reached))
+            if not held.is_empty:
+                yield held
 
 
 def _make_key(segment: Segment) -> _Key:
@@ -336,9 +343,10 @@ def is_explained(copy: CopyView, others: Sequence[CopyView]) -> bool:
         there = [other for other in others if other.log.segments and other.start <= reached < other.end]
         if not there:
             break
-        furthest = max(there, key=lambda other: other.end)
-        size += furthest.bytes_between(OffsetRange(reached, furthest.end))[1]
-        reached = furthest.end
+        # of copies that reach equally far, one may lack segments: the one with the most bytes answers
+        more = [(other.end, other.bytes_between(OffsetRange(reached, other.end))[1]) for other in there]
+        reached, added = max(more)
+        size += added
     may_be_torn = size > 0 and not is_shown(copy.log.directory)
     return size >= damaged or (may_be_torn and copy.may_end_at(copy.tail.position + size))
 
