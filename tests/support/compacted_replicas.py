@@ -193,7 +193,8 @@ class Case:
         for offset, row in self.rows().items():
             covering = [each for each in valid if each.start <= offset < each.end]
             holding = [next((h for h in each.held if offset in h.kept), None) for each in covering]
-            if holding and None not in holding and any(held is not None and held.whole for held in holding):
+            certain = [each for each in valid for held in each.held if offset in held.kept and not is_in_doubt(each, held)]
+            if holding and None not in holding and certain:
                 found[offset] = row
         return found
 
@@ -240,6 +241,19 @@ class Case:
         paths = [f"/copy{at}" for at in range(len(self.replicas))]
         Random(self.number).shuffle(paths)
         return paths
+
+
+def is_in_doubt(replica: Replica, held: Held) -> bool:
+    """Whether a batch is damaged, or lies between damage and a gap: nothing proves its offset then, and the reader says
+    that no copy holds it whole."""
+    batches = next(batches for _, batches in replica.files() if held in batches)
+    at = batches.index(held)
+    before, after = batches[:at][-1:], batches[at + 1 :][:1]
+    is_beside_damage = any(not each.whole for each in before + after)
+    is_beside_gap = any(each.batch.last + 1 != held.batch.base for each in before) or any(
+        each.batch.base != held.batch.last + 1 for each in after
+    )
+    return not held.whole or (is_beside_damage and is_beside_gap)
 
 
 def find_shared_end(one: Replica, other: Replica) -> int:
