@@ -193,7 +193,9 @@ class Case:
         for offset, row in self.rows().items():
             covering = [each for each in valid if each.start <= offset < each.end]
             holding = [next((h for h in each.held if offset in h.kept), None) for each in covering]
-            certain = [each for each in valid for held in each.held if offset in held.kept and not is_in_doubt(each, held)]
+            certain = [
+                each for each in valid for held in each.held if offset in held.kept and not is_in_doubt(each, held)
+            ]
             if holding and None not in holding and certain:
                 found[offset] = row
         return found
