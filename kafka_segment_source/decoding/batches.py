@@ -282,6 +282,8 @@ class BatchReader:
             wrong = Disorder(0, stated + 1, int(headers[batch_headers.BASE_OFFSET, 1]) - 1)
         if wrong is None and is_before_damage:
             wrong = self._doubt_last(good, earlier, following)
+            if wrong is None and is_misplaced(headers, count - 1, earlier):
+                wrong = Disorder(count - 1, earlier + 1, int(headers[batch_headers.BASE_OFFSET, count]) - 1)
         if wrong is not None:
             fields = [batch_headers.POSITION, batch_headers.BASE_OFFSET, batch_headers.LAST_OFFSET]
             place, base, last = headers[fields, wrong.column].tolist()

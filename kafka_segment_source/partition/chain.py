@@ -347,8 +347,18 @@ def is_explained(copy: CopyView, others: Sequence[CopyView]) -> bool:
         more = [(other.end, other.bytes_between(OffsetRange(reached, other.end))[1]) for other in there]
         reached, added = max(more)
         size += added
+    size = max(size, _count_certain_bytes(others, copy.tail.end))
     may_be_torn = size > 0 and not is_shown(copy.log.directory)
     return size >= damaged or (may_be_torn and copy.may_end_at(copy.tail.position + size))
+
+
+def _count_certain_bytes(copies: Sequence[CopyView], start: int) -> int:
+    """Returns the bytes that copies hold together from an offset on, where each may lack some segments."""
+    held = [copy for copy in copies if copy.log.segments]
+    edges = {start, *(copy.end for copy in held)}
+    edges |= {segment.base_offset for copy in held for segment in copy.segments_in(OffsetRange(start))}
+    parts = [OffsetRange(*pair) for pair in pairwise(sorted(edge for edge in edges if edge >= start))]
+    return sum(max(copy.bytes_between(part)[0] for copy in held) for part in parts)
 
 
 def _lacks(copy: CopyView, offset: int) -> bool:

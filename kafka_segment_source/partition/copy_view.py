@@ -228,10 +228,8 @@ class CopyView:
         if last is None or tail.expected is None or last.base_offset <= tail.expected:
             return None
         for other in others:
-            header = other.batch_at(tail.expected) if other.log.segments else None
-            if other.log.segments and (header is None or tail.hides_batches):  # damage in a copy hides the place
-                header = other.find_twin(tail.expected if header is None else header.base_offset, last)
-            if header is not None and header.base_offset < last.base_offset and self._is_twin(last, other, header):
+            header = self._find_twin(last, other, tail.expected)
+            if header is not None:
                 self._tail = replace(tail, end=tail.expected, position=last.position, last=None)
                 if tail.damage is None:
                     self.log = replace(self.log, offsets=self.log.offsets.intersect(OffsetRange(end=tail.expected)))
@@ -241,6 +239,22 @@ class CopyView:
                     " read from there"
                 )
         return None
+
+    def _find_twin(self, batch: BatchHeader, other: CopyView, expected: int) -> BatchHeader | None:
+        """Returns the batch of another copy that is the same as `batch`, below it at an offset from `expected` on.
+
+        It is the first batch there. Where damage hides which one that is, all of the segment are searched.
+        """
+        if not other.log.segments:
+            return None
+        header = other.batch_at(expected)
+        candidates = () if header is None else (header,)
+        segment = other.segment_of(expected)
+        if segment is not None and (header is None or self.tail.hides_batches):
+            survey = other.survey(segment)
+            candidates = tuple(survey.header(at) for at in range(survey.batches.shape[1]))
+        below = (each for each in candidates if expected <= each.base_offset < batch.base_offset)
+        return next((each for each in below if self._is_twin(batch, other, each)), None)
 
     def _is_twin(self, batch: BatchHeader, other: CopyView, header: BatchHeader) -> bool:
         """Whether two copies have the same batch at two offsets, or one of them has what compaction left of it.
@@ -257,13 +271,6 @@ class CopyView:
         risen = batch.base_offset - header.base_offset
         fallen = {offset - risen: row for offset, row in rows.items()}
         return fallen.items() <= others.items() or others.items() <= fallen.items()
-
-    def find_twin(self, offset: int, batch: BatchHeader) -> BatchHeader | None:
-        """Returns the copy's batch of the same CRC and size as a batch, in the segment that holds an offset."""
-        segment = self.segment_of(offset)
-        found = None if segment is None else self.survey(segment)
-        headers = () if found is None else (found.header(at) for at in range(found.batches.shape[1]))
-        return next((each for each in headers if (each.crc, each.size) == (batch.crc, batch.size)), None)
 
     def _find_tail(self) -> Tail:
         segment = self.log.segments[-1]

@@ -68,15 +68,19 @@ class Expected:
 
     @staticmethod
     def _find_removed(copies: list[Copy]) -> set[int]:
-        """Offsets of rows that compaction removed from a batch, and that only copies whose history lost still have.
+        """Offsets of rows that compaction removed, and that only copies whose history lost still have.
 
         Such a copy may be compacted too, in favour of records that do not count. So batches of any other copy go before
         its own (`partition/choice.py`, SECOND), and both answers are a compacted log.
         """
-        thin = [batch for copy in copies if copy.is_compacted for batch in copy.held()]
+        compacted = [
+            [copy.files[0].base, *(batch.after for batch in copy.held())]
+            for copy in copies
+            if copy.is_compacted and copy.files
+        ]
         counting = [batch for copy in copies if copy.diverged is None for batch in copy.held()]
         held = {row[0] for batch in counting for row in batch.rows}
-        return {offset for batch in thin for offset in range(batch.base, batch.after)} - held
+        return {offset for ends in compacted for offset in range(min(ends), max(ends))} - held
 
     def committed(self) -> dict[int, Row]:
         """What read_committed gives if nothing is lost."""

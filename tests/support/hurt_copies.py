@@ -336,7 +336,9 @@ def flip(random: Random, file: File, at: int) -> None:
         [*range(8, 12), *range(16, len(data))] if random.random() < 0.5 else range(records, len(data))
     )
     log = bytearray(file.log)
-    log[position + place] ^= 1 << random.randrange(8)
+    bit = random.randrange(8)
+    bit += place == 16 and data[16] == 2 and bit == 0  # magic 3 counts as a newer format (docs/damage.md)
+    log[position + place] ^= 1 << bit
     file.log = bytes(log)
     file.batches[at] = Held(file.batches[at].batch, whole=False)
 

@@ -343,3 +343,13 @@ def test_what_lies_before_a_jump_at_the_end_of_a_segment(tmp_path: Path) -> None
     (b / "cleaner-offset-checkpoint").write_text("0\n1\nt 0 5\n")
     for paths in ([a, b], [b, a]):
         assert read(paths) == rows(0, 1, 3, *range(4, 13))
+
+
+def test_a_jump_between_a_whole_batch_and_a_damaged_one_that_leave_its_place(tmp_path: Path) -> None:
+    """Nothing behind the damage steps back. But the damaged batch states where the one before it ends."""
+    whole = [make_batch(0, 3), make_batch(4, 4), make_batch(5, 8), make_batch(9, 9)]
+    a = write_log(tmp_path / "A", [whole[0], make_batch(4, 4, 6), spoil(whole[2]), whole[3]])
+    b = write_log(tmp_path / "B", whole[:3])
+    for paths in ([a, b], [b, a]):
+        assert read(paths) == rows(*range(10))
+    assert read(a, mode="DROPMALFORMED") == rows(*range(4), 9)
