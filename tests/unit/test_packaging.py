@@ -169,4 +169,4 @@ from pyspark.sql import SparkSession
 spark = SparkSession.builder.master("local[1]").getOrCreate()
 print(spark.read.format("kafkaseg").option("subscribe", "orders").load({logs!r}).count())
 """
-        assert answer_of("python", "-c", query).split()[-1] == "3600"
+        assert answer_of("python", "-c", query).split()[-1] == "4000"
