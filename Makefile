@@ -11,7 +11,7 @@ SLOW = logdir/test_neighbours.py kernels/test_jit.py reading/test_live_log.py re
   test_tiered_encoder.py storage/tiered/test_tiered_storage.py decoding/test_hostile.py partition/test_missing.py
 QUICK = tests/unit tests/cli --ignore=tests/cli/test_cli_report.py $(addprefix --ignore=tests/unit/,$(SLOW))
 
-.PHONY: docs demo demo-s3 test test-cases test-stores test-tables test-release dist check bench machine lint clean
+.PHONY: docs demo demo-s3 test test-cases test-stores test-tables test-release test-pipelines dist check bench machine lint clean
 
 demo: machine $(READY)
 	@$(PY) examples/demo.py
@@ -48,6 +48,10 @@ dist: $(READY)
 # Both of them, each installed by pip into a fresh environment: the command line, a read, and Spark's look-up.
 test-release: machine $(READY)
 	@KAFKASEG_RELEASE=1 $(PY) -m pytest -rs tests/unit/test_packaging.py
+
+# The example of Declarative Pipelines by Spark's own command line, from Spark 4.1 on. pip fetches what Connect needs.
+test-pipelines: machine $(READY)
+	@KAFKASEG_PIPELINES=1 $(PY) -m pytest -rs tests/examples/test_pipeline.py
 
 # For the loop while developing, in less than a minute: the linters, and the tests that need no Spark.
 check: lint

@@ -31,7 +31,8 @@ def test_the_workflow_runs_what_ci_runs() -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     texts = [step["run"] for job in WORKFLOW["jobs"] for step in steps(job) if "run" in step]
     texts += re.findall(r"^make .*$", (ROOT / ".ci" / "run").read_text(), re.MULTILINE)
-    asked = {shlex.split(text)[1] for text in texts if text.startswith("make ")}
+    words = [word for text in texts if text.startswith("make ") for word in shlex.split(text)[1:]]
+    asked = {word for word in words if "=" not in word}
     assert {"lint", "demo", "test", "check"} <= asked <= targets
 
 
