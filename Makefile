@@ -11,7 +11,7 @@ SLOW = logdir/test_neighbours.py kernels/test_jit.py reading/test_live_log.py re
   test_tiered_encoder.py storage/tiered/test_tiered_storage.py decoding/test_hostile.py partition/test_missing.py
 QUICK = tests/unit tests/cli --ignore=tests/cli/test_cli_report.py $(addprefix --ignore=tests/unit/,$(SLOW))
 
-.PHONY: docs demo demo-s3 test test-cases test-stores test-tables check bench machine lint clean
+.PHONY: docs demo demo-s3 test test-cases test-stores test-tables test-release test-pipelines dist check bench machine lint clean
 
 demo: machine $(READY)
 	@$(PY) examples/demo.py
@@ -39,6 +39,19 @@ test-stores: machine $(READY)
 # The tests of table formats and Avro in Spark, whose jars mvn fetches. SPARK=4.1 has all formats, 4.2 Delta, 4.3 none.
 test-tables: machine $(READY)
 	@KAFKASEG_MAVEN=1 $(PY) -m pytest -rs tests/examples/test_etl_job.py tests/examples/test_etl_documents.py
+
+# The sdist and the wheel that a release is made of, in dist/.
+dist: $(READY)
+	@rm -rf dist
+	@$(PY) -m hatchling build
+
+# Both of them, each installed by pip into a fresh environment: the command line, a read, and Spark's look-up.
+test-release: machine $(READY)
+	@KAFKASEG_RELEASE=1 $(PY) -m pytest -rs tests/unit/test_packaging.py
+
+# The example of Declarative Pipelines by Spark's own command line, from Spark 4.1 on. pip fetches what Connect needs.
+test-pipelines: machine $(READY)
+	@KAFKASEG_PIPELINES=1 $(PY) -m pytest -rs tests/examples/test_pipeline.py
 
 # For the loop while developing, in less than a minute: the linters, and the tests that need no Spark.
 check: lint
@@ -69,4 +82,4 @@ $(READY): pyproject.toml
 	@touch $@
 
 clean:
-	rm -rf build .venv .venv-* .mypy_cache .ruff_cache .hypothesis spark-warehouse
+	rm -rf build dist .venv .venv-* .mypy_cache .ruff_cache .hypothesis spark-warehouse

@@ -1,7 +1,7 @@
 """`python -m benchmarks [group …] [--quick] [--long] [--kafka]`: each goal with its figure, and whether it holds.
 
 The standard set takes about twenty minutes on two cores and saves its figures in results.json beside this file, from
-which `python -m benchmarks.readme` writes those of the README. The quick set takes two or three minutes, checks that
+which `python -m benchmarks.readme` writes those of the documents. The quick set takes two or three minutes, checks that
 everything works, and saves into the cache directory: its figures mean little.
 """
 

@@ -1,20 +1,20 @@
 """`python -m benchmarks.readme`: rewrites the figures of README.md and docs/speed.md from the saved results.
 
-In: results.json beside this file. Out: new text between `<!-- benchmark:begin -->` and `<!-- benchmark:end -->`: in the
-README what a user feels, in docs/speed.md all headline figures. ValueError, and nothing written, where a file does not
-have exactly these two markers, in this order.
+In: results.json beside this file. Out: new text between `<!-- NAME:begin -->` and `<!-- NAME:end -->`: in the README
+one paragraph (front), in docs/speed.md what a user feels (felt) and all headline figures (all). ValueError, and nothing
+written into that file, where it does not have exactly these two markers, in this order.
 """
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from benchmarks import results
 from benchmarks.measure import ROOT
 
-BEGIN, END = "<!-- benchmark:begin -->", "<!-- benchmark:end -->"
 _CODECS = ("none", "lz4", "snappy", "zstd", "gzip")
 
 #: What each group's figures are about, in the order of the table.
@@ -44,16 +44,43 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.readme")
     parser.add_argument("--results", type=Path, default=results.COMMITTED)
     saved = results.load(parser.parse_args().results)
-    for path, figures in ((ROOT / "README.md", felt_figures), (ROOT / "docs" / "speed.md", all_figures)):
-        path.write_text(rewritten(path.read_text(encoding="utf-8"), figures(saved)), encoding="utf-8")
+    for page, parts in PARTS.items():
+        text = (ROOT / page).read_text(encoding="utf-8")
+        for name, figures in parts.items():
+            text = rewritten(text, name, figures(saved))
+        (ROOT / page).write_text(text, encoding="utf-8")
 
 
-def rewritten(text: str, figures: str) -> str:
-    """The text with new figures between its markers."""
-    if text.count(BEGIN) != 1 or text.count(END) != 1 or text.index(BEGIN) > text.index(END):
-        raise ValueError(f"the text must have one {BEGIN} and, after it, one {END}")
-    before, rest = text.split(BEGIN)
-    return f"{before}{BEGIN}\n{figures}\n{END}{rest.split(END)[1]}"
+def rewritten(text: str, name: str, figures: str) -> str:
+    """The text with new figures between the markers of this name."""
+    begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
+    if text.count(begin) != 1 or text.count(end) != 1 or text.index(begin) > text.index(end):
+        raise ValueError(f"the text must have one {begin} and, after it, one {end}")
+    before, rest = text.split(begin)
+    return f"{before}{begin}\n{figures}\n{end}{rest.split(end)[1]}"
+
+
+def front_figures(saved: dict[str, Any]) -> str:
+    """What a user feels, in one paragraph of Markdown. A clause whose figures were not measured is left out."""
+    rows = _span([_cell(saved, "scan", f"{codec}, 119 B") for codec in _CODECS])
+    ratios = _span([_cell(saved, "kafka", f"{codec}, 119 B") for codec in _CODECS])
+    window = _cell(saved, "windows", "time, timestampDisorder: time in Spark").partition(" ")[0]
+    clauses = [
+        f"A record of 119 bytes takes {rows} ns of CPU without Spark, by its codec." if rows else "",
+        f"In Spark, a full scan is {ratios} times as fast as Spark's Kafka source with a broker on the same machine."
+        if ratios
+        else "",
+        f"A window of 0.5 % of a log takes {window} times as long as the whole." if window else "",
+    ]
+    return " ".join(
+        ["**Figures.**", *filter(None, clauses), "[Speed](docs/speed.md) has all of them, with the machine."]
+    )
+
+
+def _span(cells: list[str]) -> str:
+    """The least and the greatest of some figures: `146 to 352`; empty where none was measured."""
+    figures = sorted((cell.partition(" ")[0] for cell in cells if cell), key=lambda each: float(each.replace(",", "")))
+    return f"{figures[0]} to {figures[-1]}" if figures else ""
 
 
 def felt_figures(saved: dict[str, Any]) -> str:
@@ -80,7 +107,7 @@ def felt_figures(saved: dict[str, Any]) -> str:
     window = (
         f"A time window of 0.5 % of a log of 1.7 GB, with `timestampDisorder`, reads {size.removesuffix(' of its own')} times"
         f" the bytes of the window, and takes {time.removesuffix(' of a full scan')} times as long as a full scan in Spark."
-        " All figures, with what they are held against: [docs/speed.md](docs/speed.md)."
+        " [All figures](#all-figures) have what they are held against."
     )
     return f"{_machine(saved)}\n\n" + "\n".join(lines) + f"\n\n{window}"
 
@@ -118,6 +145,13 @@ def _machine(saved: dict[str, Any]) -> str:
 
 def _number(figure: float) -> str:
     return f"{figure:,.0f}" if figure >= 100 else f"{figure:.2f}"
+
+
+#: The pages that have figures: the names of their parts, and what is written there.
+PARTS: dict[str, dict[str, Callable[[dict[str, Any]], str]]] = {
+    "README.md": {"front": front_figures},
+    "docs/speed.md": {"felt": felt_figures, "all": all_figures},
+}
 
 
 if __name__ == "__main__":

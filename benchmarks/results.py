@@ -1,7 +1,7 @@
 """Figures with their goals: what a group of benchmarks yields, and how it is kept in JSON.
 
-`results.json` beside this file is the committed run that the README's figures come from. It names its machine; a run on
-another machine, or with other versions, starts it again, a run of some groups replaces those groups.
+`results.json` beside this file is the committed run that the documents' figures come from. It names its machine; a run
+on another machine, or with other versions, starts it again, a run of some groups replaces those groups.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Goal:
 class Row:
     """One figure: a median, between the quartiles `low` and `high` where it was measured several times.
 
-    goal, holds: None where nothing was promised. headline: it is worth a line in the README.
+    goal, holds: None where nothing was promised. headline: it is worth a line in docs/speed.md.
     """
 
     name: str

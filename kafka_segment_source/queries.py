@@ -24,7 +24,7 @@ def plan(path: PathsLike, **options: Unpack[ScanOptions]) -> ReadPlan:
 
     Args:
         path: A partition directory, a log directory, a `.log` file or a glob; or a list of these.
-        options: The options of the README under their own names, with Python values.
+        options: The options of docs/options.md under their own names, with Python values.
 
     Returns:
         The plan. It prints as a table, and `to_reader()` reads it.
@@ -64,7 +64,7 @@ def scan(
         threads: How many threads read and decode records and batches. By default, one.
             Rows come in the same order with any number. Each thread takes at most 64 MiB, beside a batch of Kafka that
             is larger. With 1, one Arrow batch is in memory at a time.
-        options: The options of the README under their own names, with Python values
+        options: The options of docs/options.md under their own names, with Python values
             (since=datetime(…, tzinfo=UTC), includeHeaders=True).
 
     Returns:

@@ -99,19 +99,28 @@ def test_readme_is_rewritten(tmp_path: Path) -> None:
         results.row("gzip, 20 B", 0.5, "of the ceiling"),
     ]
     results.save(path, {"spark": results.group_of(rows, 1.0, 0.0)})
-    text = f"# Title\n{readme.BEGIN}\nfigures of yesterday\n{readme.END}\nend\n"
+    text = "# Title\n<!-- all:begin -->\nfigures of yesterday\n<!-- all:end -->\nend\n"
 
-    once = readme.rewritten(text, readme.all_figures(results.load(path)))
-    assert once.startswith(f"# Title\n{readme.BEGIN}\nMedians of ")
-    assert once.endswith(f"{readme.END}\nend\n")
+    once = readme.rewritten(text, "all", readme.all_figures(results.load(path)))
+    assert once.startswith("# Title\n<!-- all:begin -->\nMedians of ")
+    assert once.endswith("<!-- all:end -->\nend\n")
     assert "| full scan in Spark: none, 119 B | 0.92 of the ceiling | 0.92 – 0.93 | ≥ 0.9 | yes |" in once
     assert "yesterday" not in once
     assert "gzip" not in once
-    assert readme.rewritten(once, readme.all_figures(results.load(path))) == once
+    assert readme.rewritten(once, "all", readme.all_figures(results.load(path))) == once
 
 
-def test_the_readme_has_what_a_user_feels(tmp_path: Path) -> None:
-    """A line for each codec; what was not measured is left empty."""
+def test_the_pages_have_the_committed_figures() -> None:
+    """What `python -m benchmarks.readme` would write is there."""
+    saved = results.load(results.COMMITTED)
+    for page, parts in readme.PARTS.items():
+        text = (readme.ROOT / page).read_text(encoding="utf-8")
+        for name, figures in parts.items():
+            assert readme.rewritten(text, name, figures(saved)) == text
+
+
+def test_what_a_user_feels(tmp_path: Path) -> None:
+    """A line for each codec; what was not measured is left empty, and out of the README's paragraph."""
     path = tmp_path / "results.json"
     alone = [results.row("lz4, 119 B", 106.4, "ns of CPU a row"), results.row("lz4, 20 B", 55.0, "ns of CPU a row")]
     in_spark = [
@@ -124,9 +133,12 @@ def test_the_readme_has_what_a_user_feels(tmp_path: Path) -> None:
     lines = readme.felt_figures(results.load(path)).splitlines()
     assert "| lz4 | 612 | 501 | 106 |  | 181 MiB |" in lines
     assert "| zstd |  |  |  |  |  |" in lines
+    front = readme.front_figures(results.load(path))
+    assert "takes 106 to 106 ns of CPU without Spark" in front
+    assert "Kafka source" not in front
 
 
 def test_readme_without_markers_is_an_error() -> None:
     """Nothing is guessed."""
     with pytest.raises(ValueError, match="must have one"):
-        readme.rewritten("# Title\n", "")
+        readme.rewritten("# Title\n", "all", "")

@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import Any, TypeVar
 
 import click
+from click.shell_completion import CompletionItem
 from rich.console import Console, RenderableType
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 from rich.text import Text
@@ -48,6 +49,7 @@ COMMANDS = (
     "rebuild",
     "report",
     "demo",
+    "completion",
 )
 
 _FLAGS = {option.name: "--" + re.sub(r"(?<!^)([A-Z])", r"-\1", option.name).lower() for option in OPTIONS}
@@ -106,7 +108,12 @@ class Commands(click.Group):
         return result
 
 
-paths_argument = click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+def _complete_path(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Leaves a path to the shell, which knows files. click completes an argument of text by nothing."""
+    return [CompletionItem(incomplete, type="file")]
+
+
+paths_argument = click.argument("paths", nargs=-1, required=True, metavar="PATH...", shell_complete=_complete_path)
 threads_option = click.option(
     "--threads",
     type=click.IntRange(min=1),

@@ -32,7 +32,8 @@ def scan_polars(path: PathsLike, threads: int | None = None, **options: Unpack[S
     Args:
         path: A partition directory, a log directory, a `.log` file or a glob; or a list of these.
         threads: How many threads read and decode. By default, one.
-        options: The options of the README under their own names, with Python values. Times ago count from this call.
+        options: The options of docs/options.md under their own names, with Python values. Times ago count from this
+            call.
 
     Returns:
         The frame. Each `collect` reads what the log holds at that moment.

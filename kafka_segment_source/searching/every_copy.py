@@ -103,7 +103,7 @@ def every_copy(
         key: The whole key. A text is its UTF-8.
         threads: How many threads search. By default, one for each processor.
         on_progress: Is called with the bytes that are done, and with all bytes.
-        options: The options of the README that select topics, and maxBatchBytes.
+        options: The options of docs/options.md that select topics, and maxBatchBytes.
 
     Returns:
         The places. What could not be searched is known after the last one.

@@ -60,7 +60,7 @@ def search(  # noqa: PLR0913  # each is a question of its own
         columns: Names of the wanted columns, in order: those of records, and `place`, `name`, `start`, `length`,
             `text`. By default, topic, partition, offset, timestamp, place, name, start, length, key, value.
         threads: How many threads read and decode. By default, one for each processor.
-        options: The options of the README under their own names, with Python values.
+        options: The options of docs/options.md under their own names, with Python values.
 
     Returns:
         A reader of the matching records, by topic, partition and offset. `place` is key, value, header or field: the

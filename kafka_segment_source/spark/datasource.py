@@ -32,7 +32,7 @@ OLDEST_SPARK = (4, 0)
 class KafkaSegmentDataSource(DataSource):
     """Kafka's log segment directories as a Spark table.
 
-    Options: those of the README. Each raises its own error of `kafka_segment_source.errors` before any job starts.
+    Options: those of docs/options.md. Each raises its own error of `kafka_segment_source.errors` before any job starts.
     """
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
@@ -162,7 +162,7 @@ def read(
         spark: The session.
         path: A partition directory, a log directory, a `.log` file or a glob; or a list of these.
         columns: Names of the wanted columns, in order. By default, the options decide.
-        options: The options of the README under their own names, with Python values.
+        options: The options of docs/options.md under their own names, with Python values.
 
     Returns:
         The DataFrame. An action reads it, and then raises the errors of `scan`.
@@ -198,7 +198,7 @@ def read_stream(
         spark: The session.
         path: A partition directory, a log directory or a glob; or a list of these.
         columns: Names of the wanted columns, in order. By default, the options decide.
-        options: The options of the README that streams have, under their own names, with Python values.
+        options: The options of docs/options.md that streams have, under their own names, with Python values.
 
     Returns:
         The DataFrame. `writeStream` starts a query over it, which raises StreamingQueryException. `errors.cause_of`

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
@@ -18,6 +18,7 @@ from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.planning.plan import ReadPlan
 from kafka_segment_source.planning.planner import make_plan
 from kafka_segment_source.reporting import logger
+from kafka_segment_source.spark.limit import first_rows, group_splits
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 
     from kafka_segment_source.values.typed import TypedColumns
 
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 PUSHDOWN_CONF = "spark.sql.python.filterPushdown.enabled"
 PUSHES_FILTERS = hasattr(DataSourceReader, "pushFilters")  # Spark 4.0 has no such hook, and no classes of filters
@@ -59,6 +63,8 @@ class KafkaSegmentReader(DataSourceReader):
         self._warnings = warnings
         self._columns = columns
         self._pushed = EVERY_ROW
+        self._has_filters = False
+        self._limit: int | None = None  # it comes with the reader to the executors
 
     @property
     def pushFilters(self) -> Callable[[list[Filter]], Iterable[Filter]]:
@@ -67,9 +73,12 @@ class KafkaSegmentReader(DataSourceReader):
         With `spark.sql.python.filterPushdown.enabled` off, Spark refuses every reader that overrides `pushFilters`. It
         compares `__func__` for that. It calls the hook only with the conf on. A reader cannot read the conf.
         """
-        push = partial(self._push_all)
-        push.__func__ = DataSourceReader.pushFilters  # type: ignore[attr-defined]
-        return push
+        return _hide(self._push_all, DataSourceReader.pushFilters)
+
+    @property
+    def pushLimit(self) -> Callable[[int], bool]:
+        """Spark's hook (SPARK-58551), in the same way. Its conf is `spark.sql.python.limitPushdown.enabled`."""
+        return _hide(self._push_limit, getattr(DataSourceReader, "pushLimit", None))
 
     def push(self, new: RowFilter) -> None:
         """Takes the rows that the filters above one scan leave possible. The next plan may leave out all others."""
@@ -78,8 +87,15 @@ class KafkaSegmentReader(DataSourceReader):
     def _push_all(self, filters: list[Filter]) -> list[Filter]:
         from kafka_segment_source.spark.pushdown import row_filter  # it needs Spark's filters
 
+        self._has_filters = True
         self.push(row_filter(filters, self._options.view, self._options.key_format))
         return filters  # Spark applies every filter again, so a bound may be too wide
+
+    def _push_limit(self, limit: int) -> bool:
+        if self._has_filters:  # Spark applies these to what is read: the first rows may be none of its rows
+            return False
+        self._limit = limit
+        return True
 
     def make_plan(self) -> ReadPlan:
         """Makes the plan of this read, for the pushed filters."""
@@ -88,10 +104,19 @@ class KafkaSegmentReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         plan = self.make_plan()
         log_warnings(plan.warnings)
-        return [SegmentPartition(splits) for splits in plan.tasks]
+        tasks = plan.tasks if self._limit is None else group_splits(plan, self._limit)
+        return [SegmentPartition(splits) for splits in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return read_rows(partition, self._options.with_keys(self._pushed.keys), self._columns)
+        rows = read_rows(partition, self._options.with_keys(self._pushed.keys), self._columns)
+        return rows if self._limit is None else first_rows(rows, self._limit)
+
+
+def _hide(hook: Callable[[T], R], of_base: Callable[..., R] | None) -> Callable[[T], R]:
+    """Makes a hook that Spark takes for the one of the base class."""
+    hidden = partial(hook)
+    hidden.__func__ = of_base  # type: ignore[attr-defined]
+    return hidden
 
 
 def log_warnings(warnings: Iterable[str]) -> None:

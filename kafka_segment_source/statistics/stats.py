@@ -37,7 +37,7 @@ def stats(
         most: How many of the largest records and of the heaviest keys are kept.
         threads: How many threads read and decode. By default, one for each processor.
         on_progress: Is called with the bytes that are done, and with all bytes.
-        options: The options of the README under their own names, with Python values.
+        options: The options of docs/options.md under their own names, with Python values.
 
     Returns:
         The statistics of each topic, by name.

@@ -113,6 +113,7 @@ JUDGED: dict[str, str] = {
     "schema_registry.protobuf:_make_writer: OptionError, ProtobufError": "its values are misfits, with this reason",
     "schema_registry.resolving:Known.find: PathError": "no topic of schemas: a read that needs one says so",
     "schema_registry.resolving:_parse_writer: AvroError, OptionError": "its values are misfits, with this reason",
+    "spark.limit:_head_holds: DataError, StorageError": "every split is planned; the task that reads the file raises it",
     "spark.remembered:_Turn.remember: FileNotFoundError, PermissionError": "every row is planned",
     "spark.remembered:_Turn.remember: OSError, TypeError, ValueError": "every row is planned",
     "spark.remembered:_make_memory: FileNotFoundError": "another process removed an old file of pushed filters",

@@ -1,4 +1,4 @@
-"""How many Spark partitions a read has, and how large they are: what the README and docs/operating.md promise.
+"""How many Spark partitions a read has, and how large they are: what docs/reading.md and docs/operating.md promise.
 
 `minPartitions` and `maxRecordsPerPartition` cut segments. `packBytes` and the limit of 256 put small ones together.
 """
