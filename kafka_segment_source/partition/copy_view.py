@@ -248,7 +248,7 @@ class CopyView:
         if not other.log.segments:
             return None
         header = other.batch_at(expected)
-        candidates = () if header is None else (header,)
+        candidates: tuple[BatchHeader, ...] = () if header is None else (header,)
         segment = other.segment_of(expected)
         if segment is not None and (header is None or self.tail.hides_batches):
             survey = other.survey(segment)
