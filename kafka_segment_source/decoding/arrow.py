@@ -40,9 +40,7 @@ def to_record_batch(
     """
     arrays = [builders[name](records, split) for name in arrow_schema.names]
     if not arrays:  # no column is requested: only the number of rows counts
-        return pa.RecordBatch.from_struct_array(
-            pa.array([{}], pa.struct([])).take(pa.array(np.zeros(records.count, np.int64)))
-        )
+        return schema.make_batch_without_columns(records.count)
     return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema)
 
 

@@ -36,6 +36,10 @@ class _OtherTypeError(ValueError):
     """A value of another type than declared."""
 
 
+class _TooLargeError(ValueError):
+    """A value that takes more memory than one batch may."""
+
+
 @dataclass(frozen=True)
 class JsonMeaning:
     """JSON of one type."""
@@ -51,7 +55,7 @@ class JsonMeaning:
         return self.type.spark
 
     def make_decoder(self, most_bytes: int) -> JsonDecoder:
-        return JsonDecoder(self.type)
+        return JsonDecoder(self.type, most_bytes)
 
 
 class JsonDecoder:
@@ -59,16 +63,20 @@ class JsonDecoder:
 
     header_name = ""
 
-    def __init__(self, of: JsonType) -> None:
+    def __init__(self, of: JsonType, most_bytes: int) -> None:
         self._type = of
+        self._most = most_bytes
+        self._width, self._per_byte = of.width, of.per_byte
 
     def choose(self, headers: pa.Array) -> Ints:
         return NONE_CHOSEN
 
     def decode(self, rows: Rows, first: int, last: int, status: Status) -> tuple[pa.Array, int]:
         sizes = rows.sizes[first:last]
+        takes = np.cumsum(self._width + np.maximum(sizes, 0).astype(np.int64) * self._per_byte)
         ends = np.cumsum(np.maximum(sizes, 0), dtype=np.int64)
-        last = first + max(int(np.searchsorted(ends, _BLOCK, "right")), 1)  # at least one row
+        count = min(int(np.searchsorted(ends, _BLOCK, "right")), int(np.searchsorted(takes, self._most, "right")))
+        last = first + max(count, 1)
         sizes, places = rows.sizes[first:last].copy(), rows.places[first:last].copy()
         heads = rows.source[np.where(sizes > 0, places, 0)]
         is_framed = (sizes >= _PREFIX) & (heads == 0)
@@ -79,8 +87,29 @@ class JsonDecoder:
         values = build_varying(rows.source, places, sizes, last - first, total, pa.binary())
         if self._type.is_text:
             return to_text(values, status[first:last]), last
-        found = None if self._type.has_text else _parse_together(values, self._type)
-        return (_parse_singly(values, self._type, status[first:last]) if found is None else found), last
+        found = None if self._type.has_text or not count else _parse_together(values, self._type)
+        return (self._parse_singly(values, status[first:last]) if found is None else found), last
+
+    def _parse_singly(self, values: pa.Array, status: Status) -> pa.Array:
+        """Parses one value after another, and fills the status of those that do not fit."""
+        found: list[Any] = []
+        for row, value in enumerate(values.to_pylist()):
+            fitting = None
+            if value is not None:
+                try:
+                    fitting = _Converter(self._most).convert_row(json.loads(value.decode("utf-8")), self._type)
+                except _OtherTypeError:
+                    status[row] = OTHER_TYPE
+                except _TooLargeError:
+                    status[row] = avro.TOO_LARGE
+                except UnicodeDecodeError:
+                    status[row] = avro.BAD_UTF8
+                except RecursionError:
+                    status[row] = avro.TOO_DEEP
+                except ValueError:
+                    status[row] = NOT_JSON
+            found.append(fitting)
+        return pa.array(found, self._type.arrow)
 
     def explain(self, rows: Rows, row: int, reason: int) -> tuple[str, str]:
         return REASONS[reason], f"JSON of type {self._type.spark}"
@@ -110,50 +139,53 @@ def _parse_together(values: pa.Array, of: JsonType) -> pa.Array | None:
     return found.chunk(0) if isinstance(found, pa.ChunkedArray) else found
 
 
-def _parse_singly(values: pa.Array, of: JsonType, status: Status) -> pa.Array:
-    """Parses one value after another, and fills the status of those that do not fit."""
-    found: list[Any] = []
-    for row, value in enumerate(values.to_pylist()):
-        fitting = None
-        if value is not None:
-            try:
-                fitting = _convert(json.loads(value.decode("utf-8")), of)
-            except _OtherTypeError:
-                status[row] = OTHER_TYPE
-            except UnicodeDecodeError:
-                status[row] = avro.BAD_UTF8
-            except RecursionError:
-                status[row] = avro.TOO_DEEP
-            except ValueError:
-                status[row] = NOT_JSON
-        found.append(fitting)
-    return pa.array(found, of.arrow)
+class _Converter:
+    """Converts a value of JSON into one of a type, in bounded memory."""
 
+    def __init__(self, most_bytes: int) -> None:
+        self._left = most_bytes
 
-def _convert(value: Any, of: JsonType) -> Any:
-    """Converts a value of JSON. Raises _OtherTypeError for one of another type."""
-    if of.is_text or value is None:
-        return _to_unicode(json.dumps(value, ensure_ascii=False)) if of.is_text else None
-    if of.names or of.parts:
-        return _convert_parts(value, of)
-    if of.spark == "string" and isinstance(value, str):
-        return _to_unicode(value)
-    if of.spark == "double" and type(value) in (int, float):
-        return _to_double(value)
-    if of.spark == "boolean" and isinstance(value, bool):
+    def convert_row(self, value: Any, of: JsonType) -> Any:
+        """Raises _OtherTypeError for a value of another type, and _TooLargeError."""
+        self._take(of.width)
+        return self._convert(value, of)
+
+    def _convert(self, value: Any, of: JsonType) -> Any:
+        if of.is_text:
+            text = _to_unicode(json.dumps(value, ensure_ascii=False))
+            self._take(len(text))
+            return text
+        if value is None:
+            return None
+        if of.names or of.parts:
+            return self._convert_parts(value, of)
+        return self._convert_simple(value, of)
+
+    def _convert_simple(self, value: Any, of: JsonType) -> Any:
+        if of.spark == "string" and isinstance(value, str):
+            self._take(len(value))
+            return _to_unicode(value)
+        if of.spark == "double" and type(value) in (int, float):
+            return _to_double(value)
+        if of.spark == "boolean" and isinstance(value, bool):
+            return value
+        most = _INTS.get(of.spark, 0)
+        if type(value) is not int or not -most <= value < most:
+            raise _OtherTypeError
         return value
-    most = _INTS.get(of.spark, 0)
-    if type(value) is not int or not -most <= value < most:
+
+    def _convert_parts(self, value: Any, of: JsonType) -> Any:
+        if of.names and isinstance(value, dict):
+            return {name: self._convert(value.get(name), part) for name, part in zip(of.names, of.parts, strict=True)}
+        if not of.names and isinstance(value, list):
+            self._take(len(value) * of.parts[0].width)
+            return [self._convert(each, of.parts[0]) for each in value]
         raise _OtherTypeError
-    return value
 
-
-def _convert_parts(value: Any, of: JsonType) -> Any:
-    if of.names and isinstance(value, dict):
-        return {name: _convert(value.get(name), part) for name, part in zip(of.names, of.parts, strict=True)}
-    if not of.names and isinstance(value, list):
-        return [_convert(each, of.parts[0]) for each in value]
-    raise _OtherTypeError
+    def _take(self, size: int) -> None:
+        self._left -= size
+        if self._left < 0:
+            raise _TooLargeError
 
 
 def _to_unicode(text: str) -> str:

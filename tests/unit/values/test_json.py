@@ -125,6 +125,26 @@ def test_values_that_do_not_fit(value: bytes, status: int) -> None:
     assert statuses[1] in (status, avro.BAD_UTF8)
 
 
+@pytest.mark.parametrize("of", ["columns of a row", "items of a list"])
+def test_a_few_bytes_take_little_memory(of: str) -> None:
+    """Each two bytes are an object of 4,000 columns. Batches end before they are too large."""
+    wide = {"type": "object", "properties": {f"c{at}": {"type": "integer"} for at in range(4000)}}
+    if of == "columns of a row":
+        declared, given_values = wide, [b"{}"] * 300
+    else:
+        declared = {"type": "object", "properties": {"a": {"type": "array", "items": wide}}}
+        given_values = [b'{"a":[{},{},{}]}', b'{"a":[' + b"{}," * 300_000 + b"{}]}"] * 2
+    most = 2**22
+    rows, status = as_rows(given_values), np.zeros(len(given_values), np.uint8)
+    decoder = JsonMeaning(parse_json_schema(json.dumps(declared))).make_decoder(most)
+    at = nulls = 0
+    while at < len(given_values):
+        array, at = decoder.decode(rows, at, len(given_values), status)
+        assert array.nbytes < most
+        nulls += array.null_count
+    assert nulls == np.count_nonzero(status == avro.TOO_LARGE) == (0 if of == "columns of a row" else 2)
+
+
 # ---- types ----
 
 
@@ -157,10 +177,16 @@ def test_what_a_json_schema_declares() -> None:
         parse_json_schema("5")
 
 
-@pytest.mark.parametrize("text", ["id", "id bigint,", "id date", "id array<int", "id int int", "id int, id int", "a ;"])
+@pytest.mark.parametrize(
+    "text", ["id", "id bigint,", "id date", "id array<int", "id int int", "id int, id int", "a ;", "`a b int"]
+)
 def test_ddl_that_is_none(text: str) -> None:
     with pytest.raises(JsonTypeError):
         parse_ddl(text)
+
+
+def test_names_in_backticks_may_have_blanks() -> None:
+    assert parse_ddl("`a b` int, `c ``d` array<string> ").names == ("a b", "c `d")
 
 
 def test_ddl_and_paths_are_told_apart() -> None:
