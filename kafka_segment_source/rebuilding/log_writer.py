@@ -94,12 +94,12 @@ class LogWriter:
             self.start = self._name_first(found, base)
             self.end = self._kept_end = self.start
         self._check_order(found, first, base)
-        self._roll_if_needed(found.split)
+        self._roll_if_needed(found.split, headers[:, first])
         while first < headers.shape[1]:
             assert self._segment is not None
             count = self._segment.count_fitting(headers[:, first:], self._segment_bytes or LARGEST_LOG)
             if not count:
-                self._roll(self._kept_end, found.split.base_offset)
+                self._roll(self._name_next(found.split, headers[:, first]), found.split.base_offset)
                 continue
             self._append(found, first, first + count)
             first += count
@@ -176,16 +176,27 @@ class LogWriter:
         states_base = found.headers[batch_headers.MAGIC, 0] == kafka_format.MAGIC_V2
         return found.split.base_offset if (is_first or not states_base) and found.split.base_offset <= base else base
 
-    def _roll_if_needed(self, split: SegmentSplit) -> None:
-        """Begins a segment where there is none, or where the source's next one begins."""
+    def _roll_if_needed(self, split: SegmentSplit, header: HeaderTable) -> None:
+        """Begins a segment where there is none, or where the source's next one begins. header: of the next batch."""
         if self._segment is None:
-            self._segment = _NewSegment(self.directory, self._kept_end, split.base_offset)
+            self._segment = _NewSegment(self.directory, self._name_next(split, header), split.base_offset)
         elif self._segment_bytes is None and split.base_offset > self._segment.source_base and self._segment.size:
-            is_explained = self._is_compacted and split.base_offset > self.end
-            self._roll(split.base_offset if is_explained else self._kept_end, split.base_offset)
+            self._roll(self._name_next(split, header), split.base_offset)
+
+    def _name_next(self, split: SegmentSplit, header: HeaderTable) -> int:
+        """Returns the base offset of a new segment, whose first batch has this header.
+
+        It is the source's own where compaction explains the gap before it, else the offset after the last batch. Where
+        a relative offset of 4 bytes would not reach the batch, the batch names its segment.
+        """
+        is_explained = self._is_compacted and self._kept_end < split.base_offset <= _base_of(header)
+        name = split.base_offset if is_explained else self._kept_end
+        return name if int(header[batch_headers.LAST_OFFSET]) - name <= _MOST_DELTA else _base_of(header)
 
     def _roll(self, base: int, source_base: int) -> None:
         self._end_segment()
+        if base > self.end and self._notes_gaps and not self._is_compacted:
+            self.gaps.append((self.end, base - 1))
         self.end, self._kept_end = max(self.end, base), max(self._kept_end, base)
         self._on_segment(self)
         self._segment = _NewSegment(self.directory, base, source_base)

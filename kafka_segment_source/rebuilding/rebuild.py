@@ -26,6 +26,7 @@ from kafka_segment_source.keywords import (
 )
 from kafka_segment_source.logdir.catalog import list_directories
 from kafka_segment_source.logdir.checkpoints import Checkpoints, read_topic_id
+from kafka_segment_source.logdir.index_entries import LARGEST_LOG
 from kafka_segment_source.logdir.leader_epochs import read_epochs
 from kafka_segment_source.logdir.producer_snapshots import MOST_SNAPSHOT
 from kafka_segment_source.logdir.segments import PartitionLog
@@ -146,9 +147,12 @@ def _parse_segment_bytes(value: int | str | None) -> int | None:
     from datetime import UTC  # noqa: PLC0415
 
     try:
-        return parse_positive_bytes(str(value), Context(UTC, 0))
+        size = parse_positive_bytes(str(value), Context(UTC, 0))
     except ValueError as error:
         raise OptionError(f"segment_bytes is {value!r}: {error}") from error
+    if size > LARGEST_LOG:
+        raise OptionError(f"segment_bytes is {value!r}, expected at most {LARGEST_LOG:,}: positions have 4 bytes")
+    return size
 
 
 def _resolve_target(to: str | os.PathLike[str]) -> str:
