@@ -264,7 +264,8 @@ def _rate_segment(copy: CopyView, segment: Segment, others: list[_ListedCopy]) -
     end = copy.end_of(segment)
     if end is None:  # damage hides it, and a missing segment may follow: what lies before the damage counts by itself
         sound_end = copy.sound_end_of(segment) or segment.base_offset
-        sound = (OffsetRange(segment.base_offset, sound_end), _rate_density(copy, segment, sound_end, differing))
+        holding = _rate_density(copy, segment, sound_end, differing, is_sound=True)
+        sound = (OffsetRange(segment.base_offset, sound_end), holding)
         return sound, (OffsetRange(sound_end, following), _rate_density(copy, segment, following, differing))
     end = min(max(end, segment.base_offset), following)
     held = (OffsetRange(segment.base_offset, end), _rate_density(copy, segment, end, differing))
@@ -305,17 +306,22 @@ def _make_key(segment: Segment) -> _Key:
     return segment.base_offset, segment.next_base_offset, segment.size
 
 
-def _rate_density(copy: CopyView, segment: Segment, end: int, differing: list[_ListedCopy]) -> int:
+def _rate_density(
+    copy: CopyView, segment: Segment, end: int, differing: list[_ListedCopy], is_sound: bool = False
+) -> int:
     """Returns WHOLE, or THIN where compaction has removed records.
 
     Brokers copy batches byte for byte. So a copy with fewer bytes was compacted. If damage in the other copy hides how
-    many bytes it had, the batches of this one decide.
+    many bytes it had, the batches of this one decide. is_sound: whether damage begins at `end`, so that none of its
+    bytes count.
     """
     if copy.log.compacted:
         return THIN
     for other in differing:
         for common in other.shared(segment, end):
-            most, (least, largest) = copy.bytes_between(common)[1], other.copy.bytes_between(common)
+            certain, most = copy.bytes_between(common)
+            most = certain if is_sound and common.end == end else most
+            least, largest = other.copy.bytes_between(common)
             if most < least or (most < largest and copy.survey(segment).shows_compaction):
                 return THIN
     return WHOLE

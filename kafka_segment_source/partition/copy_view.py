@@ -184,8 +184,9 @@ class CopyView:
         if segment.is_last and offset >= self.tail.end:
             return self.tail.position, self.tail.position
         with self._open_view(segment) as view:
+            limit = limit_of(segment.base_offset, segment.next_base_offset)
             for header in view.headers_from(offset):
-                if header is not None:
+                if header is not None and header.last_offset < limit:
                     return header.position, header.position
                 survey = self.survey(segment)  # damage lies before the offset
                 at, count = survey.first_from(offset), survey.batches.shape[1]

@@ -48,10 +48,11 @@ class Batch:
 
 @dataclass(frozen=True)
 class Held:
-    """A batch in a copy's file, and whether it is whole there."""
+    """A batch in a copy's file, and whether it is whole there. has_wrong_length: whether a flipped bit is in its length."""
 
     batch: Batch
     whole: bool = True
+    has_wrong_length: bool = False
 
 
 @dataclass
@@ -340,7 +341,7 @@ def flip(random: Random, file: File, at: int) -> None:
     bit += place == 16 and data[16] == 2 and bit == 0  # magic 3 counts as a newer format (docs/damage.md)
     log[position + place] ^= 1 << bit
     file.log = bytes(log)
-    file.batches[at] = Held(file.batches[at].batch, whole=False)
+    file.batches[at] = Held(file.batches[at].batch, whole=False, has_wrong_length=place in range(8, 12))
 
 
 def move(random: Random, file: File) -> int | None:

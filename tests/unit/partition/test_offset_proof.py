@@ -353,3 +353,26 @@ def test_a_jump_between_a_whole_batch_and_a_damaged_one_that_leave_its_place(tmp
     for paths in ([a, b], [b, a]):
         assert read(paths) == rows(*range(10))
     assert read(a, mode="DROPMALFORMED") == rows(*range(4), 9)
+
+
+LENIENT: dict[str, Any] = {"mode": "DROPMALFORMED", "failOnDataLoss": False}
+
+
+def test_bytes_of_damage_do_not_make_a_thinned_batch_whole(tmp_path: Path) -> None:
+    """With the damaged batch behind it, the thinned one would have as many bytes as the whole one of the other copy."""
+    hurt = [make_thinned(0, 2, {0, 2}), spoil(make_batch(3, 6))]
+    a = write_segments(tmp_path / "A", {0: hurt, 7: [make_batch(7, 8)]})
+    b = write_log(tmp_path / "B", [make_batch(0, 2)])
+    for paths in ([a, b], [b, a]):
+        assert read(paths, **LENIENT) == rows(0, 1, 2, 7, 8)
+        with pytest.raises(CorruptRecordError, match="no copy holds the offsets 3 to 6"):
+            read(paths)
+
+
+def test_bytes_of_a_jump_count_for_no_offset(tmp_path: Path) -> None:
+    """The batch states offsets of a later segment. The other copy has fewer bytes up to there, and is whole."""
+    a = write_segments(tmp_path / "A", {0: [make_batch(0, 3, 32)], 5: [make_batch(9, 9)]})
+    (a / "cleaner-offset-checkpoint").write_text("0\n1\nt 0 5\n")
+    b = write_segments(tmp_path / "B", {4: [make_batch(4, 4), make_batch(5, 6), make_batch(7, 8)]})
+    for paths in ([a, b], [b, a]):
+        assert read(paths, **LENIENT) == rows(*range(4, 10))
