@@ -48,7 +48,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class Held:
-    """A batch in a copy's file, and whether it is whole there. has_wrong_length: whether its length has a flipped bit."""
+    """A batch in a copy's file, whole or not. has_wrong_length: whether its length has a flipped bit."""
 
     batch: Batch
     whole: bool = True
