@@ -36,6 +36,7 @@ from kafka_segment_source.values.json_types import (
     parse_ddl,
     parse_json_schema,
 )
+from kafka_segment_source.values.misfits import ENCRYPTED
 from kafka_segment_source.values.protobuf_errors import NEEDS_PROTOBUF, ProtobufError
 from kafka_segment_source.values.string_meaning import StringMeaning
 from kafka_segment_source.values.typed import Meaning, TypedColumns
@@ -123,7 +124,7 @@ def _make_meaning(column: str, form: str, known: Known, readers: dict[str, str])
         return StringMeaning()
     try:
         if form == JSON and _is_json_alone(column, known):
-            return JsonMeaning(choose_fields(TEXT, known.wanted.get(column, {})))
+            return JsonMeaning(choose_fields(TEXT, known.wanted.get(column, {})), _find_encrypted(known))
         choice = find_choice(column, known)
         found = choice.registered
         form = _OF_KINDS.get(found.kind, form) if form == AUTO and found is not None else form
@@ -141,8 +142,10 @@ def _make_meaning(column: str, form: str, known: Known, readers: dict[str, str])
         if form == PROTOBUF:
             return _make_protobuf(column, choice, known)
         if form == JSON:
-            parsed = parse_ddl(choice.text) if looks_like_ddl(choice.text) else parse_json_schema(choice.text)
-            return JsonMeaning(choose_fields(parsed, known.wanted.get(column, {})))
+            if looks_like_ddl(choice.text):  # it needs no registry
+                return JsonMeaning(choose_fields(parse_ddl(choice.text), known.wanted.get(column, {})))
+            parsed = parse_json_schema(choice.text)
+            return JsonMeaning(choose_fields(parsed, known.wanted.get(column, {})), _find_encrypted(known))
         return _make_avro(column, parse_choice(choice, known), choice.registered, known)
     except NoFieldError as error:
         raise SchemaError(f"there is no such column inside {column!r}: {error}") from error
@@ -167,6 +170,14 @@ def _is_json_alone(column: str, known: Known) -> bool:
     registry, context = known.find(), known.options.schema_context
     return registry is None or not any(
         registry.find_latest(context, f"{topic}-{column}") is not None for topic in known.topics()
+    )
+
+
+def _find_encrypted(known: Known) -> frozenset[int]:
+    """The ids of the schemas whose values are encrypted as a whole."""
+    registry, context = known.find(), known.options.schema_context
+    return frozenset(
+        () if registry is None else (each.id for each in registry.of_context(context) if each.encrypts_values)
     )
 
 
@@ -281,8 +292,8 @@ def _make_writers(registry: Registry, context: str, reader: Type, registered: Sc
         kind, why = None, ""
         if schema.kind != messages.AVRO:
             why = f"it is a schema of {schema.kind}"
-        elif "ENCRYPT_PAYLOAD" in schema.rules:
-            why = "its values are encrypted as a whole (ENCRYPT_PAYLOAD)"
+        elif schema.encrypts_values:
+            why = ENCRYPTED
         elif registered is not None and schema.id == registered.id:
             kind = reader
         elif names and not any(name in schema.text for name in names):

@@ -22,7 +22,7 @@ from kafka_segment_source.decoding.arrow import build_varying
 from kafka_segment_source.kernels import avro
 from kafka_segment_source.values.avro_arrays import NONE_CHOSEN, Ints, Rows
 from kafka_segment_source.values.json_types import JsonType
-from kafka_segment_source.values.misfits import NOT_JSON, OTHER_TYPE, REASONS
+from kafka_segment_source.values.misfits import ENCRYPTED, NOT_JSON, OTHER_TYPE, REASONS
 from kafka_segment_source.values.string_meaning import to_text
 
 _PREFIX = 5  # bytes of Confluent's prefix
@@ -42,9 +42,10 @@ class _TooLargeError(ValueError):
 
 @dataclass(frozen=True)
 class JsonMeaning:
-    """JSON of one type."""
+    """JSON of one type. encrypted: ids of the schemas whose values are encrypted as a whole."""
 
     type: JsonType
+    encrypted: frozenset[int] = frozenset()
 
     @property
     def arrow(self) -> pa.DataType:
@@ -55,7 +56,7 @@ class JsonMeaning:
         return self.type.spark
 
     def make_decoder(self, most_bytes: int) -> JsonDecoder:
-        return JsonDecoder(self.type, most_bytes)
+        return JsonDecoder(self.type, most_bytes, self.encrypted)
 
 
 class JsonDecoder:
@@ -63,8 +64,9 @@ class JsonDecoder:
 
     header_name = ""
 
-    def __init__(self, of: JsonType, most_bytes: int) -> None:
+    def __init__(self, of: JsonType, most_bytes: int, encrypted: frozenset[int]) -> None:
         self._type = of
+        self._encrypted = encrypted
         self._most = most_bytes
         self._width, self._per_byte = of.width, of.per_byte
 
@@ -112,6 +114,11 @@ class JsonDecoder:
         return pa.array(found, self._type.arrow)
 
     def explain(self, rows: Rows, row: int, reason: int) -> tuple[str, str]:
+        begin, size = int(rows.places[row]), int(rows.sizes[row])
+        head = rows.source[begin : begin + min(size, _PREFIX)].tobytes()
+        number = int.from_bytes(head[1:], "big", signed=True)
+        if len(head) == _PREFIX and head[0] == 0 and number in self._encrypted:
+            return f"schema id {number}: {ENCRYPTED}", "JSON"
         return REASONS[reason], f"JSON of type {self._type.spark}"
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from collections.abc import Callable
 
 import pyarrow as pa
 
@@ -44,6 +45,9 @@ REASONS = {
     REQUIRED: "a message without a field that is required",
 }
 
+ENCRYPTED = "its values are encrypted as a whole (ENCRYPT_PAYLOAD)"
+"""What is said of a schema whose rules encrypt each value."""
+
 REJECTED = pa.struct([("key", pa.binary()), ("value", pa.binary()), ("reason", pa.string())])
 """What the corrupt column has of a row that does not fit, where rows are rejected."""
 
@@ -57,10 +61,11 @@ class Misfits:
         self._first: dict[tuple[str, str], str] = {}
         self._lock = threading.Lock()
 
-    def add(self, column: str, reason: str, count: int, first: str) -> None:
-        """Counts rows. first: where the first of them is."""
+    def add(self, column: str, reason: str, count: int, first: Callable[[], str]) -> None:
+        """Counts rows. first: says where the first of them is."""
         with self._lock:
-            self._first.setdefault((column, reason), first)
+            if (column, reason) not in self._first:
+                self._first[column, reason] = first()
             self._counts[column, reason] += count
 
     def report(self) -> None:

@@ -127,13 +127,13 @@ def test_values_that_do_not_fit(value: bytes, status: int) -> None:
 
 @pytest.mark.parametrize("of", ["columns of a row", "items of a list"])
 def test_a_few_bytes_take_little_memory(of: str) -> None:
-    """Each two bytes are an object of 4,000 columns. Batches end before they are too large."""
-    wide = {"type": "object", "properties": {f"c{at}": {"type": "integer"} for at in range(4000)}}
+    """Each two bytes are an object of 400 columns. Batches end before they are too large."""
+    wide = {"type": "object", "properties": {f"c{at}": {"type": "integer"} for at in range(400)}}
     if of == "columns of a row":
-        declared, given_values = wide, [b"{}"] * 300
+        declared, given_values = wide, [b"{}"] * 3000
     else:
         declared = {"type": "object", "properties": {"a": {"type": "array", "items": wide}}}
-        given_values = [b'{"a":[{},{},{}]}', b'{"a":[' + b"{}," * 300_000 + b"{}]}"] * 2
+        given_values = [b'{"a":[{},{},{}]}', b'{"a":[' + b"{}," * 5_000 + b"{}]}"] * 2
     most = 2**22
     rows, status = as_rows(given_values), np.zeros(len(given_values), np.uint8)
     decoder = JsonMeaning(parse_json_schema(json.dumps(declared))).make_decoder(most)
@@ -221,6 +221,15 @@ def test_json_with_a_schema(tmp_path: Path) -> None:
     with pytest.raises(MisfitError, match="offset 0: found JSON of another type, expected JSON of type struct"):
         values(tmp_path)
     assert values(tmp_path, valueMode="PERMISSIVE") == [None]
+
+
+def test_a_value_that_is_encrypted_as_a_whole(tmp_path: Path) -> None:
+    declared = {"type": "object", "properties": {"id": {"type": "integer"}}}
+    rules = {"encodingRules": [{"name": "e", "type": "ENCRYPT_PAYLOAD"}]}
+    SchemaLog(tmp_path).register("orders-value", 4, declared, schemaType="JSON", ruleSet=rules)
+    write_values(tmp_path, [framed(4, b"ciphertext")])
+    with pytest.raises(MisfitError, match=r"schema id 4: its values are encrypted as a whole \(ENCRYPT_PAYLOAD\)"):
+        values(tmp_path)
 
 
 def test_auto(tmp_path: Path) -> None:

@@ -221,7 +221,7 @@ def test_an_id_that_is_not_there(logs: Path) -> None:
     assert isinstance(pickle.loads(pickle.dumps(caught.value)), MisfitError)
 
 
-def test_a_value_that_is_encrypted_as_a_whole(tmp_path: Path) -> None:
+def test_a_value_that_is_encrypted_as_a_whole(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     log = SchemaLog(tmp_path)
     log.register("orders-value", 1, OLD)
     rules = {"encodingRules": [{"name": "e", "type": "ENCRYPT_PAYLOAD"}]}
@@ -229,6 +229,9 @@ def test_a_value_that_is_encrypted_as_a_whole(tmp_path: Path) -> None:
     write_values(tmp_path, [framed(2, b"ciphertext")])
     with pytest.raises(MisfitError, match=r"schema id 2: its values are encrypted as a whole \(ENCRYPT_PAYLOAD\)"):
         values(tmp_path)
+    with caplog.at_level(logging.WARNING):
+        assert values(tmp_path, valueMode="PERMISSIVE") == [None]
+    assert "offset 0 of orders-0: schema id 2: its values are encrypted as a whole (ENCRYPT_PAYLOAD))" in caplog.text
 
 
 def test_a_schema_that_cannot_be_read_as_the_chosen_one(logs: Path) -> None:
@@ -279,10 +282,10 @@ def test_permissive(logs: Path, caplog: pytest.LogCaptureFixture) -> None:
     assert [value and value["id"] for value in table["value"].to_pylist()] == [5, None, None, None, None, None]
     assert table["_corrupt_record"].to_pylist() == [None, bad, None, bad, framed(1, ADA + b"x"), b""]
     assert set(caplog.messages) == {
-        "2 values do not fit, and are null: a schema that is not known (the first at offset 1 of orders-0)",
-        "1 value does not fit, and is null: bytes left over (the first at offset 4 of orders-0)",
+        "2 values do not fit, and are null: a schema that is not known (the first at offset 1 of orders-0: schema id 9)",
+        "1 value does not fit, and is null: bytes left over (the first at offset 4 of orders-0: under schema id 1)",
         "1 value does not fit, and is null: bytes that do not begin as its schema's number does (the first at offset 5 of"
-        " orders-0)",
+        " orders-0: 0 bytes that begin with nothing)",
     }
     named = kafkaseg.scan(
         logs, subscribe="orders", valueFormat="avro", valueMode="PERMISSIVE", columnNameOfCorruptRecord="bad"
