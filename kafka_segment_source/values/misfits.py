@@ -36,7 +36,7 @@ REASONS = {
     avro.TOO_DEEP: f"more than {avro.DEPTH} lists inside one another",
     avro.TOO_PRECISE: "a decimal of more digits than its type has",
     avro.BEYOND_TIME: "a timestamp that microseconds cannot hold",
-    avro.UNRESOLVED: "a type that the reader's schema does not have",
+    avro.UNRESOLVED: "a schema or a type that cannot be read as the chosen schema",
     avro.TOO_LARGE: "a value that takes more memory than one batch may",
     NOT_JSON: "bytes that are not JSON",
     OTHER_TYPE: "JSON of another type",
@@ -50,6 +50,11 @@ ENCRYPTED = "its values are encrypted as a whole (ENCRYPT_PAYLOAD)"
 
 REJECTED = pa.struct([("key", pa.binary()), ("value", pa.binary()), ("reason", pa.string())])
 """What the corrupt column has of a row that does not fit, where rows are rejected."""
+
+
+def name_known(count: int, source: str) -> str:
+    """What a message calls the schemas that are known. source: where they come from."""
+    return f"the only schema in {source}" if count == 1 else f"one of the {count:,} schemas in {source}"
 
 
 class Misfits:

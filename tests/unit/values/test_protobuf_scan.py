@@ -209,7 +209,7 @@ def test_an_id_that_is_not_known_is_no_other_schema(tmp_path: Path) -> None:
     write_values(tmp_path, [framed(7, FIRST + b"\x08\x05"), framed(8, FIRST + b"\x08\x05")])
     assert read(tmp_path, valueMode="PERMISSIVE") == [{"a": 5}, None]
     said = refuse(tmp_path)
-    assert "found schema id 8, expected one of the 1 in _schemas, read to offset 0" in said
+    assert "found schema id 8, expected the only schema in _schemas, read to offset 0" in said
 
 
 def test_a_required_field_that_is_not_there(tmp_path: Path) -> None:
