@@ -160,7 +160,7 @@ class ProtobufDecoder:
             if len(messages) > 1:
                 return self._build(messages[: len(messages) // 2], status)
             status[0] = avro.TOO_LARGE
-        except (BeyondTimeError, BadTextError, pa.ArrowException) as error:
+        except (BeyondTimeError, BadTextError, UnicodeDecodeError, pa.ArrowException) as error:
             if len(messages) > 1:
                 return self._build_apart(messages, status)
             status[0] = _find_reason(error)
@@ -172,7 +172,7 @@ class ProtobufDecoder:
         for row, message in enumerate(messages):
             try:
                 self._columns.build([message], Budget(self._most))
-            except (BeyondTimeError, BadTextError, pa.ArrowException) as error:
+            except (BeyondTimeError, BadTextError, UnicodeDecodeError, pa.ArrowException) as error:
                 fitting[row], status[row] = None, _find_reason(error)
             except TooLargeError:
                 fitting[row], status[row] = None, avro.TOO_LARGE
@@ -249,7 +249,8 @@ def _read_zigzag(data: bytes, at: int) -> tuple[int, int] | None:
 def _find_reason(error: Exception) -> int:
     if isinstance(error, BeyondTimeError):
         return avro.BEYOND_TIME
-    return avro.BAD_UTF8 if isinstance(error, BadTextError) else avro.TOO_LARGE
+    is_text = isinstance(error, BadTextError | UnicodeDecodeError)  # the latter for keys of maps
+    return avro.BAD_UTF8 if is_text else avro.TOO_LARGE
 
 
 def _fields_of(descriptor: Any) -> list[Any]:

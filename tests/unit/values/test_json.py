@@ -115,6 +115,11 @@ def test_one_value_never_shifts_another(several: list[bytes]) -> None:
         (b'{"name":5}', OTHER_TYPE),
         (b'{"inner":{"x":2147483648}}', OTHER_TYPE),
         (b'{"tags":["a",5]}', OTHER_TYPE),
+        (b'{"rate":NaN}', NOT_JSON),
+        (b'{"other":-Infinity}', NOT_JSON),
+        (b'{"rate":1e400}', OTHER_TYPE),
+        (b'{"rate":-' + b"9" * 5000 + b"}", OTHER_TYPE),
+        (b'{"name":"a\\ud800b"}', avro.BAD_UTF8),
         (b'{"name":' + b"[" * 100_000, avro.TOO_DEEP),
     ],
 )
@@ -143,6 +148,31 @@ def test_a_few_bytes_take_little_memory(of: str) -> None:
         assert array.nbytes < most
         nulls += array.null_count
     assert nulls == np.count_nonzero(status == avro.TOO_LARGE) == (0 if of == "columns of a row" else 2)
+
+
+def test_numbers_and_text_of_what_is_not_declared_do_not_count() -> None:
+    given_values = [b'{"id":1,"other":%s}' % each for each in (b"1e400", b"9" * 5000, b'"NaN"', b'"\\ud800"')]
+    found, status = decode("id bigint, name string", given_values)
+    assert (found, status) == ([{"id": 1, "name": None}] * 4, [avro.FITS] * 4)
+
+
+def test_parts_of_any_json_are_null_where_they_are_not_there() -> None:
+    """`oneOf` is how Confluent's serializer declares each optional field."""
+    parts = {"a": {"oneOf": [{"type": "null"}, {"type": "string"}]}, "b": {"$ref": "#/x"}, "c": {"type": "object"}}
+    of = parse_json_schema(json.dumps({"type": "object", "properties": parts}))
+    given_values: list[bytes | None] = [
+        b"{}",
+        b'{"a":null,"b":[null],"c":{"d":1e400}}',
+        b'{"a":"null","b":0.5,"c":{"d":null}}',
+    ]
+    rows, status = as_rows(given_values), np.zeros(3, np.uint8)
+    array, _ = JsonMeaning(of).make_decoder(2**20).decode(rows, 0, 3, status)
+    assert array.to_pylist() == [
+        {"a": None, "b": None, "c": None},
+        None,
+        {"a": '"null"', "b": "0.5", "c": '{"d": null}'},
+    ]
+    assert status.tolist() == [avro.FITS, OTHER_TYPE, avro.FITS]
 
 
 # ---- types ----
