@@ -21,6 +21,7 @@ from kafka_segment_source.schema_registry.messages import Schema, split_subject
 from kafka_segment_source.schema_registry.registry import Registry, name_place
 from kafka_segment_source.schema_registry.rows import TOPIC
 from kafka_segment_source.schema_registry.sources import read_given, read_text, read_topic
+from kafka_segment_source.storage.files import look_at
 from kafka_segment_source.storage.paths import resolve_path
 from kafka_segment_source.values.avro_columns import NoFieldError, Wanted
 from kafka_segment_source.values.avro_fingerprint import fingerprint
@@ -213,12 +214,18 @@ def _split_message(column: str, known: Known) -> tuple[str, str]:
 def find_choice(column: str, known: Known) -> Choice:
     """Finds the schema that the option of a column names. Raises OptionError, which says what to write."""
     text, message = _split_message(column, known)
+    form = known.options.value_format if column == "value" else known.options.key_format
     if looks_like_ddl(text):
         return Choice(text)
     prefix, colon, rest = text.partition(":")
     context = known.options.schema_context
     if text != _LATEST and not _VERSION.fullmatch(text) and not (colon and prefix in ("id", "subject")):
         path = resolve_path(text, known.options.storage)
+        if form == JSON and look_at(path, known.options.storage) is None:
+            raise OptionError(
+                f"option '{column}Schema' is {text!r}: it is no file that is there, and no list of columns such as"
+                " id bigint, tags array<string>"
+            )
         return Choice(read_text(path, known.options, f"{column}Schema"), message=message, path=path)
     registry = known.need(column)
     found: Schema | None

@@ -215,6 +215,19 @@ def test_ddl_that_is_none(text: str) -> None:
         parse_ddl(text)
 
 
+def test_a_list_of_many_columns_is_refused() -> None:
+    parse_ddl(", ".join(f"c{at} int" for at in range(4096)))
+    with pytest.raises(JsonTypeError, match="more than 4,096 columns"):
+        parse_ddl("a struct<" + ", ".join(f"c{at}: int" for at in range(4096)) + ">")
+
+
+@pytest.mark.parametrize("text", ["a int NOT NULL", "struct<a:int>", "a: int", "nothing.json"])
+def test_what_is_neither_a_file_nor_columns(text: str, tmp_path: Path) -> None:
+    write_values(tmp_path, [b"{}"])
+    with pytest.raises(OptionError, match="it is no file that is there, and no list of columns such as id bigint"):
+        values(tmp_path, valueSchema=text)
+
+
 def test_names_in_backticks_may_have_blanks() -> None:
     assert parse_ddl("`a b` int, `c ``d` array<string> ").names == ("a b", "c `d")
 
