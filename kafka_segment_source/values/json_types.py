@@ -157,6 +157,7 @@ class _DdlReader:
         if _TOKEN.sub("", text).strip():
             raise JsonTypeError(f"{shorten(text)} is no list of names and types")
         self._at = 0
+        self._count = 0
 
     def end(self) -> None:
         if self._at != len(self._tokens):
@@ -171,6 +172,9 @@ class _DdlReader:
             if between and self._peek() == between:
                 self._next()
             fields.append((name, self._read_type(depth)))
+            self._count += 1
+            if self._count > _MOST_COLUMNS:
+                raise JsonTypeError(f"it has more than {_MOST_COLUMNS:,} columns")
             if self._peek() != ",":
                 return fields
             self._next()

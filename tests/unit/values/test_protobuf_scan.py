@@ -209,7 +209,7 @@ def test_an_id_that_is_not_known_is_no_other_schema(tmp_path: Path) -> None:
     write_values(tmp_path, [framed(7, FIRST + b"\x08\x05"), framed(8, FIRST + b"\x08\x05")])
     assert read(tmp_path, valueMode="PERMISSIVE") == [{"a": 5}, None]
     said = refuse(tmp_path)
-    assert "found schema id 8, expected one of the 1 in _schemas, read to offset 0" in said
+    assert "found schema id 8, expected the only schema in _schemas, read to offset 0" in said
 
 
 def test_a_required_field_that_is_not_there(tmp_path: Path) -> None:
@@ -219,6 +219,18 @@ def test_a_required_field_that_is_not_there(tmp_path: Path) -> None:
     rows = read(tmp_path, valueMode="PERMISSIVE")
     assert [row and row["a"] for row in rows] == [5, None, None]
     assert "a message without a field that is required" in refuse(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "kind", ["map<string, string> m", "map<string, A> m", "optional string m", "repeated string m"]
+)
+def test_text_of_proto2_that_is_not_utf8(kind: str, tmp_path: Path) -> None:
+    """Its parser does not check it. One such value costs no other."""
+    register(tmp_path, text=f"message A {{ {kind} = 2; }}", references=[])
+    hurt = b"\x12\x03\x0a\x01\xff" if kind.startswith("map") else b"\x12\x01\xff"
+    write_values(tmp_path, [framed(7, FIRST), framed(7, FIRST + hurt)])
+    assert [each is None for each in read(tmp_path, valueMode="PERMISSIVE")] == [False, True]
+    assert "text that is not UTF-8" in refuse(tmp_path)
 
 
 def test_bare_values_under_a_file(tmp_path: Path) -> None:
