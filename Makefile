@@ -11,7 +11,7 @@ SLOW = logdir/test_neighbours.py kernels/test_jit.py reading/test_live_log.py re
   test_tiered_encoder.py storage/tiered/test_tiered_storage.py decoding/test_hostile.py partition/test_missing.py
 QUICK = tests/unit tests/cli --ignore=tests/cli/test_cli_report.py $(addprefix --ignore=tests/unit/,$(SLOW))
 
-.PHONY: docs demo demo-s3 test test-cases test-stores test-tables test-release test-pipelines dist check bench machine lint clean
+.PHONY: docs demo demo-s3 test test-spark test-cases test-stores test-tables test-release test-pipelines dist check check-oldest bench machine lint clean
 
 demo: machine $(READY)
 	@$(PY) examples/demo.py
@@ -25,6 +25,10 @@ demo-s3: machine $(READY)
 PROCESSES ?= 3
 test: machine $(READY)
 	@$(PY) -m pytest -n $(PROCESSES)
+
+# The heart of the tests with Spark, for a Spark that is not run whole each time: rows, SQL, pushdown, streams.
+test-spark: machine $(READY)
+	@$(PY) -m pytest -n $(PROCESSES) tests/unit/spark tests/spark/test_rows.py tests/spark/test_sql.py tests/spark/test_pushdown_queries.py tests/spark/test_stream_queries.py
 
 # More random cases of the tests that try them: damaged logs, hurt and compacted copies, reads beside a simulated
 # broker, and kills of the ETL job.
@@ -56,6 +60,12 @@ test-pipelines: machine $(READY)
 # For the loop while developing, in less than a minute: the linters, and the tests that need no Spark.
 check: lint
 	@$(PY) -m pytest -n $(PROCESSES) --hypothesis-profile=few $(QUICK)
+
+# The quick tests with the oldest dependencies that pyproject.toml allows, in .venv-oldest.
+check-oldest: machine
+	@test -x .venv-oldest/bin/python || $(PYTHON) -m venv .venv-oldest
+	@.venv-oldest/bin/python -m pip install --quiet --disable-pip-version-check -c .ci/oldest.txt -e '.[spark,dev]'
+	@.venv-oldest/bin/python -m pytest -n $(PROCESSES) --hypothesis-profile=few $(QUICK)
 
 # Each goal of speed with its figure, in about twenty minutes; BENCH="--quick", "spark windows", "--kafka" ...
 bench: machine $(READY)

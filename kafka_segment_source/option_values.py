@@ -33,12 +33,13 @@ TIME_INDEX = "timeIndex"
 ABORTED_TRANSACTIONS = "abortedTransactions"
 TRANSACTIONS = "transactions"
 CONSUMER_OFFSETS = "consumerOffsets"
+SHARE_OFFSETS = "shareOffsets"
 TRANSACTIONAL_IDS = "transactionalIds"
 TOPICS = "topics"
 SCHEMAS = "schemas"
 OF_SPLITS = (RECORDS, BATCHES, NEWEST)  # their rows lie in byte ranges of `.log` files, which bounds and filters narrow
 OF_INDEXES = (OFFSET_INDEX, TIME_INDEX, ABORTED_TRANSACTIONS)
-OF_INTERNAL_TOPICS = (CONSUMER_OFFSETS, TRANSACTIONAL_IDS, TOPICS, SCHEMAS)
+OF_INTERNAL_TOPICS = (CONSUMER_OFFSETS, SHARE_OFFSETS, TRANSACTIONAL_IDS, TOPICS, SCHEMAS)
 VIEWS = (*OF_SPLITS, SEGMENTS, *OF_INDEXES, TRANSACTIONS, *OF_INTERNAL_TOPICS)
 
 # Formats: what the bytes of keys and values are

@@ -153,8 +153,8 @@ OPTIONS = (
            "view=latest: memory for the keys of a partition, 40 bytes each; with more keys, the log is read more often",
            default="256m", views=(values.NEWEST,), no_stream="a stream gives records"),
     Option(WHAT, "history", "history", "true|false", values.parse_boolean,
-           "consumerOffsets, transactionalIds, schemas: every record and every tombstone, instead of the latest state", default="false",
-           views=(values.CONSUMER_OFFSETS, values.TRANSACTIONAL_IDS, values.SCHEMAS), no_stream="a stream gives records"),
+           "consumerOffsets, shareOffsets, transactionalIds, schemas: every record and every tombstone, instead of the latest state", default="false",
+           views=(values.CONSUMER_OFFSETS, values.SHARE_OFFSETS, values.TRANSACTIONAL_IDS, values.SCHEMAS), no_stream="a stream gives records"),
 
     Option(TYPED, "valueFormat", "value_format", "FORMAT", values.parse_format,
            f"what values are: {', '.join(values.FORMATS)}; value is a typed column then (docs/values.md)",

@@ -7,11 +7,9 @@ every commit and every tombstone.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 
 import pyarrow as pa
 
-from kafka_segment_source.errors import DataError, StorageError
 from kafka_segment_source.internal_topics.columns import HISTORY_COLUMNS, Row, to_micros
 from kafka_segment_source.internal_topics.group_records import (
     CLASSIC,
@@ -22,14 +20,11 @@ from kafka_segment_source.internal_topics.group_records import (
     decode_key,
     decode_offset_commit,
 )
+from kafka_segment_source.internal_topics.log_ends import find_ends
 from kafka_segment_source.internal_topics.log_records import LogRecord, plan_topic, read_records, say_open, take_effect
 from kafka_segment_source.internal_topics.oddities import Oddities
-from kafka_segment_source.option_values import TopicPartition
 from kafka_segment_source.options import ReadOptions
-from kafka_segment_source.partition.logs import examined_logs
-from kafka_segment_source.planning.offsets import log_end_offset
 from kafka_segment_source.planning.plan import ReadPlan
-from kafka_segment_source.reporting import few
 from kafka_segment_source.schema import TIMESTAMP_TYPE, Column
 
 TOPIC = "__consumer_offsets"
@@ -102,9 +97,7 @@ def _read_latest(
             latest[key] = record
     there = [key for key, record in latest.items() if record.value is not None]
     ends = (
-        {}
-        if options.until is not None
-        else _find_ends({(key.topic, key.partition) for key in there}, options, warnings)
+        {} if options.until is not None else find_ends({(key.topic, key.partition) for key in there}, options, warnings)
     )
     for key in sorted(there, key=lambda key: (key.group, key.topic, key.partition)):
         row = _make_row(key, latest[key], oddities)
@@ -170,22 +163,3 @@ def _note_group(key: GroupKey, record: LogRecord, types: dict[str, int], odditie
         types[key.group] = key.type
     elif types.get(key.group) == key.type:
         del types[key.group]
-
-
-def _find_ends(wanted: set[TopicPartition], options: ReadOptions, warnings: list[str]) -> dict[TopicPartition, int]:
-    """Finds the offset after the last record of each of these partitions that is under the paths.
-
-    That of a partition with damage at its end is left out, with a warning.
-    """
-    if not wanted:
-        return {}
-    selected = replace(options, assign=frozenset(wanted), fail_on_data_loss=False)
-    ends = {}
-    faults = []
-    for log in examined_logs(selected, warnings, needs_all=False):
-        try:
-            ends[log.topic_partition] = log_end_offset(log, selected)
-        except (DataError, StorageError) as error:
-            faults.append(f"the log end offset of {log.topic}-{log.partition} is not known, so lag is null: {error}")
-    warnings += few(faults)
-    return ends

@@ -2,7 +2,7 @@
 
 A key begins with the number of its type. Types 0 and 1 are offset commits. A value begins with its own version. A null
 value is a tombstone: it removes what the key names. Source: Kafka's message definitions (`OffsetCommitKey.json`,
-`OffsetCommitValue.json`, `GroupMetadataValue.json` and the others of `group-coordinator`, releases 0.9 to 4.1).
+`OffsetCommitValue.json`, `GroupMetadataValue.json` and the others of `group-coordinator`, releases 0.9 to 4.4).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ RECORD_TYPES = {
     21: "StreamsGroupTargetAssignmentMember",
     22: "StreamsGroupCurrentMemberAssignment",
     23: "StreamsGroupTopology",
-    24: "StreamsGroupTargetAssignmentResolvedTopicIds",  # after 4.1
+    24: "StreamsGroupTargetAssignmentResolvedTopicIds",  # no release up to 4.4 writes it
 }
 """The names of the types, as in Kafka's CoordinatorRecordType, which writes them in capitals with underscores."""
 

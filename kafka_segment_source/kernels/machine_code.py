@@ -8,7 +8,6 @@ Workers that start together take turns: the first one compiles, and the others l
 from __future__ import annotations
 
 import ctypes
-import fcntl
 import hashlib
 import os
 import struct
@@ -28,6 +27,11 @@ from llvmlite import binding
 
 from kafka_segment_source.kernels.parameters import Parameter, parse_signature
 from kafka_segment_source.storage.private import make_private_directory
+
+try:
+    import fcntl
+except ImportError:  # a system without file locks
+    fcntl = None  # type: ignore[assignment]
 
 Function = Callable[..., Any]
 
@@ -199,10 +203,11 @@ _PRIVATE = make_private_directory("kafkaseg-kernels")
 
 @contextmanager
 def _in_turn() -> Iterator[None]:
-    """Waits until no other process of this user compiles. Without a directory for the lock, it does not wait."""
-    if _PRIVATE is None:
+    """Waits until no other process of this user compiles. Without a directory, or a lock in it, it does not wait."""
+    if _PRIVATE is None or fcntl is None:
         yield
         return
     with open(_PRIVATE / "lock", "w", encoding="ascii") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        with suppress(OSError):  # some file systems have no locks: several processes then compile the same
+            fcntl.flock(lock, fcntl.LOCK_EX)
         yield

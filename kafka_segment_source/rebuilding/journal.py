@@ -7,13 +7,13 @@ was written.
 
 from __future__ import annotations
 
-import fcntl
+import errno
 import json
 import os
 from collections.abc import Mapping
 from typing import Any
 
-from kafka_segment_source.errors import PathError
+from kafka_segment_source.errors import PathError, StorageError
 from kafka_segment_source.rebuilding.files import (
     list_names,
     make_directory,
@@ -25,6 +25,11 @@ from kafka_segment_source.rebuilding.files import (
     written,
 )
 from kafka_segment_source.storage.paths import join_path
+
+try:
+    import fcntl
+except ImportError:  # a system without file locks
+    fcntl = None  # type: ignore[assignment]
 
 FOLDER = ".rebuild"
 REPORT = "rebuild.json"
@@ -38,6 +43,7 @@ class Journal:
 
     target: the directory, resolved. Raises PathError if the target holds anything but an interrupted rebuild of the
     same request, or one that has no whole segment yet, and if another process writes there.
+    StorageError if its file system has no locks.
     """
 
     def __init__(self, target: str, request: Mapping[str, Any]) -> None:
@@ -49,10 +55,16 @@ class Journal:
         with written(path):
             self._lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _lock_file(self._lock)
         except BlockingIOError as error:
             os.close(self._lock)
             raise PathError(f"another rebuild is writing to {target!r}: wait for it, or give another target") from error
+        except OSError as error:
+            os.close(self._lock)
+            raise StorageError(
+                f"{target!r} cannot be locked ({error.strerror}), so another rebuild could write there too:"
+                " give a target on a file system that has locks"
+            ) from error
 
     def __enter__(self) -> Journal:
         return self
@@ -129,6 +141,13 @@ class Journal:
                 f" {', '.join(dict.fromkeys(differing)) or 'its version'}: give the same paths and options, or an empty"
                 " directory"
             )
+
+
+def _lock_file(file: int) -> None:
+    """Locks an open file for this process. Raises BlockingIOError if another one has it, and OSError without locks."""
+    if fcntl is None:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def _parse(data: bytes | None) -> dict[str, Any] | None:

@@ -19,6 +19,7 @@ _MODULES: dict[str, str] = {
     values.TIME_INDEX: "views.time_index",
     values.ABORTED_TRANSACTIONS: "views.aborted_transactions",
     values.CONSUMER_OFFSETS: "views.consumer_offsets",
+    values.SHARE_OFFSETS: "views.share_offsets",
     values.TRANSACTIONAL_IDS: "views.transactional_ids",
     values.TOPICS: "views.topics",
     values.SCHEMAS: "views.schemas",

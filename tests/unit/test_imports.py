@@ -184,7 +184,7 @@ OF_THE_SYSTEM = {
         "posix_fadvise",
         "POSIX_FADV_DONTNEED",
     },
-    "rebuilding.journal": {"open", "close", "O_RDWR", "O_CREAT", "path"},
+    "rebuilding.journal": {"open", "close", "O_RDWR", "O_CREAT", "path", "strerror"},
     "rebuilding.rebuild": {"PathLike", "fspath", "listdir", "scandir", "strerror", "path"},
     "cli.shared": {"dup2", "open", "devnull", "environ", "O_WRONLY"},
     "cli.demo": {"path"},  # prints where the package keeps its example

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 from packaging.requirements import Requirement
+from packaging.version import Version
 
 import kafka_segment_source
 
@@ -66,6 +67,18 @@ def test_every_requirement_has_a_version() -> None:
     for need in map(Requirement, wanted):
         if need.name != "tzdata":  # not on Linux
             assert need.specifier.contains(versions[need.name]), need
+
+
+def test_the_oldest_versions_are_those_of_the_project() -> None:
+    """oldest.txt has the lower bound of each dependency, down to its patch releases."""
+    lines = (ROOT / ".ci" / "oldest.txt").read_text().splitlines()
+    versions = dict(line.split("==") for line in lines if not line.startswith("#"))
+    bounds = {need.name: next(iter(need.specifier)).version for need in map(Requirement, PROJECT["dependencies"])}
+    del bounds["tzdata"]  # not on Linux
+    assert versions.keys() == bounds.keys()
+    for name, bound in bounds.items():
+        least = Version(bound).release
+        assert Version(versions[name]).release[: len(least)] == least, name
 
 
 @pytest.mark.parametrize(

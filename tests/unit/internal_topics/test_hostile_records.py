@@ -17,6 +17,7 @@ from tests.support.schema_logs import TYPED_LOGS
 from tests.support.writer import with_right_crc
 
 GROUPS = FIXTURES / "groups" / "data"
+NEW_GROUPS = FIXTURES / "new-groups" / "data"
 CASES = 60
 _HEADER = 61  # bytes of a batch before its records
 
@@ -26,6 +27,7 @@ _HEADER = 61  # bytes of a batch before its records
     [
         ("consumerOffsets", "__consumer_offsets", GROUPS),
         ("transactionalIds", "__transaction_state", GROUPS),
+        ("shareOffsets", "__share_group_state", NEW_GROUPS),
         ("topics", "__cluster_metadata", GROUPS),
         ("schemas", "_schemas", TYPED_LOGS),
     ],

@@ -1,0 +1,51 @@
+"""Finds what the views of groups need of other partitions under the same paths: ends of logs, names of topic ids."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from dataclasses import replace
+
+from kafka_segment_source.errors import DataError, StorageError
+from kafka_segment_source.logdir.catalog import list_directories
+from kafka_segment_source.logdir.checkpoints import read_topic_id
+from kafka_segment_source.option_values import TopicPartition
+from kafka_segment_source.options import ReadOptions
+from kafka_segment_source.partition.logs import examined_logs
+from kafka_segment_source.planning.offsets import log_end_offset
+from kafka_segment_source.reporting import few
+from kafka_segment_source.storage.store import NO_VERSION
+
+
+def find_ends(wanted: Set[TopicPartition], options: ReadOptions, warnings: list[str]) -> dict[TopicPartition, int]:
+    """Finds the offset after the last record of each of these partitions that is under the paths.
+
+    That of a partition with damage at its end is left out, with a warning.
+    """
+    if not wanted:
+        return {}
+    selected = replace(options, assign=frozenset(wanted), fail_on_data_loss=False)
+    ends = {}
+    faults = []
+    for log in examined_logs(selected, warnings, needs_all=False):
+        try:
+            ends[log.topic_partition] = log_end_offset(log, selected)
+        except (DataError, StorageError) as error:
+            faults.append(f"the log end offset of {log.topic}-{log.partition} is not known, so lag is null: {error}")
+    warnings += few(faults)
+    return ends
+
+
+def find_topics(wanted: Set[str], options: ReadOptions) -> dict[str, str]:
+    """Finds the names of these topic ids, by the `partition.metadata` of the directories under the paths.
+
+    Raises StorageError if such a file cannot be read.
+    """
+    names: dict[str, str] = {}
+    known: set[str] = set()
+    for log in list_directories(options) if wanted else []:
+        if log.topic not in known and log.beside.metadata != NO_VERSION:
+            known.add(log.topic)
+            topic_id = read_topic_id(log.directory, log.storage)
+            if topic_id is not None and topic_id in wanted:
+                names[topic_id] = log.topic
+    return names
