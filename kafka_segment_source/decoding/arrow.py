@@ -70,15 +70,15 @@ def _build_value(records: RecordColumns, _: SegmentSplit) -> pa.Array:
 
 
 def _build_topic(records: RecordColumns, split: SegmentSplit) -> pa.Array:
-    return _repeat_value(split.topic, pa.string()).slice(0, records.count)
+    return repeat_value(split.topic, pa.string()).slice(0, records.count)
 
 
 def _build_partition(records: RecordColumns, split: SegmentSplit) -> pa.Array:
-    return _repeat_value(split.partition, pa.int32()).slice(0, records.count)
+    return repeat_value(split.partition, pa.int32()).slice(0, records.count)
 
 
 @lru_cache(maxsize=4)  # the topics and partitions of two splits, of which threads decode both; a long name takes 16 MB
-def _repeat_value(value: str | int, kind: pa.DataType) -> pa.Array:
+def repeat_value(value: str | int, kind: pa.DataType) -> pa.Array:
     """Repeats one value MAX_ROWS times. It is made once, since every batch of a task has the same value."""
     return pa.repeat(pa.scalar(value, kind), MAX_ROWS)
 

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from kafka_segment_source.decoding.arrow import RECORD_BUILDERS, to_record_batch
 from kafka_segment_source.decoding.batches import Chunk
+from kafka_segment_source.decoding.row_builder import RowBuilder
 from kafka_segment_source.decoding.scratch import Scratch
 from kafka_segment_source.decoding.split_file import SplitFile
 from kafka_segment_source.kernels.record_batches import OFFSET
@@ -26,8 +27,14 @@ class RecordRows:
 
             keep = find_wanted(options.raw_keys).keep
         self._decoder = source.decoder(options.include_control, "timestamp" in schema.names, scratch, keep)
+        builds = keep is None and RowBuilder.can_make(schema)
+        self._builder = RowBuilder(source.split, self._decoder, schema, scratch) if builds else None
 
     def rows(self, chunk: Chunk) -> Iterator[tuple[pa.RecordBatch, int]]:
-        for records in self._decoder.decode(chunk):
-            last = int(records.longs[OFFSET, records.count - 1])
-            yield to_record_batch(records, self._split, self._schema, RECORD_BUILDERS), last
+        for group in self._decoder.groups(chunk):
+            if self._builder is not None and not group.is_message_set:
+                yield from self._builder.rows(group)
+            else:
+                for records in self._decoder.decode_group(group):
+                    last = int(records.longs[OFFSET, records.count - 1])
+                    yield to_record_batch(records, self._split, self._schema, RECORD_BUILDERS), last
