@@ -699,7 +699,7 @@ LOOSENED = [
     *_of(
         "kernels/arrow_buffers.py",
         "tests/property/test_row_builder.py",
-        ("rows: what comes before the first null is not null", "for before in range(row):", "for before in range(0):"),
+        ("rows: what comes before the first null is not null", "validity[: row >> 3] = 0xFF", "pass"),
     ),
     *_of(
         "kernels/record_rows.py",

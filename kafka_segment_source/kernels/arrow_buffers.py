@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kafka_segment_source.kernels.jit import inline, kernel
+from kafka_segment_source.kernels.jit import helper, inline, kernel
 from kafka_segment_source.kernels.primitives import read_varint
 from kafka_segment_source.kernels.system_calls import copy_bytes
 
@@ -31,24 +31,28 @@ def offsets_and_validity(counts, n, offsets, validity):
     return nulls
 
 
-@inline
-def append_part(src, start, length, offsets, validity, data, row, total, nulls):
-    """Copies one part of src behind `total` bytes of `data`, as row `row`. Returns the bytes and nulls with it.
+@helper
+def append_parts(src, starts, lengths, count, row, total, nulls, offsets, validity, data):
+    """Copies `count` parts of src behind `total` bytes of `data`, from row `row` on. Returns the bytes and nulls then.
 
-    A negative length is a null, as Kafka writes -1. total, nulls: of the rows before. The bits of the validity bitmap
-    are set from the first null on, those of the rows before it too: most columns have none.
+    A negative length is a null, as Kafka writes -1. total, nulls: of the rows before. offsets: int32, the end of each
+    row's bytes at the place behind it. The bits of the validity bitmap are set from the first null on, those of the
+    rows before it too: most columns have none.
     """
-    if length < 0:
-        if nulls == 0:
-            for before in range(row):
-                validity[before >> 3] |= 1 << (before & 7)
-        nulls += 1
-    else:
-        if nulls > 0:
-            validity[row >> 3] |= 1 << (row & 7)
-        copy_bytes(data, total, src, start, length)
-        total += length
-    offsets[row + 1] = total
+    for i in range(count):
+        length = lengths[i]
+        if length < 0:
+            if nulls == 0:  # whole bytes: a loop over bits would slow down the loop around it, by registers it takes
+                validity[: row >> 3] = 0xFF
+                validity[row >> 3] |= (1 << (row & 7)) - 1
+            nulls += 1
+        else:
+            if nulls > 0:
+                validity[row >> 3] |= 1 << (row & 7)
+            copy_bytes(data, total, src, starts[i], length)
+            total += length
+        row += 1
+        offsets[row] = total
     return total, nulls
 
 
@@ -59,11 +63,9 @@ def copy_parts(src, starts, lengths, n, offsets, validity, data):
     offsets: int32[n + 1]. validity: a zeroed bitmap (≥ (n + 7) // 8 bytes); it stays so without a null. data: as many
     bytes as the parts have.
     """
-    total = np.int64(0)
-    nulls = np.int64(0)
     offsets[0] = 0
-    for i in range(n):
-        total, nulls = append_part(src, starts[i], lengths[i], offsets, validity, data, i, total, nulls)
+    none = np.int64(0)
+    _, nulls = append_parts(src, starts, lengths, n, none, none, none, offsets, validity, data)
     return nulls
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, reduce
 from typing import Any
 
@@ -27,7 +27,7 @@ _SYSTEM_FUNCTIONS = {"memcpy", "memmove", "memset", "pread"}
 
 
 def compile_kernel(
-    function: Function, signature: str, helpers: Iterable[Function], parameters: Sequence[Parameter], machine: Any
+    function: Function, signature: str, helpers: Mapping[Function, bool], parameters: Sequence[Parameter], machine: Any
 ) -> tuple[str, bytes] | None:
     """Returns the name of a function that calls a kernel, and the object file that holds both.
 
@@ -107,7 +107,9 @@ def _make_values(parameters: Sequence[Parameter]) -> tuple[list[str], list[str]]
     return values, lines
 
 
-def compile_for_numba(function: Function, signature: str, helpers: Iterable[Function], keeps_code: bool) -> Function:
+def compile_for_numba(
+    function: Function, signature: str, helpers: Mapping[Function, bool], keeps_code: bool
+) -> Function:
     """Returns a kernel that numba itself calls.
 
     keeps_code: whether numba keeps the code on disk. It raises where it finds no place for that.
@@ -116,12 +118,13 @@ def compile_for_numba(function: Function, signature: str, helpers: Iterable[Func
     return numba.njit(signature, nogil=True, cache=keeps_code)(function)  # type: ignore[no-any-return]  # numba is untyped
 
 
-def _teach_numba(helpers: Iterable[Function]) -> None:
-    """Tells numba of what kernels call."""
+def _teach_numba(helpers: Mapping[Function, bool]) -> None:
+    """Tells numba of what kernels call. helpers: of `jit`."""
     _teach_system_calls()
-    for helper in (*crc32c.HELPERS, *helpers):
+    of_crcs: dict[Function, bool] = dict.fromkeys(crc32c.HELPERS, True)
+    for helper, is_inline in (of_crcs | dict(helpers)).items():
         if helper not in _known:
-            register_jitable(helper)
+            register_jitable(forceinline=is_inline)(helper)
             _known.add(helper)
 
 

@@ -6,8 +6,10 @@ The call holds no lock of Python.
 
 from __future__ import annotations
 
+import numpy as np
+
 from kafka_segment_source.kernels import record_batches
-from kafka_segment_source.kernels.arrow_buffers import append_part, is_beyond
+from kafka_segment_source.kernels.arrow_buffers import append_parts, is_beyond
 from kafka_segment_source.kernels.jit import kernel
 from kafka_segment_source.kernels.record_batches import find_records
 
@@ -64,9 +66,9 @@ def build_rows(
     key_validity, value_validity: zeroed bitmaps, as `arrow_buffers.copy_parts` fills them. keys, values: as many bytes
     as the parts of the batches can have.
     """
-    n = 0
-    used = 0
-    key_bytes = value_bytes = key_nulls = value_nulls = 0
+    n = np.int64(0)
+    used = np.int64(0)
+    key_bytes = value_bytes = key_nulls = value_nulls = np.int64(0)
     made[BEYOND_BATCH] = -1
     if key_ends.shape[0] > 0:
         key_ends[0] = 0
@@ -80,25 +82,33 @@ def build_rows(
         status = report[record_batches.STATUS]
         if status > record_batches.FULL:
             return n
-        for i in range(count if micros.shape[0] > 0 else 0):
-            millis = longs[record_batches.TIMESTAMP, i]
-            if not is_beyond(millis, most_millis):
-                micros[n + i] = millis * 1000
-            elif made[BEYOND_BATCH] < 0:
-                made[BEYOND_BATCH] = ints[record_batches.BATCH, i]
-                made[BEYOND_OFFSET] = longs[record_batches.OFFSET, i]
-                made[BEYOND_MILLIS] = millis
-        for i in range(count if offsets.shape[0] > 0 else 0):
-            offsets[n + i] = longs[record_batches.OFFSET, i]
-        for i in range(count if kinds.shape[0] > 0 else 0):
-            kinds[n + i] = ints[record_batches.TIMESTAMP_TYPE, i]
-        for i in range(count if key_ends.shape[0] > 0 else 0):
-            at, size = ints[record_batches.KEY_AT, i], ints[record_batches.KEY_LENGTH, i]
-            key_bytes, key_nulls = append_part(src, at, size, key_ends, key_validity, keys, n + i, key_bytes, key_nulls)
-        for i in range(count if value_ends.shape[0] > 0 else 0):
-            at, size = ints[record_batches.VALUE_AT, i], ints[record_batches.VALUE_LENGTH, i]
-            value_bytes, value_nulls = append_part(
-                src, at, size, value_ends, value_validity, values, n + i, value_bytes, value_nulls
+        if micros.shape[0] > 0:
+            into = micros[n:]
+            for i in range(count):
+                millis = longs[record_batches.TIMESTAMP, i]
+                if not is_beyond(millis, most_millis):
+                    into[i] = millis * 1000
+                elif made[BEYOND_BATCH] < 0:
+                    made[BEYOND_BATCH] = ints[record_batches.BATCH, i]
+                    made[BEYOND_OFFSET] = longs[record_batches.OFFSET, i]
+                    made[BEYOND_MILLIS] = millis
+        if offsets.shape[0] > 0:
+            into = offsets[n:]  # an index that cannot be negative leaves registers to the loops below
+            for i in range(count):
+                into[i] = longs[record_batches.OFFSET, i]
+        if kinds.shape[0] > 0:
+            into_kinds = kinds[n:]
+            for i in range(count):
+                into_kinds[i] = ints[record_batches.TIMESTAMP_TYPE, i]
+        if key_ends.shape[0] > 0:
+            starts, lengths = ints[record_batches.KEY_AT], ints[record_batches.KEY_LENGTH]
+            key_bytes, key_nulls = append_parts(
+                src, starts, lengths, count, n, key_bytes, key_nulls, key_ends, key_validity, keys
+            )
+        if value_ends.shape[0] > 0:
+            starts, lengths = ints[record_batches.VALUE_AT], ints[record_batches.VALUE_LENGTH]
+            value_bytes, value_nulls = append_parts(
+                src, starts, lengths, count, n, value_bytes, value_nulls, value_ends, value_validity, values
             )
         n += count
         used += report[record_batches.USED]

@@ -122,6 +122,22 @@ def test_many_records(nulls: float, rows: int, tmp_path: Path) -> None:
     assert sum(sizes) < 40_000  # no block that is mostly unused is kept
 
 
+@pytest.mark.parametrize("codec", ["none", "lz4"])
+def test_timestamps_beyond_microseconds(codec: writer.Codec, tmp_path: Path) -> None:
+    """The first one is told, with its offset and batch; without the column they are no damage."""
+    batches = [
+        writer.record_batch(
+            [Rec(n, 10**17 + n if n % 4 == 2 else n, b"k", b"v") for n in range(8)], base_offset=base, codec=codec
+        )
+        for base in (0, 8)
+    ]
+    (tmp_path / "orders-0").mkdir()
+    (tmp_path / "orders-0" / writer.segment_name(0)).write_bytes(b"".join(batches))
+    found, error = check(str(tmp_path), columns=COLUMNS)
+    assert not found and f"offset 2: found {10**17 + 2} ms" in error
+    assert sum(batch.num_rows for batch in check(str(tmp_path), columns=["key", "offset"])[0]) == 16
+
+
 def test_rows_that_are_kept_stay_as_they_are(tmp_path: Path) -> None:
     """Memory is used again only when nothing refers to it: neither a batch, nor a column or a slice of one."""
     write_many(tmp_path, 0.1)
