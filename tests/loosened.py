@@ -124,6 +124,12 @@ LOOSENED = [
         ),
         ("latest: a tombstone is the newest too", "newest |= np.uint64(TOMBSTONE)", "continue"),
         ("latest: the whole hash is compared", "entries[entry, LOW_HASH] == low and", "True and"),
+        (
+            "latest: a record without a key is not noted",
+            "if length < 0:\n            continue",
+            "if False:\n            continue",
+        ),
+        ("latest: only records with a wanted offset stay", "if wanted[at] != offset:", "if False:"),
         ("latest: each slice belongs to one pass", "in_slice < state[FIRST_SLICE] or", "False or"),
     ),
     *_of(

@@ -196,13 +196,6 @@ def _name_control_type(number: int) -> str:
     return "UNKNOWN" if number == NO_TYPE else f"UNKNOWN({number})"
 
 
-def _build_is_tombstone(records: RecordColumns, _: SegmentSplit) -> pa.Array:
-    """Builds whether each value is null."""
-    return pa.array(records.ints[record_batches.VALUE_LENGTH, : records.count] < 0)
-
-
-IS_TOMBSTONE = "isTombstone"  # no column of a table: view=latest asks for it
-
 RECORD_BUILDERS: Mapping[str, Builder] = {
     "key": _build_key,
     "value": _build_value,
@@ -214,5 +207,4 @@ RECORD_BUILDERS: Mapping[str, Builder] = {
     "headers": _build_headers,
     "metadata": _build_metadata,
     "controlType": _build_control_type,
-    IS_TOMBSTONE: _build_is_tombstone,
 }
