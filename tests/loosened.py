@@ -1212,6 +1212,11 @@ LOOSENED = [
         "kernels/batch_rules.py",
         _OFFSETS,
         (
+            "offsets: another batch at the same offset is no repetition",
+            "jumped = fills or (is_other and third == headers[batch_headers.LAST_OFFSET, b + 1] + 1)",
+            "jumped = fills",
+        ),
+        (
             "offsets: behind damage, a batch that has fallen is told from one that has risen",
             "if jumped and b == 0 and is_behind_damage and n > 1:",
             "if False and n > 1:",

@@ -376,3 +376,23 @@ def test_bytes_of_a_jump_count_for_no_offset(tmp_path: Path) -> None:
     b = write_segments(tmp_path / "B", {4: [make_batch(4, 4), make_batch(5, 6), make_batch(7, 8)]})
     for paths in ([a, b], [b, a]):
         assert read(paths, **LENIENT) == rows(*range(4, 10))
+
+
+@pytest.mark.parametrize("entry", [None, (15, 1), (15, 2), (16, 3)])
+@pytest.mark.parametrize("start", [7, 14, 15])
+def test_two_batches_that_state_one_offset(start: int, entry: tuple[int, int] | None, tmp_path: Path) -> None:
+    """The first of them has jumped, in a log with gaps of compaction. They differ, so none repeats the other."""
+    behind = [make_batch(15, 15), make_batch(16, 16), make_batch(17, 19)]
+    a = write_segments(tmp_path / "A", {7: [make_thinned(7, 12, {8})], 14: [make_batch(14, 14), *behind]})
+    hurt = [make_thinned(7, 12, {8}), make_batch(14, 14, 15), *behind]
+    b = write_segments(tmp_path / "B", {7: hurt})
+    if entry is not None:
+        offset, at = entry
+        index = writer.offset_index([(offset, sum(map(len, hurt[:at])))], 7)
+        (b / "t-0" / writer.segment_name(7, ".index")).write_bytes(index)
+    wanted = [offset for offset in (7, *range(9, 13), *range(14, 20)) if offset >= start]
+    for paths in ([a, b], [b, a]):
+        assert read(paths, startingOffsets={"t": {"0": start}}) == rows(*wanted)
+    with pytest.raises(CorruptRecordError) as caught:
+        read(b)
+    assert caught.value.position == len(hurt[0])
