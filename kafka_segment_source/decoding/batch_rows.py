@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -98,9 +99,8 @@ def _is_wrapper(headers: HeaderTable) -> Mask:
     return np.asarray(~_is_v2(headers) & (headers[batch_headers.ATTRIBUTES] & kafka_format.CODEC_MASK != 0))
 
 
-def _build_int(row: int, kind: pa.DataType) -> Callable[[HeaderTable, SegmentSplit], pa.Array]:
-    numbers = kind.to_pandas_dtype()
-    return lambda headers, _: pa.array(headers[row].astype(numbers))
+def _build_int(row: int, kind: type[np.signedinteger[Any]]) -> Callable[[HeaderTable, SegmentSplit], pa.Array]:
+    return lambda headers, _: pa.array(headers[row].astype(kind))
 
 
 def _build_flag(mask: int) -> Callable[[HeaderTable, SegmentSplit], pa.Array]:
@@ -160,22 +160,22 @@ BATCH_BUILDERS: Mapping[str, Callable[[HeaderTable, SegmentSplit], pa.Array]] = 
     "topic": lambda headers, split: _repeat(split.topic, pa.string(), headers.shape[1]),
     "partition": lambda headers, split: _repeat(split.partition, pa.int32(), headers.shape[1]),
     "baseOffset": _build_base_offset,
-    "lastOffset": _build_int(batch_headers.LAST_OFFSET, pa.int64()),
+    "lastOffset": _build_int(batch_headers.LAST_OFFSET, np.int64),
     "count": _build_count,
-    "position": _build_int(batch_headers.POSITION, pa.int64()),
-    "size": _build_int(batch_headers.SIZE, pa.int32()),
-    "magic": _build_int(batch_headers.MAGIC, pa.int32()),
+    "position": _build_int(batch_headers.POSITION, np.int64),
+    "size": _build_int(batch_headers.SIZE, np.int32),
+    "magic": _build_int(batch_headers.MAGIC, np.int32),
     "compresscodec": _build_codec,
     "timestampType": _build_timestamp_type,
     "baseTimestamp": _build_base_timestamp,
     "maxTimestamp": _build_max_timestamp,
-    "partitionLeaderEpoch": _build_int(batch_headers.LEADER_EPOCH, pa.int32()),
-    "producerId": _build_int(batch_headers.PRODUCER_ID, pa.int64()),
-    "producerEpoch": _build_int(batch_headers.PRODUCER_EPOCH, pa.int32()),
-    "baseSequence": _build_int(batch_headers.BASE_SEQUENCE, pa.int32()),
+    "partitionLeaderEpoch": _build_int(batch_headers.LEADER_EPOCH, np.int32),
+    "producerId": _build_int(batch_headers.PRODUCER_ID, np.int64),
+    "producerEpoch": _build_int(batch_headers.PRODUCER_EPOCH, np.int32),
+    "baseSequence": _build_int(batch_headers.BASE_SEQUENCE, np.int32),
     "isTransactional": _build_flag(kafka_format.TRANSACTIONAL_MASK),
     "isControl": _build_flag(kafka_format.CONTROL_MASK),
     "deleteHorizon": _build_delete_horizon,
-    "crc": _build_int(batch_headers.CRC, pa.int64()),
+    "crc": _build_int(batch_headers.CRC, np.int64),
     "file_path": lambda headers, split: _repeat(split.path, pa.string(), headers.shape[1]),
 }

@@ -149,6 +149,9 @@ def test_pyspark_is_imported_under_spark_only(module: str) -> None:
     """pyspark is imported nowhere else, not even lazily; nor is pandas, which Spark would bring."""
     names = {name.split(".")[0] for name, _ in imported(modules()[module])}
     assert "pandas" not in names
+    assert (
+        "to_pandas" not in modules()[module].read_text()
+    )  # with old releases of pyarrow, to_pandas_dtype needs it too
     assert "pyspark" not in names or module.startswith("spark.")
 
 
