@@ -12,7 +12,8 @@ import pyarrow as pa
 from kafka_segment_source.storage.files import Bytes
 
 _MOST_KEPT = 32 * 1024 * 1024  # bytes of blocks that wait for their next use
-_STEP = 256 * 1024  # sizes are multiples of it, so that a block fits more often
+_LEAST = 256 * 1024  # bytes of a block that is worth keeping
+_STEP = 64 * 1024  # sizes of these are multiples of it, so that a block fits more often
 _SPARE = 4  # a block with more than a quarter of its bytes to spare is not taken, and what is in it is copied
 
 _kept: list[Bytes] = []
@@ -39,14 +40,18 @@ class Block:
         whole = pa.foreign_buffer(self.data.ctypes.data, len(self.data), base=self)
         return [whole.slice(start, count) for start, count in parts]
 
-    def __del__(self, kept: list[Bytes] = _kept, most: int = _MOST_KEPT) -> None:
+    def __del__(self, kept: list[Bytes] = _kept, least: int = _LEAST, most: int = _MOST_KEPT) -> None:
+        if len(self._whole) < least:
+            return
         kept.append(self._whole)
-        while kept and sum(map(len, kept)) > most:
+        while sum(map(len, kept)) > most:
             _pop_first(kept)
 
 
 def take_block(size: int) -> Block:
     """Returns a block of `size` bytes, whatever they are: one that is kept, if it fits, or a new one."""
+    if size < _LEAST:
+        return Block(np.empty(size, np.uint8), size)
     for _ in range(len(_kept)):
         whole = _pop_first(_kept)
         if whole is None:

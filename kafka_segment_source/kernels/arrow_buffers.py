@@ -42,7 +42,7 @@ def append_parts(src, starts, lengths, count, row, total, nulls, offsets, validi
     for i in range(count):
         length = lengths[i]
         if length < 0:
-            if nulls == 0:  # whole bytes: a loop over bits would slow down the loop around it, by registers it takes
+            if nulls == 0:
                 validity[: row >> 3] = 0xFF
                 validity[row >> 3] |= (1 << (row & 7)) - 1
             nulls += 1
