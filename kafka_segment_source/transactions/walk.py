@@ -7,6 +7,8 @@ reads the batches that follow a chunk, as far as the log goes.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
+from contextlib import suppress
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -17,11 +19,12 @@ from kafka_segment_source.decoding.batches import CHUNK_BYTES, Chunk
 from kafka_segment_source.decoding.damage import Damage, Suspicion, UnloggedDamage
 from kafka_segment_source.decoding.split import BatchPlace, SegmentSplit
 from kafka_segment_source.decoding.split_file import SplitFile
-from kafka_segment_source.errors import DataError, DataLossError, FileChangedError
+from kafka_segment_source.errors import DataError, DataLossError, FileChangedError, KafkaSegmentError
 from kafka_segment_source.kernels import batch_headers
 from kafka_segment_source.kernels.batch_headers import HeaderTable
 from kafka_segment_source.logdir.checksums import crc_holds
 from kafka_segment_source.options import ReadOptions
+from kafka_segment_source.partition.logs import available_copies, existing_copies
 from kafka_segment_source.reading.following import Follower, describe_gone, find_again
 from kafka_segment_source.reading.mending import Lost, Piece, mend
 from kafka_segment_source.storage.files import UNUSABLE, file_version
@@ -233,9 +236,47 @@ def walk_after(split: SegmentSplit, chunk: Chunk, options: ReadOptions) -> Gener
 
     Raises CorruptRecordError for damage under FAILFAST, and FileChangedError if the log changes too fast to be read.
     """
-    last = place_of_last(chunk.headers)
     reached = int(chunk.headers[batch_headers.LAST_OFFSET, -1]) + 1
-    position = int(chunk.headers[batch_headers.POSITION, -1] + chunk.headers[batch_headers.SIZE, -1])
+    own = _find_own_copy(split, options)
+    if own is not None:
+        with suppress(DataError, DataLossError, *UNUSABLE):
+            for stretch in _walk_on(own, chunk.headers, options):
+                if stretch.gaps or stretch.errors or stretch.loss is not None:
+                    break
+                yield stretch
+                if stretch.headers.shape[1]:
+                    reached = int(stretch.headers[batch_headers.LAST_OFFSET, -1]) + 1
+    for stretch in _walk_on(split, chunk.headers, options):
+        is_known = stretch.headers.shape[1] > 0 and int(stretch.headers[batch_headers.LAST_OFFSET, -1]) < reached
+        if not is_known:
+            yield stretch._replace(gaps=tuple(gap for gap in stretch.gaps if gap >= reached))
+
+
+def _find_own_copy(split: SegmentSplit, options: ReadOptions) -> SegmentSplit | None:
+    """Returns the split as a part of its own copy alone, if other copies are read after it. None if none are.
+
+    The topic is compacted. The copy is read as far as its history counts. A cleaner removes a marker only after the
+    records of its transaction. So a copy that has the records has their marker, whatever other cleaners have removed.
+    """
+    if not split.copies or split.served_to == kafka_format.MAX_OFFSET:
+        return None
+    directory = parent_of(split.path)
+    selected = options.at_paths(existing_copies(split.copies, options.storage) or split.copies)
+    try:
+        copies = available_copies(replace(selected, end_at_high_watermark=False))
+    except KafkaSegmentError:
+        return None
+    if not any(copy.log.compacted for copy in copies):
+        return None
+    end = next((copy.log.offsets.end for copy in copies if copy.log.directory == directory and copy.log.is_whole), 0)
+    return split._replace(copies=(), served_to=end) if end > split.served_to else None
+
+
+def _walk_on(split: SegmentSplit, before: HeaderTable, options: ReadOptions) -> Generator[Stretch, None, None]:
+    """Yields the batches that follow some batches of a split, as `walk_after` does. before: these batches."""
+    last = place_of_last(before)
+    reached = int(before[batch_headers.LAST_OFFSET, -1]) + 1
+    position = int(before[batch_headers.POSITION, -1] + before[batch_headers.SIZE, -1])
     bounds = ScanBounds(OffsetRange(reached, split.served_to))
     rest = split._replace(start=position, end=split.segment_size, bounds=bounds, stop_timestamp=None, anchor=last)
     named = _find_by_name(split, split.next_base_offset, reached)  # where these segments end is not known
@@ -244,7 +285,7 @@ def walk_after(split: SegmentSplit, chunk: Chunk, options: ReadOptions) -> Gener
     part = split  # the part that was read last
     attempts = Attempts()
     named_at = listed_at = -1  # the offsets at which a file was last searched by its name, and in a listing
-    before = chunk.headers.copy()
+    before = before.copy()
     while True:
         is_in_doubt = False  # whether a batch of a segment found by its name may lie behind the segment's end
         try:

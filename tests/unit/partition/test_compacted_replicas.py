@@ -124,3 +124,36 @@ def test_views_of_two_replicas(partition: str, records: Pairs, view: str, turn: 
     assert not [each for each in said if "histories" in each or "epoch" in each]
     found = kafkaseg.scan(paths, view=view).read_all()
     assert found.num_rows and found.equals(kafkaseg.scan(whole, view=view).read_all())
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+@pytest.mark.parametrize("marked", [[0], [1], [0, 1]])
+def test_cleaners_that_removed_other_markers(marked: list[int], turn: int, tmp_path: Path) -> None:
+    """Each replica has the records of a transaction, and so its marker. They lack different markers of others, so the
+    chain changes from one to the other inside the transaction."""
+
+    recs = [Rec(at, 1000 + at, b"k%d" % at, b"v") for at in (0, 2)]  # compaction shows in the batch
+    begin = writer.record_batch(
+        recs, base_offset=0, last_offset_delta=2, producer_id=1, producer_epoch=0, transactional=True, leader_epoch=1
+    )
+
+    def end(offset: int, producer: int) -> bytes:
+        return writer.control_batch(
+            "commit", offset=offset, timestamp=1000 + offset, producer_id=producer, producer_epoch=0, leader_epoch=1
+        )
+
+    plain = writer.record_batch([Rec(0, 2000, b"k", b"v")], base_offset=9, leader_epoch=1)
+    layouts = [
+        {0: [begin], 6: [end(6, 3), end(7, 1)], 8: [end(8, 2), plain]},
+        {0: [begin, end(4, 2), end(5, 2)], 7: [end(7, 1), end(8, 2), plain]},
+    ]
+    for at, layout in enumerate(layouts):
+        folder = tmp_path / f"r{at}" / "t-0"
+        folder.mkdir(parents=True)
+        for base, batches in layout.items():
+            (folder / writer.segment_name(base)).write_bytes(b"".join(batches))
+        if at in marked:
+            (folder.parent / "cleaner-offset-checkpoint").write_text("0\n1\nt 0 8\n")
+    paths = [tmp_path / "r0", tmp_path / "r1"][::turn]
+    assert list(read(paths, isolationLevel="read_committed")) == [0, 2, 9]
+    assert len({split.path for split in kafkaseg.plan(paths).splits}) > 2
