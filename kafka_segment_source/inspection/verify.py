@@ -76,6 +76,10 @@ _MOST_PASSES = 10  # over a partition whose segments a broker replaces while it 
 _UNFINISHED = (
     "a broker uploads the objects of a segment one by one, and deletes them so; an upload that ended early leaves them"
 )
+_EPOCHS = (
+    "no CRC covers it, so one of the two batches is damaged there; their records are good, and between copies neither"
+    " epoch decides"
+)
 _NO_INDEX = "not an error: reads walk more batch headers instead"
 
 
@@ -269,9 +273,22 @@ class SegmentCheck:
         self.was_read = True
         self.batches = batches_of(tables)
         self.findings += [_make_damage_finding(error, end) for error, end in self._damage.ranges]
+        self.findings += self._find_fallen_epochs()
         self.findings += self._note_tail(source)
         with suppress(DataLossError):  # gaps between segments are found after all segments are read
             source.finish()
+
+    def _find_fallen_epochs(self) -> list[Finding]:
+        """Finds the first place where the leader epoch falls: epochs grow along a log, and no CRC covers them."""
+        is_v2 = self.batches.is_v2
+        epochs, positions = self.batches.leader_epochs[is_v2], self.batches.positions[is_v2]
+        falls = np.flatnonzero((epochs[1:] < epochs[:-1]) & (epochs[1:] >= 0))
+        if not len(falls):
+            return []
+        before, after = epochs[falls[0] : falls[0] + 2].tolist()
+        offset = int(self.batches.base_offsets[is_v2][falls[0] + 1])
+        what = f"the leader epoch falls from {before} to {after} at byte {positions[falls[0] + 1]}, offset {offset}"
+        return [Finding(True, self.segment.path, what, _EPOCHS, int(positions[falls[0] + 1]), offset)]
 
     def _look_at_chunk(self, chunk: Chunk) -> None:
         headers = chunk.headers

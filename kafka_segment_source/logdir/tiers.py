@@ -124,8 +124,8 @@ def explain_unfinished(log: ListedLog) -> str:
     names = log.beside.unfinished
     more = f" and {len(names) - 1:,} more" if len(names) > 1 else ""
     return (
-        f"a part of the objects of segment {names[0]}{more} in {log.directory!r} is missing, as {'they are' if more else 'it is'}"
-        " being uploaded or deleted: that is no data"
+        f"a part of the objects of segment {names[0]}{more} in {log.directory!r} is missing or empty, as while a broker"
+        " uploads or deletes them: that is no data; if no broker does so now, its records are missing here"
     )
 
 

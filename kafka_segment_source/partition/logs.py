@@ -30,6 +30,7 @@ from kafka_segment_source.logdir.catalog import list_logs
 from kafka_segment_source.logdir.checkpoints import Checkpoints
 from kafka_segment_source.logdir.segment_view import SegmentView
 from kafka_segment_source.logdir.segments import DroppedSegment, Hole, ListedLog, PartitionLog, Segment
+from kafka_segment_source.logdir.tiers import explain_unfinished
 from kafka_segment_source.option_values import TopicPartition
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.partition.missing import notice, report_lost_partitions
@@ -137,6 +138,7 @@ def _list_copies(
     """Returns one log per directory, without the segments that are not read."""
     listed = list_logs(options, needs_all)
     warnings += few([fault for log in listed for fault in log.beside.faults + log.beside.damaged])
+    warnings += few([explain_unfinished(log) for log in listed if log.beside.unfinished])
     counts = Counter(log.topic_partition for log in listed)
     logs = [_swap_in(log, warnings, options.drop_malformed or counts[log.topic_partition] > 1) for log in listed]
     starts: dict[TopicPartition, int] = {}  # by local directories, for the tiers beside them

@@ -396,3 +396,14 @@ def test_two_batches_that_state_one_offset(start: int, entry: tuple[int, int] | 
     with pytest.raises(CorruptRecordError) as caught:
         read(b)
     assert caught.value.position == len(hurt[0])
+
+
+@pytest.mark.parametrize("bent", [4, -1])
+def test_verify_says_where_the_leader_epoch_falls(bent: int, tmp_path: Path) -> None:
+    batches = [make_batch(*each) for each in BATCHES]
+    wrong = batches[3][:12] + struct.pack(">i", bent if bent > 0 else 0) + batches[3][16:]
+    a = write_log(tmp_path / "A", [*batches[:3], wrong, *batches[4:]])
+    [problem] = kafkaseg.verify(a).problems
+    at = sum(map(len, batches[: 4 if bent > 0 else 3]))
+    assert problem.position == at and "the leader epoch falls" in problem.what
+    assert read(a) == rows(*range(20))
