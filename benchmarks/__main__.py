@@ -36,6 +36,7 @@ GROUPS = {
     "frames": "frames",
     "latest": "latest",
     "grep": "searches",
+    "lines": "lines",
     "exports": "exports",
     "rebuild": "rebuilds",
     "object-stores": "object_stores",

@@ -1,8 +1,9 @@
 """Avro values in Spark: the typed scan, the raw scan with `from_avro` behind it, and what Spark itself takes of each.
 
-Opt-in, as it needs the jar of spark-avro: `python -m benchmarks.spark_avro`. The ceilings are sources that have nothing
-to do: they yield Arrow batches that lie ready, typed or raw. So they are the least time that Spark takes of such rows.
-All runs take turns in one session of one core, and write into Spark's `noop`.
+Opt-in, as it needs the jar of spark-avro: `python -m benchmarks.spark_avro [RECORDS [TURNS]]`. The ceilings are sources
+that have nothing to do: they yield Arrow batches that lie ready, typed or raw. So they are the least time that Spark
+takes of such rows. All runs take turns in one session of one core, and write into Spark's `noop`. Other work on the
+machine only adds time, so the shortest run of each says most. The ratio of runs in one turn is the median over all.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from tests.support.writer import Rec
 
 _COORDINATE = "org.apache.spark:spark-avro_2.13:4.1.1"
 _BATCH = 500  # records
-_RUNS = 3
+_RUNS = 5
 
 
 class ReadySource(DataSource):
@@ -83,6 +84,7 @@ def write_log(directory: Path, count: int) -> None:
 def main() -> None:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 2_000_000
+    runs = int(sys.argv[2]) if len(sys.argv) > 2 else _RUNS
     jars = ",".join(
         map(str, sorted(Distribution("spark-avro_2.13-4.1.1", "4.1.1", (_COORDINATE,)).directory().glob("*.jar")))
     )
@@ -121,14 +123,14 @@ def main() -> None:
             "ready raw batches": ready("raw", "value binary"),
             "ready raw batches and from_avro": decode(ready("raw", "value binary")),
         }
-        found = measure({name: _sink(frame) for name, frame in frames.items()})
+        found = measure({name: _sink(frame) for name, frame in frames.items()}, runs)
+        print(f"{count:,} records, {runs} turns: shortest and median")
         for name, seconds in found.items():
-            print(f"{name:34} {seconds:6.2f} s  {count / seconds / 1e6:5.2f} M rows/s")
-        base = found["raw scan and from_avro"]
-        print(f"typed scan against raw scan and from_avro: {base / found['typed scan']:.2f} times its speed")
-        print(
-            f"ready typed batches against raw scan and from_avro: {base / found['ready typed batches']:.2f} times its speed"
-        )
+            print(
+                f"{name:34} {min(seconds):6.2f} s {statistics.median(seconds):6.2f} s {count / min(seconds) / 1e6:5.2f} M rows/s"
+            )
+        for name in ("typed scan", "ready typed batches"):
+            print_ratio(name, found[name], "raw scan and from_avro", found["raw scan and from_avro"])
         spark.stop()
 
 
@@ -142,16 +144,25 @@ def _sink(frame: DataFrame) -> Callable[[], None]:
     return lambda: frame.write.format("noop").mode("overwrite").save()
 
 
-def measure(runs: dict[str, Callable[[], None]]) -> dict[str, float]:
-    """Seconds of each run: the median of several, which take turns."""
+def print_ratio(name: str, seconds: list[float], other: str, of_other: list[float]) -> None:
+    """Prints how many times the speed of another run one has: by the shortest of each, and over all turns."""
+    turns = sorted(theirs / ours for ours, theirs in zip(seconds, of_other, strict=True))
+    print(
+        f"{name} against {other}: {min(of_other) / min(seconds):.2f} times its speed"
+        f" (turns: median {statistics.median(turns):.2f}, {turns[0]:.2f} to {turns[-1]:.2f})"
+    )
+
+
+def measure(runs: dict[str, Callable[[], None]], turns: int) -> dict[str, list[float]]:
+    """Seconds of each run in each turn. A turn before them warms up."""
     seconds: dict[str, list[float]] = {name: [] for name in runs}
-    for turn in range(_RUNS + 1):
+    for turn in range(turns + 1):
         for name, run in runs.items():
             begin = time.perf_counter()
             run()
             if turn:
                 seconds[name].append(time.perf_counter() - begin)
-    return {name: statistics.median(each) for name, each in seconds.items()}
+    return seconds
 
 
 if __name__ == "__main__":

@@ -22,6 +22,10 @@ import kafka_segment_source
 ORDERS = Path(__file__).resolve().parent / "data" / "orders" / "data"
 # No record is older than the newest before it by more than 10 s: so an upper bound of time ends a read early
 OPTIONS: dict[str, Any] = {"subscribe": "orders", "timestampDisorder": "10s"}
+TYPED: dict[str, Any] = OPTIONS | {
+    "valueFormat": "json",
+    "valueSchema": "amount double",
+}  # or avro, by the log's schemas
 SINCE = datetime(2026, 3, 10, 9, 30, tzinfo=UTC)
 UNTIL = datetime(2026, 3, 10, 9, 35, tzinfo=UTC)
 
@@ -30,18 +34,18 @@ def ask_duckdb(path: str | Path) -> list[tuple[str, int, float]]:
     """Orders and their amount by minute."""
     sql = """
         SELECT strftime(timestamp AT TIME ZONE 'UTC', '%H:%M') AS minute, count(*),
-               round(sum((decode(value) ->> 'amount')::DOUBLE), 2)
+               round(sum(value.amount), 2)
         FROM orders WHERE timestamp >= $1 AND timestamp < $2 GROUP BY minute ORDER BY minute
     """
     with duckdb.connect() as connection:
-        connection.register("orders", kafka_segment_source.dataset(path, **OPTIONS))
+        connection.register("orders", kafka_segment_source.dataset(path, **TYPED))
         return connection.execute(sql, [SINCE, UNTIL]).fetchall()
 
 
 def ask_polars(path: str | Path) -> list[tuple[str, int, float]]:
     """The same."""
-    orders = kafka_segment_source.scan_polars(path, **OPTIONS)
-    amount = pl.col("value").cast(pl.String).str.json_path_match("$.amount").cast(pl.Float64)
+    orders = kafka_segment_source.scan_polars(path, **TYPED)
+    amount = pl.col("value").struct.field("amount")
     minute = pl.col("timestamp").dt.strftime("%H:%M").alias("minute")
     window = orders.filter(pl.col("timestamp").is_between(SINCE, UNTIL, closed="left"))
     return window.group_by(minute).agg(pl.len(), amount.sum().round(2).alias("EUR")).sort("minute").collect().rows()

@@ -112,10 +112,11 @@ class DataError(KafkaSegmentError):
 
     path: the file. position: bytes from its start. offset: Kafka offset, or None where it is not known. inside: the
     place of the fault in the batch, in the words of the message, or None. found, expected: the same two values as in
-    the message. is_skippable: whether mode=DROPMALFORMED may skip the batch.
+    the message. is_skippable: whether mode=DROPMALFORMED may skip the batch. advice: the end of the message.
     """
 
     is_skippable = True
+    advice = ""
 
     def __init__(
         self,
@@ -137,7 +138,8 @@ class DataError(KafkaSegmentError):
         self.expected = expected
         at_offset = "" if offset is None else f", offset {offset}"
         at_byte = "" if inside is None else f", {inside}"
-        super().__init__(f"{what} in {path} at byte {position}{at_offset}{at_byte}: found {found}, expected {expected}")
+        where = f"{path} at byte {position}{at_offset}{at_byte}"
+        super().__init__(f"{what} in {where}: found {found}, expected {expected}{self.advice}")
 
     def with_what(self, what: str) -> DataError:
         """Returns the same error with another description."""
@@ -170,6 +172,7 @@ class MisfitError(DataError):
     """
 
     is_skippable = False
+    advice = " (valueMode=PERMISSIVE makes it null)"
 
 
 def _rebuild(kind: type[DataError] | type[StorageError], what: str, fields: dict[str, Any]) -> KafkaSegmentError:
@@ -206,7 +209,7 @@ def _rebuild_from_text(name: str, message: str) -> KafkaSegmentError:
     if not (isinstance(kind, type) and issubclass(kind, KafkaSegmentError)):
         return KafkaSegmentError(message)
     if issubclass(kind, DataError):
-        found = _DATA.fullmatch(message)
+        found = _DATA.fullmatch(message.removesuffix(kind.advice))
         if found is None:
             return KafkaSegmentError(message)
         fields: dict[str, Any] = found.groupdict()

@@ -105,6 +105,11 @@ class Table:
         return names
 
 
+def make_batch_without_columns(count: int) -> pa.RecordBatch:
+    """Makes a batch that has nothing but a number of rows."""
+    return pa.RecordBatch.from_struct_array(pa.Array.from_buffers(pa.struct([]), count, [None]))
+
+
 def timestamp_array(millis: npt.NDArray[np.int64], known: npt.NDArray[np.bool_] | None = None) -> pa.Array:
     """Makes timestamps of epoch ms. One is null where it is not `known`, where Kafka has none (-1), and where
     microseconds cannot hold it."""

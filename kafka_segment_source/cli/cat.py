@@ -11,7 +11,15 @@ import click
 import pyarrow as pa
 
 from kafka_segment_source.cli.parquet import check_output, write_parquet
-from kafka_segment_source.cli.records import CONTROL_TYPE, Encoder, Encoding, json_lines, text_fields, text_lines
+from kafka_segment_source.cli.records import (
+    CONTROL_TYPE,
+    Encoder,
+    Encoding,
+    json_lines,
+    text_fields,
+    text_lines,
+    write_lines,
+)
 from kafka_segment_source.cli.shared import (
     DAMAGED,
     count,
@@ -123,7 +131,7 @@ def _print_records(
     plan: ReadPlan,
     limit: int | None,
     names: Sequence[str],
-    lines: Callable[..., Iterator[str]],
+    lines: Callable[..., pa.Array],
     encoder: Encoder,
 ) -> int:
     """Prints the records of a plan and returns their number.
@@ -135,7 +143,7 @@ def _print_records(
     )
     records, has_said = 0, False
     for batch in _read_batches(plan, schema, limit):
-        sys.stdout.writelines(lines(batch, encoder))
+        write_lines(lines(batch, encoder))
         records += batch.num_rows
         if encoder.has_binary and not has_said:
             warn(_BINARY)

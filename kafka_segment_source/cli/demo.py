@@ -72,7 +72,7 @@ def _format_first_rows(table: pa.Table) -> list[Text]:
     lines = [
         line.rstrip("\n").replace("\t", "  ")
         for batch in first
-        for line in text_lines(batch, Encoder(Encoding.TEXT), fields)
+        for line in text_lines(batch, Encoder(Encoding.TEXT), fields).to_pylist()
     ]
     for_width = [Text(line) for line in lines]
     for line in for_width:

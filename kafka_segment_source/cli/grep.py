@@ -15,7 +15,7 @@ import pyarrow as pa
 from rich.filesize import decimal
 
 from kafka_segment_source.cli.excerpts import cut_excerpt
-from kafka_segment_source.cli.records import Encoder, Encoding, escape, json_lines
+from kafka_segment_source.cli.records import Encoder, Encoding, escape, json_lines, write_lines
 from kafka_segment_source.cli.shared import (
     Fault,
     count,
@@ -251,7 +251,7 @@ class _Run:
             for batch in _take(batches, most):
                 found = True
                 if self._as_json:
-                    sys.stdout.writelines(json_lines(batch, encoder, names))
+                    write_lines(json_lines(batch, encoder, names))
                 else:
                     sys.stdout.writelines(_make_lines(batch))
         return found

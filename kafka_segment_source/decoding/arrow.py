@@ -40,9 +40,7 @@ def to_record_batch(
     """
     arrays = [builders[name](records, split) for name in arrow_schema.names]
     if not arrays:  # no column is requested: only the number of rows counts
-        return pa.RecordBatch.from_struct_array(
-            pa.array([{}], pa.struct([])).take(pa.array(np.zeros(records.count, np.int64)))
-        )
+        return schema.make_batch_without_columns(records.count)
     return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema)
 
 
@@ -70,15 +68,15 @@ def _build_value(records: RecordColumns, _: SegmentSplit) -> pa.Array:
 
 
 def _build_topic(records: RecordColumns, split: SegmentSplit) -> pa.Array:
-    return _repeat_value(split.topic, pa.string()).slice(0, records.count)
+    return repeat_value(split.topic, pa.string()).slice(0, records.count)
 
 
 def _build_partition(records: RecordColumns, split: SegmentSplit) -> pa.Array:
-    return _repeat_value(split.partition, pa.int32()).slice(0, records.count)
+    return repeat_value(split.partition, pa.int32()).slice(0, records.count)
 
 
 @lru_cache(maxsize=4)  # the topics and partitions of two splits, of which threads decode both; a long name takes 16 MB
-def _repeat_value(value: str | int, kind: pa.DataType) -> pa.Array:
+def repeat_value(value: str | int, kind: pa.DataType) -> pa.Array:
     """Repeats one value MAX_ROWS times. It is made once, since every batch of a task has the same value."""
     return pa.repeat(pa.scalar(value, kind), MAX_ROWS)
 
@@ -196,13 +194,6 @@ def _name_control_type(number: int) -> str:
     return "UNKNOWN" if number == NO_TYPE else f"UNKNOWN({number})"
 
 
-def _build_is_tombstone(records: RecordColumns, _: SegmentSplit) -> pa.Array:
-    """Builds whether each value is null."""
-    return pa.array(records.ints[record_batches.VALUE_LENGTH, : records.count] < 0)
-
-
-IS_TOMBSTONE = "isTombstone"  # no column of a table: view=latest asks for it
-
 RECORD_BUILDERS: Mapping[str, Builder] = {
     "key": _build_key,
     "value": _build_value,
@@ -214,5 +205,4 @@ RECORD_BUILDERS: Mapping[str, Builder] = {
     "headers": _build_headers,
     "metadata": _build_metadata,
     "controlType": _build_control_type,
-    IS_TOMBSTONE: _build_is_tombstone,
 }

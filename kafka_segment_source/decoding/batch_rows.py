@@ -27,7 +27,7 @@ from kafka_segment_source.kernels import batch_headers
 from kafka_segment_source.kernels.batch_headers import HeaderTable
 from kafka_segment_source.logdir.probe import states_first_timestamp
 from kafka_segment_source.options import ReadOptions
-from kafka_segment_source.schema import timestamp_array
+from kafka_segment_source.schema import make_batch_without_columns, timestamp_array
 
 Mask = npt.NDArray[np.bool_]
 Longs = npt.NDArray[np.int64]
@@ -54,9 +54,7 @@ class BatchRows:
 def _to_record_batch(headers: HeaderTable, split: SegmentSplit, schema: pa.Schema) -> pa.RecordBatch:
     arrays = [BATCH_BUILDERS[name](headers, split) for name in schema.names]
     if not arrays:  # no column is requested: only the number of rows counts
-        return pa.RecordBatch.from_struct_array(
-            pa.array([{}], pa.struct([])).take(pa.array(np.zeros(headers.shape[1], np.int64)))
-        )
+        return make_batch_without_columns(headers.shape[1])
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 

@@ -21,7 +21,6 @@ import numpy as np
 import numpy.typing as npt
 
 from kafka_segment_source import kafka_format
-from kafka_segment_source.decoding.batch_crcs import find_bad_crcs
 from kafka_segment_source.decoding.batch_search import BatchSearch
 from kafka_segment_source.decoding.damage import Damage
 from kafka_segment_source.decoding.faults import Faults
@@ -36,7 +35,7 @@ from kafka_segment_source.decoding.offset_order import (
 )
 from kafka_segment_source.decoding.split import BatchPlace, SegmentSplit
 from kafka_segment_source.errors import DataError
-from kafka_segment_source.kernels import batch_headers
+from kafka_segment_source.kernels import batch_headers, batch_proof
 from kafka_segment_source.kernels.batch_headers import HeaderTable
 from kafka_segment_source.logdir.checksums import crc_of
 from kafka_segment_source.logdir.offset_proof import limit_of
@@ -102,13 +101,14 @@ class BatchReader:
         self._skipped = -1, -1  # of the damaged batch right before some others: its end, and the last offset it states
         self._is_stale = False  # the bytes at hand are older than those in the file
         self._limit = split.end  # no byte after it is read, unless a batch begins before it and ends after it
+        self._offset_limit = limit_of(split.base_offset, split.next_base_offset)  # exclusive, of the segment
         self._search = BatchSearch(file, split, trust.max_batch_bytes)
         self._tail = LogTail(file, split, self._search)
         most = (split.segment_size - split.start) // (kafka_format.LOG_OVERHEAD + kafka_format.MIN_LENGTH_V0) + 1
-        self._table = np.empty(
-            (batch_headers.FIELDS, min(_HEADERS, max(most, 1))), np.int64
-        )  # a small one where segments are small
-        self._report = np.zeros(2, np.int64)
+        most = min(_HEADERS, max(most, 1))  # few where segments are small
+        self._table = np.empty((batch_headers.FIELDS, most), np.int64)
+        self._bad = np.empty(most, np.bool_)
+        self._report = np.zeros(batch_proof.REPORT, np.int64)
 
     def chunks(self) -> Iterator[Chunk]:
         """Yields the chunks of the range, in order. It ends where the range, its offsets or the log end."""
@@ -155,9 +155,18 @@ class BatchReader:
         """
         at: int | None = start
         while at is not None and at < end:
-            here = buffer[at - start : end - start]
-            headers = self._table[:, : batch_headers.walk_headers(here, len(here), at, self._table, self._report)]
-            at, stuck = yield from self._find_sound_batches(buffer, start, headers, at)
+            before, limit = self._search.last_offset, self._offset_limit
+            count = batch_proof.prove_batches(
+                buffer[at - start : end - start],
+                at,
+                self._check_crcs,
+                before,
+                limit,
+                self._table,
+                self._bad,
+                self._report,
+            )
+            at, stuck = yield from self._find_sound_batches(buffer, start, count, at)
             if self._is_stale:
                 self._is_stale = False
                 break
@@ -171,15 +180,16 @@ class BatchReader:
         return at
 
     def _find_sound_batches(
-        self, buffer: Bytes, start: int, headers: HeaderTable, at: int
+        self, buffer: Bytes, start: int, count: int, at: int
     ) -> Generator[Chunk, None, tuple[int | None, bool]]:
-        """Yields chunks of the sound batches among `headers`, which begin at position `at`.
+        """Yields chunks of the sound ones among `count` batches of the table, which begin at position `at`.
 
         It returns where to go on (None: nowhere), and whether the walk over the headers stopped at that place.
         """
-        bad = find_bad_crcs(buffer, start, headers) if self._check_crcs else np.zeros(headers.shape[1], np.bool_)
+        headers, bad = self._table[:, :count], self._bad[:count]
+        is_in_order = bool(self._report[batch_proof.IN_ORDER]) and at != self._skipped[0]
         while headers.shape[1]:
-            fault = self._find_first_fault(headers, bad, buffer, start)
+            fault = None if is_in_order else self._find_first_fault(headers, bad, buffer, start)
             good = headers if fault is None else headers[:, : fault[0]]
             wanted, more = self._count_wanted(good)
             if not more and fault is not None and self._is_end_in_doubt(headers, fault[0]):
@@ -282,6 +292,8 @@ class BatchReader:
             wrong = Disorder(0, stated + 1, int(headers[batch_headers.BASE_OFFSET, 1]) - 1)
         if wrong is None and is_before_damage:
             wrong = self._doubt_last(good, earlier, following)
+            if wrong is None and is_misplaced(headers, count - 1, earlier):
+                wrong = Disorder(count - 1, earlier + 1, int(headers[batch_headers.BASE_OFFSET, count]) - 1)
         if wrong is not None:
             fields = [batch_headers.POSITION, batch_headers.BASE_OFFSET, batch_headers.LAST_OFFSET]
             place, base, last = headers[fields, wrong.column].tolist()
@@ -346,11 +358,6 @@ class BatchReader:
         if self._split.copies and is_whole and position == ends:
             return Disorder(good.shape[1] - 1, earlier + 1, following - 1)
         return None
-
-    @property
-    def _offset_limit(self) -> int:
-        """Exclusive bound of the segment's offsets."""
-        return limit_of(self._split.base_offset, self._split.next_base_offset)
 
     # ---- where no whole batch is ----
 

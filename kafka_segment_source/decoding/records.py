@@ -6,8 +6,9 @@ exactly. Rows of one RecordColumns come in offset order, and so do the RecordCol
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +21,14 @@ from kafka_segment_source.decoding.payloads import Group, Unpacker
 from kafka_segment_source.decoding.scratch import MAX_ROWS, Scratch
 from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.errors import DataError
-from kafka_segment_source.kernels import arrow_buffers, batch_headers, batch_rules, message_sets, record_batches
+from kafka_segment_source.kernels import (
+    arrow_buffers,
+    batch_headers,
+    batch_rules,
+    message_sets,
+    record_batches,
+    record_rows,
+)
 from kafka_segment_source.kernels.batch_headers import HeaderTable
 from kafka_segment_source.schema import MAX_MILLIS
 from kafka_segment_source.storage.files import Bytes
@@ -83,10 +91,16 @@ class Decoder:
 
     def decode(self, chunk: Chunk) -> Iterator[RecordColumns]:
         """Yields the wanted records of a chunk. Damage raises the error of a damaged batch, or reports and skips it."""
+        for group in self.groups(chunk):
+            yield from self.decode_group(group)
+
+    def groups(self, chunk: Chunk) -> Iterator[Group]:
+        """Yields the batches of a chunk that may hold a wanted record, in groups. Those with damage are reported, and
+        left out, if damage is to be dropped."""
         for group in self._unpacker.groups(chunk, self._select_batches(chunk.headers)):
             sound = self._remove_damaged(group) if self._damage.drop else group
             if sound is not None:
-                yield from self._decode_group(sound)
+                yield sound
 
     def _select_batches(self, headers: HeaderTable) -> HeaderTable:
         """Returns the headers of the batches that may hold a wanted row."""
@@ -94,7 +108,8 @@ class Decoder:
         count: int = batch_rules.select_batches(headers, self._inclusive, self._include_control, chosen)
         return headers if count == headers.shape[1] else headers[:, chosen[:count]]
 
-    def _decode_group(self, group: Group) -> Iterator[RecordColumns]:
+    def decode_group(self, group: Group) -> Iterator[RecordColumns]:
+        """Yields the wanted records of a group from `groups`. Raises the error of a damaged batch."""
         cursor = np.zeros(record_batches.CURSOR, np.int64)
         status = record_batches.FULL
         while status != record_batches.DONE:
@@ -147,9 +162,32 @@ class Decoder:
             count = message_sets.decode_messages(*batches, *into, self._check_crcs)
         else:
             count = record_batches.decode_records(*batches, *into)
-        status, _, _, key_bytes, value_bytes = self._report.tolist()
+        status, _, _, key_bytes, value_bytes, _ = self._report.tolist()
         found = RecordColumns(count, group.source, group.headers, self._longs, self._ints, key_bytes, value_bytes)
         return found, status
+
+    def build_rows(self, group: Group, cursor: npt.NDArray[np.int64], buffers: Sequence[npt.NDArray[Any]]) -> int:
+        """Fills buffers with the next wanted records of a group of magic 2. Returns their number.
+
+        cursor: int64[CURSOR], zeros at first. buffers: all that `kernels.record_rows.build_rows` takes behind
+        `most_millis`. Raises the error of a damaged batch.
+        """
+        batches = (group.source, group.headers, group.payloads, self._inclusive, self._limits)
+        into = (cursor, self._longs, self._ints, self._report)
+        count: int = record_rows.build_rows(*batches, *into, MAX_MILLIS, *buffers)
+        if not self.is_done and self._report[record_batches.STATUS] != record_batches.FULL:
+            raise self._make_error(group, int(cursor[record_batches.AT_BATCH]))
+        made = buffers[-1]
+        if made[record_rows.BEYOND_BATCH] >= 0:
+            header = group.headers[:, int(made[record_rows.BEYOND_BATCH])]
+            offset, millis = made[[record_rows.BEYOND_OFFSET, record_rows.BEYOND_MILLIS]].tolist()
+            raise self._faults.beyond_microseconds(header, offset, millis, MAX_MILLIS)
+        return count
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the last call of `build_rows` came to the end of its group."""
+        return bool(self._report[record_batches.STATUS] == record_batches.DONE)
 
     def _make_error(self, group: Group, column: int) -> DataError:
         header, payload = group.headers[:, column], group.payloads[:, column]

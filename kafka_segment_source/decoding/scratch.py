@@ -37,6 +37,13 @@ class Scratch:
         self.ints = np.empty((record_batches.INTS, STRIDE), np.int32)
         self.plain = Plain(_PLAIN_BYTES)
         self._chunk: Bytes = np.empty(CHUNK_BYTES, np.uint8)
+        self._keys: Bytes = np.empty(_PLAIN_BYTES, np.uint8)  # memory that is not used is never touched
+
+    def take_keys(self, size: int) -> Bytes:
+        """Returns a buffer of `size` bytes for the keys of some records. Those before are no longer in use."""
+        if size > len(self._keys):
+            self._keys = np.empty(size, np.uint8)
+        return self._keys[:size]
 
     def take_buffer(self, size: int) -> Bytes:
         """Returns a buffer of `size` bytes for a chunk. The chunk before it is no longer in use."""
@@ -50,6 +57,8 @@ class Scratch:
             self.plain = Plain(_PLAIN_BYTES)
         if len(self._chunk) > CHUNK_BYTES:
             self._chunk = np.empty(CHUNK_BYTES, np.uint8)
+        if len(self._keys) > _PLAIN_BYTES:
+            self._keys = np.empty(_PLAIN_BYTES, np.uint8)
 
 
 _kept: list[Scratch] = []

@@ -140,14 +140,9 @@ def _fill_in(src, at, left, position, table, n, report):
     return True
 
 
-@kernel("int64(uint8[::1], int64, int64, int64[:,::1], int64[::1])", is_short=True)
-def walk_headers(src, length, position, table, report):
-    """Fills one column of `table` (int64[FIELDS, n]) for each whole batch in src[:length]. Returns their number.
-
-    position: where src[0] lies in the file. report (int64[2]): why the walk stopped. A batch that does not end inside
-    src[:length] is never filled in. The walk checks zeros, magic, length, count and offsets. The caller checks CRCs.
-    Kafka: FileLogInputStream.nextBatch.
-    """
+@inline
+def walk(src, length, position, table, report):
+    """Does what `walk_headers` does."""
     at = 0
     n = 0
     report[STOPPED_BY] = USED_UP
@@ -157,6 +152,17 @@ def walk_headers(src, length, position, table, report):
         at += table[SIZE, n]
         n += 1
     return n
+
+
+@kernel("int64(uint8[::1], int64, int64, int64[:,::1], int64[::1])", is_short=True)
+def walk_headers(src, length, position, table, report):
+    """Fills one column of `table` (int64[FIELDS, n]) for each whole batch in src[:length]. Returns their number.
+
+    position: where src[0] lies in the file. report (int64[2]): why the walk stopped. A batch that does not end inside
+    src[:length] is never filled in. The walk checks zeros, magic, length, count and offsets. The caller checks CRCs.
+    Kafka: FileLogInputStream.nextBatch.
+    """
+    return walk(src, length, position, table, report)
 
 
 @kernel("int64(int32, uint8[::1], int64, int64, int64[:,::1], int64[::1])")

@@ -29,6 +29,15 @@ def _has_codec(headers, b):
     return headers[batch_headers.ATTRIBUTES, b] & kafka_format.CODEC_MASK != kafka_format.CODEC_NONE
 
 
+@inline
+def _is_same(headers, b, other):
+    """Whether two batches have the same bytes, but for their offsets."""
+    return (
+        headers[batch_headers.CRC, b] == headers[batch_headers.CRC, other]
+        and headers[batch_headers.SIZE, b] == headers[batch_headers.SIZE, other]
+    )
+
+
 @kernel("int64(int64[:,:], int64, int64, int64, boolean, int64[::1])", is_short=True)
 def find_disorder(headers, before, limit, following, is_behind_damage, report):
     """Returns the column of the first batch whose offsets are wrong, or the number of batches. Fills in the row AFTER.
@@ -45,11 +54,14 @@ def find_disorder(headers, before, limit, following, is_behind_damage, report):
         last = headers[batch_headers.LAST_OFFSET, b]
         later = headers[batch_headers.BASE_OFFSET, b + 1] if b + 1 < n else following
         jumped = base > earlier + 1 and earlier < later <= last
+        third = headers[batch_headers.BASE_OFFSET, b + 2] if b + 2 < n else following
         if jumped and later == base:  # the next batch repeats this one ...
-            jumped = later - earlier == last - base + 2  # ... unless, without the jump, it would exactly fill the gap
+            # ... unless, without the jump, it would exactly fill the gap, or it is another one that the third follows
+            fills = later - earlier == last - base + 2
+            is_other = b + 1 < n and not _is_same(headers, b, b + 1)
+            jumped = fills or (is_other and third == headers[batch_headers.LAST_OFFSET, b + 1] + 1)
         # behind damage the next one has fallen instead if it exactly fills the place between this one and the third
         if jumped and b == 0 and is_behind_damage and n > 1:
-            third = headers[batch_headers.BASE_OFFSET, b + 2] if b + 2 < n else following
             jumped = third - last != headers[batch_headers.LAST_OFFSET, b + 1] - later + 2
         if wrong == n and (base <= earlier or last >= limit or jumped):
             wrong = b

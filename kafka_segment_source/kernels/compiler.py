@@ -2,31 +2,32 @@
 
 from __future__ import annotations
 
+import platform
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, reduce
 from typing import Any
 
 import numba
-from llvmlite import binding
+from llvmlite import binding, ir
 from numba import types
 from numba.core import cgutils
 from numba.core.types import ExternalFunction
 from numba.extending import intrinsic, overload, register_jitable
 
-from kafka_segment_source.kernels import system_calls
+from kafka_segment_source.kernels import crc32c, system_calls
 from kafka_segment_source.kernels.parameters import Parameter
 
 Function = Callable[..., Any]
 
-_known: set[Function] = set()  # helpers that numba knows
+_known: set[Any] = set()  # helpers that numba knows
 
 _SYSTEM_FUNCTIONS = {"memcpy", "memmove", "memset", "pread"}
 """What machine code may call by name: every process has these."""
 
 
 def compile_kernel(
-    function: Function, signature: str, helpers: Iterable[Function], parameters: Sequence[Parameter], machine: Any
+    function: Function, signature: str, helpers: Mapping[Function, bool], parameters: Sequence[Parameter], machine: Any
 ) -> tuple[str, bytes] | None:
     """Returns the name of a function that calls a kernel, and the object file that holds both.
 
@@ -106,7 +107,9 @@ def _make_values(parameters: Sequence[Parameter]) -> tuple[list[str], list[str]]
     return values, lines
 
 
-def compile_for_numba(function: Function, signature: str, helpers: Iterable[Function], keeps_code: bool) -> Function:
+def compile_for_numba(
+    function: Function, signature: str, helpers: Mapping[Function, bool], keeps_code: bool
+) -> Function:
     """Returns a kernel that numba itself calls.
 
     keeps_code: whether numba keeps the code on disk. It raises where it finds no place for that.
@@ -115,13 +118,14 @@ def compile_for_numba(function: Function, signature: str, helpers: Iterable[Func
     return numba.njit(signature, nogil=True, cache=keeps_code)(function)  # type: ignore[no-any-return]  # numba is untyped
 
 
-def _teach_numba(helpers: Iterable[Function]) -> None:
-    """Tells numba of what kernels call."""
-    for helper in helpers:
-        if helper not in _known:
-            register_jitable(helper)
-            _known.add(helper)
+def _teach_numba(helpers: Mapping[Function, bool]) -> None:
+    """Tells numba of what kernels call. helpers: of `jit`."""
     _teach_system_calls()
+    of_crcs: dict[Function, bool] = dict.fromkeys(crc32c.HELPERS, True)
+    for helper, is_inline in (of_crcs | dict(helpers)).items():
+        if helper not in _known:
+            register_jitable(forceinline=is_inline)(helper)
+            _known.add(helper)
 
 
 @cache
@@ -133,6 +137,53 @@ def _teach_system_calls() -> None:
     @overload(system_calls.read_file)
     def read(descriptor, target, count, position):
         return lambda descriptor, target, count, position: _pread(descriptor, target.ctypes.data, count, position)
+
+    @overload(system_calls.crc32c)
+    def checksum(src, at, end):
+        return crc32c.compute
+
+    if _find_crc_instruction() is not None and not numba.config.BOUNDSCHECK:  # it loads without a check
+        _known.add(crc32c.add_word)
+
+        @overload(crc32c.add_word)
+        def add(crc, src, at):
+            return lambda crc, src, at: _add_word(crc, src, at)  # noqa: PLW0108
+
+
+def _find_crc_instruction() -> tuple[str, int] | None:
+    """Returns LLVM's name of the instruction that adds 8 bytes to a CRC-32C, and the bits of the CRC that it takes.
+
+    None if this processor has none.
+    """
+    machine, features = platform.machine().lower(), binding.get_host_cpu_features()
+    if machine in ("x86_64", "amd64") and features.get("sse4.2"):
+        return "llvm.x86.sse42.crc32.64.64", 64
+    is_of_apple = binding.get_host_cpu_name().startswith("apple-")  # LLVM does not tell the features of these
+    if machine in ("arm64", "aarch64") and (features.get("crc") or is_of_apple):
+        return "llvm.aarch64.crc32cx", 32
+    return None
+
+
+@intrinsic
+def _add_word(typingctx, crc, src, at):
+    """Does what `crc32c.add_word_by_tables` does, as one instruction."""
+    signature = types.uint64(types.uint64, src, types.int64)
+    found = _find_crc_instruction()
+    assert found is not None
+    name, bits = found
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        word, narrow = ir.IntType(64), ir.IntType(bits)
+        data = context.make_array(sig.args[1])(context, builder, args[1]).data
+        place = builder.bitcast(builder.gep(data, [args[2]]), word.as_pointer())
+        eight = builder.load(place)
+        eight.align = 1
+        add = builder.module.declare_intrinsic(name, (), ir.FunctionType(narrow, [narrow, word]))
+        before = args[0] if bits == 64 else builder.trunc(args[0], narrow)
+        after = builder.call(add, [before, eight])
+        return after if bits == 64 else builder.zext(after, word)
+
+    return signature, codegen
 
 
 _pread = ExternalFunction("pread", types.int64(types.int32, types.uintp, types.uintp, types.int64))

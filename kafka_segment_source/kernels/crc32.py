@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kafka_segment_source import kafka_format
-from kafka_segment_source.kernels import batch_headers
-from kafka_segment_source.kernels.jit import inline, kernel
+from kafka_segment_source.kernels.jit import inline
 
 _POLYNOMIAL = 0xEDB88320
 _SLICES = 8
@@ -54,19 +52,3 @@ def crc32(src, at, end):
     for i in range(at, end):
         crc = (crc >> 8) ^ _TABLES[0, (crc ^ src[i]) & 0xFF]
     return crc ^ 0xFFFFFFFF
-
-
-@kernel("void(uint8[::1], int64, int64[:,:], boolean[::1])")
-def bad_crc32s(src, position, headers, bad):
-    """Sets bad[i] where column i of a header table is a message of magic 0 or 1 with a wrong CRC.
-
-    position: where src[0] lies in the file. Batches of magic 2 are skipped, since they have a CRC-32C.
-    """
-    for i in range(headers.shape[1]):
-        if headers[batch_headers.MAGIC, i] < kafka_format.MAGIC_V2:
-            at = headers[batch_headers.POSITION, i] - position
-            if (
-                crc32(src, at + kafka_format.MAGIC_AT, at + headers[batch_headers.SIZE, i])
-                != headers[batch_headers.CRC, i]
-            ):
-                bad[i] = True

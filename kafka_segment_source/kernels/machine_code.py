@@ -54,7 +54,7 @@ def _renew_lock() -> None:
 os.register_at_fork(after_in_child=_renew_lock)
 
 
-def find_code(function: Function, signature: str, helpers: list[Function], is_short: bool) -> Function:
+def find_code(function: Function, signature: str, helpers: dict[Function, bool], is_short: bool) -> Function:
     """Returns the machine code of a kernel, to be called as its function is.
 
     signature, is_short: as `jit.kernel` takes them. helpers: what kernels call.
@@ -122,7 +122,7 @@ def _find_machine() -> Any:
 
 
 def _compile(
-    function: Function, signature: str, helpers: list[Function], parameters: list[Parameter], path: Path
+    function: Function, signature: str, helpers: dict[Function, bool], parameters: list[Parameter], path: Path
 ) -> tuple[str, bytes] | None:
     from kafka_segment_source.kernels.compiler import compile_kernel  # noqa: PLC0415  # it loads numba
 

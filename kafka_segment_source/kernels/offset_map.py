@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from kafka_segment_source.kernels import record_batches
 from kafka_segment_source.kernels.jit import inline, kernel
 
 # Columns of an entry, uint64[n, ENTRY]
@@ -100,13 +101,55 @@ def hash_bytes(data, start, end, secret):
     return low, v0 ^ v1 ^ v2 ^ v3
 
 
-@kernel("void(int32[::1], uint8[::1], int64, uint64[::1], uint64[:,::1])")
-def hash_keys(starts, data, count, secret, hashes):
-    """Hashes `count` keys. hashes: uint64[≥ count, 2]. Key i is data[starts[i]:starts[i + 1]]."""
-    for i in range(count):
-        low, high = hash_bytes(data, np.int64(starts[i]), np.int64(starts[i + 1]), secret)
-        hashes[i, 0] = low
-        hashes[i, 1] = high
+@kernel("int64(uint8[::1], int64[:,::1], int32[:,::1], int64, uint64[::1], uint64[:,::1], int64[::1], boolean[::1])")
+def hash_records(src, longs, ints, n, secret, hashes, offsets, is_tombstone):
+    """Hashes the keys of `n` records, but null ones. Returns their number.
+
+    src, longs, ints: of `record_batches`. hashes: uint64[≥ n, 2]. offsets, is_tombstone: int64[≥ n] and bool[≥ n], of
+    the records that have a key.
+    """
+    count = 0
+    for i in range(n):
+        length = np.int64(ints[record_batches.KEY_LENGTH, i])
+        if length < 0:
+            continue
+        at = np.int64(ints[record_batches.KEY_AT, i])
+        low, high = hash_bytes(src, at, at + length, secret)
+        hashes[count, 0] = low
+        hashes[count, 1] = high
+        offsets[count] = longs[record_batches.OFFSET, i]
+        is_tombstone[count] = ints[record_batches.VALUE_LENGTH, i] < 0
+        count += 1
+    return count
+
+
+@kernel("int64(int64[::1], int64, int64[:,::1], int32[:,::1], int64, int64[::1])")
+def keep_offsets(wanted, at, longs, ints, n, sizes):
+    """Moves the records with a wanted offset to the front of `longs` and `ints`. Returns their number.
+
+    wanted: offsets, sorted; those before place `at` are below the offset of the first record. longs, ints: of
+    `record_batches`, in the order of their offsets. sizes: int64[2], it is filled with the bytes of the keys and of the
+    values that stay.
+    """
+    kept = 0
+    sizes[0] = 0
+    sizes[1] = 0
+    for i in range(n):
+        offset = longs[record_batches.OFFSET, i]
+        while at < wanted.shape[0] and wanted[at] < offset:
+            at += 1
+        if at == wanted.shape[0]:
+            break
+        if wanted[at] != offset:
+            continue
+        sizes[0] += max(np.int64(ints[record_batches.KEY_LENGTH, i]), 0)
+        sizes[1] += max(np.int64(ints[record_batches.VALUE_LENGTH, i]), 0)
+        for row in range(record_batches.LONGS):
+            longs[row, kept] = longs[row, i]
+        for row in range(record_batches.INTS):
+            ints[row, kept] = ints[row, i]
+        kept += 1
+    return kept
 
 
 @inline
@@ -156,8 +199,8 @@ def _fetch(hashes, start, end, slots, entries):
 def note_records(hashes, offsets, is_tombstone, count, slots, entries, state):
     """Notes the records from state[AT] on. Returns DONE, or what has no room for the record at state[AT].
 
-    hashes: of `hash_keys`. offsets: of the records. slots: a power of two of them; 0, or an entry plus 1 and its tag.
-    entries: see above. A record whose key has a newer offset already changes nothing.
+    hashes: of `hash_records`. offsets: of the records. slots: a power of two of them; 0, or an entry plus 1 and its
+    tag. entries: see above. A record whose key has a newer offset already changes nothing.
     """
     known = state[COUNT]
     limit = np.int64(slots.shape[0]) // 10 * 7

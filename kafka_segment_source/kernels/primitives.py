@@ -31,7 +31,7 @@ def read_varlong(src, at, end):
     raw = np.int64(0)
     shift = 0
     while at < end and shift < 70:
-        byte = np.int64(src[at])
+        byte = np.int64(src[np.uint64(at)])
         at += 1
         raw |= (byte & 0x7F) << shift
         if byte < 0x80:
@@ -43,11 +43,11 @@ def read_varlong(src, at, end):
 @inline
 def read_varint(src, at, end):
     """Reads a zig-zag varint of ≤ 5 bytes and 32 bits at src[at:end]: (value, position after it), or (_, FAILED)."""
-    if at < end and src[at] < 0x80:  # most lengths and deltas have one byte or two
-        byte = np.int64(src[at])
+    if at < end and src[np.uint64(at)] < 0x80:  # most lengths and deltas have one byte or two
+        byte = np.int64(src[np.uint64(at)])
         return (byte >> 1) ^ -(byte & 1), at + 1
-    if at + 1 < end and src[at + 1] < 0x80:
-        both = (np.int64(src[at]) & 0x7F) | np.int64(src[at + 1]) << 7
+    if at + 1 < end and src[np.uint64(at + 1)] < 0x80:
+        both = (np.int64(src[np.uint64(at)]) & 0x7F) | np.int64(src[np.uint64(at + 1)]) << 7
         return (both >> 1) ^ -(both & 1), at + 2
     value, after = read_varlong(src, at, min(end, at + 5))
     if after == FAILED or value > 0x7FFFFFFF or value < -0x80000000:

@@ -1,7 +1,7 @@
 """Records of magic 2 batches → the places of each wanted record's parts. Every record byte is checked here.
 
-Nothing is copied here. `arrow_buffers.py` copies the parts that the caller wants, from the places that this kernel has
-checked.
+Nothing is copied here. `arrow_buffers.py` and `record_rows.py` copy the parts that the caller wants, from the places
+that are checked here.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ FAULT_AT = 1  # position in the source buffer
 FOUND = 2  # the impossible value; BAD_VARINT: how many bytes were left for the varint
 KEY_BYTES = 3  # of all keys that were found; not after an error
 VALUE_BYTES = 4
-REPORT = 5
+USED = 5  # what counts for the limit BYTES; not after an error, and not of message sets
+REPORT = 6
 
 # Limits, int64[LIMITS]. Each record header counts as HEADER_COST more bytes, as two bytes of a record can be a header.
 HEADER_COST = 32
@@ -138,23 +139,12 @@ def _record(src, start, end):
     if at != stop:
         return RECORD_NOT_USED_UP, at, stop - at, none
     parts = (timestamp_delta, offset_delta, key_at, key_length, value_at, value_length, headers_at, headers_count)
-    return DONE, at, np.int64(0), parts
+    return DONE, stop, np.int64(0), parts
 
 
-@kernel(
-    "int64(uint8[::1], int64[:,::1], int64[:,::1], int64[::1], int64[::1],"
-    " int64[::1], int64[:,::1], int32[:,::1], int64[::1])"
-)
-def decode_records(src, batches, payloads, bounds, limits, cursor, longs, ints, report):
-    """Fills one column of `longs` and `ints` for each record inside `bounds`. Returns their number.
-
-    batches: header table, int64[headers.FIELDS, n]. payloads: int64[2, n], start and end of each batch's plain records
-    in src. limits: rows and source bytes after which to stop with FULL, and the most headers of a record.
-
-    Every length is checked against the remaining bytes before it is used. Every byte of a batch must belong to a
-    record. Offsets must grow inside [baseOffset, lastOffset]. Kafka: DefaultRecord.readFrom,
-    DefaultRecordBatch.RecordIterator.
-    """
+@inline
+def find_records(src, batches, payloads, bounds, most_rows, most_bytes, most_headers, cursor, longs, ints, report):
+    """Does what `decode_records` does. The limits are numbers."""
     n = 0
     used = 0
     key_bytes = 0
@@ -166,9 +156,14 @@ def decode_records(src, batches, payloads, bounds, limits, cursor, longs, ints, 
         previous = cursor[AT_DELTA] if cursor[AT_RECORD] > 0 else np.int64(-1)
         base_offset = batches[batch_headers.BASE_OFFSET, b]
         for record in range(cursor[AT_RECORD], batches[batch_headers.COUNT, b]):
-            if n >= limits[ROWS] or used >= limits[BYTES]:
+            if n >= most_rows or used >= most_bytes:
                 cursor[AT_RECORD], cursor[AT_BYTE], cursor[AT_DELTA] = record, at, previous
-                report[STATUS], report[KEY_BYTES], report[VALUE_BYTES] = FULL, key_bytes, value_bytes
+                report[STATUS], report[KEY_BYTES], report[VALUE_BYTES], report[USED] = (
+                    FULL,
+                    key_bytes,
+                    value_bytes,
+                    used,
+                )
                 return n
             status, after, found, parts = _record(src, at, payloads[1, b])
             if status == DONE and (
@@ -192,7 +187,7 @@ def decode_records(src, batches, payloads, bounds, limits, cursor, longs, ints, 
                 continue
             if timestamp < bounds[FIRST_TIMESTAMP] or timestamp > bounds[LAST_TIMESTAMP]:
                 continue
-            if headers_count > limits[HEADERS]:
+            if headers_count > most_headers:
                 report[STATUS], report[FAULT_AT], report[FOUND] = TOO_MANY_HEADERS, headers_at, headers_count
                 return n
             key_bytes += max(key_length, 0)
@@ -213,5 +208,23 @@ def decode_records(src, batches, payloads, bounds, limits, cursor, longs, ints, 
             return n
         cursor[AT_RECORD] = 0
     cursor[AT_BATCH] = batches.shape[1]
-    report[KEY_BYTES], report[VALUE_BYTES] = key_bytes, value_bytes
+    report[KEY_BYTES], report[VALUE_BYTES], report[USED] = key_bytes, value_bytes, used
     return n
+
+
+@kernel(
+    "int64(uint8[::1], int64[:,::1], int64[:,::1], int64[::1], int64[::1],"
+    " int64[::1], int64[:,::1], int32[:,::1], int64[::1])"
+)
+def decode_records(src, batches, payloads, bounds, limits, cursor, longs, ints, report):
+    """Fills one column of `longs` and `ints` for each record inside `bounds`. Returns their number.
+
+    batches: header table, int64[headers.FIELDS, n]. payloads: int64[2, n], start and end of each batch's plain records
+    in src. limits: rows and source bytes after which to stop with FULL, and the most headers of a record.
+
+    Every length is checked against the remaining bytes before it is used. Every byte of a batch must belong to a
+    record. Offsets must grow inside [baseOffset, lastOffset]. Kafka: DefaultRecord.readFrom,
+    DefaultRecordBatch.RecordIterator.
+    """
+    rows, count, headers = limits[ROWS], limits[BYTES], limits[HEADERS]
+    return find_records(src, batches, payloads, bounds, rows, count, headers, cursor, longs, ints, report)

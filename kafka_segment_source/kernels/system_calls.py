@@ -1,4 +1,4 @@
-"""What kernels ask of the C library. Here it is in Python. In machine code each is one call (`compiler.py`)."""
+"""What kernels ask of the C library or of the processor. Here it is in Python. `compiler.py` has its machine code."""
 
 from __future__ import annotations
 
@@ -18,3 +18,10 @@ def read_file(descriptor: int, target: np.ndarray, count: int, position: int) ->
         return os.preadv(descriptor, [target[:count].data], position)
     except OSError:
         return -1
+
+
+def crc32c(src: np.ndarray, at: int, end: int) -> int:
+    """Returns the CRC-32C of src[at:end] (`crc32c.compute`). The caller checks the bounds."""
+    import crc32c as library  # noqa: PLC0415  # machine code does without
+
+    return int(library.crc32c(src[at:end].data))

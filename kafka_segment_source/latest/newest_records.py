@@ -15,24 +15,29 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from kafka_segment_source import kafka_format
 from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.data_loss import report_lost_rows
-from kafka_segment_source.decoding.arrow import IS_TOMBSTONE
 from kafka_segment_source.decoding.batches import Chunk
+from kafka_segment_source.decoding.record_rows import KeepRecords, RecordRows, keep_wanted
+from kafka_segment_source.decoding.records import RecordColumns
+from kafka_segment_source.decoding.scratch import Scratch
 from kafka_segment_source.decoding.split import SegmentSplit
+from kafka_segment_source.decoding.split_file import SplitFile
+from kafka_segment_source.decoding.tables import SplitTable
 from kafka_segment_source.errors import FileChangedError
-from kafka_segment_source.kernels import batch_headers
+from kafka_segment_source.kernels import batch_headers, offset_map
+from kafka_segment_source.kernels.record_batches import OFFSET
 from kafka_segment_source.latest.offset_map import OffsetMap
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.reporting import logger
+from kafka_segment_source.schema import RECORD_COLUMNS
 
 Offsets = npt.NDArray[np.int64]
 ChooseBatches = Callable[[Chunk], Chunk]
 
-_NOTED = pa.schema([pa.field("key", pa.binary()), pa.field("offset", pa.int64()), pa.field(IS_TOMBSTONE, pa.bool_())])
+_NO_COLUMNS = pa.schema([])
 
 
 class ReadSplit(Protocol):
@@ -58,16 +63,16 @@ def read_newest(
     """
     for (topic, partition), of_partition in groupby(splits, key=lambda split: (split.topic, split.partition)):
         parts = tuple(of_partition)
-        offset_map = OffsetMap(options.offset_map_bytes)
+        the_map = OffsetMap(options.offset_map_bytes)
         is_first = True
-        while offset_map.has_more:
-            without_key = _note_all(parts, options, offset_map, read_split)
+        while the_map.has_more:
+            without_key = _note_all(parts, options, the_map, read_split)
             if without_key and is_first:
                 logger.warning(
                     "%s-%d has %s without a key: they are in no row of view=latest",
                     *(topic, partition, f"{without_key:,} {'record' if without_key == 1 else 'records'}"),
                 )
-            newest = offset_map.take_newest(options.include_tombstones)
+            newest = the_map.take_newest(options.include_tombstones)
             yield from _read_offsets(parts, options, schema, newest, read_split, advance if is_first else _ignore)
             is_first = False
 
@@ -75,19 +80,40 @@ def read_newest(
 def _ignore(_: int) -> None: ...
 
 
-def _note_all(
-    splits: Sequence[SegmentSplit], options: ReadOptions, offset_map: OffsetMap, read_split: ReadSplit
-) -> int:
+def _note_all(splits: Sequence[SegmentSplit], options: ReadOptions, the_map: OffsetMap, read_split: ReadSplit) -> int:
     """Notes every record of the splits in the map. Returns how many have no key."""
-    as_bytes = options if options.typed is None else replace(options, typed=None)  # a key is the bytes that are stored
     without_key = 0
+
+    def note(records: RecordColumns) -> None:
+        nonlocal without_key
+        without_key += the_map.note(records)
+
+    table = SplitTable(RECORD_COLUMNS, lambda: partial(_NotedRows, note))
+    noting = replace(options, typed=None, table=table)  # a key is the bytes that are stored
     for split in reversed(splits):  # later segments first, so that most entries are written once
-        for batch in read_split(split, as_bytes, _NOTED):
-            missing = batch.column("key").null_count
-            without_key += missing
-            keyed = batch.filter(pc.is_valid(batch.column("key"))) if missing else batch
-            offset_map.note(*keyed.columns)
+        for _ in read_split(split, noting, _NO_COLUMNS):
+            pass  # it makes no rows
     return without_key
+
+
+class _NotedRows:
+    """Notes the records of each chunk, and makes no rows of them (a `RowMaker`)."""
+
+    def __init__(
+        self,
+        note: Callable[[RecordColumns], None],
+        source: SplitFile,
+        options: ReadOptions,
+        schema: pa.Schema,
+        scratch: Scratch,
+    ) -> None:
+        self._note = note
+        self._decoder = source.decoder(options.include_control, False, scratch, keep_wanted(options))
+
+    def rows(self, chunk: Chunk) -> Iterator[tuple[pa.RecordBatch, int]]:
+        for records in self._decoder.decode(chunk):
+            self._note(records)
+        yield from ()
 
 
 def _read_offsets(
@@ -102,6 +128,9 @@ def _read_offsets(
 
     Raises FileChangedError at the end if one of them is gone. failOnDataLoss=false logs it.
     """
+    if options.typed is None:
+        keep = partial(_keep_newest, wanted, keep_wanted(options))
+        options = replace(options, table=SplitTable(RECORD_COLUMNS, lambda: partial(RecordRows, keep=keep)))
     with_offset = schema if "offset" in schema.names else schema.append(pa.field("offset", pa.int64()))
     returned = 0
     for split in splits:
@@ -123,6 +152,18 @@ def _read_offsets(
             " log cleaner does; read again, or give failOnDataLoss=false to read what is left"
         )
         report_lost_rows(error, options)
+
+
+def _keep_newest(wanted: Offsets, keep: KeepRecords | None, records: RecordColumns) -> RecordColumns:
+    """Returns the records with a wanted offset, and what else they must have (`keep`), in the same arrays."""
+    if keep is not None:
+        records = keep(records)
+    if not records.count:
+        return records
+    sizes = np.empty(2, np.int64)
+    at = int(np.searchsorted(wanted, records.longs[OFFSET, 0]))
+    count: int = offset_map.keep_offsets(wanted, at, records.longs, records.ints, records.count, sizes)
+    return replace(records, count=count, key_bytes=int(sizes[0]), value_bytes=int(sizes[1]))
 
 
 def _limit_of(split: SegmentSplit) -> int:

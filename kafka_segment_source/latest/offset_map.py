@@ -6,8 +6,8 @@ import secrets
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
+from kafka_segment_source.decoding.records import RecordColumns
 from kafka_segment_source.errors import OptionError
 from kafka_segment_source.kernels import offset_map
 from kafka_segment_source.kernels.offset_map import AT, COUNT, FIRST_SLICE, LAST_SLICE, SLICES
@@ -34,28 +34,27 @@ class OffsetMap:
         self._state = np.zeros(offset_map.STATE, np.int64)
         self._state[LAST_SLICE] = SLICES - 1
         self._hashes = np.empty((0, 2), np.uint64)
+        self._offsets, self._is_tombstone = np.empty(0, np.int64), np.empty(0, np.bool_)
 
     @property
     def has_more(self) -> bool:
         """Whether keys are left: the records of the log have to be noted, from the first one on."""
         return int(self._state[FIRST_SLICE]) < SLICES
 
-    def note(self, keys: pa.Array, offsets: pa.Array, is_tombstone: pa.Array) -> None:
-        """Notes some records, in the order of the log. keys: binary, none is null. offsets: int64."""
-        count = len(keys)
-        if len(self._hashes) < count:
-            self._hashes = np.empty((count, 2), np.uint64)
-        _, starts, data = keys.buffers()
-        bounds = np.frombuffer(starts, np.int32)[keys.offset : keys.offset + count + 1]
-        content = np.empty(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
+    def note(self, records: RecordColumns) -> int:
+        """Notes some records, in the order of the log. Returns how many of them have no key: these are not noted."""
+        size = records.count
+        if len(self._hashes) < size:
+            self._hashes = np.empty((size, 2), np.uint64)
+            self._offsets, self._is_tombstone = np.empty(size, np.int64), np.empty(size, np.bool_)
+        into = (self._hashes, self._offsets, self._is_tombstone)
         with np.errstate(over="ignore"):  # of kernels that run as Python
-            offset_map.hash_keys(_own(bounds), _own(content), count, _secret, self._hashes)
-        arrays = _own(offsets.to_numpy()), _own(is_tombstone.to_numpy(zero_copy_only=False))
+            count: int = offset_map.hash_records(records.source, records.longs, records.ints, size, _secret, *into)
         self._state[AT] = 0
         while True:
-            status = offset_map.note_records(self._hashes, *arrays, count, self._slots, self._entries, self._state)
+            status = offset_map.note_records(*into, count, self._slots, self._entries, self._state)
             if status == offset_map.DONE:
-                return
+                return size - count
             if status == offset_map.ENTRIES_FULL:
                 self._leave_slices()
             else:
@@ -97,8 +96,3 @@ class OffsetMap:
         self._slots = np.empty(0, np.int64)  # first, so that both are never there
         self._slots = np.zeros(count, np.int64)
         offset_map.fill_slots(self._slots, self._entries, int(self._state[COUNT]))
-
-
-def _own(array: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
-    """An array as kernels take it: contiguous, and with a flag that says it can be written to, though none is."""
-    return array if array.flags.writeable and array.flags.c_contiguous else np.array(array)

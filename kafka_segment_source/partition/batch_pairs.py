@@ -3,8 +3,8 @@
 Comes in: two copies, each up to an offset. Goes out: whether their logs contradict each other, from where on, and up to
 where they are proven to be equal. `histories.py` has the rule and its proof.
 
-Only batches that their neighbours bear out are compared: `Survey` leaves out a batch whose offsets do not fit between
-those around it, and `_leave_out_fallen` one whose leader epoch does not.
+Only batches whose offsets their neighbours bear out are compared: `Survey` leaves out the others. Of a batch whose
+leader epoch its neighbours contradict, only the place and the records are compared.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, takewhile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kafka_segment_source.kafka_format import MAGIC_V2, MAX_OFFSET
 from kafka_segment_source.logdir.leader_epochs import UNKNOWN
@@ -73,8 +73,12 @@ def follow_each_other(one: CopyView, other: CopyView) -> bool:
 def compare_batches(one: CopyView, one_end: int, other: CopyView, other_end: int) -> Comparison:
     """Compares two copies backward, each from its end (exclusive) on, up to where they are proven to agree."""
     differs = None
-    for batch, twin in _pair_batches(one, one_end, other, other_end):
-        shown = relate_batches(one, batch, other, twin)
+    for witness, counterpart in _pair_batches(one, one_end, other, other_end):
+        batch, twin = witness.header, counterpart.header
+        if witness.is_doubtful or counterpart.is_doubtful:
+            shown = relate_places(one, batch, other, twin)
+        else:
+            shown = relate_batches(one, batch, other, twin)
         if shown == SAME:
             return Comparison(min(batch.last_offset, twin.last_offset) + 1, differs)
         if shown == CONFLICT:
@@ -82,6 +86,20 @@ def compare_batches(one: CopyView, one_end: int, other: CopyView, other_end: int
         if shown == DIFFERENT:
             differs = batch, twin
     return Comparison(None, differs)
+
+
+def relate_places(one: CopyView, batch: BatchHeader, other: CopyView, twin: BatchHeader) -> str:
+    """Returns what two batches of two copies show if the epoch of one of them is in doubt: DIFFERENT or SILENT.
+
+    One history has no two batches at one offset, whatever their epochs are. Compaction leaves a batch of magic 2 its
+    first and its last offset.
+    """
+    if max(batch.base_offset, twin.base_offset) > min(batch.last_offset, twin.last_offset):
+        return SILENT
+    if (batch.base_offset, batch.last_offset) != (twin.base_offset, twin.last_offset):
+        return DIFFERENT if batch.magic == twin.magic == MAGIC_V2 else SILENT
+    is_same = batch.crc == twin.crc or _compare_rows(one.rows(batch), other.rows(twin)) != CONFLICT
+    return SILENT if is_same else DIFFERENT
 
 
 def relate_batches(one: CopyView, batch: BatchHeader, other: CopyView, twin: BatchHeader) -> str:
@@ -111,17 +129,17 @@ def _compare_rows(rows: Rows | None, others: Rows | None) -> str:
     return SAME if common else SILENT
 
 
-def _pair_batches(
-    one: CopyView, one_end: int, other: CopyView, other_end: int
-) -> Iterator[tuple[BatchHeader, BatchHeader]]:
+def _pair_batches(one: CopyView, one_end: int, other: CopyView, other_end: int) -> Iterator[tuple[_Witness, _Witness]]:
     """Yields pairs of batches, from the last to the first. Each batch comes with those of the other copy that share an
     offset with it, or else with the next one after it."""
     end = min(one_end, other_end)
-    batches, twins = walk_backward(one, one_end, end), walk_backward(other, other_end, end)
+    batches, twins = (
+        _mark_doubtful(_walk_segments(copy, its_end, end)) for copy, its_end in ((one, one_end), (other, other_end))
+    )
     batch, twin = next(batches, None), next(twins, None)
     while batch is not None and twin is not None:
         yield batch, twin
-        bases = batch.base_offset, twin.base_offset
+        bases = batch.header.base_offset, twin.header.base_offset
         before = next(batches, None) if bases[0] >= bases[1] else batch
         twin_before = next(twins, None) if bases[1] >= bases[0] else twin
         if before is None and twin_before is not None:
@@ -131,9 +149,10 @@ def _pair_batches(
         batch, twin = before, twin_before
 
 
-def _take_later(first: Sequence[BatchHeader], rest: Iterator[BatchHeader], than: BatchHeader) -> Iterator[BatchHeader]:
+def _take_later(first: Sequence[_Witness], rest: Iterator[_Witness], than: _Witness) -> Iterator[_Witness]:
     """Takes batches from the last to the first, as long as their leader epoch is later than that of another one."""
-    return takewhile(lambda each: each.leader_epoch > than.leader_epoch, chain(first, rest))
+    certain = (each for each in chain(first, rest) if not each.is_doubtful)
+    return takewhile(lambda each: each.header.leader_epoch > than.header.leader_epoch, certain)
 
 
 def walk_backward(copy: CopyView, end: int = MAX_OFFSET, about: int = MAX_OFFSET) -> Iterator[BatchHeader]:
@@ -143,7 +162,7 @@ def walk_backward(copy: CopyView, end: int = MAX_OFFSET, about: int = MAX_OFFSET
     It begins with the first batch that begins at `about` or above, if there is one. Each segment is read only when its
     batches are needed.
     """
-    return _leave_out_fallen(_walk_segments(copy, end, about))
+    return (each.header for each in _mark_doubtful(_walk_segments(copy, end, about)) if not each.is_doubtful)
 
 
 def _walk_segments(copy: CopyView, end: int, about: int) -> Iterator[BatchHeader]:
@@ -169,8 +188,15 @@ def _reaches(copy: CopyView, segment: Segment, offset: int) -> bool:
     return last is not None and last.base_offset >= offset
 
 
-def _leave_out_fallen(batches: Iterator[BatchHeader]) -> Iterator[BatchHeader]:
-    """Leaves out batches whose leader epoch their neighbours contradict. The batches come from the last to the first.
+class _Witness(NamedTuple):
+    """A batch of a copy. is_doubtful: whether its neighbours contradict its leader epoch."""
+
+    header: BatchHeader
+    is_doubtful: bool
+
+
+def _mark_doubtful(batches: Iterator[BatchHeader]) -> Iterator[_Witness]:
+    """Marks batches whose leader epoch their neighbours contradict. The batches come from the last to the first.
 
     Epochs never fall along a log, and no CRC covers them. Where one falls, it is in order again without the batch
     before the fall, or without the one after it. A batch without which it is may be wrong, and both may be.
@@ -180,6 +206,5 @@ def _leave_out_fallen(batches: Iterator[BatchHeader]) -> Iterator[BatchHeader]:
         before = next(batches, None)
         first, epoch, last = (UNKNOWN if each is None else each.leader_epoch for each in (before, batch, after))
         falls = (epoch > last != UNKNOWN) or (first > epoch != UNKNOWN)
-        if not falls or (last != UNKNOWN and first > last):
-            yield batch
+        yield _Witness(batch, falls and (last == UNKNOWN or first <= last))
         after, batch = batch, before

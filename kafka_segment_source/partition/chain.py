@@ -262,7 +262,12 @@ def _rate_segment(copy: CopyView, segment: Segment, others: list[_ListedCopy]) -
     if not differing:
         return ((segment.span, THIN if copy.log.compacted else WHOLE),)
     end = copy.end_of(segment)
-    end = following if end is None else min(max(end, segment.base_offset), following)
+    if end is None:  # damage hides it, and a missing segment may follow: what lies before the damage counts by itself
+        sound_end = copy.sound_end_of(segment) or segment.base_offset
+        holding = _rate_density(copy, segment, sound_end, differing, is_sound=True)
+        sound = (OffsetRange(segment.base_offset, sound_end), holding)
+        return sound, (OffsetRange(sound_end, following), _rate_density(copy, segment, following, differing))
+    end = min(max(end, segment.base_offset), following)
     held = (OffsetRange(segment.base_offset, end), _rate_density(copy, segment, end, differing))
     return held, (OffsetRange(end, following), VOID)
 
@@ -291,24 +296,32 @@ class _ListedCopy:
                 continue
             reached = None if each.is_last else self.copy.end_of(each)
             held = common.intersect(each.span)
-            yield held if reached is None else held.intersect(OffsetRange(end=reached))
+            if reached is not None:
+                held = held.intersect(OffsetRange(end=reached))
+            if not held.is_empty:
+                yield held
 
 
 def _make_key(segment: Segment) -> _Key:
     return segment.base_offset, segment.next_base_offset, segment.size
 
 
-def _rate_density(copy: CopyView, segment: Segment, end: int, differing: list[_ListedCopy]) -> int:
+def _rate_density(
+    copy: CopyView, segment: Segment, end: int, differing: list[_ListedCopy], is_sound: bool = False
+) -> int:
     """Returns WHOLE, or THIN where compaction has removed records.
 
     Brokers copy batches byte for byte. So a copy with fewer bytes was compacted. If damage in the other copy hides how
-    many bytes it had, the batches of this one decide.
+    many bytes it had, the batches of this one decide. is_sound: whether damage begins at `end`, so that none of its
+    bytes count.
     """
     if copy.log.compacted:
         return THIN
     for other in differing:
         for common in other.shared(segment, end):
-            most, (least, largest) = copy.bytes_between(common)[1], other.copy.bytes_between(common)
+            certain, most = copy.bytes_between(common)
+            most = certain if is_sound and common.end == end else most
+            least, largest = other.copy.bytes_between(common)
             if most < least or (most < largest and copy.survey(segment).shows_compaction):
                 return THIN
     return WHOLE
@@ -336,11 +349,22 @@ def is_explained(copy: CopyView, others: Sequence[CopyView]) -> bool:
         there = [other for other in others if other.log.segments and other.start <= reached < other.end]
         if not there:
             break
-        furthest = max(there, key=lambda other: other.end)
-        size += furthest.bytes_between(OffsetRange(reached, furthest.end))[1]
-        reached = furthest.end
+        # of copies that reach equally far, one may lack segments: the one with the most bytes answers
+        more = [(other.end, other.bytes_between(OffsetRange(reached, other.end))[1]) for other in there]
+        reached, added = max(more)
+        size += added
+    size = max(size, _count_certain_bytes(others, copy.tail.end))
     may_be_torn = size > 0 and not is_shown(copy.log.directory)
     return size >= damaged or (may_be_torn and copy.may_end_at(copy.tail.position + size))
+
+
+def _count_certain_bytes(copies: Sequence[CopyView], start: int) -> int:
+    """Returns the bytes that copies hold together from an offset on, where each may lack some segments."""
+    held = [copy for copy in copies if copy.log.segments]
+    edges = {start, *(copy.end for copy in held)}
+    edges |= {segment.base_offset for copy in held for segment in copy.segments_in(OffsetRange(start))}
+    parts = [OffsetRange(*pair) for pair in pairwise(sorted(edge for edge in edges if edge >= start))]
+    return sum(max(copy.bytes_between(part)[0] for copy in held) for part in parts)
 
 
 def _lacks(copy: CopyView, offset: int) -> bool:

@@ -139,13 +139,19 @@ class CopyView:
             self._ends[segment.path] = self._find_end(segment)
         return self._ends[segment.path]
 
+    def sound_end_of(self, segment: Segment) -> int | None:
+        """Returns the offset after the last sound batch of a segment whose end damage hides, or None."""
+        found = self._surveys.get(segment.path) if self.end_of(segment) is None else None
+        return None if found is None or found.last is None else found.last.last_offset + 1
+
     def _find_end(self, segment: Segment) -> int | None:
         with self._open_view(segment) as view:
             reached, start = segment.base_offset, view.start_position(MAX_OFFSET)
             if segment.size - start > _MOST_WALKED:
                 return None
+            limit = limit_of(segment.base_offset, segment.next_base_offset)
             for header in view.probe.walk(start):
-                if header is None:
+                if header is None or header.last_offset >= limit:
                     found = self.survey(segment)
                     return None if found.last is None or found.faults[-1] is not None else found.last.last_offset + 1
                 reached = header.last_offset + 1
@@ -178,8 +184,9 @@ class CopyView:
         if segment.is_last and offset >= self.tail.end:
             return self.tail.position, self.tail.position
         with self._open_view(segment) as view:
+            limit = limit_of(segment.base_offset, segment.next_base_offset)
             for header in view.headers_from(offset):
-                if header is not None:
+                if header is not None and header.last_offset < limit:
                     return header.position, header.position
                 survey = self.survey(segment)  # damage lies before the offset
                 at, count = survey.first_from(offset), survey.batches.shape[1]
@@ -216,18 +223,14 @@ class CopyView:
         """Leaves out the copy's last batch if another copy proves that its offset is wrong. Returns a warning if so.
 
         The batch leaves a gap after the one before it, and no batch follows it to prove its offset. Another copy has
-        the same batch, by CRC and size, inside the gap.
+        the same batch inside the gap, by CRC and size, or what compaction left of it.
         """
         tail, last = self.tail, self.tail.last
         if last is None or tail.expected is None or last.base_offset <= tail.expected:
             return None
         for other in others:
-            header = other.batch_at(tail.expected) if other.log.segments else None
-            if header is not None and tail.hides_batches:
-                header = other.find_twin(header.base_offset, last)
-            if header is None or (header.crc, header.size) != (last.crc, last.size):
-                continue
-            if header.base_offset < last.base_offset:
+            header = self._find_twin(last, other, tail.expected)
+            if header is not None:
                 self._tail = replace(tail, end=tail.expected, position=last.position, last=None)
                 if tail.damage is None:
                     self.log = replace(self.log, offsets=self.log.offsets.intersect(OffsetRange(end=tail.expected)))
@@ -238,12 +241,37 @@ class CopyView:
                 )
         return None
 
-    def find_twin(self, offset: int, batch: BatchHeader) -> BatchHeader | None:
-        """Returns the copy's batch of the same CRC and size as a batch, in the segment that holds an offset."""
-        segment = self.segment_of(offset)
-        found = None if segment is None else self.survey(segment)
-        headers = () if found is None else (found.header(at) for at in range(found.batches.shape[1]))
-        return next((each for each in headers if (each.crc, each.size) == (batch.crc, batch.size)), None)
+    def _find_twin(self, batch: BatchHeader, other: CopyView, expected: int) -> BatchHeader | None:
+        """Returns the batch of another copy that is the same as `batch`, below it at an offset from `expected` on.
+
+        It is the first batch there. Where damage hides which one that is, all of the segment are searched.
+        """
+        if not other.log.segments:
+            return None
+        header = other.batch_at(expected)
+        candidates: tuple[BatchHeader, ...] = () if header is None else (header,)
+        segment = other.segment_of(expected)
+        if segment is not None and (header is None or self.tail.hides_batches):
+            survey = other.survey(segment)
+            candidates = tuple(survey.header(at) for at in range(survey.batches.shape[1]))
+        below = (each for each in candidates if expected <= each.base_offset < batch.base_offset)
+        return next((each for each in below if self._is_twin(batch, other, each)), None)
+
+    def _is_twin(self, batch: BatchHeader, other: CopyView, header: BatchHeader) -> bool:
+        """Whether two copies have the same batch at two offsets, or one of them has what compaction left of it.
+
+        Compaction leaves each record its timestamp, key, value, and place in the batch.
+        """
+        if (header.crc, header.size) == (batch.crc, batch.size):
+            return True
+        if header.last_offset - header.base_offset != batch.last_offset - batch.base_offset:
+            return False
+        rows, others = self.rows(batch), other.rows(header)
+        if not rows or not others:
+            return False
+        risen = batch.base_offset - header.base_offset
+        fallen = {offset - risen: row for offset, row in rows.items()}
+        return fallen.items() <= others.items() or others.items() <= fallen.items()
 
     def _find_tail(self) -> Tail:
         segment = self.log.segments[-1]
@@ -277,6 +305,8 @@ class CopyView:
         end = segment.base_offset if last is None else last.last_offset + 1
         count = found.batches.shape[1]
         expected = found.header(count - 2).last_offset + 1 if count > 1 else None
+        if last is not None and count == 1 and (last.position == 0 or found.faults[0] is not None):
+            expected = segment.base_offset
         hides_batches = last is not None and found.faults[-2] is not None
         return Tail(end, position, last, is_clean, found.faults[-1] or found.find_displaced(), expected, hides_batches)
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from kafka_segment_source import kafka_format
 from kafka_segment_source.bounds import OffsetRange, ScanBounds
 from kafka_segment_source.decoding.split import BatchPlace, SegmentSplit, split_of
-from kafka_segment_source.errors import DataLossError, FileChangedError, KafkaSegmentError, PathError
+from kafka_segment_source.errors import DataError, DataLossError, FileChangedError, KafkaSegmentError, PathError
 from kafka_segment_source.kernels import batch_headers
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.partition.chain import is_explained
@@ -68,7 +68,21 @@ def mend(
     pieces: list[Piece] = []
     for offsets, held in found.held_by(report):
         pieces.append(held if isinstance(held, Lost) else _make_piece(split, held, offsets))
+    if not pieces and _steps_back(split, wanted, copies, error):
+        return [Lost(wanted, error)]
     return pieces
+
+
+def _steps_back(split: SegmentSplit, wanted: OffsetRange, copies: Sequence[CopyView], error: KafkaSegmentError) -> bool:
+    """Whether the damage lies before the end of the split's log, and what was read lies behind that end.
+
+    Then the file contradicts the offsets that were read: two of them are wrong, and no survey of the wanted offsets
+    sees the batches that were passed over.
+    """
+    if not isinstance(error, DataError) or error.path != split.path:
+        return False
+    tails = (copy.tail for copy in copies if copy.log.segments and copy.log.segments[-1].path == split.path)
+    return any(error.position < tail.position and wanted.start > tail.end for tail in tails)
 
 
 def find_lost(options: ReadOptions, *, decodes: bool) -> list[Lost]:

@@ -16,27 +16,43 @@ from kafka_segment_source.epoch_checkpoint import Epochs
 from kafka_segment_source.kernels import batch_headers
 from kafka_segment_source.kernels.batch_headers import HeaderTable
 
-Spans = dict[int, tuple[int, int]]
-"""Leader epoch → the first offset of its first batch, and the last offset of its last batch."""
+Run = tuple[int, int, int]
+"""Batches of one leader epoch that follow each other: the epoch, the first offset, the last one."""
 
 
-def note_epochs(spans: Spans, headers: HeaderTable) -> None:
+def note_epochs(runs: list[Run], headers: HeaderTable) -> None:
     """Adds the leader epochs of some batches."""
-    epochs = headers[batch_headers.LEADER_EPOCH]
+    epochs, bases, lasts = headers[[batch_headers.LEADER_EPOCH, batch_headers.BASE_OFFSET, batch_headers.LAST_OFFSET]]
     edges = [0, *(np.flatnonzero(np.diff(epochs)) + 1).tolist(), len(epochs)]
     for start, end in pairwise(edges):
-        epoch = int(epochs[start])
-        if epoch >= 0:
-            last = int(headers[batch_headers.LAST_OFFSET, end - 1])
-            first = spans[epoch][0] if epoch in spans else int(headers[batch_headers.BASE_OFFSET, start])
-            spans[epoch] = first, last
+        run = int(epochs[start]), int(bases[start]), int(lasts[end - 1])
+        if runs and runs[-1][0] == run[0]:
+            run = run[0], runs.pop()[1], run[2]
+        runs.append(run)
 
 
-def join_epochs(spans: Spans, checkpoints: Iterable[Epochs], start: int, end: int) -> Epochs:
+def _join_runs(runs: Iterable[Run]) -> dict[int, tuple[int, int]]:
+    """Returns epoch → its first and its last offset.
+
+    No CRC covers an epoch. Epochs never fall along a log, so a run between two of one epoch is wrong. What belongs to
+    no epoch (-1) is left out.
+    """
+    joined: list[Run] = []
+    for run in runs:
+        same = next((at for at in (-1, -2) if len(joined) >= -at and joined[at][0] == run[0]), None)
+        if same is None:
+            joined.append(run)
+        else:
+            joined[same:] = [(run[0], joined[same][1], run[2])]
+    return {epoch: (first, last) for epoch, first, last in joined if epoch >= 0}
+
+
+def join_epochs(runs: Iterable[Run], checkpoints: Iterable[Epochs], start: int, end: int) -> Epochs:
     """Returns the leader epochs and their start offsets.
 
     start, end: the first offset of the log, and the offset after its last one.
     """
+    spans = _join_runs(runs)
     known: dict[int, int] = {}
     highest = -1
     for epoch, (first, _) in sorted(spans.items()):

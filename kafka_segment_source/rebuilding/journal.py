@@ -35,7 +35,7 @@ FOLDER = ".rebuild"
 REPORT = "rebuild.json"
 _REQUEST = "request.json"
 _LOCK = "lock"
-_VERSION = 1
+_VERSION = 2
 
 
 class Journal:

@@ -6,13 +6,12 @@ the 4 bytes of an index entry, and before a `.log` would have more than 2^31 - 1
 A segment that follows another one is named by the offset after its last batch, unless compaction explains the gap
 before the source's own name. So no reader takes a gap between two names for lost records.
 
-After each whole segment, the state is kept (`journal.py`): the producers as a `.snapshot`, as a broker writes one when
-it rolls, and the rest as JSON.
+After each whole segment, the state is kept (`journal.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -26,18 +25,13 @@ from kafka_segment_source.kernels import batch_headers
 from kafka_segment_source.kernels.batch_headers import HeaderTable
 from kafka_segment_source.logdir.index_entries import LARGEST_LOG
 from kafka_segment_source.rebuilding import epochs
-from kafka_segment_source.rebuilding.files import (
-    NewFile,
-    list_names,
-    read_whole,
-    remove,
-    remove_unfinished,
-    replace_file,
-)
+from kafka_segment_source.rebuilding.files import NewFile, remove_unfinished, replace_file
 from kafka_segment_source.rebuilding.indexes import IndexEntries
 from kafka_segment_source.rebuilding.pieces import Batches
 from kafka_segment_source.rebuilding.producer_table import ProducerTable
-from kafka_segment_source.storage.paths import join_path
+from kafka_segment_source.rebuilding.unended import Unended, is_ended
+from kafka_segment_source.storage.paths import join_path, parent_of
+from kafka_segment_source.transactions.markers import Marker, transactional_data
 
 _PLACES = [batch_headers.POSITION, batch_headers.SIZE, batch_headers.BASE_OFFSET, batch_headers.LAST_OFFSET]
 _MOST_DELTA = 2**31 - 1  # a relative offset has 4 bytes
@@ -48,12 +42,14 @@ class LogWriter:
 
     directory: exists. is_compacted: whether gaps between names are no loss. notes_gaps: whether the selection takes all
     batches between two others. segment_bytes: where segments are rolled; None for the sources' own segments. producers:
-    a `.snapshot` at the start of the log, or None. on_segment: is called after each whole segment but the last, when
-    the state can be kept.
+    a `.snapshot` at the start of the log, or None. unended: transactions that are left out. on_segment: is called after
+    each whole segment but the last, when the state can be kept.
 
     start, end: the first offset, and the offset after the last batch; start is None before the first batch.
     gaps: offsets that were lost between batches, (first, last). Where two batches follow each other in one file,
     nothing was lost between them: compaction or an old broker left the gap.
+    has_transactions: whether there was data of one. is_in_doubt: whether offsets are missing after it, or another copy
+    is read on. A marker may have been there, and the next one of its producer may belong to another transaction.
     """
 
     def __init__(
@@ -64,16 +60,19 @@ class LogWriter:
         notes_gaps: bool,
         segment_bytes: int | None,
         producers: bytes | None,
+        unended: Sequence[Unended],
         on_segment: Callable[[LogWriter], None],
     ) -> None:
         self.directory = directory
         self.start: int | None = None
-        self.end = 0
+        self.end = self._kept_end = 0
         self.segments = self.batches = self.records = self.bytes = 0
         self.has_wrappers = False
         self.gaps: list[tuple[int, int]] = []
         self.sources: dict[str, None] = {}
-        self.spans: epochs.Spans = {}
+        self.epoch_runs: list[epochs.Run] = []
+        self.has_transactions = self.is_in_doubt = False
+        self._unended = unended
         self._is_compacted = is_compacted
         self._notes_gaps = notes_gaps
         self._on_segment = on_segment
@@ -93,29 +92,39 @@ class LogWriter:
         base = _base_of(headers[:, first])
         if self.start is None:
             self.start = self._name_first(found, base)
-            self.end = self.start
+            self.end = self._kept_end = self.start
         self._check_order(found, first, base)
-        self._roll_if_needed(found.split)
+        self._roll_if_needed(found.split, headers[:, first])
         while first < headers.shape[1]:
             assert self._segment is not None
             count = self._segment.count_fitting(headers[:, first:], self._segment_bytes or LARGEST_LOG)
             if not count:
-                self._roll(self.end, found.split.base_offset)
+                self._roll(self._name_next(found.split, headers[:, first]), found.split.base_offset)
                 continue
             self._append(found, first, first + count)
             first += count
 
     def _append(self, found: Batches, first: int, end: int) -> None:
-        assert self._segment is not None
         headers = found.headers[:, first:end]
-        offsets = int(_base_of(headers[:, 0])), int(headers[batch_headers.LAST_OFFSET, -1])
-        markers = [each for each in found.markers if offsets[0] <= each.offset <= offsets[1]]
-        aborted = self.producers.take(headers, markers)
-        self._segment.append(headers, found.bytes_of(first, end), aborted)
-        epochs.note_epochs(self.spans, headers)
+        base, last = int(_base_of(headers[:, 0])), int(headers[batch_headers.LAST_OFFSET, -1])
+        self._note_doubt(found, headers)
         if self._notes_gaps:
             self._note_gaps(found, first, end)
-        self.sources.setdefault(found.split.path.rpartition("/")[0])
+        self.sources.setdefault(parent_of(found.split.path))
+        epochs.note_epochs(self.epoch_runs, headers)
+        markers = [each for each in found.markers if base <= each.offset <= last]
+        kept = is_ended(headers, self._unended)
+        edges = np.flatnonzero(np.diff(kept, prepend=False, append=False)).tolist()
+        for start, stop in zip(edges[::2], edges[1::2], strict=True):
+            self._append_kept(found, first + start, first + stop, markers)
+        self.end = last + 1
+
+    def _append_kept(self, found: Batches, first: int, end: int, markers: Iterable[Marker]) -> None:
+        assert self._segment is not None
+        headers = found.headers[:, first:end]
+        base, last = int(_base_of(headers[:, 0])), int(headers[batch_headers.LAST_OFFSET, -1])
+        aborted = self.producers.take(headers, [each for each in markers if base <= each.offset <= last])
+        self._segment.append(headers, found.bytes_of(first, end), aborted)
         self.batches += headers.shape[1]
         is_legacy = headers[batch_headers.MAGIC] < kafka_format.MAGIC_V2
         is_wrapper = _find_wrappers(headers)
@@ -124,7 +133,18 @@ class LogWriter:
         self.records += int(counts[~is_control & ~is_wrapper].sum())
         self.has_wrappers |= bool(is_wrapper.any())
         self.bytes += int(headers[batch_headers.SIZE].sum())
-        self.end = offsets[1] + 1
+        self._kept_end = last + 1
+
+    def _note_doubt(self, found: Batches, headers: HeaderTable) -> None:
+        """Notes whether the marker of a transaction may be missing.
+
+        Compaction of one copy alone explains its gaps: the cleaner stays below the first open transaction.
+        """
+        self.has_transactions |= bool(transactional_data(headers).any())
+        is_other_copy = bool(self.sources) and parent_of(found.split.path) not in self.sources
+        lasts = np.concatenate(([self.end - 1], headers[batch_headers.LAST_OFFSET, :-1]))
+        has_gap = not self._is_compacted and bool((headers[batch_headers.BASE_OFFSET] > lasts + 1).any())
+        self.is_in_doubt |= self.has_transactions and (is_other_copy or has_gap)
 
     def _note_gaps(self, found: Batches, first: int, end: int) -> None:
         positions, sizes, bases, lasts = found.headers[_PLACES, first:end]
@@ -156,17 +176,28 @@ class LogWriter:
         states_base = found.headers[batch_headers.MAGIC, 0] == kafka_format.MAGIC_V2
         return found.split.base_offset if (is_first or not states_base) and found.split.base_offset <= base else base
 
-    def _roll_if_needed(self, split: SegmentSplit) -> None:
-        """Begins a segment where there is none, or where the source's next one begins."""
+    def _roll_if_needed(self, split: SegmentSplit, header: HeaderTable) -> None:
+        """Begins a segment where there is none, or where the source's next one begins. header: of the next batch."""
         if self._segment is None:
-            self._segment = _NewSegment(self.directory, self.end, split.base_offset)
+            self._segment = _NewSegment(self.directory, self._name_next(split, header), split.base_offset)
         elif self._segment_bytes is None and split.base_offset > self._segment.source_base and self._segment.size:
-            is_explained = self._is_compacted and split.base_offset > self.end
-            self._roll(split.base_offset if is_explained else self.end, split.base_offset)
+            self._roll(self._name_next(split, header), split.base_offset)
+
+    def _name_next(self, split: SegmentSplit, header: HeaderTable) -> int:
+        """Returns the base offset of a new segment, whose first batch has this header.
+
+        It is the source's own where compaction explains the gap before it, else the offset after the last batch. Where
+        a relative offset of 4 bytes would not reach the batch, the batch names its segment.
+        """
+        is_explained = self._is_compacted and self._kept_end < split.base_offset <= _base_of(header)
+        name = split.base_offset if is_explained else self._kept_end
+        return name if int(header[batch_headers.LAST_OFFSET]) - name <= _MOST_DELTA else _base_of(header)
 
     def _roll(self, base: int, source_base: int) -> None:
         self._end_segment()
-        self.end = max(self.end, base)
+        if base > self.end and self._notes_gaps and not self._is_compacted:
+            self.gaps.append((self.end, base - 1))
+        self.end, self._kept_end = max(self.end, base), max(self._kept_end, base)
         self._on_segment(self)
         self._segment = _NewSegment(self.directory, base, source_base)
 
@@ -183,6 +214,7 @@ class LogWriter:
         """
         if self._segment is not None:
             self._end_segment()
+        self.end = self._kept_end
         if self.start is None:
             self.start = self.end = end or 0
         if end is not None and end >= self.end and (self._segment is None or end > self._segment.base_offset):
@@ -191,10 +223,8 @@ class LogWriter:
             self.end = end
         self._segment = None
         remove_unfinished(self.directory)
-        for name in list_names(self.directory):  # a state may have been kept at the start of each segment
-            if name.endswith(kafka_format.SNAPSHOT_SUFFIX):
-                remove(join_path(self.directory, name))
-        replace_file(self._snapshot_path, self.producers.to_bytes())
+        name = f"{self.end:0{kafka_format.BASE_OFFSET_DIGITS}d}{kafka_format.SNAPSHOT_SUFFIX}"
+        replace_file(join_path(self.directory, name), self.producers.to_bytes())
 
     def abandon(self) -> None:
         """Closes the file of an unfinished segment, after an error."""
@@ -202,32 +232,29 @@ class LogWriter:
             with suppress(StorageError):  # the error that ends the rebuild is the one to raise
                 self._segment.abandon()
 
-    @property
-    def _snapshot_path(self) -> str:
-        name = f"{self.end:0{kafka_format.BASE_OFFSET_DIGITS}d}{kafka_format.SNAPSHOT_SUFFIX}"
-        return join_path(self.directory, name)
-
     def keep_state(self) -> dict[str, Any]:
-        """Returns the state after the last whole segment, for JSON, and keeps the producers as a `.snapshot`."""
-        replace_file(self._snapshot_path, self.producers.to_bytes())
+        """Returns the state after the last whole segment, for JSON."""
         return {
             "start": self.start,
             "end": self.end,
-            "counts": [self.segments, self.batches, self.records, self.bytes, self.has_wrappers],
+            "keptEnd": self._kept_end,
+            "counts": [self.segments, self.batches, self.records, self.bytes],
+            "marks": [self.has_wrappers, self.has_transactions, self.is_in_doubt],
+            "producers": self.producers.to_bytes().hex(),
             "gaps": self.gaps,
             "sources": list(self.sources),
-            "spans": [[epoch, *span] for epoch, span in self.spans.items()],
+            "epochRuns": self.epoch_runs,
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Goes on from a state. Files of segments that were not ended are written again."""
-        self.start, self.end = state["start"], state["end"]
-        self.segments, self.batches, self.records, self.bytes, self.has_wrappers = state["counts"]
+        self.start, self.end, self._kept_end = state["start"], state["end"], state["keptEnd"]
+        self.segments, self.batches, self.records, self.bytes = state["counts"]
+        self.has_wrappers, self.has_transactions, self.is_in_doubt = state["marks"]
         self.gaps = [(first, last) for first, last in state["gaps"]]
         self.sources = dict.fromkeys(state["sources"])
-        self.spans = {epoch: (first, last) for epoch, first, last in state["spans"]}
-        data = read_whole(self._snapshot_path)
-        self.producers = (None if data is None else ProducerTable.from_bytes(data)) or ProducerTable()
+        self.epoch_runs = [(epoch, first, last) for epoch, first, last in state["epochRuns"]]
+        self.producers = ProducerTable.from_bytes(bytes.fromhex(state["producers"])) or ProducerTable()
 
 
 class _NewSegment:

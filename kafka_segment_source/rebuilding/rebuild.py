@@ -26,6 +26,7 @@ from kafka_segment_source.keywords import (
 )
 from kafka_segment_source.logdir.catalog import list_directories
 from kafka_segment_source.logdir.checkpoints import Checkpoints, read_topic_id
+from kafka_segment_source.logdir.index_entries import LARGEST_LOG
 from kafka_segment_source.logdir.leader_epochs import read_epochs
 from kafka_segment_source.logdir.producer_snapshots import MOST_SNAPSHOT
 from kafka_segment_source.logdir.segments import PartitionLog
@@ -39,6 +40,7 @@ from kafka_segment_source.rebuilding.journal import Journal
 from kafka_segment_source.rebuilding.log_writer import LogWriter
 from kafka_segment_source.rebuilding.pieces import Notes, read_batches
 from kafka_segment_source.rebuilding.report import LeftOut, RebuildReport, RebuiltPartition
+from kafka_segment_source.rebuilding.unended import Unended, find_unended
 from kafka_segment_source.reporting import Advance, OnProgress, add_up, ignore_progress, logger
 from kafka_segment_source.storage.files import InputFile, exists
 from kafka_segment_source.storage.paths import find_real_path, is_inside, is_remote, join_path, parent_of
@@ -145,9 +147,12 @@ def _parse_segment_bytes(value: int | str | None) -> int | None:
     from datetime import UTC  # noqa: PLC0415
 
     try:
-        return parse_positive_bytes(str(value), Context(UTC, 0))
+        size = parse_positive_bytes(str(value), Context(UTC, 0))
     except ValueError as error:
         raise OptionError(f"segment_bytes is {value!r}: {error}") from error
+    if size > LARGEST_LOG:
+        raise OptionError(f"segment_bytes is {value!r}, expected at most {LARGEST_LOG:,}: positions have 4 bytes")
+    return size
 
 
 def _resolve_target(to: str | os.PathLike[str]) -> str:
@@ -299,17 +304,42 @@ class _Run:
             self.journal.finish_partition(job.name)
             advance(job.size)
             return _load_partition(state["report"])
+        if state is None or state["fingerprint"] != job.fingerprint:
+            state = None
+        unended = () if state is None else tuple(Unended(*each) for each in state["unended"])
+        part = self._write_log(job, state, unended, advance)
+        if part is None:  # a marker may be missing, so all transactions are followed
+            unended = find_unended(job.log, self.options)
+            self.journal.save(job.name, {"fingerprint": None})  # nothing goes on from what is there
+            part = self._write_log(job, None, unended, lambda _: None, is_judged=True)
+        assert part is not None
+        self.journal.save(job.name, {"report": part.to_dict()})
+        self.journal.finish_partition(job.name)
+        return part
+
+    def _write_log(
+        self,
+        job: _Job,
+        state: Mapping[str, Any] | None,
+        unended: tuple[Unended, ...],
+        advance: Advance,
+        is_judged: bool = False,
+    ) -> RebuiltPartition | None:
+        """Writes the files of a partition, from a state on or from the start. Returns what it has now.
+
+        It returns None if a transaction may have lost its marker, and `unended` does not judge that yet.
+        """
         folder = self.journal.folder_of(job.name)
         notes = Notes()
-        if state is None or state["fingerprint"] != job.fingerprint:
+        if state is None:
             remove_tree(folder)
-            state = None
         make_directory(folder)
         left_before = [] if state is None else [LeftOut.from_dict(each) for each in state["leftOut"]]
+        is_judged = is_judged or bool(unended)
 
         def keep(writer: LogWriter) -> None:
             left = [*left_before, *_list_errors(notes)]
-            kept = {"fingerprint": job.fingerprint, "leftOut": [each.to_dict() for each in left]}
+            kept = {"fingerprint": job.fingerprint, "unended": unended, "leftOut": [each.to_dict() for each in left]}
             self.journal.save(job.name, {**kept, **writer.keep_state()})
 
         times = self.options.times
@@ -319,6 +349,7 @@ class _Run:
             notes_gaps=not (times.has_since or times.has_until),
             segment_bytes=self.segment_bytes,
             producers=self._find_first_state(job),
+            unended=unended,
             on_segment=keep,
         )
         if state is not None:
@@ -336,10 +367,9 @@ class _Run:
             writer.abandon()
             raise
         left_out = tuple(dict.fromkeys([*left_before, *_list_errors(notes)]))
-        part = self._write_beside(job, writer, notes, left_out)
-        self.journal.save(job.name, {"report": part.to_dict()})
-        self.journal.finish_partition(job.name)
-        return part
+        if not is_judged and writer.has_transactions and (writer.is_in_doubt or left_out):
+            return None
+        return self._write_beside(job, writer, notes, (*left_out, *(each.describe() for each in unended)))
 
     def _find_first_state(self, job: _Job) -> bytes | None:
         """Returns the producers at the start of the log, as the source's first `.snapshot` has them, or None."""
@@ -371,7 +401,7 @@ class _Run:
         directories = log.copies or (log.directory,)
         sources = tuple(writer.sources) or (log.directory,)
         checkpoints = [read_epochs(each, storage)[0] for each in sources]
-        known = epochs.join_epochs(writer.spans, checkpoints, max(start, log.offsets.start), writer.end)
+        known = epochs.join_epochs(writer.epoch_runs, checkpoints, max(start, log.offsets.start), writer.end)
         replace_file(join_path(writer.directory, kafka_format.LEADER_EPOCH_CHECKPOINT), epochs.to_bytes(known))
         ids = [found for each in directories if (found := read_topic_id(each, storage)) is not None]
         if ids:

@@ -11,7 +11,8 @@ from typing import Any
 class LeftOut:
     """What a rebuilt log does not hold, or holds unfinished.
 
-    kind: `missing offsets`, `damage`, `torn end` or `open transaction`. The last one is kept, as a log may end so.
+    kind: `missing offsets`, `damage`, `torn end`, `unended transaction` or `open transaction`. The last one is kept, as
+    a log may end so.
     first_offset, last_offset: inclusive; None where it is not known. path, position, bytes: where it is in the source,
     or None. why: one sentence.
     """

@@ -61,6 +61,11 @@ class Schema(NamedTuple):
     is_deleted: bool
     rules: str
 
+    @property
+    def encrypts_values(self) -> bool:
+        """Whether a rule encrypts each value as a whole. Others encrypt single fields, which decode."""
+        return "ENCRYPT_PAYLOAD" in self.rules
+
 
 class Key(NamedTuple):
     """The key of a record. place: of a SCHEMA record. subject: of a DELETE_SUBJECT record, with its context.

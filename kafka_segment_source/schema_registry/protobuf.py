@@ -19,6 +19,7 @@ from kafka_segment_source.schema_registry.sources import read_text
 from kafka_segment_source.storage.paths import join_path, name_of, parent_of
 from kafka_segment_source.values.avro_columns import Wanted
 from kafka_segment_source.values.avro_meaning import guid_bytes
+from kafka_segment_source.values.misfits import ENCRYPTED
 from kafka_segment_source.values.protobuf_columns import make_columns
 from kafka_segment_source.values.protobuf_errors import ProtobufError
 from kafka_segment_source.values.protobuf_files import Load, ProtobufFile, load_file
@@ -131,8 +132,8 @@ def _make_writer(schema: Schema, registry: Registry, name: str, reader: Any) -> 
     why = ""
     if schema.kind != messages.PROTOBUF:
         why = f"it is a schema of {schema.kind}"
-    elif "ENCRYPT_PAYLOAD" in schema.rules:
-        why = "its values are encrypted as a whole (ENCRYPT_PAYLOAD)"
+    elif schema.encrypts_values:
+        why = ENCRYPTED
     elif name.rpartition(".")[2] not in schema.text and "{" in schema.text:
         why = _OTHER
     else:

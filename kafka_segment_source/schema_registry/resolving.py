@@ -21,6 +21,7 @@ from kafka_segment_source.schema_registry.messages import Schema, split_subject
 from kafka_segment_source.schema_registry.registry import Registry, name_place
 from kafka_segment_source.schema_registry.rows import TOPIC
 from kafka_segment_source.schema_registry.sources import read_given, read_text, read_topic
+from kafka_segment_source.storage.files import look_at
 from kafka_segment_source.storage.paths import resolve_path
 from kafka_segment_source.values.avro_columns import NoFieldError, Wanted
 from kafka_segment_source.values.avro_fingerprint import fingerprint
@@ -36,6 +37,7 @@ from kafka_segment_source.values.json_types import (
     parse_ddl,
     parse_json_schema,
 )
+from kafka_segment_source.values.misfits import ENCRYPTED
 from kafka_segment_source.values.protobuf_errors import NEEDS_PROTOBUF, ProtobufError
 from kafka_segment_source.values.string_meaning import StringMeaning
 from kafka_segment_source.values.typed import Meaning, TypedColumns
@@ -123,7 +125,7 @@ def _make_meaning(column: str, form: str, known: Known, readers: dict[str, str])
         return StringMeaning()
     try:
         if form == JSON and _is_json_alone(column, known):
-            return JsonMeaning(choose_fields(TEXT, known.wanted.get(column, {})))
+            return JsonMeaning(choose_fields(TEXT, known.wanted.get(column, {})), _find_encrypted(known))
         choice = find_choice(column, known)
         found = choice.registered
         form = _OF_KINDS.get(found.kind, form) if form == AUTO and found is not None else form
@@ -141,8 +143,10 @@ def _make_meaning(column: str, form: str, known: Known, readers: dict[str, str])
         if form == PROTOBUF:
             return _make_protobuf(column, choice, known)
         if form == JSON:
-            parsed = parse_ddl(choice.text) if looks_like_ddl(choice.text) else parse_json_schema(choice.text)
-            return JsonMeaning(choose_fields(parsed, known.wanted.get(column, {})))
+            if looks_like_ddl(choice.text):  # it needs no registry
+                return JsonMeaning(choose_fields(parse_ddl(choice.text), known.wanted.get(column, {})))
+            parsed = parse_json_schema(choice.text)
+            return JsonMeaning(choose_fields(parsed, known.wanted.get(column, {})), _find_encrypted(known))
         return _make_avro(column, parse_choice(choice, known), choice.registered, known)
     except NoFieldError as error:
         raise SchemaError(f"there is no such column inside {column!r}: {error}") from error
@@ -167,6 +171,14 @@ def _is_json_alone(column: str, known: Known) -> bool:
     registry, context = known.find(), known.options.schema_context
     return registry is None or not any(
         registry.find_latest(context, f"{topic}-{column}") is not None for topic in known.topics()
+    )
+
+
+def _find_encrypted(known: Known) -> frozenset[int]:
+    """The ids of the schemas whose values are encrypted as a whole."""
+    registry, context = known.find(), known.options.schema_context
+    return frozenset(
+        () if registry is None else (each.id for each in registry.of_context(context) if each.encrypts_values)
     )
 
 
@@ -202,12 +214,18 @@ def _split_message(column: str, known: Known) -> tuple[str, str]:
 def find_choice(column: str, known: Known) -> Choice:
     """Finds the schema that the option of a column names. Raises OptionError, which says what to write."""
     text, message = _split_message(column, known)
+    form = known.options.value_format if column == "value" else known.options.key_format
     if looks_like_ddl(text):
         return Choice(text)
     prefix, colon, rest = text.partition(":")
     context = known.options.schema_context
     if text != _LATEST and not _VERSION.fullmatch(text) and not (colon and prefix in ("id", "subject")):
         path = resolve_path(text, known.options.storage)
+        if form == JSON and look_at(path, known.options.storage) is None:
+            raise OptionError(
+                f"option '{column}Schema' is {text!r}: it is no file that is there, and no list of columns such as"
+                " id bigint, tags array<string>"
+            )
         return Choice(read_text(path, known.options, f"{column}Schema"), message=message, path=path)
     registry = known.need(column)
     found: Schema | None
@@ -281,8 +299,8 @@ def _make_writers(registry: Registry, context: str, reader: Type, registered: Sc
         kind, why = None, ""
         if schema.kind != messages.AVRO:
             why = f"it is a schema of {schema.kind}"
-        elif "ENCRYPT_PAYLOAD" in schema.rules:
-            why = "its values are encrypted as a whole (ENCRYPT_PAYLOAD)"
+        elif schema.encrypts_values:
+            why = ENCRYPTED
         elif registered is not None and schema.id == registered.id:
             kind = reader
         elif names and not any(name in schema.text for name in names):

@@ -21,6 +21,7 @@ _SAMPLE = 4096  # bytes that show which bytes are rare
 _MOST_FOUND = 4096  # places of a text in one block; with more of them, the rest of the block may match
 
 Rows = npt.NDArray[np.int64]
+_NO_ROWS: Rows = np.empty(0, np.int64)
 
 
 def may_match(records: RecordColumns, pattern: Pattern) -> Rows:
@@ -49,6 +50,8 @@ def _find_text(source: Bytes, starts: npt.NDArray[np.int32], end: int, text: Byt
     found = np.empty(_MOST_FOUND, np.int64)
     one, other = int(rarity[0]), int(rarity[min(1, len(text) - 1)])
     count = find_text(source, first, end, text, one, other, found)
+    if not count:
+        return _NO_ROWS
     rows = np.unique(np.searchsorted(starts, found[:count], "right") - 1)
     return rows if count < _MOST_FOUND else np.append(rows, np.arange(int(rows[-1]) + 1, len(starts)))
 

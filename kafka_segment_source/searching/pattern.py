@@ -19,6 +19,9 @@ Mask = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
 
 _ASSERTION = re.compile(r"[\^$]|\\[bBAzZ]")  # it looks at bytes outside of the match
+_WHOLE = "kafkaseg_match"  # the name of a group around a pattern
+# a quoted text, an escape, a class of characters, or a group without a name
+_TOKEN = re.compile(r"\\Q.*?(?:\\E|$)|\\.|\[\^?\]?(?:\[:\^?\w+:\]|\\.|[^\]\\])*\]|\((?!\?)", re.DOTALL)
 
 
 class Pattern:
@@ -68,9 +71,11 @@ class Pattern:
         first = starts.cast(pa.int64()).to_numpy(zero_copy_only=False)
         if self._size is not None:
             return first, np.full(len(array), self._size, np.int64)
+        # a match is found again where it stands, as `\b` and `^` look at what lies around it; each group needs a name
         flags = "(?i)" if self._ignore_case else ""
-        without = pc.replace_substring_regex(seen, f"{flags}(?:{self._regex})", "", max_replacements=1)
-        sizes = pc.subtract(pc.binary_length(seen), pc.binary_length(without))
+        unnamed = _TOKEN.sub(lambda token: "(?:" if token[0] == "(" else token[0], self._regex)
+        whole = pc.extract_regex(seen, f"{flags}(?P<{_WHOLE}>{unnamed})")
+        sizes = pc.binary_length(pc.struct_field(whole, _WHOLE))
         return first, sizes.cast(pa.int64()).to_numpy(zero_copy_only=False)
 
     def _see(self, array: pa.Array) -> pa.Array:

@@ -165,7 +165,7 @@ class FieldRows:
                 expected="JSON",
             )
         if self._typed.misfits is not None:
-            self._typed.misfits.add(name, REASONS[NOT_JSON], 1, f"offset {offset} of {where}")
+            self._typed.misfits.add(name, REASONS[NOT_JSON], 1, lambda: f"offset {offset} of {where}")
 
 
 def text_of(array: pa.Array, path: tuple[str, ...]) -> pa.Array:

@@ -14,6 +14,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from kafka_segment_source.bounds import EVERY_ROW, RowFilter
 from kafka_segment_source.decoding.split import Columns, SegmentSplit, from_columns, to_columns
 from kafka_segment_source.decoding.tables import split_table
+from kafka_segment_source.option_values import NEWEST
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.planning.plan import ReadPlan
 from kafka_segment_source.planning.planner import make_plan
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 R = TypeVar("R")
+_LEAST_AHEAD = 8 * 1024 * 1024  # bytes of a task; for fewer, a thread is not worth its start
 
 PUSHDOWN_CONF = "spark.sql.python.filterPushdown.enabled"
 PUSHES_FILTERS = hasattr(DataSourceReader, "pushFilters")  # Spark 4.0 has no such hook, and no classes of filters
@@ -136,7 +138,23 @@ def read_rows(partition: InputPartition, options: ReadOptions, columns: tuple[st
     if isinstance(partition, SegmentPartition):  # Spark passes InputPartition(None) for an empty plan
         if partition.typed is not None:
             options = replace(options, typed=partition.typed)
-        yield from read_splits(partition.splits, options, split_table(options).arrow_schema(columns))
+        schema = split_table(options).arrow_schema(columns)
+        if _decodes_ahead(partition, options):
+            from kafka_segment_source.scanning_threads import read_splits_in_threads
+
+            yield from read_splits_in_threads(partition.splits, options, schema, lambda _: None, threads=2)
+        else:
+            yield from read_splits(partition.splits, options, schema)
+
+
+def _decodes_ahead(partition: SegmentPartition, options: ReadOptions) -> bool:
+    """Whether a second thread decodes rows while Spark takes the ones before.
+
+    Spark's worker writes a batch to a socket, and waits until Spark has taken most of it. Typed values take as long to
+    decode as Spark takes for them. Bytes take far less.
+    """
+    size = sum(split.size for split in partition.splits)
+    return options.typed is not None and options.view != NEWEST and size >= _LEAST_AHEAD
 
 
 def _exempt_loaded_modules() -> None:

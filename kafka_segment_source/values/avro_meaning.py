@@ -18,8 +18,8 @@ from kafka_segment_source.values.avro_arrays import AvroDecoder, Ints, Naming, R
 from kafka_segment_source.values.avro_columns import Wanted, make_columns
 from kafka_segment_source.values.avro_program import Programs, make_programs
 from kafka_segment_source.values.avro_schema import Type
-from kafka_segment_source.values.headers import choose_by_headers
-from kafka_segment_source.values.misfits import REASONS
+from kafka_segment_source.values.headers import UnknownHeaders, choose_by_headers
+from kafka_segment_source.values.misfits import REASONS, name_known
 
 _EXPECTED_PREFIX = {
     avro.PREFIXED: "byte 0 and a schema id of 4 bytes, as Confluent's serializers write them",
@@ -97,11 +97,12 @@ class AvroColumnDecoder:
         self._meaning = meaning
         self.header_name = meaning.header_name
         self._decoder = AvroDecoder(meaning.programs, meaning.naming, most_bytes)
+        self._unknown = UnknownHeaders()
 
     def choose(self, headers: pa.Array) -> Ints:
         meaning = self._meaning
         ids = {int(key): place for place, key in enumerate(meaning.naming.keys.tolist())}
-        return choose_by_headers(headers, self.header_name, ids, meaning.guids)
+        return choose_by_headers(headers, self.header_name, ids, meaning.guids, self._unknown)
 
     def decode(self, rows: Rows, first: int, last: int, status: npt.NDArray[np.uint8]) -> tuple[pa.Array, int]:
         return self._decoder.decode(rows, first, last, status)
@@ -115,7 +116,7 @@ class AvroColumnDecoder:
         chosen = int(rows.chosen[row]) if len(rows.chosen) else -1
         name, place = self._name_writer(head, chosen)
         if reason == avro.UNKNOWN_SCHEMA:
-            return name, f"one of the {len(meaning.whys):,} in {meaning.source}"
+            return name, name_known(len(meaning.whys), meaning.source)
         why = meaning.whys[place] if place >= 0 else ""
         if reason == avro.UNRESOLVED and why:
             return f"{name}: {why}", f"a schema that can be read as {meaning.reader}"
@@ -125,7 +126,7 @@ class AvroColumnDecoder:
         """Returns what a message calls the schema of a row, and its place, -1 where it has none."""
         naming = self._meaning.naming
         if chosen < -1:
-            return f"a schema in the header {self.header_name!r}", -1
+            return f"{self._unknown.name(chosen)} in the header {self.header_name!r}", -1
         if chosen >= 0:
             return f"schema id {int(naming.keys[chosen])}", chosen
         if naming.form == avro.BARE:

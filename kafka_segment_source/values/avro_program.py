@@ -44,7 +44,7 @@ _STEPS = {
     ("float", "double"): avro.FLOAT_TO_DOUBLE,
     ("double", "double"): avro.DOUBLE,
     ("bytes", "bytes"): avro.BYTES,
-    ("string", "bytes"): avro.BYTES,
+    ("string", "bytes"): avro.STRING,  # what passes over it checks it, too
     ("bytes", "string"): avro.STRING,
     ("string", "string"): avro.STRING,
 }

@@ -7,6 +7,7 @@ bytes. Of several the last one counts, and the header counts before the bytes of
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping
 
 import numpy as np
@@ -16,15 +17,41 @@ import pyarrow.compute as pc
 from kafka_segment_source.values.avro_arrays import NONE_CHOSEN, Ints
 
 _NOT_NAMED = -1
-_UNKNOWN = -2
+_FIRST_UNKNOWN = -2
 _ID_BYTES = 5
 _GUID_BYTES = 17
+_MOST_UNKNOWN = 1000  # different ones
 
 
-def choose_by_headers(headers: pa.Array, name: str, ids: Mapping[int, int], guids: Mapping[bytes, int]) -> Ints:
-    """Returns which program the headers of each row choose: -1 where there is no such header, -2 where it names none.
+class UnknownHeaders:
+    """Headers that name no schema that is known. Each has a number, which is less than -1."""
 
-    headers: the column of that name. ids, guids: of the schemas, each with the place of its program.
+    def __init__(self) -> None:
+        self._numbers: dict[bytes, int] = {}
+
+    def number(self, value: bytes | None) -> int:
+        head = (value or b"")[:_GUID_BYTES]
+        if len(self._numbers) >= _MOST_UNKNOWN:
+            head = b""  # memory is bounded, and a message names but the first
+        return self._numbers.setdefault(head, _FIRST_UNKNOWN - len(self._numbers))
+
+    def name(self, number: int) -> str:
+        """What a message calls the schema that a header names."""
+        head = list(self._numbers)[_FIRST_UNKNOWN - number]
+        if len(head) >= _ID_BYTES and head[0] == 0:
+            return f"schema id {int.from_bytes(head[1:_ID_BYTES], 'big')}"
+        if len(head) == _GUID_BYTES and head[0] == 1:
+            return f"schema GUID {uuid.UUID(bytes=head[1:])}"
+        return f"bytes {head.hex()}" if head else "no schema"
+
+
+def choose_by_headers(
+    headers: pa.Array, name: str, ids: Mapping[int, int], guids: Mapping[bytes, int], unknown: UnknownHeaders
+) -> Ints:
+    """Returns which program the headers of each row choose: -1 where there is no such header, less where it names none.
+
+    headers: the column of that name. ids, guids: of the schemas, each with the place of its program. unknown: gets the
+    headers that name none.
     """
     listed = headers.flatten()
     places = np.flatnonzero(pc.equal(listed.field("key"), name).to_numpy(zero_copy_only=False))
@@ -34,15 +61,16 @@ def choose_by_headers(headers: pa.Array, name: str, ids: Mapping[int, int], guid
     values = listed.field("value").take(pa.array(places)).to_pylist()
     chosen = np.full(len(headers), _NOT_NAMED, np.int32)
     for place, value in zip(places.tolist(), values, strict=True):
-        chosen[parents[place]] = _find_place(value, ids, guids)
+        found = _find_place(value, ids, guids)
+        chosen[parents[place]] = unknown.number(value) if found is None else found
     return chosen
 
 
-def _find_place(value: bytes | None, ids: Mapping[int, int], guids: Mapping[bytes, int]) -> int:
+def _find_place(value: bytes | None, ids: Mapping[int, int], guids: Mapping[bytes, int]) -> int | None:
     if value is None:
-        return _UNKNOWN
+        return None
     if len(value) == _ID_BYTES and value[0] == 0:
-        return ids.get(int.from_bytes(value[1:], "big"), _UNKNOWN)
+        return ids.get(int.from_bytes(value[1:], "big"))
     if len(value) >= _GUID_BYTES and value[0] == 1:
-        return guids.get(value[1:_GUID_BYTES], _UNKNOWN)
-    return _UNKNOWN
+        return guids.get(value[1:_GUID_BYTES])
+    return None

@@ -18,6 +18,8 @@ from kafka_segment_source.values.avro_schema import shorten
 
 _MOST_DEPTH = 32
 _MOST_COLUMNS = 4096
+_CELL = 16  # bytes that a value takes in Arrow and in Python, about
+_TEXT_BYTE = 8  # bytes of text for one of JSON, where numbers are written at full length
 _SIMPLE: Mapping[str, tuple[pa.DataType, str]] = {
     "boolean": (pa.bool_(), "boolean"),
     "int": (pa.int32(), "int"),
@@ -44,6 +46,17 @@ class JsonType:
     names: tuple[str, ...] = ()
     parts: tuple[JsonType, ...] = ()
     is_text: bool = False
+
+    @property
+    def width(self) -> int:
+        """The bytes of memory that a value takes, without the items of arrays and without text."""
+        return _CELL + (sum(part.width for part in self.parts) if self.names else 0)
+
+    @property
+    def per_byte(self) -> int:
+        """The most memory that one byte of JSON takes. An item of an array has at least two bytes."""
+        inside = max((part.per_byte for part in self.parts), default=_TEXT_BYTE)
+        return inside if self.names or not self.parts else max(inside, self.parts[0].width // 2)
 
     @property
     def has_text(self) -> bool:
@@ -141,9 +154,10 @@ def parse_ddl(text: str) -> JsonType:
 class _DdlReader:
     def __init__(self, text: str) -> None:
         self._tokens = _TOKEN.findall(text)
-        if "".join(self._tokens) != re.sub(r"\s+", "", text):
+        if _TOKEN.sub("", text).strip():
             raise JsonTypeError(f"{shorten(text)} is no list of names and types")
         self._at = 0
+        self._count = 0
 
     def end(self) -> None:
         if self._at != len(self._tokens):
@@ -158,6 +172,9 @@ class _DdlReader:
             if between and self._peek() == between:
                 self._next()
             fields.append((name, self._read_type(depth)))
+            self._count += 1
+            if self._count > _MOST_COLUMNS:
+                raise JsonTypeError(f"it has more than {_MOST_COLUMNS:,} columns")
             if self._peek() != ",":
                 return fields
             self._next()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from collections.abc import Callable
 
 import pyarrow as pa
 
@@ -35,7 +36,7 @@ REASONS = {
     avro.TOO_DEEP: f"more than {avro.DEPTH} lists inside one another",
     avro.TOO_PRECISE: "a decimal of more digits than its type has",
     avro.BEYOND_TIME: "a timestamp that microseconds cannot hold",
-    avro.UNRESOLVED: "a type that the reader's schema does not have",
+    avro.UNRESOLVED: "a schema or a type that cannot be read as the chosen schema",
     avro.TOO_LARGE: "a value that takes more memory than one batch may",
     NOT_JSON: "bytes that are not JSON",
     OTHER_TYPE: "JSON of another type",
@@ -44,8 +45,16 @@ REASONS = {
     REQUIRED: "a message without a field that is required",
 }
 
+ENCRYPTED = "its values are encrypted as a whole (ENCRYPT_PAYLOAD)"
+"""What is said of a schema whose rules encrypt each value."""
+
 REJECTED = pa.struct([("key", pa.binary()), ("value", pa.binary()), ("reason", pa.string())])
 """What the corrupt column has of a row that does not fit, where rows are rejected."""
+
+
+def name_known(count: int, source: str) -> str:
+    """What a message calls the schemas that are known. source: where they come from."""
+    return f"the only schema in {source}" if count == 1 else f"one of the {count:,} schemas in {source}"
 
 
 class Misfits:
@@ -57,10 +66,11 @@ class Misfits:
         self._first: dict[tuple[str, str], str] = {}
         self._lock = threading.Lock()
 
-    def add(self, column: str, reason: str, count: int, first: str) -> None:
-        """Counts rows. first: where the first of them is."""
+    def add(self, column: str, reason: str, count: int, first: Callable[[], str]) -> None:
+        """Counts rows. first: says where the first of them is."""
         with self._lock:
-            self._first.setdefault((column, reason), first)
+            if (column, reason) not in self._first:
+                self._first[column, reason] = first()
             self._counts[column, reason] += count
 
     def report(self) -> None:

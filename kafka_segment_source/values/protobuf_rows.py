@@ -19,7 +19,8 @@ from google.protobuf.message_factory import GetMessageClass
 
 from kafka_segment_source.kernels import avro
 from kafka_segment_source.values.avro_arrays import NONE_CHOSEN, Ints, Rows
-from kafka_segment_source.values.misfits import BAD_INDEXES, NOT_PROTOBUF, REASONS, REQUIRED
+from kafka_segment_source.values.headers import UnknownHeaders
+from kafka_segment_source.values.misfits import BAD_INDEXES, NOT_PROTOBUF, REASONS, REQUIRED, name_known
 from kafka_segment_source.values.protobuf_columns import (
     BadTextError,
     BeyondTimeError,
@@ -57,6 +58,7 @@ class ProtobufDecoder:
         self._sizes = Sizes(descriptor)
         self._block = max(most_bytes // self._sizes.per_byte, 1)
         self._chosen: list[tuple[int, tuple[int, ...] | None]] = []  # writers and indexes that headers name
+        self._unknown = UnknownHeaders()
         self._verdicts: dict[bytes, bool] = {}  # by the first bytes of a value, with the index 0
 
     def choose(self, headers: pa.Array) -> Ints:
@@ -72,7 +74,7 @@ class ProtobufDecoder:
         for place, value in zip(places.tolist(), values, strict=True):
             found = self._read_header(value)
             if found is None:
-                chosen[parents[place]] = -2
+                chosen[parents[place]] = self._unknown.number(value)
                 continue
             at = known.setdefault(found, len(known))
             if at == len(self._chosen):
@@ -158,7 +160,7 @@ class ProtobufDecoder:
             if len(messages) > 1:
                 return self._build(messages[: len(messages) // 2], status)
             status[0] = avro.TOO_LARGE
-        except (BeyondTimeError, BadTextError, pa.ArrowException) as error:
+        except (BeyondTimeError, BadTextError, UnicodeDecodeError, pa.ArrowException) as error:
             if len(messages) > 1:
                 return self._build_apart(messages, status)
             status[0] = _find_reason(error)
@@ -170,7 +172,7 @@ class ProtobufDecoder:
         for row, message in enumerate(messages):
             try:
                 self._columns.build([message], Budget(self._most))
-            except (BeyondTimeError, BadTextError, pa.ArrowException) as error:
+            except (BeyondTimeError, BadTextError, UnicodeDecodeError, pa.ArrowException) as error:
                 fitting[row], status[row] = None, _find_reason(error)
             except TooLargeError:
                 fitting[row], status[row] = None, avro.TOO_LARGE
@@ -190,7 +192,7 @@ class ProtobufDecoder:
             )
         chosen = int(rows.chosen[row]) if len(rows.chosen) else -1
         if chosen < -1:
-            return f"a schema in the header {self.header_name!r}", self._expect_known()
+            return f"{self._unknown.name(chosen)} in the header {self.header_name!r}", self._expect_known()
         place: int | None
         indexes: tuple[int, ...] | None
         if chosen >= 0:
@@ -211,7 +213,7 @@ class ProtobufDecoder:
         return f"schema id {number}: {why}", expected
 
     def _expect_known(self) -> str:
-        return f"one of the {len(self._meaning.writers):,} in {self._meaning.source}"
+        return name_known(len(self._meaning.writers), self._meaning.source)
 
 
 def read_indexes(data: bytes, at: int = 0) -> tuple[tuple[int, ...], int] | None:
@@ -247,7 +249,8 @@ def _read_zigzag(data: bytes, at: int) -> tuple[int, int] | None:
 def _find_reason(error: Exception) -> int:
     if isinstance(error, BeyondTimeError):
         return avro.BEYOND_TIME
-    return avro.BAD_UTF8 if isinstance(error, BadTextError) else avro.TOO_LARGE
+    is_text = isinstance(error, BadTextError | UnicodeDecodeError)  # the latter for keys of maps
+    return avro.BAD_UTF8 if is_text else avro.TOO_LARGE
 
 
 def _fields_of(descriptor: Any) -> list[Any]:

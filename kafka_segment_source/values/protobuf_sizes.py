@@ -40,10 +40,11 @@ class Sizes:
 
     def _walk(self, data: bytes, at: int, end: int, message: Any, depth: int) -> None:
         self._take(self._weights[message.full_name])
-        fields = message.fields_by_number
+        inside = [message.fields_by_number]  # of the message and of groups that have begun
         while at < end:
             tag, at = _read(data, at, end)
-            field, wire = fields.get(tag >> 3), tag & 7
+            field, wire = inside[-1].get(tag >> 3), tag & 7
+            holds = field is not None and field.type in _MESSAGES
             if wire in (_EIGHT, _FOUR):
                 at += 8 if wire == _EIGHT else 4
             elif wire == _BYTES:
@@ -51,8 +52,8 @@ class Sizes:
                 stop = min(at + size, end)
                 if field is None:
                     self._take(stop - at)
-                elif field.type in _MESSAGES and depth < _DEPTH:
-                    self._walk(data, at, stop, field.message_type, depth + 1)
+                elif holds and depth + len(inside) <= _DEPTH:
+                    self._walk(data, at, stop, field.message_type, depth + len(inside))
                 elif field.type in _TEXTS:
                     self._take(_ITEM + 3 * (stop - at))
                 else:
@@ -60,8 +61,12 @@ class Sizes:
                 at = stop
             elif wire == _VARINT:
                 _, at = _read(data, at, end)
-            elif field is not None and field.type in _MESSAGES:  # a group begins: its fields count to it
-                self._take(self._weights[field.message_type.full_name])
+            elif wire == _GROUP:
+                if holds:
+                    self._take(self._weights[field.message_type.full_name])
+                inside.append(field.message_type.fields_by_number if holds else {})
+            elif wire == _GROUP_END and len(inside) > 1:
+                inside.pop()
             self._take(_ITEM)
 
 

@@ -24,6 +24,8 @@ MOST_TEXT = 8 * 1024 * 1024  # characters
 _MOST_TOKENS = 500_000
 _MOST_DEPTH = 32  # messages inside one another, as in Google's compiler
 _MOST_DIGITS = 25  # of a number
+_EDITION = "it is written in an edition: only proto2 and proto3 are read"
+_MESSAGE_SET = "{} has message_set_wire_format, which is not read"
 
 _Field = descriptor_pb2.FieldDescriptorProto
 _SCALARS = {
@@ -67,12 +69,24 @@ def parse_file(text: str, name: str) -> Any:
         except (binascii.Error, DecodeError):
             pass
         else:
+            _refuse_what_is_not_read(made)
             made.name = name
             return made
     try:
         return _Parser(text, name).parse()
     except UnicodeEncodeError as error:  # a lone surrogate, which JSON can write
         raise ProtobufError("its text is not Unicode") from error
+
+
+def _refuse_what_is_not_read(file: Any) -> None:
+    if file.syntax not in ("", "proto2", "proto3"):
+        raise ProtobufError(_EDITION)
+    waiting = list(file.message_type)
+    while waiting:
+        message = waiting.pop()
+        if message.options.message_set_wire_format:
+            raise ProtobufError(_MESSAGE_SET.format(message.name))
+        waiting += message.nested_type
 
 
 class _Parser:
@@ -87,7 +101,7 @@ class _Parser:
             if word == "syntax":
                 self._read_syntax()
             elif word == "edition":
-                raise ProtobufError("it is written in an edition: only proto2 and proto3 are read")
+                raise ProtobufError(_EDITION)
             elif word == "package":
                 self._next()
                 self._file.package = self._read_name()
@@ -158,7 +172,7 @@ class _Parser:
                 self._read_oneof(message)
             elif word == "option" and (after == "(" or self._peek(2) in ("=", ".")):
                 if after == "message_set_wire_format":
-                    raise ProtobufError(f"{message.name} has message_set_wire_format, which is not read")
+                    raise ProtobufError(_MESSAGE_SET.format(message.name))
                 self._skip_statement()
             elif word in ("reserved", "extensions") and self._peek(2) != "=" and self._peek(2) != ".":
                 self._skip_statement()

@@ -137,9 +137,15 @@ class TypedRows:
                     row = first + int(np.argmax(part > avro.IS_NULL))
                     raise self._make_error(records, name, rows[name], row, int(of_rows[row]))
                 if misfits is not None:
-                    offset = int(records.longs[record_batches.OFFSET, places[0]])
-                    where = f"offset {offset} of {self._split.topic}-{self._split.partition}"
-                    misfits.add(name, REASONS[reason], len(places), where)
+                    describe = partial(self._describe, records, name, rows[name], int(places[0]), reason)
+                    misfits.add(name, REASONS[reason], len(places), describe)
+
+    def _describe(self, records: RecordColumns, name: str, rows: Rows, row: int, reason: int) -> str:
+        """Says where a row is that does not fit, and what is known of it beside the reason."""
+        found, _ = self._decoders[name].explain(rows, row, reason)
+        more = found.removeprefix(REASONS[reason]).removeprefix(", ")
+        offset = int(records.longs[record_batches.OFFSET, row])
+        return f"offset {offset} of {self._split.topic}-{self._split.partition}" + (f": {more}" if more else "")
 
     def _take_rejected(
         self, records: RecordColumns, rows: dict[str, Rows], status: dict[str, Status], first: int, last: int

@@ -29,10 +29,11 @@ def _plan(options: ReadOptions, warnings: list[str]) -> list[TransactionTask]:
         return select(sources, [EVERY_ROW], noted)[0]
 
     warnings += plan_selected(options, None, select_all).warnings
-    return [_make_task(log, options) for log in logs if log.segments]
+    return [make_task(log, options) for log in logs if log.segments]
 
 
-def _make_task(log: PartitionLog, options: ReadOptions) -> TransactionTask:
+def make_task(log: PartitionLog, options: ReadOptions) -> TransactionTask:
+    """Returns what is read to tell the transactions of a partition."""
     is_part = not log.is_whole and not log.copies
     walked = try_again(lambda: list_whole(log.directories, options)) if is_part else log
     holes = [hole.offsets.start for hole in log.holes]

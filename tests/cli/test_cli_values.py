@@ -96,7 +96,7 @@ def test_what_does_not_fit(logs: Path) -> None:
     """An error that names flags as a command line writes them, or a null and a sentence."""
     write_values(logs, [framed(9, b"")])
     result = run("cat", logs, "--subscribe", "orders", "--values", "avro")
-    assert result.exit_code == 1 and "found schema id 9, expected one of the 1 in _schemas" in result.stderr
+    assert result.exit_code == 1 and "found schema id 9, expected the only schema in _schemas" in result.stderr
     result = run("cat", logs, "--subscribe", "orders", "--values", "avro", "--value-mode", "PERMISSIVE", "--json")
     row = json.loads(result.stdout)
     assert (row["value"], row["_corrupt_record"]) == (None, "\x00\x00\x00\x00\t")

@@ -25,6 +25,7 @@ def tables(draw: st.DrawFn, least: int = 0) -> HeaderTable:
         table[batch_headers.BASE_OFFSET, b] = offset
         table[batch_headers.LAST_OFFSET, b] = offset + span - 1
         table[batch_headers.COUNT, b] = draw(st.sampled_from([span, span, span - 1, 0, -1]))
+        table[batch_headers.CRC, b] = draw(st.integers(0, 1))
         table[batch_headers.MAGIC, b] = draw(st.sampled_from([2, 2, 2, 1, 0]))
         table[batch_headers.ATTRIBUTES, b] = draw(st.integers(0, 255))
         table[batch_headers.MAX_TIMESTAMP, b] = draw(st.integers(-1, 5) | st.sampled_from([-(2**63), 2**63 - 1]))
@@ -48,7 +49,13 @@ def test_find_disorder(table: HeaderTable, before: int, limit: int, following: i
     base, last = table[batch_headers.BASE_OFFSET].copy(), table[batch_headers.LAST_OFFSET].copy()
     earlier, later = np.array([before, *last[:-1]][: len(base)]), np.array([*base[1:], following][: len(base)])
     jumped = (base > earlier + 1) & (later <= last) & (later > earlier)
-    jumped &= (later != base) | (later - earlier == last - base + 2)
+    following_crcs = np.array([*table[batch_headers.CRC][1:], 0][: len(base)])
+    following_sizes = np.array([*table[batch_headers.SIZE][1:], 0][: len(base)])
+    is_last = np.arange(len(base)) == len(base) - 1
+    is_same = is_last | ((following_crcs == table[batch_headers.CRC]) & (following_sizes == table[batch_headers.SIZE]))
+    third = np.array([*base[2:], following, following][: len(base)])
+    next_last = np.array([*last[1:], 0][: len(base)])
+    jumped &= (later != base) | (later - earlier == last - base + 2) | (~is_same & (third == next_last + 1))
     wrong = np.flatnonzero((base <= earlier) | (last >= limit) | jumped)
 
     allowed = np.zeros(2, np.int64)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import struct
 
+import crc32c as library
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_segment_source import kafka_format
-from kafka_segment_source.kernels import arrow_buffers, batch_headers, primitives, record_batches
+from kafka_segment_source.decoding.offset_order import find_disorder, needs_witness
+from kafka_segment_source.kernels import arrow_buffers, batch_headers, batch_proof, crc32c, primitives, record_batches
 from kafka_segment_source.kernels.jit import kernel
+from kafka_segment_source.logdir.checksums import crc_holds
 from tests.support import naive, writer
 from tests.support.logs import GeneratedLog
 from tests.support.strategies import partition_logs
@@ -42,6 +45,18 @@ def read_variable(src, at, end, most, found):  # type: ignore[no-untyped-def]
         found[0], found[1] = primitives.read_varlong(src, at, end)
     else:
         found[0], found[1] = primitives.read_varint(src, at, end)
+
+
+@kernel("int64(uint8[::1], int64, int64)")
+def compute_crc(src, at, end):  # type: ignore[no-untyped-def]
+    """The CRC of some bytes, by the processor's instruction if there is one."""
+    return crc32c.compute(src, at, end)
+
+
+@kernel("int64(int64, uint8[::1], int64)")
+def add_word(crc, src, at):  # type: ignore[no-untyped-def]
+    """What a processor without the instruction does."""
+    return np.int64(crc32c.add_word_by_tables(np.uint64(crc), src, at))
 
 
 def varint_at(src: np.ndarray, at: int, end: int, most: int) -> tuple[int, int]:
@@ -97,6 +112,28 @@ def test_varints_of_any_bytes(data: bytes, end: int) -> None:
             assert (value, after) == wanted
 
 
+# --- checksums -------------------------------------------------------------------------------------------------------
+
+
+@given(
+    seed=st.integers(0, 2**32),
+    start=st.integers(0, 9),
+    size=st.integers(0, 40) | st.integers(300, 500) | st.integers(3000, 9000),
+)
+def test_crcs_are_those_of_the_library(seed: int, start: int, size: int) -> None:
+    """For any bytes, any length, and wherever they begin: whole stretches, short ones, and what is left."""
+    source = np.random.default_rng(seed).integers(0, 256, start + size + 5, np.uint8)
+    assert compute_crc(source, start, start + size) == library.crc32c(source[start : start + size].data)
+
+
+@given(data=st.binary(min_size=8, max_size=8), crc=st.integers(0, 2**32 - 1), start=st.integers(0, 3))
+def test_a_word_by_tables(data: bytes, crc: int, start: int) -> None:
+    """A processor without the instruction adds eight bytes by tables."""
+    inverted = 0xFFFFFFFF
+    found = int(add_word(crc, array(bytes(start) + data), start))
+    assert found ^ inverted == library.crc32c(data, crc ^ inverted)
+
+
 # --- headers ---------------------------------------------------------------------------------------------------------
 
 
@@ -107,6 +144,45 @@ def walk(data: bytes, columns: int = 64, position: int = 0) -> tuple[np.ndarray,
     count = batch_headers.walk_headers(array(data), len(data), position, table, report)
     assert (table[:, count + 1 :] == GUARD).all()  # a refused batch may have been begun, in the next column
     return table, count, report
+
+
+@given(
+    log=partition_logs(magics=(0, 1, 2), max_segments=1),
+    flips=st.lists(st.tuples(st.integers(0, 2**20), st.integers(0, 7)), max_size=2),
+    columns=st.integers(1, 20),
+    check=st.booleans(),
+    before=st.integers(-1, 1),
+    room=st.integers(-2, 2),
+)
+def test_proof_of_batches(
+    log: GeneratedLog, flips: list[tuple[int, int]], columns: int, check: bool, before: int, room: int
+) -> None:
+    """The columns of a walk, the batches with a wrong CRC, and whether no rule about offsets can be broken."""
+    (segment,) = log.segments
+    data = array(segment.log)
+    for at, bit in flips if len(data) else ():
+        data[at % len(data)] ^= 1 << bit
+    walked, count, told = walk(data.tobytes(), columns, 7000)
+    before += int(walked[batch_headers.BASE_OFFSET, 0]) - 1 if count else 0
+    limit = max(int(walked[batch_headers.LAST_OFFSET, :count].max(initial=0)) + room, 0)
+    table, bad = np.full((batch_headers.FIELDS, columns), GUARD, np.int64), np.ones(columns, np.bool_)
+    report = np.zeros(batch_proof.REPORT, np.int64)
+
+    found = batch_proof.prove_batches(data, 7000, check, before, limit, table, bad, report)
+
+    assert found == count and report[:2].tolist() == told.tolist()
+    assert (table[: batch_headers.AFTER] == walked[: batch_headers.AFTER]).all()
+    batches = table[[batch_headers.POSITION, batch_headers.SIZE, batch_headers.MAGIC, batch_headers.CRC], :count].T
+    wrong = [not crc_holds(data[at - 7000 :][:size].tobytes(), magic, crc) for at, size, magic, crc in batches.tolist()]
+    assert bad.tolist() == [check and each for each in wrong] + [True] * (columns - count)
+    base, last = table[[batch_headers.BASE_OFFSET, batch_headers.LAST_OFFSET], :count].tolist()
+    follow = base == [before + 1, *(each + 1 for each in last[:-1])][:count]
+    in_order = follow and not bad[:count].any() and max(last, default=-1) < limit
+    assert report[batch_proof.IN_ORDER] == in_order or not count
+    if in_order:
+        assert not count or not needs_witness(table[:, :count], before)
+        assert find_disorder(table[:, :count].copy(), before, limit, limit) is None
+        assert table[batch_headers.AFTER, :count].tolist() == [before, *last[:-1]][:count]
 
 
 @given(
@@ -357,7 +433,8 @@ def test_copy_parts(pieces: list[tuple[int, int]]) -> None:
 
     assert nulls == sum(length < 0 for _, length in pieces)
     assert offsets.tolist() == [*np.cumsum([0] + [max(length, 0) for _, length in pieces]).tolist(), GUARD]
-    assert np.unpackbits(validity, bitorder="little")[:n].tolist() == [int(length >= 0) for _, length in pieces]
+    bits = [int(length >= 0 and nulls > 0) for _, length in pieces]  # without a null, there is no bitmap
+    assert np.unpackbits(validity, bitorder="little")[:n].tolist() == bits
     wanted = b"".join(source[start : start + max(length, 0)].tobytes() for start, length in pieces)
     assert data.tobytes() == wanted + bytes([GUARD]) * 8
 

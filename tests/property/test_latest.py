@@ -19,8 +19,9 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 import kafka_segment_source as kafkaseg
+from kafka_segment_source.decoding.records import RecordColumns
 from kafka_segment_source.errors import DataError, OptionError
-from kafka_segment_source.kernels import offset_map
+from kafka_segment_source.kernels import batch_headers, offset_map, record_batches
 from kafka_segment_source.latest.offset_map import OffsetMap
 from tests.support import naive, writer
 
@@ -218,6 +219,21 @@ def siphash(data: bytes, key: tuple[int, int], rounds: tuple[int, int] = (1, 3))
     return low, v[0] ^ v[1] ^ v[2] ^ v[3]
 
 
+def records_of(rows: Sequence[tuple[int, bytes | None, bool]]) -> RecordColumns:
+    """Records of these offsets and keys, as the kernels find them. Each value is null or one byte."""
+    longs = np.zeros((record_batches.LONGS, len(rows)), np.int64)
+    ints = np.zeros((record_batches.INTS, len(rows)), np.int32)
+    source = b""
+    for n, (offset, key, is_tombstone) in enumerate(rows):
+        longs[record_batches.OFFSET, n] = offset
+        ints[record_batches.KEY_AT, n] = len(source)
+        ints[record_batches.KEY_LENGTH, n] = -1 if key is None else len(key)
+        ints[record_batches.VALUE_LENGTH, n] = -1 if is_tombstone else 1
+        source += key or b""
+    data = np.frombuffer(bytearray(source or b"\0"), np.uint8)
+    return RecordColumns(len(rows), data, np.zeros((batch_headers.FIELDS, 0), np.int64), longs, ints, 0, 0)
+
+
 def test_the_description_is_that_of_siphash() -> None:
     """A published value of SipHash-2-4 with 128 bits, of no bytes under the key 00 01 … 0f (the authors' vectors)."""
     key = (0x0706050403020100, 0x0F0E0D0C0B0A0908)
@@ -226,15 +242,37 @@ def test_the_description_is_that_of_siphash() -> None:
 
 
 @given(
-    keys=st.lists(st.binary(max_size=40), min_size=1, max_size=20), secret=st.tuples(*[st.integers(0, 2**64 - 1)] * 2)
+    keys=st.lists(st.none() | st.binary(max_size=40), min_size=1, max_size=20),
+    secret=st.tuples(*[st.integers(0, 2**64 - 1)] * 2),
 )
-def test_the_kernels_hash(keys: Sequence[bytes], secret: tuple[int, int]) -> None:
-    """Is that of the description, whatever the length."""
-    starts = np.cumsum([0, *map(len, keys)]).astype(np.int32)
-    data, hashes = np.frombuffer(bytearray(b"".join(keys) or b"\0"), np.uint8), np.empty((len(keys), 2), np.uint64)
+def test_the_kernels_hash(keys: Sequence[bytes | None], secret: tuple[int, int]) -> None:
+    """Is that of the description, whatever the length. A null key has none."""
+    rows = [(7 + n, key, n % 3 == 0) for n, key in enumerate(keys)]
+    records, size = records_of(rows), len(rows)
+    hashes, offsets, is_tombstone = np.empty((size, 2), np.uint64), np.empty(size, np.int64), np.empty(size, np.bool_)
     with np.errstate(over="ignore"):
-        offset_map.hash_keys(starts, data, len(keys), np.array(secret, np.uint64), hashes)
-    assert [tuple(row) for row in hashes.tolist()] == [siphash(key, secret) for key in keys]
+        into = (np.array(secret, np.uint64), hashes, offsets, is_tombstone)
+        count = offset_map.hash_records(records.source, records.longs, records.ints, size, *into)
+    found = zip(hashes[:count].tolist(), offsets[:count].tolist(), is_tombstone[:count].tolist(), strict=True)
+    wanted = [(list(siphash(key, secret)), offset, dead) for offset, key, dead in rows if key is not None]
+    assert [*found] == wanted
+
+
+@given(
+    gaps=st.lists(st.integers(1, 4), max_size=30),
+    wanted=st.sets(st.integers(0, 60)).map(sorted),
+)
+def test_records_with_a_wanted_offset(gaps: list[int], wanted: list[int]) -> None:
+    """Stay, in order, with the bytes of their keys and values; the others do not."""
+    offsets = np.cumsum(gaps).tolist()
+    records, sizes = records_of([(at, b"k" * (at % 5), at % 2 == 0) for at in offsets]), np.ones(2, np.int64)
+    kept = [at for at in offsets if at in wanted]
+    before = sum(at < min(offsets, default=0) for at in wanted)
+    arrays = (np.array(wanted, np.int64), before, records.longs, records.ints, len(offsets), sizes)
+    assert offset_map.keep_offsets(*arrays) == len(kept)
+    assert records.longs[record_batches.OFFSET, : len(kept)].tolist() == kept
+    assert records.ints[record_batches.KEY_LENGTH, : len(kept)].tolist() == [at % 5 for at in kept]
+    assert sizes.tolist() == [sum(at % 5 for at in kept), sum(at % 2 for at in kept)]
 
 
 @given(
@@ -252,11 +290,8 @@ def test_the_map_against_a_dictionary(numbers: list[int], most: int, at: st.Data
     while the_map.has_more:
         for place in range(0, len(rows), 64):
             some = rows[place : place + 64]
-            the_map.note(
-                pa.array([b"%d" % number for _, number in some], pa.binary()),
-                pa.array([offset for offset, _ in some], pa.int64()),
-                pa.array([offset % 3 == 0 for offset, _ in some], pa.bool_()),
-            )
+            keyed = [(offset, b"%d" % number, offset % 3 == 0) for offset, number in some]
+            assert the_map.note(records_of([*keyed, (10**6, None, False)])) == 1
         newest = the_map.take_newest(with_tombstones=False).tolist()
         assert newest == sorted(newest)
         found += newest

@@ -62,9 +62,14 @@ def read_or_fail(action: Callable[[], Any]) -> tuple[Any, Exception | None]:
         return None, error
 
 
+def mask_epoch(data: bytes) -> bytes:
+    """The bytes of a batch but for its leader epoch, which no CRC covers and which a case may have changed."""
+    return data[:12] + data[16:]
+
+
 def find_sources(made: Case) -> set[bytes]:
-    """The bytes of all batches that were written into the copies."""
-    return {held.batch.data for copy in made.copies for file in copy.unhurt for held in file.batches}
+    """The bytes of all batches that were written into the copies, but for the leader epoch."""
+    return {mask_epoch(held.batch.data) for copy in made.copies for file in copy.unhurt for held in file.batches}
 
 
 def check(number: int) -> str:
@@ -94,17 +99,33 @@ def _check(number: int, files: SimulatedFiles, to: Path) -> str:
     [part] = report.partitions
     batches = read_batches(Path(part.directory))
     records = [record for batch, _ in batches for record in batch.records]
-    assert rows_of(records) == wanted
-    assert {data for _, data in batches} <= find_sources(made), "bytes that no source holds"
+    rows = rows_of(records)
+    left_out = [row for row in wanted if row not in set(rows)]
+    assert rows == [row for row in wanted if row not in set(left_out)]
+    unended = [each for each in part.left_out if each.kind == "unended transaction"]
+    assert bool(left_out) <= bool(unended), f"left out without a word: {left_out}"
+    committed, _ = read_or_fail(lambda: scanned(files, paths, isolationLevel="read_committed", **options))
+    if committed is not None:
+        # where compaction took batches from one copy, the walk over all transactions knows less than a read
+        assert Expected(made).is_compacted or not {*left_out} & {*committed}
+        _check_committed(rows_of(naive.committed(records)), committed, Expected(made))
+    assert {mask_epoch(data) for _, data in batches} <= find_sources(made), "bytes that no source holds"
     assert part.batches == len(batches)
-    expected = Expected(made)
-    if not expected.unheld and not expected.is_compacted and not expected.is_cut:
-        committed = scanned(files, paths, isolationLevel="read_committed", **options)
-        assert rows_of(naive.committed(records)) == committed
     found = verify(str(to))
     assert found.is_ok, found.problems
     assert made.after() == before, "a source was changed"
     return "whole" if not part.left_out else "left out"
+
+
+def _check_committed(found: list[Row], wanted: list[Row], expected: Expected) -> None:
+    """Asserts that consumers of read_committed get no row that was not committed, and all that a read gives.
+
+    A read withholds more where damage hides the end of a transaction: all that follows it.
+    """
+    if not expected.unheld and not expected.is_compacted and not expected.is_cut:
+        assert found == wanted
+    assert not {row[0] for row in found} & expected.never()
+    assert expected.is_compacted or not {*wanted} - {*found}
 
 
 @pytest.mark.parametrize("part", range(PARTS))

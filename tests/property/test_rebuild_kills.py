@@ -77,7 +77,7 @@ def check(number: int, context: Any) -> int:
         rebuild(folder / "logs", folder / "at-once", **options)
         killed = 0
         for _ in range(KILLS):
-            step = random.choice([1, 2, 3, 5, 8, 13, 21, 34])
+            step = random.choice([1, 2, 3, 5, 8, 13, 21, 34, random.randint(1, 200)])
             run = context.Process(target=run_rebuild, args=(str(folder / "logs"), str(folder / "new"), options, step))
             run.start()
             run.join(60)

@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from kafka_segment_source.kernels import avro
 from kafka_segment_source.values.avro_arrays import Rows
 from kafka_segment_source.values.avro_meaning import AvroMeaning, Writer, make_avro_meaning
 from kafka_segment_source.values.avro_schema import parse_schema
+from kafka_segment_source.values.plain_values import to_plain
 from tests.support.schema_logs import framed
 
 MOST = 64 * 1024 * 1024
@@ -53,9 +55,19 @@ def decode(meaning: AvroMeaning, values: Sequence[bytes | None], most: int = MOS
         assert end > at or not values
         array.validate(full=True)
         assert array.type == meaning.arrow
-        found += array.to_pylist()
+        found += to_rows(array)
         at, batches = end, batches + 1
     return Decoded(found, status.tolist(), meaning.whys, batches)
+
+
+def to_rows(array: pa.Array) -> list[Any]:
+    """The values of an array. A row with a moment that Python cannot hold is as the command line prints it."""
+    try:
+        return array.to_pylist()  # type: ignore[no-any-return]
+    except OverflowError:
+        if len(array) == 1:
+            return to_plain(array, bytes.hex)
+        return [row for at in range(len(array)) for row in to_rows(array.slice(at, 1))]
 
 
 def decode_one(schema: Any, payload: bytes, reader: Any = None) -> tuple[Any, int]:

@@ -73,11 +73,14 @@ class Batch:
 
 @dataclass
 class Held:
-    """A batch in a replica's file: the records that compaction left, and whether its bytes are whole."""
+    """A batch in a replica's file: the records that compaction left, and whether its bytes are whole. moved_to: the
+    baseOffset that its bytes state, if a flipped bit has changed it. epoch: the same for its leader epoch."""
 
     batch: Batch
     kept: frozenset[int]
     whole: bool = True
+    moved_to: int | None = None
+    epoch: int | None = None
 
 
 @dataclass
@@ -190,7 +193,10 @@ class Case:
         for offset, row in self.rows().items():
             covering = [each for each in valid if each.start <= offset < each.end]
             holding = [next((h for h in each.held if offset in h.kept), None) for each in covering]
-            if holding and None not in holding and any(held is not None and held.whole for held in holding):
+            certain = [
+                each for each in valid for held in each.held if offset in held.kept and not is_in_doubt(each, held)
+            ]
+            if holding and None not in holding and certain:
                 found[offset] = row
         return found
 
@@ -239,6 +245,19 @@ class Case:
         return paths
 
 
+def is_in_doubt(replica: Replica, held: Held) -> bool:
+    """Whether a batch is damaged, or lies between damage and a gap: nothing proves its offset then, and the reader says
+    that no copy holds it whole."""
+    batches = next(batches for _, batches in replica.files() if held in batches)
+    at = batches.index(held)
+    before, after = batches[:at][-1:], batches[at + 1 :][:1]
+    is_beside_damage = any(not each.whole for each in before + after)
+    is_beside_gap = any(each.batch.last + 1 != held.batch.base for each in before) or any(
+        each.batch.base != held.batch.last + 1 for each in after
+    )
+    return not held.whole or (is_beside_damage and is_beside_gap)
+
+
 def find_shared_end(one: Replica, other: Replica) -> int:
     end = 0
     for mine, theirs in zip(one.story, other.story, strict=False):
@@ -275,9 +294,13 @@ def written(at: int, replica: Replica, number: int) -> Iterator[tuple[str, bytes
         log, entries = b"", []
         for held in batches:
             data = held.batch.encode(held.kept)
-            if not held.whole:
+            if not held.whole and held.moved_to is None:
                 place = random.choice([*range(17, 21), *range(21, len(data))])
                 data = data[:place] + bytes([data[place] ^ 1 << random.randrange(8)]) + data[place + 1 :]
+            if held.moved_to is not None:
+                data = held.moved_to.to_bytes(8) + data[8:]
+            if held.epoch is not None:
+                data = data[:12] + held.epoch.to_bytes(4, signed=True) + data[16:]
             if log and random.random() < 0.6:
                 entries.append((held.batch.base, len(log)))
             log += data
@@ -394,6 +417,43 @@ def find_stale(replica: Replica, leader: Replica) -> bool:
     return replica.story != leader.story[: len(replica.story)]
 
 
+def move_last(random: Random, made: Case) -> Batch | None:
+    """Flips a bit of the baseOffset of a replica's last batch, where another one proves it. Answers the batch.
+
+    Nothing was compacted right before it, and another replica has records of it, or more than it has.
+    """
+    valid = [replica for replica in made.replicas if not made.is_stale(replica)]
+    usable: list[Held] = []
+    for replica in valid:
+        last, base = replica.held[-1], replica.rolls[-1]
+        expected = max([base, *(held.batch.last + 1 for held in replica.held[:-1])])
+        twins = [held for each in valid if each is not replica for held in each.held if held.batch == last.batch]
+        fits = any(twin.whole and twin.kept and (twin.kept <= last.kept or last.kept <= twin.kept) for twin in twins)
+        if last.kept and last.batch.base == expected and fits:
+            usable.append(last)
+    if not usable or made.is_damaged():
+        return None
+    moved = random.choice(usable)
+    moved.whole, moved.moved_to = False, moved.batch.base ^ 1 << random.randrange(62)
+    return moved.batch
+
+
+def bend(random: Random, made: Case) -> Batch | None:
+    """Flips a bit of the leader epoch of a batch between two of one epoch, in one replica. Answers the batch."""
+    usable = [
+        held
+        for replica in made.replicas
+        for before, held, after in zip(replica.held, replica.held[1:], replica.held[2:], strict=False)
+        if before.batch.epoch == held.batch.epoch == after.batch.epoch and before.whole and held.whole and after.whole
+    ]
+    if not usable:
+        return None
+    bent = random.choice(usable)
+    stated = (bent.batch.epoch % 2**32) ^ 1 << random.randrange(32)
+    bent.epoch = stated - 2**32 if stated >= 2**31 else stated
+    return bent.batch
+
+
 def case(number: int) -> Case:
     """Case number `number`, the same each time."""
     random = Random(number)
@@ -408,4 +468,9 @@ def case(number: int) -> Case:
             held = random.choice(random.choice(replicas).held)
             held.whole = False
             cluster.log.append(f"damage {held.batch.base}")
-    return Case(number, replicas, cluster.leader, cluster.log)
+    made = Case(number, replicas, cluster.leader, cluster.log)
+    if number % 3 == 0 and (moved := move_last(Random(~number), made)) is not None:
+        cluster.log.append(f"move {moved.base}")
+    if number % 5 == 1 and (bent := bend(Random(~number), made)) is not None:
+        cluster.log.append(f"another epoch at {bent.base}")
+    return made

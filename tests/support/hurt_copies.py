@@ -48,10 +48,11 @@ class Batch:
 
 @dataclass(frozen=True)
 class Held:
-    """A batch in a copy's file, and whether it is whole there."""
+    """A batch in a copy's file, whole or not. has_wrong_length: whether its length has a flipped bit."""
 
     batch: Batch
     whole: bool = True
+    has_wrong_length: bool = False
 
 
 @dataclass
@@ -213,6 +214,11 @@ def encoded(batch: Batch, codec: str = "none") -> Batch:
     return replace(batch, data=data)
 
 
+def codec_of(batch: Batch) -> str:
+    """The codec of a batch of magic 2, by its attributes."""
+    return {0: "none", 3: "lz4"}[batch.data[22] & 7]
+
+
 def go_on(random: Random, history: list[Batch], count: int, epoch: int, word: str, magic: int = 2) -> list[Batch]:
     """`count` batches more after a history, of one epoch; in old formats there are no epochs."""
     added: list[Batch] = []
@@ -296,7 +302,7 @@ def compacted(random: Random, files: list[File], history: list[Batch]) -> None:
             if rows == batch.rows and rows:
                 kept.append(batch)
             elif rows:
-                kept.append(encoded(replace(batch, rows=rows)))
+                kept.append(encoded(replace(batch, rows=rows), codec_of(batch)))  # the cleaner keeps the codec
             elif batch.kind in ("commit", "abort") and (random.random() < 0.5 or not is_gone(history, files, batch)):
                 kept.append(batch)
         made = file_of(random, file.base, kept, file.index is not None)
@@ -331,9 +337,11 @@ def flip(random: Random, file: File, at: int) -> None:
         [*range(8, 12), *range(16, len(data))] if random.random() < 0.5 else range(records, len(data))
     )
     log = bytearray(file.log)
-    log[position + place] ^= 1 << random.randrange(8)
+    bit = random.randrange(8)
+    bit += place == 16 and data[16] == 2 and bit == 0  # magic 3 counts as a newer format (docs/damage.md)
+    log[position + place] ^= 1 << bit
     file.log = bytes(log)
-    file.batches[at] = Held(file.batches[at].batch, whole=False)
+    file.batches[at] = Held(file.batches[at].batch, whole=False, has_wrong_length=place in range(8, 12))
 
 
 def move(random: Random, file: File) -> int | None:
@@ -375,6 +383,47 @@ def move_behind(random: Random, copy: Copy) -> int | None:
     file.log = file.log[:position] + stated.to_bytes(8) + file.log[position + 8 :]
     file.batches[-1] = Held(moved, whole=False)
     return moved.base
+
+
+def move_last(random: Random, copy: Copy, others: list[Copy]) -> int | None:
+    """Flips a bit of the baseOffset of a copy's last batch, which another copy has whole or compacted.
+
+    Answers its base; None if no batch will do. No batch behind it contradicts it: the other copy's batch does.
+    """
+    file = copy.files[-1] if copy.files else None
+    if file is None or not file.batches or any(held.batch.magic < 2 or not held.whole for held in file.batches):
+        return None
+    moved = file.batches[-1].batch
+    twins = [batch for other in others for batch in other.held() if batch.base == moved.base and batch.rows]
+    if not moved.rows or not twins:
+        return None
+    position = sum(len(held.batch.data) for held in file.batches[:-1])
+    stated = moved.base ^ 1 << random.randrange(62)
+    file.log = file.log[:position] + stated.to_bytes(8) + file.log[position + 8 :]
+    file.batches[-1] = Held(moved, whole=False)
+    return moved.base
+
+
+def bend(random: Random, file: File) -> int | None:
+    """Flips a bit of the leader epoch of a batch between two of one epoch. Answers its base; None if no batch will do.
+
+    Its neighbours contradict it, so it decides nothing, and all its rows count.
+    """
+    held = file.batches
+    usable = [
+        at
+        for at in range(1, len(held) - 1)
+        if all(each.whole and each.batch.epoch == held[at].batch.epoch >= 0 for each in held[at - 1 : at + 2])
+    ]
+    if not usable:
+        return None
+    at = random.choice(usable)
+    position = sum(len(each.batch.data) for each in held[:at])
+    log = bytearray(file.log)
+    bit = random.randrange(32)
+    log[position + 15 - bit // 8] ^= 1 << bit % 8
+    file.log = bytes(log)
+    return held[at].batch.base
 
 
 def hurt(random: Random, copy: Copy, spare: set[int], notes: list[str]) -> None:
@@ -485,6 +534,19 @@ def case(number: int) -> Case:
         if moved is not None:
             copies[number % len(copies)].damaged = True
             notes.append(f"moved {moved} behind its segment")
+    if not stale and number % 4 == 2:
+        at = number // 4 % len(copies)
+        moved = move_last(Random(~number), copies[at], copies[:at] + copies[at + 1 :])
+        if moved is not None:
+            copies[at].damaged = True
+            notes.append(f"moved {moved}, the last of copy {at}")
+    if number % 7 == 3:
+        other = Random(~number * 2)
+        files = [(at, file) for at, copy in enumerate(copies) for file in copy.files]
+        at, file = other.choice(files) if files else (0, None)
+        bent = bend(other, file) if file is not None else None
+        if bent is not None:
+            notes.append(f"another epoch at {bent} of copy {at}")
     if random.random() < 0.1 and len(copies) < 4:
         linked = random.randrange(len(copies))
         if not copies[linked].single:

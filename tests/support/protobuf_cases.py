@@ -41,12 +41,13 @@ class Field:
 
 @dataclass
 class Shape:
-    """A message: its fields, and the messages and the enums inside it."""
+    """A message: its fields, and the messages and the enums inside it. group: the label and number of a group."""
 
     name: str
     fields: list[Field] = field(default_factory=list)
     nested: list[Shape] = field(default_factory=list)
     enums: list[str] = field(default_factory=list)
+    group: str = ""
 
 
 def make_shape(rng: random.Random, proto3: bool, depth: int = 0, name: str = "Root", path: str = "") -> Shape:
@@ -54,6 +55,8 @@ def make_shape(rng: random.Random, proto3: bool, depth: int = 0, name: str = "Ro
     if depth < 3:
         for at in range(rng.choice([0, 1, 2]) if depth else 2):
             shape.nested.append(make_shape(rng, proto3, depth + 1, f"M{depth}{at}", f"{path}{name}."))
+            if not proto3 and rng.random() < 0.3:
+                shape.nested[-1].group = f"{rng.choice(['optional', 'repeated'])} group M{depth}{at} = {41 + at}"
     shape.enums = [f"E{depth}{at}" for at in range(rng.randint(0, 1))]
     numbers = rng.sample([*range(1, 40), 2000, 536870911], rng.randint(0, 7))
     for number in numbers:
@@ -87,6 +90,7 @@ def evolve(rng: random.Random, shape: Shape, proto3: bool, numbers: range, full:
         [],
         [evolve(rng, each, proto3, numbers, f"{full}.{each.name}") for each in shape.nested],
         shape.enums,
+        shape.group if rng.random() < 0.8 else "",
     )
     for each in fields:
         kind = rng.choice(LIKE[each.kind]) if each.kind in LIKE and rng.random() < 0.3 else each.kind
@@ -118,7 +122,7 @@ def write_text(rng: random.Random, shape: Shape, proto3: bool, package: str = "s
 
 
 def _write_message(rng: random.Random, shape: Shape, proto3: bool, lines: list[str]) -> None:
-    lines.append(f"message {shape.name} {{")
+    lines.append(f"{shape.group or f'message {shape.name}'} {{")
     if rng.random() < 0.3:
         lines.append('reserved 1000 to 1010, 1015; reserved "gone", "old";')
     for enum in shape.enums:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from kafka_segment_source.values.protobuf_meaning import ProtobufMeaning
-from tests.support.avro_reads import MOST, as_rows
+from tests.support.avro_reads import MOST, as_rows, to_rows
 
 
 def decode(meaning: ProtobufMeaning, values: list[bytes | None], most: int = MOST) -> tuple[list[Any], list[int]]:
@@ -21,6 +21,6 @@ def decode(meaning: ProtobufMeaning, values: list[bytes | None], most: int = MOS
         assert end > at
         array.validate(full=True)
         assert array.type == meaning.arrow
-        found += array.to_pylist()
+        found += to_rows(array)
         at = end
     return found, status.tolist()

@@ -551,7 +551,7 @@ def test_rows_that_do_not_fit(tmp_path: Path, form: str, caplog: pytest.LogCaptu
         ("orders", 0, 1, b"k1", b"no avro"),
         ("orders", 0, 3, b"k3", framed(7, b"x")),
     ]
-    assert rejected[1]["reason"].startswith("value: found schema id 7, expected one of the 1 in ")
+    assert rejected[1]["reason"].startswith("value: found schema id 7, expected the only schema in ")
     assert "1 value does not fit, and is rejected: a schema that is not known (the first at offset 3" in caplog.text
     again = run_typed(tmp_path, form)
     assert (again.rows, again.rejected, again.commits) == (0, 0, 0)

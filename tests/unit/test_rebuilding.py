@@ -170,7 +170,8 @@ def test_a_bucket_is_no_target() -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [{"segment_bytes": 0}, {"segment_bytes": "much"}, {"threads": 0}, {"view": "batches"}]
+    "options",
+    [{"segment_bytes": 0}, {"segment_bytes": "much"}, {"segment_bytes": "2g"}, {"threads": 0}, {"view": "batches"}],
 )
 def test_wrong_options_are_refused(options: dict[str, Any], tmp_path: Path) -> None:
     with pytest.raises(OptionError):
@@ -292,6 +293,26 @@ def test_the_command_says_what_it_did(tmp_path: Path) -> None:
         cli, ["rebuild", str(ORDERS), "--to", str(tmp_path / "json"), "--json", "--segment-bytes", "20k"]
     )
     assert json.loads(run.output)["partitions"][0]["endOffset"] == 1164
+
+
+@pytest.mark.parametrize("size", [None, "1g"])
+@pytest.mark.parametrize("compacted", [False, True])
+def test_a_gap_that_no_relative_offset_reaches_over(compacted: bool, size: str | None, tmp_path: Path) -> None:
+    far = 3_000_000_000
+    folder = tmp_path / "A/t-0"
+    folder.mkdir(parents=True)
+    for base in (0, far):
+        data = writer.record_batch([writer.Rec(0, 1000, b"k", b"v")], base_offset=base)
+        (folder / writer.segment_name(base)).write_bytes(data)
+    if compacted:
+        (tmp_path / "A/cleaner-offset-checkpoint").write_text(f"0\n1\nt 0 {far}\n")
+    report = rebuild(tmp_path / "A", tmp_path / "new", segment_bytes=size, failOnDataLoss=compacted)
+    new = Path(report.partitions[0].directory)
+    assert sorted(files_of(new, ".log")) == [writer.segment_name(0), writer.segment_name(far)]
+    problems = [each for each in verify(tmp_path / "new").problems if not each.is_loss]
+    assert problems == [] and (
+        compacted or ("missing offsets", 1) in [(e.kind, e.first_offset) for _, e in report.left_out]
+    )
 
 
 def test_segments_are_rolled_where_relative_offsets_end(tmp_path: Path) -> None:

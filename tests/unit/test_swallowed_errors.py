@@ -151,7 +151,7 @@ JUDGED: dict[str, str] = {
     "views.transaction_walk:_walk: DataLossError": "`report_lost_rows` raises or warns, and the stretch says that it ends in a loss",
     "values.avro_schema:_Parser.parse_text: RecursionError, ValueError": "an AvroError in its place",
     "values.avro_schema:shorten: RecursionError, TypeError, ValueError": "a value that cannot be printed is named by its type",
-    "values.json_meaning:_parse_singly: ValueError": "the value is a misfit",
+    "values.json_meaning:JsonDecoder._parse_singly: ValueError": "the value is a misfit",
     "zones.key_lookup:KeyFilters.find_holding: FileChangedError": "no filter is used for the segment, with a warning: nothing is pruned",
     "zones.key_lookup:KeyFilters.find_holding: ValueError": "no filter is used for the segment, with a warning: nothing is pruned",
     "zones.key_lookup:KeyFilters.versions: FileChangedError, UNUSABLE": "no filter is used, with a warning: nothing is pruned",

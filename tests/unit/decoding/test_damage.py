@@ -271,6 +271,23 @@ def test_a_fault_after_decompression(codec: Codec, folder: Path) -> None:
     assert f"offset 10, byte {len(RECORD) + 4} after decompression: found " in str(error)
 
 
+@pytest.mark.parametrize("hurt", range(3))
+@pytest.mark.parametrize("records", [3, 40])
+def test_a_flipped_bit_where_all_offsets_follow_each_other(hurt: int, records: int, folder: Path) -> None:
+    """A wrong CRC is found wherever the bit is, in a log whose offsets leave no doubt: in the first, the middle or the
+    last batch, of one or of several kilobytes."""
+    batches = [batch(number * records, records=records) for number in range(3)]
+    size = len(batches[0])
+    path = Path(write(folder, *batches))
+    assert offsets(folder) == [*range(3 * records)]
+    for at in range(size * hurt + 21, size * hurt + size, 29):
+        data = bytearray(b"".join(batches))
+        data[at] ^= 4
+        path.write_bytes(data)
+        error = error_of(folder)
+        assert (error.position, error.what[:26]) == (size * hurt, "batch whose bytes do not h")
+
+
 def test_a_fault_inside_a_wrapper(folder: Path) -> None:
     """A message whose CRC is wrong: its place after decompression, and both numbers."""
     first, second = (writer.message(n, None, b"value", magic=1, timestamp=5) for n in range(2))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from kafka_segment_source.decoding.arrow import IS_TOMBSTONE, RECORD_BUILDERS
+from kafka_segment_source.decoding.arrow import RECORD_BUILDERS
 from kafka_segment_source.decoding.batch_rows import BATCH_BUILDERS
 from kafka_segment_source.decoding.tables import RECORDS, SPLIT_TABLES
 from kafka_segment_source.errors import SchemaError
@@ -47,7 +47,7 @@ def test_default_columns(options: tuple[str, ...], added: list[str]) -> None:
 
 def test_every_column_has_a_builder() -> None:
     """A table's columns and its builders have the same names."""
-    assert {column.name for column in RECORDS.columns} == RECORD_BUILDERS.keys() - {IS_TOMBSTONE}
+    assert {column.name for column in RECORDS.columns} == RECORD_BUILDERS.keys()
     assert {column.name for column in SPLIT_TABLES[BATCHES].columns} == BATCH_BUILDERS.keys()
 
 

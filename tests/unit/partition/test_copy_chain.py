@@ -118,6 +118,30 @@ def test_a_damaged_end_that_another_copy_holds_behind_damage(turn: int, a: Path,
 
 
 @pytest.mark.parametrize("turn", [1, -1])
+def test_a_damaged_end_that_one_of_two_other_copies_explains(turn: int, a: Path, b: Path, tmp_path: Path) -> None:
+    """Both reach equally far. One lacks a segment, so it has too few bytes to be what the damage was."""
+    put(a, 0, pl(0, 2), bad(pl(2, 2)), bad(pl(4, 2)), pl(6, 1)[:-3])
+    put(b, 0, pl(0, 2))
+    put(b, 6, pl(6, 1))
+    put(tmp_path / "C", 0, pl(0, 2), pl(2, 2), pl(4, 2), pl(6, 1))
+    assert offsets([a, *[b, tmp_path / "C"][::turn]]) == [*range(7)]
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+def test_a_copy_without_a_segment_takes_nothing_from_one_that_has_it(
+    turn: int, a: Path, b: Path, tmp_path: Path
+) -> None:
+    """A copy that lacks a segment shows no compaction there. So the whole one goes before the thinned one."""
+    put(a, 0, pl(0, 6), pl(6, 3))
+    put(a, 9, pl(9, 3))
+    put(b, 0, pl(0, 6))
+    put(b, 12, pl(12, 1))
+    put(tmp_path / "C", 0, pl(0, 6), pl(6, 3), pl(9, 3, keep=[2]))
+    put(tmp_path / "C", 12, pl(12, 1), pl(13, 3))
+    assert offsets([a, b, tmp_path / "C"][::turn]) == [*range(16)]
+
+
+@pytest.mark.parametrize("turn", [1, -1])
 def test_compaction_shows_beside_a_damaged_copy(turn: int, a: Path, b: Path) -> None:
     """Damage hides how many bytes the whole copy had. The gaps of the other one say that it was compacted."""
     put(a, 0, pl(2, 1), pl(3, 2))

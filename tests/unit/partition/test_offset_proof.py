@@ -241,7 +241,7 @@ def test_a_jump_on_the_way_to_a_marker(outcome: Marker, tmp_path: Path) -> None:
 BASES_OF_TWO_FLIPS = [(0, 4), (5, 8), (9, 13), (14, 15)]
 
 
-@pytest.mark.parametrize("entry", [None, (8, 1), (15, 3)])
+@pytest.mark.parametrize("entry", [None, (8, 1), (13, 2), (15, 3)])
 def test_two_jumps_beside_a_short_copy(entry: tuple[int, int] | None, tmp_path: Path) -> None:
     """The file contradicts the jumps further on. So they do not end the log, whatever the index lets planning see."""
     whole = [make_batch(*each) for each in BASES_OF_TWO_FLIPS]
@@ -281,3 +281,118 @@ def test_a_fall_and_a_jump_that_another_copy_has_whole(fallen: int, stated: int,
     b = write_log(tmp_path / "B", whole)
     for paths in ([a, b], [b, a]):
         assert read(paths) == rows(*range(13))
+
+
+def make_thinned(first: int, last: int, gone: set[int]) -> bytes:
+    """A batch of the offsets `first` to `last`, from which compaction has removed some records."""
+    recs = [Rec(at - first, 1000 + at, None, b"v%d" % at) for at in range(first, last + 1) if at not in gone]
+    return writer.record_batch(recs, base_offset=first, leader_epoch=1, last_offset_delta=last - first)
+
+
+@pytest.mark.parametrize("marked", [False, True])
+@pytest.mark.parametrize("thinned", [0, 1])
+def test_the_only_batch_of_a_copy_has_jumped_and_another_copy_was_compacted(
+    thinned: int, marked: bool, tmp_path: Path
+) -> None:
+    """Compaction has rewritten the batch in one copy. What is left of it is at the place that the other one leaves."""
+    both = [make_batch(0, 2), make_thinned(0, 2, {0})]
+    here, there = both[thinned], both[1 - thinned]
+    a = write_segments(tmp_path / "A", {0: [there, make_batch(3, 4)], 5: [make_batch(5, 8)]})
+    if marked:
+        (a / "cleaner-offset-checkpoint").write_text("0\n1\nt 0 3\n")
+    b = write_log(tmp_path / "B", [struct.pack(">Q", 128) + here[8:]])
+    for paths in ([a, b], [b, a]):
+        assert read(paths) == rows(*range(thinned == 0, 9))
+
+
+@pytest.mark.parametrize("behind", [bytes(50), make_batch(3, 4)[:-5]], ids=["zeros", "torn"])
+def test_the_only_batch_of_a_copy_has_jumped_before_what_may_end_a_log(behind: bytes, tmp_path: Path) -> None:
+    a = write_log(tmp_path / "A", [make_batch(0, 2), make_batch(3, 4)])
+    b = write_log(tmp_path / "B", [make_batch(0, 2, 128), behind])
+    for paths in ([a, b], [b, a]):
+        assert read(paths) == rows(*range(5))
+
+
+def test_the_first_batch_of_a_stale_tail_has_another_epoch(tmp_path: Path) -> None:
+    """One of its two batches has a wrong epoch, nobody knows which. Both contradict the other copy's places."""
+
+    def write(epoch: int, *places: tuple[int, int]) -> list[bytes]:
+        return [batch[:12] + struct.pack(">i", epoch) + batch[16:] for batch in (make_batch(*each) for each in places)]
+
+    thinned = make_thinned(0, 3, {1})  # so the other copy goes before this one, as far as it counts
+    later = [*write(1, (4, 7), (8, 9)), *write(2, (10, 11))]
+    a = write_log(tmp_path / "A", [thinned[:12] + bytes(4) + thinned[16:], *later])
+    b = write_log(tmp_path / "B", [*write(0, (0, 3)), *write(1, (4, 4)), *write(0, (5, 8))])
+    for paths in ([a, b], [b, a]):
+        assert read(paths) == rows(0, *range(2, 12))
+
+
+def test_a_last_batch_that_has_jumped_and_damage_in_the_other_copy(tmp_path: Path) -> None:
+    """The damage hides what is at the place that the batch has left. The same batch is found behind it."""
+    whole = [make_batch(*each) for each in BATCHES]
+    a = write_log(tmp_path / "A", [*whole[:4], make_batch(16, 17, 20)])
+    b = write_log(tmp_path / "B", [*whole[:2], spoil(whole[2]), *whole[3:]])
+    for paths in ([a, b], [b, a]):
+        assert read(paths) == rows(*range(20))
+
+
+def test_what_lies_before_a_jump_at_the_end_of_a_segment(tmp_path: Path) -> None:
+    """The jump hides where the segment ends, and the next one is missing. So fewer bytes up to there prove nothing."""
+    a = write_segments(tmp_path / "A", {0: [make_batch(0, 0), make_batch(1, 4, 17)], 9: [make_batch(9, 12)]})
+    b = write_segments(tmp_path / "B", {0: [make_thinned(1, 4, {2})], 5: [make_batch(5, 8)], 9: [make_batch(9, 12)]})
+    (b / "cleaner-offset-checkpoint").write_text("0\n1\nt 0 5\n")
+    for paths in ([a, b], [b, a]):
+        assert read(paths) == rows(0, 1, 3, *range(4, 13))
+
+
+def test_a_jump_between_a_whole_batch_and_a_damaged_one_that_leave_its_place(tmp_path: Path) -> None:
+    """Nothing behind the damage steps back. But the damaged batch states where the one before it ends."""
+    whole = [make_batch(0, 3), make_batch(4, 4), make_batch(5, 8), make_batch(9, 9)]
+    a = write_log(tmp_path / "A", [whole[0], make_batch(4, 4, 6), spoil(whole[2]), whole[3]])
+    b = write_log(tmp_path / "B", whole[:3])
+    for paths in ([a, b], [b, a]):
+        assert read(paths) == rows(*range(10))
+    assert read(a, mode="DROPMALFORMED") == rows(*range(4), 9)
+
+
+LENIENT: dict[str, Any] = {"mode": "DROPMALFORMED", "failOnDataLoss": False}
+
+
+def test_bytes_of_damage_do_not_make_a_thinned_batch_whole(tmp_path: Path) -> None:
+    """With the damaged batch behind it, the thinned one would have as many bytes as the whole one of the other copy."""
+    hurt = [make_thinned(0, 2, {0, 2}), spoil(make_batch(3, 6))]
+    a = write_segments(tmp_path / "A", {0: hurt, 7: [make_batch(7, 8)]})
+    b = write_log(tmp_path / "B", [make_batch(0, 2)])
+    for paths in ([a, b], [b, a]):
+        assert read(paths, **LENIENT) == rows(0, 1, 2, 7, 8)
+        with pytest.raises(CorruptRecordError, match="no copy holds the offsets 3 to 6"):
+            read(paths)
+
+
+def test_bytes_of_a_jump_count_for_no_offset(tmp_path: Path) -> None:
+    """The batch states offsets of a later segment. The other copy has fewer bytes up to there, and is whole."""
+    a = write_segments(tmp_path / "A", {0: [make_batch(0, 3, 32)], 5: [make_batch(9, 9)]})
+    (a / "cleaner-offset-checkpoint").write_text("0\n1\nt 0 5\n")
+    b = write_segments(tmp_path / "B", {4: [make_batch(4, 4), make_batch(5, 6), make_batch(7, 8)]})
+    for paths in ([a, b], [b, a]):
+        assert read(paths, **LENIENT) == rows(*range(4, 10))
+
+
+@pytest.mark.parametrize("entry", [None, (15, 1), (15, 2), (16, 3)])
+@pytest.mark.parametrize("start", [7, 14, 15])
+def test_two_batches_that_state_one_offset(start: int, entry: tuple[int, int] | None, tmp_path: Path) -> None:
+    """The first of them has jumped, in a log with gaps of compaction. They differ, so none repeats the other."""
+    behind = [make_batch(15, 15), make_batch(16, 16), make_batch(17, 19)]
+    a = write_segments(tmp_path / "A", {7: [make_thinned(7, 12, {8})], 14: [make_batch(14, 14), *behind]})
+    hurt = [make_thinned(7, 12, {8}), make_batch(14, 14, 15), *behind]
+    b = write_segments(tmp_path / "B", {7: hurt})
+    if entry is not None:
+        offset, at = entry
+        index = writer.offset_index([(offset, sum(map(len, hurt[:at])))], 7)
+        (b / "t-0" / writer.segment_name(7, ".index")).write_bytes(index)
+    wanted = [offset for offset in (7, *range(9, 13), *range(14, 20)) if offset >= start]
+    for paths in ([a, b], [b, a]):
+        assert read(paths, startingOffsets={"t": {"0": start}}) == rows(*wanted)
+    with pytest.raises(CorruptRecordError) as caught:
+        read(b)
+    assert caught.value.position == len(hurt[0])

@@ -6,19 +6,26 @@ import pickle
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyspark.sql.types import StructType
 
 import kafka_segment_source as kafkaseg
 from benchmarks.logs import LogShape, log
+from kafka_segment_source import scanning_threads
 from kafka_segment_source.bounds import OffsetRange, ScanBounds, TimeRange
 from kafka_segment_source.decoding.split import BatchPlace, SegmentSplit
+from kafka_segment_source.errors import MisfitError
+from kafka_segment_source.spark import reader as spark_reader
+from kafka_segment_source.spark.datasource import KafkaSegmentDataSource
 from kafka_segment_source.spark.reader import SegmentPartition
 from kafka_segment_source.storage.store import LOCAL, FileVersion
+from tests.support.schema_logs import SchemaLog, framed, write_values
 
 READ = """
 import gc, sys
@@ -88,3 +95,34 @@ def test_a_split_of_a_shared_task_takes_few_bytes(options: dict[str, Any], monke
         one, many = (len(pickle.dumps(SegmentPartition(plan.splits[:count]), 5)) for count in (1, len(plan.splits)))
         assert one < 1000
         assert (many - one) / (len(plan.splits) - 1) < 60
+
+
+@pytest.mark.parametrize("least", [0, 2**40])
+def test_typed_values_are_decoded_ahead_in_a_large_task(
+    least: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rows, and the error of a value that does not fit, are those of one thread."""
+    monkeypatch.setattr(spark_reader, "_LEAST_AHEAD", least)
+    used = []
+    in_threads = scanning_threads.read_splits_in_threads
+
+    def note_threads(*given: Any, threads: int) -> Iterator[Any]:
+        used.append(threads)
+        return in_threads(*given, threads=threads)
+
+    monkeypatch.setattr(scanning_threads, "read_splits_in_threads", note_threads)
+    schema = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}
+    SchemaLog(tmp_path).register("orders-value", 1, schema)
+    write_values(tmp_path, [framed(1, b"\x02"), None, b"no value", framed(1, b"\x04")])
+
+    def read(**more: str) -> list[Any]:
+        given = {"path": str(tmp_path), "subscribe": "orders", "valueFormat": "avro"} | more
+        reader = KafkaSegmentDataSource(given).reader(StructType().add("value", StructType().add("id", "long")))
+        batches = [batch for part in reader.partitions() for batch in reader.read(part)]
+        return [row for batch in batches for row in batch["value"].to_pylist()]  # type: ignore[index]
+
+    assert read(valueMode="PERMISSIVE") == [{"id": 1}, None, None, {"id": 2}]
+    with pytest.raises(MisfitError, match="orders-0") as caught:
+        read()
+    assert caught.value.offset == 2
+    assert used == ([2, 2] if least == 0 else [])

@@ -361,3 +361,9 @@ def test_fingerprints_are_those_of_fastavro() -> None:
         assert canonical_form(parsed) == text
         expected = fastavro.schema.fingerprint(text, "CRC-64-AVRO")
         assert struct.pack("<q", fingerprint(parsed)).hex() == expected
+
+
+def test_text_that_is_not_utf8_does_not_fit_as_bytes_either() -> None:
+    """What passes over a field checks its text, so a read of fewer columns has the same rows."""
+    assert decode_one("string", b"\x02\xff", ["null", "bytes"]) == (None, avro.BAD_UTF8)
+    assert decode_one("string", b"\x02a", ["null", "bytes"]) == (b"a", avro.FITS)

@@ -115,6 +115,11 @@ def test_one_value_never_shifts_another(several: list[bytes]) -> None:
         (b'{"name":5}', OTHER_TYPE),
         (b'{"inner":{"x":2147483648}}', OTHER_TYPE),
         (b'{"tags":["a",5]}', OTHER_TYPE),
+        (b'{"rate":NaN}', NOT_JSON),
+        (b'{"other":-Infinity}', NOT_JSON),
+        (b'{"rate":1e400}', OTHER_TYPE),
+        (b'{"rate":-' + b"9" * 5000 + b"}", OTHER_TYPE),
+        (b'{"name":"a\\ud800b"}', avro.BAD_UTF8),
         (b'{"name":' + b"[" * 100_000, avro.TOO_DEEP),
     ],
 )
@@ -123,6 +128,51 @@ def test_values_that_do_not_fit(value: bytes, status: int) -> None:
     assert [row and row["id"] for row in found] == [1, None, None]
     assert statuses[0] == statuses[2] == avro.FITS
     assert statuses[1] in (status, avro.BAD_UTF8)
+
+
+@pytest.mark.parametrize("of", ["columns of a row", "items of a list"])
+def test_a_few_bytes_take_little_memory(of: str) -> None:
+    """Each two bytes are an object of 400 columns. Batches end before they are too large."""
+    wide = {"type": "object", "properties": {f"c{at}": {"type": "integer"} for at in range(400)}}
+    if of == "columns of a row":
+        declared, given_values = wide, [b"{}"] * 3000
+    else:
+        declared = {"type": "object", "properties": {"a": {"type": "array", "items": wide}}}
+        given_values = [b'{"a":[{},{},{}]}', b'{"a":[' + b"{}," * 5_000 + b"{}]}"] * 2
+    most = 2**22
+    rows, status = as_rows(given_values), np.zeros(len(given_values), np.uint8)
+    decoder = JsonMeaning(parse_json_schema(json.dumps(declared))).make_decoder(most)
+    at = nulls = 0
+    while at < len(given_values):
+        array, at = decoder.decode(rows, at, len(given_values), status)
+        assert array.nbytes < most
+        nulls += array.null_count
+    assert nulls == np.count_nonzero(status == avro.TOO_LARGE) == (0 if of == "columns of a row" else 2)
+
+
+def test_numbers_and_text_of_what_is_not_declared_do_not_count() -> None:
+    given_values = [b'{"id":1,"other":%s}' % each for each in (b"1e400", b"9" * 5000, b'"NaN"', b'"\\ud800"')]
+    found, status = decode("id bigint, name string", given_values)
+    assert (found, status) == ([{"id": 1, "name": None}] * 4, [avro.FITS] * 4)
+
+
+def test_parts_of_any_json_are_null_where_they_are_not_there() -> None:
+    """`oneOf` is how Confluent's serializer declares each optional field."""
+    parts = {"a": {"oneOf": [{"type": "null"}, {"type": "string"}]}, "b": {"$ref": "#/x"}, "c": {"type": "object"}}
+    of = parse_json_schema(json.dumps({"type": "object", "properties": parts}))
+    given_values: list[bytes | None] = [
+        b"{}",
+        b'{"a":null,"b":[null],"c":{"d":1e400}}',
+        b'{"a":"null","b":0.5,"c":{"d":null}}',
+    ]
+    rows, status = as_rows(given_values), np.zeros(3, np.uint8)
+    array, _ = JsonMeaning(of).make_decoder(2**20).decode(rows, 0, 3, status)
+    assert array.to_pylist() == [
+        {"a": None, "b": None, "c": None},
+        None,
+        {"a": '"null"', "b": "0.5", "c": '{"d": null}'},
+    ]
+    assert status.tolist() == [avro.FITS, OTHER_TYPE, avro.FITS]
 
 
 # ---- types ----
@@ -157,10 +207,29 @@ def test_what_a_json_schema_declares() -> None:
         parse_json_schema("5")
 
 
-@pytest.mark.parametrize("text", ["id", "id bigint,", "id date", "id array<int", "id int int", "id int, id int", "a ;"])
+@pytest.mark.parametrize(
+    "text", ["id", "id bigint,", "id date", "id array<int", "id int int", "id int, id int", "a ;", "`a b int"]
+)
 def test_ddl_that_is_none(text: str) -> None:
     with pytest.raises(JsonTypeError):
         parse_ddl(text)
+
+
+def test_a_list_of_many_columns_is_refused() -> None:
+    parse_ddl(", ".join(f"c{at} int" for at in range(4096)))
+    with pytest.raises(JsonTypeError, match="more than 4,096 columns"):
+        parse_ddl("a struct<" + ", ".join(f"c{at}: int" for at in range(4096)) + ">")
+
+
+@pytest.mark.parametrize("text", ["a int NOT NULL", "struct<a:int>", "a: int", "nothing.json"])
+def test_what_is_neither_a_file_nor_columns(text: str, tmp_path: Path) -> None:
+    write_values(tmp_path, [b"{}"])
+    with pytest.raises(OptionError, match="it is no file that is there, and no list of columns such as id bigint"):
+        values(tmp_path, valueSchema=text)
+
+
+def test_names_in_backticks_may_have_blanks() -> None:
+    assert parse_ddl("`a b` int, `c ``d` array<string> ").names == ("a b", "c `d")
 
 
 def test_ddl_and_paths_are_told_apart() -> None:
@@ -195,6 +264,15 @@ def test_json_with_a_schema(tmp_path: Path) -> None:
     with pytest.raises(MisfitError, match="offset 0: found JSON of another type, expected JSON of type struct"):
         values(tmp_path)
     assert values(tmp_path, valueMode="PERMISSIVE") == [None]
+
+
+def test_a_value_that_is_encrypted_as_a_whole(tmp_path: Path) -> None:
+    declared = {"type": "object", "properties": {"id": {"type": "integer"}}}
+    rules = {"encodingRules": [{"name": "e", "type": "ENCRYPT_PAYLOAD"}]}
+    SchemaLog(tmp_path).register("orders-value", 4, declared, schemaType="JSON", ruleSet=rules)
+    write_values(tmp_path, [framed(4, b"ciphertext")])
+    with pytest.raises(MisfitError, match=r"schema id 4: its values are encrypted as a whole \(ENCRYPT_PAYLOAD\)"):
+        values(tmp_path)
 
 
 def test_auto(tmp_path: Path) -> None:

@@ -15,6 +15,8 @@ import pytest
 
 pytest.importorskip("google.protobuf")
 
+from google.protobuf import descriptor_pb2
+
 import kafka_segment_source as kafkaseg
 from kafka_segment_source.errors import MisfitError, OptionError, SchemaError
 from kafka_segment_source.values.protobuf_files import load_file
@@ -40,6 +42,15 @@ message Other { string text = 1; message Deep { int32 x = 1; } }
 """
 FIRST, OTHER, DEEP = b"\0", b"\2\2", b"\4\2\0"
 ROW = b"\x08\x07\x12\x07\x0a\x03EUR\x10\x05\x1a\x02\x08\x01\x22\x03\x0a\x01a"
+
+
+def encode_file(**fields: Any) -> str:
+    """A descriptor in base64, as registries take it."""
+    return base64.b64encode(descriptor_pb2.FileDescriptorProto(name="a.proto", **fields).SerializeToString()).decode()
+
+
+EDITION = encode_file(syntax="editions", edition="EDITION_2023", message_type=[{"name": "A"}])
+MESSAGE_SET = encode_file(message_type=[{"name": "A", "options": {"message_set_wire_format": True}}])
 
 
 def register(directory: Path, number: int = 7, text: str = ORDER, **fields: Any) -> SchemaLog:
@@ -198,7 +209,7 @@ def test_an_id_that_is_not_known_is_no_other_schema(tmp_path: Path) -> None:
     write_values(tmp_path, [framed(7, FIRST + b"\x08\x05"), framed(8, FIRST + b"\x08\x05")])
     assert read(tmp_path, valueMode="PERMISSIVE") == [{"a": 5}, None]
     said = refuse(tmp_path)
-    assert "found schema id 8, expected one of the 1 in _schemas, read to offset 0" in said
+    assert "found schema id 8, expected the only schema in _schemas, read to offset 0" in said
 
 
 def test_a_required_field_that_is_not_there(tmp_path: Path) -> None:
@@ -208,6 +219,18 @@ def test_a_required_field_that_is_not_there(tmp_path: Path) -> None:
     rows = read(tmp_path, valueMode="PERMISSIVE")
     assert [row and row["a"] for row in rows] == [5, None, None]
     assert "a message without a field that is required" in refuse(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "kind", ["map<string, string> m", "map<string, A> m", "optional string m", "repeated string m"]
+)
+def test_text_of_proto2_that_is_not_utf8(kind: str, tmp_path: Path) -> None:
+    """Its parser does not check it. One such value costs no other."""
+    register(tmp_path, text=f"message A {{ {kind} = 2; }}", references=[])
+    hurt = b"\x12\x03\x0a\x01\xff" if kind.startswith("map") else b"\x12\x01\xff"
+    write_values(tmp_path, [framed(7, FIRST), framed(7, FIRST + hurt)])
+    assert [each is None for each in read(tmp_path, valueMode="PERMISSIVE")] == [False, True]
+    assert "text that is not UTF-8" in refuse(tmp_path)
 
 
 def test_bare_values_under_a_file(tmp_path: Path) -> None:
@@ -248,12 +271,24 @@ def test_wanted_fields(tmp_path: Path) -> None:
         kafkaseg.scan(tmp_path, columns=["value.lines.sku"], **options)
 
 
-def test_a_few_bytes_that_would_take_much_memory_do_not_fit(tmp_path: Path) -> None:
-    """Each two bytes are a message of 2,000 fields."""
-    fields = " ".join(f"int64 f{at} = {at};" for at in range(1, 2001))
-    text = f'syntax = "proto3"; message A {{ repeated Wide wide = 1; message Wide {{ {fields} }} }}'
+@pytest.mark.parametrize(
+    ("message", "begin", "item", "end"),
+    [
+        ("repeated Wide wide = 1;", b"", b"\x0a\0", b""),
+        ("optional group G = 2 { repeated Wide wide = 1; }", b"\x13", b"\x0a\0", b"\x14"),
+        ("optional group G = 2 { repeated group W = 1 { optional Wide wide = 3; } }", b"\x13", b"\x0b\x1a\0\x0c", b"\x14"),
+        ("repeated group Wider = 1 { FIELDS }", b"", b"\x0b\x0c", b""),
+    ],
+)  # fmt: skip
+def test_a_few_bytes_that_would_take_much_memory_do_not_fit(
+    message: str, begin: bytes, item: bytes, end: bytes, tmp_path: Path
+) -> None:
+    """Each two to four bytes are a message or a group of 2,000 fields."""
+    fields = " ".join(f"optional int64 f{at} = {at};" for at in range(1, 2001))
+    inside = message.replace("FIELDS", fields)
+    text = f'syntax = "proto2"; message A {{ {inside} message Wide {{ {fields} }} }}'
     register(tmp_path, text=text, references=[])
-    write_values(tmp_path, [framed(7, FIRST + b"\x0a\0" * 300_000), framed(7, FIRST + b"\x0a\0")])
+    write_values(tmp_path, [framed(7, FIRST + begin + item * count + end) for count in (300_000, 1)])
     code = (
         "import resource, sys, kafka_segment_source as k\n"
         "resource.setrlimit(resource.RLIMIT_AS, (6 * 2**30, 6 * 2**30))\n"
@@ -270,6 +305,10 @@ def test_a_few_bytes_that_would_take_much_memory_do_not_fit(tmp_path: Path) -> N
     [
         ("", "it has no message"),
         ('edition = "2023"; message A {}', "it is written in an edition"),
+        (EDITION, "it is written in an edition"),
+        (MESSAGE_SET, "A has message_set_wire_format"),
+        ("message A { option message_set_wire_format = true; }", "A has message_set_wire_format"),
+        ('syntax = "proto3"; message A { optional group B = 1 { } }', "a group, which proto3 does not have"),
         ('syntax = "proto4";', "its syntax is proto4"),
         ('syntax = "proto3"; message A { B b = 1; }', "couldn't resolve name 'B'"),
         ('syntax = "proto3"; message A { int32 a = 1; int32 b = 1; }', "uplicate"),

@@ -137,7 +137,9 @@ def test_bare_values_and_single_objects(tmp_path: Path) -> None:
     found = values(tmp_path, schemas=str(tmp_path), valueSchema=str(file))
     assert found == [{"id": 5, "customer": "Ada"}, {"id": 6, "customer": "Bob"}]
     write_values(tmp_path, [b"\xc3\x01" + bytes(8)])
-    with pytest.raises(MisfitError, match="found fingerprint 0000000000000000, expected one of the 2 in 2 files"):
+    with pytest.raises(
+        MisfitError, match="found fingerprint 0000000000000000, expected one of the 2 schemas in 2 files"
+    ):
         values(tmp_path, schemas=str(tmp_path), valueSchema=str(file))
 
 
@@ -155,7 +157,10 @@ def test_headers_name_schemas(logs: Path) -> None:
     write_records(logs / "orders-0", records)
     assert [value and value["id"] for value in values(logs)] == [6, 5, 5, 5, None]
     write_records(logs / "orders-0", [Rec(0, 0, b"k", BOB, ((name.encode(), b"\1" + bytes(16)),))])
-    with pytest.raises(MisfitError, match="found a schema in the header '__value_schema_id', expected one of the 2 in"):
+    with pytest.raises(
+        MisfitError,
+        match="GUID 00000000-0000-0000-0000-000000000000 in the header '__value_schema_id', expected one of the 2 schemas in",
+    ):
         values(logs)
 
 
@@ -213,7 +218,7 @@ def test_an_id_that_is_not_there(logs: Path) -> None:
     write_values(logs, [framed(1, ADA), framed(9, ADA)])
     said = (
         r"a value of orders-0 that does not fit in .*orders-0/0+\.log at byte 0, offset 1: found schema id 9, expected one"
-        r" of the 2 in _schemas, read to offset 1 of 1970-01-01T00:00:00.010Z"
+        r" of the 2 schemas in _schemas, read to offset 1 of 1970-01-01T00:00:00.010Z \(valueMode=PERMISSIVE makes it null\)"
     )
     with pytest.raises(MisfitError, match=said) as caught:
         values(logs)
@@ -221,7 +226,7 @@ def test_an_id_that_is_not_there(logs: Path) -> None:
     assert isinstance(pickle.loads(pickle.dumps(caught.value)), MisfitError)
 
 
-def test_a_value_that_is_encrypted_as_a_whole(tmp_path: Path) -> None:
+def test_a_value_that_is_encrypted_as_a_whole(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     log = SchemaLog(tmp_path)
     log.register("orders-value", 1, OLD)
     rules = {"encodingRules": [{"name": "e", "type": "ENCRYPT_PAYLOAD"}]}
@@ -229,6 +234,9 @@ def test_a_value_that_is_encrypted_as_a_whole(tmp_path: Path) -> None:
     write_values(tmp_path, [framed(2, b"ciphertext")])
     with pytest.raises(MisfitError, match=r"schema id 2: its values are encrypted as a whole \(ENCRYPT_PAYLOAD\)"):
         values(tmp_path)
+    with caplog.at_level(logging.WARNING):
+        assert values(tmp_path, valueMode="PERMISSIVE") == [None]
+    assert "offset 0 of orders-0: schema id 2: its values are encrypted as a whole (ENCRYPT_PAYLOAD))" in caplog.text
 
 
 def test_a_schema_that_cannot_be_read_as_the_chosen_one(logs: Path) -> None:
@@ -279,10 +287,10 @@ def test_permissive(logs: Path, caplog: pytest.LogCaptureFixture) -> None:
     assert [value and value["id"] for value in table["value"].to_pylist()] == [5, None, None, None, None, None]
     assert table["_corrupt_record"].to_pylist() == [None, bad, None, bad, framed(1, ADA + b"x"), b""]
     assert set(caplog.messages) == {
-        "2 values do not fit, and are null: a schema that is not known (the first at offset 1 of orders-0)",
-        "1 value does not fit, and is null: bytes left over (the first at offset 4 of orders-0)",
+        "2 values do not fit, and are null: a schema that is not known (the first at offset 1 of orders-0: schema id 9)",
+        "1 value does not fit, and is null: bytes left over (the first at offset 4 of orders-0: under schema id 1)",
         "1 value does not fit, and is null: bytes that do not begin as its schema's number does (the first at offset 5 of"
-        " orders-0)",
+        " orders-0: 0 bytes that begin with nothing)",
     }
     named = kafkaseg.scan(
         logs, subscribe="orders", valueFormat="avro", valueMode="PERMISSIVE", columnNameOfCorruptRecord="bad"
@@ -386,6 +394,6 @@ def test_an_id_of_another_context_is_not_known(tmp_path: Path) -> None:
     log.register("orders-value", 1, '"int"')
     log.register(":.east:orders-value", 2, '"int"')
     write_values(tmp_path, [framed(2, b"\x02")])
-    with pytest.raises(MisfitError, match="found schema id 2, expected one of the 1 in _schemas"):
+    with pytest.raises(MisfitError, match="found schema id 2, expected the only schema in _schemas"):
         values(tmp_path)
     assert values(tmp_path, schemaContext=".east") == [1]
