@@ -270,6 +270,9 @@ def progress(what: str, total: int) -> Iterator[Advance]:
 
     It shows nothing without a terminal or for less than _WORTH_A_BAR bytes.
     """
+    if total < _WORTH_A_BAR or not sys.stderr.isatty():
+        yield lambda _: None  # a disabled bar of an older rich prints an empty line
+        return
     bar = Progress(
         TextColumn(what),
         BarColumn(),
@@ -279,7 +282,6 @@ def progress(what: str, total: int) -> Iterator[Advance]:
         console=Console(stderr=True),
         transient=True,
         redirect_stdout=sys.stdout.isatty(),  # what is printed comes above the bar, and never into standard error
-        disable=total < _WORTH_A_BAR or not sys.stderr.isatty(),
     )
     with bar:
         task = bar.add_task(what, total=total)

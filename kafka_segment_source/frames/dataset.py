@@ -146,7 +146,7 @@ class LogScanner:
         """Yields the rows, decoded as they are asked for. No batch is empty."""
         predicate = self._source.predicate
         for batch in self._source.read(self._names):
-            kept = batch if predicate is None else batch.filter(predicate)
+            kept = batch if predicate is None else _filter_rows(batch, predicate)
             if kept.num_rows and self._projection is None:
                 yield kept.select(self.projected_schema.names)
             elif kept.num_rows:
@@ -284,3 +284,9 @@ class LogDataset(pads.Dataset):  # type: ignore[misc]  # pyarrow has no types
 
 def _refuse(method: str, instead: str) -> NoReturn:
     raise UnsupportedError(f"a dataset of a log has no {method}: {instead}")
+
+
+def _filter_rows(batch: pa.RecordBatch, predicate: pc.Expression) -> pa.RecordBatch:
+    """Returns the rows of a batch that pass. `RecordBatch.filter` of pyarrow 18 fails where none does."""
+    kept = pa.Table.from_batches([batch]).filter(predicate).combine_chunks().to_batches()
+    return kept[0] if kept else batch.slice(0, 0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,13 @@ from kafka_segment_source.cli import cli
 from tests.support.rows import ORDERS
 
 LOGS = ORDERS / "data"
+# click before 8.2 puts what is printed on standard error into standard output, unless it is told otherwise
+_APART: Any = {"mix_stderr": False} if "mix_stderr" in signature(click.testing.CliRunner).parameters else {}
 
 
 def run(*arguments: object, columns: int = 140) -> click.testing.Result:
     """What a command answers: exit_code, stdout and stderr."""
-    runner = click.testing.CliRunner(env={"COLUMNS": str(columns), "NO_COLOR": "1"})
+    runner = click.testing.CliRunner(env={"COLUMNS": str(columns), "NO_COLOR": "1"}, **_APART)
     return runner.invoke(cli, [str(argument) for argument in arguments], prog_name="kafkaseg")
 
 
