@@ -83,7 +83,11 @@ class LogWriter:
 
     def write(self, found: Batches) -> None:
         """Appends batches. Raises CorruptRecordError for a batch whose offsets another one holds in part."""
+        if found.is_extra.any():
+            found = self._leave_foreign_markers(found)
         headers = found.headers
+        if not headers.shape[1]:
+            return
         first = 0
         if self.start is not None:  # two copies may both have the batch where one follows the other
             first = int(np.searchsorted(headers[batch_headers.LAST_OFFSET], self.end))
@@ -103,6 +107,13 @@ class LogWriter:
                 continue
             self._append(found, first, first + count)
             first += count
+
+    def _leave_foreign_markers(self, found: Batches) -> Batches:
+        """Leaves out the markers of other times that end no transaction of which there is data."""
+        headers = found.headers
+        producers = headers[batch_headers.PRODUCER_ID]
+        begun = {*self.producers.open, *producers[transactional_data(headers)].tolist()}
+        return found.select(~found.is_extra | np.isin(producers, [*begun]))
 
     def _append(self, found: Batches, first: int, end: int) -> None:
         headers = found.headers[:, first:end]

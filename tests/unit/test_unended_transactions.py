@@ -29,9 +29,9 @@ def data(offset: int, *, producer: int = -1, epoch: int = 1) -> bytes:
     return batch[:12] + struct.pack(">i", epoch) + batch[16:]
 
 
-def marker(kind: Marker, offset: int) -> bytes:
+def marker(kind: Marker, offset: int, timestamp: int = 2000, producer: int = PRODUCER) -> bytes:
     return writer.control_batch(
-        kind, offset=offset, timestamp=2000, producer_id=PRODUCER, producer_epoch=0, leader_epoch=1
+        kind, offset=offset, timestamp=timestamp, producer_id=producer, producer_epoch=0, leader_epoch=1
     )
 
 
@@ -97,3 +97,27 @@ def test_a_flipped_epoch_is_no_epoch_of_the_log(tmp_path: Path) -> None:
     log = [data(0, epoch=1), data(1, epoch=1 + 64), data(2, epoch=1), data(3, epoch=5)]
     rebuild(put(tmp_path / "A", {0: log}), tmp_path / "new")
     assert (tmp_path / "new/t-0/leader-epoch-checkpoint").read_text() == "0\n2\n1 0\n5 3\n"
+
+
+@pytest.mark.parametrize("rolls", [False, True])
+def test_a_time_range_takes_the_markers_of_its_transactions(rolls: bool, tmp_path: Path) -> None:
+    """The clock of the coordinator is behind: the ABORT is older than the range, and the next COMMIT lies in it."""
+    batches = [
+        data(0, producer=9),
+        marker("commit", 1, 900, producer=9),  # of a transaction without data in the range
+        data(1000, producer=PRODUCER),
+        marker("abort", 1001, 1500),
+        data(1002),
+        data(1003, producer=PRODUCER),
+        marker("commit", 1004, 2004),
+        marker("abort", 1005, 1600, producer=9),
+    ]
+    bases = [0, 1, 1000, 1001, 1002, 1003, 1004, 1005]
+    layout = {base: [batch] for base, batch in zip(bases, batches, strict=True)} if rolls else {0: batches}
+    source = put(tmp_path / "A", layout)
+    (source / "cleaner-offset-checkpoint").write_text("0\n1\nt 0 1002\n")
+    report = rebuild(source, tmp_path / "new", since="1970-01-01T00:00:02Z")
+    offsets = scan(tmp_path / "new", ["offset"], includeControl=True).read_all()["offset"].to_pylist()
+    assert offsets == [1000, 1001, 1002, 1003, 1004]
+    assert kinds_of(report.partitions[0]) == []
+    assert values(tmp_path / "new", isolationLevel="read_committed") == [b"v1002", b"v1003"]
