@@ -19,6 +19,10 @@ Advance = Callable[[int], None]
 """Is called with the number of further bytes that are done."""
 
 
+REMARK = {"is_remark": True}
+"""`extra` of a warning that says what a read does, and not that data is damaged or lost."""
+
+
 def ignore_progress(done: int, total: int) -> None:
     """An OnProgress that does nothing."""
 

@@ -313,13 +313,14 @@ def follow(what: str) -> Iterator[OnProgress]:
 
 @contextmanager
 def skipped_data() -> Iterator[list[str]]:
-    """Collects the warnings of a read about skipped data, and prints each at once on standard error."""
+    """Collects the warnings of a read about skipped data. It prints each at once on standard error, and remarks too."""
     said: list[str] = []
 
     class Handler(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            said.append(record.getMessage())
-            warn(said[-1])
+            warn(record.getMessage())
+            if not hasattr(record, "is_remark"):
+                said.append(record.getMessage())
 
     handler = Handler()
     logger.addHandler(handler)

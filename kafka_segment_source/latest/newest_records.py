@@ -31,7 +31,7 @@ from kafka_segment_source.kernels import batch_headers, offset_map
 from kafka_segment_source.kernels.record_batches import OFFSET
 from kafka_segment_source.latest.offset_map import OffsetMap
 from kafka_segment_source.options import ReadOptions
-from kafka_segment_source.reporting import logger
+from kafka_segment_source.reporting import REMARK, logger
 from kafka_segment_source.schema import RECORD_COLUMNS
 
 Offsets = npt.NDArray[np.int64]
@@ -71,6 +71,7 @@ def read_newest(
                 logger.warning(
                     "%s-%d has %s without a key: they are in no row of view=latest",
                     *(topic, partition, f"{without_key:,} {'record' if without_key == 1 else 'records'}"),
+                    extra=REMARK,
                 )
             newest = the_map.take_newest(options.include_tombstones)
             yield from _read_offsets(parts, options, schema, newest, read_split, advance if is_first else _ignore)

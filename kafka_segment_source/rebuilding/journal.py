@@ -24,7 +24,7 @@ from kafka_segment_source.rebuilding.files import (
     replace_file,
     written,
 )
-from kafka_segment_source.storage.paths import join_path
+from kafka_segment_source.storage.paths import join_path, shorten_name
 
 try:
     import fcntl
@@ -90,11 +90,11 @@ class Journal:
 
     def load(self, name: str) -> dict[str, Any] | None:
         """Returns the state of a partition, or None if it was not begun."""
-        return _parse(read_whole(join_path(self._folder, f"{name}.json")))
+        return _parse(read_whole(join_path(self._folder, f"{shorten_name(name)}.json")))
 
     def save(self, name: str, state: Mapping[str, Any]) -> None:
         """Notes the state of a partition."""
-        replace_file(join_path(self._folder, f"{name}.json"), json.dumps(state).encode())
+        replace_file(join_path(self._folder, f"{shorten_name(name)}.json"), json.dumps(state).encode())
 
     def finish_partition(self, name: str) -> None:
         """Moves a finished partition to its place."""

@@ -6,6 +6,7 @@ A local path is absolute. A path in a bucket is `s3://bucket/key`, `gs://bucket/
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 from collections.abc import Iterable
@@ -133,6 +134,16 @@ def split_remote(path: str) -> tuple[str, str]:
     scheme, _, rest = path.partition("://")
     bucket, _, key = rest.partition("/")
     return f"{scheme}://{bucket}", key
+
+
+_LONGEST_NAME = 200  # bytes; file systems take 255, and a suffix follows
+
+
+def shorten_name(name: str) -> str:
+    """Returns a name of a file that leaves room for a suffix: a long one is cut, and its hash says the rest."""
+    if len(name.encode()) <= _LONGEST_NAME:
+        return name
+    return f"{name[:100]}-{hashlib.sha256(name.encode()).hexdigest()[:32]}"
 
 
 def join_path(directory: str, name: str) -> str:

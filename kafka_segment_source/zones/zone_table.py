@@ -28,7 +28,7 @@ import xxhash
 
 from kafka_segment_source.errors import FileChangedError
 from kafka_segment_source.storage.files import UNUSABLE, InputFile, write_atomically
-from kafka_segment_source.storage.paths import join_path
+from kafka_segment_source.storage.paths import join_path, shorten_name
 from kafka_segment_source.storage.store import NO_VERSION, FileVersion, Storage
 
 # Rows of a zone table
@@ -109,7 +109,8 @@ def no_zones(count: int = 0) -> ZoneTable:
 def zone_map_path(directory: str, topic: str, partition: int) -> str:
     """Returns the file of one partition. The topic is quoted, as an option may name one that is not valid in a file
     name."""
-    return join_path(directory, f"{quote(topic, safe='')}-{partition}.parquet")
+    name = f"{quote(topic, safe='')}-{partition}"
+    return join_path(directory, f"{shorten_name(name)}.parquet")
 
 
 def read_zone_map(path: str, storage: Storage) -> ZoneMap | None:

@@ -18,6 +18,8 @@ from kafka_segment_source.planning import display, planner
 from kafka_segment_source.planning import plan as plan_module
 from kafka_segment_source.storage import store
 from tests.cli.runner import LOGS, answer, copy_of, run
+from tests.support import writer
+from tests.support.writer import Rec
 
 ON_PATHS = [name for name in COMMANDS if name not in ("demo", "completion")]
 
@@ -345,3 +347,28 @@ def test_threads(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert answers[0] == answers[1] == answers[2]
     assert (command == "verify") == (not answers[0][1])
     assert run(*arguments, "--threads", 0).exit_code == 2
+
+
+def test_a_topic_with_the_longest_name(tmp_path: Path) -> None:
+    """Kafka allows 249 characters, and file systems 255 bytes. The files of a topic have suffixes."""
+    topic = "t" * 249
+    folder = tmp_path / f"{topic}-0"
+    folder.mkdir()
+    data = writer.record_batch([Rec(0, 1000, b"k", b"v"), Rec(1, 1000, None, b"w")])
+    (folder / writer.segment_name(0)).write_bytes(data)
+    for arguments in (
+        ("rebuild", tmp_path, "--to", tmp_path.parent / "rebuilt"),
+        ("zonemap", tmp_path, "--to", tmp_path.parent / "maps", "--keys"),
+        ("cat", tmp_path, "--zone-maps", tmp_path.parent / "maps", "--key", "k"),
+    ):
+        result = run(*arguments)
+        assert result.exit_code == 0, result.stderr
+
+
+def test_a_record_without_a_key_is_no_damage(tmp_path: Path) -> None:
+    folder = tmp_path / "t-0"
+    folder.mkdir()
+    data = writer.record_batch([Rec(0, 1000, b"k", b"v"), Rec(1, 1000, None, b"w")])
+    (folder / writer.segment_name(0)).write_bytes(data)
+    result = run("cat", tmp_path, "--latest")
+    assert result.exit_code == 0 and "1 record without a key" in result.stderr
