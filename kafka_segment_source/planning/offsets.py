@@ -114,6 +114,14 @@ def log_end_offset(log: PartitionLog, options: ReadOptions) -> int:
         return min(view.end_offset(), log.offsets.end)
 
 
+def _is_end_hidden(log: PartitionLog, options: ReadOptions) -> bool:
+    """Whether damage in the last segment hides where the log ends: offsets may lie behind it, and reading reports it."""
+    if log.end is not None or not log.segments or log.segments[-1].base_offset >= log.offsets.end:
+        return False
+    with SegmentView(log.segments[-1], options.trust) as view:
+        return view.log_end() is None
+
+
 def _describe_hole(log: PartitionLog, wanted: OffsetRange) -> str | None:
     """Describes wanted offsets that no file holds, although files hold lower and higher offsets."""
     for hole in log.holes:
@@ -142,7 +150,7 @@ def _describe_loss(log: PartitionLog, options: ReadOptions, start: int, end: int
     if furthest <= min(bases[-1], log.offsets.end):
         return None
     latest = log_end_offset(log, options)
-    if furthest > latest:
+    if furthest > latest and not _is_end_hidden(log, options):
         option = ending.option if ends_by_number else starting.option
         end_words = "the high watermark is" if latest == log.offsets.end else "the files end at"
         return f"option {option!r} asks for offsets up to {furthest}, but {end_words} {latest}"

@@ -407,3 +407,15 @@ def test_verify_says_where_the_leader_epoch_falls(bent: int, tmp_path: Path) -> 
     at = sum(map(len, batches[: 4 if bent > 0 else 3]))
     assert problem.position == at and "the leader epoch falls" in problem.what
     assert read(a) == rows(*range(20))
+
+
+@pytest.mark.parametrize("start", range(9, 15))
+def test_a_window_behind_damage_of_the_last_segment(start: int, tmp_path: Path) -> None:
+    """The files do not end at the damage: what lies behind it is read, or the damage is said."""
+    last = [make_batch(4, 7), spoil(make_batch(8, 8)), make_batch(9, 14)]
+    a = write_segments(tmp_path / "A", {0: [make_batch(0, 3)], 4: last})
+    window: dict[str, Any] = {"startingOffsets": {"t": {"0": start}}}
+    assert read(a, mode="DROPMALFORMED", **window) == rows(*range(start, 15))
+    with pytest.raises(CorruptRecordError) as caught:
+        read(a, **window)
+    assert caught.value.position == len(last[0])
