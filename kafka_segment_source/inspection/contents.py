@@ -17,8 +17,7 @@ from kafka_segment_source.kafka_format import MAX_OFFSET
 from kafka_segment_source.keywords import PathsLike, TopicOptions, check_names, option_texts
 from kafka_segment_source.logdir.catalog import list_dead_directories, list_directories
 from kafka_segment_source.logdir.checkpoints import Checkpoints
-from kafka_segment_source.logdir.segments import Evidence, ListedLog, PartitionLog, Segment
-from kafka_segment_source.logdir.tiers import explain_unfinished
+from kafka_segment_source.logdir.segments import Evidence, ListedLog, PartitionLog, Segment, explain_unfinished
 from kafka_segment_source.option_values import TopicSelection
 from kafka_segment_source.options import ReadOptions, parse_options
 from kafka_segment_source.partition.chain import list_paths

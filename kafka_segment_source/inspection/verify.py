@@ -44,8 +44,7 @@ from kafka_segment_source.kernels import batch_headers, record_batches
 from kafka_segment_source.kernels.batch_headers import HeaderTable
 from kafka_segment_source.logdir.checkpoints import Checkpoints
 from kafka_segment_source.logdir.producer_snapshots import saved_states
-from kafka_segment_source.logdir.segments import ListedLog, PartitionLog, Segment
-from kafka_segment_source.logdir.tiers import explain_unfinished
+from kafka_segment_source.logdir.segments import ListedLog, PartitionLog, Segment, explain_unfinished
 from kafka_segment_source.partition.missing import all_evidence, notice
 from kafka_segment_source.reporting import Advance
 from kafka_segment_source.storage.ahead import Turns

@@ -277,3 +277,13 @@ class PartitionLog(ListedLog):
             return False
         following = self.segments[at + 1]
         return max(following.base_offset, following.offsets.start) <= end
+
+
+def explain_unfinished(log: ListedLog) -> str:
+    """Returns one sentence about the segments of a tier that are no data."""
+    names = log.beside.unfinished
+    more = f" and {len(names) - 1:,} more" if len(names) > 1 else ""
+    return (
+        f"a part of the objects of segment {names[0]}{more} in {log.directory!r} is missing or empty, as while a broker"
+        " uploads or deletes them: that is no data; if no broker does so now, its records are missing here"
+    )

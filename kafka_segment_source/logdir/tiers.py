@@ -20,7 +20,6 @@ from dataclasses import dataclass
 
 from kafka_segment_source.errors import FileChangedError, KafkaSegmentError, PathError, StorageError
 from kafka_segment_source.logdir.names import is_partition, named_partition
-from kafka_segment_source.logdir.segments import ListedLog
 from kafka_segment_source.option_values import TopicPartition
 from kafka_segment_source.storage.ahead import map_ahead
 from kafka_segment_source.storage.files import InputFile, list_directory
@@ -117,16 +116,6 @@ def list_copies(found: FoundPartition, storage: Storage) -> list[str]:
                 f" them, and {name_of(copy)!r} in the first"
             )
     return copies or [shown_directory(found.directory, 1, *found.named)]  # nothing of it is whole
-
-
-def explain_unfinished(log: ListedLog) -> str:
-    """Returns one sentence about the segments of a tier that are no data."""
-    names = log.beside.unfinished
-    more = f" and {len(names) - 1:,} more" if len(names) > 1 else ""
-    return (
-        f"a part of the objects of segment {names[0]}{more} in {log.directory!r} is missing or empty, as while a broker"
-        " uploads or deletes them: that is no data; if no broker does so now, its records are missing here"
-    )
 
 
 def _is_directory(entry: Entry) -> bool:

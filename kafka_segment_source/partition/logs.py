@@ -29,8 +29,14 @@ from kafka_segment_source.kafka_format import MAX_OFFSET
 from kafka_segment_source.logdir.catalog import list_logs
 from kafka_segment_source.logdir.checkpoints import Checkpoints
 from kafka_segment_source.logdir.segment_view import SegmentView
-from kafka_segment_source.logdir.segments import DroppedSegment, Hole, ListedLog, PartitionLog, Segment
-from kafka_segment_source.logdir.tiers import explain_unfinished
+from kafka_segment_source.logdir.segments import (
+    DroppedSegment,
+    Hole,
+    ListedLog,
+    PartitionLog,
+    Segment,
+    explain_unfinished,
+)
 from kafka_segment_source.option_values import TopicPartition
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.partition.missing import notice, report_lost_partitions

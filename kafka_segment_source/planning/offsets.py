@@ -115,7 +115,7 @@ def log_end_offset(log: PartitionLog, options: ReadOptions) -> int:
 
 
 def _is_end_hidden(log: PartitionLog, options: ReadOptions) -> bool:
-    """Whether damage in the last segment hides where the log ends: offsets may lie behind it, and reading reports it."""
+    """Whether damage in the last segment hides where the log ends. Offsets may lie behind it, and a read says so."""
     if log.end is not None or not log.segments or log.segments[-1].base_offset >= log.offsets.end:
         return False
     with SegmentView(log.segments[-1], options.trust) as view:
