@@ -35,6 +35,7 @@ from kafka_segment_source.cli.shared import (
 )
 from kafka_segment_source.option_values import TRANSACTIONS
 from kafka_segment_source.options import ReadOptions
+from kafka_segment_source.planning.plan import read_rows
 from kafka_segment_source.planning.planner import make_plan
 from kafka_segment_source.schema import Table
 from kafka_segment_source.times import format_millis
@@ -179,7 +180,7 @@ def read_view(
         plan = replace(plan, options=replace(plan.options, fail_on_data_loss=False))
     for warning in plan.warnings:
         warn(warning)
-    return plan.batches(table_of(options.view).arrow_schema(columns))
+    return read_rows(plan, plan.schema(columns))
 
 
 def _limit(batches: Iterator[pa.RecordBatch], limit: int | None) -> Iterator[pa.RecordBatch]:

@@ -28,7 +28,7 @@ from kafka_segment_source.exporting.tables import FORMATS, ExportTable, State
 from kafka_segment_source.keywords import PathsLike, ReadingOptions, count_threads, option_texts
 from kafka_segment_source.option_values import BINARY, PERMISSIVE, Context, TopicPartition, parse_positive_bytes
 from kafka_segment_source.options import OPTIONS, PACE, ReadOptions, parse_options
-from kafka_segment_source.planning.plan import ReadPlan
+from kafka_segment_source.planning.plan import ReadPlan, read_rows
 from kafka_segment_source.reporting import logger
 from kafka_segment_source.schema_registry.typing import type_columns
 from kafka_segment_source.storage.files import exists
@@ -358,7 +358,7 @@ class _Run:
             self.on_progress(done, total)
 
         self.on_progress(0, total)
-        for batch in plan.batches(plan.schema(), advance, self.threads):
+        for batch in read_rows(plan, plan.schema(), advance, self.threads):
             key: TopicPartition = batch["topic"][0].as_py(), batch["partition"][0].as_py()
             if present is not None and key != present:
                 positions[present] = end[present]  # splits come by partition

@@ -18,10 +18,10 @@ import pyarrow.dataset as pads
 
 from kafka_segment_source.bounds import EVERY_ROW
 from kafka_segment_source.decoding.tables import split_table
-from kafka_segment_source.errors import OptionError, SchemaError, UnsupportedError
+from kafka_segment_source.errors import SchemaError, UnsupportedError
 from kafka_segment_source.frames.predicates import find_columns, find_possible_rows
 from kafka_segment_source.keywords import PathsLike, ScanOptions, count_threads, option_texts
-from kafka_segment_source.option_values import FORMATS_OF_TEXT, OF_SPLITS
+from kafka_segment_source.option_values import FORMATS_OF_TEXT
 from kafka_segment_source.options import ReadOptions, parse_options
 from kafka_segment_source.planning.plan import ReadPlan
 from kafka_segment_source.planning.planner import plan_selected
@@ -92,6 +92,10 @@ class _Source:
     def make_plan(self) -> ReadPlan:
         """Makes the plan of a read of records or batches, without what the predicate excludes."""
 
+        view = view_of(self.options.view)
+        if view is not None:
+            return plan_view(view, self.options, self.warnings)
+
         def select_all(sources: Sources, warnings: list[str]) -> Selection:
             if self.predicate is None:
                 return select(sources, [EVERY_ROW], warnings)[0]
@@ -104,9 +108,6 @@ class _Source:
 
     def read(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yields the rows that may pass the predicate, with the columns of these names."""
-        view = view_of(self.options.view)
-        if view is not None:
-            return iter(plan_view(view, self.options, self.warnings).to_reader(names))
         return iter(self.make_plan().to_reader(names, self.threads))
 
 
@@ -221,10 +222,11 @@ class LogDataset(pads.Dataset):  # type: ignore[misc]  # pyarrow has no types
         return LogScanner(self._source.narrow(filter), columns)
 
     def plan(self, filter: pc.Expression | None = None) -> ReadPlan:
-        """Returns what a query would read, and why the rest is left out. Records and batches have a plan."""
-        view = self._source.options.view
-        if view not in OF_SPLITS:
-            raise OptionError(f"option 'view' is {view!r}: only {', '.join(OF_SPLITS)} have a plan")
+        """Returns what a query would read, and why the rest is left out.
+
+        A view whose rows lie in no byte ranges of `.log` files gives a `ViewPlan`. It reads every row, and the filter
+        is applied after that.
+        """
         return self._source.narrow(filter).make_plan()
 
     def filter(self, expression: pc.Expression) -> LogDataset:

@@ -33,7 +33,7 @@ class Fetch:
     start, end: byte positions. It takes at least one batch, and no byte of another segment.
     upper_entry: the entry of the offset index that gives the upper bound. None if no entry lies behind the fetch.
     upper_bound: of the offsets in the fetch, exclusive. A broker names the aborted transactions up to there. Without an
-        entry it is the next segment's base offset, or the log end offset.
+    entry it is the next segment's base offset, or the log end offset.
     """
 
     start: int

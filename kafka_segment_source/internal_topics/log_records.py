@@ -22,7 +22,7 @@ from kafka_segment_source.logdir.catalog import list_logs
 from kafka_segment_source.logdir.segments import ListedLog
 from kafka_segment_source.option_values import RECORDS as RECORDS_VIEW
 from kafka_segment_source.options import ReadOptions
-from kafka_segment_source.planning.plan import ReadPlan
+from kafka_segment_source.planning.plan import ReadPlan, read_rows
 from kafka_segment_source.planning.planner import make_plan
 
 _MICROS = 1000  # in a millisecond
@@ -87,7 +87,7 @@ def read_records(plan: ReadPlan, times: TimeRange) -> Iterator[LogRecord]:
 
     times: of the records that count, in epoch ms.
     """
-    for batch in plan.batches(RECORDS.arrow_schema(_NEEDED)):
+    for batch in read_rows(plan, RECORDS.arrow_schema(_NEEDED)):
         metadata = batch.column("metadata")
         producers = [
             producer if is_transactional else None

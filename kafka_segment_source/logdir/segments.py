@@ -152,7 +152,7 @@ class Evidence(NamedTuple):
 
     why: names the file that is the evidence.
     harmless: when this means no loss, in words that follow "harmless". None if nothing explains it, so records are
-        missing.
+    missing.
     """
 
     offsets: OffsetRange

@@ -77,8 +77,16 @@ def as_table(sums: str, rows: Sequence[Row], warnings: Iterable[str]) -> Rendera
         read = sum(row.is_read for row in rows) - sum(row.is_read for row in first)
         said = f", of which {read:,} {'is' if read == 1 else 'are'} read" if read else ""
         parts.append(Text(f"… and {len(rows) - _MOST_ROWS:,} more{said}", style="dim"))
-    parts += [Text(f"warning: {warning}", style="yellow") for warning in _shorten_warnings(list(warnings))]
-    return Group(*parts)
+    return Group(*parts, *_as_lines(warnings))
+
+
+def as_lines(sums: str, warnings: Iterable[str]) -> RenderableType:
+    """Makes a line of sums and the warnings, for a plan that has no rows."""
+    return Group(Text(sums, style="bold"), *_as_lines(warnings))
+
+
+def _as_lines(warnings: Iterable[str]) -> list[Text]:
+    return [Text(f"warning: {warning}", style="yellow") for warning in _shorten_warnings(list(warnings))]
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from kafka_segment_source.logdir.segments import DroppedSegment
 from kafka_segment_source.option_values import NEWEST
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.reporting import logger
+from kafka_segment_source.schema import Table
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -115,17 +116,17 @@ class ReadPlan:
         count = count_threads(threads)
         for warning in self.warnings:
             logger.warning("%s", warning)
-        return pa.RecordBatchReader.from_batches(schema, self.batches(schema, threads=count))
+        return pa.RecordBatchReader.from_batches(schema, read_rows(self, schema, threads=count))
 
     def schema(self, columns: Sequence[str] | None = None) -> pa.Schema:
         """The Arrow schema of these columns; None: of the columns of the options. SchemaError for an unknown name."""
-        table = split_table(self.options)
+        table = self._table()
         return table.arrow_schema(table.default_names(self.options) if columns is None else table.check_names(columns))
 
-    def batches(
-        self, schema: pa.Schema, advance: Callable[[int], None] = lambda _: None, threads: int = 1
-    ) -> Iterator[pa.RecordBatch]:
-        """Reads the rows of this plan, without its warnings. advance: is called with the size of each read split."""
+    def _table(self) -> Table:
+        return split_table(self.options)
+
+    def _read(self, schema: pa.Schema, advance: Callable[[int], None], threads: int) -> Iterator[pa.RecordBatch]:
         useful = min(threads, -(-self.bytes_to_read // _BYTES_A_THREAD))
         if useful > 1 and self.options.view != NEWEST:
             from kafka_segment_source.scanning_threads import read_splits_in_threads
@@ -160,3 +161,13 @@ class ReadPlan:
         from kafka_segment_source.planning.display import as_html
 
         return as_html(self.__rich__())
+
+
+def read_rows(
+    plan: ReadPlan, schema: pa.Schema, advance: Callable[[int], None] = lambda _: None, threads: int = 1
+) -> Iterator[pa.RecordBatch]:
+    """Reads the rows of a plan as batches of exactly `schema`, and says nothing of its warnings.
+
+    advance: is called with the size of each read split.
+    """
+    return plan._read(schema, advance, threads)

@@ -40,7 +40,7 @@ from kafka_segment_source.rebuilding.files import count_free_bytes, make_directo
 from kafka_segment_source.rebuilding.journal import Journal
 from kafka_segment_source.rebuilding.log_writer import LogWriter
 from kafka_segment_source.rebuilding.pieces import Notes, read_batches
-from kafka_segment_source.rebuilding.report import LeftOut, RebuildReport, RebuiltPartition
+from kafka_segment_source.rebuilding.report import LeftOut, RebuildReport, RebuiltPartition, parse_left_out
 from kafka_segment_source.rebuilding.unended import Unended, find_unended
 from kafka_segment_source.reporting import Advance, OnProgress, add_up, ignore_progress, logger
 from kafka_segment_source.storage.files import InputFile, exists
@@ -349,7 +349,7 @@ class _Run:
         if state is None:
             remove_tree(folder)
         make_directory(folder)
-        left_before = [] if state is None else [LeftOut.from_dict(each) for each in state["leftOut"]]
+        left_before = [] if state is None else [parse_left_out(each) for each in state["leftOut"]]
         is_judged = is_judged or bool(unended)
 
         def keep(writer: LogWriter) -> None:
@@ -525,7 +525,7 @@ def _load_partition(values: Mapping[str, Any]) -> RebuiltPartition:
         values["records"],
         values["bytes"],
         tuple(values["sources"]),
-        tuple(LeftOut.from_dict(each) for each in values["leftOut"]),
+        tuple(parse_left_out(each) for each in values["leftOut"]),
     )
 
 

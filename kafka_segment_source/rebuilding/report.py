@@ -29,10 +29,11 @@ class LeftOut:
         names = {"first_offset": "firstOffset", "last_offset": "lastOffset"}
         return {names.get(each.name, each.name): getattr(self, each.name) for each in fields(self)}
 
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> LeftOut:
-        names = {"firstOffset": "first_offset", "lastOffset": "last_offset"}
-        return cls(**{names.get(name, name): value for name, value in values.items()})
+
+def parse_left_out(values: Mapping[str, Any]) -> LeftOut:
+    """Makes it again from what `LeftOut.to_dict` returned."""
+    names = {"firstOffset": "first_offset", "lastOffset": "last_offset"}
+    return LeftOut(**{names.get(name, name): value for name, value in values.items()})
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from kafka_segment_source.errors import KafkaSegmentError, OptionError
 from kafka_segment_source.in_order import InOrder, count_processors
 from kafka_segment_source.keywords import DecodeOptions, PathsLike, check_names, count_threads, option_texts
 from kafka_segment_source.options import ReadOptions, parse_options
+from kafka_segment_source.planning.plan import read_rows
 from kafka_segment_source.queries import scan
 from kafka_segment_source.reporting import OnProgress, add_up, ignore_progress
 from kafka_segment_source.searching.key_files import ACTIVE, TIER, KeyFile, list_key_files
@@ -239,7 +240,7 @@ class _Search:
         pattern = Pattern(self._key, fixed=True)
         try:
             plan = plan_search(options, [], pattern, key=True, value=False, headers=())
-            batches = plan.batches(plan.schema(["offset"]))
+            batches = read_rows(plan, plan.schema(["offset"]))
             found = [batch.column("offset").to_numpy(zero_copy_only=False) for batch in batches]
         except KafkaSegmentError as error:
             self._found.unsearched.append(

@@ -109,17 +109,6 @@ class ZoneMapSummary:
     filter_bytes: int = 0
     damage: list[str] = field(default_factory=list)
 
-    def append(self, other: ZoneMapSummary) -> None:
-        """Adds the work of further partitions."""
-        self.partitions += other.partitions
-        self.segments_mapped += other.segments_mapped
-        self.segments_kept += other.segments_kept
-        self.zones += other.zones
-        self.bytes_read += other.bytes_read
-        self.files_written += other.files_written
-        self.filter_bytes += other.filter_bytes
-        self.damage += other.damage
-
     def to_dict(self) -> dict[str, Any]:
         """Returns the summary as `kafkaseg zonemap --json` prints it."""
         return {
@@ -192,6 +181,18 @@ def _plan_updates(options: ReadOptions, directory: str, keys: bool) -> list[Part
         logger.warning("%s", warning)
     at_once = max((log.storage.read_cost(log.directory).at_once for log in logs), default=1)
     return list(map_ahead(lambda log: _plan_update(log, directory, options, keys), logs, at_once))
+
+
+def _add_work(summary: ZoneMapSummary, other: ZoneMapSummary) -> None:
+    """Adds the work of further partitions."""
+    summary.partitions += other.partitions
+    summary.segments_mapped += other.segments_mapped
+    summary.segments_kept += other.segments_kept
+    summary.zones += other.zones
+    summary.bytes_read += other.bytes_read
+    summary.files_written += other.files_written
+    summary.filter_bytes += other.filter_bytes
+    summary.damage += other.damage
 
 
 def finish_update(update: PartitionUpdate, mapped: Sequence[MappedSegment | None], summary: ZoneMapSummary) -> None:
@@ -272,7 +273,7 @@ def run_updates(
 
     summary = ZoneMapSummary()
     for done in map_ahead(run, todo, turns.count):
-        summary.append(done)
+        _add_work(summary, done)
     return summary
 
 

@@ -8,9 +8,12 @@ import inspect
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from dataclasses import is_dataclass
 from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
+from typing import get_args, get_type_hints
 
 import pytest
 
@@ -288,6 +291,29 @@ def test_every_error_is_public() -> None:
     """Each error class that a user may catch is a public name."""
     kinds = {name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, Exception)}
     assert kinds <= set(kafka_segment_source.__all__)
+
+
+# Parts of public results that stay inside: what a read was asked, what tasks need of a file, what reads a view, and
+# counts that are still being made
+INNER_PARTS = {"ReadOptions", "Segment", "Storage", "FileVersion", "BatchPlace", "View", "Heaviest", "Distinct"}
+
+
+def classes_in(kind: object) -> Iterator[type]:
+    """The package's classes in a type, also inside tuples, lists and unions."""
+    if inspect.isclass(kind) and kind.__module__.startswith("kafka_segment_source"):
+        yield kind
+    for part in get_args(kind):
+        yield from classes_in(part)
+
+
+@pytest.mark.parametrize("name", [name for name in kafka_segment_source.__all__ if name[0].isupper()])
+def test_the_parts_of_public_results_are_public(name: str) -> None:
+    """Each class that a field of a public class holds can be imported from the package, except for INNER_PARTS."""
+    kind = getattr(kafka_segment_source, name)
+    if issubclass(kind, Exception) or not (is_dataclass(kind) or hasattr(kind, "_fields")):
+        return
+    parts = {part.__name__ for held in get_type_hints(kind).values() for part in classes_in(held)}
+    assert parts - INNER_PARTS <= set(kafka_segment_source.__all__)
 
 
 PUBLIC_FUNCTIONS = [name for name in kafka_segment_source.__all__ if name.islower() and not name.startswith("_")]
