@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from kafka_segment_source.inspection.verification import VerifyReport, verify
     from kafka_segment_source.inspection.verify import Verified
     from kafka_segment_source.keywords import ScanOptions, StreamOptions
-    from kafka_segment_source.logdir.indexes import OffsetIndex, TimeIndex, TransactionIndex
     from kafka_segment_source.logdir.segments import DroppedSegment, Evidence
+    from kafka_segment_source.named_indexes import OffsetIndex, TimeIndex, TransactionIndex
     from kafka_segment_source.planning.plan import ReadPlan
     from kafka_segment_source.planning.search import FoundBatch, OffsetEntry, SearchStep, TimeEntry
     from kafka_segment_source.queries import plan, scan
@@ -158,8 +158,8 @@ _HOMES = {
     "inspection.verification": ("VerifyReport", "verify"),
     "inspection.verify": ("Verified",),
     "keywords": ("ScanOptions", "StreamOptions"),
-    "logdir.indexes": ("OffsetIndex", "TimeIndex", "TransactionIndex"),
     "logdir.segments": ("DroppedSegment", "Evidence"),
+    "named_indexes": ("OffsetIndex", "TimeIndex", "TransactionIndex"),
     "planning.plan": ("ReadPlan",),
     "planning.search": ("FoundBatch", "OffsetEntry", "SearchStep", "TimeEntry"),
     "queries": ("plan", "scan"),

@@ -44,7 +44,7 @@ from kafka_segment_source.inspection.index_order import (
 from kafka_segment_source.kernels import batch_headers
 from kafka_segment_source.kernels.batch_headers import HeaderTable
 from kafka_segment_source.logdir.index_entries import most_entries
-from kafka_segment_source.logdir.indexes import OffsetIndex, TimeIndex, TransactionIndex
+from kafka_segment_source.logdir.indexes import AbortEntries, OffsetEntries, TimeEntries
 from kafka_segment_source.logdir.segments import Segment
 from kafka_segment_source.storage.files import file_version
 from kafka_segment_source.times import format_millis
@@ -194,7 +194,7 @@ class Verdicts:
     is_wrong: Mask
 
 
-def judge_offset_index(facts: Facts, index: OffsetIndex) -> Verdicts:
+def judge_offset_index(facts: Facts, index: OffsetEntries) -> Verdicts:
     """Compares each entry of `written_offsets_of` with the log."""
     slots = np.arange(len(index))
     is_sound = slots < sound_offsets(index, facts.segment.base_offset)
@@ -207,7 +207,7 @@ def judge_offset_index(facts: Facts, index: OffsetIndex) -> Verdicts:
     return Verdicts(known & ~ahead & ~broken, ~is_sound | broken | (ahead & (not facts.segment.is_last)))
 
 
-def judge_time_index(facts: Facts, index: TimeIndex) -> Verdicts:
+def judge_time_index(facts: Facts, index: TimeEntries) -> Verdicts:
     """Compares each entry of `written_times_of` with the log."""
     is_sound = np.arange(len(index)) < sound_times(index, facts.segment.base_offset)
     beyond = is_sound & (index.offsets > facts.last_offset)
@@ -221,7 +221,7 @@ def judge_time_index(facts: Facts, index: TimeIndex) -> Verdicts:
     return Verdicts(compared & ~too_low & ~too_high & ~lost, wrong)
 
 
-def judge_transaction_index(facts: Facts, index: TransactionIndex) -> Verdicts:
+def judge_transaction_index(facts: Facts, index: AbortEntries) -> Verdicts:
     """Compares each entry of `written_aborts_of` with the log."""
     if not len(index):
         return Verdicts(np.zeros(0, np.bool_), np.zeros(0, np.bool_))
@@ -306,7 +306,7 @@ def _find_wrong_times(facts: Facts, path: str, timestamps: Longs, offsets: Longs
             yield Finding(is_rule, path, said, _LATE if is_rule else _OLD, slot * kafka_format.TIME_INDEX_ENTRY, offset)
 
 
-def _judge_aborts(facts: Facts, index: TransactionIndex) -> tuple[Mask, Mask, Mask]:
+def _judge_aborts(facts: Facts, index: AbortEntries) -> tuple[Mask, Mask, Mask]:
     """Which entries are wrong, which lie past the last batch, and which have their marker in the log."""
     wrong = ~sound_aborts(index, facts.segment)
     beyond = ~wrong & (index.last_offsets > facts.last_offset)

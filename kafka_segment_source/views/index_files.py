@@ -24,7 +24,7 @@ from kafka_segment_source.inspection.index_order import (
 )
 from kafka_segment_source.logdir.catalog import list_logs
 from kafka_segment_source.logdir.index_entries import most_entries
-from kafka_segment_source.logdir.indexes import OffsetIndex, TimeIndex, TransactionIndex
+from kafka_segment_source.logdir.indexes import AbortEntries, OffsetEntries, TimeEntries
 from kafka_segment_source.logdir.segments import ListedLog, Segment
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.reporting import few, logger
@@ -43,7 +43,7 @@ _BATCH_ROWS = 64 * 1024
 _AT_ONCE = 16  # segments whose index files are read at the same time, in a bucket
 
 T = TypeVar("T")
-Index = TypeVar("Index", OffsetIndex, TimeIndex, TransactionIndex)
+Index = TypeVar("Index", OffsetEntries, TimeEntries, AbortEntries)
 
 
 def plan_segments(options: ReadOptions, warnings: list[str]) -> list[Task]:
@@ -87,21 +87,21 @@ def read_segments(task: Task, read: Callable[[ListedLog, Segment], T]) -> Iterat
 # ---- index files, and what is wrong with them ----
 
 
-def read_offsets(segment: Segment) -> tuple[OffsetIndex, str | None]:
+def read_offsets(segment: Segment) -> tuple[OffsetEntries, str | None]:
     """Returns every entry of the `.index`, and what is wrong with the file, if anything is."""
     index = written_offsets_of(segment)
     sound = sound_offsets(index, segment.base_offset)
     return index, _find_fault(index, segment.index_path, segment.index_size, sound, segment)
 
 
-def read_times(segment: Segment) -> tuple[TimeIndex, str | None]:
+def read_times(segment: Segment) -> tuple[TimeEntries, str | None]:
     """Does the same for the `.timeindex`."""
     index = written_times_of(segment)
     sound = sound_times(index, segment.base_offset)
     return index, _find_fault(index, segment.time_index_path, segment.time_index_size, sound, segment)
 
 
-def read_aborts(segment: Segment) -> tuple[TransactionIndex, str | None]:
+def read_aborts(segment: Segment) -> tuple[AbortEntries, str | None]:
     """Does the same for the `.txnindex`. Most segments have none, and need none."""
     index = written_aborts_of(segment)
     good = sound_aborts(index, segment) if len(index) else np.ones(0, np.bool_)
@@ -112,7 +112,7 @@ def read_aborts(segment: Segment) -> tuple[TransactionIndex, str | None]:
 
 
 def _find_fault(
-    index: OffsetIndex | TimeIndex | TransactionIndex, path: str, size: int | None, sound: int, segment: Segment
+    index: OffsetEntries | TimeEntries | AbortEntries, path: str, size: int | None, sound: int, segment: Segment
 ) -> str | None:
     if size is None:
         return f"file {path!r} does not exist"

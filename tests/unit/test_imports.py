@@ -29,7 +29,7 @@ ROOMS = [
     *("bounds", "times", "trust", "option_values", "options", "keywords", "data_loss", "schema"),
     *("logdir", "pruning", "kernels", "decoding", "values", "partition", "reading", "transactions", "latest"),
     *("scanning", "scanning_threads", "zones", "planning"),
-    *("streams", "internal_topics", "schema_registry", "inspection", "views", "queries"),
+    *("streams", "internal_topics", "schema_registry", "inspection", "views", "queries", "named_indexes"),
     *("searching", "statistics", "frames", "exporting", "rebuilding"),
     *("spark", "report", "cli"),
 ]

@@ -17,14 +17,12 @@ from hypothesis import strategies as st
 from kafka_segment_source.errors import PathError
 from kafka_segment_source.logdir import index_entries
 from kafka_segment_source.logdir.indexes import (
-    OffsetIndex,
-    TimeIndex,
-    TransactionIndex,
     read_offset_index,
     read_time_index,
     written_offsets,
     written_times,
 )
+from kafka_segment_source.named_indexes import OffsetIndex, TimeIndex, TransactionIndex
 from kafka_segment_source.storage.files import Bytes, InputFile
 from kafka_segment_source.storage.store import LOCAL
 from tests.support import writer
