@@ -54,7 +54,7 @@ def plan_selected(options: ReadOptions, warnings: list[str] | None, select_all: 
     try:
         return try_again(lambda: _plan_once(options, warnings, select_all, requests))
     except FileChangedError:
-        return _plan_once(options, warnings, select_all, requests, cuts_all=False)
+        return try_again(lambda: _plan_once(options, warnings, select_all, requests, cuts_all=False))
 
 
 def plan_listed(logs: list[PartitionLog], options: ReadOptions) -> ReadPlan:
