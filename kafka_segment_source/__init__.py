@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from kafka_segment_source.inspection.verification import VerifyReport, verify
     from kafka_segment_source.inspection.verify import Verified
     from kafka_segment_source.keywords import ScanOptions, StreamOptions
-    from kafka_segment_source.logdir.segments import DroppedSegment, Evidence
+    from kafka_segment_source.logdir.segments import DropKind, DroppedSegment, Evidence
     from kafka_segment_source.named_indexes import OffsetIndex, TimeIndex, TransactionIndex
     from kafka_segment_source.planning.plan import ReadPlan
     from kafka_segment_source.planning.search import FoundBatch, OffsetEntry, SearchStep, TimeEntry
@@ -65,6 +65,7 @@ __all__ = [
     "CorruptRecordError",
     "DataError",
     "DataLossError",
+    "DropKind",
     "DroppedSegment",
     "Evidence",
     "Fetch",
@@ -158,7 +159,7 @@ _HOMES = {
     "inspection.verification": ("VerifyReport", "verify"),
     "inspection.verify": ("Verified",),
     "keywords": ("ScanOptions", "StreamOptions"),
-    "logdir.segments": ("DroppedSegment", "Evidence"),
+    "logdir.segments": ("DropKind", "DroppedSegment", "Evidence"),
     "named_indexes": ("OffsetIndex", "TimeIndex", "TransactionIndex"),
     "planning.plan": ("ReadPlan",),
     "planning.search": ("FoundBatch", "OffsetEntry", "SearchStep", "TimeEntry"),

@@ -65,9 +65,7 @@ def _find_losses(copies: Sequence[Verified], options: ReadOptions, deep: bool) -
     available_copies(options, cuts)
     [log] = examined_logs(options, [])
     where = f"{log.topic}-{log.partition}"
-    losses = [
-        _Loss(each.offsets, each.text(where).partition("; ")[0]) for each in all_evidence(log, log.end) if each.is_hard
-    ]
+    losses = [_Loss(each.offsets, each.lost(where)) for each in all_evidence(log, log.end) if each.is_hard]
     if any(finding.is_loss for copy in copies for finding in copy.findings):
         losses += [_Loss(lost.offsets, str(lost.error)) for lost in find_lost(options, decodes=deep)]
     else:

@@ -394,7 +394,7 @@ def _find_missing(log: ListedLog, checks: list[SegmentCheck]) -> Iterator[Findin
     is_known = last is None or (last.was_read and not last.damaged)
     end = (0 if last is None else last.last_offset + 1) if is_known else None
     for each in all_evidence(noticed, end):
-        what = each.text(f"{log.topic}-{log.partition}").partition("; ")[0]
+        what = each.lost(f"{log.topic}-{log.partition}")
         meaning = _NOT_THERE if each.harmless is None else f"harmless {each.harmless}"
         yield Finding(each.is_hard, log.directory, what, meaning, None, each.offsets.start, is_loss=each.is_hard)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
+from enum import StrEnum
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -125,10 +126,35 @@ class Beside(NamedTuple):
     damaged: tuple[str, ...] = ()
 
 
+class DropKind(StrEnum):
+    """Why a segment is not read, in words that are the same for each segment."""
+
+    EMPTY = "empty file"
+    OTHER_PARTITION = "the filter on topic and partition leaves it out"
+    NO_KEY = "no key passes both the option key and the filter"
+    NO_ROW = "the bounds leave no row"
+    AFTER_OFFSETS = "after the offset bounds"
+    BEFORE_OFFSETS = "before the offset bounds"
+    BEFORE_LOG_START = "before the start of the log"
+    BEFORE_TIMES = "before the time bounds"
+    AFTER_TIMES = "after the time bounds (timestampDisorder)"
+    ZONE_MAP = "no row inside the time bounds (zone map)"
+    KEY_FILTER = "no row with the key (key filter)"
+    NO_BATCH = "begins with no whole batch"
+    REPLACED = "replaced by files of a compaction"
+    IN_ANOTHER_COPY = "read from another copy"
+    NOT_ALLOWED = "outside of what checkpoints and leaders' history allow"
+
+
 class DroppedSegment(NamedTuple):
-    """A segment that is not read, and why that is safe."""
+    """A segment that is not read, and why that is safe.
+
+    kind: the reason in general.
+    reason: the reason in words, with offsets and times.
+    """
 
     segment: Segment
+    kind: DropKind
     reason: str
 
     @property
@@ -165,8 +191,12 @@ class Evidence(NamedTuple):
 
     def text(self, where: str) -> str:
         """Returns one sentence about the partition that `where` names."""
-        held = f"{self.why}: no file holds the offsets {self.offsets.start} to {self.offsets.end - 1} of {where}"
-        return held if self.harmless is None else f"{held}; harmless {self.harmless}"
+        lost = self.lost(where)
+        return lost if self.harmless is None else f"{lost}; harmless {self.harmless}"
+
+    def lost(self, where: str) -> str:
+        """Returns what is not held, without what would make it harmless."""
+        return f"{self.why}: no file holds the offsets {self.offsets.start} to {self.offsets.end - 1} of {where}"
 
 
 class Reach(NamedTuple):

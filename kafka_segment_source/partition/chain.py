@@ -29,7 +29,7 @@ from kafka_segment_source.bounds import ALL_OFFSETS, OffsetRange
 from kafka_segment_source.errors import PathError, StorageError
 from kafka_segment_source.kafka_format import MAX_OFFSET
 from kafka_segment_source.logdir.checkpoints import read_topic_id
-from kafka_segment_source.logdir.segments import DroppedSegment, Hole, ListedLog, PartitionLog, Segment
+from kafka_segment_source.logdir.segments import DropKind, DroppedSegment, Hole, ListedLog, PartitionLog, Segment
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.partition.choice import DAMAGED, SECOND, THIN, VOID, WHOLE, choose
 from kafka_segment_source.partition.copy_view import CopyView
@@ -114,7 +114,10 @@ def _leave_unreadable(copies: list[CopyView], options: ReadOptions, warnings: li
             if same is None:
                 raise
             warnings.append(f"{error}: {same.path!r} is read instead")
-            unused = (*copy.log.unused, DroppedSegment(last, f"cannot be read; {same.path} has the same records"))
+            unused = (
+                *copy.log.unused,
+                DroppedSegment(last, DropKind.IN_ANOTHER_COPY, f"cannot be read; {same.path} has the same records"),
+            )
             found.append(CopyView(replace(copy.log, segments=copy.log.segments[:-1], unused=unused), options))
     return found
 
@@ -156,11 +159,7 @@ def _merge_copies(
     unused = [each for log in logs for each in log.unused]
     if not chosen:
         nothing = OffsetRange(0, 0)
-        unused += [
-            DroppedSegment(each, _explain_unused(each, copy, nothing, _Chain([])))
-            for copy in copies[1:]
-            for each in copy.log.segments
-        ]
+        unused += [_drop_unused(each, copy, nothing, _Chain([])) for copy in copies[1:] for each in copy.log.segments]
         return replace(logs[0], unused=tuple(unused), compacted=compacted, copies=paths, fenced=fenced)
     holes = [_make_hole(logs[a], one.end, logs[b], other.start) for (a, one), (b, other) in pairwise(chosen)]
     parts = _close_gaps([(copies[at], offsets) for at, offsets in chosen])
@@ -170,11 +169,7 @@ def _merge_copies(
     chain = _Chain(read_for)
     for copy in copies:
         within = OffsetRange(end=copy.tail.end).intersect(copy.log.offsets)
-        unused += [
-            DroppedSegment(each, _explain_unused(each, copy, within, chain))
-            for each in copy.log.segments
-            if each.path not in read
-        ]
+        unused += [_drop_unused(each, copy, within, chain) for each in copy.log.segments if each.path not in read]
     warnings.append(_explain_choice(logs, read_for))
     warnings += [_explain_cut(copy) for copy in copies if not copy.tail.is_clean and copy.log is not read_for[-1][0]]
     return replace(
@@ -445,19 +440,21 @@ class _Chain:
         return [log.directory for log, offsets in parts if not wanted.intersect(offsets).is_empty]
 
 
-def _explain_unused(segment: Segment, copy: CopyView, within: OffsetRange, chain: _Chain) -> str:
+def _drop_unused(segment: Segment, copy: CopyView, within: OffsetRange, chain: _Chain) -> DroppedSegment:
     """Returns why a segment is not read. within: the offsets that the copy holds."""
     if segment.size == 0:
-        return "empty file"
+        return DroppedSegment(segment, DropKind.EMPTY, DropKind.EMPTY.value)
     own = segment.span.intersect(within)
     others = () if own.is_empty else chain.directories(own)
     if others:
-        return f"the same offsets are read from {' and '.join(map(repr, dict.fromkeys(others)))}"
+        reason = f"the same offsets are read from {' and '.join(map(repr, dict.fromkeys(others)))}"
+        return DroppedSegment(segment, DropKind.IN_ANOTHER_COPY, reason)
     log = copy.log
-    return (
+    reason = (
         f"none of its offsets is from {log.offsets.start} to {log.offsets.end - 1}, which its checkpoints and its"
         " leaders' history allow"
     )
+    return DroppedSegment(segment, DropKind.NOT_ALLOWED, reason)
 
 
 def _make_hole(before: PartitionLog, end: int, after: PartitionLog, start: int) -> Hole:

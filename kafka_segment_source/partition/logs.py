@@ -30,6 +30,7 @@ from kafka_segment_source.logdir.catalog import list_logs
 from kafka_segment_source.logdir.checkpoints import Checkpoints
 from kafka_segment_source.logdir.segment_view import SegmentView
 from kafka_segment_source.logdir.segments import (
+    DropKind,
     DroppedSegment,
     Hole,
     ListedLog,
@@ -179,7 +180,7 @@ def _swap_in(log: ListedLog, warnings: list[str], leaves_damaged: bool) -> Parti
     warnings += [
         f"{path!r} begins with no whole batch: it is not read, as segments hold its offsets" for path in damaged
     ]
-    unused = [DroppedSegment(swap, "begins with no whole batch") for swap in damaged.values()]
+    unused = [DroppedSegment(swap, DropKind.NO_BATCH, "begins with no whole batch") for swap in damaged.values()]
     return replace(read, unused=(*read.unused, *unused))
 
 
@@ -202,7 +203,11 @@ def _replace_by_swaps(log: ListedLog, damaged: frozenset[str], warnings: list[st
     by_base.update({swap.base_offset: swap for swap in log.swaps})
     segments = _chain_segments([by_base[base] for base in sorted(by_base)], damaged)
     read = {segment.path for segment in segments}
-    unused = [DroppedSegment(each, f"replaced by {names}") for each in log.segments if each.path not in read]
+    unused = [
+        DroppedSegment(each, DropKind.REPLACED, f"replaced by {names}")
+        for each in log.segments
+        if each.path not in read
+    ]
     warnings.append(
         f"a compaction of {log.directory!r} was interrupted, or is under way: {names} {'is' if len(log.swaps) == 1 else 'are'}"
         f" read for the offsets {start} to {max(start, end - 1)}, as a broker would on its next start"

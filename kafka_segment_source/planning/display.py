@@ -31,15 +31,19 @@ _LEAST_DETAIL = 25  # columns; enough for a byte range, so that only reasons are
 _DETAIL = "bytes, or why not"
 _NOTEBOOK_WIDTH = 140
 _WITH_NUMBERS = re.compile(r"\S*\d\S*")
-_NUMBERS = re.compile(r"\b\d[\d:.,TZ-]*")  # and times
 
 
 class Row(NamedTuple):
-    """One split, or one segment that is not read. detail: its byte range, or why it is not read."""
+    """One split, or one segment that is not read.
+
+    detail: its byte range, or why it is not read.
+    kind: why it is not read, in words that are the same for each segment.
+    """
 
     path: str
     is_read: bool
     detail: str
+    kind: str = ""
 
 
 def sums_line(segments: tuple[int, int], sizes: tuple[int, int], saved: tuple[int, int], requests: int = 0) -> str:
@@ -142,8 +146,8 @@ def as_html(shown: RenderableType) -> str:
 
 
 def _count_reasons(rows: Iterable[Row]) -> list[str]:
-    """Counts why segments are not read, the most frequent reason first. Numbers and times in a reason do not count."""
-    found = Counter(_NUMBERS.sub("…", row.detail) for row in rows if not row.is_read)
+    """Counts why segments are not read, the most frequent reason first."""
+    found = Counter(str(row.kind) for row in rows if not row.is_read)
     lines = [f"not read: {number:,}, {reason}" for reason, number in found.most_common(_MOST_REASONS)]
     others = len(found) - _MOST_REASONS
     if others > 0:

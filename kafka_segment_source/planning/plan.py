@@ -76,7 +76,9 @@ class ReadPlan:
                 }
                 for split in self.splits
             ],
-            "dropped": [{"path": dropped.path, "reason": dropped.reason} for dropped in self.dropped],
+            "dropped": [
+                {"path": dropped.path, "kind": dropped.kind.value, "reason": dropped.reason} for dropped in self.dropped
+            ],
             "warnings": list(self.warnings),
         }
 
@@ -146,7 +148,7 @@ class ReadPlan:
         saved = self.bytes_saved_by_zone_maps, self.bytes_saved_by_key_filters
         sums = sums_line(segments, sizes, saved, self.requests)
         rows = [Row(split.path, True, f"{split.start:,} to {split.end:,}") for split in self.splits]
-        rows += [Row(dropped.path, False, dropped.reason) for dropped in self.dropped]
+        rows += [Row(dropped.path, False, dropped.reason, dropped.kind) for dropped in self.dropped]
         return as_table(sums, rows, self.warnings)
 
     def __repr__(self) -> str:

@@ -9,7 +9,7 @@ For each segment, this module applies all rules: the bounds by offset and time, 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,7 @@ from kafka_segment_source.bounds import OffsetRange, RowFilter, ScanBounds
 from kafka_segment_source.decoding.split import SegmentSplit, anchored, split_of
 from kafka_segment_source.logdir.probe import BatchHeader
 from kafka_segment_source.logdir.segment_view import SegmentView
-from kafka_segment_source.logdir.segments import DroppedSegment, Evidence, PartitionLog, Segment
+from kafka_segment_source.logdir.segments import DropKind, DroppedSegment, Evidence, PartitionLog, Segment
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.partition.missing import beyond_end
 from kafka_segment_source.planning.offsets import check_missing, offset_range
@@ -151,10 +151,10 @@ class Selector:
         """Plans one partition's segments, in offset order."""
         self.selection.dropped += log.unused
         if not self._pushed.matches_partition(log.topic, log.partition):
-            self._drop_all(log.segments, "the filter on topic and partition leaves it out")
+            self._drop_all(log.segments, DropKind.OTHER_PARTITION)
             return
         if self._keys == frozenset():
-            self._drop_all(log.segments, "no key passes both the option key and the filter")
+            self._drop_all(log.segments, DropKind.NO_KEY)
             return
         offsets = offset_range(log, self._options, self._warnings).intersect(self._pushed.offsets)
         self._note_missing(log, log.evidence, offsets)
@@ -183,20 +183,21 @@ class Selector:
             for split in found.kept:
                 self.selection.kept.append((segment, split))
             if not found.kept:
-                self.selection.dropped.append(DroppedSegment(segment, self._describe_pruned(found)))
+                self.selection.dropped.append(self._drop_pruned(segment, found))
             self.selection.bytes_left_by_keys += found.by_keys
             if found.witness is not None:
                 reason = f"all from {format_millis(self._times.until)} on (timestampDisorder)"
-                self._drop_all(log.segments[self._end_at + 1 :], reason)
+                self._drop_all(log.segments[self._end_at + 1 :], DropKind.AFTER_TIMES, reason)
                 return
             if segment.is_last:
                 self._note_end(log, found.without_map.log_end, offsets)
 
-    def _describe_pruned(self, found: _Examined) -> str:
+    def _drop_pruned(self, segment: Segment, found: _Examined) -> DroppedSegment:
         if not found.by_keys:
-            return "no row inside the time bounds (zone map)"
+            return DroppedSegment(segment, DropKind.ZONE_MAP, DropKind.ZONE_MAP.value)
         has_times = self._times.has_since or self._times.has_until
-        return f"no row with the key{' and the time' if has_times else ''} (key filter)"
+        reason = f"no row with the key{' and the time' if has_times else ''} (key filter)"
+        return DroppedSegment(segment, DropKind.KEY_FILTER, reason)
 
     def _examine(
         self, log: PartitionLog, at: int, bounds: ScanBounds, zone_map: ZoneMap | None, filters: KeyFilters | None
@@ -295,8 +296,9 @@ class Selector:
             part = whole._replace(start=piece.start, end=piece.end, bounds=_narrow_bounds(whole.bounds, piece))
             result.kept += (anchored(part, view.probe),)
 
-    def _drop_all(self, segments: tuple[Segment, ...], reason: str) -> None:
-        self.selection.dropped += [DroppedSegment(segment, reason) for segment in segments]
+    def _drop_all(self, segments: Iterable[Segment], kind: DropKind, reason: str | None = None) -> None:
+        reason = kind.value if reason is None else reason
+        self.selection.dropped += [DroppedSegment(segment, kind, reason) for segment in segments]
 
     def _find_late(self, view: SegmentView) -> int | None:
         """Returns the position of the first time index entry ≥ until, or None. The option `until` alone cannot leave
@@ -341,5 +343,7 @@ def _check_log_start(log: PartitionLog, segment: Segment) -> DroppedSegment | No
     if following is None or following > start:
         return None
     return DroppedSegment(
-        segment, f"ends before offset {following}, the log starts at {start} (log-start-offset-checkpoint)"
+        segment,
+        DropKind.BEFORE_LOG_START,
+        f"ends before offset {following}, the log starts at {start} (log-start-offset-checkpoint)",
     )
