@@ -32,6 +32,7 @@ from kafka_segment_source import times
 from kafka_segment_source.bounds import MIN_TIMESTAMP, TIMESTAMP_LIMIT, TimeRange, intersect_sets
 from kafka_segment_source.errors import OptionError, PathError, UnsupportedError
 from kafka_segment_source.option_values import DROPMALFORMED, Context, OffsetLimit, TopicPartition, TopicSelection
+from kafka_segment_source.reporting import Warnings
 from kafka_segment_source.storage.routed import make_storage
 from kafka_segment_source.storage.settings import looks_like_setting, make_settings, suggest
 from kafka_segment_source.storage.store import Storage
@@ -393,7 +394,7 @@ def parse_options(
     parameters: Sequence[str] = (),
     storage: Storage | None = None,
     is_stream: bool = False,
-) -> tuple[ReadOptions, list[str]]:
+) -> tuple[ReadOptions, Warnings]:
     """Parses option names and texts, as Spark passes them. Returns ReadOptions, and warnings of one sentence each.
 
     now_ms: the moment that times ago are counted from; by default the present. parameters: other parameter names of the
@@ -520,15 +521,15 @@ def _check_conflicts(options: ReadOptions) -> None:
         )
 
 
-def _make_warnings(ignored: list[str]) -> list[str]:
+def _make_warnings(ignored: list[str]) -> Warnings:
     of_streams = {name for name in ignored if name.lower() in _BY_KEY}
     of_brokers = set(ignored) - of_streams
-    warnings = []
+    warnings = Warnings()
     if of_brokers:
-        warnings.append(
+        warnings.add(
             "these options mean nothing when segments are read without a broker, and were ignored:"
             f" {', '.join(sorted(of_brokers))}"
         )
     if of_streams:
-        warnings.append(f"these options are for streams, and were ignored: {', '.join(sorted(of_streams))}")
+        warnings.add(f"these options are for streams, and were ignored: {', '.join(sorted(of_streams))}")
     return warnings

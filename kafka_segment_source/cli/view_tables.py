@@ -37,6 +37,7 @@ from kafka_segment_source.option_values import TRANSACTIONS
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.planning.plan import read_rows
 from kafka_segment_source.planning.planner import make_plan
+from kafka_segment_source.reporting import Warnings
 from kafka_segment_source.schema import Table
 from kafka_segment_source.times import format_millis
 from kafka_segment_source.views.registry import table_of, view_of
@@ -167,7 +168,7 @@ def _make_flag(choice: Choice) -> Callable[[F], F]:
 
 
 def read_view(
-    options: ReadOptions, warnings: list[str], columns: Sequence[str], *, goes_on: bool = False
+    options: ReadOptions, warnings: Warnings, columns: Sequence[str], *, goes_on: bool = False
 ) -> Iterator[pa.RecordBatch]:
     """Plans the view that the options name, prints the warnings of planning, and yields the rows.
 

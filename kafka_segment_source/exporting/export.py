@@ -29,7 +29,7 @@ from kafka_segment_source.keywords import PathsLike, ReadingOptions, count_threa
 from kafka_segment_source.option_values import BINARY, PERMISSIVE, Context, TopicPartition, parse_positive_bytes
 from kafka_segment_source.options import OPTIONS, PACE, ReadOptions, parse_options
 from kafka_segment_source.planning.plan import ReadPlan, read_rows
-from kafka_segment_source.reporting import logger
+from kafka_segment_source.reporting import Warnings, logger
 from kafka_segment_source.schema_registry.typing import type_columns
 from kafka_segment_source.storage.files import exists
 from kafka_segment_source.storage.folders import Folder
@@ -415,7 +415,7 @@ def _commit(commits: _Commits, files: DataFiles, rejects: _Rejects | None, posit
 
 
 def _type_columns(options: ReadOptions, rejects: bool) -> ReadOptions:
-    warnings: list[str] = []
+    warnings = Warnings()
     typed = type_columns(options, warnings)
     for warning in warnings:
         logger.warning("%s", warning)

@@ -26,6 +26,7 @@ from kafka_segment_source.options import ReadOptions, parse_options
 from kafka_segment_source.planning.plan import ReadPlan
 from kafka_segment_source.planning.planner import plan_selected
 from kafka_segment_source.planning.selection import Selection, Sources, select
+from kafka_segment_source.reporting import Warnings
 from kafka_segment_source.schema import Table
 from kafka_segment_source.schema_registry.typing import type_columns
 from kafka_segment_source.views.registry import view_of
@@ -96,7 +97,7 @@ class _Source:
         if view is not None:
             return plan_view(view, self.options, self.warnings)
 
-        def select_all(sources: Sources, warnings: list[str]) -> Selection:
+        def select_all(sources: Sources, warnings: Warnings) -> Selection:
             if self.predicate is None:
                 return select(sources, [EVERY_ROW], warnings)[0]
             partitions = [log.topic_partition for log in sources.logs]
@@ -104,7 +105,7 @@ class _Source:
             possible = find_possible_rows(self.predicate, self.schema, partitions, self.options.view, keeps_bytes)
             return select(sources, [possible], warnings)[0]
 
-        return plan_selected(self.options, list(self.warnings), select_all)
+        return plan_selected(self.options, self.warnings, select_all)
 
     def read(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yields the rows that may pass the predicate, with the columns of these names."""

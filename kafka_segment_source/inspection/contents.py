@@ -23,7 +23,7 @@ from kafka_segment_source.options import ReadOptions, parse_options
 from kafka_segment_source.partition.chain import list_paths
 from kafka_segment_source.partition.logs import available_logs
 from kafka_segment_source.partition.missing import all_evidence, notice, report_lost_partitions
-from kafka_segment_source.reporting import Advance, OnProgress, add_up, few, ignore_progress
+from kafka_segment_source.reporting import Advance, OnProgress, Warnings, add_up, few, ignore_progress
 from kafka_segment_source.storage.ahead import map_ahead
 from kafka_segment_source.storage.paths import name_of, parent_of
 from kafka_segment_source.storage.retrying import Attempts, try_again
@@ -152,7 +152,7 @@ def list_partitions(
     return list_parsed(*parse_options(option_texts(path, options)), on_progress)
 
 
-def list_parsed(parsed: ReadOptions, warnings: list[str], on_progress: OnProgress = ignore_progress) -> Listing:
+def list_parsed(parsed: ReadOptions, warnings: Warnings, on_progress: OnProgress = ignore_progress) -> Listing:
     """Does what `list_partitions` does. It takes options that were parsed."""
     seen = time.monotonic()
     logs = list_directories(parsed)
@@ -169,18 +169,18 @@ def list_parsed(parsed: ReadOptions, warnings: list[str], on_progress: OnProgres
     partitions = _note_reads(partitions, logs, parsed, warnings)
     report_lost_partitions(logs, checkpoints, parsed, seen, warnings)
     # these directories may belong to any topic
-    not_read, said = try_again(lambda: _list_dead(parsed)) if parsed.topics == TopicSelection() else ([], [])
+    not_read, said = try_again(lambda: _list_dead(parsed)) if parsed.topics == TopicSelection() else ([], Warnings())
     warnings += said
     return Listing(tuple(partitions), tuple(not_read), tuple(warnings))
 
 
 def _list_dead(options: ReadOptions) -> tuple[list[tuple[str, int]], list[str]]:
-    warnings: list[str] = []
+    warnings = Warnings()
     return list_dead_directories(options, warnings), warnings
 
 
 def _summarize_logs(
-    logs: list[ListedLog], options: ReadOptions, advance: Advance, warnings: list[str]
+    logs: list[ListedLog], options: ReadOptions, advance: Advance, warnings: Warnings
 ) -> tuple[list[ListedLog], list[list[Summary]]]:
     """Summarizes the segments of each directory, as they are by then. A directory whose files are replaced meanwhile is
     listed again. One that is gone is left out, with a warning."""
@@ -192,7 +192,7 @@ def _summarize_logs(
     for log in logs:
         found = _follow_changes(log, [next(first) for _ in log.segments], options)
         if found is None:
-            warnings.append(f"partition directory {log.directory!r} was removed while it was listed, and is left out")
+            warnings.add(f"partition directory {log.directory!r} was removed while it was listed, and is left out")
         else:
             there.append(found[0])
             summaries.append(found[1])
@@ -287,7 +287,7 @@ def _find_holes(log: PartitionLog, summaries: list[Summary]) -> Iterator[Evidenc
 
 
 def _note_reads(
-    partitions: list[ListedPartition], logs: Sequence[ListedLog], options: ReadOptions, warnings: list[str]
+    partitions: list[ListedPartition], logs: Sequence[ListedLog], options: ReadOptions, warnings: Warnings
 ) -> list[ListedPartition]:
     """Notes, for each directory of a partition with several, the offsets that a read of all of them takes from it."""
     noted: list[ListedPartition] = []
@@ -301,20 +301,20 @@ def _note_reads(
 
 
 def _note_copies(
-    copies: list[ListedPartition], logs: list[ListedLog], options: ReadOptions, warnings: list[str]
+    copies: list[ListedPartition], logs: list[ListedLog], options: ReadOptions, warnings: Warnings
 ) -> list[ListedPartition]:
     paths = tuple(dict.fromkeys(path for log in logs for path in list_paths(log)))
     try:
         chain, said = try_again(partial(_chain_copies, options.at_paths(paths)))
     except (FileChangedError, PathError, StorageError) as error:
-        warnings.append(f"a read of all copies of {copies[0].name} is not possible: {error}")
+        warnings.add(f"a read of all copies of {copies[0].name} is not possible: {error}", "copies cannot be read")
         return copies
     warnings += said
     return [replace(copy, read=_find_read_offsets(chain, copy.directory)) for copy in copies]
 
 
 def _chain_copies(options: ReadOptions) -> tuple[PartitionLog, list[str]]:
-    warnings: list[str] = []
+    warnings = Warnings()
     [chain] = available_logs(options, warnings)
     return chain, warnings
 

@@ -21,6 +21,7 @@ from kafka_segment_source.planning.offsets import log_end_offset
 from kafka_segment_source.planning.search import SearchStep
 from kafka_segment_source.planning.stable_end import StableEnds
 from kafka_segment_source.planning.time_lookup import first_offset_at
+from kafka_segment_source.reporting import Warnings
 
 _WORDS = {"earliest": EARLIEST, "-2": EARLIEST, "latest": LATEST, "-1": LATEST}
 
@@ -116,11 +117,11 @@ def offsets_for_time(
     return find_offsets(parsed, warnings, timestamp, explain)
 
 
-def find_offsets(parsed: ReadOptions, warnings: list[str], timestamp: int, explain: bool = False) -> OffsetsForTime:
+def find_offsets(parsed: ReadOptions, warnings: Warnings, timestamp: int, explain: bool = False) -> OffsetsForTime:
     """Does what `offsets_for_time` does. It takes options that were parsed, and a time in epoch ms, or -2 or -1."""
     answers: list[PartitionOffset] = []
     evidence: list[tuple[Evidence, str]] = []
-    said: list[str] = []
+    said = Warnings()
     for log in list_settled_logs(parsed, warnings):
         found = follow_changes(log, parsed, partial(_answer, timestamp=timestamp, options=parsed, explain=explain))
         if found is None:
@@ -138,7 +139,7 @@ def _answer(
     """Returns the answer for one partition, what is missing from it, each with its sentence, and its warnings."""
     name = f"partition {log.topic}-{log.partition}"
     missing = [(evidence, evidence.text(name)) for evidence in all_evidence(log, log_end_offset(log, options))]
-    warnings: list[str] = []
+    warnings = Warnings()
     answer = _find_offset(log, timestamp, options, StableEnds(options), warnings, explain)
     return answer, missing, warnings
 
@@ -155,7 +156,7 @@ def _parse_time(text: str, zone: str) -> int:
 
 
 def _find_offset(
-    log: PartitionLog, timestamp: int, options: ReadOptions, stable: StableEnds, warnings: list[str], explain: bool
+    log: PartitionLog, timestamp: int, options: ReadOptions, stable: StableEnds, warnings: Warnings, explain: bool
 ) -> PartitionOffset:
     log_end = log_end_offset(log, options)
     end = stable.intersect(log, OffsetRange(0, log_end), warnings).end

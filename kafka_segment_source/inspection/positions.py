@@ -22,6 +22,7 @@ from kafka_segment_source.options import ReadOptions, parse_options
 from kafka_segment_source.partition.logs import explain_removed, follow_changes, list_settled_logs
 from kafka_segment_source.planning.offsets import log_end_offset, log_start_offset
 from kafka_segment_source.planning.search import FoundBatch, OffsetEntry, SearchStep, search
+from kafka_segment_source.reporting import Warnings
 
 FETCH_BYTES = 1024 * 1024  # max.partition.fetch.bytes of a consumer
 
@@ -134,13 +135,13 @@ def locate_offset(
     return find_places(parsed, warnings, offset, fetch_bytes)
 
 
-def find_places(parsed: ReadOptions, warnings: list[str], offset: int, fetch_bytes: int = FETCH_BYTES) -> OffsetPlaces:
+def find_places(parsed: ReadOptions, warnings: Warnings, offset: int, fetch_bytes: int = FETCH_BYTES) -> OffsetPlaces:
     """Does what `locate_offset` does. It takes options that were parsed."""
     places: list[OffsetPlace] = []
     for log in list_settled_logs(parsed, warnings):
         place = follow_changes(log, parsed, partial(_locate, offset=offset, fetch_bytes=fetch_bytes, options=parsed))
         if place is None:
-            warnings.append(explain_removed(log))
+            warnings.add(explain_removed(log))
         else:
             places.append(place)
     return OffsetPlaces(offset, tuple(places), tuple(warnings))

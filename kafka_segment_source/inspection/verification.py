@@ -19,7 +19,7 @@ from kafka_segment_source.logdir.checkpoints import Checkpoints
 from kafka_segment_source.logdir.segments import ListedLog
 from kafka_segment_source.options import ReadOptions, parse_options
 from kafka_segment_source.partition.missing import report_lost_partitions
-from kafka_segment_source.reporting import OnProgress, add_up, ignore_progress
+from kafka_segment_source.reporting import OnProgress, Warnings, add_up, ignore_progress
 from kafka_segment_source.storage.ahead import Turns, map_ahead
 
 
@@ -132,8 +132,8 @@ def verify_parsed(
             copies, findings = combine_copies(copies, [log for _, log in pairs], parsed, deep=deep)
             together += findings
         partitions += copies
-    warnings: list[str] = []
-    report_lost_partitions(logs, Checkpoints([], parsed.storage), parsed, time.monotonic(), warnings)
+    warnings = Warnings()
+    report_lost_partitions(logs, Checkpoints(Warnings(), parsed.storage), parsed, time.monotonic(), warnings)
     return VerifyReport(tuple(partitions), tuple(together), tuple(warnings))
 
 

@@ -46,7 +46,7 @@ from kafka_segment_source.logdir.checkpoints import Checkpoints
 from kafka_segment_source.logdir.producer_snapshots import saved_states
 from kafka_segment_source.logdir.segments import ListedLog, PartitionLog, Segment, explain_unfinished
 from kafka_segment_source.partition.missing import all_evidence, notice
-from kafka_segment_source.reporting import Advance
+from kafka_segment_source.reporting import Advance, Warnings
 from kafka_segment_source.storage.ahead import Turns
 from kafka_segment_source.storage.files import file_version
 from kafka_segment_source.times import format_millis
@@ -340,7 +340,7 @@ def _find_hidden_records(path: str, records: RecordColumns) -> Iterator[Finding]
 
 def _find_gaps(log: ListedLog, checks: list[SegmentCheck]) -> Iterator[Finding]:
     """Finds offsets between segments that no file holds."""
-    faults: list[str] = []
+    faults = Warnings()
     cleaned = Checkpoints(faults, log.storage).is_cleaned(log)
     compacted = cleaned or log.compacted or any(check.is_compacted or _has_gaps(check) for check in checks)
     for fault in faults:
@@ -386,7 +386,7 @@ def _find_missing(log: ListedLog, checks: list[SegmentCheck]) -> Iterator[Findin
     The end of the log is known only if its last segment is not damaged.
     """
     try:
-        [noticed] = notice([PartitionLog.of(log)], [log], Checkpoints([], log.storage), time.monotonic())
+        [noticed] = notice([PartitionLog.of(log)], [log], Checkpoints(Warnings(), log.storage), time.monotonic())
     except FileChangedError as error:
         yield Finding(False, log.directory, str(error), CHANGED)
         return

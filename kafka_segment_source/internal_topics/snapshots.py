@@ -18,6 +18,7 @@ from kafka_segment_source.internal_topics.messages import MessageError, MessageR
 from kafka_segment_source.option_values import FAILFAST
 from kafka_segment_source.option_values import RECORDS as RECORDS_VIEW
 from kafka_segment_source.options import ReadOptions
+from kafka_segment_source.reporting import Warnings
 from kafka_segment_source.scanning import read_split
 from kafka_segment_source.storage.files import list_directory
 from kafka_segment_source.storage.paths import join_path
@@ -37,7 +38,7 @@ class Snapshot:
 
 
 def newest_snapshot(
-    topic: str, directories: Iterable[str], options: ReadOptions, warnings: list[str]
+    topic: str, directories: Iterable[str], options: ReadOptions, warnings: Warnings
 ) -> Snapshot | None:
     """Returns the newest whole snapshot of some directories, or None if there is none.
 
@@ -55,7 +56,7 @@ def newest_snapshot(
         try:
             moment, values = _read(topic, path, size, options)
         except (DataError, DataLossError, MessageError) as error:
-            warnings.append(
+            warnings.add(
                 f"the snapshot {path!r} is not whole, so an older state is read, and the log after it: {error}"
             )
             continue

@@ -51,6 +51,7 @@ from kafka_segment_source.logdir.topics import (
 )
 from kafka_segment_source.option_values import TopicPartition, TopicSelection
 from kafka_segment_source.options import ReadOptions
+from kafka_segment_source.reporting import Warnings
 from kafka_segment_source.storage.ahead import map_ahead
 from kafka_segment_source.storage.files import UNUSABLE, find_matches, list_directory, look_at
 from kafka_segment_source.storage.paths import is_remote, join_path, name_of, parent_of, resolve_path
@@ -134,7 +135,7 @@ def _point_below(found: Found, storage: Storage) -> str:
     return f"; there are such directories in {name_first(log_directories, 'of its directories')}"
 
 
-def list_dead_directories(options: ReadOptions, warnings: list[str]) -> list[tuple[str, int]]:
+def list_dead_directories(options: ReadOptions, warnings: Warnings) -> list[tuple[str, int]]:
     """Returns the path and the size in bytes of each dead or unfinished partition directory.
 
     warnings: gets a sentence for each one that cannot be listed.
@@ -148,11 +149,11 @@ def list_dead_directories(options: ReadOptions, warnings: list[str]) -> list[tup
         try:
             sizes.append((directory, sum(file.size for file in list_files(directory, storage).values())))
         except StorageError as error:
-            warnings.append(str(error))
+            warnings.add(str(error))
     return sizes
 
 
-def _find_dead(options: ReadOptions, warnings: list[str]) -> Iterator[str]:
+def _find_dead(options: ReadOptions, warnings: Warnings) -> Iterator[str]:
     """Yields the paths of dead directories. warnings: as in `list_dead_directories`."""
     storage = options.storage
     for path in options.paths:
@@ -164,7 +165,7 @@ def _find_dead(options: ReadOptions, warnings: list[str]) -> Iterator[str]:
                 children = list_checked(parent, storage, path)
             except StorageError as error:
                 if named_partition(parent) is None:  # else it is shown as a partition
-                    warnings.append(str(error))
+                    warnings.add(str(error))
                 continue
             names = [child.name for child in children if child.kind is Kind.DIRECTORY]
             yield from (join_path(parent, name) for name in names if DEAD_DIRECTORY.fullmatch(name))

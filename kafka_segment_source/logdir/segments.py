@@ -10,6 +10,7 @@ from typing import NamedTuple
 from kafka_segment_source import kafka_format
 from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.option_values import TopicPartition
+from kafka_segment_source.reporting import name_some
 from kafka_segment_source.storage.paths import parent_of
 from kafka_segment_source.storage.store import LOCAL, NO_VERSION, FileVersion, Storage
 from kafka_segment_source.storage.tiered.identity import read_identity
@@ -311,9 +312,7 @@ class PartitionLog(ListedLog):
 
 def explain_unfinished(log: ListedLog) -> str:
     """Returns one sentence about the segments of a tier that are no data."""
-    names = log.beside.unfinished
-    more = f" and {len(names) - 1:,} more" if len(names) > 1 else ""
     return (
-        f"a part of the objects of segment {names[0]}{more} in {log.directory!r} is missing or empty, as while a broker"
+        f"a part of the objects of segment {name_some(log.beside.unfinished, 1)} in {log.directory!r} is missing or empty, as while a broker"
         " uploads or deletes them: that is no data; if no broker does so now, its records are missing here"
     )

@@ -34,6 +34,7 @@ from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.partition.choice import DAMAGED, SECOND, THIN, VOID, WHOLE, choose
 from kafka_segment_source.partition.copy_view import CopyView
 from kafka_segment_source.partition.histories import explain_fence, find_doubts, find_fences
+from kafka_segment_source.reporting import Warnings
 from kafka_segment_source.storage.ahead import map_ahead
 from kafka_segment_source.storage.tiered.names import is_shown
 
@@ -42,7 +43,7 @@ _Rated = tuple[OffsetRange, int]  # offsets, and how well a copy holds them
 
 
 def merge_replicas(
-    logs: list[PartitionLog], options: ReadOptions, warnings: list[str], near: OffsetRange = ALL_OFFSETS
+    logs: list[PartitionLog], options: ReadOptions, warnings: Warnings, near: OffsetRange = ALL_OFFSETS
 ) -> list[PartitionLog]:
     """Returns `logs`, sorted by partition, with one log per partition. A warning states which directory serves which
     offsets.
@@ -53,7 +54,7 @@ def merge_replicas(
     groups = [list(group) for _, group in groupby(logs, key=lambda log: log.topic_partition)]
 
     def merge(copies: list[PartitionLog]) -> tuple[PartitionLog, list[str]]:
-        said: list[str] = []
+        said = Warnings()
         return copies[0] if len(copies) == 1 else _merge_copies(copies, options, said, near), said
 
     several = (log for copies in groups if len(copies) > 1 for log in copies)
@@ -65,7 +66,7 @@ def merge_replicas(
     return merged
 
 
-def settle(copies: list[PartitionLog], options: ReadOptions, warnings: list[str]) -> list[CopyView]:
+def settle(copies: list[PartitionLog], options: ReadOptions, warnings: Warnings) -> list[CopyView]:
     """Returns the copies of one partition, each cut to the offsets where its history is valid.
 
     A warning states which copy loses which offsets. Raises PathError for copies of different topics, and for
@@ -79,15 +80,15 @@ def settle(copies: list[PartitionLog], options: ReadOptions, warnings: list[str]
     found = _leave_unreadable(views, options, warnings)
     for copy in found:
         said = copy.leave_misplaced_end([other for other in found if other is not copy])
-        warnings += [] if said is None else [said]
+        warnings.add_all([] if said is None else [said], "misplaced end")
     fences = find_fences(found)
-    warnings += [copy.epochs_fault for copy in found if copy.epochs_fault is not None]
+    warnings.add_all((copy.epochs_fault for copy in found if copy.epochs_fault is not None), "unusable leader epochs")
     for fence in fences:
-        warnings.append(explain_fence(found, fence))
+        warnings.add(explain_fence(found, fence), "a copy loses its end")
         loser = found[fence.loser]
         loser.has_lost = True
         loser.log = replace(loser.log, offsets=loser.log.offsets.intersect(OffsetRange(end=fence.end)))
-    warnings += find_doubts(found)
+    warnings.add_all(find_doubts(found), "doubtful copies")
     return found
 
 
@@ -97,7 +98,7 @@ def _read_both(copy: CopyView) -> None:
         _ = copy.epochs, copy.tail
 
 
-def _leave_unreadable(copies: list[CopyView], options: ReadOptions, warnings: list[str]) -> list[CopyView]:
+def _leave_unreadable(copies: list[CopyView], options: ReadOptions, warnings: Warnings) -> list[CopyView]:
     """Returns the copies without last segments that cannot be read, where another copy has the same one.
 
     The same: as many bytes or more, from the same offset on. Without such a copy, the StorageError is raised. Of other
@@ -113,7 +114,7 @@ def _leave_unreadable(copies: list[CopyView], options: ReadOptions, warnings: li
             same = next((each for other in copies if other is not copy for each in _find_same(other, last)), None)
             if same is None:
                 raise
-            warnings.append(f"{error}: {same.path!r} is read instead")
+            warnings.add(f"{error}: {same.path!r} is read instead", "another copy is read")
             unused = (
                 *copy.log.unused,
                 DroppedSegment(last, DropKind.IN_ANOTHER_COPY, f"cannot be read; {same.path} has the same records"),
@@ -141,7 +142,7 @@ class _Span:
 
 
 def _merge_copies(
-    logs: list[PartitionLog], options: ReadOptions, warnings: list[str], near: OffsetRange
+    logs: list[PartitionLog], options: ReadOptions, warnings: Warnings, near: OffsetRange
 ) -> PartitionLog:
     copies = settle(logs, options, warnings)
     fenced = tuple(
@@ -170,8 +171,9 @@ def _merge_copies(
     for copy in copies:
         within = OffsetRange(end=copy.tail.end).intersect(copy.log.offsets)
         unused += [_drop_unused(each, copy, within, chain) for each in copy.log.segments if each.path not in read]
-    warnings.append(_explain_choice(logs, read_for))
-    warnings += [_explain_cut(copy) for copy in copies if not copy.tail.is_clean and copy.log is not read_for[-1][0]]
+    warnings.add(_explain_choice(logs, read_for), "several copies")
+    cut = [copy for copy in copies if not copy.tail.is_clean and copy.log is not read_for[-1][0]]
+    warnings.add_all(map(_explain_cut, cut), "a copy ends in damage")
     return replace(
         read_for[0][0],
         segments=tuple(segments),

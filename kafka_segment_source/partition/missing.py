@@ -48,7 +48,7 @@ from kafka_segment_source.logdir.segments import Evidence, ListedLog, Orphan, Pa
 from kafka_segment_source.logdir.topics import is_selected
 from kafka_segment_source.option_values import TopicPartition
 from kafka_segment_source.options import ReadOptions
-from kafka_segment_source.reporting import few
+from kafka_segment_source.reporting import Warnings, few, name_some
 from kafka_segment_source.storage import retrying
 from kafka_segment_source.storage.files import file_version, list_directory
 from kafka_segment_source.storage.paths import join_path, parent_of
@@ -80,7 +80,7 @@ def notice(
     for copy in copies:
         if copy.is_whole:
             by_partition.setdefault(copy.topic_partition, []).append(copy)
-    again = Checkpoints([], checkpoints.storage)  # reads the files again for a second look
+    again = Checkpoints(Warnings(), checkpoints.storage)  # reads the files again for a second look
     return [_add_evidence(log, by_partition.get(log.topic_partition, []), checkpoints, again, seen) for log in logs]
 
 
@@ -130,7 +130,7 @@ def sum_up(said: Iterable[tuple[Evidence, str]]) -> list[str]:
 
 
 def report_lost_partitions(
-    copies: Sequence[ListedLog], checkpoints: Checkpoints, options: ReadOptions, seen: float, warnings: list[str]
+    copies: Sequence[ListedLog], checkpoints: Checkpoints, options: ReadOptions, seen: float, warnings: Warnings
 ) -> None:
     """Warns once of each log directory in the paths that has high watermarks of partitions without a directory.
 
@@ -152,15 +152,14 @@ def report_lost_partitions(
         ]
         lost = _find_lost(parent, candidates, seen, checkpoints.storage) if candidates else []
         if lost:
-            warnings.append(_explain_lost(parent, lost))
+            warnings.add(_explain_lost(parent, lost), "partitions without a directory")
 
 
 def _explain_lost(parent: str, lost: list[str]) -> str:
-    more = f" and {len(lost) - _MOST_NAMED:,} more" if len(lost) > _MOST_NAMED else ""
     path = join_path(parent, kafka_format.HIGH_WATERMARK_CHECKPOINT)
     return (
         f"{path!r} lists {len(lost):,} {'partition' if len(lost) == 1 else 'partitions'} without a directory:"
-        f" {', '.join(lost[:_MOST_NAMED])}{more}; harmless where they were left out on purpose"
+        f" {name_some(lost, _MOST_NAMED)}; harmless where they were left out on purpose"
     )
 
 
@@ -172,7 +171,7 @@ def _find_lost(parent: str, candidates: list[TopicPartition], seen: float, stora
     _wait_after(seen)
     names = {entry.name for entry in list_directory(parent, storage)}
     dead = {name.rpartition(".")[0] for name in names if name.endswith(kafka_format.DEAD_DIRECTORY_SUFFIXES)}
-    listed = Checkpoints([], storage).entries(parent, kafka_format.HIGH_WATERMARK_CHECKPOINT)
+    listed = Checkpoints(Warnings(), storage).entries(parent, kafka_format.HIGH_WATERMARK_CHECKPOINT)
     return [
         f"{topic}-{partition}"
         for topic, partition in sorted(candidates)

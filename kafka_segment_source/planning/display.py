@@ -21,6 +21,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from kafka_segment_source.reporting import first_of_each_kind
 from kafka_segment_source.storage.paths import join_name, name_apart, name_of, parent_of
 
 _MOST_ROWS = 40
@@ -30,7 +31,6 @@ _MANY_WARNINGS = 20
 _LEAST_DETAIL = 25  # columns; enough for a byte range, so that only reasons are wrapped
 _DETAIL = "bytes, or why not"
 _NOTEBOOK_WIDTH = 140
-_WITH_NUMBERS = re.compile(r"\S*\d\S*")
 
 
 class Row(NamedTuple):
@@ -158,13 +158,7 @@ def _count_reasons(rows: Iterable[Row]) -> list[str]:
 
 
 def _shorten_warnings(warnings: Sequence[str]) -> Sequence[str]:
-    """Of many warnings, returns the first of each kind. Words with a number in them do not count for the kind."""
-    if len(warnings) <= _MANY_WARNINGS:
-        return warnings
-    kinds: dict[str, list[str]] = {}
-    for warning in warnings:
-        kinds.setdefault(_WITH_NUMBERS.sub("…", warning), []).append(warning)
-    return [each[0] if len(each) == 1 else f"{each[0]} (and {len(each) - 1:,} more like it)" for each in kinds.values()]
+    return warnings if len(warnings) <= _MANY_WARNINGS else first_of_each_kind(warnings)
 
 
 def _name_directories(paths: Iterable[str]) -> dict[str, str]:

@@ -24,6 +24,7 @@ from kafka_segment_source.planning.offsets import check_missing, offset_range
 from kafka_segment_source.planning.stable_end import StableEnds
 from kafka_segment_source.pruning.disorder import find_witness, stop_timestamp, usable_disorder
 from kafka_segment_source.pruning.ranges import ByteRange, Pruned, narrow
+from kafka_segment_source.reporting import Warnings
 from kafka_segment_source.storage.ahead import map_ahead
 from kafka_segment_source.times import format_millis
 from kafka_segment_source.zones.maps import ZoneMaps
@@ -84,13 +85,13 @@ class Selection:
         self.keys = other.keys  # it is the same for all logs of one filter
 
 
-def select(sources: Sources, filters: Sequence[RowFilter], warnings: list[str]) -> list[Selection]:
+def select(sources: Sources, filters: Sequence[RowFilter], warnings: Warnings) -> list[Selection]:
     """Returns what is read of all logs, for each of some filters. `warnings` gets a sentence for each problem."""
     at_once = max((log.storage.read_cost(log.directory).at_once for log in sources.logs), default=1)
     groups = [sources.logs] if at_once == 1 else [[log] for log in sources.logs]
 
     def select_of(logs: list[PartitionLog]) -> tuple[list[Selection], list[str]]:
-        noted: list[str] = []
+        noted = Warnings()
         selectors = [Selector(sources, each, noted) for each in filters]
         for log in logs:  # the outer loop, so that one partition's zone map is in memory at a time
             for selector in selectors:
@@ -131,7 +132,7 @@ class Selector:
     sentence for each problem.
     """
 
-    def __init__(self, sources: Sources, pushed: RowFilter, warnings: list[str]) -> None:
+    def __init__(self, sources: Sources, pushed: RowFilter, warnings: Warnings) -> None:
         self._keys = sources.options.with_keys(pushed.keys).raw_keys
         self.selection = Selection(keys=self._keys)
         self._warnings = warnings

@@ -42,7 +42,7 @@ from kafka_segment_source.rebuilding.log_writer import LogWriter
 from kafka_segment_source.rebuilding.pieces import Notes, read_batches
 from kafka_segment_source.rebuilding.report import LeftOut, RebuildReport, RebuiltPartition, parse_left_out
 from kafka_segment_source.rebuilding.unended import Unended, find_unended
-from kafka_segment_source.reporting import Advance, OnProgress, add_up, ignore_progress, logger
+from kafka_segment_source.reporting import Advance, OnProgress, Warnings, add_up, ignore_progress, logger
 from kafka_segment_source.storage.files import InputFile, exists
 from kafka_segment_source.storage.paths import find_real_path, is_inside, is_remote, join_path, parent_of
 
@@ -115,7 +115,7 @@ def rebuild(
 
 def rebuild_parsed(
     parsed: ReadOptions,
-    warnings: list[str],
+    warnings: Warnings,
     to: str | os.PathLike[str],
     shown: Mapping[str, str],
     *,
@@ -229,7 +229,7 @@ class _Run:
     segment_bytes: int | None
     journal: Journal
 
-    def write_all(self, warnings: list[str], threads: int, on_progress: OnProgress) -> RebuildReport:
+    def write_all(self, warnings: Warnings, threads: int, on_progress: OnProgress) -> RebuildReport:
         """Writes every partition, and what lies beside them."""
         finished = self.journal.finish_again()
         if finished is not None:
@@ -269,14 +269,14 @@ class _Run:
         """Returns a partition with all its files, those of other times too, as they may hold markers."""
         assign = frozenset({job.log.topic_partition})
         options = replace(self._timeless, assign=assign, subscribe=None, subscribe_pattern=None)
-        [whole] = self._plan(options, [])[0]
+        [whole] = self._plan(options, Warnings())[0]
         return whole
 
-    def _plan(self, options: ReadOptions, warnings: list[str]) -> tuple[list[_Job], list[str]]:
+    def _plan(self, options: ReadOptions, warnings: Warnings) -> tuple[list[_Job], Warnings]:
         """Plans the read. Returns the partitions, and the warnings of the plan."""
         logs: list[PartitionLog] = []
 
-        def select_all(sources: Sources, said: list[str]) -> Selection:
+        def select_all(sources: Sources, said: Warnings) -> Selection:
             logs[:] = sources.logs
             return select(sources, [EVERY_ROW], said)[0]
 
@@ -291,7 +291,7 @@ class _Run:
             if not _LEGAL_NAME.fullmatch(log.topic):  # of a manifest or an option; it names a directory here
                 raise PathError(f"topic {log.topic!r} cannot name a directory of the target: Kafka has no such topic")
             jobs.append(_Job(name, log, own, sum(split.size for split in own)))
-        return jobs, list(plan.warnings)
+        return jobs, Warnings(plan.warnings)
 
     def _check_room(self, jobs: Iterable[_Job]) -> None:
         todo = [job for job in jobs if not os.path.isdir(join_path(self.journal.target, job.name))]
@@ -482,7 +482,7 @@ class _Run:
 
     def _find_clean_end(self, job: _Job, part: RebuiltPartition) -> int:
         """Returns the offset up to which every copy was compacted, as far as checkpoints say it."""
-        checkpoints = Checkpoints([], job.log.storage)
+        checkpoints = Checkpoints(Warnings(), job.log.storage)
         found = [
             checkpoints.entry(replace(job.log, directory=each), kafka_format.CLEANER_CHECKPOINT)
             for each in part.sources

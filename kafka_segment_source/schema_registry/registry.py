@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from kafka_segment_source.errors import OptionError
+from kafka_segment_source.reporting import Warnings, name_some
 from kafka_segment_source.schema_registry.messages import Schema, SubjectVersion, split_subject
 from kafka_segment_source.schema_registry.replay import Registered
 
@@ -24,7 +25,7 @@ class Registry:
     words: str
     by_id: dict[tuple[str, int], Registered] = field(default_factory=dict)
     by_place: dict[SubjectVersion, Registered] = field(default_factory=dict)
-    warnings: list[str] = field(default_factory=list)
+    warnings: Warnings = field(default_factory=Warnings)
     is_of_files: bool = False
 
     @classmethod
@@ -35,7 +36,7 @@ class Registry:
             place = each.schema.place
             first = made.by_id.setdefault((place.context, each.schema.id), each)
             if first.schema.text != each.schema.text:
-                made.warnings.append(
+                made.warnings.add(
                     f"{words} has two schemas of id {each.schema.id}: that of {name_place(first.schema.place)} counts, and"
                     f" that of {name_place(place)} does not"
                 )
@@ -65,8 +66,7 @@ class Registry:
     def name_subjects(self, context: str) -> str:
         """The subjects of a context, for a message."""
         names = sorted({place.subject for place in self.by_place if place.context == context})
-        more = f" and {len(names) - _MOST_NAMED:,} more" if len(names) > _MOST_NAMED else ""
-        return (", ".join(names[:_MOST_NAMED]) + more) or "no subject"
+        return name_some(names, _MOST_NAMED) or "no subject"
 
     def find_references(self, schema: Schema) -> list[Schema]:
         """Finds what a schema uses, those first that the others need, each once. Raises OptionError for one that is

@@ -20,7 +20,7 @@ from kafka_segment_source.keywords import DecodeOptions, PathsLike, check_names,
 from kafka_segment_source.options import ReadOptions, parse_options
 from kafka_segment_source.planning.plan import read_rows
 from kafka_segment_source.queries import scan
-from kafka_segment_source.reporting import OnProgress, add_up, ignore_progress
+from kafka_segment_source.reporting import OnProgress, Warnings, add_up, ignore_progress
 from kafka_segment_source.searching.key_files import ACTIVE, TIER, KeyFile, list_key_files
 from kafka_segment_source.searching.key_records import KeyRecord, search_file
 from kafka_segment_source.searching.pattern import Pattern
@@ -239,7 +239,7 @@ class _Search:
         )
         pattern = Pattern(self._key, fixed=True)
         try:
-            plan = plan_search(options, [], pattern, key=True, value=False, headers=())
+            plan = plan_search(options, Warnings(), pattern, key=True, value=False, headers=())
             batches = read_rows(plan, plan.schema(["offset"]))
             found = [batch.column("offset").to_numpy(zero_copy_only=False) for batch in batches]
         except KafkaSegmentError as error:

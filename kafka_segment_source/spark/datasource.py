@@ -16,6 +16,7 @@ from kafka_segment_source.errors import SchemaError, UnsupportedError
 from kafka_segment_source.keywords import PathsLike, ScanOptions, StreamOptions, option_texts
 from kafka_segment_source.option_values import OF_SPLITS
 from kafka_segment_source.options import ReadOptions, find_view, parse_options
+from kafka_segment_source.reporting import Warnings
 from kafka_segment_source.schema import Table
 from kafka_segment_source.schema_registry.typing import split_names, type_columns
 from kafka_segment_source.spark import catalog_table, remembered
@@ -46,7 +47,7 @@ class KafkaSegmentDataSource(DataSource):
     def schema(self) -> StructType | str:
         created = catalog_table.created_with(self.options)
         options, _ = parse_options(remembered.without_memory(self.options) if created is None else created)
-        options = type_columns(options, [])
+        options = type_columns(options, Warnings())
         table = _find_table(options)
         columns = table.default_names(options)
         if created is None:
@@ -102,7 +103,7 @@ def _name_columns(
     """The columns of a read by its option texts, and the names of those that the user wants of them."""
     options, _ = parse_options(texts, is_stream=is_stream)
     names, wanted = split_names(options, columns)
-    table = _find_table(type_columns(options, [], wanted))
+    table = _find_table(type_columns(options, Warnings(), wanted))
     return table, table.check_names(names or ())
 
 

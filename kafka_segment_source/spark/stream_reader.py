@@ -18,6 +18,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from kafka_segment_source.errors import UnsupportedError
 from kafka_segment_source.options import ReadOptions
+from kafka_segment_source.reporting import Warnings
 from kafka_segment_source.spark.reader import SegmentPartition, log_warnings, read_rows
 from kafka_segment_source.streams.limits import Limits
 from kafka_segment_source.streams.positions import JsonOffsets, Positions, from_json, schemas_of, to_json
@@ -50,7 +51,7 @@ else:
 class KafkaSegmentStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads what the logs have gained since the last micro-batch."""
 
-    def __init__(self, options: ReadOptions, warnings: list[str], columns: tuple[str, ...]) -> None:
+    def __init__(self, options: ReadOptions, warnings: Warnings, columns: tuple[str, ...]) -> None:
         self._options = options
         self._warnings = warnings
         self._columns = columns

@@ -12,7 +12,7 @@ from kafka_segment_source.option_values import RECORDS
 from kafka_segment_source.options import ReadOptions, parse_options
 from kafka_segment_source.planning.plan import ReadPlan, read_rows
 from kafka_segment_source.planning.planner import make_plan
-from kafka_segment_source.reporting import OnProgress, add_up, ignore_progress, logger
+from kafka_segment_source.reporting import OnProgress, Warnings, add_up, ignore_progress, logger
 from kafka_segment_source.statistics.totals import TopicStats, add_block
 
 MOST = 10
@@ -61,7 +61,7 @@ def stats(
     return read_stats(plan, most, count_processors() if threads is None else count_threads(threads), on_progress)
 
 
-def plan_stats(options: ReadOptions, warnings: list[str], most: int) -> ReadPlan:
+def plan_stats(options: ReadOptions, warnings: Warnings, most: int) -> ReadPlan:
     """Returns the plan of a read whose rows are facts about blocks of records."""
     from kafka_segment_source.statistics.blocks import block_table  # noqa: PLC0415  # it loads the kernels
 

@@ -22,6 +22,7 @@ from kafka_segment_source.logdir.segments import PartitionLog, Segment
 from kafka_segment_source.option_values import TopicPartition
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.planning.offsets import log_start_offset
+from kafka_segment_source.reporting import Warnings
 from kafka_segment_source.storage.files import lasting_version
 from kafka_segment_source.storage.store import FileVersion
 
@@ -148,7 +149,7 @@ class LogEnds:
         last = max((batch.column(0)[-1].as_py() for batch in read_split(split, options, schema)), default=-1)
         return max(found.offset, last + 1)
 
-    def find_whole_end(self, log: PartitionLog, start: int, end: int, warnings: list[str]) -> tuple[int, bool]:
+    def find_whole_end(self, log: PartitionLog, start: int, end: int, warnings: Warnings) -> tuple[int, bool]:
         """Finds the end of what has no missing offsets between `start` and `end`, and whether offsets may still come.
 
         If the missing offsets will not come, that is a loss (failOnDataLoss), and then the end is `end`. Of offsets
@@ -158,14 +159,14 @@ class LogEnds:
         if first is not None and start < first.base_offset:
             missing = OffsetRange(start, first.base_offset)
             if self._may_still_come(log, missing, first):
-                warnings.append(_say_late(log, missing, f"the files begin at {first.base_offset}"))
+                warnings.add(_say_late(log, missing, f"the files begin at {first.base_offset}"))
                 return start, True
         for missing, why, segment in self._find_missing(log, OffsetRange(start, end)):
             if self._may_still_come(log, missing, segment):
-                warnings.append(_say_late(log, missing, why))
+                warnings.add(_say_late(log, missing, why))
                 return max(start, missing.start), True
             said = f"{why}: no file holds the offsets {missing.start} to {missing.end - 1}"
-            warnings.append(
+            warnings.add(
                 report_lost_offsets(f"{said} of partition {log.topic}-{log.partition}", self._options, LOSS_REMEDY)
             )
         return end, False
@@ -226,7 +227,7 @@ class LogEnds:
         """Says which transactions withhold offsets of a log, in sentences."""
         from kafka_segment_source.planning.open_transactions import find_stable_end
 
-        said: list[str] = []
+        said = Warnings()
         find_stable_end(log, end, self._options, said)
         return said
 
@@ -239,7 +240,7 @@ class LogEnds:
         if known is not None and known[:2] == (files, end):
             return known[2]
         memory = self._producers.setdefault(log.topic_partition, ProducerMemory())
-        stable = find_stable_end(log, end, self._options, [], memory)
+        stable = find_stable_end(log, end, self._options, Warnings(), memory)
         path, version = files[-1]
         self._stable_ends[log.topic_partition] = (*files[:-1], (path, lasting_version(version))), end, stable
         return stable

@@ -34,7 +34,7 @@ from kafka_segment_source.planning.batch_rules import check_map
 from kafka_segment_source.planning.offsets import find_start
 from kafka_segment_source.planning.plan import ReadPlan
 from kafka_segment_source.planning.planner import plan_listed
-from kafka_segment_source.reporting import logger
+from kafka_segment_source.reporting import Warnings, logger, name_some
 from kafka_segment_source.storage.ahead import map_ahead
 from kafka_segment_source.storage.files import lasting_version
 from kafka_segment_source.storage.retrying import try_again, wait
@@ -199,7 +199,7 @@ class LogStream:
         end = span.end if self._target is None else min(self._target[key], span.end)
         if end <= start:
             return OffsetRange(start, start), False
-        warnings: list[str] = []
+        warnings = Warnings()
         end, is_late = self._ends.find_whole_end(span.log, start, end, warnings)
         self._warn(warnings)
         start = start if is_late else begin.get(key, span.start)
@@ -428,7 +428,7 @@ class LogStream:
                 wait(_PAUSE)
 
     def _list_files(self, needs_all: bool) -> list[PartitionLog]:
-        warnings: list[str] = []
+        warnings = Warnings()
         logs = examined_logs(self.options, warnings, needs_all)
         self._warn(warnings)
         return logs
@@ -453,5 +453,4 @@ def _name(topic_partition: TopicPartition) -> str:
 
 
 def _join_names(keys: list[TopicPartition], begin: Positions) -> str:
-    named = ", ".join(f"{_name(key)} (read up to offset {begin[key]})" for key in keys[:_MOST_NAMED])
-    return named + (f" and {len(keys) - _MOST_NAMED} more" if len(keys) > _MOST_NAMED else "")
+    return name_some(keys, _MOST_NAMED, lambda key: f"{_name(key)} (read up to offset {begin[key]})")

@@ -27,7 +27,7 @@ from kafka_segment_source.logdir.index_entries import most_entries
 from kafka_segment_source.logdir.indexes import AbortEntries, OffsetEntries, TimeEntries
 from kafka_segment_source.logdir.segments import ListedLog, Segment
 from kafka_segment_source.options import ReadOptions
-from kafka_segment_source.reporting import few, logger
+from kafka_segment_source.reporting import Warnings, few, logger
 from kafka_segment_source.schema import Column, Table
 from kafka_segment_source.storage.ahead import map_ahead
 from kafka_segment_source.storage.retrying import try_again
@@ -46,7 +46,7 @@ T = TypeVar("T")
 Index = TypeVar("Index", OffsetEntries, TimeEntries, AbortEntries)
 
 
-def plan_segments(options: ReadOptions, warnings: list[str]) -> list[Task]:
+def plan_segments(options: ReadOptions, warnings: Warnings) -> list[Task]:
     """Returns the tasks for all segments of the selected partitions, of each copy of them. It opens no file."""
     logs = try_again(lambda: list_logs(options))
     warnings += few([fault for log in logs for fault in log.beside.faults + log.beside.damaged])

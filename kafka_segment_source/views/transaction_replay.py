@@ -18,7 +18,7 @@ from kafka_segment_source.decoding.batch_rows import time_span
 from kafka_segment_source.kernels import batch_headers
 from kafka_segment_source.kernels.batch_headers import HeaderTable
 from kafka_segment_source.logdir.producer_snapshots import newest_state
-from kafka_segment_source.reporting import logger
+from kafka_segment_source.reporting import Warnings, logger, name_some
 from kafka_segment_source.schema import MAX_MILLIS
 from kafka_segment_source.storage.paths import parent_of
 from kafka_segment_source.transactions.markers import Marker, is_control
@@ -145,14 +145,12 @@ class Replay:
             else:
                 yield from self._make_row(each, OPEN)
         if self._unknown:
-            more = len(self._unknown) - _MOST_NAMED
-            named = ", ".join(self._unknown[:_MOST_NAMED]) + (f" and {more:,} more" if more > 0 else "")
             logger.warning(
                 "partition %s-%d: it is not known how the transaction of %s ended, as damage or missing offsets follow"
                 " it (state unknown)",
                 self._task.topic,
                 self._task.partition,
-                named,
+                name_some(self._unknown, _MOST_NAMED),
             )
 
     def _open_begun(self) -> tuple[Producers, dict[int, _Transaction]]:
@@ -164,7 +162,7 @@ class Replay:
         if not self._task.splits or self._task.splits[0].base_offset == 0:
             return {}
         first = self._task.splits[0]
-        noted: list[str] = []
+        noted = Warnings()
         base = first.base_offset
         state = newest_state(parent_of(first.path), first.storage, lambda offset: offset == base, noted)
         for sentence in noted:

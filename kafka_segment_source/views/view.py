@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.planning.plan import ReadPlan
+from kafka_segment_source.reporting import Warnings
 from kafka_segment_source.schema import Table
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ class View:
     """
 
     table: Table
-    plan: Callable[[ReadOptions, list[str]], Sequence[Task]]
+    plan: Callable[[ReadOptions, Warnings], Sequence[Task]]
     read: Callable[[Task, ReadOptions], Iterator[pa.RecordBatch]]
 
 
@@ -68,7 +69,7 @@ class ViewPlan(ReadPlan):
 
 def plan_view(view: View, options: ReadOptions, warnings: Sequence[str]) -> ViewPlan:
     """Plans a read of a view. The plan includes the `warnings` of parsing."""
-    noted = list(warnings)
+    noted = Warnings(warnings)
     tasks = tuple(view.plan(options, noted))
     return ViewPlan(options, (), tasks, (), 0, tuple(dict.fromkeys(noted)), view=view)
 

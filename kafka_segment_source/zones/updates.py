@@ -31,7 +31,7 @@ from kafka_segment_source.logdir.segment_view import SegmentView
 from kafka_segment_source.logdir.segments import PartitionLog, Segment
 from kafka_segment_source.options import ReadOptions, parse_options
 from kafka_segment_source.partition.logs import available_logs
-from kafka_segment_source.reporting import Advance, OnProgress, add_up, ignore_progress, logger
+from kafka_segment_source.reporting import Advance, OnProgress, Warnings, add_up, ignore_progress, logger
 from kafka_segment_source.storage.ahead import Turns, map_ahead
 from kafka_segment_source.storage.files import exists, file_version, list_directory, remove, write_atomically
 from kafka_segment_source.storage.paths import join_path, resolve_path
@@ -175,7 +175,7 @@ def plan_updates(options: ReadOptions, directory: str, keys: bool = False) -> li
 
 
 def _plan_updates(options: ReadOptions, directory: str, keys: bool) -> list[PartitionUpdate]:
-    warnings: list[str] = []
+    warnings = Warnings()
     logs = available_logs(options, warnings)
     for warning in warnings:
         logger.warning("%s", warning)
@@ -327,7 +327,7 @@ def _plan_again(update: PartitionUpdate) -> PartitionUpdate:
     """Returns the update for the partition's directories as they are now. It returns the same update if they are
     gone."""
     try:
-        logs = try_again(lambda: available_logs(update.options, []))
+        logs = try_again(lambda: available_logs(update.options, Warnings()))
     except PathError:
         return update
     for log in logs:
