@@ -63,7 +63,7 @@ def sound_times(index: TimeEntries, base_offset: int) -> int:
 def sound_aborts(index: AbortEntries, segment: Segment) -> Mask:
     """Which entries keep the rules of a transaction index that need no batch."""
     before = np.concatenate(([segment.base_offset - 1], index.last_offsets[:-1]))
-    limit = kafka_format.MAX_OFFSET if segment.next_base_offset is None else segment.next_base_offset
+    limit = segment.span.end
     good = (index.versions == 0) & (index.last_offsets > before) & (index.last_offsets < limit)
     good &= (index.first_offsets <= index.last_offsets) & (index.producer_ids >= 0) & (index.first_offsets >= 0)
     return np.asarray(good)

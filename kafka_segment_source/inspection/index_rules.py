@@ -32,6 +32,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kafka_segment_source import kafka_format
+from kafka_segment_source.decoding import header_table
 from kafka_segment_source.inspection.findings import Finding
 from kafka_segment_source.inspection.index_order import (
     sound_aborts,
@@ -93,16 +94,15 @@ def batches_of(tables: Sequence[HeaderTable]) -> Batches:
 
 
 def _read_batches(table: HeaderTable) -> Batches:
-    is_v2 = table[batch_headers.MAGIC] == kafka_format.MAGIC_V2
     return Batches(
         positions=table[batch_headers.POSITION].copy(),
         base_offsets=table[batch_headers.BASE_OFFSET].copy(),
         last_offsets=table[batch_headers.LAST_OFFSET].copy(),
         max_timestamps=table[batch_headers.MAX_TIMESTAMP].copy(),
-        is_v2=is_v2,
+        is_v2=header_table.is_v2(table),
         is_empty=table[batch_headers.COUNT] == 0,
-        is_wrapper=~is_v2 & (table[batch_headers.ATTRIBUTES] & kafka_format.CODEC_MASK != 0),
-        is_control=is_v2 & (table[batch_headers.ATTRIBUTES] & kafka_format.CONTROL_MASK != 0),
+        is_wrapper=header_table.is_wrapper(table),
+        is_control=header_table.is_control(table),
         producer_ids=table[batch_headers.PRODUCER_ID].copy(),
         leader_epochs=table[batch_headers.LEADER_EPOCH].copy(),
     )

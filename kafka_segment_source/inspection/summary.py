@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kafka_segment_source import kafka_format
+from kafka_segment_source.decoding.header_table import is_control, is_wrapper, record_counts
 from kafka_segment_source.errors import StorageError
 from kafka_segment_source.inspection.index_order import (
     sound_offsets,
@@ -161,15 +162,11 @@ class _Tally:
 
     def add(self, table: HeaderTable) -> None:
         """Adds a table of consecutive whole batches."""
-        control = (table[batch_headers.MAGIC] == kafka_format.MAGIC_V2) & (
-            table[batch_headers.ATTRIBUTES] & kafka_format.CONTROL_MASK != 0
-        )
+        control = is_control(table)
         data = ~control & (table[batch_headers.COUNT] != 0)
         timestamps = table[batch_headers.MAX_TIMESTAMP, data & (table[batch_headers.MAX_TIMESTAMP] >= 0)]
         before = np.concatenate(([self._last], table[batch_headers.LAST_OFFSET, :-1]))
-        counts = table[batch_headers.COUNT].copy()
-        wrappers = (counts < 0) & (table[batch_headers.ATTRIBUTES] & kafka_format.CODEC_MASK != 0)
-        counts[counts < 0] = 1
+        counts, wrappers = record_counts(table), is_wrapper(table)
         counts[wrappers] = (table[batch_headers.LAST_OFFSET] - before)[wrappers]
         self._codecs += np.bincount(table[batch_headers.ATTRIBUTES, data] & kafka_format.CODEC_MASK, minlength=_CODECS)
         self._sum = self._sum + replace(
@@ -201,7 +198,7 @@ class _Tally:
         return replace(self._sum, codecs=names, faults=faults)
 
     def _find_disorder(self, table: HeaderTable, before: npt.NDArray[np.int64]) -> tuple[str, ...]:
-        limit = kafka_format.MAX_OFFSET if self._segment.next_base_offset is None else self._segment.next_base_offset
+        limit = self._segment.span.end
         wrong = (table[batch_headers.BASE_OFFSET] <= before) | (table[batch_headers.LAST_OFFSET] >= limit)
         if self._sum.faults or not wrong.any():
             return ()

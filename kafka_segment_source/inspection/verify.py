@@ -24,6 +24,7 @@ from kafka_segment_source import kafka_format
 from kafka_segment_source.bounds import ScanBounds
 from kafka_segment_source.decoding.batches import Chunk
 from kafka_segment_source.decoding.damage import Damage
+from kafka_segment_source.decoding.header_table import record_counts
 from kafka_segment_source.decoding.records import Decoder, RecordColumns
 from kafka_segment_source.decoding.split import split_of
 from kafka_segment_source.decoding.split_file import SplitFile
@@ -293,7 +294,7 @@ class SegmentCheck:
         headers = chunk.headers
         self.end = int(headers[batch_headers.POSITION, -1] + headers[batch_headers.SIZE, -1])
         counted = headers[batch_headers.COUNT] >= 0
-        self.records += int(np.where(counted, headers[batch_headers.COUNT], 1).sum())
+        self.records += int(record_counts(headers).sum())
         spans = headers[batch_headers.LAST_OFFSET] - headers[batch_headers.BASE_OFFSET] + 1
         self.is_compacted = self.is_compacted or bool((counted & (headers[batch_headers.COUNT] < spans)).any())
         if self._decoder is None:

@@ -241,7 +241,7 @@ class SegmentView:
         for candidate in range(slot, min(slot + _ATTEMPTS, len(offsets))):
             header = self.probe.proven(int(offsets.positions[candidate]))
             # a compressed v0 or v1 wrapper states only its last offset, so it may begin earlier
-            if header is None or (header.magic != kafka_format.MAGIC_V2 and header.is_compressed):
+            if header is None or header.is_wrapper:
                 continue
             entry = int(offsets.offsets[candidate])
             if header.base_offset >= end_offset and not may_have_risen(header, self.probe.at(header.end), entry):

@@ -19,7 +19,6 @@ from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 
-from kafka_segment_source import kafka_format
 from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.decoding.split import BatchPlace, SegmentSplit, anchored, place_of
 from kafka_segment_source.errors import FileChangedError
@@ -64,9 +63,7 @@ def find_stable_end(
     Raises CorruptRecordError for damage on the way to the end of the log, under FAILFAST.
     """
     last = log.segments[-1]
-    end = min(
-        end, last.offsets.end, kafka_format.MAX_OFFSET if last.next_base_offset is None else last.next_base_offset
-    )
+    end = min(end, last.offsets.end, last.span.end)
     whole = log if log.is_whole or log.copies else list_whole(log.directories, options)
     replay = _Replay(whole, options, warnings, memory)
     replay.run(end)
@@ -361,7 +358,7 @@ def _count_bytes_from(log: PartitionLog, stable: int, end: int, options: ReadOpt
     """Counts the bytes of the log from the offset `stable`, to the end of the segment before or at `end`."""
     total = 0
     for segment in log.segments:
-        if segment.base_offset >= end or (segment.next_base_offset or kafka_format.MAX_OFFSET) <= stable:
+        if segment.base_offset >= end or segment.span.end <= stable:
             continue
         header = next(_read_headers(segment, stable, options), None) if segment.base_offset < stable else None
         total += segment.size - (0 if header is None else header.position)

@@ -19,7 +19,7 @@ from kafka_segment_source import kafka_format
 from kafka_segment_source.bounds import ScanBounds
 from kafka_segment_source.logdir.segment_view import SegmentView
 from kafka_segment_source.logdir.segments import DropKind, DroppedSegment, Segment
-from kafka_segment_source.pruning.disorder import has_data, settled_offset, stop_timestamp
+from kafka_segment_source.pruning.disorder import settled_offset, stop_timestamp
 from kafka_segment_source.times import format_millis
 
 _ATTEMPTS = 8  # time index entries to try; after that more bytes are read
@@ -106,7 +106,7 @@ def narrow(view: SegmentView, bounds: ScanBounds, disorder: int | None = None) -
             first_offset = max(first_offset, _find_first_offset_since(view, since, disorder))
     start = view.start_position(first_offset) if first_offset > segment.base_offset else 0
     end = None
-    if bounds.offsets.end < (kafka_format.MAX_OFFSET if segment.next_base_offset is None else segment.next_base_offset):
+    if bounds.offsets.end < segment.span.end:
         end = view.end_position(bounds.offsets.end)
     return ByteRange(start, segment.size if end is None else max(start, end), first_offset)
 
@@ -132,7 +132,7 @@ def _find_newest(view: SegmentView) -> int | None:
 def _begins_at(view: SegmentView, since: int) -> bool:
     """Whether the first batch shows that a time index has no entry before `since`. Then the segment is read whole."""
     header = view.strict_probe.proven(0)
-    if header is None or not has_data(header.magic, header.attributes, header.count):
+    if header is None or not header.has_data:
         return False
     return header.max_timestamp >= since
 

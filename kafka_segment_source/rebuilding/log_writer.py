@@ -16,9 +16,9 @@ from contextlib import suppress
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from kafka_segment_source import kafka_format
+from kafka_segment_source.decoding.header_table import is_control, is_transactional_data, is_wrapper, record_counts
 from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.errors import CorruptRecordError, StorageError
 from kafka_segment_source.kernels import batch_headers
@@ -31,7 +31,7 @@ from kafka_segment_source.rebuilding.pieces import Batches
 from kafka_segment_source.rebuilding.producer_table import ProducerTable
 from kafka_segment_source.rebuilding.unended import Unended, is_ended
 from kafka_segment_source.storage.paths import join_path, parent_of
-from kafka_segment_source.transactions.markers import Marker, transactional_data
+from kafka_segment_source.transactions.markers import Marker
 
 _PLACES = [batch_headers.POSITION, batch_headers.SIZE, batch_headers.BASE_OFFSET, batch_headers.LAST_OFFSET]
 _MOST_DELTA = 2**31 - 1  # a relative offset has 4 bytes
@@ -112,7 +112,7 @@ class LogWriter:
         """Leaves out the markers of other times that end no transaction of which there is data."""
         headers = found.headers
         producers = headers[batch_headers.PRODUCER_ID]
-        begun = {*self.producers.open, *producers[transactional_data(headers)].tolist()}
+        begun = {*self.producers.open, *producers[is_transactional_data(headers)].tolist()}
         return found.select(~found.is_extra | np.isin(producers, [*begun]))
 
     def _append(self, found: Batches, first: int, end: int) -> None:
@@ -137,12 +137,9 @@ class LogWriter:
         aborted = self.producers.take(headers, [each for each in markers if base <= each.offset <= last])
         self._segment.append(headers, found.bytes_of(first, end), aborted)
         self.batches += headers.shape[1]
-        is_legacy = headers[batch_headers.MAGIC] < kafka_format.MAGIC_V2
-        is_wrapper = _find_wrappers(headers)
-        is_control = ~is_legacy & (headers[batch_headers.ATTRIBUTES] & kafka_format.CONTROL_MASK != 0)
-        counts = np.where(is_legacy, 1, headers[batch_headers.COUNT])
-        self.records += int(counts[~is_control & ~is_wrapper].sum())
-        self.has_wrappers |= bool(is_wrapper.any())
+        wrappers = is_wrapper(headers)
+        self.records += int(record_counts(headers)[~is_control(headers) & ~wrappers].sum())
+        self.has_wrappers |= bool(wrappers.any())
         self.bytes += int(headers[batch_headers.SIZE].sum())
         self._kept_end = last + 1
 
@@ -151,7 +148,7 @@ class LogWriter:
 
         Compaction of one copy alone explains its gaps: the cleaner stays below the first open transaction.
         """
-        self.has_transactions |= bool(transactional_data(headers).any())
+        self.has_transactions |= bool(is_transactional_data(headers).any())
         is_other_copy = bool(self.sources) and parent_of(found.split.path) not in self.sources
         lasts = np.concatenate(([self.end - 1], headers[batch_headers.LAST_OFFSET, :-1]))
         has_gap = not self._is_compacted and bool((headers[batch_headers.BASE_OFFSET] > lasts + 1).any())
@@ -165,7 +162,7 @@ class LogWriter:
         is_apart = (bases > expected) & (positions != before)
         if path != found.split.path:  # the next file, or another copy of this one
             is_apart[0] = bases[0] > expected[0] and bool(self.batches) and not self._is_compacted
-        is_apart &= ~_find_wrappers(found.headers[:, first:end])
+        is_apart &= ~is_wrapper(found.headers[:, first:end])
         self.gaps += [(int(expected[at]), int(bases[at]) - 1) for at in np.flatnonzero(is_apart)]
         self._last_place = found.split.path, int(positions[-1] + sizes[-1])
 
@@ -318,9 +315,3 @@ def _base_of(header: HeaderTable) -> int:
     header: one column of a header table.
     """
     return int(header[batch_headers.BASE_OFFSET])
-
-
-def _find_wrappers(headers: HeaderTable) -> npt.NDArray[np.bool_]:
-    """Marks the wrappers of magic 0 and 1."""
-    is_compressed = headers[batch_headers.ATTRIBUTES] & kafka_format.CODEC_MASK != 0
-    return np.asarray((headers[batch_headers.MAGIC] < kafka_format.MAGIC_V2) & is_compressed)

@@ -24,6 +24,7 @@ from kafka_segment_source.data_loss import report_lost_rows
 from kafka_segment_source.decoding.batch_rows import time_span
 from kafka_segment_source.decoding.batches import Chunk
 from kafka_segment_source.decoding.damage import damage_in
+from kafka_segment_source.decoding.header_table import Mask, is_control
 from kafka_segment_source.decoding.scratch import lend_scratch
 from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.decoding.split_file import SplitFile
@@ -32,7 +33,7 @@ from kafka_segment_source.kernels import batch_headers
 from kafka_segment_source.kernels.batch_headers import HeaderTable
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.reading.following import Follower
-from kafka_segment_source.transactions.markers import Marker, MarkerReader, Mask, is_control
+from kafka_segment_source.transactions.markers import Marker, MarkerReader
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,7 +59,7 @@ def read_small_segment(segment: Segment, options: ReadOptions) -> SegmentEvents 
 def _read_events(data: bytes, segment: Segment, options: ReadOptions) -> SegmentEvents | None:
     events: list[Event] = []
     at, end = 0, segment.base_offset
-    limit = kafka_format.MAX_OFFSET if segment.next_base_offset is None else segment.next_base_offset
+    limit = segment.span.end
     while at < len(data):
         if len(data) - at < kafka_format.BATCH_OVERHEAD:
             return None

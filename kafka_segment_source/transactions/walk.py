@@ -17,6 +17,7 @@ from kafka_segment_source import kafka_format
 from kafka_segment_source.bounds import OffsetRange, ScanBounds
 from kafka_segment_source.decoding.batches import CHUNK_BYTES, Chunk
 from kafka_segment_source.decoding.damage import Damage, Suspicion, UnloggedDamage
+from kafka_segment_source.decoding.header_table import is_control
 from kafka_segment_source.decoding.split import BatchPlace, SegmentSplit
 from kafka_segment_source.decoding.split_file import SplitFile
 from kafka_segment_source.errors import DataError, DataLossError, FileChangedError, KafkaSegmentError
@@ -30,7 +31,7 @@ from kafka_segment_source.reading.mending import Lost, Piece, mend
 from kafka_segment_source.storage.files import UNUSABLE, file_version
 from kafka_segment_source.storage.paths import join_path, parent_of
 from kafka_segment_source.storage.retrying import Attempts
-from kafka_segment_source.transactions.markers import Marker, MarkerReader, Markers, is_control
+from kafka_segment_source.transactions.markers import Marker, MarkerReader, Markers
 
 _AHEAD_BYTES = 256 * 1024  # bytes per read on the way to a marker, which is usually near
 NO_HEADERS = np.empty((batch_headers.FIELDS, 0), np.int64)

@@ -10,18 +10,18 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from kafka_segment_source import kafka_format
 from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.decoding.batch_rows import time_span
+from kafka_segment_source.decoding.header_table import is_control, record_counts
 from kafka_segment_source.kernels import batch_headers
 from kafka_segment_source.kernels.batch_headers import HeaderTable
 from kafka_segment_source.logdir.producer_snapshots import newest_state
 from kafka_segment_source.reporting import Warnings, logger, name_some
 from kafka_segment_source.schema import MAX_MILLIS
 from kafka_segment_source.storage.paths import parent_of
-from kafka_segment_source.transactions.markers import Marker, is_control
+from kafka_segment_source.transactions.markers import Marker
 from kafka_segment_source.transactions.producers import DATA, HOLE, Producers, Runs, list_events
 from kafka_segment_source.transactions.walk import Stretch
 from kafka_segment_source.views.transaction_table import ABORTED, COMMITTED, OPEN, UNKNOWN, TransactionTask
@@ -174,7 +174,7 @@ class Replay:
         """Counts the records and bytes of all batches. Returns what each run adds up to, in the order of offsets."""
         readable = headers[batch_headers.LAST_OFFSET] >= self._task.start
         counted = readable & ~is_control(headers)
-        records = np.where(counted, _count_records(headers), 0)
+        records = np.where(counted, record_counts(headers), 0)
         sizes = np.where(readable, headers[batch_headers.SIZE], 0)
         records_before = self._records + np.cumsum(records) - records
         bytes_before = self._bytes + np.cumsum(sizes) - sizes
@@ -274,11 +274,6 @@ class Replay:
             "withheldRecords": self._records - each.records_before if is_open else None,
             "withheldBytes": self._bytes - each.bytes_before if is_open else None,
         }
-
-
-def _count_records(headers: HeaderTable) -> npt.NDArray[np.int64]:
-    """The records of each batch. An entry of magic 0 or 1 counts as one, since its header has no count."""
-    return np.where(headers[batch_headers.MAGIC] == kafka_format.MAGIC_V2, headers[batch_headers.COUNT], 1)
 
 
 def _to_micros(millis: int) -> int | None:

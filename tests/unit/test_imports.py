@@ -24,7 +24,7 @@ PACKAGE = Path(kafka_segment_source.__file__).parent
 
 # A module imports only from rooms above its own, and from its own folder. docs/architecture.md has the same order.
 ROOMS = [
-    *("errors", "kafka_format", "epoch_checkpoint", "reporting", "in_order"),
+    *("errors", "kafka_format", "batch_kinds", "epoch_checkpoint", "reporting", "in_order"),
     "storage",
     *("bounds", "times", "trust", "option_values", "options", "keywords", "data_loss", "schema"),
     *("logdir", "pruning", "kernels", "decoding", "values", "partition", "reading", "transactions", "latest"),
