@@ -195,4 +195,4 @@ def _find_index(given: PathLike, base_offset: int | None, storage_options: Mappi
             f"the name of file {given!r} does not say where its segment begins: found no 20 digits; give base_offset"
         )
     log = None if named is None else file_version(stem + kafka_format.LOG_SUFFIX, storage)
-    return _Place(path, storage, entry.size, base_offset, index_entries.LARGEST_LOG if log is None else log.size)
+    return _Place(path, storage, entry.size, base_offset, kafka_format.LARGEST_LOG if log is None else log.size)

@@ -208,7 +208,7 @@ def _from_row(row: tuple[Any, ...]) -> SegmentSplit:
 
 
 def _make_name(base_offset: int) -> str:
-    return f"{base_offset:0{kafka_format.BASE_OFFSET_DIGITS}d}{kafka_format.LOG_SUFFIX}"
+    return kafka_format.segment_file(base_offset)
 
 
 def anchored(split: SegmentSplit, probe: HeaderProbe) -> SegmentSplit:

@@ -24,7 +24,7 @@ from kafka_segment_source.partition.chain import list_paths
 from kafka_segment_source.partition.logs import available_logs
 from kafka_segment_source.partition.missing import all_evidence, notice, report_lost_partitions
 from kafka_segment_source.reporting import Advance, OnProgress, Warnings, add_up, few, ignore_progress
-from kafka_segment_source.storage.ahead import map_ahead
+from kafka_segment_source.storage.ahead import map_ahead, requests_at_once
 from kafka_segment_source.storage.paths import name_of, parent_of
 from kafka_segment_source.storage.retrying import Attempts, try_again
 from kafka_segment_source.storage.store import FileVersion
@@ -185,7 +185,7 @@ def _summarize_logs(
     """Summarizes the segments of each directory, as they are by then. A directory whose files are replaced meanwhile is
     listed again. One that is gone is left out, with a warning."""
     segments = [segment for log in logs for segment in log.segments]
-    at_once = max((segment.storage.read_cost(segment.path).at_once for segment in segments), default=1)
+    at_once = requests_at_once((segment.storage, segment.path) for segment in segments)
     first = map_ahead(lambda segment: _try_to_summarize(segment, advance), segments, min(at_once, _AT_ONCE))
     there: list[ListedLog] = []
     summaries: list[list[Summary]] = []

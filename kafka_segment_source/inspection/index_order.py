@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kafka_segment_source import kafka_format
-from kafka_segment_source.logdir.index_entries import most_entries
+from kafka_segment_source.logdir.index_entries import count_leading, keep_offset_order, keep_time_order, most_entries
 from kafka_segment_source.logdir.indexes import (
     AbortEntries,
     OffsetEntries,
@@ -35,29 +35,25 @@ def written_offsets_of(segment: Segment) -> OffsetEntries:
 
 
 def written_times_of(segment: Segment) -> TimeEntries:
-    """Does the same for the `.timeindex`."""
+    """Reads every entry of a segment's `.timeindex`, in order or not."""
     size = _bound(segment.time_index_size, kafka_format.TIME_INDEX_ENTRY, segment.size)
     return written_times(segment.time_index_path, segment.storage, size, segment.base_offset, segment.size)
 
 
 def written_aborts_of(segment: Segment) -> AbortEntries:
-    """Does the same for the `.txnindex`."""
+    """Reads every entry of a segment's `.txnindex`, in order or not."""
     size = _bound(segment.transaction_index_size, kafka_format.TRANSACTION_INDEX_ENTRY, segment.size)
     return written_aborts(segment.transaction_index_path, segment.storage, size)
 
 
 def sound_offsets(index: OffsetEntries, base_offset: int) -> int:
     """Counts the leading entries that keep the order of an offset index. It is all of them if the file is sound."""
-    offsets = np.concatenate(([base_offset - 1], index.offsets))
-    positions = np.concatenate(([0], index.positions))
-    return _count_leading((np.diff(offsets) > 0) & (np.diff(positions) > 0))
+    return count_leading(keep_offset_order(index.offsets - base_offset, index.positions))
 
 
 def sound_times(index: TimeEntries, base_offset: int) -> int:
     """Counts the leading entries that keep the order of a time index. It is all of them if the file is sound."""
-    timestamps = np.concatenate(([kafka_format.NO_TIMESTAMP], index.timestamps))
-    offsets = np.concatenate(([base_offset], index.offsets))
-    return _count_leading((timestamps[1:] > timestamps[:-1]) & (np.diff(offsets) >= 0))
+    return count_leading(keep_time_order(index.timestamps, index.offsets - base_offset))
 
 
 def sound_aborts(index: AbortEntries, segment: Segment) -> Mask:
@@ -67,7 +63,3 @@ def sound_aborts(index: AbortEntries, segment: Segment) -> Mask:
     good = (index.versions == 0) & (index.last_offsets > before) & (index.last_offsets < limit)
     good &= (index.first_offsets <= index.last_offsets) & (index.producer_ids >= 0) & (index.first_offsets >= 0)
     return np.asarray(good)
-
-
-def _count_leading(good: Mask) -> int:
-    return len(good) if good.all() else int(np.argmin(good))

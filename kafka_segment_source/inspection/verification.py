@@ -20,7 +20,7 @@ from kafka_segment_source.logdir.segments import ListedLog
 from kafka_segment_source.options import ReadOptions, parse_options
 from kafka_segment_source.partition.missing import report_lost_partitions
 from kafka_segment_source.reporting import OnProgress, Warnings, add_up, ignore_progress
-from kafka_segment_source.storage.ahead import Turns, map_ahead
+from kafka_segment_source.storage.ahead import Turns, map_ahead, requests_at_once
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ def verify_parsed(
     """Does the same as `verify`, for parsed options."""
     logs = list_directories(parsed)
     advance = add_up(sum(segment.size for log in logs for segment in log.segments), on_progress)
-    at_once = max((log.storage.read_cost(log.directory).at_once for log in logs), default=1)
+    at_once = requests_at_once((log.storage, log.directory) for log in logs)
     turns = Turns(threads, at_once)
     check = partial(
         verify_log,

@@ -52,7 +52,7 @@ from kafka_segment_source.logdir.topics import (
 from kafka_segment_source.option_values import TopicPartition, TopicSelection
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.reporting import Warnings
-from kafka_segment_source.storage.ahead import map_ahead
+from kafka_segment_source.storage.ahead import map_ahead, requests_at_once
 from kafka_segment_source.storage.files import UNUSABLE, find_matches, list_directory, look_at
 from kafka_segment_source.storage.paths import is_remote, join_path, name_of, parent_of, resolve_path
 from kafka_segment_source.storage.retrying import try_again
@@ -104,7 +104,7 @@ def _find_all(options: ReadOptions, goes_on: bool = False) -> list[Found]:
     goes_on: whether a path that cannot be listed, and has the name of a partition, counts as one.
     """
     storage = options.storage
-    at_once = max((storage.read_cost(path).at_once for path in options.paths), default=1)
+    at_once = requests_at_once((storage, path) for path in options.paths)
     of_paths = map_ahead(lambda path: list(_find_directories(path, storage, goes_on)), options.paths, at_once)
     found = [each for directories in of_paths for each in directories]
     there = {each.named for each in found if each.empty_path is None}
@@ -295,7 +295,7 @@ def _select_logs(
     found: dict[str, Found] = {}
     for _, each in wanted:
         found.setdefault(each.directory, each)
-    at_once = max((storage.read_cost(directory).at_once for directory in found), default=1)
+    at_once = requests_at_once((storage, directory) for directory in found)
     failures: dict[str, StorageError] = {}
 
     def list_one(each: Found) -> dict[str, Entry]:
@@ -352,7 +352,7 @@ def _list_tiers(wanted: list[tuple[TopicPartition, Found]], storage: Storage) ->
         return wanted
     from kafka_segment_source.logdir.tiers import list_copies  # noqa: PLC0415  # as above
 
-    at_once = max(storage.read_cost(tier.directory).at_once for tier in tiers)
+    at_once = requests_at_once((storage, tier.directory) for tier in tiers)
     directories = dict(zip(tiers, map_ahead(lambda tier: list_copies(tier, storage), tiers, at_once), strict=True))
     return [
         (name, each._replace(directory=directory))

@@ -222,7 +222,7 @@ def read_time_index(
     size: int | None,
     base_offset: int,
     next_base_offset: int | None,
-    log_size: int = index_entries.LARGEST_LOG,
+    log_size: int = kafka_format.LARGEST_LOG,
 ) -> TimeEntries:
     """Returns the valid prefix of the `.timeindex` at `path`. `index_entries.valid_times` says what is valid.
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from kafka_segment_source.errors import FileChangedError, KafkaSegmentError, PathError, StorageError
 from kafka_segment_source.logdir.names import is_partition, named_partition
 from kafka_segment_source.option_values import TopicPartition
-from kafka_segment_source.storage.ahead import map_ahead
+from kafka_segment_source.storage.ahead import map_ahead, requests_at_once
 from kafka_segment_source.storage.files import InputFile, list_directory
 from kafka_segment_source.storage.paths import join_path, name_of, parent_of
 from kafka_segment_source.storage.store import Entry, Kind, Storage
@@ -123,7 +123,7 @@ def _is_directory(entry: Entry) -> bool:
 
 
 def _list_all(directories: Sequence[str], storage: Storage) -> Iterator[list[Entry]]:
-    at_once = max((storage.read_cost(each).at_once for each in directories), default=1)
+    at_once = requests_at_once((storage, each) for each in directories)
     return map_ahead(lambda directory: list_directory(directory, storage), directories, at_once)
 
 
@@ -200,7 +200,7 @@ def _name_homes(
             ]
         return _name_by_manifests(places, storage)
 
-    at_once = max((storage.read_cost(home).at_once for home in homes), default=1)
+    at_once = requests_at_once((storage, home) for home in homes)
     return [each for found in map_ahead(name, by_topic.values(), at_once) for each in found]
 
 

@@ -35,7 +35,7 @@ from kafka_segment_source.partition.choice import DAMAGED, SECOND, THIN, VOID, W
 from kafka_segment_source.partition.copy_view import CopyView
 from kafka_segment_source.partition.histories import explain_fence, find_doubts, find_fences
 from kafka_segment_source.reporting import Warnings
-from kafka_segment_source.storage.ahead import map_ahead
+from kafka_segment_source.storage.ahead import map_ahead, requests_at_once
 from kafka_segment_source.storage.tiered.names import is_shown
 
 _Key = tuple[int, int | None, int]
@@ -58,7 +58,7 @@ def merge_replicas(
         return copies[0] if len(copies) == 1 else _merge_copies(copies, options, said, near), said
 
     several = (log for copies in groups if len(copies) > 1 for log in copies)
-    at_once = max((log.storage.read_cost(log.directory).at_once for log in several), default=1)
+    at_once = requests_at_once((log.storage, log.directory) for log in several)
     merged = []
     for log, said in map_ahead(merge, groups, at_once):
         merged.append(log)
@@ -74,7 +74,7 @@ def settle(copies: list[PartitionLog], options: ReadOptions, warnings: Warnings)
     """
     _refuse_different_topics(copies)
     views = [CopyView(log, options) for log in copies]
-    at_once = max(log.storage.read_cost(log.directory).at_once for log in copies)
+    at_once = requests_at_once((log.storage, log.directory) for log in copies)
     if at_once > 1:
         list(map_ahead(_read_both, views, at_once))
     found = _leave_unreadable(views, options, warnings)

@@ -57,7 +57,6 @@ from kafka_segment_source.trust import Trust
 
 PAUSE = 0.075  # s between two listings; a broker renames the files of one segment within a few ms
 _MOST_NAMED = 5  # most partitions that one sentence names
-_LARGEST_LOG = 2**31 - 1
 _IN_A_COPY = "in a copy that was taken while the broker ran, or of a machine that lost its power"
 _BY_RETENTION = "where retention has deleted them"
 _BY_COMPACTION = "where compaction has moved or removed them"
@@ -220,7 +219,7 @@ def _find_reaches(copy: ListedLog, checkpoints: Checkpoints, seen: float) -> Ite
             yield Reach(offset, f"the {what} is {offset} by {join_path(parent, name)!r}", copy.directory, seen)
     offset = copy.beside.snapshot
     if offset > copy.beside.last_base:
-        path = join_path(copy.directory, f"{offset:0{kafka_format.BASE_OFFSET_DIGITS}d}{kafka_format.SNAPSHOT_SUFFIX}")
+        path = join_path(copy.directory, kafka_format.segment_file(offset, kafka_format.SNAPSHOT_SUFFIX))
         yield Reach(offset, f"the log has reached {offset} by {path!r}", copy.directory, seen, is_snapshot=True)
 
 
@@ -301,7 +300,7 @@ def _read_last_offset(orphan: Orphan) -> int | None:
     if path.endswith(kafka_format.TIME_INDEX_SUFFIX):
         offsets = read_time_index(path, orphan.storage, orphan.size, base, None).offsets
     elif path.endswith(kafka_format.INDEX_SUFFIX):
-        offsets = read_offset_index(path, orphan.storage, orphan.size, base, _LARGEST_LOG).offsets
+        offsets = read_offset_index(path, orphan.storage, orphan.size, base, kafka_format.LARGEST_LOG).offsets
     else:
         offsets = written_aborts(path, orphan.storage, orphan.size).last_offsets
     return next((int(offset) for offset in offsets[-1:] if base <= offset < kafka_format.MAX_OFFSET), None)

@@ -26,7 +26,7 @@ from kafka_segment_source.planning.plan import ReadPlan
 from kafka_segment_source.planning.selection import Selection, Sources, SplitOf, select
 from kafka_segment_source.planning.stable_end import StableEnds
 from kafka_segment_source.reporting import Warnings, few
-from kafka_segment_source.storage.ahead import map_ahead
+from kafka_segment_source.storage.ahead import map_ahead, requests_at_once
 from kafka_segment_source.storage.retrying import try_again
 from kafka_segment_source.zones.maps import ZoneMaps, update_command
 
@@ -194,7 +194,7 @@ def _cut_each(
                 raise
             return None
 
-    at_once = max((options.storage.read_cost(split.path).at_once for _, split in kept), default=1)
+    at_once = requests_at_once((options.storage, split.path) for _, split in kept)
     pieces: list[SplitOf] = []
     replaced = 0
     for whole, found in zip(kept, map_ahead(cut_one, kept, at_once), strict=True):

@@ -25,7 +25,7 @@ from kafka_segment_source.planning.stable_end import StableEnds
 from kafka_segment_source.pruning.disorder import find_witness, stop_timestamp, usable_disorder
 from kafka_segment_source.pruning.ranges import ByteRange, Pruned, narrow
 from kafka_segment_source.reporting import Warnings
-from kafka_segment_source.storage.ahead import map_ahead
+from kafka_segment_source.storage.ahead import map_ahead, requests_at_once
 from kafka_segment_source.times import format_millis
 from kafka_segment_source.zones.maps import ZoneMaps
 
@@ -87,7 +87,7 @@ class Selection:
 
 def select(sources: Sources, filters: Sequence[RowFilter], warnings: Warnings) -> list[Selection]:
     """Returns what is read of all logs, for each of some filters. `warnings` gets a sentence for each problem."""
-    at_once = max((log.storage.read_cost(log.directory).at_once for log in sources.logs), default=1)
+    at_once = requests_at_once((log.storage, log.directory) for log in sources.logs)
     groups = [sources.logs] if at_once == 1 else [[log] for log in sources.logs]
 
     def select_of(logs: list[PartitionLog]) -> tuple[list[Selection], list[str]]:

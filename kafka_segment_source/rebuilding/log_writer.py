@@ -21,9 +21,9 @@ from kafka_segment_source import kafka_format
 from kafka_segment_source.decoding.header_table import is_control, is_transactional_data, is_wrapper, record_counts
 from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.errors import CorruptRecordError, StorageError
+from kafka_segment_source.kafka_format import LARGEST_LOG
 from kafka_segment_source.kernels import batch_headers
 from kafka_segment_source.kernels.batch_headers import HeaderTable
-from kafka_segment_source.logdir.index_entries import LARGEST_LOG
 from kafka_segment_source.rebuilding import epochs
 from kafka_segment_source.rebuilding.files import NewFile, remove_unfinished, replace_file
 from kafka_segment_source.rebuilding.indexes import IndexEntries
@@ -231,7 +231,7 @@ class LogWriter:
             self.end = end
         self._segment = None
         remove_unfinished(self.directory)
-        name = f"{self.end:0{kafka_format.BASE_OFFSET_DIGITS}d}{kafka_format.SNAPSHOT_SUFFIX}"
+        name = kafka_format.segment_file(self.end, kafka_format.SNAPSHOT_SUFFIX)
         replace_file(join_path(self.directory, name), self.producers.to_bytes())
 
     def abandon(self) -> None:
@@ -275,7 +275,7 @@ class _NewSegment:
         self.base_offset = base_offset
         self.source_base = source_base
         self.size = 0
-        self._path = join_path(directory, f"{base_offset:0{kafka_format.BASE_OFFSET_DIGITS}d}")
+        self._path = join_path(directory, kafka_format.segment_file(base_offset, ""))
         self._file = NewFile(self._path + kafka_format.LOG_SUFFIX)
         self._entries = IndexEntries(base_offset)
         self._aborted: list[bytes] = []

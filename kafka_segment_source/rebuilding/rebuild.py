@@ -17,6 +17,7 @@ from kafka_segment_source import kafka_format
 from kafka_segment_source.bounds import EVERY_ROW, OffsetRange
 from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.errors import DataError, OptionError, PathError, StorageError, UnsupportedError
+from kafka_segment_source.kafka_format import LARGEST_LOG
 from kafka_segment_source.keywords import (
     STORAGE_OPTIONS,
     PathsLike,
@@ -27,7 +28,6 @@ from kafka_segment_source.keywords import (
 )
 from kafka_segment_source.logdir.catalog import list_directories
 from kafka_segment_source.logdir.checkpoints import Checkpoints, read_topic_id
-from kafka_segment_source.logdir.index_entries import LARGEST_LOG
 from kafka_segment_source.logdir.leader_epochs import read_epochs
 from kafka_segment_source.logdir.producer_snapshots import MOST_SNAPSHOT
 from kafka_segment_source.logdir.segments import PartitionLog

@@ -35,7 +35,7 @@ from kafka_segment_source.planning.offsets import find_start
 from kafka_segment_source.planning.plan import ReadPlan
 from kafka_segment_source.planning.planner import plan_listed
 from kafka_segment_source.reporting import Warnings, logger, name_some
-from kafka_segment_source.storage.ahead import map_ahead
+from kafka_segment_source.storage.ahead import map_ahead, requests_at_once
 from kafka_segment_source.storage.files import lasting_version
 from kafka_segment_source.storage.retrying import try_again, wait
 from kafka_segment_source.storage.store import NO_VERSION, FileVersion
@@ -397,7 +397,7 @@ class LogStream:
         seen = self._clock()
         logs = self._list_waiting(needs_all)
         self._check_ids(logs)
-        at_once = max((log.storage.read_cost(log.directory).at_once for log in logs), default=1)
+        at_once = requests_at_once((log.storage, log.directory) for log in logs)
         spans = dict(zip((log.topic_partition for log in logs), map_ahead(self._ends.find, logs, at_once), strict=True))
         self._note_withheld(spans)
         return _Listing(seen, spans)

@@ -345,7 +345,7 @@ def _find_by_name(split: SegmentSplit, base_offset: int | None, offset: int) -> 
     """
     if base_offset is None or base_offset >= split.served_to:
         return []
-    name = f"{base_offset:0{kafka_format.BASE_OFFSET_DIGITS}d}{kafka_format.LOG_SUFFIX}"
+    name = kafka_format.segment_file(base_offset)
     directory = parent_of(split.path)
     path = join_path(directory, name)
     is_given = not split.copies or directory in split.copies or path in split.copies

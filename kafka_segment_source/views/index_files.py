@@ -29,7 +29,7 @@ from kafka_segment_source.logdir.segments import ListedLog, Segment
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.reporting import Warnings, few, logger
 from kafka_segment_source.schema import Column, Table
-from kafka_segment_source.storage.ahead import map_ahead
+from kafka_segment_source.storage.ahead import map_ahead, requests_at_once
 from kafka_segment_source.storage.retrying import try_again
 
 Mask = npt.NDArray[np.bool_]
@@ -80,7 +80,7 @@ def _part_of(log: ListedLog, segments: list[Segment]) -> list[ListedLog]:
 def read_segments(task: Task, read: Callable[[ListedLog, Segment], T]) -> Iterator[T]:
     """Yields the result of `read` for each segment of a task, in order. In a bucket it works ahead."""
     pairs = [(log, segment) for log in task for segment in log.segments]
-    at_once = max((log.storage.read_cost(log.directory).at_once for log in task), default=1)
+    at_once = requests_at_once((log.storage, log.directory) for log in task)
     return map_ahead(lambda pair: read(*pair), pairs, min(at_once, _AT_ONCE))
 
 

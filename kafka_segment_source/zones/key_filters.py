@@ -79,7 +79,7 @@ def filters_directory(zone_map_path: str) -> str:
 
 def filter_path(directory: str, base_offset: int) -> str:
     """Returns the file of one segment's key filters."""
-    return join_path(directory, f"{base_offset:0{kafka_format.BASE_OFFSET_DIGITS}d}{SUFFIX}")
+    return join_path(directory, kafka_format.segment_file(base_offset, SUFFIX))
 
 
 def identify(zones: ZoneTable) -> list[int]:

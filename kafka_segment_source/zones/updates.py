@@ -32,7 +32,7 @@ from kafka_segment_source.logdir.segments import PartitionLog, Segment
 from kafka_segment_source.options import ReadOptions, parse_options
 from kafka_segment_source.partition.logs import available_logs
 from kafka_segment_source.reporting import Advance, OnProgress, Warnings, add_up, ignore_progress, logger
-from kafka_segment_source.storage.ahead import Turns, map_ahead
+from kafka_segment_source.storage.ahead import Turns, map_ahead, requests_at_once
 from kafka_segment_source.storage.files import exists, file_version, list_directory, remove, write_atomically
 from kafka_segment_source.storage.paths import join_path, resolve_path
 from kafka_segment_source.storage.retrying import try_again
@@ -179,7 +179,7 @@ def _plan_updates(options: ReadOptions, directory: str, keys: bool) -> list[Part
     logs = available_logs(options, warnings)
     for warning in warnings:
         logger.warning("%s", warning)
-    at_once = max((log.storage.read_cost(log.directory).at_once for log in logs), default=1)
+    at_once = requests_at_once((log.storage, log.directory) for log in logs)
     return list(map_ahead(lambda log: _plan_update(log, directory, options, keys), logs, at_once))
 
 
@@ -264,7 +264,7 @@ def run_updates(
     advance: is called with the number of further bytes that are done.
     """
     todo = list(updates)
-    turns = Turns(threads, max((each.log.storage.read_cost(each.log.directory).at_once for each in todo), default=1))
+    turns = Turns(threads, requests_at_once((each.log.storage, each.log.directory) for each in todo))
 
     def run(update: PartitionUpdate) -> ZoneMapSummary:
         done = ZoneMapSummary()
@@ -375,7 +375,7 @@ def _find_unlisted(old: ZoneMap, log: PartitionLog) -> list[int]:
     """Returns the segments of a map that exist but were not listed. The path may name single files of a directory."""
     listed = {segment.base_offset for segment in log.segments}
     others = sorted(set(old.zones[zone_table.SEGMENT].tolist()) - listed)
-    names = {base: f"{base:0{kafka_format.BASE_OFFSET_DIGITS}d}{kafka_format.LOG_SUFFIX}" for base in others}
+    names = {base: kafka_format.segment_file(base) for base in others}
     return [
         base
         for base, name in names.items()

@@ -26,7 +26,6 @@ MOST_MANIFEST = 4 * 1024 * 1024  # bytes; a segment of 1 GiB in chunks of 4 MiB 
 LARGEST_CHUNK = 256 * 1024 * 1024  # bytes; a chunk is in memory as a whole, and Aiven recommends 4 MiB
 _MOST_CHUNKS = 1_000_000
 _MOST_INDEX = 64 * 1024 * 1024  # bytes of one part of the `.indexes` object
-_LARGEST_LOG = 2**31 - 1
 _MOST_EPOCHS = 100_000
 _EPOCH_DIGITS = 10
 _VERSION = "1"
@@ -219,7 +218,7 @@ def _parse_parts(fields: _Fields, is_encrypted: bool) -> dict[str, tuple[int, in
 
 def _parse_chunks(fields: _Fields, is_encrypted: bool, is_compressed: bool) -> ChunkIndex:
     kind = fields.take("type", str)
-    file_size = fields.number("originalFileSize", 0, _LARGEST_LOG)
+    file_size = fields.number("originalFileSize", 0, kafka_format.LARGEST_LOG)
     chunk_size = fields.number("originalChunkSize", 1, 2**40)
     count = -(-file_size // chunk_size)
     if min(chunk_size, file_size) > LARGEST_CHUNK:

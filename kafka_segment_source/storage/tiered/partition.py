@@ -252,13 +252,13 @@ def _show(chain: list[TierSegment], home: TierHome, lineage: Epochs) -> Files:
 
     epochs: dict[int, int] = {}
     for segment in chain:
-        base = f"{segment.name.base_offset:0{kafka_format.BASE_OFFSET_DIGITS}d}"
+        base = kafka_format.segment_file(segment.name.base_offset, "")
         add(f"{base}{kafka_format.LOG_SUFFIX}", segment, LOG, segment.version)
         for part, suffix, version in _list_parts(segment):
             if suffix == kafka_format.SNAPSHOT_SUFFIX:
                 if segment.last_offset is None:
                     continue
-                add(f"{segment.last_offset + 1:0{kafka_format.BASE_OFFSET_DIGITS}d}{suffix}", segment, part, version)
+                add(kafka_format.segment_file(segment.last_offset + 1, suffix), segment, part, version)
             else:
                 add(base + suffix, segment, part, version)
         for epoch, start in segment.epochs:
