@@ -166,7 +166,10 @@ class TransactionIndex(AbortEntries):
 
 
 class _Place(NamedTuple):
-    """An index file that a user names. log_size: bytes of the `.log` beside it, or the most that a `.log` can have."""
+    """An index file that a user names.
+
+    log_size: bytes of the `.log` beside it, or the most that a `.log` can have.
+    """
 
     path: str
     storage: Storage

@@ -70,7 +70,8 @@ class TopicSelection(NamedTuple):
 class OffsetLimit:
     """Where a scan begins or ends: EARLIEST, LATEST or an offset, for all partitions or for each named one.
 
-    option: the name of the option that gave it. everywhere: the number for all partitions; None if there is a map.
+    option: the name of the option that gave it.
+    everywhere: the number for all partitions; None if there is a map.
     by_time: the numbers are epoch milliseconds. Each stands for the first offset with a timestamp ≥ the number.
     """
 

@@ -61,12 +61,18 @@ _NO_END = "a stream has no end; a batch read has it"
 class Option(NamedTuple):
     """One option.
 
-    group: its topic. name: its name for users. field: its field in ReadOptions. takes: one word for the form of its
-    value. parse: turns a text into a value. default: the text that is parsed where the user gives none; None for no
-    value. without: describes in words what happens without a text, where the default does not show it.
+    group: its topic.
+    name: its name for users.
+    field: its field in ReadOptions.
+    takes: one word for the form of its value.
+    parse: turns a text into a value.
+    default: the text that is parsed where the user gives none; None for no value.
+    without: describes in words what happens without a text, where the default does not show it.
 
-    views: the views that take it. view_defaults: the default of some views, where that is another one.
-    no_stream: why a stream cannot have it; empty if it can. stream_only: whether only a stream has it.
+    views: the views that take it.
+    view_defaults: the default of some views, where that is another one.
+    no_stream: why a stream cannot have it; empty if it can.
+    stream_only: whether only a stream has it.
     stream_default: the default of a stream, where that is another one. "" means no value.
     stream_without: the same as `without` for a stream, where that is something else.
     """
@@ -262,9 +268,9 @@ class ReadOptions:
 
     There are no defaults here: `parse_options` gives each field the value of the text in the table.
 
-    storage: where the files of all paths are, zone maps too. It has the options of object stores. typed: the columns of
-    keys and values, where these are not bytes (`schema_registry/resolving.py`). table: what makes rows of splits, where
-    it is not the table of the view (`searching/`, `statistics/`).
+    storage: where the files of all paths are, zone maps too. It has the options of object stores.
+    typed: the columns of keys and values, where these are not bytes (`schema_registry/resolving.py`).
+    table: what makes rows of splits, where it is not the table of the view (`searching/`, `statistics/`).
     """
 
     storage: Storage

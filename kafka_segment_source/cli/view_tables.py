@@ -57,8 +57,9 @@ Row = dict[str, Any]
 class Shown:
     """How a view is printed as a table.
 
-    title: makes the line above the rows that share it. columns: those of the table, the most important first: heading
-    and what gives the value of a row. summary: makes what adds up the rows for the lines below them.
+    title: makes the line above the rows that share it.
+    columns: those of the table, the most important first: heading and what gives the value of a row.
+    summary: makes what adds up the rows for the lines below them.
     """
 
     title: Callable[[Row], str]
@@ -78,7 +79,10 @@ class Summary(Protocol):
 
 @dataclass(frozen=True)
 class Choice:
-    """A flag that keeps the rows with certain values of one column. values: those that the column may have."""
+    """A flag that keeps the rows with certain values of one column.
+
+    values: those that the column may have.
+    """
 
     column: str
     values: tuple[str, ...]

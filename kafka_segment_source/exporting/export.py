@@ -51,9 +51,13 @@ _OF_MISFITS = {"valuemode": "valueMode", "columnnameofcorruptrecord": "columnNam
 class TableReport:
     """What a run did with one table.
 
-    target: the path or name. is_new: whether there was no table before. begin, end: the next offset of each partition
-    before the run and after it. rows, files, bytes: that were written; of a dry run, 0. commits: their number.
-    rejected: rows in the table of rejected rows. bytes_to_read: of `.log` files.
+    target: the path or name.
+    is_new: whether there was no table before.
+    begin, end: the next offset of each partition before the run and after it.
+    rows, files, bytes: that were written; of a dry run, 0.
+    commits: their number.
+    rejected: rows in the table of rejected rows.
+    bytes_to_read: of `.log` files.
     """
 
     target: str

@@ -68,7 +68,10 @@ def dataset(path: PathsLike, threads: int | None = None, **options: Unpack[ScanO
 
 @dataclass(frozen=True)
 class _Source:
-    """A read that has not begun. predicate: what every row must pass, or None."""
+    """A read that has not begun.
+
+    predicate: what every row must pass, or None.
+    """
 
     options: ReadOptions
     warnings: tuple[str, ...]

@@ -44,10 +44,12 @@ class ListedSegment:
 class ListedPartition:
     """One directory of a partition.
 
-    log_start_offset: records below it are deleted, even if the files still hold them. summary: of all segments. swaps:
-    files that an interrupted compaction left; they are read instead of the segments that they replace. missing:
-    evidence about offsets that the files should hold and do not. read: the offsets that a read of all given paths takes
-    from this directory, in order. None if no other directory holds the partition, or if no read is possible.
+    log_start_offset: records below it are deleted, even if the files still hold them.
+    summary: of all segments.
+    swaps: files that an interrupted compaction left; they are read instead of the segments that they replace.
+    missing: evidence about offsets that the files should hold and do not.
+    read: the offsets that a read of all given paths takes from this directory, in order. None if no other directory
+    holds the partition, or if no read is possible.
     """
 
     topic: str
@@ -104,8 +106,8 @@ def _range_to_dict(offsets: OffsetRange) -> dict[str, int | None]:
 class Listing:
     """The partitions under some paths.
 
-    not_read: directories that a broker has given up or is moving, each with its size in bytes. warnings: one sentence
-    each.
+    not_read: directories that a broker has given up or is moving, each with its size in bytes.
+    warnings: one sentence each.
     """
 
     partitions: tuple[ListedPartition, ...]

@@ -68,7 +68,8 @@ _AHEAD = "the log was cut after the index was written (a crash, or a copy of a l
 class Batches:
     """The fields of a segment's undamaged batches that the rules need, in file order.
 
-    base_offsets: for magic 0 and 1 the entry's own offset, which is the last one of a wrapper. max_timestamps: in ms.
+    base_offsets: for magic 0 and 1 the entry's own offset, which is the last one of a wrapper.
+    max_timestamps: in ms.
     """
 
     positions: Longs
@@ -112,8 +113,9 @@ def _read_batches(table: HeaderTable) -> Batches:
 class Facts:
     """The facts to check the index files against.
 
-    batches: the undamaged batches. end: the byte position where they end. damaged: byte ranges of damage, whose batches
-    are unknown.
+    batches: the undamaged batches.
+    end: the byte position where they end.
+    damaged: byte ranges of damage, whose batches are unknown.
     """
 
     segment: Segment
@@ -184,7 +186,10 @@ def check_transaction_index(facts: Facts) -> Iterator[Finding]:
 
 @dataclass(frozen=True, slots=True)
 class Verdicts:
-    """What the log says of each entry. is_borne_out: it bears the entry out. is_wrong: `verify` calls it a problem.
+    """What the log says of each entry.
+
+    is_borne_out: it bears the entry out.
+    is_wrong: `verify` calls it a problem.
 
     An entry is neither where the log cannot tell: at damage, past the end of a log that may be written, where
     compaction removed the batch, and where `verify` has only a note.

@@ -30,7 +30,8 @@ _WORDS = {"earliest": EARLIEST, "-2": EARLIEST, "latest": LATEST, "-1": LATEST}
 class PartitionOffset:
     """The answer for one partition.
 
-    offset: None where no record is at or after the time. log_end_offset: the offset of the next record.
+    offset: None where no record is at or after the time.
+    log_end_offset: the offset of the next record.
     last_stable_offset: under read_committed, where the log ends for a consumer of that level. Otherwise None.
     steps: of the search, if they were asked for. None for earliest and latest, which need no search.
     """
@@ -66,7 +67,8 @@ class PartitionOffset:
 class OffsetsForTime:
     """The answers for all partitions.
 
-    timestamp: epoch milliseconds, or -2 for earliest and -1 for latest. warnings: one sentence each.
+    timestamp: epoch milliseconds, or -2 for earliest and -1 for latest.
+    warnings: one sentence each.
     """
 
     timestamp: int

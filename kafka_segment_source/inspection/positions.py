@@ -58,7 +58,8 @@ class OffsetPlace:
 
     log_start_offset, log_end_offset: the log's first offset, and the offset of its next record.
     batch: that holds the offset, or the first one after it where compaction removed it. None outside the log.
-    steps: of the search. fetch: a fetch from the batch on. None without a batch.
+    steps: of the search.
+    fetch: a fetch from the batch on. None without a batch.
     """
 
     topic: str
@@ -86,7 +87,10 @@ class OffsetPlace:
 
 @dataclass(frozen=True, slots=True)
 class OffsetPlaces:
-    """The places of an offset in all partitions. warnings: one sentence each."""
+    """The places of an offset in all partitions.
+
+    warnings: one sentence each.
+    """
 
     offset: int
     partitions: tuple[OffsetPlace, ...]

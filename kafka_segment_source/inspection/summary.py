@@ -46,7 +46,8 @@ _CODECS = kafka_format.CODEC_MASK + 1
 class IndexHealth:
     """Counts of index files (`.index` and `.timeindex`) that are missing, empty or damaged.
 
-    empty: without entries beside a `.log` of more than WORTH_AN_INDEX bytes. damaged: out of order or too long.
+    empty: without entries beside a `.log` of more than WORTH_AN_INDEX bytes.
+    damaged: out of order or too long.
     """
 
     missing: int = 0
@@ -61,11 +62,16 @@ class IndexHealth:
 class Summary:
     """The summary of some segments, from their headers.
 
-    size: bytes of `.log` files. start_offset: the least base offset. end_offset: the offset after the last batch.
-    records: without control records. oldest_at_most, newest: timestamps of data records in ms, None where there is
-    none. without_timestamp: records whose timestamp is -1, which means none, in batches that have no other records.
-    magics: of batches, ascending. faults: one sentence each. unreadable: segments whose `.log` the storage does
-    not give; only their sizes are in the sums. A partition directory that it does not list counts as one.
+    size: bytes of `.log` files.
+    start_offset: the least base offset.
+    end_offset: the offset after the last batch.
+    records: without control records.
+    oldest_at_most, newest: timestamps of data records in ms, None where there is none.
+    without_timestamp: records whose timestamp is -1, which means none, in batches that have no other records.
+    magics: of batches, ascending.
+    faults: one sentence each.
+    unreadable: segments whose `.log` the storage does not give; only their sizes are in the sums. A partition directory
+    that it does not list counts as one.
     """
 
     segments: int = 0

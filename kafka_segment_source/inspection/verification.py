@@ -27,8 +27,9 @@ from kafka_segment_source.storage.ahead import Turns, map_ahead, requests_at_onc
 class VerifyReport:
     """The result of `verify`.
 
-    partitions: one for each partition directory. together: what several copies of a partition hold together. warnings:
-    one sentence about each partition without a directory.
+    partitions: one for each partition directory.
+    together: what several copies of a partition hold together.
+    warnings: one sentence about each partition without a directory.
     """
 
     partitions: tuple[Verified, ...]

@@ -85,7 +85,10 @@ _NO_INDEX = "not an error: reads walk more batch headers instead"
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """The result for one partition's log: what was verified, and the findings. size: bytes of `.log` files."""
+    """The result for one partition's log: what was verified, and the findings.
+
+    size: bytes of `.log` files.
+    """
 
     topic: str
     partition: int

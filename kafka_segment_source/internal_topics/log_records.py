@@ -35,7 +35,8 @@ _NEEDED = ("key", "value", "partition", "offset", "timestamp", "metadata", "cont
 class LogRecord(NamedTuple):
     """One record.
 
-    timestamp: epoch µs. producer: the producer id of a record inside a transaction, and of its marker; None otherwise.
+    timestamp: epoch µs.
+    producer: the producer id of a record inside a transaction, and of its marker; None otherwise.
     control: the type of a control record, such as COMMIT. None for data.
     """
 

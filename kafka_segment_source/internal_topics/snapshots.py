@@ -30,7 +30,11 @@ _HEADER, _FOOTER = "SNAPSHOT_HEADER", "SNAPSHOT_FOOTER"  # of kafka_format.CONTR
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A whole snapshot. values: of its records, in order. end_offset: the first offset that it does not cover."""
+    """A whole snapshot.
+
+    values: of its records, in order.
+    end_offset: the first offset that it does not cover.
+    """
 
     path: str
     end_offset: int

@@ -56,7 +56,9 @@ _NOT_IN_ROWS = "what it changes is not in the rows"
 
 @dataclass(frozen=True, slots=True)
 class TopicsTask:
-    """snapshot: the state to begin with; None for the empty one. log: the plan of the log after it."""
+    """snapshot: the state to begin with; None for the empty one.
+    log: the plan of the log after it.
+    """
 
     snapshot: Snapshot | None
     log: ReadPlan

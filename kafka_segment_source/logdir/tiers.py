@@ -49,8 +49,8 @@ _NOT_SEARCHED = "lost+found"  # of a file system, for its administrator alone
 class Nameless:
     """Why the name of a tier's topic is not known.
 
-    above: a text that ends with the name. fault: why no manifest says it. None if there is no manifest, so that no
-    segment is whole.
+    above: a text that ends with the name.
+    fault: why no manifest says it. None if there is no manifest, so that no segment is whole.
     """
 
     above: str
@@ -61,8 +61,9 @@ class Nameless:
 class FoundPartition:
     """A partition of a tier.
 
-    directory: the tier's own one, or that of Kafka's layout in Pinterest's. topic_id: None in Pinterest's. nameless:
-    None if the topic's name is known.
+    directory: the tier's own one, or that of Kafka's layout in Pinterest's.
+    topic_id: None in Pinterest's.
+    nameless: None if the topic's name is known.
     """
 
     directory: str

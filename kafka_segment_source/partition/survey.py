@@ -46,7 +46,10 @@ _PROBED = [
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """Offsets that a segment holds equally well. error: the damage, if the holding is DAMAGED."""
+    """Offsets that a segment holds equally well.
+
+    error: the damage, if the holding is DAMAGED.
+    """
 
     offsets: OffsetRange
     holding: int

@@ -29,8 +29,9 @@ _MOST_RECORDS_A_BYTE = 150
 class _Cut(NamedTuple):
     """Where one piece ends and the next one begins.
 
-    offset: the first offset of the next piece. end_before, start_after: byte positions, where the first piece ends and
-    the next one starts. They differ only for a cut inside a batch.
+    offset: the first offset of the next piece.
+    end_before, start_after: byte positions, where the first piece ends and the next one starts. They differ only for a
+    cut inside a batch.
     """
 
     offset: int

@@ -87,9 +87,11 @@ def find_stable_end(
 class _Replay:
     """Follows the producers of a log to find the open transactions.
 
-    producers: with the transactions that are open. undecided: producer id and first offset of each transaction
-    that was open before missing offsets. missing: the first of these offsets, None if none are missing. reached: the
-    offset after the last batch that was read. is_at_end: whether no batch follows in the log.
+    producers: with the transactions that are open.
+    undecided: producer id and first offset of each transaction that was open before missing offsets.
+    missing: the first of these offsets, None if none are missing.
+    reached: the offset after the last batch that was read.
+    is_at_end: whether no batch follows in the log.
 
     With endAt=highWatermark, the log ends at its high watermark. A marker after that does not end a transaction.
     """

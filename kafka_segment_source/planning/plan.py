@@ -27,9 +27,12 @@ _BYTES_A_THREAD = 4 * 1024 * 1024  # a thread that would read less is not worth 
 class ReadPlan:
     """What a scan reads. Byte counts are of `.log` files.
 
-    options: the options of the read; times ago are converted to moments. splits: in order of topic, partition and
-    offset. tasks: the same splits, grouped as Spark partitions. bytes_total: of all segments of the selected
-    partitions. warnings: one sentence each. bytes_saved_by_zone_maps: bytes that would be read without zone maps.
+    options: the options of the read; times ago are converted to moments.
+    splits: in order of topic, partition and offset.
+    tasks: the same splits, grouped as Spark partitions.
+    bytes_total: of all segments of the selected partitions.
+    warnings: one sentence each.
+    bytes_saved_by_zone_maps: bytes that would be read without zone maps.
     bytes_saved_by_key_filters: those of them that only the keys leave out.
     requests: what planning has asked of object stores. A listing counts one for each 1,000 names, and a retry none.
     """

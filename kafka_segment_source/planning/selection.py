@@ -57,11 +57,13 @@ class Sources:
 class Selection:
     """What is read and what is not, before splits are cut and packed.
 
-    kept: a split for each piece to read, by partition and offset. without_maps: the splits without zone maps. faults:
-    of index files. missing: evidence about missing offsets, each with its sentence.
+    kept: a split for each piece to read, by partition and offset.
+    without_maps: the splits without zone maps.
+    faults: of index files.
+    missing: evidence about missing offsets, each with its sentence.
     late_bytes: bytes to read that come after the first timestamp that reached `until`, and that no zone covers.
-    keys: the only stored keys of wanted rows, or None for all. bytes_left_by_keys: bytes that only key filters leave
-    out.
+    keys: the only stored keys of wanted rows, or None for all.
+    bytes_left_by_keys: bytes that only key filters leave out.
     """
 
     kept: list[SplitOf] = field(default_factory=list)
@@ -108,11 +110,14 @@ def select(sources: Sources, filters: Sequence[RowFilter], warnings: Warnings) -
 
 @dataclass(slots=True)
 class _Examined:
-    """What is known of one segment. dropped: why it is not read.
+    """What is known of one segment.
 
-    without_map, kept: its splits, without and with the zone map. late_from: the position from which on bytes are late
-    (`late_bytes`), None if there is none. covered: the position up to which zones are known. by_keys: bytes that key
-    filters leave out.
+    dropped: why it is not read.
+
+    without_map, kept: its splits, without and with the zone map.
+    late_from: the position from which on bytes are late (`late_bytes`), None if there is none.
+    covered: the position up to which zones are known.
+    by_keys: bytes that key filters leave out.
     """
 
     faults: list[str]
@@ -128,8 +133,8 @@ class _Examined:
 class Selector:
     """Selects what to read of one log after the other, for one filter.
 
-    pushed: the rows that the filters above the read leave possible. All other rows may be left out. warnings: gets a
-    sentence for each problem.
+    pushed: the rows that the filters above the read leave possible. All other rows may be left out.
+    warnings: gets a sentence for each problem.
     """
 
     def __init__(self, sources: Sources, pushed: RowFilter, warnings: Warnings) -> None:

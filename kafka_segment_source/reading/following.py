@@ -186,7 +186,10 @@ def describe_gone(split: SegmentSplit, offsets: OffsetRange) -> str:
 
 
 class Gone(NamedTuple):
-    """Offsets that no file holds any more. by_retention: the log begins after them now."""
+    """Offsets that no file holds any more.
+
+    by_retention: the log begins after them now.
+    """
 
     why: str
     offsets: OffsetRange

@@ -40,10 +40,13 @@ _MOST_DELTA = 2**31 - 1  # a relative offset has 4 bytes
 class LogWriter:
     """Writes one partition.
 
-    directory: exists. is_compacted: whether gaps between names are no loss. notes_gaps: whether the selection takes all
-    batches between two others. segment_bytes: where segments are rolled; None for the sources' own segments. producers:
-    a `.snapshot` at the start of the log, or None. unended: transactions that are left out. on_segment: is called after
-    each whole segment but the last, when the state can be kept.
+    directory: exists.
+    is_compacted: whether gaps between names are no loss.
+    notes_gaps: whether the selection takes all batches between two others.
+    segment_bytes: where segments are rolled; None for the sources' own segments.
+    producers: a `.snapshot` at the start of the log, or None.
+    unended: transactions that are left out.
+    on_segment: is called after each whole segment but the last, when the state can be kept.
 
     start, end: the first offset, and the offset after the last batch; start is None before the first batch.
     gaps: offsets that were lost between batches, (first, last). Where two batches follow each other in one file,

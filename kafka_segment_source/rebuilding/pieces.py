@@ -41,7 +41,8 @@ class Batches:
     """Wanted batches of one chunk. The bytes are valid until the next ones are asked for.
 
     headers: int64[FIELDS, n], n ≥ 1. Positions are those of the source's file.
-    markers: the transaction markers among them. is_extra: bool[n], the markers that are not of the wanted time.
+    markers: the transaction markers among them.
+    is_extra: bool[n], the markers that are not of the wanted time.
     """
 
     split: SegmentSplit
@@ -71,8 +72,9 @@ class Batches:
 class Notes:
     """What the reading of one partition has left out.
 
-    errors: why, in order. torn: the last file that was read to its end, and where its last whole batch ends, if bytes
-    follow it that are no preallocated zeros.
+    errors: why, in order.
+    torn: the last file that was read to its end, and where its last whole batch ends, if bytes follow it that are no
+    preallocated zeros.
     """
 
     errors: list[KafkaSegmentError] = field(default_factory=list)

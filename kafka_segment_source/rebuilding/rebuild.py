@@ -223,7 +223,10 @@ class _Job:
 
 @dataclass(frozen=True)
 class _Run:
-    """One run. options: of the read, with view=batches."""
+    """One run.
+
+    options: of the read, with view=batches.
+    """
 
     options: ReadOptions
     segment_bytes: int | None

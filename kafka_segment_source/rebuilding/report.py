@@ -13,8 +13,9 @@ class LeftOut:
 
     kind: `missing offsets`, `damage`, `torn end`, `unended transaction` or `open transaction`. The last one is kept, as
     a log may end so.
-    first_offset, last_offset: inclusive; None where it is not known. path, position, bytes: where it is in the source,
-    or None. why: one sentence.
+    first_offset, last_offset: inclusive; None where it is not known.
+    path, position, bytes: where it is in the source, or None.
+    why: one sentence.
     """
 
     kind: str
@@ -40,8 +41,11 @@ def parse_left_out(values: Mapping[str, Any]) -> LeftOut:
 class RebuiltPartition:
     """One partition of the target.
 
-    directory: its path. topic_id: of its `partition.metadata`, or None. start_offset, end_offset: of its log,
-    half-open. records: of data batches; None if wrappers of magic 0 or 1 do not say it. bytes: of its `.log` files.
+    directory: its path.
+    topic_id: of its `partition.metadata`, or None.
+    start_offset, end_offset: of its log, half-open.
+    records: of data batches; None if wrappers of magic 0 or 1 do not say it.
+    bytes: of its `.log` files.
     sources: the directories that it was read from.
     """
 
@@ -79,8 +83,9 @@ class RebuiltPartition:
 class RebuildReport:
     """The result of `rebuild`. It is `rebuild.json` too.
 
-    target: the directory that was written. partitions: by topic and partition. warnings: of the read, one sentence
-    each.
+    target: the directory that was written.
+    partitions: by topic and partition.
+    warnings: of the read, one sentence each.
     """
 
     target: str

@@ -26,7 +26,10 @@ from kafka_segment_source.views.transactions import make_task
 
 
 class Unended(NamedTuple):
-    """The batches of one producer in a transaction whose end is not known: first ≤ offset < end. batches: how many."""
+    """The batches of one producer in a transaction whose end is not known: first ≤ offset < end.
+
+    batches: how many.
+    """
 
     producer_id: int
     first: int

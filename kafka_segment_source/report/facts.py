@@ -37,7 +37,11 @@ Rows = list[dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Deletion:
-    """A segment that retention removes next. due: ms. records: None where headers do not say exactly."""
+    """A segment that retention removes next.
+
+    due: ms.
+    records: None where headers do not say exactly.
+    """
 
     name: str
     base_offset: int
@@ -52,8 +56,12 @@ class Deletion:
 class Facts:
     """What a report says.
 
-    states: transactions by state. open: those that are neither committed nor aborted. width: of a slot of time, in s.
-    start: of the first slot, in ms. slots: their number. errors: why a part of the report is missing, by its name.
+    states: transactions by state.
+    open: those that are neither committed nor aborted.
+    width: of a slot of time, in s.
+    start: of the first slot, in ms.
+    slots: their number.
+    errors: why a part of the report is missing, by its name.
     stats: of each topic; None where they were not asked for.
     """
 

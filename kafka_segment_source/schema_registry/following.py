@@ -41,7 +41,10 @@ def check_checkpoint(options: ReadOptions, kept: Mapping[str, str]) -> None:
 
 
 class SchemaFollower:
-    """Reads the schemas again whenever their log has changed. options: of the stream, typed."""
+    """Reads the schemas again whenever their log has changed.
+
+    options: of the stream, typed.
+    """
 
     def __init__(self, options: ReadOptions) -> None:
         assert options.typed is not None

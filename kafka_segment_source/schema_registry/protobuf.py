@@ -35,7 +35,11 @@ _AMBIGUOUS = "its message indexes name one message as the registry counts them, 
 
 @dataclass(frozen=True)
 class Asked:
-    """The schema that a column is read as. registered: None for that of a file at `path`. message: "" for none."""
+    """The schema that a column is read as.
+
+    registered: None for that of a file at `path`.
+    message: "" for none.
+    """
 
     column: str
     text: str

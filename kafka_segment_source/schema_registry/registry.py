@@ -18,8 +18,9 @@ _MOST_NAMED = 10  # subjects in a message
 class Registry:
     """Schemas by id and by subject.
 
-    words: what a message calls it, with the offset up to which it was read. warnings: of reading it. is_of_files:
-    whether it is made of files, which have no references.
+    words: what a message calls it, with the offset up to which it was read.
+    warnings: of reading it.
+    is_of_files: whether it is made of files, which have no references.
     """
 
     words: str

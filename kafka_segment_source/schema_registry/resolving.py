@@ -55,8 +55,9 @@ _MOST_TOPICS = 10  # in a message
 class Choice:
     """The schema that a column is read as.
 
-    registered: None for that of a file, or for DDL. message: the message of Protobuf that the option names, "" for
-    none. path: of the file, "" where there is none.
+    registered: None for that of a file, or for DDL.
+    message: the message of Protobuf that the option names, "" for none.
+    path: of the file, "" where there is none.
     """
 
     text: str

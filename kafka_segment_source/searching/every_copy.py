@@ -36,13 +36,17 @@ _NO_OFFSETS: npt.NDArray[np.int64] = np.empty(0, np.int64)
 class KeyPlace:
     """A place where a key lies.
 
-    copy: the partition directory. file: the path of the `.log`, or of the file that was one. kind: of the file.
-    object: of a tier, the name of the segment's objects without suffix. position: of the batch in the file, in bytes.
-    timestamp: ms. size: bytes of the key and the value. state, among the live files of the copy: newest, superseded,
-    withheld (of an aborted transaction, or after the begin of an open one), or deleted (below the log start offset);
-    leftover in other files.
-    superseded_by: the offset of the next record of the key in the same copy. keeps: what keeps the bytes, and what
-    removes them.
+    copy: the partition directory.
+    file: the path of the `.log`, or of the file that was one.
+    kind: of the file.
+    object: of a tier, the name of the segment's objects without suffix.
+    position: of the batch in the file, in bytes.
+    timestamp: ms.
+    size: bytes of the key and the value. state, among the live files of the copy: newest, superseded, withheld (of an
+    aborted transaction, or after the begin of an open one), or deleted (below the log start offset); leftover in other
+    files.
+    superseded_by: the offset of the next record of the key in the same copy.
+    keeps: what keeps the bytes, and what removes them.
     """
 
     topic: str
@@ -70,8 +74,9 @@ class KeyPlace:
 class KeyPlaces:
     """An iterator over the places where a key lies, by topic, partition, copy and file.
 
-    After its end: unsearched: a sentence for each thing that could not be searched. files, size: how many files were
-    searched, and their bytes.
+    After its end: unsearched: a sentence for each thing that could not be searched.
+
+    files, size: how many files were searched, and their bytes.
     """
 
     places: Iterator[KeyPlace]

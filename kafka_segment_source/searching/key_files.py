@@ -66,8 +66,10 @@ _NO_KEYS = (*INDEX_SUFFIXES, kafka_format.SNAPSHOT_SUFFIX, ".checkpoint")
 class KeyFile:
     """A file to search.
 
-    kind: what it is, in words. object: of a tier, the name of its objects. note: what keeps a file that is no part of a
-    log. log_start: records below this offset are deleted, though their bytes are there.
+    kind: what it is, in words.
+    object: of a tier, the name of its objects.
+    note: what keeps a file that is no part of a log.
+    log_start: records below this offset are deleted, though their bytes are there.
     """
 
     topic: str

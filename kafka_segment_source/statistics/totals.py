@@ -33,7 +33,10 @@ class HeavyKey:
 
 @dataclass(frozen=True, slots=True)
 class LargeRecord:
-    """A record, by the bytes of its key, value and headers. key: cut to 256 bytes."""
+    """A record, by the bytes of its key, value and headers.
+
+    key: cut to 256 bytes.
+    """
 
     partition: int
     offset: int
@@ -64,8 +67,10 @@ class Shares:
 class TopicStats:
     """The statistics of one topic. All of `sums` are exact (`blocks.SUMS`), and so are the shares.
 
-    by_records, by_bytes: the heaviest keys. largest: the largest records, largest first. producers: by id, -1 for those
-    without one. key_schemas, value_schemas: by the id in Confluent's prefix; bytes that only look like it count too.
+    by_records, by_bytes: the heaviest keys.
+    largest: the largest records, largest first.
+    producers: by id, -1 for those without one.
+    key_schemas, value_schemas: by the id in Confluent's prefix; bytes that only look like it count too.
     """
 
     topic: str

@@ -77,7 +77,8 @@ def _map_in_threads(
 class Turns:
     """Lets a number of threads work at the same time, on items that are nested: partitions, and the segments of each.
 
-    threads: at least 1. at_once: as in `map_ahead`; more than 1 where a read takes a round trip.
+    threads: at least 1.
+    at_once: as in `map_ahead`; more than 1 where a read takes a round trip.
     """
 
     def __init__(self, threads: int = 1, at_once: int = 1) -> None:

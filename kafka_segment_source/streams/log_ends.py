@@ -39,8 +39,9 @@ LATE_SECONDS = 60.0
 class LogSpan:
     """What a stream can read of one partition.
 
-    start: the first offset that the log has. end: exclusive; up to the high watermark and the last stable offset, as
-        the options ask. files_end: the offset after the last whole batch of the files.
+    start: the first offset that the log has.
+    end: exclusive; up to the high watermark and the last stable offset, as the options ask.
+    files_end: the offset after the last whole batch of the files.
     is_withheld: whether an open transaction withholds offsets that the files hold.
     log: the files. Its own offsets end at the high watermark.
     """
@@ -56,8 +57,9 @@ class LogSpan:
 class _FileEnd:
     """The end of one file, as it was found.
 
-    offset: after its last whole batch. last: that batch; None if there is none. is_whole: whether the bytes after it
-    can be the end of a log.
+    offset: after its last whole batch.
+    last: that batch; None if there is none.
+    is_whole: whether the bytes after it can be the end of a log.
     """
 
     version: FileVersion
@@ -69,7 +71,8 @@ class _FileEnd:
 class LogEnds:
     """Finds the ends of logs. It remembers them for one stream.
 
-    clock: seconds of any origin. now: seconds since 1970, for the age of files.
+    clock: seconds of any origin.
+    now: seconds since 1970, for the age of files.
     """
 
     def __init__(

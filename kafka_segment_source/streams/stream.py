@@ -59,7 +59,8 @@ _MOST_REMEMBERED = 1000  # sentences that were said; a query may run for months
 class _Listing:
     """What was there at one moment.
 
-    seen: time.monotonic of that moment. spans: what can be read of each partition.
+    seen: time.monotonic of that moment.
+    spans: what can be read of each partition.
     """
 
     seen: float
@@ -70,7 +71,8 @@ class _Listing:
 class _Withheld:
     """A last stable offset before the end of a log.
 
-    seen: when it was found first. is_said: whether a warning named it.
+    seen: when it was found first.
+    is_said: whether a warning named it.
     """
 
     end: int
@@ -81,7 +83,9 @@ class _Withheld:
 class LogStream:
     """One stream over the logs that the options select.
 
-    options: parsed for a stream. clock: seconds of any origin. now: seconds since 1970.
+    options: parsed for a stream.
+    clock: seconds of any origin.
+    now: seconds since 1970.
     """
 
     def __init__(

@@ -34,7 +34,8 @@ from kafka_segment_source.options import ReadOptions
 class Marker:
     """The end of a producer's transaction, at an offset.
 
-    timestamp: ms. coordinator_epoch: None if the value is null or too short.
+    timestamp: ms.
+    coordinator_epoch: None if the value is null or too short.
     """
 
     producer_id: int
@@ -45,7 +46,10 @@ class Marker:
 
 
 class Markers(NamedTuple):
-    """The markers in a chunk, in offset order. errors: control records that could not be read."""
+    """The markers in a chunk, in offset order.
+
+    errors: control records that could not be read.
+    """
 
     markers: tuple[Marker, ...] = ()
     errors: tuple[DataError, ...] = ()

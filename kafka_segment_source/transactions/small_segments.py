@@ -37,7 +37,8 @@ _MARKER_VALUE = 0x0C
 class SegmentEvents(NamedTuple):
     """The transaction events of some batches, in offset order.
 
-    end: the offset after the last batch. size: bytes read.
+    end: the offset after the last batch.
+    size: bytes read.
     """
 
     events: list[Event]

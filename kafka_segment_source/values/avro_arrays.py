@@ -131,7 +131,10 @@ class AvroDecoder:
 
 
 class _Arena:
-    """The memory of the columns of one run. room: int64[2, n]: the elements and the bytes of each column."""
+    """The memory of the columns of one run.
+
+    room: int64[2, n]: the elements and the bytes of each column.
+    """
 
     def __init__(self, columns: list[ValueColumn], room: Longs, count: int) -> None:
         self._columns = columns

@@ -55,7 +55,9 @@ _LEAST = {"null": 0, "float": 4, "double": 8}  # bytes; other types have at leas
 class Programs:
     """The programs of all writers of a column. They are made once, and each row runs one.
 
-    columns: of the reader. starts: the first step of each program. raw: the writers' types of the texts of JSON.
+    columns: of the reader.
+    starts: the first step of each program.
+    raw: the writers' types of the texts of JSON.
     """
 
     columns: ValueColumn

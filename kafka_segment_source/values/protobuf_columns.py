@@ -76,7 +76,9 @@ class Budget:
 
 @dataclass(eq=False)
 class ProtobufColumn:
-    """A column of one Arrow type. spark: the same as Spark writes it, with names in backticks.
+    """A column of one Arrow type.
+
+    spark: the same as Spark writes it, with names in backticks.
 
     build: makes the array of Python's values, where None is a null. It raises TooLargeError, BeyondTimeError,
     BadTextError, or what Arrow raises.

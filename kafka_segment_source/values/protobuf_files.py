@@ -40,8 +40,8 @@ class ProtobufFile:
     """A file with all that it imports.
 
     files: descriptors as bytes, each after those that it imports; the file itself comes last. package: "" for none.
-    messages: for each message its full name, by its indexes as the Schema Registry counts them. ambiguous: indexes that
-    name another message where a client counts the entries of maps too, as that of Python does.
+    messages: for each message its full name, by its indexes as the Schema Registry counts them.
+    ambiguous: indexes that name another message where a client counts the entries of maps too, as that of Python does.
     """
 
     files: tuple[bytes, ...]

@@ -135,7 +135,8 @@ def _find_fault(
 class Entries(Generic[Index]):
     """How the entries of one kind of index become rows.
 
-    read: a segment → its index, and what is wrong with the file. columns: those of this kind alone, with builders.
+    read: a segment → its index, and what is wrong with the file.
+    columns: those of this kind alone, with builders.
     """
 
     read: Callable[[Segment], tuple[Index, str | None]]

@@ -35,7 +35,8 @@ Row = dict[str, Any]
 class _Transaction:
     """A transaction that is open at the place of the walk.
 
-    first_timestamp, last_timestamp: ms, or NO_TIMESTAMP. records_before, bytes_before: of the log before it.
+    first_timestamp, last_timestamp: ms, or NO_TIMESTAMP.
+    records_before, bytes_before: of the log before it.
     """
 
     producer_id: int
@@ -64,7 +65,10 @@ class _Run(NamedTuple):
 
 
 class Abort(NamedTuple):
-    """An ABORT marker. first_offset: of the transaction that it ends, None if the log shows no such transaction."""
+    """An ABORT marker.
+
+    first_offset: of the transaction that it ends, None if the log shows no such transaction.
+    """
 
     producer_id: int
     first_offset: int | None

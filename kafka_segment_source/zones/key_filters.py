@@ -112,8 +112,10 @@ def _checksum(row: bytes, seed: int, position: int) -> int:
 
 
 class _Group(NamedTuple):
-    """The zones whose filters have the same number of blocks, by their number in the file. start: byte position of
-    their first row."""
+    """The zones whose filters have the same number of blocks, by their number in the file.
+
+    start: byte position of their first row.
+    """
 
     blocks: int
     zones: npt.NDArray[np.int64]
@@ -173,7 +175,9 @@ class KeyQuery:
 class FilterFile:
     """The header of an open file of key filters.
 
-    identities: of its zones. counts: the blocks of each zone's filter. read_at: reads bytes of the file, at a position.
+    identities: of its zones.
+    counts: the blocks of each zone's filter.
+    read_at: reads bytes of the file, at a position.
     """
 
     identities: list[int]

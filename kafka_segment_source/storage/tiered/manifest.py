@@ -36,7 +36,11 @@ PARTS = ("offset", "timestamp", "producerSnapshot", "leaderEpoch", "transaction"
 
 
 class ManifestError(ValueError):
-    """What is wrong with a manifest. found, expected: two values. is_newer: whether a newer plugin wrote it."""
+    """What is wrong with a manifest.
+
+    found, expected: two values.
+    is_newer: whether a newer plugin wrote it.
+    """
 
     def __init__(self, what: str, found: object, expected: object, is_newer: bool = False) -> None:
         super().__init__(what)
@@ -50,7 +54,8 @@ class ManifestError(ValueError):
 class ChunkIndex:
     """Where the chunks of a `.log` lie.
 
-    chunk_size: bytes of each chunk of the original file, but of its last one. file_size: of the original file.
+    chunk_size: bytes of each chunk of the original file, but of its last one.
+    file_size: of the original file.
     starts: the position of each chunk in the object, and the position after the last one.
     """
 
@@ -76,8 +81,10 @@ class ChunkIndex:
 class Manifest:
     """One segment of a tier.
 
-    base_offset, last_offset: both inclusive. latest: the largest timestamp (ms) that its broker knew. epochs: pairs of
-    leader epoch and start offset, in order. parts: position and stored size of each part of the `.indexes` object.
+    base_offset, last_offset: both inclusive.
+    latest: the largest timestamp (ms) that its broker knew.
+    epochs: pairs of leader epoch and start offset, in order.
+    parts: position and stored size of each part of the `.indexes` object.
     """
 
     topic: str
@@ -145,7 +152,10 @@ def parse_manifest(data: bytes) -> Manifest:
 
 
 class _Fields:
-    """The fields of a JSON object, each taken with its type. path: of the object in the manifest."""
+    """The fields of a JSON object, each taken with its type.
+
+    path: of the object in the manifest.
+    """
 
     def __init__(self, values: object, path: str = "") -> None:
         if not isinstance(values, dict):

@@ -64,7 +64,10 @@ EPOCHS = "leaderEpoch"
 
 @dataclass(frozen=True, slots=True)
 class ShownFile:
-    """One file of Kafka's layout. segment, part: which object it stands for; none of them for one of `text`."""
+    """One file of Kafka's layout.
+
+    segment, part: which object it stands for; none of them for one of `text`.
+    """
 
     entry: Entry
     segment: TierSegment | None = None
@@ -79,7 +82,8 @@ Files = dict[str, ShownFile]
 class TierPartition:
     """One partition of a tier.
 
-    topic: empty where no manifest says it. copies: the files of each directory that stands for it, from number 1 on.
+    topic: empty where no manifest says it.
+    copies: the files of each directory that stands for it, from number 1 on.
     """
 
     topic: str
