@@ -38,16 +38,16 @@ if TYPE_CHECKING:
     from kafka_segment_source.frames.polars_frame import scan_polars
     from kafka_segment_source.inspection.contents import ListedPartition, ListedSegment, Listing, list_partitions
     from kafka_segment_source.inspection.findings import Finding
-    from kafka_segment_source.inspection.offsets import OffsetsForTime, PartitionOffset, offsets_for_time
-    from kafka_segment_source.inspection.positions import Fetch, OffsetPlace, OffsetPlaces, locate_offset
+    from kafka_segment_source.inspection.offset_of_time import OffsetsForTime, PartitionOffset, offsets_for_time
+    from kafka_segment_source.inspection.offset_places import Fetch, OffsetPlace, OffsetPlaces, locate_offset
     from kafka_segment_source.inspection.summary import IndexHealth, Summary
     from kafka_segment_source.inspection.verification import VerifyReport, verify
     from kafka_segment_source.inspection.verify import Verified
     from kafka_segment_source.keywords import ScanOptions, StreamOptions
     from kafka_segment_source.logdir.segments import DropKind, DroppedSegment, Evidence
     from kafka_segment_source.named_indexes import OffsetIndex, TimeIndex, TransactionIndex
+    from kafka_segment_source.planning.offset_search import FoundBatch, OffsetEntry, SearchStep, TimeEntry
     from kafka_segment_source.planning.plan import ReadPlan
-    from kafka_segment_source.planning.search import FoundBatch, OffsetEntry, SearchStep, TimeEntry
     from kafka_segment_source.queries import plan, scan
     from kafka_segment_source.rebuilding.rebuild import rebuild
     from kafka_segment_source.rebuilding.report import LeftOut, RebuildReport, RebuiltPartition
@@ -153,8 +153,8 @@ _HOMES = {
     "frames.polars_frame": ("scan_polars",),
     "inspection.contents": ("ListedPartition", "ListedSegment", "Listing", "list_partitions"),
     "inspection.findings": ("Finding",),
-    "inspection.offsets": ("OffsetsForTime", "PartitionOffset", "offsets_for_time"),
-    "inspection.positions": ("Fetch", "OffsetPlace", "OffsetPlaces", "locate_offset"),
+    "inspection.offset_of_time": ("OffsetsForTime", "PartitionOffset", "offsets_for_time"),
+    "inspection.offset_places": ("Fetch", "OffsetPlace", "OffsetPlaces", "locate_offset"),
     "inspection.summary": ("IndexHealth", "Summary"),
     "inspection.verification": ("VerifyReport", "verify"),
     "inspection.verify": ("Verified",),
@@ -162,7 +162,7 @@ _HOMES = {
     "logdir.segments": ("DropKind", "DroppedSegment", "Evidence"),
     "named_indexes": ("OffsetIndex", "TimeIndex", "TransactionIndex"),
     "planning.plan": ("ReadPlan",),
-    "planning.search": ("FoundBatch", "OffsetEntry", "SearchStep", "TimeEntry"),
+    "planning.offset_search": ("FoundBatch", "OffsetEntry", "SearchStep", "TimeEntry"),
     "queries": ("plan", "scan"),
     "rebuilding.rebuild": ("rebuild",),
     "rebuilding.report": ("LeftOut", "RebuildReport", "RebuiltPartition"),

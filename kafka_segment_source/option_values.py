@@ -17,7 +17,7 @@ from kafka_segment_source import times
 from kafka_segment_source.errors import OptionError
 from kafka_segment_source.storage.paths import resolve_path
 from kafka_segment_source.storage.store import LOCAL, Storage
-from kafka_segment_source.storage.tiered.keys import TierKeys, parse_keys
+from kafka_segment_source.storage.tiered.encryption import TierKeys, parse_keys
 
 EARLIEST = -2  # in offset maps, as in Kafka's ListOffsets
 LATEST = -1

@@ -14,7 +14,7 @@ counts, and the same holds for where it ends:
 `since` and `until` keep rows by their timestamp; the options above cut at an offset. All of them apply together.
 
 The table says which options a stream has, and which only a stream has. Other rules for one kind of read are elsewhere:
-those of a batch read are in `planning/batch_rules.py`, those of a stream in `streams/`.
+those of a batch read are in `planning/batch_queries.py`, those of a stream in `streams/`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from kafka_segment_source.reporting import Warnings
 from kafka_segment_source.storage.routed import make_storage
 from kafka_segment_source.storage.settings import looks_like_setting, make_settings, suggest
 from kafka_segment_source.storage.store import Storage
-from kafka_segment_source.storage.tiered.keys import TierKeys, parse_keys
+from kafka_segment_source.storage.tiered.encryption import TierKeys, parse_keys
 from kafka_segment_source.trust import Trust
 
 if TYPE_CHECKING:

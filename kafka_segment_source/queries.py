@@ -12,7 +12,7 @@ from kafka_segment_source.options import parse_options
 from kafka_segment_source.planning.plan import ReadPlan
 from kafka_segment_source.planning.planner import make_plan
 from kafka_segment_source.schema_registry.typing import split_names, type_columns
-from kafka_segment_source.views.registry import view_of
+from kafka_segment_source.views.by_name import view_of
 
 
 def plan(path: PathsLike, **options: Unpack[ScanOptions]) -> ReadPlan:

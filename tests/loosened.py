@@ -411,7 +411,7 @@ LOOSENED = [
         ("typed values in Spark: a small task needs no thread", "size >= _LEAST_AHEAD", "True"),
     ),
     *_of(
-        "schema_registry/following.py",
+        "schema_registry/stream_schemas.py",
         "tests/spark/test_typed_values.py",
         ("typed stream: a restart keeps the schema of its checkpoint", "if before == now:", "if True:"),
     ),
@@ -828,7 +828,7 @@ LOOSENED = [
         ("rows: the first timestamp beyond microseconds is told", "elif made[BEYOND_BATCH] < 0:", "else:"),
     ),
     *_of(
-        "decoding/blocks.py",
+        "decoding/memory_blocks.py",
         "tests/property/test_row_builder.py",
         ("rows: memory that a row refers to is not used again", "base=self)", "base=None)"),
     ),
@@ -1418,7 +1418,7 @@ LOOSENED = [
         ),
     ),
     *_of(
-        "logdir/topics.py",
+        "logdir/topic_choice.py",
         _TIERS,
         (
             "tiers: a selection includes a topic without a name that it could mean",

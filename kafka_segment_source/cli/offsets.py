@@ -25,8 +25,8 @@ from kafka_segment_source.cli.shared import (
     warn,
     width,
 )
-from kafka_segment_source.inspection.offsets import OffsetsForTime, PartitionOffset, offsets_for_time
-from kafka_segment_source.inspection.positions import FETCH_BYTES, OffsetPlace, OffsetPlaces, locate_offset
+from kafka_segment_source.inspection.offset_of_time import OffsetsForTime, PartitionOffset, offsets_for_time
+from kafka_segment_source.inspection.offset_places import FETCH_BYTES, OffsetPlace, OffsetPlaces, locate_offset
 from kafka_segment_source.keywords import OffsetOptions, option_names
 from kafka_segment_source.option_values import EARLIEST, LATEST
 from kafka_segment_source.storage.paths import name_of

@@ -40,7 +40,7 @@ from kafka_segment_source.planning.planner import make_plan
 from kafka_segment_source.reporting import Warnings
 from kafka_segment_source.schema import Table
 from kafka_segment_source.times import format_millis
-from kafka_segment_source.views.registry import table_of, view_of
+from kafka_segment_source.views.by_name import table_of, view_of
 from kafka_segment_source.views.view import plan_view
 
 _LOOK = 1000  # rows whose values decide how wide the columns are

@@ -29,7 +29,7 @@ from kafka_segment_source.planning.selection import Selection, Sources, select
 from kafka_segment_source.reporting import Warnings
 from kafka_segment_source.schema import Table
 from kafka_segment_source.schema_registry.typing import type_columns
-from kafka_segment_source.views.registry import view_of
+from kafka_segment_source.views.by_name import view_of
 from kafka_segment_source.views.view import plan_view
 
 Columns = Sequence[str] | Mapping[str, pc.Expression] | None

@@ -155,7 +155,7 @@ def list_partitions(
 
 
 def list_parsed(parsed: ReadOptions, warnings: Warnings, on_progress: OnProgress = ignore_progress) -> Listing:
-    """Does what `list_partitions` does. It takes options that were parsed."""
+    """Lists the partitions that parsed options select. The `warnings` of parsing become those of the listing."""
     seen = time.monotonic()
     logs = list_directories(parsed)
     advance = add_up(sum(segment.size for log in logs for segment in log.segments), on_progress)

@@ -23,13 +23,13 @@ import numpy.typing as npt
 from kafka_segment_source import kafka_format
 from kafka_segment_source.decoding.header_table import is_control, is_wrapper, record_counts
 from kafka_segment_source.errors import StorageError
+from kafka_segment_source.inspection.header_tables import HeaderWalk, Stop
 from kafka_segment_source.inspection.index_order import (
     sound_offsets,
     sound_times,
     written_offsets_of,
     written_times_of,
 )
-from kafka_segment_source.inspection.walk import HeaderWalk, Stop
 from kafka_segment_source.kernels import batch_headers
 from kafka_segment_source.kernels.batch_headers import HeaderTable
 from kafka_segment_source.logdir.index_entries import most_entries

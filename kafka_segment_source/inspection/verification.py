@@ -110,7 +110,7 @@ def verify(
 def verify_parsed(
     parsed: ReadOptions, *, deep: bool = False, threads: int = 1, on_progress: OnProgress = ignore_progress
 ) -> VerifyReport:
-    """Does the same as `verify`, for parsed options."""
+    """Verifies the partitions that parsed options select. `verify` has the parameters."""
     logs = list_directories(parsed)
     advance = add_up(sum(segment.size for log in logs for segment in log.segments), on_progress)
     at_once = requests_at_once((log.storage, log.directory) for log in logs)

@@ -20,9 +20,9 @@ from kafka_segment_source.internal_topics.group_records import (
     decode_key,
     decode_offset_commit,
 )
-from kafka_segment_source.internal_topics.log_ends import find_ends
 from kafka_segment_source.internal_topics.log_records import LogRecord, plan_topic, read_records, say_open, take_effect
 from kafka_segment_source.internal_topics.oddities import Oddities
+from kafka_segment_source.internal_topics.partition_ends import find_ends
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.planning.plan import ReadPlan
 from kafka_segment_source.reporting import Warnings

@@ -12,9 +12,9 @@ from functools import partial
 import pyarrow as pa
 
 from kafka_segment_source.internal_topics.columns import HISTORY_COLUMNS, Row, to_micros
-from kafka_segment_source.internal_topics.log_ends import find_ends, find_topics
 from kafka_segment_source.internal_topics.log_records import LogRecord, plan_topic, read_records
 from kafka_segment_source.internal_topics.oddities import Oddities
+from kafka_segment_source.internal_topics.partition_ends import find_ends, find_topics
 from kafka_segment_source.internal_topics.share_records import (
     SNAPSHOT,
     SharePartition,

@@ -28,7 +28,7 @@ from kafka_segment_source.internal_topics.oddities import Oddities
 from kafka_segment_source.internal_topics.snapshots import Snapshot, newest_snapshot
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.partition.logs import available_logs
-from kafka_segment_source.planning.offsets import log_start_offset
+from kafka_segment_source.planning.offset_bounds import log_start_offset
 from kafka_segment_source.planning.plan import ReadPlan
 from kafka_segment_source.reporting import Warnings
 from kafka_segment_source.schema import Column

@@ -39,7 +39,7 @@ from kafka_segment_source.logdir.names import (
     named_partition,
 )
 from kafka_segment_source.logdir.segments import Beside, ListedLog, Segment
-from kafka_segment_source.logdir.topics import (
+from kafka_segment_source.logdir.topic_choice import (
     Found,
     check_selection,
     choose_topics,

@@ -154,7 +154,7 @@ class Checkpoints:
         )
 
     def high_watermark_if_known(self, log: ListedLog) -> int:
-        """Returns the same, or MAX_OFFSET where no checkpoint of high watermarks lies beside the directory.
+        """Returns the high watermark of a log, or MAX_OFFSET where no such checkpoint lies beside the directory.
 
         A checkpoint that does not list the directory gives 0: a broker adds a new partition within seconds. Raises
         OptionError for a checkpoint that is damaged, and StorageError for one that cannot be read.

@@ -285,8 +285,8 @@ def written_offsets(path: str, storage: Storage, size: int | None, base_offset: 
 
 
 def written_times(path: str, storage: Storage, size: int | None, base_offset: int, log_size: int) -> TimeEntries:
-    """Does the same as `written_offsets` for a `.timeindex`. A (0, 0) at the start stays, as a record may be of
-    1970."""
+    """Returns every whole entry of a `.timeindex` up to its zero padding, in order or not. A (0, 0) at the start
+    stays, as a record may be of 1970."""
     entries, fault = index_entries.written_unpadded(path, storage, size, index_entries.TIME_ENTRY, log_size)
     return TimeEntries(path, to_int64(entries["timestamp"]), to_int64(entries["offset"]) + base_offset, fault)
 

@@ -99,7 +99,7 @@ class HeaderProbe:
         return _parse_header(self._read_bytes(position, kafka_format.BATCH_OVERHEAD), position, self._size)
 
     def proven(self, position: int) -> BatchHeader | None:
-        """Does the same as `at`, and also checks the batch's CRC unless CRCs are off."""
+        """Returns the header at a position if the CRC of its batch holds; unless CRCs are off, as `at` does."""
         header = self.at(position)
         if header is None or not self._check_crcs or position in self._proven:
             return header

@@ -69,7 +69,7 @@ class SegmentView:
 
     @property
     def strict_probe(self) -> HeaderProbe:
-        """Does the same as `probe`, but always checks CRCs. It gives evidence about batches that no task will read."""
+        """A probe that always checks CRCs. It gives evidence about batches that no task will read."""
         probe = self.probe
         if self._strict_probe is None:
             assert self._file is not None

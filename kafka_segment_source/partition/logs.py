@@ -64,7 +64,7 @@ def available_logs(options: ReadOptions, warnings: Warnings, near: OffsetRange =
 
 
 def examined_logs(options: ReadOptions, warnings: Warnings, needs_all: bool = True) -> list[PartitionLog]:
-    """Does the same as `available_logs`, and adds the evidence of records that are missing (`missing.py`).
+    """Returns the logs of `available_logs`, each with the evidence of records that are missing (`missing.py`).
 
     Warns of partitions without a directory. Raises FileChangedError if a directory changes while it is listed.
     needs_all: as in `list_logs`.
@@ -94,7 +94,7 @@ def available_copies(options: ReadOptions, warnings: Warnings | None = None) -> 
 
 
 def list_settled_logs(options: ReadOptions, warnings: Warnings) -> list[PartitionLog]:
-    """Does what `examined_logs` does, and again if files change meanwhile."""
+    """Returns the logs of `examined_logs`. It lists them again if files change meanwhile."""
 
     def examine() -> tuple[list[PartitionLog], list[str]]:
         said = Warnings()

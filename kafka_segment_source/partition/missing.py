@@ -45,7 +45,7 @@ from kafka_segment_source.logdir.indexes import read_offset_index, read_time_ind
 from kafka_segment_source.logdir.listing import list_beside
 from kafka_segment_source.logdir.segment_view import SegmentView
 from kafka_segment_source.logdir.segments import Evidence, ListedLog, Orphan, PartitionLog, Reach
-from kafka_segment_source.logdir.topics import is_selected
+from kafka_segment_source.logdir.topic_choice import is_selected
 from kafka_segment_source.option_values import TopicPartition
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.reporting import Warnings, few, name_some

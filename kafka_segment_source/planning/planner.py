@@ -20,7 +20,7 @@ from kafka_segment_source.option_values import EARLIEST, NEWEST
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.partition.logs import examined_logs
 from kafka_segment_source.partition.missing import sum_up
-from kafka_segment_source.planning.batch_rules import check_limits, check_partitions
+from kafka_segment_source.planning.batch_queries import check_limits, check_partitions
 from kafka_segment_source.planning.cuts import count_pieces, cut_by_bytes, cut_by_records, pack
 from kafka_segment_source.planning.plan import ReadPlan
 from kafka_segment_source.planning.selection import Selection, Sources, SplitOf, select

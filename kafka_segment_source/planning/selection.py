@@ -20,7 +20,7 @@ from kafka_segment_source.logdir.segment_view import SegmentView
 from kafka_segment_source.logdir.segments import DropKind, DroppedSegment, Evidence, PartitionLog, Segment
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.partition.missing import beyond_end
-from kafka_segment_source.planning.offsets import check_missing, offset_range
+from kafka_segment_source.planning.offset_bounds import check_missing, offset_range
 from kafka_segment_source.planning.stable_end import StableEnds
 from kafka_segment_source.pruning.disorder import find_witness, stop_timestamp, usable_disorder
 from kafka_segment_source.pruning.ranges import ByteRange, Pruned, narrow

@@ -124,7 +124,7 @@ def rebuild_parsed(
     threads: int = 1,
     on_progress: OnProgress = ignore_progress,
 ) -> RebuildReport:
-    """Does the same as `rebuild`, for parsed options. shown: their texts, which tell two requests apart."""
+    """Rebuilds what parsed options select. shown: their texts, which tell two requests apart."""
     parsed = _select_topics(
         replace(parsed, view=BATCHES, include_control=True, check_crcs=True, read_committed=False), internal
     )

@@ -22,7 +22,7 @@ from kafka_segment_source.schema_registry.typing import split_names, type_column
 from kafka_segment_source.spark import catalog_table, remembered
 from kafka_segment_source.spark.hadoop import hadoop_options
 from kafka_segment_source.spark.reader import PUSHDOWN_CONF, PUSHES_FILTERS
-from kafka_segment_source.views.registry import table_of, view_of
+from kafka_segment_source.views.by_name import table_of, view_of
 
 if TYPE_CHECKING:
     from kafka_segment_source.values.avro_columns import Wanted

@@ -27,7 +27,7 @@ from kafka_segment_source.streams.stream import LogStream
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from kafka_segment_source.schema_registry.following import SchemaFollower
+    from kafka_segment_source.schema_registry.stream_schemas import SchemaFollower
     from kafka_segment_source.values.typed import TypedColumns
 
 try:
@@ -113,14 +113,14 @@ class KafkaSegmentStreamReader(DataSourceStreamReader, SupportsTriggerAvailableN
     def _from_json(self, start: dict[str, Any]) -> Positions:
         """Converts the start of a micro-batch. The first one is that of the checkpoint, and is checked."""
         if self._options.typed is not None and not self._is_checked:
-            from kafka_segment_source.schema_registry.following import check_checkpoint  # noqa: PLC0415  # as below
+            from kafka_segment_source.schema_registry.stream_schemas import check_checkpoint  # noqa: PLC0415  # as below
 
             check_checkpoint(self._options, schemas_of(start))
             self._is_checked = True
         return from_json(start)
 
     def _follow_schemas(self) -> TypedColumns:
-        from kafka_segment_source.schema_registry.following import SchemaFollower  # noqa: PLC0415  # few streams have any
+        from kafka_segment_source.schema_registry.stream_schemas import SchemaFollower  # noqa: PLC0415  # few streams have any
 
         if self._schemas is None:
             self._schemas = SchemaFollower(self._options)

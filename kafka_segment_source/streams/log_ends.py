@@ -21,7 +21,7 @@ from kafka_segment_source.logdir.segment_view import SegmentView
 from kafka_segment_source.logdir.segments import PartitionLog, Segment
 from kafka_segment_source.option_values import TopicPartition
 from kafka_segment_source.options import ReadOptions
-from kafka_segment_source.planning.offsets import log_start_offset
+from kafka_segment_source.planning.offset_bounds import log_start_offset
 from kafka_segment_source.reporting import Warnings
 from kafka_segment_source.storage.files import lasting_version
 from kafka_segment_source.storage.store import FileVersion

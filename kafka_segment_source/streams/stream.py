@@ -26,12 +26,12 @@ from kafka_segment_source.data_loss import report_lost_offsets
 from kafka_segment_source.errors import FileChangedError, PathError
 from kafka_segment_source.logdir.checkpoints import read_topic_id
 from kafka_segment_source.logdir.segments import PartitionLog
-from kafka_segment_source.logdir.topics import is_selected
+from kafka_segment_source.logdir.topic_choice import is_selected
 from kafka_segment_source.option_values import EARLIEST, LATEST, TopicPartition
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.partition.logs import examined_logs
-from kafka_segment_source.planning.batch_rules import check_map
-from kafka_segment_source.planning.offsets import find_start
+from kafka_segment_source.planning.batch_queries import check_map
+from kafka_segment_source.planning.offset_bounds import find_start
 from kafka_segment_source.planning.plan import ReadPlan
 from kafka_segment_source.planning.planner import plan_listed
 from kafka_segment_source.reporting import Warnings, logger, name_some

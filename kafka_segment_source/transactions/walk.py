@@ -169,7 +169,7 @@ def place_of_last(headers: HeaderTable) -> BatchPlace:
 def _walk_copies(
     split: SegmentSplit, options: ReadOptions, after: int, before: HeaderTable, chunk_bytes: int
 ) -> Generator[Stretch, None, None]:
-    """Does the same as `walk_split`, and searches other copies where one has damage."""
+    """Walks a split whose partition has other copies. They are searched where one has damage."""
     pending: list[Piece] = [split]
     reached, mended_at = max(after, split.start_offset), -1
     while pending:

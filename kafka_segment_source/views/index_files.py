@@ -95,14 +95,14 @@ def read_offsets(segment: Segment) -> tuple[OffsetEntries, str | None]:
 
 
 def read_times(segment: Segment) -> tuple[TimeEntries, str | None]:
-    """Does the same for the `.timeindex`."""
+    """Returns the written entries of a `.timeindex`, and its fault or None."""
     index = written_times_of(segment)
     sound = sound_times(index, segment.base_offset)
     return index, _find_fault(index, segment.time_index_path, segment.time_index_size, sound, segment)
 
 
 def read_aborts(segment: Segment) -> tuple[AbortEntries, str | None]:
-    """Does the same for the `.txnindex`. Most segments have none, and need none."""
+    """Returns the written entries of a `.txnindex`, and its fault or None. Most segments need no such file."""
     index = written_aborts_of(segment)
     good = sound_aborts(index, segment) if len(index) else np.ones(0, np.bool_)
     sound = len(good) if good.all() else int(np.argmin(good))

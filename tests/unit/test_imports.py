@@ -341,6 +341,24 @@ def test_the_shim_is_the_data_source() -> None:
     assert len(lines) <= 4
 
 
+# Modules of one name in several rooms, which mean the same thing there. A command has the name of what it shows.
+SAME_MEANING = {
+    *("blocks", "consumer_offsets", "files", "indexes", "messages", "names", "offset_map", "record_rows", "rows"),
+    *("segments", "share_offsets", "tables", "topics", "transactional_ids"),
+}
+
+
+def test_no_two_modules_have_one_name_and_two_meanings() -> None:
+    """A name says which room it is in, or stands in SAME_MEANING."""
+    names = [name.rpartition(".")[2] for name in modules() if not name.startswith("cli.")]
+    assert {name for name in names if names.count(name) > 1} - SAME_MEANING == set()
+
+
+def test_the_lines_of_the_map_are_short() -> None:
+    """A line of a file in docs/architecture.md is read at a glance."""
+    assert [line for line in describe_rooms().splitlines() if len(line) > 150] == []
+
+
 def test_every_module_says_what_it_is_for() -> None:
     """Each module opens with a docstring."""
     assert [name for name, path in modules().items() if not ast.get_docstring(ast.parse(path.read_text()))] == []

@@ -19,7 +19,7 @@ import zstandard
 from kafka_segment_source import kafka_format
 from kafka_segment_source.errors import CorruptRecordError, DataError
 from kafka_segment_source.storage.store import FileVersion, OpenFile
-from kafka_segment_source.storage.tiered.keys import WrongTextError, decrypt
+from kafka_segment_source.storage.tiered.encryption import WrongTextError, decrypt
 from kafka_segment_source.storage.tiered.manifest import LARGEST_CHUNK, ChunkIndex
 
 FILLER = b"\xff"

@@ -20,7 +20,7 @@ from typing import Any
 import zstandard
 
 from kafka_segment_source import kafka_format
-from kafka_segment_source.storage.tiered.keys import ENCRYPTION_BYTES, Encryption
+from kafka_segment_source.storage.tiered.encryption import ENCRYPTION_BYTES, Encryption
 
 MOST_MANIFEST = 4 * 1024 * 1024  # bytes; a segment of 1 GiB in chunks of 4 MiB has 2 KiB
 LARGEST_CHUNK = 256 * 1024 * 1024  # bytes; a chunk is in memory as a whole, and Aiven recommends 4 MiB

@@ -17,8 +17,8 @@ from kafka_segment_source.option_values import EARLIEST, LATEST
 from kafka_segment_source.options import ReadOptions, parse_options
 from kafka_segment_source.partition.logs import explain_removed, follow_changes, list_settled_logs
 from kafka_segment_source.partition.missing import all_evidence, sum_up
-from kafka_segment_source.planning.offsets import log_end_offset
-from kafka_segment_source.planning.search import SearchStep
+from kafka_segment_source.planning.offset_bounds import log_end_offset
+from kafka_segment_source.planning.offset_search import SearchStep
 from kafka_segment_source.planning.stable_end import StableEnds
 from kafka_segment_source.planning.time_lookup import first_offset_at
 from kafka_segment_source.reporting import Warnings
@@ -120,7 +120,7 @@ def offsets_for_time(
 
 
 def find_offsets(parsed: ReadOptions, warnings: Warnings, timestamp: int, explain: bool = False) -> OffsetsForTime:
-    """Does what `offsets_for_time` does. It takes options that were parsed, and a time in epoch ms, or -2 or -1."""
+    """Finds the offsets of a time: epoch ms, -2 for earliest, -1 for latest. `offsets_for_time` has the parameters."""
     answers: list[PartitionOffset] = []
     evidence: list[tuple[Evidence, str]] = []
     said = Warnings()

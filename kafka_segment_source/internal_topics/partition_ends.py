@@ -11,7 +11,7 @@ from kafka_segment_source.logdir.checkpoints import read_topic_id
 from kafka_segment_source.option_values import TopicPartition
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.partition.logs import examined_logs
-from kafka_segment_source.planning.offsets import log_end_offset
+from kafka_segment_source.planning.offset_bounds import log_end_offset
 from kafka_segment_source.reporting import Warnings, few
 from kafka_segment_source.storage.store import NO_VERSION
 

@@ -7,7 +7,7 @@ Spark's rules (`KafkaOffsetReader`):
 - A starting timestamp that no record reaches is an error, unless startingOffsetsByTimestampStrategy is latest.
 - The files must hold the offsets that are given by number (failOnDataLoss).
 
-The rules for batch reads alone are in `batch_rules.py`.
+The rules for batch reads alone are in `batch_queries.py`.
 """
 
 from __future__ import annotations
