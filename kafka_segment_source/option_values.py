@@ -145,7 +145,7 @@ def _parse_key(text: str) -> str | bytes:
 
 
 def _without_blanks(digits: str) -> str:
-    if any(each.isspace() for each in digits):
+    if any(digit.isspace() for digit in digits):
         raise ValueError("found a blank")
     return digits
 

@@ -442,7 +442,7 @@ LOOSENED = [
     *_of(
         "schema_registry/registry.py",
         "tests/unit/values tests/unit/schema_registry",
-        ("schemas: latest is a version that is not deleted", "if not each.is_deleted] or versions", "] or versions"),
+        ("schemas: latest is a version that is not deleted", "if not version.is_deleted] or versions", "] or versions"),
         ("schemas: an id belongs to its context", "if of == context:", "if True:"),
         (
             "schemas: the first schema of an id counts",

@@ -137,7 +137,7 @@ def grep_command(  # noqa: PLR0913, PLR0917  # click passes each option by its n
     """
     if every_copy:
         others = (fixed, ignore_case, invert, counts, lists, quiet, most, value, headers, field)
-        if any(each not in (None, False, ()) for each in others):
+        if any(other not in (None, False, ()) for other in others):
             raise OptionError(_WHOLE_KEY)
         raw = _parse_hex(pattern) if is_hex else pattern
         sys.exit(_print_every_copy(paths, raw, threads, as_json, options))

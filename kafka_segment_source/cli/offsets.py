@@ -105,8 +105,12 @@ def _make_table(found: OffsetsForTime) -> RenderableType:
     return _lay_out(
         ("offset", "which is"),
         [
-            (f"{each.topic}-{each.partition}", *_describe_offset(found.timestamp, each), each.offset is None)
-            for each in found.partitions
+            (
+                f"{partition.topic}-{partition.partition}",
+                *_describe_offset(found.timestamp, partition),
+                partition.offset is None,
+            )
+            for partition in found.partitions
         ],
     )
 
@@ -124,8 +128,12 @@ def _make_places(found: OffsetPlaces) -> RenderableType:
     return _lay_out(
         ("batch", "which is"),
         [
-            (f"{each.topic}-{each.partition}", *_describe_place(found.offset, each), each.batch is None)
-            for each in found.partitions
+            (
+                f"{partition.topic}-{partition.partition}",
+                *_describe_place(found.offset, partition),
+                partition.batch is None,
+            )
+            for partition in found.partitions
         ],
     )
 

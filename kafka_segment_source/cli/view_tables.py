@@ -145,7 +145,7 @@ def make_view_command(
             elif names is None:
                 print_table(to_rows(rows), _fit_to_read(shown, table, every))
             else:
-                print_table(to_rows(rows), Shown(lambda _: "", {each: _get(each) for each in names}))
+                print_table(to_rows(rows), Shown(lambda _: "", {name: _get(name) for name in names}))
         if any(map(exits_with_1, skipped)):
             sys.exit(DAMAGED)
 
@@ -217,7 +217,7 @@ def _format_column(column: pa.Array) -> list[Any]:
         return found
     # by way of integers, since Python's datetime has a smaller range
     micros = column.cast(pa.int64()).to_pylist()
-    return [None if each is None else format_millis(each // 1000) for each in micros]
+    return [None if micro is None else format_millis(micro // 1000) for micro in micros]
 
 
 def print_table(rows: Iterator[Row], shown: Shown) -> None:
@@ -241,7 +241,7 @@ def print_table(rows: Iterator[Row], shown: Shown) -> None:
     if summary is not None:
         for line in summary.lines():
             click.echo(escape(line))
-    left_out = [each.heading for each in columns if each not in fitting]
+    left_out = [column.heading for column in columns if column not in fitting]
     if left_out:
         show_remark(f"not shown for lack of room: {', '.join(left_out)} (--columns NAMES, --json)")
 
@@ -254,7 +254,7 @@ def show_remark(text: str) -> None:
 
 def _select_fitting(columns: Sequence[_Column], room: int) -> list[_Column]:
     """Returns the first columns that fit into a line, and at least one."""
-    ends = accumulate(each.width + len(_GAP) for each in columns)
+    ends = accumulate(column.width + len(_GAP) for column in columns)
     fitting = sum(end - len(_GAP) <= room for end in ends)
     return [*columns[: max(fitting, 1)]]
 
@@ -266,7 +266,9 @@ class _Column:
         self.heading = heading
         self._value = value
         values = [value(row) for row in first]
-        self._is_number = all(each is None or (isinstance(each, int) and not isinstance(each, bool)) for each in values)
+        self._is_number = all(
+            value is None or (isinstance(value, int) and not isinstance(value, bool)) for value in values
+        )
         self.width = max(len(heading), *(len(self.text(row)) for row in first))
 
     def text(self, row: Row) -> str:

@@ -93,7 +93,7 @@ class ListedPartition:
                 for each in self.missing
             ],
             **({} if self.read is None else {"read": [_range_to_dict(each) for each in self.read]}),
-            "segments": [{"path": each.path, **each.summary.to_dict()} for each in self.segments],
+            "segments": [{"path": segment.path, **segment.summary.to_dict()} for segment in self.segments],
         }
 
 
@@ -117,7 +117,7 @@ class Listing:
     def to_dict(self) -> dict[str, Any]:
         """The listing as `kafkaseg ls --json` prints it."""
         return {
-            "partitions": [each.to_dict() for each in self.partitions],
+            "partitions": [partition.to_dict() for partition in self.partitions],
             "notRead": [{"directory": directory, "bytes": size} for directory, size in self.not_read],
         }
 
@@ -276,7 +276,9 @@ def _find_holes(log: PartitionLog, summaries: list[Summary]) -> Iterator[Evidenc
     """
     if log.compacted:
         return
-    was_compacted = any(each.records + each.control_records < each.end_offset - each.start_offset for each in summaries)
+    was_compacted = any(
+        summary.records + summary.control_records < summary.end_offset - summary.start_offset for summary in summaries
+    )
     for segment, each in zip(log.segments, summaries, strict=True):
         following = segment.next_base_offset
         if following is None or each.faults or each.unreadable or each.end_offset >= following:

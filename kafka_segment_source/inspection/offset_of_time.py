@@ -80,7 +80,7 @@ class OffsetsForTime:
         is_time = self.timestamp not in (EARLIEST, LATEST)
         return {
             "timestamp": times.format_millis(self.timestamp) if is_time else None,
-            "partitions": [each.to_dict() for each in self.partitions],
+            "partitions": [partition.to_dict() for partition in self.partitions],
         }
 
 

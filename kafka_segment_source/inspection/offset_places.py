@@ -98,7 +98,7 @@ class OffsetPlaces:
 
     def to_dict(self, explain: bool = False) -> dict[str, Any]:
         """The places as `kafkaseg offsets --json` prints them."""
-        return {"offset": self.offset, "partitions": [each.to_dict(explain) for each in self.partitions]}
+        return {"offset": self.offset, "partitions": [partition.to_dict(explain) for partition in self.partitions]}
 
 
 def locate_offset(
@@ -173,7 +173,7 @@ def _find_batches(split: SegmentSplit, offset: int, options: ReadOptions) -> Ite
 
 def _find_fetch(log: PartitionLog, batch: FoundBatch, most: int, log_end: int, options: ReadOptions) -> Fetch | None:
     """Finds what a fetch takes (LogSegment.read), and its upper bound (LogSegment.fetchUpperBoundOffset)."""
-    segment = next((each for each in log.segments if each.path == batch.path), None)
+    segment = next((segment for segment in log.segments if segment.path == batch.path), None)
     if segment is None:
         return None  # another copy mended the batch
     size = min(segment.size - batch.position, max(most, batch.size))

@@ -50,8 +50,8 @@ class VerifyReport:
         return tuple(finding for finding in self._findings() if not finding.problem)
 
     def _findings(self) -> Iterator[Finding]:
-        for each in self.partitions:
-            yield from each.findings
+        for partition in self.partitions:
+            yield from partition.findings
         yield from self.together
 
     def to_dict(self) -> dict[str, Any]:
@@ -59,9 +59,9 @@ class VerifyReport:
         return {
             "ok": self.is_ok,
             "partitions": len(self.partitions),
-            "segments": sum(each.segments for each in self.partitions),
-            "bytes": sum(each.size for each in self.partitions),
-            "batches": sum(each.batches for each in self.partitions),
+            "segments": sum(partition.segments for partition in self.partitions),
+            "bytes": sum(partition.size for partition in self.partitions),
+            "batches": sum(partition.batches for partition in self.partitions),
             "problems": [finding.to_dict() for finding in self.problems],
             "notes": [finding.to_dict() for finding in self.notes],
         }

@@ -72,7 +72,7 @@ def read_rows(plan: ReadPlan, options: ReadOptions, warnings: Warnings) -> Itera
         yield from _read_history(records, oddities)
     else:
         yield from _read_latest(records, options, oddities, warnings)
-    warnings += say_open([each for each in open_ones if _is_offset_commit(each)], "offset commits")
+    warnings += say_open([record for record in open_ones if _is_offset_commit(record)], "offset commits")
     warnings += oddities.sentences()
 
 

@@ -106,7 +106,7 @@ def _find_all(options: ReadOptions, goes_on: bool = False) -> list[Found]:
     storage = options.storage
     at_once = requests_at_once((storage, path) for path in options.paths)
     of_paths = map_ahead(lambda path: list(_find_directories(path, storage, goes_on)), options.paths, at_once)
-    found = [each for directories in of_paths for each in directories]
+    found = [directory for directories in of_paths for directory in directories]
     there = {each.named for each in found if each.empty_path is None}
     for each in found:
         if each.empty_path is not None and each.named not in there:

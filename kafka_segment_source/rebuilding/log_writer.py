@@ -126,7 +126,7 @@ class LogWriter:
             self._note_gaps(found, first, end)
         self.sources.setdefault(parent_of(found.split.path))
         epochs.note_epochs(self.epoch_runs, headers)
-        markers = [each for each in found.markers if base <= each.offset <= last]
+        markers = [marker for marker in found.markers if base <= marker.offset <= last]
         kept = is_ended(headers, self._unended)
         edges = np.flatnonzero(np.diff(kept, prepend=False, append=False)).tolist()
         for start, stop in zip(edges[::2], edges[1::2], strict=True):
@@ -137,7 +137,7 @@ class LogWriter:
         assert self._segment is not None
         headers = found.headers[:, first:end]
         base, last = int(_base_of(headers[:, 0])), int(headers[batch_headers.LAST_OFFSET, -1])
-        aborted = self.producers.take(headers, [each for each in markers if base <= each.offset <= last])
+        aborted = self.producers.take(headers, [marker for marker in markers if base <= marker.offset <= last])
         self._segment.append(headers, found.bytes_of(first, end), aborted)
         self.batches += headers.shape[1]
         wrappers = is_wrapper(headers)

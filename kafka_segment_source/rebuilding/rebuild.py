@@ -131,7 +131,7 @@ def rebuild_parsed(
     target = _resolve_target(to)
     _check_apart(target, parsed)
     request = {
-        "paths": [find_real_path(each) for each in parsed.paths],
+        "paths": [find_real_path(path) for path in parsed.paths],
         "options": dict(shown),
         "segmentBytes": segment_bytes,
         "internal": internal,
@@ -217,7 +217,10 @@ class _Job:
     @property
     def fingerprint(self) -> str:
         """Changes whenever the files to read do."""
-        told = [(each.path, each.start, each.end, each.base_offset, each.bounds, each.version) for each in self.splits]
+        told = [
+            (split.path, split.start, split.end, split.base_offset, split.bounds, split.version)
+            for split in self.splits
+        ]
         return hashlib.sha256(repr(told).encode()).hexdigest()
 
 
@@ -419,10 +422,10 @@ class _Run:
         start = writer.start or 0
         directories = log.copies or (log.directory,)
         sources = tuple(writer.sources) or (log.directory,)
-        checkpoints = [read_epochs(each, storage)[0] for each in sources]
+        checkpoints = [read_epochs(source, storage)[0] for source in sources]
         known = epochs.join_epochs(writer.epoch_runs, checkpoints, max(start, log.offsets.start), writer.end)
         replace_file(join_path(writer.directory, kafka_format.LEADER_EPOCH_CHECKPOINT), epochs.to_bytes(known))
-        ids = [found for each in directories if (found := read_topic_id(each, storage)) is not None]
+        ids = [found for directory in directories if (found := read_topic_id(directory, storage)) is not None]
         if ids:
             metadata = f"version: 0\n{kafka_format.TOPIC_ID_KEY}: {ids[0]}"
             replace_file(join_path(writer.directory, kafka_format.PARTITION_METADATA), metadata.encode())
@@ -487,8 +490,8 @@ class _Run:
         """Returns the offset up to which every copy was compacted, as far as checkpoints say it."""
         checkpoints = Checkpoints(Warnings(), job.log.storage)
         found = [
-            checkpoints.entry(replace(job.log, directory=each), kafka_format.CLEANER_CHECKPOINT)
-            for each in part.sources
+            checkpoints.entry(replace(job.log, directory=source), kafka_format.CLEANER_CHECKPOINT)
+            for source in part.sources
         ]
         lowest = min((each or 0 for each in found), default=0)
         return min(max(lowest, part.start_offset), part.end_offset)
@@ -528,7 +531,7 @@ def _load_partition(values: Mapping[str, Any]) -> RebuiltPartition:
         values["records"],
         values["bytes"],
         tuple(values["sources"]),
-        tuple(parse_left_out(each) for each in values["leftOut"]),
+        tuple(parse_left_out(value) for value in values["leftOut"]),
     )
 
 

@@ -94,17 +94,17 @@ class RebuildReport:
 
     @property
     def batches(self) -> int:
-        return sum(each.batches for each in self.partitions)
+        return sum(partition.batches for partition in self.partitions)
 
     @property
     def records(self) -> int | None:
         """Of all partitions; None if one of them does not say it."""
-        counts = [each.records for each in self.partitions if each.records is not None]
+        counts = [partition.records for partition in self.partitions if partition.records is not None]
         return sum(counts) if len(counts) == len(self.partitions) else None
 
     @property
     def bytes(self) -> int:
-        return sum(each.bytes for each in self.partitions)
+        return sum(partition.bytes for partition in self.partitions)
 
     @property
     def left_out(self) -> tuple[tuple[str, LeftOut], ...]:
@@ -118,6 +118,6 @@ class RebuildReport:
             "batches": self.batches,
             "records": self.records,
             "bytes": self.bytes,
-            "partitions": [each.to_dict() for each in self.partitions],
+            "partitions": [partition.to_dict() for partition in self.partitions],
             "warnings": list(self.warnings),
         }

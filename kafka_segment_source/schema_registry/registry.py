@@ -57,7 +57,7 @@ class Registry:
     def find_latest(self, context: str, subject: str) -> Schema | None:
         """Finds the newest version of a subject. A deleted one counts only if all are deleted."""
         versions = self._versions(context, subject)
-        there = [each for each in versions if not each.is_deleted] or versions
+        there = [version for version in versions if not version.is_deleted] or versions
         return max((each.schema for each in there), key=lambda schema: schema.place.version, default=None)
 
     def find_version(self, context: str, subject: str, version: int) -> Schema | None:

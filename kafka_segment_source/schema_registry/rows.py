@@ -100,7 +100,7 @@ def _make_row(schema: Schema, record: LogRecord) -> Row:
         "guid": schema.guid,
         "schemaType": schema.kind,
         "schema": schema.text,
-        "references": [each._asdict() for each in schema.references],
+        "references": [reference._asdict() for reference in schema.references],
         "deleted": schema.is_deleted,
         "context": schema.place.context,
     }

@@ -78,7 +78,7 @@ class KafkaSegmentDataSource(DataSource):
         options, warnings = parse_options(remembered.without_memory(self.options), is_stream=True)
         options = type_columns(options, warnings, _find_wanted(schema))
         names = _find_table(options).check_columns(
-            [(each.name, each.dataType.simpleString()) for each in schema.fields]
+            [(field.name, field.dataType.simpleString()) for field in schema.fields]
         )
         check_nullable(schema)
         return KafkaSegmentStreamReader(options, warnings, names)
@@ -92,8 +92,8 @@ def _find_table(options: ReadOptions) -> Table:
 def _find_wanted(schema: StructType) -> dict[str, Wanted]:
     """The fields of keys and values that a schema has, by column. The user may have left some out."""
     return {
-        each.name: _find_wanted(each.dataType) if isinstance(each.dataType, StructType) else {}
-        for each in schema.fields
+        field.name: _find_wanted(field.dataType) if isinstance(field.dataType, StructType) else {}
+        for field in schema.fields
     }
 
 

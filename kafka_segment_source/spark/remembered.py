@@ -305,7 +305,7 @@ def _join_selections(selections: list[Selection]) -> Selection:
     joined = Selection(
         kept=_merge_splits([each for selection in selections for each in selection.kept]),
         without_maps=_merge_splits([each for selection in selections for each in selection.without_maps]),
-        faults=[each for selection in selections for each in selection.faults],
+        faults=[fault for selection in selections for fault in selection.faults],
         late_bytes=max(selection.late_bytes for selection in selections),
         keys=reduce(unite_sets, (selection.keys for selection in selections)),
     )
@@ -335,7 +335,7 @@ def _merge_overlapping(splits: list[SegmentSplit]) -> list[SegmentSplit]:
     Offsets matter too. If a file has shrunk, each split is read from the first byte, by its offsets alone.
     """
     merged: list[SegmentSplit] = []
-    for split in sorted(splits, key=lambda each: (each.start, each.end)):
+    for split in sorted(splits, key=lambda split: (split.start, split.end)):
         whole = split
         while merged and (merged[-1].end > whole.start or _share_offsets(merged[-1], whole)):
             whole = _hull_of_splits(merged.pop(), whole)

@@ -180,7 +180,7 @@ class LogEnds:
         found = []
         for hole in log.holes:
             gone = hole.offsets.intersect(wanted)
-            after = next((each for each in log.segments if each.base_offset >= hole.offsets.end), None)
+            after = next((segment for segment in log.segments if segment.base_offset >= hole.offsets.end), None)
             if not gone.is_empty and after is not None:
                 found.append((gone, hole.why, after))
         if log.compacted or log.copies:
@@ -221,7 +221,7 @@ class LogEnds:
         if start != missing.start:
             first_seen = self._clock()
             self._first_seen[log.topic_partition] = missing.start, first_seen
-        before = [each for each in log.segments if each.base_offset < missing.start][-1:]
+        before = [segment for segment in log.segments if segment.base_offset < missing.start][-1:]
         changed = [each.version.changed for each in (*before, after)]
         is_new = not all(changed) or self._now() - max(changed) / 1e9 < LATE_SECONDS
         return is_new and self._clock() - first_seen < LATE_SECONDS

@@ -111,7 +111,7 @@ def is_simple_union(union: Type) -> Type | None:
     if len(others) == 1:
         return others[0]
     for merged in _MERGED:
-        if len(others) == len(merged) and all(each.kind in merged and not each.logical for each in others):
+        if len(others) == len(merged) and all(other.kind in merged and not other.logical for other in others):
             return Type(merged[others[0].kind])
     return None
 

@@ -117,8 +117,8 @@ def _add_known(name: str, made: dict[str, Any]) -> bool:
 
 
 def _add_compiled(file: Any, made: dict[str, Any]) -> None:
-    for each in file.dependencies:
-        _add_compiled(each, made)
+    for dependency in file.dependencies:
+        _add_compiled(dependency, made)
     if file.name not in made:
         made[file.name] = descriptor_pb2.FileDescriptorProto.FromString(file.serialized_pb)
 

@@ -85,6 +85,8 @@ class AbortIndexes:
         if directory not in self.sizes:
             entries = try_again(lambda: list_directory(directory, split.storage))
             self.sizes[directory] = {
-                each.name: each.size for each in entries if each.name.endswith(kafka_format.TRANSACTION_INDEX_SUFFIX)
+                entry.name: entry.size
+                for entry in entries
+                if entry.name.endswith(kafka_format.TRANSACTION_INDEX_SUFFIX)
             }
         return self.sizes[directory]

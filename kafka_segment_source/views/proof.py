@@ -29,6 +29,8 @@ def prove_entries(
         verdicts = judge_transaction_index(check.facts, index)
     unknown = ~verdicts.is_borne_out & ~verdicts.is_wrong
     said = [
-        f"file {each.path!r} is damaged at byte {each.position}: {each.what}" for each in check.findings if each.problem
+        f"file {finding.path!r} is damaged at byte {finding.position}: {finding.what}"
+        for finding in check.findings
+        if finding.problem
     ]
     return pa.array(verdicts.is_borne_out, mask=unknown), said

@@ -163,11 +163,13 @@ class KeyQuery:
         """Returns which filters may hold one of some keys, by the block of each filter that the keys fall into."""
         if len(row) == _BLOCK:
             whole = int.from_bytes(row, "little")
-            return np.array([any(whole & self._numbers[each] == self._numbers[each] for each in numbers)], np.bool_)
+            return np.array(
+                [any(whole & self._numbers[number] == self._numbers[number] for number in numbers)], np.bool_
+            )
         stored = np.frombuffer(row, "<u4").reshape(-1, WORDS)
         found = np.zeros(len(stored), np.bool_)
-        for each in numbers:
-            found |= ((stored & self._masks[each]) == self._masks[each]).all(axis=1)
+        for number in numbers:
+            found |= ((stored & self._masks[number]) == self._masks[number]).all(axis=1)
         return found
 
 

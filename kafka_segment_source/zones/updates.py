@@ -379,7 +379,7 @@ def _find_unlisted(old: ZoneMap, log: PartitionLog) -> list[int]:
     return [
         base
         for base, name in names.items()
-        if any(exists(join_path(each, name), log.storage) for each in log.directories)
+        if any(exists(join_path(directory, name), log.storage) for directory in log.directories)
     ]
 
 
