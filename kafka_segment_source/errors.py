@@ -39,6 +39,7 @@ _DATA = re.compile(
     r"(?P<what>.+?) in (?P<path>(?:[a-z0-9]+:/)?/.*?) at byte (?P<position>\d+)(?:, offset (?P<offset>-?\d+))?"
     r"(?:, (?P<inside>byte \d+ (?:of the batch|after decompression)))?: found (?P<found>.*?), expected (?P<expected>.*)"
 )
+_OPTIONS = re.compile(r"(?<!storage )\boptions? '(\w+)'(?: and '(\w+)')?")
 _STORAGE = re.compile(r"(?:file|path) (?P<filename>'.*'|\".*\") cannot be \w+: (?P<strerror>.*)")
 
 
@@ -51,7 +52,15 @@ class UsageError(KafkaSegmentError, ValueError):
 
 
 class OptionError(UsageError):
-    """An option is unknown, malformed, or contradicts another."""
+    """An option is unknown, malformed, or contradicts another.
+
+    options: the names of the options that it is about, as docs/options.md has them. Empty where it is about a parameter
+    of one function, or about an option of an object store.
+    """
+
+    def __init__(self, what: str, *, options: tuple[str, ...] = ()) -> None:
+        super().__init__(what)
+        self.options = options
 
 
 class UnsupportedError(UsageError):
@@ -220,6 +229,9 @@ def _rebuild_from_text(name: str, message: str) -> KafkaSegmentError:
         offset = fields["offset"]
         fields |= {"position": int(fields["position"]), "offset": None if offset is None else int(offset)}
         return kind(**fields)
+    if issubclass(kind, OptionError):
+        names = [name for pair in _OPTIONS.findall(message) for name in pair if name]
+        return kind(message, options=tuple(dict.fromkeys(names)))
     if issubclass(kind, StorageError):
         found = _STORAGE.fullmatch(message)
         return kind(message, **_find_storage_fields(**found.groupdict())) if found is not None else kind(message)

@@ -142,7 +142,7 @@ def check_names(given: Collection[str], keywords: type, who_takes: str) -> None:
     known = {name.lower() for name in names}
     for name in given:
         if name.lower() not in known:
-            raise OptionError(f"option {name!r} is not for {who_takes} {', '.join(names)}")
+            raise OptionError(f"option {name!r} is not for {who_takes} {', '.join(names)}", options=(name,))
 
 
 def option_texts(path: PathsLike, keywords: Mapping[str, object]) -> dict[str, str]:
@@ -184,7 +184,10 @@ def _path_text(path: object) -> str:
     for each in path if several else [path]:  # type: ignore[attr-defined]
         text = os.fspath(each) if isinstance(each, (str, os.PathLike)) else None
         if not isinstance(text, str):
-            raise OptionError(f"option 'path' is {path!r}: expected a path (str or os.PathLike), or a list of paths")
+            raise OptionError(
+                f"option 'path' is {path!r}: expected a path (str or os.PathLike), or a list of paths",
+                options=("path",),
+            )
         texts.append(text)
     return json.dumps(texts) if several else texts[0]
 
@@ -196,7 +199,7 @@ def value_text(name: str, value: object) -> str:
     """
     if name.lower() == "subscribe" and isinstance(value, (list, tuple)):
         if not all(isinstance(each, str) for each in value):
-            raise OptionError(f"option {name!r} is {value!r}: expected topic names (str)")
+            raise OptionError(f"option {name!r} is {value!r}: expected topic names (str)", options=(name,))
         return ",".join(value)
     if name.lower() == "key":
         return _key_text(value)
@@ -225,7 +228,7 @@ def _time_text(name: str, value: datetime | timedelta) -> str:
     try:
         return times.millis_text(times.datetime_to_millis(value))
     except ValueError as error:
-        raise OptionError(f"option {name!r} is {value!r}: {error}") from error
+        raise OptionError(f"option {name!r} is {value!r}: {error}", options=(name,)) from error
 
 
 def count_threads(threads: object) -> int:

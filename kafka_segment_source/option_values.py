@@ -333,7 +333,8 @@ def parse_paths(text: str, _: Context) -> tuple[str, ...]:
     """Parses one path, or several as a JSON list. Spark passes `load([…])` as such a list."""
     if not text.strip():
         raise OptionError(
-            "option 'path' is missing: give load(path) a partition directory, a log directory or a .log file"
+            "option 'path' is missing: give load(path) a partition directory, a log directory or a .log file",
+            options=("path",),
         )
     if not text.lstrip().startswith("["):
         return (text,)
@@ -344,7 +345,9 @@ def parse_paths(text: str, _: Context) -> tuple[str, ...]:
     if not isinstance(several, list) or not all(isinstance(path, str) for path in several):
         return (text,)
     if not several:
-        raise OptionError("option 'path' is an empty list: no path was given, so there is nothing to read")
+        raise OptionError(
+            "option 'path' is an empty list: no path was given, so there is nothing to read", options=("path",)
+        )
     if not all(path.strip() for path in several):
-        raise OptionError(f"option 'path' is {text!r}: one of its paths is empty")
+        raise OptionError(f"option 'path' is {text!r}: one of its paths is empty", options=("path",))
     return tuple(several)

@@ -417,7 +417,7 @@ def parse_options(
     try:
         zone = times.zone(texts.get("timezone", _BY_KEY["timezone"].default or ""))
     except ValueError as error:
-        raise OptionError(f"option 'timeZone': {error}") from error
+        raise OptionError(f"option 'timeZone': {error}", options=("timeZone",)) from error
     context = Context(zone, int(time.time() * 1000) if now_ms is None else now_ms, storage)
     found = {
         option.field: _parse_value(option, texts[key], context)
@@ -436,7 +436,7 @@ def find_view(given: Mapping[str, str]) -> str:
     try:
         return values.parse_view(text, Context(UTC, 0))
     except ValueError as error:
-        raise OptionError(f"option 'view' is {text!r}: {error}") from error
+        raise OptionError(f"option 'view' is {text!r}: {error}", options=("view",)) from error
 
 
 def _check_view(view: str, keys: Iterable[str]) -> None:
@@ -444,7 +444,10 @@ def _check_view(view: str, keys: Iterable[str]) -> None:
     for key in keys:
         if view not in _BY_KEY[key].views:
             taken = ", ".join(option.name for option in OPTIONS if view in option.views and option.name != "view")
-            raise OptionError(f"option {_BY_KEY[key].name!r} is not for view={view}, which takes {taken}")
+            raise OptionError(
+                f"option {_BY_KEY[key].name!r} is not for view={view}, which takes {taken}",
+                options=(_BY_KEY[key].name,),
+            )
 
 
 def _sort_texts(
@@ -459,13 +462,18 @@ def _sort_texts(
         key = _ALIASES.get(name.lower(), name.lower())
         if key in _BY_KEY:
             if is_stream and _BY_KEY[key].no_stream:
-                raise OptionError(f"option {_BY_KEY[key].name!r} is not for streams: {_BY_KEY[key].no_stream}")
+                raise OptionError(
+                    f"option {_BY_KEY[key].name!r} is not for streams: {_BY_KEY[key].no_stream}",
+                    options=(_BY_KEY[key].name,),
+                )
             if _BY_KEY[key].stream_only and not is_stream:
                 ignored.append(name)
                 continue
             if key in texts and texts[key] != text:
                 values_given = "" if key == "tieredkeys" else f", as {texts[key]!r} and {text!r}"
-                raise OptionError(f"option {_BY_KEY[key].name!r} is given twice{values_given}")
+                raise OptionError(
+                    f"option {_BY_KEY[key].name!r} is given twice{values_given}", options=(_BY_KEY[key].name,)
+                )
             texts[key] = text
         elif looks_like_setting(key):
             of_stores[name] = text
@@ -475,7 +483,7 @@ def _sort_texts(
             known = {key: option.name for key, option in _BY_KEY.items()} | {name: name for name in parameters}
             near = get_close_matches(key, known, n=1, cutoff=0.4)
             hint = f"; did you mean {known[near[0]]!r}?" if near else suggest(key)
-            raise OptionError(f"option {name!r} is unknown{hint}")
+            raise OptionError(f"option {name!r} is unknown{hint}", options=(name,))
     return texts, of_stores, ignored
 
 
@@ -494,7 +502,7 @@ def _parse_value(option: Option, text: str, context: Context) -> Any:
     except (OptionError, PathError):
         raise  # its message names the option already, or must not repeat the text
     except ValueError as error:
-        raise OptionError(f"option {option.name!r} is {text!r}: {error}") from error
+        raise OptionError(f"option {option.name!r} is {text!r}: {error}", options=(option.name,)) from error
 
 
 def _with_keys(options: ReadOptions) -> ReadOptions:
@@ -505,12 +513,15 @@ def _with_keys(options: ReadOptions) -> ReadOptions:
         try:
             stored = frozenset(key.encode() if isinstance(key, str) else key for key in options.keys)
         except UnicodeEncodeError as error:
-            raise OptionError(f"option 'key' is not text in UTF-8 ({error}); write its bytes as 0x00ff") from error
+            raise OptionError(
+                f"option 'key' is not text in UTF-8 ({error}); write its bytes as 0x00ff", options=("key",)
+            ) from error
         return replace(options, keys=stored)
     if len({type(key) for key in options.keys}) > 1:
         raise OptionError(
             f"option 'key' mixes values and bytes: under keyFormat={options.key_format} a text is compared with the typed"
-            " key, and 0x… or base64:… with the stored bytes; give all keys in one form"
+            " key, and 0x… or base64:… with the stored bytes; give all keys in one form",
+            options=("key", "keyFormat"),
         )
     return options
 
@@ -519,11 +530,14 @@ def _check_conflicts(options: ReadOptions) -> None:
     choices = {"subscribe": options.subscribe, "subscribePattern": options.subscribe_pattern, "assign": options.assign}
     chosen = [name for name, value in choices.items() if value is not None]
     if len(chosen) > 1:
-        raise OptionError(f"options {' and '.join(map(repr, chosen))} exclude each other; give one")
+        raise OptionError(
+            f"options {' and '.join(map(repr, chosen))} exclude each other; give one", options=tuple(chosen)
+        )
     since, until = options.since, options.until
     if since is not None and until is not None and since > until:
         raise OptionError(
-            f"option 'since' ({times.format_millis(since)}) is after option 'until' ({times.format_millis(until)})"
+            f"option 'since' ({times.format_millis(since)}) is after option 'until' ({times.format_millis(until)})",
+            options=("since", "until"),
         )
 
 

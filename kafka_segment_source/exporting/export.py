@@ -223,15 +223,18 @@ def _parse_options(texts: dict[str, str], rejected: str | None) -> tuple[ReadOpt
     for key in given:
         if key in _NOT_HERE:
             raise OptionError(
-                f"option {_NOT_HERE[key]!r} is not for an export, which takes all that is there when it begins"
+                f"option {_NOT_HERE[key]!r} is not for an export, which takes all that is there when it begins",
+                options=(_NOT_HERE[key],),
             )
         if key == "until":
             raise OptionError(
-                "option 'until' is not for an export: the rows that it leaves out would not come with the next run"
+                "option 'until' is not for an export: the rows that it leaves out would not come with the next run",
+                options=("until",),
             )
         if rejected is not None and key in _OF_MISFITS:
             raise OptionError(
-                f"option {_OF_MISFITS[key]!r} does not go with rejected, which says what becomes of misfits"
+                f"option {_OF_MISFITS[key]!r} does not go with rejected, which says what becomes of misfits",
+                options=(_OF_MISFITS[key],),
             )
     if not given.keys() & _STARTS:
         texts["startingOffsets"] = "earliest"
@@ -241,7 +244,10 @@ def _parse_options(texts: dict[str, str], rejected: str | None) -> tuple[ReadOpt
         texts["valueMode"] = PERMISSIVE
     parsed, warnings = parse_options(texts, is_stream=True)
     if rejected is not None and parsed.value_format == parsed.key_format == BINARY:
-        raise OptionError("rejected needs option 'valueFormat' or option 'keyFormat': without one, every row fits")
+        raise OptionError(
+            "rejected needs option 'valueFormat' or option 'keyFormat': without one, every row fits",
+            options=("valueFormat", "keyFormat"),
+        )
     for warning in warnings:
         logger.warning("%s", warning)
     return parsed, make_settings({name: text for name, text in texts.items() if looks_like_setting(name.lower())})

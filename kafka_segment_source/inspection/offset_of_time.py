@@ -154,7 +154,7 @@ def _parse_time(text: str, zone: str) -> int:
     try:
         return times.parse_moment(text, times.zone(zone), int(clock.time() * 1000))
     except ValueError as error:
-        raise OptionError(f"option 'time' is {text!r}: {error}, earliest or latest") from error
+        raise OptionError(f"option 'time' is {text!r}: {error}, earliest or latest", options=("time",)) from error
 
 
 def _find_offset(

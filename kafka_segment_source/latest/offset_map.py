@@ -85,7 +85,10 @@ class OffsetMap:
         """Leaves half of the slices to the next time."""
         first, last = int(self._state[FIRST_SLICE]), int(self._state[LAST_SLICE])
         if first == last:
-            raise OptionError(f"option 'offsetMapBytes': a {SLICES:,}th of the keys does not fit: give it more")
+            raise OptionError(
+                f"option 'offsetMapBytes': a {SLICES:,}th of the keys does not fit: give it more",
+                options=("offsetMapBytes",),
+            )
         self._state[LAST_SLICE] = (first + last) // 2
         self._state[COUNT] = offset_map.keep_slices(
             self._entries, int(self._state[COUNT]), int(self._state[LAST_SLICE])

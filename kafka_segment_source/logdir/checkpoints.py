@@ -150,7 +150,8 @@ class Checkpoints:
         why = "does not exist" if checkpoint.missing else checkpoint.fault or "does not list that directory"
         raise OptionError(
             f"option 'endAt' is 'highWatermark', but of {log.directory!r} it is not known: {checkpoint.path!r} {why};"
-            " endAt=end reads to the end of the files"
+            " endAt=end reads to the end of the files",
+            options=("endAt",),
         )
 
     def high_watermark_if_known(self, log: ListedLog) -> int:

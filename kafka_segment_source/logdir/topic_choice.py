@@ -64,7 +64,8 @@ def name_partitions(found: list[Found], options: ReadOptions) -> list[tuple[Topi
     renamed = options.topic is not None or options.partition is not None
     if renamed and len({each.directory for each in found}) > 1:
         raise OptionError(
-            f"options 'topic' and 'partition' name one partition directory, but the path holds {len(found)}; leave them out"
+            f"options 'topic' and 'partition' name one partition directory, but the path holds {len(found)}; leave them out",
+            options=("topic", "partition"),
         )
     named = []
     for each in found:
@@ -144,10 +145,14 @@ def check_selection(named: Sequence[tuple[TopicPartition, Found]], selection: To
     for topic in selection.subscribe or ():
         if topic not in topics:
             held = _join_names(topics, topic)
-            raise OptionError(f"option 'subscribe' names topic {topic!r}, but the path holds {held}")
+            raise OptionError(
+                f"option 'subscribe' names topic {topic!r}, but the path holds {held}", options=("subscribe",)
+            )
     for topic, partition in sorted((selection.assign or frozenset()) - there):
         held = _join_names((f"{t}-{p}" for t, p in sorted(there)), f"{topic}-{partition}")
-        raise OptionError(f"option 'assign' names partition {topic}-{partition}, but the path holds {held}")
+        raise OptionError(
+            f"option 'assign' names partition {topic}-{partition}, but the path holds {held}", options=("assign",)
+        )
 
 
 def _list_possible(above: str, partition: int, selection: TopicSelection) -> list[TopicPartition]:
@@ -168,7 +173,10 @@ def make_nothing_error(there: set[TopicPartition], options: ReadOptions) -> Opti
     else:
         internal = [topic for topic in topics if re.fullmatch(pattern, topic)]
         if not internal:
-            return OptionError(f"option 'subscribePattern' ({pattern}) matches none of {_join_names(topics)}")
+            return OptionError(
+                f"option 'subscribePattern' ({pattern}) matches none of {_join_names(topics)}",
+                options=("subscribePattern",),
+            )
         what = f"option 'subscribePattern' ({pattern}) matches internal topics alone"
     error = f"{what}: name those to read by option 'subscribe' ({_join_names(internal)})"
     return PathError(error) if pattern is None else OptionError(error)

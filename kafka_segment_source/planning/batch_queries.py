@@ -25,13 +25,17 @@ def _check_offsets(
 ) -> None:
     if isinstance(given, int):
         if given == wrong:
-            raise OptionError(f"option {option!r} is {word!r}: a batch query would read nothing; expected {expected}")
+            raise OptionError(
+                f"option {option!r} is {word!r}: a batch query would read nothing; expected {expected}",
+                options=(option,),
+            )
         return
     for (topic, partition), offset in given.items():
         if offset == wrong:
             raise OptionError(
                 f"option {option!r} has {wrong} ({word}) for partition {topic}-{partition}:"
-                f" a batch query would read nothing of it; expected {expected}"
+                f" a batch query would read nothing of it; expected {expected}",
+                options=(option,),
             )
 
 
@@ -50,4 +54,7 @@ def check_map(limit: OffsetLimit, there: Set[TopicPartition]) -> None:
     for wrong, how in ((there - named, "it leaves out {}, which is selected"), (named - there, "{} is not selected")):
         if wrong:
             shown = ", ".join(f"{topic}-{partition}" for topic, partition in sorted(wrong)[:10])
-            raise OptionError(f"option {limit.option!r} must name exactly the partitions selected: {how.format(shown)}")
+            raise OptionError(
+                f"option {limit.option!r} must name exactly the partitions selected: {how.format(shown)}",
+                options=(limit.option,),
+            )

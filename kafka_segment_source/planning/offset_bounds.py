@@ -37,7 +37,8 @@ def offset_range(log: PartitionLog, options: ReadOptions, warnings: Warnings) ->
     where = f"partition {log.topic}-{log.partition}"
     if start > end:
         raise OptionError(
-            f"option {options.starting.option!r} ({start}) is after option {options.ending.option!r} ({end}) for {where}"
+            f"option {options.starting.option!r} ({start}) is after option {options.ending.option!r} ({end}) for {where}",
+            options=(options.starting.option, options.ending.option),
         )
     lost = _describe_hole(log, OffsetRange(start, end)) or _describe_loss(log, options, start, end)
     if lost is not None:
@@ -76,7 +77,8 @@ def find_start(log: PartitionLog, options: ReadOptions) -> int:
         return log_end_offset(log, options)
     raise OptionError(
         f"option {starting.option!r}: no offset of partition {log.topic}-{log.partition} has a timestamp at or"
-        f" after {format_millis(number)} (startingOffsetsByTimestampStrategy=latest reads nothing of it instead)"
+        f" after {format_millis(number)} (startingOffsetsByTimestampStrategy=latest reads nothing of it instead)",
+        options=(starting.option, "startingOffsetsByTimestampStrategy"),
     )
 
 

@@ -74,7 +74,10 @@ def with_typed_columns(options: ReadOptions, warnings: Warnings, wanted: Mapping
     formats = {"key": options.key_format, "value": options.value_format}
     corrupt = options.corrupt_column if options.value_mode == PERMISSIVE else None
     if corrupt in {column.name for column in RECORD_COLUMNS}:
-        raise OptionError(f"option 'columnNameOfCorruptRecord' is {corrupt!r}, which is a column of every read")
+        raise OptionError(
+            f"option 'columnNameOfCorruptRecord' is {corrupt!r}, which is a column of every read",
+            options=("columnNameOfCorruptRecord",),
+        )
     known = Known(options, warnings, wanted)
     readers: dict[str, str] = {}
     meanings = {name: _make_meaning(name, form, known, readers) for name, form in formats.items() if form != BINARY}
@@ -113,7 +116,8 @@ class Known:
             raise OptionError(
                 f"option '{column}Format' needs schemas, and topic {TOPIC} is not in"
                 f" {', '.join(map(repr, self.options.paths))}: say where it is by option 'schemas', or give a schema by"
-                f" option '{column}Schema'"
+                f" option '{column}Schema'",
+                options=("schemas",),
             )
         return registry
 
@@ -134,11 +138,13 @@ def _make_meaning(column: str, form: str, known: Known, readers: dict[str, str])
         if form == AUTO:
             raise OptionError(
                 f"option '{column}Format' is auto, which reads what the registry says of a subject:"
-                f" {'it says nothing of a file' if found is None else f'{name_place(found.place)} is {found.kind}'}"
+                f" {'it says nothing of a file' if found is None else f'{name_place(found.place)} is {found.kind}'}",
+                options=(f"{column}Format",),
             )
         if found is not None and _OF_KINDS.get(found.kind) != form:
             raise OptionError(
-                f"{name_place(found.place)} is a schema of {found.kind}, and option '{column}Format' is {form}"
+                f"{name_place(found.place)} is a schema of {found.kind}, and option '{column}Format' is {form}",
+                options=(f"{column}Format",),
             )
         if found is not None and found.place.context == known.options.schema_context:
             readers[column] = f"id:{found.id}" + (f"#{choice.message}" if choice.message else "")
@@ -153,7 +159,9 @@ def _make_meaning(column: str, form: str, known: Known, readers: dict[str, str])
     except NoFieldError as error:
         raise SchemaError(f"there is no such column inside {column!r}: {error}") from error
     except (AvroError, JsonTypeError, ProtobufError) as error:
-        raise OptionError(f"option '{column}Schema': the schema cannot be used: {error}") from error
+        raise OptionError(
+            f"option '{column}Schema': the schema cannot be used: {error}", options=(f"{column}Schema",)
+        ) from error
 
 
 def _make_protobuf(column: str, choice: Choice, known: Known) -> Meaning:
@@ -226,7 +234,8 @@ def find_choice(column: str, known: Known) -> Choice:
         if form == JSON and look_at(path, known.options.storage) is None:
             raise OptionError(
                 f"option '{column}Schema' is {text!r}: it is no file that is there, and no list of columns such as"
-                " id bigint, tags array<string>"
+                " id bigint, tags array<string>",
+                options=(f"{column}Schema",),
             )
         return Choice(read_text(path, known.options, f"{column}Schema"), message=message, path=path)
     registry = known.need(column)
@@ -240,7 +249,8 @@ def find_choice(column: str, known: Known) -> Choice:
     if found is None:
         raise OptionError(
             f"option '{column}Schema' is {text!r}, which {registry.words} does not have: in context {context!r} it has"
-            f" {registry.name_subjects(context)}"
+            f" {registry.name_subjects(context)}",
+            options=(f"{column}Schema",),
         )
     return Choice(found.text, found, message)
 
@@ -270,14 +280,16 @@ def _choose_by_topic(column: str, text: str, registry: Registry, known: Known) -
             raise OptionError(
                 f"{registry.words} has no subject {subject}{version} in context {context!r}, but"
                 f" {registry.name_subjects(context)}: name the topics to read by option 'subscribe', or what their"
-                f" {column}s are by option '{column}Schema', as subject:NAME"
+                f" {column}s are by option '{column}Schema', as subject:NAME",
+                options=("subscribe",),
             )
         found[subject] = schema
     if len({(schema.kind, schema.text) for schema in found.values()}) > 1:
         named = ", ".join(list(found)[:_MOST_TOPICS]) + (" and others" if len(found) > _MOST_TOPICS else "")
         raise OptionError(
             f"the topics that are read have {column}s of several schemas ({named}): name one topic by option"
-            f" 'subscribe', or one schema by option '{column}Schema', as subject:NAME"
+            f" 'subscribe', or one schema by option '{column}Schema', as subject:NAME",
+            options=("subscribe",),
         )
     return next(iter(found.values()), None)
 

@@ -86,15 +86,15 @@ def read_text(path: str, options: ReadOptions, what: str) -> str:
     """Reads a file of text. Raises OptionError if it is not there, or not UTF-8. what: the option that names it."""
     entry = look_at(path, options.storage)
     if entry is None or entry.kind is not Kind.FILE:
-        raise OptionError(f"option {what!r} is {path!r}: there is no such file")
+        raise OptionError(f"option {what!r} is {path!r}: there is no such file", options=(what,))
     with InputFile(path, options.storage) as file:
         data = file.read_all(_MOST_FILE + 1)
     if len(data) > _MOST_FILE:
-        raise OptionError(f"option {what!r} is {path!r}: it has more than {_MOST_FILE:,} bytes")
+        raise OptionError(f"option {what!r} is {path!r}: it has more than {_MOST_FILE:,} bytes", options=(what,))
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise OptionError(f"option {what!r} is {path!r}: it is not text in UTF-8") from error
+        raise OptionError(f"option {what!r} is {path!r}: it is not text in UTF-8", options=(what,)) from error
 
 
 def _read_export(path: str, options: ReadOptions, warnings: Warnings) -> Registry:
@@ -106,7 +106,10 @@ def _read_export(path: str, options: ReadOptions, warnings: Warnings) -> Registr
     oddities = Oddities()
     state = replay(iter(records), oddities)
     if not state.by_place:
-        raise OptionError(f"option 'schemas' is {path!r}: expected a line for each record, with key, tab and value")
+        raise OptionError(
+            f"option 'schemas' is {path!r}: expected a line for each record, with key, tab and value",
+            options=("schemas",),
+        )
     warnings += oddities.sentences()
     return _make_registry(state.everything(), name_of(path), None, warnings)
 

@@ -36,7 +36,8 @@ def check_checkpoint(options: ReadOptions, kept: Mapping[str, str]) -> None:
         raise OptionError(
             f"the checkpoint of this stream reads {column}s as {before}, and option '{column}Schema' ({asked}) is {now}"
             f" by now: write {column}Schema={before} to go on as before, or {column}Schema={now} to read {column}s as"
-            " that from here on"
+            " that from here on",
+            options=(f"{column}Schema",),
         )
 
 

@@ -324,5 +324,7 @@ def check_key_options(options: Mapping[str, Any]) -> dict[str, Any]:
     known = {name.lower() for name in DecodeOptions.__annotations__}
     for name in given:
         if name.lower() not in known:
-            raise OptionError(f"option {name!r} selects records, and every copy of a key is looked for: leave it out")
+            raise OptionError(
+                f"option {name!r} selects records, and every copy of a key is looked for: leave it out", options=(name,)
+            )
     return given

@@ -111,12 +111,15 @@ def plan_search(
     headers: names; None: all. The other parameters are those of `search`.
     """
     if options.view != RECORDS:
-        raise OptionError(f"option 'view' is {options.view!r}: a search reads {RECORDS}")
+        raise OptionError(f"option 'view' is {options.view!r}: a search reads {RECORDS}", options=("view",))
     of_field = None
     if field is not None:
         options, of_field = _type_field(options, warnings, field)
     elif not options.key_format == options.value_format == BINARY:
-        raise OptionError("options 'keyFormat' and 'valueFormat' are for a search of one field: name it by field")
+        raise OptionError(
+            "options 'keyFormat' and 'valueFormat' are for a search of one field: name it by field",
+            options=("keyFormat", "valueFormat"),
+        )
     names = None if headers is None else tuple(headers)
     wanted = Wanted(pattern, key, value, names, of_field, inverted)
     return make_plan(replace(options, table=table_of(wanted, options)), warnings)
@@ -134,7 +137,10 @@ def _type_field(options: ReadOptions, warnings: Warnings, name: str) -> tuple[Re
     if column not in formats:
         raise OptionError(f"field {name!r} is neither in the key nor in the value: expected value.NAME or key.NAME")
     if formats[column] == BINARY:
-        raise OptionError(f"field {name!r} needs to know what a {column} is: give option '{column}Format'")
+        raise OptionError(
+            f"field {name!r} needs to know what a {column} is: give option '{column}Format'",
+            options=(f"{column}Format",),
+        )
     if formats[column] == _JSON:
         typed = type_columns(options, Warnings())
         assert typed.typed is not None

@@ -76,5 +76,6 @@ def options_of_query(options: Mapping[str, str], schema: StructType) -> dict[str
     raise OptionError(
         "option 'path' is missing: give load(path); of a table that is declared with columns, Spark keeps no options:"
         " declare it without, or use CREATE TEMPORARY VIEW … USING kafkaseg OPTIONS (path '…'),"
-        " or SELECT … FROM t WITH (path = '…')"
+        " or SELECT … FROM t WITH (path = '…')",
+        options=("path",),
     )

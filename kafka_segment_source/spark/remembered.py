@@ -145,7 +145,9 @@ class RememberingReader(KafkaSegmentReader):
         if not Path(memory).parent.name.startswith(
             f"{_DIRECTORY}-"
         ):  # this class must not write or delete another program's file
-            raise OptionError(f"option {MEMORY_OPTION!r} is for kafka_segment_source.read() alone")
+            raise OptionError(
+                f"option {MEMORY_OPTION!r} is for kafka_segment_source.read() alone", options=(MEMORY_OPTION,)
+            )
         self._memory = memory
         self._planned_by_push = False
         self._filters: tuple[RowFilter, ...] = (EVERY_ROW,)

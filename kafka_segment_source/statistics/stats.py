@@ -66,7 +66,7 @@ def plan_stats(options: ReadOptions, warnings: Warnings, most: int) -> ReadPlan:
     from kafka_segment_source.statistics.blocks import block_table  # noqa: PLC0415  # it loads the kernels
 
     if options.view != RECORDS:
-        raise OptionError(f"option 'view' is {options.view!r}: statistics read {RECORDS}")
+        raise OptionError(f"option 'view' is {options.view!r}: statistics read {RECORDS}", options=("view",))
     return make_plan(replace(options, table=block_table(most)), warnings)
 
 

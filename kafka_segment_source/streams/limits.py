@@ -35,7 +35,8 @@ class Limits:
         least, most = options.min_offsets_per_trigger, options.max_offsets_per_trigger
         if least is not None and most is not None and least > most:
             raise OptionError(
-                f"option 'minOffsetsPerTrigger' ({least}) is above option 'maxOffsetsPerTrigger' ({most})"
+                f"option 'minOffsetsPerTrigger' ({least}) is above option 'maxOffsetsPerTrigger' ({most})",
+                options=("minOffsetsPerTrigger", "maxOffsetsPerTrigger"),
             )
         return cls(most, options.max_bytes_per_trigger, least, options.max_trigger_delay / 1000)
 

@@ -69,5 +69,5 @@ def _foreign(value: object) -> OptionError:
     shown = shown if len(shown) <= _MOST_SHOWN else f"{shown[:_MOST_SHOWN]}…"
     return OptionError(
         f"option 'checkpointLocation' leads to a checkpoint of another source: found the offset {shown}, expected the"
-        ' form {"topic": {"0": 123}}; give the query a checkpoint of its own'
+        ' form {"topic": {"0": 123}}; give the query a checkpoint of its own',
     )

@@ -33,7 +33,9 @@ def _read_key(text: str, kind: pa.DataType) -> Wanted:
         return _convert(value, kind)
     except (ValueError, TypeError, RecursionError, pa.ArrowException, OverflowError) as error:
         words = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise OptionError(f"option 'key' is {text!r}: expected a key of type {kind} ({words})") from error
+        raise OptionError(
+            f"option 'key' is {text!r}: expected a key of type {kind} ({words})", options=("key",)
+        ) from error
 
 
 def _convert(value: object, kind: pa.DataType) -> Wanted:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 import copy
 import pickle
+import re
+from pathlib import Path
 
 import pytest
 
+import kafka_segment_source
 from kafka_segment_source import errors
-from kafka_segment_source.errors import DataError, KafkaSegmentError, UsageError
+from kafka_segment_source.errors import DataError, KafkaSegmentError, OptionError, UsageError
 
 USAGE = [errors.OptionError, errors.UnsupportedError, errors.SchemaError, errors.PathError]
 DATA = [errors.CorruptRecordError, errors.UnsupportedFormatError]
@@ -83,7 +87,7 @@ def traceback_of(error: KafkaSegmentError) -> Exception:
 
 TOLD: list[KafkaSegmentError] = [
     errors.PathError("path '/a' does not exist"),
-    errors.OptionError("option 'since': found 'soon', expected a time"),
+    errors.OptionError("option 'since': found 'soon', expected a time", options=("since",)),
     errors.FileChangedError("file '/a' has shrunk"),
     errors.StorageError("file '/a b' cannot be read: No space left on device", errno=28, strerror="No space left on device", filename="/a b"),
     errors.StorageError("""path "/it's" cannot be listed: unheard of""", errno=None, strerror="unheard of", filename="/it's"),
@@ -117,3 +121,35 @@ def test_the_cause_of_a_text_that_was_cut() -> None:
     error = errors.cause_of(cut)
     assert (type(error), str(error)) == (KafkaSegmentError, "batch whose bytes do")
     assert type(errors.cause_of(RuntimeError("kafka_segment_source.errors.NoSuchError: x"))) is KafkaSegmentError
+
+
+def option_errors() -> list[tuple[str, ast.Call]]:
+    """Each place of the package that makes an OptionError whose text names an option."""
+    places = []
+    for path in sorted(Path(errors.__file__).parent.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "OptionError":
+                text = ast.unparse(node.args[0])
+                if re.search(r"(?<!storage )options? ('|{)(?!checkpointLocation)", text):
+                    places.append((f"{path.name}:{node.lineno}", node))
+    return places
+
+
+OPTION_ERRORS = option_errors()
+
+
+@pytest.mark.parametrize("call", [call for _, call in OPTION_ERRORS], ids=[place for place, _ in OPTION_ERRORS])
+def test_an_option_error_has_its_options_as_a_field(call: ast.Call) -> None:
+    """A program need not read the sentence."""
+    assert [keyword.arg for keyword in call.keywords] == ["options"]
+
+
+def test_the_options_of_an_error_are_those_of_its_sentence() -> None:
+    """Also after pickling, and when Spark has made a text of it."""
+    with pytest.raises(OptionError) as raised:
+        kafka_segment_source.plan("examples", since="2026-03-11", until="2026-03-10")
+    assert raised.value.options == ("since", "until")
+    assert pickle.loads(pickle.dumps(raised.value)).options == ("since", "until")
+    told = RuntimeError(f"kafka_segment_source.errors.OptionError: {raised.value}")
+    again = errors.cause_of(told)
+    assert isinstance(again, OptionError) and again.options == ("since", "until")

@@ -71,17 +71,19 @@ def parse_keys(text: str) -> TierKeys:
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):
-        raise OptionError(f"option {OPTION!r} is no JSON: {_EXPECTED}") from None
+        raise OptionError(f"option {OPTION!r} is no JSON: {_EXPECTED}", options=(OPTION,)) from None
     if not isinstance(found, dict):
-        raise OptionError(f"option {OPTION!r} is no JSON object: {_EXPECTED}")
+        raise OptionError(f"option {OPTION!r} is no JSON object: {_EXPECTED}", options=(OPTION,))
     paths = {}
     for key_id, path in found.items():
         if _PEM in key_id:
-            raise OptionError(f"option {OPTION!r} has a key itself where a key id should be: {_EXPECTED}")
+            raise OptionError(
+                f"option {OPTION!r} has a key itself where a key id should be: {_EXPECTED}", options=(OPTION,)
+            )
         if not isinstance(path, str) or not path.strip():
-            raise OptionError(f"option {OPTION!r} has no path for key {key_id!r}: {_EXPECTED}")
+            raise OptionError(f"option {OPTION!r} has no path for key {key_id!r}: {_EXPECTED}", options=(OPTION,))
         if _PEM in path or "\n" in path.strip():
-            raise OptionError(f"option {OPTION!r} has a key itself for key {key_id!r}: {_EXPECTED}")
+            raise OptionError(f"option {OPTION!r} has a key itself for key {key_id!r}: {_EXPECTED}", options=(OPTION,))
         paths[key_id] = os.path.abspath(os.path.expanduser(path.strip()))
     return TierKeys(tuple(sorted(paths.items())))
 
@@ -96,7 +98,8 @@ def find_cipher(encryption: Encryption, keys: TierKeys, path: str) -> Any:
     if encryption.key_id not in named:
         given = f"has {', '.join(map(repr, named))}" if named else "is not given"
         raise OptionError(
-            f"{path!r} is encrypted with key {encryption.key_id!r}, but option {OPTION!r} {given}: {_EXPECTED}"
+            f"{path!r} is encrypted with key {encryption.key_id!r}, but option {OPTION!r} {given}: {_EXPECTED}",
+            options=(OPTION,),
         )
     pem = named[encryption.key_id]
     known = _data_keys.get((pem, encryption))
@@ -106,7 +109,8 @@ def find_cipher(encryption: Encryption, keys: TierKeys, path: str) -> Any:
     if data_key is None or len(data_key) != _DATA_KEY_BYTES:
         raise OptionError(
             f"{path!r} cannot be decrypted with key {encryption.key_id!r} of option {OPTION!r}: it was encrypted with"
-            " another key of that name"
+            " another key of that name",
+            options=(OPTION,),
         )
     cipher = _load_library().AESGCM(data_key)
     if len(_data_keys) >= _MOST_KEPT:
@@ -152,7 +156,9 @@ def _read_private_key(path: str, key_id: str) -> tuple[int, int]:
             data = file.read(_MOST_PEM + 1)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "it is no path"
-        raise OptionError(f"the file of key {key_id!r} in option {OPTION!r} cannot be read: {reason}") from None
+        raise OptionError(
+            f"the file of key {key_id!r} in option {OPTION!r} cannot be read: {reason}", options=(OPTION,)
+        ) from None
     numbers = None
     if len(data) <= _MOST_PEM:
         try:
@@ -162,7 +168,8 @@ def _read_private_key(path: str, key_id: str) -> tuple[int, int]:
             numbers = None
     if numbers is None:
         raise OptionError(
-            f"the file of key {key_id!r} in option {OPTION!r} has no private RSA key: expected PEM without a password"
+            f"the file of key {key_id!r} in option {OPTION!r} has no private RSA key: expected PEM without a password",
+            options=(OPTION,),
         )
     _private_keys[known] = numbers
     return numbers
