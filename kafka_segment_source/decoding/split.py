@@ -163,53 +163,31 @@ def _spread(column: Any, count: int) -> Sequence[Any]:
     return column if isinstance(column, list) else [column] * count
 
 
-def _to_row(split: SegmentSplit) -> tuple[Any, ...]:
-    """The values of a split. None stands for a value that most splits have in another field too."""
+# The fields that are shortened on the way to a task. All others go as they are.
+_PATH, _END, _BOUNDS = map(SegmentSplit._fields.index, ("path", "end", "bounds"))
+_BASE, _SIZE = map(SegmentSplit._fields.index, ("base_offset", "segment_size"))
+
+
+def _to_row(split: SegmentSplit) -> list[Any]:
+    """The values of a split, in the order of its fields. None stands for a value that another field has too."""
+    row: list[Any] = list(split)
     directory, name = split.path[:-_NAME], split.path[-_NAME:]
-    offsets = split.bounds.offsets
-    return (
-        directory,
-        None if name == _make_name(split.base_offset) else name,
-        split.topic,
-        split.partition,
-        split.start,
-        None if split.end == split.segment_size else split.end,
-        split.segment_size,
-        split.base_offset,
-        split.next_base_offset,
-        None if offsets.start == split.base_offset else offsets.start,
-        offsets.end,
-        split.bounds.times,
-        split.stop_timestamp,
-        split.gap_is_loss,
-        split.copies,
-        split.served_to,
-        split.version,
-        split.before,
-        split.anchor,
-        split.log_end,
-        split.storage,
-    )
+    offsets, times = split.bounds
+    row[_PATH] = directory, None if name == kafka_format.segment_file(split.base_offset) else name
+    row[_END] = None if split.end == split.segment_size else split.end
+    row[_BOUNDS] = None if offsets.start == split.base_offset else offsets.start, offsets.end, times
+    return row
 
 
-def _from_row(row: tuple[Any, ...]) -> SegmentSplit:
-    directory, name, topic, partition, start, end, size, base, following, first, last, times, *others = row
-    return SegmentSplit(
-        directory + (_make_name(base) if name is None else name),
-        topic,
-        partition,
-        start,
-        size if end is None else end,
-        size,
-        base,
-        following,
-        ScanBounds(OffsetRange(base if first is None else first, last), times),
-        *others,
-    )
-
-
-def _make_name(base_offset: int) -> str:
-    return kafka_format.segment_file(base_offset)
+def _from_row(row: Sequence[Any]) -> SegmentSplit:
+    """Returns the split that `_to_row` converted."""
+    values = list(row)
+    (directory, name), (start, end, times) = values[_PATH], values[_BOUNDS]
+    base, size = values[_BASE], values[_SIZE]
+    values[_PATH] = directory + (kafka_format.segment_file(base) if name is None else name)
+    values[_END] = size if values[_END] is None else values[_END]
+    values[_BOUNDS] = ScanBounds(OffsetRange(base if start is None else start, end), times)
+    return SegmentSplit._make(values)
 
 
 def anchored(split: SegmentSplit, probe: HeaderProbe) -> SegmentSplit:
