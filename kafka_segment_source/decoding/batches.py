@@ -16,6 +16,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
+from enum import Enum, auto
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -68,6 +70,25 @@ class Chunk:
 _WITNESS_FIELDS = [batch_headers.MAGIC, batch_headers.ATTRIBUTES, batch_headers.COUNT, batch_headers.MAX_TIMESTAMP]
 
 
+class Why(Enum):
+    """Why a walk over the batches of a buffer ended."""
+
+    NO_MORE_WANTED = auto()  # no wanted row follows, or the log ends
+    IS_STALE = auto()  # the bytes at hand are older than those in the file
+    PASSED_DAMAGE = auto()  # a sound batch may begin behind it
+    WALK_STOPPED = auto()  # the batches that the walk over the headers has proven are used up
+
+
+class Outcome(NamedTuple):
+    """Where a walk over the batches of a buffer ended. at: where reading goes on; -1 if nothing more is wanted."""
+
+    why: Why
+    at: int = -1
+
+
+_NO_MORE = Outcome(Why.NO_MORE_WANTED)
+
+
 class BatchReader:
     """Reads one split's byte range chunk by chunk.
 
@@ -100,26 +121,30 @@ class BatchReader:
             0  # the position after the last batch that was believed; 0: the offset before byte 0 is known
         )
         self._skipped = -1, -1  # of the damaged batch right before some others: its end, and the last offset it states
-        self._is_stale = False  # the bytes at hand are older than those in the file
         self._limit = split.end  # no byte after it is read, unless a batch begins before it and ends after it
         self._offset_limit = limit_of(split.base_offset, split.next_base_offset)  # exclusive, of the segment
         self._search = BatchSearch(file, split, trust.max_batch_bytes)
         self._tail = LogTail(file, split, self._search)
-        most = (split.segment_size - split.start) // (kafka_format.LOG_OVERHEAD + kafka_format.MIN_LENGTH_V0) + 1
-        most = min(_HEADERS, max(most, 1))  # few where segments are small
+        most = most_headers(split)
         self._table = np.empty((batch_headers.FIELDS, most), np.int64)
         self._bad = np.empty(most, np.bool_)
         self._report = np.zeros(batch_proof.REPORT, np.int64)
 
     def chunks(self) -> Iterator[Chunk]:
         """Yields the chunks of the range, in order. It ends where the range, its offsets or the log end."""
-        yield from self._read_from(self._split.start)
+        yield from self.read_from(self._split.start)
 
     def note_before(self, headers: HeaderTable) -> None:
         """Takes the batches just before the split, which another reader believed. They contradict a wrong offset."""
         self._note_believed(headers)
 
-    def _read_from(self, position: int | None) -> Iterator[Chunk]:
+    @property
+    def last_offset(self) -> int:
+        """The last offset that was believed, or the one before the segment's first."""
+        return self._search.last_offset
+
+    def read_from(self, position: int | None) -> Iterator[Chunk]:
+        """Yields the chunks from the batch at `position` on."""
         size = min(self._chunk_bytes, max(self._limit - (position or 0), kafka_format.BATCH_OVERHEAD))
         buffer: Bytes | None = None
         while position is not None and not self._is_past_range(position):
@@ -167,11 +192,12 @@ class BatchReader:
                 self._bad,
                 self._report,
             )
-            at, stuck = yield from self._find_sound_batches(buffer, start, count, at)
-            if self._is_stale:
-                self._is_stale = False
+            why, at = yield from self._find_sound_batches(buffer, start, count, at)
+            if why is Why.NO_MORE_WANTED:
+                return None
+            if why is Why.IS_STALE:
                 break
-            if at is None or not stuck or self._report[batch_headers.STOPPED_BY] == batch_headers.USED_UP:
+            if why is Why.PASSED_DAMAGE or self._report[batch_headers.STOPPED_BY] == batch_headers.USED_UP:
                 continue
             if self._report[batch_headers.STOPPED_BY] == batch_headers.INCOMPLETE and at > start:
                 break
@@ -180,26 +206,21 @@ class BatchReader:
                 break
         return at
 
-    def _find_sound_batches(
-        self, buffer: Bytes, start: int, count: int, at: int
-    ) -> Generator[Chunk, None, tuple[int | None, bool]]:
-        """Yields chunks of the sound ones among `count` batches of the table, which begin at position `at`.
-
-        It returns where to go on (None: nowhere), and whether the walk over the headers stopped at that place.
-        """
+    def _find_sound_batches(self, buffer: Bytes, start: int, count: int, at: int) -> Generator[Chunk, None, Outcome]:
+        """Yields chunks of the sound ones among `count` batches of the table, which begin at position `at`."""
         headers, bad = self._table[:, :count], self._bad[:count]
         is_in_order = bool(self._report[batch_proof.IN_ORDER]) and at != self._skipped[0]
         while headers.shape[1]:
             fault = None if is_in_order else self._find_first_fault(headers, bad, buffer, start)
             good = headers if fault is None else headers[:, : fault[0]]
-            wanted, more = self._count_wanted(good)
+            wanted, more = self.count_wanted(good)
             if not more and fault is not None and self._is_end_in_doubt(headers, fault[0]):
                 more = True
             if wanted:
                 yield Chunk(buffer, good[:, :wanted], start)
             if not more:
                 self.is_done = True
-                return None, False
+                return _NO_MORE
             if good.shape[1]:
                 self._note_believed(good)
                 at = end_of(good)
@@ -209,20 +230,19 @@ class BatchReader:
             seen = buffer[at - start : at - start + size]
             is_tail, after = self._tail.look_at(at, seen) if bad[fault[0]] else (False, None)
             if is_tail:
-                self._is_stale = after is not None
-                return after, False
+                return _NO_MORE if after is None else Outcome(Why.IS_STALE, after)
             after = self._pass_damage(fault[1], at, size)
             if after is None:
-                return None, False
+                return _NO_MORE
             at = after
             column = int(np.searchsorted(headers[batch_headers.POSITION], at))
             if column == headers.shape[1]:
-                return at, at == end_of(headers)
+                return Outcome(Why.WALK_STOPPED if at == end_of(headers) else Why.PASSED_DAMAGE, at)
             if headers[batch_headers.POSITION, column] != at:
-                return at, False
+                return Outcome(Why.PASSED_DAMAGE, at)
             self._skipped = at, int(headers[batch_headers.LAST_OFFSET, column - 1])
             headers, bad = headers[:, column:], bad[column:]
-        return at, True
+        return Outcome(Why.WALK_STOPPED, at)
 
     def _is_end_in_doubt(self, headers: HeaderTable, at: int) -> bool:
         """Whether the batch that ends the wanted offsets leaves a gap before it, and batch `at`, the first one that is
@@ -239,7 +259,7 @@ class BatchReader:
         self._search.last_offset = last[batch_headers.LAST_OFFSET]
         self.last = BatchPlace(last[batch_headers.POSITION], last[batch_headers.BASE_OFFSET], last[batch_headers.CRC])
 
-    def _count_wanted(self, headers: HeaderTable) -> tuple[int, bool]:
+    def count_wanted(self, headers: HeaderTable) -> tuple[int, bool]:
         """Counts the batches before the end of the wanted rows. The second value is True if that end lies further on.
 
         The end is the first batch past the offset bounds, or the batch after a witness (`disorder.py`). headers: their
@@ -441,6 +461,12 @@ def _find_later_offset(headers: HeaderTable, bad: npt.NDArray[np.bool_], before:
     bases = headers[batch_headers.BASE_OFFSET, :_WITNESSES]
     later = bases[~bad[:_WITNESSES] & (bases > before)]
     return int(later[0]) if len(later) else None
+
+
+def most_headers(split: SegmentSplit) -> int:
+    """Returns how many headers a table for this split has room for: few where segments are small."""
+    most = (split.segment_size - split.start) // (kafka_format.LOG_OVERHEAD + kafka_format.MIN_LENGTH_V0) + 1
+    return min(_HEADERS, max(most, 1))
 
 
 def end_of(headers: HeaderTable) -> int:

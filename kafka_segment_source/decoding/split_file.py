@@ -28,7 +28,7 @@ from kafka_segment_source import kafka_format
 from kafka_segment_source.decoding.batches import CHUNK_BYTES, BatchReader, Chunk, TakeBuffer
 from kafka_segment_source.decoding.damage import Damage
 from kafka_segment_source.decoding.gaps import GapWatch
-from kafka_segment_source.decoding.header_walk import HeaderReader
+from kafka_segment_source.decoding.header_walk import read_headers_first
 from kafka_segment_source.decoding.records import Decoder, RecordColumns
 from kafka_segment_source.decoding.scratch import Scratch
 from kafka_segment_source.decoding.split import SegmentSplit
@@ -84,8 +84,8 @@ class SplitFile:
             raise
         damage.confirm = self.confirm
         damage.explain = self._file.explain
-        reader = HeaderReader if headers_only else BatchReader
-        self._reader = reader(self._file, split, trust, damage, chunk_bytes=chunk_bytes, buffers=buffers)
+        self._reader = BatchReader(self._file, split, trust, damage, chunk_bytes=chunk_bytes, buffers=buffers)
+        self._headers_only = headers_only
         self._gaps = GapWatch(split)
 
     @property
@@ -144,7 +144,8 @@ class SplitFile:
 
     def chunks(self) -> Iterator[Chunk]:
         """Yields the chunks of the split, in order. Raises FileChangedError, and under FAILFAST CorruptRecordError."""
-        for chunk in self._reader.chunks():
+        walks = self._headers_only
+        for chunk in read_headers_first(self._reader, self._file, self.split) if walks else self._reader.chunks():
             self._gaps.see(chunk.headers)
             yield chunk
 
