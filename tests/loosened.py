@@ -1267,17 +1267,17 @@ LOOSENED = [
         ),
         (
             "offsets: a damaged batch states where the one before it ends",
-            "if wrong is None and is_misplaced(headers, count - 1, earlier):",
+            "if wrong is None and after is not None and is_misplaced(headers, count - 1, earlier, after):",
             "if False:",
         ),
         (
             "offsets: damaged batches leave the one between them its place",
-            "if wrong is None and is_behind_skipped and is_misplaced(headers, 0, stated):",
+            "if after is not None and is_misplaced(headers, 0, stated, after):",
             "if False:",
         ),
         (
             "offsets: behind damage, the batch after the second one says which of two is wrong",
-            "if is_misplaced(headers, 1, last):",
+            "if is_misplaced(headers, 1, last, self._read_following(headers, 1)):",
             "if False:",
         ),
         (

@@ -419,3 +419,25 @@ def test_a_window_behind_damage_of_the_last_segment(start: int, tmp_path: Path) 
     with pytest.raises(CorruptRecordError) as caught:
         read(a, **window)
     assert caught.value.position == len(last[0])
+
+
+THINNED = [(0, 3), (10, 11), (22, 22), (30, 30), (37, 37), (38, 43), (44, 46), (47, 49), (51, 51)]
+
+
+@pytest.mark.parametrize("at", range(1, len(THINNED)))
+def test_a_window_has_the_rows_of_the_whole_read(at: int, tmp_path: Path) -> None:
+    """One flipped bit of one baseOffset in a compacted copy: where a range ends changes nothing about what is
+    believed."""
+    whole = [make_batch(*each) for each in THINNED]
+    first, last = THINNED[at]
+    ends = [0, *(sum(map(len, whole[: each + 1])) for each in range(len(whole)))]
+    for bit in range(7):
+        hurt = [*whole[:at], make_batch(first, last, first ^ 1 << bit), *whole[at + 1 :]]
+        path = write_log(tmp_path / str(bit), hurt)
+        (path / "cleaner-offset-checkpoint").write_text("0\n1\nt 0 60\n")
+        index = [(last, end) for (_, last), end in zip(THINNED, ends, strict=False)]
+        (path / "t-0" / writer.segment_name(0, ".index")).write_bytes(writer.offset_index(index[1:], 0))
+        found = read(path, mode="DROPMALFORMED", failOnDataLoss="false")
+        for end in range(1, 52):
+            window = read(path, mode="DROPMALFORMED", failOnDataLoss="false", endingOffsets=f'{{"t":{{"0":{end}}}}}')
+            assert window == [row for row in found if row[0] < end], (bit, end)
