@@ -176,7 +176,7 @@ def _find_contradicting_lines(one: CopyView, one_end: int, other: CopyView, othe
 
 def _find_contradicting_line(stating: CopyView, its_end: int, bare: CopyView, bare_end: int) -> _Line | None:
     """Returns the first line of one copy's checkpoint that the last batch of another copy contradicts."""
-    last = bare.tail.last
+    last = bare.last_batch
     if not stating.epochs or last is None or last.leader_epoch < 0 or bare_end < bare.end:
         return None
     lines = _find_believed_lines(stating)
@@ -191,7 +191,7 @@ def _find_contradicting_line(stating: CopyView, its_end: int, bare: CopyView, ba
 def _find_believed_lines(copy: CopyView) -> Epochs:
     """Returns the lines of a copy's checkpoint. It returns none if they give its last batch a later epoch than it
     has."""
-    last = copy.tail.last
+    last = copy.last_batch
     if last is not None and 0 <= last.leader_epoch < epoch_at(copy.epochs, last.base_offset):
         return ()
     return copy.epochs

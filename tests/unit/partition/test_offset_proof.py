@@ -441,3 +441,16 @@ def test_a_window_has_the_rows_of_the_whole_read(at: int, tmp_path: Path) -> Non
         for end in range(1, 52):
             window = read(path, mode="DROPMALFORMED", failOnDataLoss="false", endingOffsets=f'{{"t":{{"0":{end}}}}}')
             assert window == [row for row in found if row[0] < end], (bit, end)
+
+
+def test_a_batch_that_the_plan_disproves_does_not_come_out_again(tmp_path: Path) -> None:
+    """Its other copy has the right offsets, and damage follows it: DROPMALFORMED reads neither behind it nor itself."""
+    whole = [make_batch(*each) for each in [(0, 3), (4, 9), (10, 12)]]
+    a = write_log(tmp_path / "A", [whole[0], make_batch(4, 9, 68), spoil(whole[2])])
+    b = write_log(tmp_path / "B", [*whole[:2], spoil(whole[2])])
+    c = write_log(tmp_path / "C", whole)
+    for paths in ([a, b], [b, a]):
+        assert read(paths, mode="DROPMALFORMED") == rows(*range(10))
+        with pytest.raises(CorruptRecordError):
+            read(paths)
+    assert read([a, c], mode="DROPMALFORMED") == read([a, c]) == rows(*range(13))
