@@ -56,11 +56,13 @@ class CopyView:
 
     has_lost: whether another copy's history counts, so that this one is used up to an offset at most. Compaction may
         then have removed records in favour of some that do not count: what is gone from it proves nothing.
+    has_misplaced_end: whether its last batch states wrong offsets. So nothing from its end on is known of it.
     """
 
     def __init__(self, log: PartitionLog, options: ReadOptions) -> None:
         self.log = log
         self.has_lost = False
+        self.has_misplaced_end = False
         self._options = options
         self._bases = [segment.base_offset for segment in log.segments]
         # bytes of all segments before each one
@@ -153,6 +155,11 @@ class CopyView:
             found = next(view.headers_from(offset), None)
         limit = limit_of(segment.base_offset, segment.next_base_offset)
         return None if found is None or found.last_offset >= limit else found
+
+    def first_batch_of(self, segment: Segment) -> BatchHeader | None:
+        """Returns the batch at the first byte of a segment. None if its bytes do not prove it."""
+        with self._open_view(segment) as view:
+            return view.probe.proven(0)
 
     def end_of(self, segment: Segment) -> int | None:
         """Returns the offset after the last batch of a segment that others follow.
@@ -255,6 +262,7 @@ class CopyView:
         for other in others:
             header = self._find_twin(last, other, tail.expected)
             if header is not None:
+                self.has_misplaced_end = True
                 self._tail = replace(tail, end=tail.expected, position=last.position, last=None)
                 is_cut = tail.damage is None or self._options.drop_malformed
                 if is_cut:  # FAILFAST reads on, to the damage behind the batch

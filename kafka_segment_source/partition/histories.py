@@ -101,7 +101,7 @@ def find_fences(copies: Sequence[CopyView]) -> list[Fence]:
         for winner in order[:place]:
             found = _find_divergence(copies[loser], ends[loser], copies[winner], ends[winner])
             if found is not None and named[loser] == named[winner]:
-                raise PathError(_explain_conflict(copies[loser], copies[winner], found.first))
+                raise PathError(explain_conflict(copies[loser], copies[winner], found.first))
             if found is not None:
                 losses.append((winner, found))
         if losses:
@@ -149,7 +149,7 @@ def _find_divergence(one: CopyView, one_end: int, other: CopyView, other_end: in
     else:
         proven = compare_batches(one, one_end, other, other_end)
     if proven.conflict is not None:
-        raise PathError(_explain_conflict(one, other, proven.conflict))
+        raise PathError(explain_conflict(one, other, proven.conflict))
     is_proven = proven.agreed is not None
     agreed = max(one.start, other.start) if proven.agreed is None else proven.agreed
     found = []
@@ -238,7 +238,7 @@ def _explain_doubt(copy: CopyView, other: CopyView, offset: int, epochs: tuple[i
     )
 
 
-def _explain_conflict(one: CopyView, other: CopyView, offset: int) -> str:
+def explain_conflict(one: CopyView, other: CopyView, offset: int) -> str:
     return (
         f"{_quote_directory(one.log)} and {_quote_directory(other.log)} hold different batches at offset {offset} of partition {one.log.topic}-"
         f"{one.log.partition}, and their leader epochs do not say which one counts: they are of two clusters, of two"
