@@ -411,7 +411,7 @@ LOOSENED = [
         ("typed values in Spark: a small task needs no thread", "size >= _LEAST_AHEAD", "True"),
     ),
     *_of(
-        "schema_registry/following.py",
+        "schema_registry/stream_schemas.py",
         "tests/spark/test_typed_values.py",
         ("typed stream: a restart keeps the schema of its checkpoint", "if before == now:", "if True:"),
     ),
@@ -442,7 +442,7 @@ LOOSENED = [
     *_of(
         "schema_registry/registry.py",
         "tests/unit/values tests/unit/schema_registry",
-        ("schemas: latest is a version that is not deleted", "if not each.is_deleted] or versions", "] or versions"),
+        ("schemas: latest is a version that is not deleted", "if not version.is_deleted] or versions", "] or versions"),
         ("schemas: an id belongs to its context", "if of == context:", "if True:"),
         (
             "schemas: the first schema of an id counts",
@@ -515,10 +515,14 @@ LOOSENED = [
         ),
     ),
     *_of(
-        "pruning/disorder.py",
+        "batch_kinds.py",
         "tests/unit/pruning tests/property/test_until_and_cuts.py",
         ("disorder: a control batch is no witness", " & (attributes & kafka_format.CONTROL_MASK == 0)", ""),
         ("disorder: an empty batch is no witness", " & (count > 0)", ""),
+    ),
+    *_of(
+        "pruning/disorder.py",
+        "tests/unit/pruning tests/property/test_until_and_cuts.py",
         ("disorder: the scan ends D after until, not at until", "stop = times.until + disorder", "stop = times.until"),
         ("disorder: rows without a timestamp keep until from ending a scan", " or times.since < 0", ""),
         (
@@ -695,8 +699,8 @@ LOOSENED = [
         ),
         (
             "transactions: nothing is asked about rows outside the bounds",
-            "transactional_data(chunk.headers) & self._find_wanted(chunk.headers)",
-            "transactional_data(chunk.headers)",
+            "is_transactional_data(chunk.headers) & self._find_wanted(chunk.headers)",
+            "is_transactional_data(chunk.headers)",
         ),
         (
             "transactions: without a marker a segment is missing",
@@ -824,7 +828,7 @@ LOOSENED = [
         ("rows: the first timestamp beyond microseconds is told", "elif made[BEYOND_BATCH] < 0:", "else:"),
     ),
     *_of(
-        "decoding/blocks.py",
+        "decoding/memory_blocks.py",
         "tests/property/test_row_builder.py",
         ("rows: memory that a row refers to is not used again", "base=self)", "base=None)"),
     ),
@@ -1455,7 +1459,7 @@ LOOSENED = [
         ),
     ),
     *_of(
-        "logdir/topics.py",
+        "logdir/topic_choice.py",
         _TIERS,
         (
             "tiers: a selection includes a topic without a name that it could mean",

@@ -24,6 +24,7 @@ from kafka_segment_source import kafka_format
 from kafka_segment_source.decoding.batch_search import BatchSearch
 from kafka_segment_source.decoding.damage import Damage
 from kafka_segment_source.decoding.faults import Faults
+from kafka_segment_source.decoding.header_table import is_wrapper
 from kafka_segment_source.decoding.log_tail import LogTail
 from kafka_segment_source.decoding.offset_order import (
     Disorder,
@@ -463,9 +464,7 @@ def end_of(headers: HeaderTable) -> int:
 
 def _count_before(headers: HeaderTable, end: int) -> int:
     """Counts the batches before the first one that is past the offset `end` (exclusive)."""
-    is_v2 = headers[batch_headers.MAGIC] == kafka_format.MAGIC_V2
-    is_wrapper = ~is_v2 & (headers[batch_headers.ATTRIBUTES] & kafka_format.CODEC_MASK != kafka_format.CODEC_NONE)
     # A wrapper states only its last offset. But a batch after the last wanted offset is past, whatever it is.
-    past = ~is_wrapper & (headers[batch_headers.BASE_OFFSET] >= end)
+    past = ~is_wrapper(headers) & (headers[batch_headers.BASE_OFFSET] >= end)
     past[1:] |= headers[batch_headers.LAST_OFFSET, :-1] >= end - 1
     return int(np.argmax(past)) if past.any() else headers.shape[1]

@@ -57,9 +57,10 @@ from kafka_segment_source.storage.tiered.names import is_shown
 class Fence:
     """The copy `loser` is not used from the offset `end` on. The copy `winner` holds the history that counts.
 
-    first: the offset from which on both are proven to differ. epochs: the leader epochs there, of the loser and of the
-    winner. named: the latest leader epochs that both name. is_proven: whether a batch proves that both agree below
-    `end`.
+    first: the offset from which on both are proven to differ.
+    epochs: the leader epochs there, of the loser and of the winner.
+    named: the latest leader epochs that both name.
+    is_proven: whether a batch proves that both agree below `end`.
     """
 
     loser: int
@@ -73,8 +74,11 @@ class Fence:
 
 @dataclass(frozen=True, slots=True)
 class _Divergence:
-    """Up to `agreed` two copies are not known to differ, and from `first` on they do. epochs: of each copy, there.
-    is_proven: whether a batch proves that they agree up to `agreed`."""
+    """Up to `agreed` two copies are not known to differ, and from `first` on they do.
+
+    epochs: of each copy, there.
+    is_proven: whether a batch proves that they agree up to `agreed`.
+    """
 
     agreed: int
     first: int
