@@ -33,6 +33,7 @@ from kafka_segment_source.logdir.segments import DropKind, DroppedSegment, Hole,
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.partition.choice import DAMAGED, SECOND, THIN, VOID, WHOLE, choose
 from kafka_segment_source.partition.copy_view import CopyView
+from kafka_segment_source.partition.foreign_segments import refuse_foreign_segments
 from kafka_segment_source.partition.histories import explain_fence, find_doubts, find_fences
 from kafka_segment_source.reporting import Warnings
 from kafka_segment_source.storage.ahead import map_ahead, requests_at_once
@@ -150,6 +151,7 @@ def _merge_copies(
         for copy, log in zip(copies, logs, strict=True)
         if copy.log.offsets.end < log.offsets.end
     )
+    refuse_foreign_segments(copies, near)
     logs = [copy.log for copy in copies]
     listed = [_ListedCopy(copy) for copy in copies]
     spans = [span for at in range(len(copies)) for span in _find_spans(at, listed, near)]

@@ -204,6 +204,7 @@ def _add_evidence(
         start = max(checkpoints.log_start(copy) for copy in copies)
         compacted = log.compacted or any(checkpoints.is_cleaned(copy) for copy in copies)
         evidence += _check_orphans(log, orphans, start, compacted)
+        evidence += _check_seams(log, orphans, start, compacted) if log.copies else []
     return replace(log, evidence=tuple(evidence), reach=reach) if evidence or reach is not None else log
 
 
@@ -285,6 +286,27 @@ def _check_orphans(log: PartitionLog, orphans: list[Orphan], start: int, compact
             continue
         harmless = None if is_after else _BY_RETENTION if slot == 0 else _BY_COMPACTION if compacted else None
         yield Evidence(offsets, _explain_orphans(together), harmless)
+
+
+def _check_seams(log: PartitionLog, orphans: list[Orphan], start: int, compacted: bool) -> Iterable[Evidence]:
+    """Yields what index files without a `.log` prove about the offsets between the parts of two copies.
+
+    One copy ends below the last offset that such a file of another copy mentions. start: the log start.
+    """
+    starts = _list_starts(log)
+    latest_of: dict[tuple[str, int], tuple[int, Orphan]] = {}  # by directory and base offset
+    for orphan in orphans:
+        latest, key = _read_last_offset(orphan), (parent_of(orphan.path), orphan.base_offset)
+        if latest is not None and latest > latest_of.get(key, (-1, orphan))[0]:
+            latest_of[key] = latest, orphan
+    for (directory, base_offset), (latest, orphan) in latest_of.items():
+        slot = bisect_right(starts, latest)
+        if slot == 0 or parent_of(log.segments[slot - 1].path) == directory:
+            continue  # what lies in one copy alone is what its own segments show
+        reached = _find_end_offset(log, slot - 1)
+        offsets = OffsetRange(max(reached, start), min([latest + 1, *starts[slot : slot + 1]]))
+        if base_offset < reached and not offsets.is_empty:  # others are those of `_check_orphans`
+            yield Evidence(offsets, _explain_orphans([orphan]), _BY_COMPACTION if compacted else None)
 
 
 def _explain_orphans(orphans: list[Orphan]) -> str:
