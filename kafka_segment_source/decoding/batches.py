@@ -80,7 +80,10 @@ class Why(Enum):
 
 
 class Outcome(NamedTuple):
-    """Where a walk over the batches of a buffer ended. at: where reading goes on; -1 if nothing more is wanted."""
+    """Where a walk over the batches of a buffer ended.
+
+    at: where reading goes on; -1 if nothing more is wanted.
+    """
 
     why: Why
     at: int = -1
