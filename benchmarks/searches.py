@@ -15,7 +15,7 @@ from functools import partial
 import kafka_segment_source
 from benchmarks.logs import Log, LogShape, log
 from benchmarks.measure import alternate, repeat
-from benchmarks.results import Goal, Row, Settings, row
+from benchmarks.results import Goal, Row, Settings, Works, row
 
 TITLE = "search and statistics"
 GOAL = Goal(most=0.6)  # of the time of a scan
@@ -43,6 +43,15 @@ def rows(settings: Settings) -> Iterator[Row]:
             times = repeat(partial(_grep, events), runs)
             size = events.stored_bytes / 1e9
             yield row("grep -aF on the same files", times, "s", None, f"{size:.2f} GB; the limit")
+
+
+def works(settings: Settings) -> Works:
+    """A search in each log, with one thread."""
+
+    def make(codec: str) -> partial[None]:
+        return partial(_search, log(LogShape(_RECORDS[codec] // (10 if settings.quick else 1), codec)), 1)
+
+    return {f"{codec}, one thread": partial(make, codec) for codec in _RECORDS}
 
 
 def _search(events: Log, threads: int | None) -> None:

@@ -17,7 +17,7 @@ import kafka_segment_source
 from benchmarks.logs import CODECS, Log, LogShape, log
 from benchmarks.measure import alternate, probe
 from benchmarks.plain_scan import read
-from benchmarks.results import Goal, Row, Settings, row
+from benchmarks.results import Goal, Row, Settings, Works, row
 
 TITLE = "scan with two threads"
 
@@ -40,6 +40,15 @@ def rows(settings: Settings) -> Iterator[Row]:
     note = f"{few:.0f} MiB with one, {many:.0f} with {_THREADS}"
     more = (many - few) / (_THREADS - 1)
     yield row("memory, zstd, a reader that waits", more, "MiB more a thread", MEMORY_GOAL, note, headline=True)
+
+
+def works(settings: Settings) -> Works:
+    """A scan of each codec with two threads."""
+
+    def make(codec: str) -> partial[int]:
+        return partial(read, log(LogShape(_RECORDS // (8 if settings.quick else 1), codec)), threads=2)
+
+    return {f"{codec}, two threads": partial(make, codec) for codec in CODECS}
 
 
 def _cpu_of(events: Log, threads: int, runs: int) -> float:
