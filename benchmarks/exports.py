@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import kafka_segment_source
 from benchmarks.logs import Log, LogShape, log
 from benchmarks.measure import seconds
+from benchmarks.plain_scan import read
 from benchmarks.results import Goal, Row, Settings, Works, row
 
 TITLE = "export of 10 million rows, one thread"
@@ -27,12 +28,12 @@ _GROUP = 16 * 1024 * 1024  # bytes of rows in a row group, as an export writes t
 def rows(settings: Settings) -> Iterator[Row]:
     """Each format; scan, writer and export take turns."""
     events = log(_shape(settings))
-    reader = kafka_segment_source.scan(str(events.path))
+    reader = kafka_segment_source.scan(str(events.path), threads=1)
     kept = list(islice(reader, max(1, min(_KEPT, events.records) // 65_536)))
     for form in ("parquet", "delta", "iceberg"):
         runs = []
         for _ in range(3):
-            scanned = seconds(lambda: sum(batch.num_rows for batch in kafka_segment_source.scan(str(events.path))))
+            scanned = seconds(lambda: read(events))
             written = seconds(lambda: _write(kept, events.records))
             exported = seconds(lambda form=form: _export(events, form))
             runs.append((scanned, written, exported))

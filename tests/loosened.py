@@ -1209,6 +1209,14 @@ LOOSENED = [
         ("cuts: the largest piece is cut first", "counts[at] += 1", "counts[0] += 1"),
     ),
     *_of(
+        "planning/plan.py",
+        "tests/unit/test_scan_threads.py",
+        ("threads: plain batches take one", "header is not None and header.is_compressed", "header is not None"),
+        ("threads: a bucket takes one", "if split.storage.read_cost(split.path).at_once > 1:", "if False:"),
+        ("threads: a default has a bound", "min(count_processors(), _MOST_BY_DEFAULT)", "count_processors()"),
+        ("threads: headers alone take one", "<= 1 or reads_headers_only(self.options):", "<= 1:"),
+    ),
+    *_of(
         "planning/planner.py",
         "tests/unit/planning tests/unit/zones/test_zone_pruning.py",
         (
