@@ -19,7 +19,7 @@ import kafka_segment_source as kafkaseg
 from benchmarks.logs import LogShape, log
 from kafka_segment_source import scanning_threads
 from kafka_segment_source.decoding.tables import RECORDS
-from kafka_segment_source.errors import CorruptRecordError, KafkaSegmentError, OptionError
+from kafka_segment_source.errors import CorruptRecordError, KafkaSegmentError, OptionError, UsageError
 from kafka_segment_source.in_order import InOrder
 from kafka_segment_source.planning import plan as plan_module
 from kafka_segment_source.planning.plan import ReadPlan
@@ -279,3 +279,38 @@ def test_an_interrupt_ends_it(directory: Path) -> None:
     assert printed.endswith("interrupted\n"), complaint
     assert child.returncode == 0
     assert complaint == ""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_forked_process_says_that_it_cannot_go_on(directory: Path, begun: bool) -> None:
+    """It does not wait for threads that are in the other process, nor for their locks. A reader of its own works."""
+    reader = kafkaseg.scan(directory, ["offset"], threads=3)
+    rows = reader.read_next_batch().num_rows if begun else 0
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            own = kafkaseg.scan(directory, ["offset"], threads=3).read_all().num_rows
+            try:
+                rest = reader.read_all().num_rows
+                status = 0 if not begun and rest == own else 2
+            except UsageError:
+                status = 0 if begun else 3
+            del reader
+        finally:
+            os._exit(status)
+    ended: list[int] = []
+
+    def has_ended() -> bool:
+        found, status = os.waitpid(child, os.WNOHANG)
+        ended.extend([status] if found else [])
+        return bool(found)
+
+    try:
+        wait_until(has_ended)
+    except AssertionError:
+        os.kill(child, signal.SIGKILL)
+        raise
+    assert [os.waitstatus_to_exitcode(status) for status in ended] == [0]
+    assert rows + reader.read_all().num_rows == kafkaseg.scan(directory, ["offset"], threads=1).read_all().num_rows
