@@ -16,11 +16,11 @@ import time
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
 
 from benchmarks import results
 from benchmarks.logs import cache_directory
-from benchmarks.results import Row, Settings
+from benchmarks.printing import figure, table
+from benchmarks.results import Settings
 
 #: Group → module, in the order in which they run: what needs no Spark first.
 GROUPS = {
@@ -69,7 +69,7 @@ def main() -> int:
         try:
             for row in module.rows(settings):
                 found.append(row)
-                console.print(f"[dim]{name}: {row.name}: {_figure(row)}[/dim]", soft_wrap=True)
+                console.print(f"[dim]{name}: {row.name}: {figure(row)}[/dim]", soft_wrap=True)
         except Exception:  # one group that fails does not cost the others' twenty minutes
             console.print_exception()
             failed.append(name)
@@ -83,23 +83,13 @@ def main() -> int:
     return 1 if failed else 0
 
 
-def table(title: str, rows: list[Row]) -> Table:
-    """One group's rows."""
-    shown = Table("what", "figure", "quartiles", "goal", "holds", "note", title=title, title_justify="left")
-    for row in rows:
-        spread = "" if row.low is None or row.high is None else f"{row.low:.3g}–{row.high:.3g}"
-        holds = "" if row.holds is None else "[green]yes[/green]" if row.holds else "[red]NO[/red]"
-        shown.add_row(row.name, _figure(row), spread, row.goal or "", holds, row.note)
-    return shown
-
-
-def _figure(row: Row) -> str:
-    return f"{row.figure:.0f} {row.unit}" if row.figure >= 1000 else f"{row.figure:.3g} {row.unit}"
-
-
 def _arguments() -> argparse.Namespace:
     known = [*GROUPS, *OPTIONAL]
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure what design.md promises.")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks",
+        description="Measure what design.md promises.",
+        epilog="`python -m benchmarks.turn COMMIT [group …]` compares the work tree with a commit, by paired runs.",
+    )
     parser.add_argument("group", nargs="*", help=f"of {', '.join(known)} (default: all but the last two)")
     parser.add_argument("--quick", action="store_true", help="small logs and few runs, to see that everything works")
     parser.add_argument(

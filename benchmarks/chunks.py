@@ -3,6 +3,7 @@ For one core's work."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
 
@@ -11,6 +12,7 @@ import numpy.typing as npt
 
 import kafka_segment_source
 from benchmarks.logs import Log
+from kafka_segment_source import kafka_format
 from kafka_segment_source.decoding.arrow import RECORD_BUILDERS, to_record_batch
 from kafka_segment_source.decoding.batches import BatchReader, Chunk
 from kafka_segment_source.decoding.damage import Damage
@@ -19,7 +21,7 @@ from kafka_segment_source.decoding.records import MAX_BYTES, Decoder, RecordColu
 from kafka_segment_source.decoding.scratch import MAX_ROWS, STRIDE, Scratch
 from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.decoding.tables import RECORDS
-from kafka_segment_source.kernels import message_sets, record_batches
+from kafka_segment_source.kernels import batch_headers, block_codecs, message_sets, record_batches
 from kafka_segment_source.storage.files import InputFile
 from kafka_segment_source.trust import Trust
 
@@ -50,6 +52,26 @@ def groups(split: SegmentSplit, source: list[Chunk]) -> list[Group]:
         for chunk in source
         for group in unpacker.groups(chunk, chunk.headers)
     ]
+
+
+def kernel_of_codec(source: list[Chunk], codec: int) -> Callable[[], None]:
+    """What unpacks the batches of chunks by the kernel of lz4 and snappy, into a buffer that is used again."""
+    out = np.empty(2**24, np.uint8)
+    calls = []
+    for chunk in source:
+        starts = chunk.headers[batch_headers.POSITION] - chunk.position
+        ends = starts + chunk.headers[batch_headers.SIZE]
+        codecs, places = np.full(len(starts), codec), np.empty(len(starts), np.int64)
+        calls.append(
+            (chunk.data, starts + kafka_format.BATCH_OVERHEAD, ends, codecs, 0, out, 0, len(out), LIMIT, places)
+        )
+
+    def unpack() -> None:
+        for call in calls:
+            if block_codecs.unpack_batches(*call) != len(call[-1]):
+                raise AssertionError("the kernel does not take a batch of a sound log")
+
+    return unpack
 
 
 @dataclass

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -13,7 +14,8 @@ import pyarrow.parquet as pq
 import kafka_segment_source
 from benchmarks.logs import Log, LogShape, log
 from benchmarks.measure import seconds
-from benchmarks.results import Goal, Row, Settings, row
+from benchmarks.plain_scan import read
+from benchmarks.results import Goal, Row, Settings, Works, row
 
 TITLE = "export of 10 million rows, one thread"
 
@@ -25,13 +27,13 @@ _GROUP = 16 * 1024 * 1024  # bytes of rows in a row group, as an export writes t
 
 def rows(settings: Settings) -> Iterator[Row]:
     """Each format; scan, writer and export take turns."""
-    events = log(LogShape(_ROWS // (32 if settings.quick else 1), "lz4", segments=1 if settings.quick else 8))
-    reader = kafka_segment_source.scan(str(events.path))
+    events = log(_shape(settings))
+    reader = kafka_segment_source.scan(str(events.path), threads=1)
     kept = list(islice(reader, max(1, min(_KEPT, events.records) // 65_536)))
     for form in ("parquet", "delta", "iceberg"):
         runs = []
         for _ in range(3):
-            scanned = seconds(lambda: sum(batch.num_rows for batch in kafka_segment_source.scan(str(events.path))))
+            scanned = seconds(lambda: read(events))
             written = seconds(lambda: _write(kept, events.records))
             exported = seconds(lambda form=form: _export(events, form))
             runs.append((scanned, written, exported))
@@ -43,6 +45,15 @@ def rows(settings: Settings) -> Iterator[Row]:
         )
         ratios = [(one + other) / both for one, other, both in runs]
         yield row(form, ratios, "of the speed of scan and writer", SPEED, note)
+
+
+def works(settings: Settings) -> Works:
+    """An export into Parquet."""
+    return {"parquet": lambda: partial(_export, log(_shape(settings)), "parquet")}
+
+
+def _shape(settings: Settings) -> LogShape:
+    return LogShape(_ROWS // (32 if settings.quick else 1), "lz4", segments=1 if settings.quick else 8)
 
 
 def _export(events: Log, form: str) -> None:

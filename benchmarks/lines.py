@@ -11,7 +11,7 @@ from functools import partial
 import kafka_segment_source
 from benchmarks.logs import Log, LogShape, log
 from benchmarks.measure import alternate
-from benchmarks.results import Goal, Row, Settings, row
+from benchmarks.results import Goal, Row, Settings, Works, row
 
 TITLE = "records as lines"
 GOAL = Goal(most=1.0)  # µs a row
@@ -29,11 +29,26 @@ def rows(settings: Settings) -> Iterator[Row]:
         ("JSON", ["--json"], ""),
         ("JSON, PYTHONUNBUFFERED=1", ["--json"], "1"),
     ):
-        command = [sys.executable, "-m", "kafka_segment_source.cli", "cat", *arguments, str(events.path)]
+        command = _cat_command(events, arguments)
         pairs = alternate(partial(_run, command, unbuffered), partial(_run, _scan_command(events), ""), settings.runs)
         found = [(one - other) * 1e6 / records for one, other in pairs]
         note = f"{min(one for one, _ in pairs):.2f} s and {min(other for _, other in pairs):.2f} s"
         yield row(name, found, "µs a row beyond a scan", GOAL, note, headline=not unbuffered)
+
+
+def works(settings: Settings) -> Works:
+    """`kafkaseg cat` as a process."""
+
+    def make(arguments: list[str]) -> partial[None]:
+        return partial(
+            _run, _cat_command(log(LogShape(_RECORDS // (10 if settings.quick else 1), "none")), arguments), ""
+        )
+
+    return {"text": partial(make, []), "JSON": partial(make, ["--json"])}
+
+
+def _cat_command(events: Log, arguments: list[str]) -> list[str]:
+    return [sys.executable, "-m", "kafka_segment_source.cli", "cat", *arguments, str(events.path)]
 
 
 def _scan_command(events: Log) -> list[str]:

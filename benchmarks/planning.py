@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from functools import partial
 
 import kafka_segment_source
-from benchmarks.logs import FIRST_OFFSET, FIRST_TIMESTAMP, LAST_OFFSET, LogShape, log
+from benchmarks.logs import FIRST_OFFSET, FIRST_TIMESTAMP, LAST_OFFSET, Log, LogShape, log
 from benchmarks.measure import repeat
-from benchmarks.results import Goal, Row, Settings, row
+from benchmarks.results import Goal, Row, Settings, Works, row
 
 TITLE = "planning"
 
@@ -21,20 +21,8 @@ _LONG = 100_000
 def rows(settings: Settings) -> Iterator[Row]:
     """For each number of segments: everything, offsets, a time window with and without a declared disorder."""
     for count in (1_000,) if settings.quick else (1_000, 10_000, _LONG) if settings.long else (1_000, 10_000):
-        events = log(LogShape(_RECORDS * count, segments=count, batch_bytes=1024))
-        middle = events.batches[len(events.batches) // 2]
-        since, until = int(middle[FIRST_TIMESTAMP]), int(middle[FIRST_TIMESTAMP]) + 1000
-        offsets = f'{{"events": {{"0": {middle[FIRST_OFFSET]}}}}}', f'{{"events": {{"0": {middle[LAST_OFFSET] + 1}}}}}'
-        kinds: dict[str, dict[str, object]] = {
-            "no bounds": {},
-            "offsets": {"startingOffsets": offsets[0], "endingOffsets": offsets[1]},
-            "since": {"since": since},
-            "since, until": {"since": since, "until": until},
-            "since, until, timestampDisorder": {"since": since, "until": until, "timestampDisorder": "10ms"},
-            "startingTimestamp, endingTimestamp": {"startingTimestamp": since, "endingTimestamp": until},
-            "trustIndexes=false, since": {"since": since, "trustIndexes": False},
-        }
-        for kind, options in kinds.items():
+        events = log(_shape(count))
+        for kind, options in _kinds(events).items():
             times = repeat(partial(_plan, str(events.path), options), 3)
             measured = [each / count * 1e6 for each in times]
             goal = None if "trustIndexes" in kind else GOAL
@@ -43,6 +31,36 @@ def rows(settings: Settings) -> Iterator[Row]:
             yield row(f"{count:,} segments, {kind}", measured, "µs a segment", goal, note, headline)
         if count == _LONG:
             events.delete()
+
+
+def works(settings: Settings) -> Works:
+    """A plan of each kind, of 1,000 segments."""
+    shape = _shape(200 if settings.quick else 1_000)
+
+    def make(kind: str) -> partial[int]:
+        events = log(shape)
+        return partial(_plan, str(events.path), _kinds(events)[kind])
+
+    return {kind: partial(make, kind) for kind in _kinds(log(shape))}
+
+
+def _shape(count: int) -> LogShape:
+    return LogShape(_RECORDS * count, segments=count, batch_bytes=1024)
+
+
+def _kinds(events: Log) -> dict[str, dict[str, object]]:
+    middle = events.batches[len(events.batches) // 2]
+    since, until = int(middle[FIRST_TIMESTAMP]), int(middle[FIRST_TIMESTAMP]) + 1000
+    offsets = f'{{"events": {{"0": {middle[FIRST_OFFSET]}}}}}', f'{{"events": {{"0": {middle[LAST_OFFSET] + 1}}}}}'
+    return {
+        "no bounds": {},
+        "offsets": {"startingOffsets": offsets[0], "endingOffsets": offsets[1]},
+        "since": {"since": since},
+        "since, until": {"since": since, "until": until},
+        "since, until, timestampDisorder": {"since": since, "until": until, "timestampDisorder": "10ms"},
+        "startingTimestamp, endingTimestamp": {"startingTimestamp": since, "endingTimestamp": until},
+        "trustIndexes=false, since": {"since": since, "trustIndexes": False},
+    }
 
 
 def _plan(path: str, options: dict[str, object]) -> int:

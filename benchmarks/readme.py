@@ -119,16 +119,37 @@ def _cell(saved: dict[str, Any], group: str, name: str) -> str:
 
 
 def all_figures(saved: dict[str, Any]) -> str:
-    """A sentence about the machine, and a table of the headline figures, as Markdown."""
-    lines = ["| what | figure | quartiles | goal | holds |", "|---|---|---|---|---|"]
+    """A sentence about the machine, and a table of the headline figures of each run, as Markdown.
+
+    Runs have tables of their own, as the speed of the machine changes from one to the next.
+    """
+    tables: dict[tuple[str, str], list[str]] = {}
+    loads: dict[tuple[str, str], list[float]] = {}
     for group, about in _ABOUT.items():
-        for row in saved["groups"].get(group, {"rows": []})["rows"]:
-            if row.get("headline"):
-                holds = {True: "yes", False: "no", None: ""}[row["holds"]]
-                spread = f"{_number(row['low'])} – {_number(row['high'])}" if "low" in row else ""
-                figure = f"{_number(row['figure'])} {row['unit']}"
-                lines.append(f"| {about}: {row['name']} | {figure} | {spread} | {row.get('goal', '')} | {holds} |")
-    return f"{_machine(saved)}\n\n" + "\n".join(lines)
+        found = saved["groups"].get(group, {"rows": []})
+        lines = [_line(about, row) for row in found["rows"] if row.get("headline")]
+        if lines:
+            run = found["date"], found["command"]
+            tables.setdefault(run, []).extend(lines)
+            loads.setdefault(run, []).append(found["load"])
+    parts = [_machine(saved)]
+    for (date, command), lines in tables.items():
+        least, most = min(loads[date, command]), max(loads[date, command])
+        load = f"{least:g}" if least == most else f"{least:g} to {most:g}"
+        parts.append(f"`{_shorten(command)}` on {date}, at a load of {load}:")
+        parts.append("\n".join(["| what | figure | quartiles | goal | holds |", "|---|---|---|---|---|", *lines]))
+    return "\n\n".join(parts)
+
+
+def _line(about: str, row: dict[str, Any]) -> str:
+    holds = {True: "yes", False: "no", None: ""}[row["holds"]]
+    spread = f"{_number(row['low'])} – {_number(row['high'])}" if "low" in row else ""
+    return f"| {about}: {row['name']} | {_number(row['figure'])} {row['unit']} | {spread} | {row.get('goal', '')} | {holds} |"
+
+
+def _shorten(command: str) -> str:
+    """A command without the file that it has written."""
+    return command.partition(" --output")[0]
 
 
 def _machine(saved: dict[str, Any]) -> str:
@@ -138,7 +159,7 @@ def _machine(saved: dict[str, Any]) -> str:
     versions = ", ".join(f"{name} {machine[name]}" for name in ("pyspark", "pyarrow", "numba"))
     where = f"{machine['cpu']}, {machine['cores']} cores, {machine['memory']}, {machine['os']}"
     return (
-        f"Medians of `make bench BENCH=--kafka` on {when}: {where}, Python {machine['python']}, Java {machine['java']},"
+        f"Medians of runs of the benchmark, {when}: {where}, Python {machine['python']}, Java {machine['java']},"
         f" {versions}."
     )
 

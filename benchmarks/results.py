@@ -13,7 +13,7 @@ import re
 import statistics
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -21,6 +21,10 @@ from pathlib import Path
 from typing import Any
 
 COMMITTED = Path(__file__).with_name("results.json")
+
+Works = dict[str, Callable[[], Callable[[], object]]]
+"""What `turn.py` measures, by name: each value writes its log, if there is none yet, and returns the work itself."""
+
 _LIBRARIES = ("pyspark", "pyarrow", "numba", "numpy", "crc32c", "isal", "lz4", "zstandard", "cramjam")
 
 

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from benchmarks.many_segments import ROOT, TOPIC, ManySegments
-from benchmarks.results import Goal, Row, Settings, row
+from benchmarks.results import Goal, Row, Settings, Works, row
 from kafka_segment_source.keywords import option_texts
 from kafka_segment_source.options import parse_options
 from kafka_segment_source.planning.plan import ReadPlan
@@ -54,6 +54,17 @@ def rows(settings: Settings) -> Iterator[Row]:
     begin = time.process_time()
     str(plan_all)
     yield row("a plan as text", time.process_time() - begin, "s", Goal(most=5), headline=True)
+
+
+def works(settings: Settings) -> Works:
+    """A plan of each kind, of 1,000 partitions with ten segments each."""
+
+    def make(kind: str) -> partial[ReadPlan]:
+        storage = ManySegments(100 if settings.quick else 1_000, 10)
+        _make_maps(ManySegments(100, 10), storage)
+        return partial(_plan, storage, _kinds(storage)[kind])
+
+    return {kind: partial(make, kind) for kind in _kinds(ManySegments(1, 1))}
 
 
 def _kinds(storage: ManySegments) -> dict[str, dict[str, Any]]:

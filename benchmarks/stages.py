@@ -9,6 +9,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
 
@@ -62,12 +63,14 @@ def _stages(codec: str, size: int, headers: bool, runs: int) -> Iterator[Row]:
         "read": lambda: _read(split),
         "walk": lambda: _walk(split, check_crcs=False),
         "checked": lambda: _walk(split, check_crcs=True),
-        "decompressed": lambda: _decompress(number, stored),
+        "decompressed": partial(_decompress, number, stored),
         "unpacked": lambda: _unpack(split, source),
         "found": lambda: [records.find(group) for group in groups],
         "arrow": lambda: chunks.to_arrow(split, source, columns),
         "whole": lambda: [*map(len, kafka_segment_source.scan(str(events.path), threads=1, includeHeaders=headers))],
     }
+    if number in (kafka_format.CODEC_SNAPPY, kafka_format.CODEC_LZ4):
+        works["decompressed"] = chunks.kernel_of_codec(source, number)
     taken = {name: [each / events.records * 1e9 for each in times] for name, times in _in_turn(works, runs).items()}
     taken["empty"] = [0.0] * runs
     stages = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 from pyspark.sql import DataFrame
@@ -13,7 +14,7 @@ from benchmarks import sessions
 from benchmarks.full_scan import RECORDS
 from benchmarks.logs import Log, LogShape, log
 from benchmarks.measure import alternate
-from benchmarks.results import Goal, Row, Settings, row
+from benchmarks.results import Goal, Row, Settings, Works, row
 
 TITLE = "batches as a table"
 
@@ -38,6 +39,16 @@ def rows(settings: Settings) -> Iterator[Row]:
     small = log(LogShape(RECORDS[119], segments=4, batch_bytes=1024))
     pairs = alternate(lambda: _scan(small, view="batches"), lambda: _scan(small, ["offset"]), settings.runs)
     yield row("batches of 1 KB: time", _ratios(pairs), "of a scan of the column offset", Goal(most=1.0))
+
+
+def works(settings: Settings) -> Works:
+    """view=batches of large batches and of small ones."""
+    records = RECORDS[119] // (32 if settings.quick else 4)
+
+    def make(batch_bytes: int) -> partial[int]:
+        return partial(_scan, log(LogShape(records, batch_bytes=batch_bytes)), view="batches")
+
+    return {f"batches of {size:,} bytes": partial(make, size) for size in (1024, 4096, 8192, 16384)}
 
 
 def _scan(events: Log, columns: Sequence[str] | None = None, view: str = "records") -> int:

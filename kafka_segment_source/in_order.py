@@ -10,11 +10,14 @@ from __future__ import annotations
 
 import os
 import threading
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from types import TracebackType
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
+
+from kafka_segment_source.errors import UsageError
 
 _PIECES_AHEAD = 8  # for each thread: pieces that were begun before their turn; each may have an open file
 
@@ -83,6 +86,8 @@ class InOrder(Generic[AnyPiece, Result]):
         self._is_at_end = False  # no piece follows
         self._error: BaseException | None = None  # of `pieces`; it comes in the place of the next piece
         self._is_closed = False
+        self._is_forked = False  # this is the copy in a process that was forked meanwhile: its threads are elsewhere
+        _living.add(self)
 
     # ---- the caller ----
 
@@ -91,6 +96,7 @@ class InOrder(Generic[AnyPiece, Result]):
 
         The results of the piece before it are no longer wanted.
         """
+        self._check_process()
         with self._changed:
             if self._slots:
                 self._drop_first()
@@ -108,6 +114,7 @@ class InOrder(Generic[AnyPiece, Result]):
         """Yields the results of the piece that `next_piece` returned. Raises its error in the place of a result."""
         slot = self._slots[0]
         while True:
+            self._check_process()
             with self._changed:
                 found = slot.ready.popleft() if slot.ready else None
                 if found is not None:
@@ -124,6 +131,8 @@ class InOrder(Generic[AnyPiece, Result]):
 
     def close(self) -> None:
         """Ends all work, and waits until no thread is in it. What the pieces have kept is given back."""
+        if self._is_forked:
+            return
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()
@@ -140,6 +149,13 @@ class InOrder(Generic[AnyPiece, Result]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _check_process(self) -> None:
+        if self._is_forked:
+            raise UsageError(
+                "a reader with several threads cannot go on in a process that was forked from the one that began it;"
+                " make another reader there, or read with threads=1"
+            )
 
     # ---- the state. All of these are called with the lock ----
 
@@ -298,3 +314,15 @@ class InOrder(Generic[AnyPiece, Result]):
                     if is_done or not slot.is_wanted:
                         self._finish(slot)
                 self._changed.notify_all()
+
+
+_living: weakref.WeakSet[InOrder[Any, Any]] = weakref.WeakSet()
+
+
+def _note_fork() -> None:
+    """Marks the copies in a forked process. Their threads are in the other one, and their locks may never be free."""
+    for work in _living:
+        work._is_forked = True
+
+
+os.register_at_fork(after_in_child=_note_fork)

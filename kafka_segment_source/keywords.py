@@ -232,12 +232,20 @@ def _time_text(name: str, value: datetime | timedelta) -> str:
 
 
 def count_threads(threads: object) -> int:
-    """Returns the number of threads that a caller asks for. None is one: docs/speed.md says what more of them gain.
+    """Returns the number of threads that a caller asks for. None is one.
+
+    Raises OptionError for anything but a whole number of at least 1.
+    """
+    return check_threads(threads) or 1
+
+
+def check_threads(threads: object) -> int | None:
+    """Returns the number of threads that a caller asks for, or None if the read chooses it.
 
     Raises OptionError for anything but a whole number of at least 1.
     """
     if threads is None:
-        return 1
+        return None
     if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
         raise OptionError(f"threads is {threads!r}: expected a number of at least 1")
     return threads

@@ -7,7 +7,7 @@ from typing import Unpack
 
 import pyarrow as pa
 
-from kafka_segment_source.keywords import PathsLike, ScanOptions, count_threads, option_texts
+from kafka_segment_source.keywords import PathsLike, ScanOptions, check_threads, option_texts
 from kafka_segment_source.options import parse_options
 from kafka_segment_source.planning.plan import ReadPlan
 from kafka_segment_source.planning.planner import make_plan
@@ -63,9 +63,10 @@ def scan(
         path: A partition directory, a log directory, a `.log` file or a glob; or a list of these.
         columns: The names of the wanted columns, in order. By default, the columns that the options ask for. Of typed
             values (docs/values.md), `value.customer_id` is the column `value` with this field alone.
-        threads: How many threads read and decode records and batches. By default, one.
-            Rows come in the same order with any number. Each thread takes at most 64 MiB, beside a batch of Kafka that
-            is larger. With 1, one Arrow batch is in memory at a time.
+        threads: How many threads read and decode records and batches. By default, one for each processor, and four at
+            most, if the logs are compressed and not in a bucket, and one for others. Rows come in the same order with
+            any number. Each thread takes at most 64 MiB, beside a batch of Kafka that is larger. With 1, one Arrow
+            batch is in memory at a time.
         options: The options of docs/options.md under their own names, with Python values
             (since=datetime(…, tzinfo=UTC), includeHeaders=True).
 
@@ -92,7 +93,7 @@ def scan(
         346
     """
     parsed, warnings = parse_options(option_texts(path, options), parameters=("columns", "threads"))
-    threads = count_threads(threads)
+    threads = check_threads(threads)
     view = view_of(parsed.view)
     if view is not None:
         from kafka_segment_source.views.view import plan_view  # noqa: PLC0415  # records and batches do without

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from benchmarks import logs, readme, results
+from benchmarks import logs, readme, results, turn
 from benchmarks.logs import CODECS, LogShape
 from tests.support import index_writers, naive
 from tests.support.batches import Written
@@ -142,3 +146,48 @@ def test_readme_without_markers_is_an_error() -> None:
     """Nothing is guessed."""
     with pytest.raises(ValueError, match="must have one"):
         readme.rewritten("# Title\n", "all", "")
+
+
+def test_a_row_of_pairs_is_their_median_ratio() -> None:
+    """Each pair gives one ratio, so a slow spell of the machine touches both of its sides."""
+    pairs = [({"CPU": cpu, "time": 2.0}, {"CPU": cpu / 2, "time": 3.0}) for cpu in (1.0, 10.0, 4.0)]
+    cpu, time = turn.rows_of("a scan", pairs)
+
+    assert (cpu.name, cpu.figure, cpu.low, cpu.high) == ("a scan: CPU", 0.5, 0.5, 0.5)
+    assert (time.name, time.figure) == ("a scan: time", 1.5)
+    assert cpu.note == "4000 and 2000 ms; 0.50 to 0.50"
+
+
+@pytest.mark.skipif(
+    shutil.which("git") is None or not (turn.ROOT / ".git").exists(), reason="an unpacked release has no commits"
+)
+def test_two_versions_take_turns(tmp_path: Path) -> None:
+    """Each process imports its own version of the package, and nothing of the commit's is left."""
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    command = [sys.executable, "-m", "benchmarks.turn", "HEAD", "planning", "--quick", "--pairs", "1", "--only", "no b"]
+    environment = {**os.environ, "TMPDIR": str(temporary)}
+    done = subprocess.run(command, cwd=turn.ROOT, env=environment, check=False, capture_output=True, text=True)
+
+    assert done.returncode == 0, done.stderr
+    assert "no bounds: CPU" in done.stdout
+    assert "no bounds: time" in done.stdout
+    assert list(temporary.iterdir()) == []
+
+
+def test_a_version_that_cannot_do_a_work_says_so(tmp_path: Path) -> None:
+    """The error of the work is in the answer, and the process goes on."""
+    shutil.copytree(turn.ROOT / turn.PACKAGE, tmp_path / turn.PACKAGE, ignore=shutil.ignore_patterns("__pycache__"))
+    (tmp_path / turn.PACKAGE / "queries.py").write_text("def plan(*_, **__): raise TypeError('older')\nscan = plan\n")
+
+    with turn.Worker(tmp_path, results.Settings(quick=True)) as worker:
+        for _ in range(2):
+            with pytest.raises(turn.WorkError, match="TypeError: older"):
+                worker.measure("planning", "no bounds")
+
+
+def test_groups_with_works_name_them() -> None:
+    """Each has a work at least, and only what is asked for is measured."""
+    for group in turn.WITH_WORKS:
+        assert list(turn.names_of(group, results.Settings(quick=True), "")), group
+    assert list(turn.names_of("scan", results.Settings(quick=True), "zstd")) == ["zstd, 119 B"]

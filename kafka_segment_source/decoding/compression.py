@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from kafka_segment_source import kafka_format
+from kafka_segment_source.kernels.block_codecs import LZ4_BLOCK, LZ4_HEADER, LZ4_STORED
 from kafka_segment_source.storage.files import Bytes
 
 _GZIP_WINDOW = 31  # zlib's wbits for "gzip header expected"
@@ -28,11 +29,6 @@ _NEXT_MEMBER = 512  # bytes that a gzip member after the first one gets at first
 _ROOM_PER_BYTE = 16  # plain bytes of room for each compressed byte; memory that is not used is never touched
 _LEAST_ROOM = 64 * 1024
 _XERIAL = memoryview(kafka_format.XERIAL_MAGIC)
-# The frame header that Kafka's Java clients write (Lz4BlockOutputStream): independent blocks of 64 KiB, and no checksum
-# except the header's
-_LZ4_OF_JAVA = bytes.fromhex("04224d18604082")
-_LZ4_BLOCK = 64 * 1024
-_LZ4_STORED = 1 << 31  # this bit in a block's size means that the block is not compressed
 
 
 # The libraries, each loaded with the first batch that needs it. An import statement for each batch takes longer.
@@ -197,8 +193,8 @@ def _decompress_snappy(view: memoryview, out: Plain) -> None:
 
 
 def _decompress_lz4(view: memoryview, out: Plain) -> None:
-    if view[: len(_LZ4_OF_JAVA)] == _LZ4_OF_JAVA:
-        _decompress_lz4_blocks(view[len(_LZ4_OF_JAVA) :], out)
+    if view[: len(LZ4_HEADER)] == LZ4_HEADER:
+        _decompress_lz4_blocks(view[len(LZ4_HEADER) :], out)
     else:
         _decompress_lz4_frame(view, out)
 
@@ -212,18 +208,18 @@ def _decompress_lz4_blocks(view: memoryview, out: Plain) -> None:
     at = 0
     while True:
         word = int.from_bytes(view[at : at + 4], "little")
-        size = word & ~_LZ4_STORED
+        size = word & ~LZ4_STORED
         at += 4
         if size > len(view) - at or at > len(view):
             raise DecompressionError("the lz4 frame cut short", "its end mark")
         if word == 0:
             return
         block = view[at : at + size]
-        if word & _LZ4_STORED:
+        if word & LZ4_STORED:
             out.append(block)
         else:
-            room = out.room(_LZ4_BLOCK)
-            out.note_written(cramjam.lz4.decompress_block_into(block, room, output_len=_LZ4_BLOCK))
+            room = out.room(LZ4_BLOCK)
+            out.note_written(cramjam.lz4.decompress_block_into(block, room, output_len=LZ4_BLOCK))
         at += size
 
 

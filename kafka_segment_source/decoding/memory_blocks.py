@@ -45,26 +45,29 @@ class Block:
             return
         kept.append(self._whole)
         while sum(map(len, kept)) > most:
-            _pop_first(kept)
+            _pop(kept, last=False)
 
 
 def take_block(size: int) -> Block:
     """Returns a block of `size` bytes, whatever they are: one that is kept, if it fits, or a new one."""
     if size < _LEAST:
         return Block(np.empty(size, np.uint8), size)
-    for _ in range(len(_kept)):
-        whole = _pop_first(_kept)
-        if whole is None:
-            break
+    passed: list[Bytes] = []
+    found: Bytes | None = None
+    while found is None and (whole := _pop(_kept, last=True)) is not None:  # the last one may be in the caches
         if size <= len(whole) <= size + size // _SPARE + _STEP:
-            return Block(whole, size)
-        _kept.append(whole)
+            found = whole
+        else:
+            passed.append(whole)
+    _kept.extend(reversed(passed))
+    if found is not None:
+        return Block(found, size)
     return Block(np.empty(-(-size // _STEP) * _STEP, np.uint8), size)
 
 
-def _pop_first(kept: list[Bytes]) -> Bytes | None:
-    """Takes the first one. None if another thread has just taken the last one."""
+def _pop(kept: list[Bytes], last: bool) -> Bytes | None:
+    """Takes the last one or the first one. None if another thread has just taken the last that there was."""
     try:
-        return kept.pop(0)
+        return kept.pop(-1 if last else 0)
     except IndexError:
         return None

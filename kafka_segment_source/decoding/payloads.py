@@ -18,12 +18,15 @@ from kafka_segment_source.decoding.compression import DecompressionError, Plain,
 from kafka_segment_source.decoding.damage import Damage
 from kafka_segment_source.decoding.faults import Faults
 from kafka_segment_source.decoding.scratch import GROUP_BYTES
-from kafka_segment_source.kernels import batch_headers, batch_rules
+from kafka_segment_source.kernels import batch_headers, batch_rules, block_codecs
 from kafka_segment_source.kernels.batch_headers import HeaderTable
 from kafka_segment_source.logdir.checksums import crc_holds
 from kafka_segment_source.storage.files import Bytes
 
+HeaderColumn = npt.NDArray[np.int64]
+
 _LENGTH = struct.Struct(">i")
+_OF_KERNEL = (kafka_format.CODEC_SNAPPY, kafka_format.CODEC_LZ4)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +56,10 @@ class Group:
 
 
 class Unpacker:
-    """Makes groups of one file's batches. All groups use the same buffer for plain bytes, `plain`."""
+    """Makes groups of one file's batches. All groups use the same buffer for plain bytes, `plain`.
+
+    A kernel unpacks lz4 and snappy, many batches in one call. Where it stops, the codec's library takes the next batch.
+    """
 
     def __init__(self, path: str, max_batch_bytes: int, damage: Damage, plain: Plain) -> None:
         self._faults = Faults(path)
@@ -77,36 +83,44 @@ class Unpacker:
             start = end
 
     def _unpack_batches(self, chunk: Chunk, headers: HeaderTable) -> Iterator[Group]:
-        view = memoryview(chunk.data)  # type: ignore[arg-type]  # arrays are buffers
+        magics, codecs = headers[batch_headers.MAGIC], headers[batch_headers.ATTRIBUTES] & kafka_format.CODEC_MASK
         starts = headers[batch_headers.POSITION] - chunk.position
-        rows = (
-            starts,
-            starts + headers[batch_headers.SIZE],
-            headers[batch_headers.MAGIC],
-            headers[batch_headers.ATTRIBUTES] & kafka_format.CODEC_MASK,
-        )
-        batches = zip(*(row.tolist() for row in rows), strict=True)
+        batches = _Batches(chunk.data, starts, starts + headers[batch_headers.SIZE], magics, codecs)
         columns: list[int] = []
         places = [0]
         self._plain.clear()
-        for column, (start, end, magic, codec) in enumerate(batches):
-            if codec not in kafka_format.CODECS[magic]:
-                is_proven = crc_holds(view[start:end], magic, int(headers[batch_headers.CRC, column]))
-                self._damage.report(self._faults.bad_codec(headers[:, column], is_proven))
-                continue
-            try:
-                self._unpack_batch(view[start:end], magic, codec)
-            except DecompressionError as error:
-                self._damage.report(self._faults.bad_block(headers[:, column], error.found, error.expected))
-                continue
-            columns.append(column)
-            places.append(self._plain.size)
+        column = 0
+        while column < headers.shape[1]:
+            ends = batches.unpack_from(column, self._plain, self._max_batch_bytes)
+            if ends:
+                columns += range(column, column + len(ends))
+                places += ends
+                column += len(ends)
+            else:
+                if self._unpack_one(batches, headers, column):
+                    columns.append(column)
+                    places.append(self._plain.size)
+                column += 1
             if self._plain.size >= GROUP_BYTES:
                 yield self._make_group(headers[:, columns], places)
                 columns, places = [], [0]
                 self._plain.clear()
         if columns:
             yield self._make_group(headers[:, columns], places)
+
+    def _unpack_one(self, batches: _Batches, headers: HeaderTable, column: int) -> bool:
+        """Adds the plain records of a batch by its codec's library. Returns False if it is damaged, and reports it."""
+        batch, magic, codec = batches.take(column)
+        if codec not in kafka_format.CODECS[magic]:
+            is_proven = crc_holds(batch, magic, int(headers[batch_headers.CRC, column]))
+            self._damage.report(self._faults.bad_codec(headers[:, column], is_proven))
+            return False
+        try:
+            self._unpack_batch(batch, magic, codec)
+        except DecompressionError as error:
+            self._damage.report(self._faults.bad_block(headers[:, column], error.found, error.expected))
+            return False
+        return True
 
     def _unpack_batch(self, batch: memoryview, magic: int, codec: int) -> None:
         """Adds the plain records of one batch.
@@ -129,6 +143,47 @@ class Unpacker:
     def _make_group(self, headers: HeaderTable, places: list[int]) -> Group:
         ends = np.array(places, np.int64)
         return Group(self._plain.data, np.ascontiguousarray(headers), np.stack((ends[:-1], ends[1:])))
+
+
+class _Batches:
+    """Batches in the bytes of a chunk. starts, ends: positions of each in `data`. magics, codecs: of each."""
+
+    def __init__(
+        self, data: Bytes, starts: HeaderColumn, ends: HeaderColumn, magics: HeaderColumn, codecs: HeaderColumn
+    ) -> None:
+        self._data = data
+        self._view = memoryview(data)  # type: ignore[arg-type]  # arrays are buffers
+        self._rows = [row.tolist() for row in (starts, ends, magics, codecs)]
+        is_of_kernel = (magics == kafka_format.MAGIC_V2) & np.isin(codecs, _OF_KERNEL)
+        self._is_of_kernel: list[bool] = is_of_kernel.tolist()
+        if is_of_kernel.any():
+            records = (
+                starts + kafka_format.BATCH_OVERHEAD,
+                np.ascontiguousarray(ends),
+                np.where(is_of_kernel, codecs, 0),
+            )
+            self._records = records
+            self._places = np.empty(len(starts), np.int64)
+
+    def take(self, column: int) -> tuple[memoryview, int, int]:
+        """Returns the bytes, the magic and the codec of a batch."""
+        start, end, magic, codec = (row[column] for row in self._rows)
+        return self._view[start:end], magic, codec
+
+    def unpack_from(self, column: int, plain: Plain, limit: int) -> list[int]:
+        """Adds the plain records of batches from `column` on to `plain`, at most `limit` bytes of each, up to a group.
+
+        Returns the size of `plain` after each of them. There is none if the first one is for a library.
+        """
+        if not self._is_of_kernel[column]:
+            return []
+        count = block_codecs.unpack_batches(
+            self._data, *self._records, column, plain.data, plain.size, GROUP_BYTES, limit, self._places
+        )
+        ends: list[int] = self._places[:count].tolist()
+        if ends:
+            plain.size = ends[-1]
+        return ends
 
 
 def _make_plain_group(chunk: Chunk, headers: HeaderTable) -> Group:

@@ -20,7 +20,7 @@ from kafka_segment_source.bounds import EVERY_ROW
 from kafka_segment_source.decoding.tables import split_table
 from kafka_segment_source.errors import SchemaError, UnsupportedError
 from kafka_segment_source.frames.predicates import find_columns, find_possible_rows
-from kafka_segment_source.keywords import PathsLike, ScanOptions, count_threads, option_texts
+from kafka_segment_source.keywords import PathsLike, ScanOptions, check_threads, option_texts
 from kafka_segment_source.option_values import FORMATS_OF_TEXT
 from kafka_segment_source.options import ReadOptions, parse_options
 from kafka_segment_source.planning.plan import ReadPlan
@@ -44,7 +44,7 @@ def dataset(path: PathsLike, threads: int | None = None, **options: Unpack[ScanO
 
     Args:
         path: A partition directory, a log directory, a `.log` file or a glob; or a list of these.
-        threads: How many threads read and decode. By default, one.
+        threads: How many threads read and decode. By default, as many as `scan` takes.
         options: The options of docs/options.md under their own names, with Python values. Times ago count from this
             call.
 
@@ -63,7 +63,7 @@ def dataset(path: PathsLike, threads: int | None = None, **options: Unpack[ScanO
     """
     parsed, warnings = parse_options(option_texts(path, options), parameters=("threads",))
     parsed = type_columns(parsed, warnings)
-    return LogDataset(_Source(parsed, tuple(warnings), count_threads(threads)))
+    return LogDataset(_Source(parsed, tuple(warnings), check_threads(threads)))
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class _Source:
 
     options: ReadOptions
     warnings: tuple[str, ...]
-    threads: int
+    threads: int | None
     predicate: pc.Expression | None = None
 
     @property

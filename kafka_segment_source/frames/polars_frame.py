@@ -31,7 +31,7 @@ def scan_polars(path: PathsLike, threads: int | None = None, **options: Unpack[S
 
     Args:
         path: A partition directory, a log directory, a `.log` file or a glob; or a list of these.
-        threads: How many threads read and decode. By default, one.
+        threads: How many threads read and decode. By default, as many as `scan` takes.
         options: The options of docs/options.md under their own names, with Python values. Times ago count from this
             call.
 

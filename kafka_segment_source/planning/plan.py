@@ -9,18 +9,23 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from kafka_segment_source.decoding.split import SegmentSplit
-from kafka_segment_source.decoding.tables import split_table
-from kafka_segment_source.keywords import count_threads
+from kafka_segment_source.decoding.tables import reads_headers_only, split_table
+from kafka_segment_source.errors import KafkaSegmentError
+from kafka_segment_source.in_order import count_processors
+from kafka_segment_source.keywords import check_threads
+from kafka_segment_source.logdir.probe import HeaderProbe
 from kafka_segment_source.logdir.segments import DroppedSegment
 from kafka_segment_source.option_values import NEWEST
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.reporting import logger
 from kafka_segment_source.schema import Table
+from kafka_segment_source.storage.files import InputFile
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
 _BYTES_A_THREAD = 4 * 1024 * 1024  # a thread that would read less is not worth its start
+_MOST_BY_DEFAULT = 4  # threads; each may take 64 MiB
 
 
 @dataclass(frozen=True, repr=False)
@@ -94,9 +99,10 @@ class ReadPlan:
 
         Args:
             columns: Names of the wanted columns, in order. By default, the options decide.
-            threads: How many threads read and decode. By default, one. Rows come in the
-                same order with any number. Each thread takes at most 64 MiB, beside a batch of Kafka that is larger.
-                With 1, one Arrow batch is in memory at a time.
+            threads: How many threads read and decode. By default, one for each processor, and four at most, if the
+                logs are compressed and not in a bucket, and one for others. Rows come in the same order with any
+                number. Each thread takes at most 64 MiB, beside a batch of Kafka that is larger. With 1, one Arrow
+                batch is in memory at a time.
 
         Returns:
             A reader that returns the segments one after another, by topic, partition and offset.
@@ -118,7 +124,7 @@ class ReadPlan:
             712
         """
         schema = self.schema(columns)
-        count = count_threads(threads)
+        count = check_threads(threads)
         for warning in self.warnings:
             logger.warning("%s", warning)
         return pa.RecordBatchReader.from_batches(schema, read_rows(self, schema, threads=count))
@@ -131,15 +137,27 @@ class ReadPlan:
     def _table(self) -> Table:
         return split_table(self.options)
 
-    def _read(self, schema: pa.Schema, advance: Callable[[int], None], threads: int) -> Iterator[pa.RecordBatch]:
-        useful = min(threads, -(-self.bytes_to_read // _BYTES_A_THREAD))
+    def _read(self, schema: pa.Schema, advance: Callable[[int], None], threads: int | None) -> Iterator[pa.RecordBatch]:
+        useful = min(self._choose_threads() if threads is None else threads, self._most_threads)
         if useful > 1 and self.options.view != NEWEST:
             from kafka_segment_source.scanning_threads import read_splits_in_threads
 
-            return read_splits_in_threads(self.splits, self.options, schema, advance, useful)
+            yield from read_splits_in_threads(self.splits, self.options, schema, advance, useful)
+            return
         from kafka_segment_source.scanning import read_splits
 
-        return read_splits(self.splits, self.options, schema, advance)
+        yield from read_splits(self.splits, self.options, schema, advance)
+
+    @property
+    def _most_threads(self) -> int:
+        return -(-self.bytes_to_read // _BYTES_A_THREAD)
+
+    def _choose_threads(self) -> int:
+        """Returns one thread for each processor where several are faster: for compressed batches on a disk."""
+        if self._most_threads <= 1 or reads_headers_only(self.options):
+            return 1
+        split = max(self.splits, key=lambda split: split.size)
+        return min(count_processors(), _MOST_BY_DEFAULT) if _begins_compressed(split) else 1
 
     # rich prints the plan, and is loaded only for that.
 
@@ -169,10 +187,24 @@ class ReadPlan:
 
 
 def read_rows(
-    plan: ReadPlan, schema: pa.Schema, advance: Callable[[int], None] = lambda _: None, threads: int = 1
+    plan: ReadPlan, schema: pa.Schema, advance: Callable[[int], None] = lambda _: None, threads: int | None = 1
 ) -> Iterator[pa.RecordBatch]:
     """Reads the rows of a plan as batches of exactly `schema`, and says nothing of its warnings.
 
-    advance: is called with the size of each read split.
+    advance: is called with the size of each read split. threads: how many read and decode. None: one batch of the logs
+    is looked at to choose (docs/speed.md).
     """
     return plan._read(schema, advance, threads)
+
+
+def _begins_compressed(split: SegmentSplit) -> bool:
+    """Whether the first batch of a split is compressed. False for a bucket, and where it cannot be read: the read of it
+    says why."""
+    if split.storage.read_cost(split.path).at_once > 1:
+        return False
+    try:
+        with InputFile(split.path, split.storage, split.version) as file:
+            header = HeaderProbe(file, split.segment_size, check_crcs=False).at(split.start)
+    except KafkaSegmentError:
+        return False
+    return header is not None and header.is_compressed

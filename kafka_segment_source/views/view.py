@@ -57,7 +57,7 @@ class ViewPlan(ReadPlan):
     def _table(self) -> Table:
         return self.view.table
 
-    def _read(self, schema: pa.Schema, advance: Callable[[int], None], threads: int) -> Iterator[pa.RecordBatch]:
+    def _read(self, schema: pa.Schema, advance: Callable[[int], None], threads: int | None) -> Iterator[pa.RecordBatch]:
         return (batch for task in self.tasks for batch in read_task(self.view, task, self.options, schema))
 
     def __rich__(self) -> RenderableType:

@@ -14,7 +14,7 @@ from tests.support.compiled import bounds_checked_code
 
 ROOT = Path(__file__).parent.parent.parent
 SELECTION = ["tests/property/test_kernels.py", "tests/property/test_decoding.py", "tests/unit/decoding/test_damage.py"]
-SELECTION += ["tests/property/test_latest.py"]
+SELECTION += ["tests/property/test_latest.py", "tests/property/test_block_codecs.py"]
 SELECTION += ["tests/property/test_message_sets.py", "tests/property/test_search.py::test_texts_anywhere_in_a_block"]
 SELECTION += ["tests/property/test_stats.py::test_stats_are_those_of_a_naive_pass"]
 MODES = {

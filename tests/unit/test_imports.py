@@ -161,7 +161,7 @@ def test_pyspark_is_imported_under_spark_only(module: str) -> None:
 # What each module of other rooms may use of `os`: none of it reads a path of data
 OF_THE_SYSTEM = {
     "errors": {"strerror"},
-    "in_order": {"cpu_count", "process_cpu_count", "sched_getaffinity"},
+    "in_order": {"cpu_count", "process_cpu_count", "sched_getaffinity", "register_at_fork"},
     "keywords": {"PathLike", "fspath"},
     "kernels.jit": {"environ"},
     "kernels.system_calls": {"preadv"},  # as a kernel reads a file that is open

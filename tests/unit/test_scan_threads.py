@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,12 +19,14 @@ import kafka_segment_source as kafkaseg
 from benchmarks.logs import LogShape, log
 from kafka_segment_source import scanning_threads
 from kafka_segment_source.decoding.tables import RECORDS
-from kafka_segment_source.errors import CorruptRecordError, OptionError
+from kafka_segment_source.errors import CorruptRecordError, KafkaSegmentError, OptionError, UsageError
 from kafka_segment_source.in_order import InOrder
 from kafka_segment_source.planning import plan as plan_module
 from kafka_segment_source.planning.plan import ReadPlan
 from kafka_segment_source.scanning import read_splits
 from kafka_segment_source.scanning_threads import read_splits_in_threads
+from kafka_segment_source.storage.store import ReadCost
+from tests.support import writer
 from tests.support.chunks import read_in_chunks
 from tests.support.waiting import wait_until
 
@@ -98,19 +101,59 @@ def test_the_batches_are_those_of_one_thread(
     assert len(one) > 10
 
 
-def test_the_default_is_one_thread(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`scan` and a plan's reader take more only if they are asked to."""
-    asked: list[int] = []
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The numbers of threads of all reads that take more than one, on a machine of three processors."""
+    noted: list[int] = []
 
     def note(*arguments: Any) -> Any:
-        asked.append(arguments[-1])
+        noted.append(arguments[-1])
         return iter(())
 
     monkeypatch.setattr(scanning_threads, "read_splits_in_threads", note)
+    monkeypatch.setattr(plan_module, "count_processors", lambda: 3)
+    return noted
+
+
+def test_the_default_is_every_processor_for_compressed_batches(
+    directory: Path, asked: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`scan`, a plan's reader and a dataset take as many threads as there are processors, and four at most."""
     for threads in (None, 1, 7):
-        kafkaseg.scan(directory, threads=threads)
-        kafkaseg.plan(directory).to_reader(threads=threads)
-    assert asked == [7, 7]
+        kafkaseg.scan(directory, threads=threads).read_all()
+        kafkaseg.plan(directory).to_reader(threads=threads).read_all()
+        kafkaseg.dataset(directory, threads=threads).to_table()
+    assert asked == [3, 3, 3, 7, 7, 7]
+    monkeypatch.setattr(plan_module, "count_processors", lambda: 64)
+    kafkaseg.scan(directory).read_all()
+    assert asked[-1] == 4
+
+
+def test_the_default_is_one_thread_for_others(directory: Path, tmp_path: Path, asked: list[int]) -> None:
+    """Two are hardly faster for plain batches, of headers alone and in a bucket. Nor is a file read that is gone."""
+    shutil.copytree(directory, tmp_path / "events-0")
+    plain = writer.record_batch([writer.Rec(number, 1, b"key", bytes(1000)) for number in range(100)])
+    (tmp_path / "events-0" / "00000000000000000000.log").write_bytes(plain * 20)
+    plan = kafkaseg.plan(tmp_path, assign={"events": [0]})
+    kafkaseg.scan(directory, view="batches").read_all()
+    assert next(plan.to_reader(), None) is not None
+    for path in tmp_path.glob("*/*.log"):
+        path.unlink()
+    with pytest.raises(KafkaSegmentError):
+        plan.to_reader().read_all()
+    far = plan.splits[0]._replace(storage=Far(ReadCost(at_once=8, block=65_536)))  # type: ignore[arg-type]  # nothing else is asked
+    assert not plan_module._begins_compressed(far)
+    assert asked == []
+
+
+class Far:
+    """A bucket, as far as the choice of threads asks."""
+
+    def __init__(self, cost: ReadCost) -> None:
+        self._cost = cost
+
+    def read_cost(self, _: str) -> ReadCost:
+        return self._cost
 
 
 def test_little_data_takes_one_thread(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -236,3 +279,38 @@ def test_an_interrupt_ends_it(directory: Path) -> None:
     assert printed.endswith("interrupted\n"), complaint
     assert child.returncode == 0
     assert complaint == ""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_forked_process_says_that_it_cannot_go_on(directory: Path, begun: bool) -> None:
+    """It does not wait for threads that are in the other process, nor for their locks. A reader of its own works."""
+    reader = kafkaseg.scan(directory, ["offset"], threads=3)
+    rows = reader.read_next_batch().num_rows if begun else 0
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            own = kafkaseg.scan(directory, ["offset"], threads=3).read_all().num_rows
+            try:
+                rest = reader.read_all().num_rows
+                status = 0 if not begun and rest == own else 2
+            except UsageError:
+                status = 0 if begun else 3
+            del reader
+        finally:
+            os._exit(status)
+    ended: list[int] = []
+
+    def has_ended() -> bool:
+        found, status = os.waitpid(child, os.WNOHANG)
+        ended.extend([status] if found else [])
+        return bool(found)
+
+    try:
+        wait_until(has_ended)
+    except AssertionError:
+        os.kill(child, signal.SIGKILL)
+        raise
+    assert [os.waitstatus_to_exitcode(status) for status in ended] == [0]
+    assert rows + reader.read_all().num_rows == kafkaseg.scan(directory, ["offset"], threads=1).read_all().num_rows

@@ -88,6 +88,7 @@ JUDGED: dict[str, str] = {
     "partition.chain:_read_both: StorageError": "it comes again when the fact is asked for",
     "partition.copy_view:CopyView.rows: DataError": "the caller compares what can be decoded, and reading reports the damage",
     "partition.survey:_rate_rest: DataLossError": "how well the copy holds the rest is not known, so another one goes first",
+    "planning.plan:_begins_compressed: KafkaSegmentError": "one thread reads, and raises it",
     "planning.planner:_cut_each.cut_one: FileChangedError": "the split stays whole, with a warning",
     "planning.planner:plan_selected: FileChangedError": "the plan is made again",
     "reading.following:Follower._find_again: FileChangedError": "the directory is listed again, and the last error is raised",

@@ -95,6 +95,34 @@ def test_more_zones_than_a_partition_has(monkeypatch: pytest.MonkeyPatch) -> Non
         zone_table.from_parquet(data)
 
 
+def test_maps_with_arrows_own_schema_are_read() -> None:
+    """Older versions wrote it, and the metadata inside it. The file may have several row groups."""
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
+    written = zone_table.ZoneMap(some_zones(10), "A" * 22)
+    file = pq.ParquetFile(pa.BufferReader(zone_table.to_parquet(written)))
+    table = file.read().replace_schema_metadata(file.metadata.metadata)
+    out = pa.BufferOutputStream()
+    pq.write_table(table, out, row_group_size=4)
+
+    assert pq.ParquetFile(pa.BufferReader(out.getvalue())).num_row_groups == 3
+    assert zone_table.from_parquet(out.getvalue().to_pybytes()).equals(written)
+
+
+@pytest.mark.parametrize("column", [pa.array([0.5] * 10), pa.array([None] + [1] * 9, pa.int64()), pa.array(["1"] * 10)])
+def test_columns_that_are_no_integers_are_damage(column: pa.Array) -> None:
+    """A map has nothing to guess: fractions, nulls and texts are one sentence."""
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
+    file = pq.ParquetFile(pa.BufferReader(zone_table.to_parquet(zone_table.ZoneMap(some_zones(10)))))
+    table = file.read().set_column(zone_table.MIN_TIMESTAMP, "minTimestamp", column)
+    out = pa.BufferOutputStream()
+    pq.write_table(table.replace_schema_metadata(file.metadata.metadata), out)
+
+    with pytest.raises(ValueError, match="it is damaged"):
+        zone_table.from_parquet(out.getvalue().to_pybytes())
+
+
 def test_other_parquet_files_are_no_maps(tmp_path: Path) -> None:
     """Somebody's own file under the name of a map."""
     out = pa.BufferOutputStream()
