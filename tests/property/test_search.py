@@ -380,3 +380,22 @@ def test_copies_mend_each_other(tmp_path: Path) -> None:
     assert kafkaseg.stats(paths)[0].sums["records"] == 4
     found = kafkaseg.every_copy(paths, b"needle")
     assert list(found) == [] and len(found.unsearched) == 2
+
+
+@pytest.mark.parametrize("most_found", [1, 2, 5, 4096])
+@pytest.mark.parametrize("codec", ["none", "zstd"])
+def test_texts_in_some_batches(most_found: int, codec: Codec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Batches with a text and without, more texts than there is room for."""
+    monkeypatch.setattr(blocks, "_MOST_FOUND", most_found)
+    values = [b"x", b"ab", b"abab", b"x", b"x", b"ab", b"x", b"ab"]
+    data = b"".join(
+        writer.record_batch([Rec(0, 1, None, value)], base_offset=n, codec=codec) for n, value in enumerate(values)
+    )
+    (tmp_path / "orders-0").mkdir()
+    (tmp_path / "orders-0" / writer.segment_name(0)).write_bytes(data)
+    query = {"pattern": b"ab", "fixed": True}
+
+    found = searched(tmp_path, query)
+
+    assert found == naive_search(decoded(naive.decode_log(data)), query)
+    assert len(found) == 4
