@@ -51,12 +51,14 @@ class Target:
     """What a target says of one checkpoint.
 
     last: the number of the last micro-batch that it has of this checkpoint, or -1. is_named: whether it names the
-    checkpoint, so that it may have had more. has_records: whether it has records of whatever origin.
+    checkpoint, so that it may have had more. has_records: whether it has records of whatever origin. lacks_list:
+    whether it has Parquet files, and nothing that says which of them count.
     """
 
     last: int
     is_named: bool
     has_records: Callable[[], bool]
+    lacks_list: bool = False
 
 
 # ---- the rule ----
@@ -67,9 +69,10 @@ def find_misfit(checkpoint: Checkpoint, target: Target) -> str | None:
     if checkpoint.begun == -1 or (checkpoint.finished == -1 and target.last == -1):
         return "the checkpoint is new, and the target has records already" if target.has_records() else None
     if target.last == -1:
-        if target.is_named:
+        if target.is_named and not target.lacks_list:
             return None
         held = "has records of another checkpoint" if target.has_records() else "is empty"
+        held = "has lost _spark_metadata, the list of its files" if target.lacks_list else held
         return f"the checkpoint says that records were written, and the target {held}"
     if target.last < checkpoint.finished:
         return f"the checkpoint has finished micro-batch {checkpoint.finished}, and the target ends with {target.last}"
@@ -159,7 +162,8 @@ def _read_directory(files: _Files, checkpoint: Checkpoint) -> Target:
     is_named = note is not None and checkpoint.id in json.loads(note)
     # a run that died in its first micro-batch leaves files that no list has
     has_records = number >= 0 or (checkpoint.begun == -1 and files.has_data())
-    return Target(number if note is None or is_named else -1, is_named, lambda: has_records)
+    lacks_list = number == -1 and files.has_data()
+    return Target(number if note is None or is_named else -1, is_named, lambda: has_records, lacks_list)
 
 
 def _read_delta(spark: SparkSession, target: str, query: str) -> tuple[int, bool]:

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kafka_segment_source import errors
+    from kafka_segment_source.bounds import OffsetRange, ScanBounds, TimeRange
+    from kafka_segment_source.decoding.split import SegmentSplit
     from kafka_segment_source.errors import (
         CorruptRecordError,
         DataError,
@@ -34,12 +36,17 @@ if TYPE_CHECKING:
     from kafka_segment_source.exporting.target_errors import TargetError
     from kafka_segment_source.frames.dataset import LogDataset, LogScanner, dataset
     from kafka_segment_source.frames.polars_frame import scan_polars
-    from kafka_segment_source.inspection.contents import Listing, list_partitions
-    from kafka_segment_source.inspection.offsets import OffsetsForTime, offsets_for_time
-    from kafka_segment_source.inspection.positions import OffsetPlaces, locate_offset
+    from kafka_segment_source.inspection.contents import ListedPartition, ListedSegment, Listing, list_partitions
+    from kafka_segment_source.inspection.findings import Finding
+    from kafka_segment_source.inspection.offset_of_time import OffsetsForTime, PartitionOffset, offsets_for_time
+    from kafka_segment_source.inspection.offset_places import Fetch, OffsetPlace, OffsetPlaces, locate_offset
+    from kafka_segment_source.inspection.summary import IndexHealth, Summary
     from kafka_segment_source.inspection.verification import VerifyReport, verify
+    from kafka_segment_source.inspection.verify import Verified
     from kafka_segment_source.keywords import ScanOptions, StreamOptions
-    from kafka_segment_source.logdir.indexes import OffsetIndex, TimeIndex, TransactionIndex
+    from kafka_segment_source.logdir.segments import DropKind, DroppedSegment, Evidence
+    from kafka_segment_source.named_indexes import OffsetIndex, TimeIndex, TransactionIndex
+    from kafka_segment_source.planning.offset_search import FoundBatch, OffsetEntry, SearchStep, TimeEntry
     from kafka_segment_source.planning.plan import ReadPlan
     from kafka_segment_source.queries import plan, scan
     from kafka_segment_source.rebuilding.rebuild import rebuild
@@ -49,7 +56,8 @@ if TYPE_CHECKING:
     from kafka_segment_source.spark.datasource import KafkaSegmentDataSource, read, read_stream, register
     from kafka_segment_source.spark.zone_maps import update_zone_maps
     from kafka_segment_source.statistics.stats import stats
-    from kafka_segment_source.statistics.totals import TopicStats
+    from kafka_segment_source.statistics.totals import LargeRecord, Share, Shares, TopicStats
+    from kafka_segment_source.views.view import ViewPlan
     from kafka_segment_source.zones.updates import ZoneMapSummary, update_zone_maps_locally
 
 __version__ = "0.1.0"
@@ -57,38 +65,62 @@ __all__ = [
     "CorruptRecordError",
     "DataError",
     "DataLossError",
+    "DropKind",
+    "DroppedSegment",
+    "Evidence",
+    "Fetch",
     "FileChangedError",
+    "Finding",
+    "FoundBatch",
+    "IndexHealth",
     "KafkaSegmentDataSource",
     "KafkaSegmentError",
     "KeyPlace",
     "KeyPlaces",
+    "LargeRecord",
     "LeftOut",
+    "ListedPartition",
+    "ListedSegment",
     "Listing",
     "LogDataset",
     "LogScanner",
     "MisfitError",
+    "OffsetEntry",
     "OffsetIndex",
+    "OffsetPlace",
     "OffsetPlaces",
+    "OffsetRange",
     "OffsetsForTime",
     "OptionError",
+    "PartitionOffset",
     "PathError",
     "ReadPlan",
     "RebuildReport",
     "RebuiltPartition",
     "RetentionError",
+    "ScanBounds",
     "ScanOptions",
     "SchemaError",
+    "SearchStep",
+    "SegmentSplit",
+    "Share",
+    "Shares",
     "StorageError",
     "StreamOptions",
+    "Summary",
     "TableReport",
     "TargetError",
+    "TimeEntry",
     "TimeIndex",
+    "TimeRange",
     "TopicStats",
     "TransactionIndex",
     "UnsupportedError",
     "UnsupportedFormatError",
     "UsageError",
+    "Verified",
     "VerifyReport",
+    "ViewPlan",
     "ZoneMapSummary",
     "__version__",
     "dataset",
@@ -113,17 +145,24 @@ __all__ = [
 ]
 
 _HOMES = {
+    "bounds": ("OffsetRange", "ScanBounds", "TimeRange"),
+    "decoding.split": ("SegmentSplit",),
     "exporting.export": ("TableReport", "export"),
     "exporting.target_errors": ("TargetError",),
     "frames.dataset": ("LogDataset", "LogScanner", "dataset"),
     "frames.polars_frame": ("scan_polars",),
-    "inspection.contents": ("Listing", "list_partitions"),
-    "inspection.offsets": ("OffsetsForTime", "offsets_for_time"),
-    "inspection.positions": ("OffsetPlaces", "locate_offset"),
+    "inspection.contents": ("ListedPartition", "ListedSegment", "Listing", "list_partitions"),
+    "inspection.findings": ("Finding",),
+    "inspection.offset_of_time": ("OffsetsForTime", "PartitionOffset", "offsets_for_time"),
+    "inspection.offset_places": ("Fetch", "OffsetPlace", "OffsetPlaces", "locate_offset"),
+    "inspection.summary": ("IndexHealth", "Summary"),
     "inspection.verification": ("VerifyReport", "verify"),
+    "inspection.verify": ("Verified",),
     "keywords": ("ScanOptions", "StreamOptions"),
-    "logdir.indexes": ("OffsetIndex", "TimeIndex", "TransactionIndex"),
+    "logdir.segments": ("DropKind", "DroppedSegment", "Evidence"),
+    "named_indexes": ("OffsetIndex", "TimeIndex", "TransactionIndex"),
     "planning.plan": ("ReadPlan",),
+    "planning.offset_search": ("FoundBatch", "OffsetEntry", "SearchStep", "TimeEntry"),
     "queries": ("plan", "scan"),
     "rebuilding.rebuild": ("rebuild",),
     "rebuilding.report": ("LeftOut", "RebuildReport", "RebuiltPartition"),
@@ -132,7 +171,8 @@ _HOMES = {
     "spark.datasource": ("KafkaSegmentDataSource", "read", "read_stream", "register"),
     "spark.zone_maps": ("update_zone_maps",),
     "statistics.stats": ("stats",),
-    "statistics.totals": ("TopicStats",),
+    "statistics.totals": ("LargeRecord", "Share", "Shares", "TopicStats"),
+    "views.view": ("ViewPlan",),
     "zones.updates": ("ZoneMapSummary", "update_zone_maps_locally"),
 }
 

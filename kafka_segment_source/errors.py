@@ -110,9 +110,13 @@ class RetentionError(FileChangedError):
 class DataError(KafkaSegmentError):
     """The files hold something that cannot be returned as rows.
 
-    path: the file. position: bytes from its start. offset: Kafka offset, or None where it is not known. inside: the
-    place of the fault in the batch, in the words of the message, or None. found, expected: the same two values as in
-    the message. is_skippable: whether mode=DROPMALFORMED may skip the batch. advice: the end of the message.
+    path: the file.
+    position: bytes from its start.
+    offset: Kafka offset, or None where it is not known.
+    inside: the place of the fault in the batch, in the words of the message, or None.
+    found, expected: the same two values as in the message.
+    is_skippable: whether mode=DROPMALFORMED may skip the batch.
+    advice: the end of the message.
     """
 
     is_skippable = True

@@ -64,7 +64,8 @@ class _Slot(Generic[AnyPiece, Result]):
 class InOrder(Generic[AnyPiece, Result]):
     """A context manager over the threads. Call `next_piece`, and then `results` of this piece, in turns.
 
-    pieces: is used by one thread at a time. threads: at most this number work at the same time, with the caller's.
+    pieces: is used by one thread at a time.
+    threads: at most this number work at the same time, with the caller's.
     most: bytes of pieces and results that may wait. The first piece in order goes on even beyond that, one result at a
     time.
     """

@@ -1,4 +1,4 @@
-"""Kafka's on-disk format: every offset, length, mask, magic, sentinel and suffix, and nothing else.
+"""Kafka's on-disk format: every offset, length, mask, magic, sentinel and file name, and nothing else.
 
 All integers are big-endian. The sources are Kafka's own classes. `clients` is `org.apache.kafka.common.record`, and
 `storage` is `org.apache.kafka.storage.internals.log`.
@@ -169,6 +169,12 @@ DELETED_SUFFIX: Final = ".deleted"  # follows another suffix; the broker removes
 CLEANED_SUFFIX: Final = ".cleaned"  # output of a compaction that has not finished
 SWAP_SUFFIX: Final = ".swap"  # output of a finished compaction, which will replace the segments that it was made from
 
+
+def segment_file(base_offset: int, suffix: str = LOG_SUFFIX) -> str:
+    """Returns the name of a segment's file (`storage.LogFileUtils.filenamePrefixFromOffset`)."""
+    return f"{base_offset:0{BASE_OFFSET_DIGITS}d}{suffix}"
+
+
 # Checkpoints (`CheckpointFile`) are text: version, number of entries, then one line `topic partition offset` for each
 # entry. They lie in the log directory, beside the partition directories.
 CHECKPOINT_VERSION: Final = 0
@@ -195,3 +201,4 @@ DEAD_DIRECTORY_SUFFIXES: Final = ("-delete", "-future", "-stray")
 INTERNAL_TOPIC_PREFIX: Final = "__"
 
 MAX_OFFSET: Final = 2**63 - 1
+LARGEST_LOG: Final = 2**31 - 1  # bytes of a `.log`: positions in a segment are 32-bit

@@ -17,7 +17,7 @@ from kafka_segment_source import times
 from kafka_segment_source.errors import OptionError
 from kafka_segment_source.storage.paths import resolve_path
 from kafka_segment_source.storage.store import LOCAL, Storage
-from kafka_segment_source.storage.tiered.keys import TierKeys, parse_keys
+from kafka_segment_source.storage.tiered.encryption import TierKeys, parse_keys
 
 EARLIEST = -2  # in offset maps, as in Kafka's ListOffsets
 LATEST = -1
@@ -70,7 +70,8 @@ class TopicSelection(NamedTuple):
 class OffsetLimit:
     """Where a scan begins or ends: EARLIEST, LATEST or an offset, for all partitions or for each named one.
 
-    option: the name of the option that gave it. everywhere: the number for all partitions; None if there is a map.
+    option: the name of the option that gave it.
+    everywhere: the number for all partitions; None if there is a map.
     by_time: the numbers are epoch milliseconds. Each stands for the first offset with a timestamp ≥ the number.
     """
 
@@ -144,7 +145,7 @@ def _parse_key(text: str) -> str | bytes:
 
 
 def _without_blanks(digits: str) -> str:
-    if any(each.isspace() for each in digits):
+    if any(digit.isspace() for digit in digits):
         raise ValueError("found a blank")
     return digits
 

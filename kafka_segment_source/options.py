@@ -14,7 +14,7 @@ counts, and the same holds for where it ends:
 `since` and `until` keep rows by their timestamp; the options above cut at an offset. All of them apply together.
 
 The table says which options a stream has, and which only a stream has. Other rules for one kind of read are elsewhere:
-those of a batch read are in `planning/batch_rules.py`, those of a stream in `streams/`.
+those of a batch read are in `planning/batch_queries.py`, those of a stream in `streams/`.
 """
 
 from __future__ import annotations
@@ -32,10 +32,11 @@ from kafka_segment_source import times
 from kafka_segment_source.bounds import MIN_TIMESTAMP, TIMESTAMP_LIMIT, TimeRange, intersect_sets
 from kafka_segment_source.errors import OptionError, PathError, UnsupportedError
 from kafka_segment_source.option_values import DROPMALFORMED, Context, OffsetLimit, TopicPartition, TopicSelection
+from kafka_segment_source.reporting import Warnings
 from kafka_segment_source.storage.routed import make_storage
 from kafka_segment_source.storage.settings import looks_like_setting, make_settings, suggest
 from kafka_segment_source.storage.store import Storage
-from kafka_segment_source.storage.tiered.keys import TierKeys, parse_keys
+from kafka_segment_source.storage.tiered.encryption import TierKeys, parse_keys
 from kafka_segment_source.trust import Trust
 
 if TYPE_CHECKING:
@@ -60,12 +61,18 @@ _NO_END = "a stream has no end; a batch read has it"
 class Option(NamedTuple):
     """One option.
 
-    group: its topic. name: its name for users. field: its field in ReadOptions. takes: one word for the form of its
-    value. parse: turns a text into a value. default: the text that is parsed where the user gives none; None for no
-    value. without: describes in words what happens without a text, where the default does not show it.
+    group: its topic.
+    name: its name for users.
+    field: its field in ReadOptions.
+    takes: one word for the form of its value.
+    parse: turns a text into a value.
+    default: the text that is parsed where the user gives none; None for no value.
+    without: describes in words what happens without a text, where the default does not show it.
 
-    views: the views that take it. view_defaults: the default of some views, where that is another one.
-    no_stream: why a stream cannot have it; empty if it can. stream_only: whether only a stream has it.
+    views: the views that take it.
+    view_defaults: the default of some views, where that is another one.
+    no_stream: why a stream cannot have it; empty if it can.
+    stream_only: whether only a stream has it.
     stream_default: the default of a stream, where that is another one. "" means no value.
     stream_without: the same as `without` for a stream, where that is something else.
     """
@@ -261,9 +268,9 @@ class ReadOptions:
 
     There are no defaults here: `parse_options` gives each field the value of the text in the table.
 
-    storage: where the files of all paths are, zone maps too. It has the options of object stores. typed: the columns of
-    keys and values, where these are not bytes (`schema_registry/resolving.py`). table: what makes rows of splits, where
-    it is not the table of the view (`searching/`, `statistics/`).
+    storage: where the files of all paths are, zone maps too. It has the options of object stores.
+    typed: the columns of keys and values, where these are not bytes (`schema_registry/resolving.py`).
+    table: what makes rows of splits, where it is not the table of the view (`searching/`, `statistics/`).
     """
 
     storage: Storage
@@ -393,7 +400,7 @@ def parse_options(
     parameters: Sequence[str] = (),
     storage: Storage | None = None,
     is_stream: bool = False,
-) -> tuple[ReadOptions, list[str]]:
+) -> tuple[ReadOptions, Warnings]:
     """Parses option names and texts, as Spark passes them. Returns ReadOptions, and warnings of one sentence each.
 
     now_ms: the moment that times ago are counted from; by default the present. parameters: other parameter names of the
@@ -520,15 +527,15 @@ def _check_conflicts(options: ReadOptions) -> None:
         )
 
 
-def _make_warnings(ignored: list[str]) -> list[str]:
+def _make_warnings(ignored: list[str]) -> Warnings:
     of_streams = {name for name in ignored if name.lower() in _BY_KEY}
     of_brokers = set(ignored) - of_streams
-    warnings = []
+    warnings = Warnings()
     if of_brokers:
-        warnings.append(
+        warnings.add(
             "these options mean nothing when segments are read without a broker, and were ignored:"
             f" {', '.join(sorted(of_brokers))}"
         )
     if of_streams:
-        warnings.append(f"these options are for streams, and were ignored: {', '.join(sorted(of_streams))}")
+        warnings.add(f"these options are for streams, and were ignored: {', '.join(sorted(of_streams))}")
     return warnings

@@ -7,14 +7,12 @@ from typing import Unpack
 
 import pyarrow as pa
 
-from kafka_segment_source.errors import OptionError
 from kafka_segment_source.keywords import PathsLike, ScanOptions, count_threads, option_texts
-from kafka_segment_source.option_values import OF_SPLITS
 from kafka_segment_source.options import parse_options
 from kafka_segment_source.planning.plan import ReadPlan
 from kafka_segment_source.planning.planner import make_plan
 from kafka_segment_source.schema_registry.typing import split_names, type_columns
-from kafka_segment_source.views.registry import view_of
+from kafka_segment_source.views.by_name import view_of
 
 
 def plan(path: PathsLike, **options: Unpack[ScanOptions]) -> ReadPlan:
@@ -27,7 +25,8 @@ def plan(path: PathsLike, **options: Unpack[ScanOptions]) -> ReadPlan:
         options: The options of docs/options.md under their own names, with Python values.
 
     Returns:
-        The plan. It prints as a table, and `to_reader()` reads it.
+        The plan. It prints as a table, and `to_reader()` reads it. A view whose rows lie in no byte ranges of `.log`
+        files (docs/views.md) gives a `ViewPlan`: it has no splits.
 
     Raises:
         UsageError: An invalid request: an option, a path or a topic that cannot be served.
@@ -44,8 +43,11 @@ def plan(path: PathsLike, **options: Unpack[ScanOptions]) -> ReadPlan:
         (6, 18)
     """
     parsed, warnings = parse_options(option_texts(path, options))
-    if view_of(parsed.view) is not None:
-        raise OptionError(f"option 'view' is {parsed.view!r}: only {', '.join(OF_SPLITS)} have a plan; use scan")
+    view = view_of(parsed.view)
+    if view is not None:
+        from kafka_segment_source.views.view import plan_view  # noqa: PLC0415  # records and batches do without
+
+        return plan_view(view, parsed, warnings)
     return make_plan(type_columns(parsed, warnings), warnings)
 
 

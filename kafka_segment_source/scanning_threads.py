@@ -174,7 +174,10 @@ class _Desk:
 
 
 class _Piece:
-    """A chunk in work. number: of its split. next_offset: the offset after it, or None if that is not known."""
+    """A chunk in work. number: of its split.
+
+    next_offset: the offset after it, or None if that is not known.
+    """
 
     is_end = False
 

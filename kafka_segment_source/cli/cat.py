@@ -36,7 +36,7 @@ from kafka_segment_source.decoding.tables import split_table
 from kafka_segment_source.keywords import count_threads
 from kafka_segment_source.option_values import NEWEST
 from kafka_segment_source.options import CUTTING, OPTIONS
-from kafka_segment_source.planning.plan import ReadPlan
+from kafka_segment_source.planning.plan import ReadPlan, read_rows
 from kafka_segment_source.planning.planner import make_plan
 from kafka_segment_source.reporting import Advance
 from kafka_segment_source.schema_registry.typing import split_names, type_columns
@@ -161,7 +161,7 @@ def _read_batches(
     left = sys.maxsize if limit is None else limit
     if left == 0:
         return
-    for batch in plan.batches(schema, advance, threads):
+    for batch in read_rows(plan, schema, advance, threads):
         yield batch.slice(0, left)
         left -= batch.num_rows
         if left <= 0:

@@ -74,8 +74,11 @@ class Sums:
 
 @dataclass(slots=True)
 class Counts:
-    """The sums of each span of time. spread: batches that reach over a border. uncounted: batches that state no
-    count."""
+    """The sums of each span of time.
+
+    spread: batches that reach over a border.
+    uncounted: batches that state no count.
+    """
 
     by: int
     found: dict[Key, Sums] = field(default_factory=dict)

@@ -93,7 +93,7 @@ def _count_per_minute(table: pa.Table) -> dict[str, int]:
     counts = pc.value_counts(millis).to_pylist()
     return {
         format_millis(each["values"] // 1000): each["counts"]
-        for each in sorted(counts, key=lambda each: each["values"])
+        for each in sorted(counts, key=lambda count: count["values"])
     }
 
 

@@ -35,7 +35,7 @@ from kafka_segment_source.cli.shared import (
 from kafka_segment_source.decoding.tables import split_table
 from kafka_segment_source.errors import KafkaSegmentError, OptionError
 from kafka_segment_source.option_values import RECORDS
-from kafka_segment_source.planning.plan import ReadPlan
+from kafka_segment_source.planning.plan import ReadPlan, read_rows
 from kafka_segment_source.searching.every_copy import KeyPlace, check_key_options
 from kafka_segment_source.searching.every_copy import every_copy as find_every_copy
 from kafka_segment_source.searching.pattern import Pattern
@@ -137,7 +137,7 @@ def grep_command(  # noqa: PLR0913, PLR0917  # click passes each option by its n
     """
     if every_copy:
         others = (fixed, ignore_case, invert, counts, lists, quiet, most, value, headers, field)
-        if any(each not in (None, False, ()) for each in others):
+        if any(other not in (None, False, ()) for other in others):
             raise OptionError(_WHOLE_KEY)
         raw = _parse_hex(pattern) if is_hex else pattern
         sys.exit(_print_every_copy(paths, raw, threads, as_json, options))
@@ -225,7 +225,7 @@ class _Run:
                 plan = replace(self._plan, splits=tuple(splits))
                 if found == most:
                     break
-                batches = plan.batches(self._schema(()), threads=self._threads)
+                batches = read_rows(plan, self._schema(()), threads=self._threads)
                 if next(batches, None) is not None:
                     found += 1
                     self._print({"topic": topic, "partition": partition}, f"{topic}-{partition}")
@@ -259,7 +259,7 @@ class _Run:
     @contextmanager
     def _reading(self, plan: ReadPlan, names: tuple[str, ...] = ()) -> Iterator[Iterator[pa.RecordBatch]]:
         with progress("searching", plan.bytes_to_read) as advance:
-            batches = plan.batches(self._schema(names), advance, self._threads)
+            batches = read_rows(plan, self._schema(names), advance, self._threads)
             try:
                 yield batches
             finally:

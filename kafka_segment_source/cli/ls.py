@@ -69,20 +69,20 @@ def ls_command(
     if as_json:
         print_json(found.to_dict())
     else:
-        sums = total([each.summary for each in found.partitions])
+        sums = total([partition.summary for partition in found.partitions])
         names = _name_partitions(found.partitions)
-        shown = [each for each in found.partitions if by_topic or not _is_unused(each)]
-        empty = [] if by_topic else [each for each in found.partitions if _is_unused(each)]
+        shown = [partition for partition in found.partitions if by_topic or not _is_unused(partition)]
+        empty = [] if by_topic else [partition for partition in found.partitions if _is_unused(partition)]
         rows = _list_topics(shown) if by_topic else (_list_segments if by_segment else _list_partitions)(shown, names)
         notes = _count_empty(empty) + _make_notes(found, names, has_all)
         show(listing(*((rows, sums, notes) if has_all else _shorten(rows, sums, notes)), width()))
-    faults = [fault for each in found.partitions for fault in each.faults]
+    faults = [fault for partition in found.partitions for fault in partition.faults]
     if faults:
         more = f" (and {len(faults) - 1:,} more)" if len(faults) > 1 else ""
-        is_damage = len(faults) > sum(each.summary.unreadable for each in found.partitions)
+        is_damage = len(faults) > sum(partition.summary.unreadable for partition in found.partitions)
         what = "damaged data" if is_damage else "unreadable"
         warn(f"{what}: {faults[0]}{more}; `kafkaseg verify` says what it means")
-    if faults or any(missing.is_hard for each in found.partitions for missing in each.missing):
+    if faults or any(missing.is_hard for partition in found.partitions for missing in partition.missing):
         sys.exit(DAMAGED)
 
 
@@ -138,20 +138,24 @@ def _make_notes(found: Listing, names: Mapping[str, str], has_all: bool) -> list
 
     has_all: whether each harmless trace of missing data has its own note.
     """
-    notes = [each.faults[0] for each in found.partitions if each.summary.unreadable and not each.segments]
+    notes = [
+        partition.faults[0] for partition in found.partitions if partition.summary.unreadable and not partition.segments
+    ]
     missing = [(each, each.text(names[part.directory])) for part in found.partitions for each in part.missing]
     notes += [said for _, said in missing] if has_all else sum_up(missing)
-    copies = {name: count for name, count in Counter(each.name for each in found.partitions).items() if count > 1}
+    copies = {
+        name: count for name, count in Counter(partition.name for partition in found.partitions).items() if count > 1
+    }
     if len(copies) > _MOST_NAMED:
         notes.append(f"{len(copies):,} partitions are in several directories; the sums count each of these")
     else:
         notes += [f"{name}: {count} directories hold it; the sums count each of them" for name, count in copies.items()]
-    for each in found.partitions:
-        name, start = names[each.directory], each.log_start_offset
-        if start > each.summary.start_offset:
+    for partition in found.partitions:
+        name, start = names[partition.directory], partition.log_start_offset
+        if start > partition.summary.start_offset:
             notes.append(f"{name}: records below offset {start} are deleted, though still in its files")
-        if each.swaps:
-            swaps = ", ".join(name_of(swap) for swap in each.swaps)
+        if partition.swaps:
+            swaps = ", ".join(name_of(swap) for swap in partition.swaps)
             notes.append(f"{name}: {swaps}, left by a compaction, is read instead of the segments that it replaces")
     notes += [f"not read: {name_of(directory)}, {decimal(size)}" for directory, size in found.not_read]
     return notes
@@ -162,7 +166,11 @@ def _list_topics(found: Sequence[ListedPartition]) -> Rows:
     for topic, group in groupby(found, key=lambda each: each.topic):
         partitions = list(group)
         rows.append(
-            (topic, f"{len({each.partition for each in partitions}):,}", total([each.summary for each in partitions]))
+            (
+                topic,
+                f"{len({partition.partition for partition in partitions}):,}",
+                total([partition.summary for partition in partitions]),
+            )
         )
     return Rows("topic", "partitions", rows)
 

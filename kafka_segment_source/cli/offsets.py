@@ -25,8 +25,8 @@ from kafka_segment_source.cli.shared import (
     warn,
     width,
 )
-from kafka_segment_source.inspection.offsets import OffsetsForTime, PartitionOffset, offsets_for_time
-from kafka_segment_source.inspection.positions import FETCH_BYTES, OffsetPlace, OffsetPlaces, locate_offset
+from kafka_segment_source.inspection.offset_of_time import OffsetsForTime, PartitionOffset, offsets_for_time
+from kafka_segment_source.inspection.offset_places import FETCH_BYTES, OffsetPlace, OffsetPlaces, locate_offset
 from kafka_segment_source.keywords import OffsetOptions, option_names
 from kafka_segment_source.option_values import EARLIEST, LATEST
 from kafka_segment_source.storage.paths import name_of
@@ -105,8 +105,12 @@ def _make_table(found: OffsetsForTime) -> RenderableType:
     return _lay_out(
         ("offset", "which is"),
         [
-            (f"{each.topic}-{each.partition}", *_describe_offset(found.timestamp, each), each.offset is None)
-            for each in found.partitions
+            (
+                f"{partition.topic}-{partition.partition}",
+                *_describe_offset(found.timestamp, partition),
+                partition.offset is None,
+            )
+            for partition in found.partitions
         ],
     )
 
@@ -124,8 +128,12 @@ def _make_places(found: OffsetPlaces) -> RenderableType:
     return _lay_out(
         ("batch", "which is"),
         [
-            (f"{each.topic}-{each.partition}", *_describe_place(found.offset, each), each.batch is None)
-            for each in found.partitions
+            (
+                f"{partition.topic}-{partition.partition}",
+                *_describe_place(found.offset, partition),
+                partition.batch is None,
+            )
+            for partition in found.partitions
         ],
     )
 

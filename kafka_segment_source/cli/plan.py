@@ -9,7 +9,7 @@ import click
 
 from kafka_segment_source.cli.shared import (
     json_flag,
-    name_flags,
+    name_flags_of_warning,
     parse,
     paths_argument,
     print_json,
@@ -34,4 +34,4 @@ def plan_command(paths: tuple[str, ...], as_json: bool, **options: Any) -> None:
     if as_json:
         print_json(found.to_dict())
     else:
-        show(replace(found, warnings=tuple(map(name_flags, found.warnings))))
+        show(replace(found, warnings=tuple(map(name_flags_of_warning, found.warnings))))

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from rich.table import Table
 
 from kafka_segment_source.cli.shared import count
-from kafka_segment_source.inspection.positions import Fetch
-from kafka_segment_source.planning.search import SearchStep
+from kafka_segment_source.inspection.offset_places import Fetch
+from kafka_segment_source.planning.offset_search import SearchStep
 from kafka_segment_source.storage.paths import name_of
 from kafka_segment_source.times import format_millis
 

@@ -21,7 +21,7 @@ from rich.text import Text
 from kafka_segment_source.errors import KafkaSegmentError, UsageError
 from kafka_segment_source.keywords import STORAGE_OPTIONS, PathsLike, option_texts
 from kafka_segment_source.options import CUTTING, OPTIONS, ReadOptions, parse_options
-from kafka_segment_source.reporting import Advance, OnProgress, logger
+from kafka_segment_source.reporting import Advance, OnProgress, Warned, Warnings, logger
 
 DAMAGED = 1
 WRONG_USE = 2
@@ -202,7 +202,7 @@ def parse_pairs(context: click.Context, parameter: click.Parameter, texts: tuple
     return found or None
 
 
-def parse(paths: tuple[str, ...], options: dict[str, Any]) -> tuple[ReadOptions, list[str]]:
+def parse(paths: tuple[str, ...], options: dict[str, Any]) -> tuple[ReadOptions, Warnings]:
     """Parses the options of a command line. Returns them and warnings, and raises the errors of parse_options."""
     return parse_options(option_texts(paths_of(paths), options))
 
@@ -262,6 +262,12 @@ def name_flags(message: str) -> str:
         return " and ".join(_ON_COMMAND_LINE[name] for name in names)
 
     return _NAMED_OPTIONS.sub(name_flag, message)
+
+
+def name_flags_of_warning(warning: str) -> str:
+    """Returns a warning with its options as flags, of the same kind."""
+    named = name_flags(warning)
+    return Warned(named, warning.kind) if isinstance(warning, Warned) else named
 
 
 @contextmanager

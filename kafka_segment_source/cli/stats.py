@@ -141,7 +141,7 @@ def _share_rows(shares: Shares, most: int) -> Sequence[Sequence[str]]:
         for key, each in ordered[:most]
     ]
     others = [each for _, each in ordered[most:]] + [shares.others]
-    records, size = sum(each.records for each in others), sum(each.size for each in others)
+    records, size = sum(other.records for other in others), sum(other.size for other in others)
     return rows + ([("others", f"{records:,}", decimal(size))] if records else [])
 
 

@@ -21,7 +21,10 @@ _WELL = "ok"
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Rows of a table. what: what a row is. second: the heading of the second column.
+    """Rows of a table.
+
+    what: what a row is.
+    second: the heading of the second column.
 
     rows: the name, the second column and the summary of each row.
     """

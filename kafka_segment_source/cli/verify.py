@@ -74,7 +74,7 @@ def verify_command(paths: tuple[str, ...], deep: bool, as_json: bool, threads: i
 def _render_report(report: VerifyReport) -> RenderableType:
     problems, notes = report.problems, report.notes
     parts: list[RenderableType] = []
-    names = Counter(name_of(each.directory) for each in report.partitions)
+    names = Counter(name_of(partition.directory) for partition in report.partitions)
     for findings, style in ((notes, "yellow"), (problems, "bold red")):
         parts += [_render_finding(finding, style, names) for finding in findings[:_SHOWN]]
         if len(findings) > _SHOWN:

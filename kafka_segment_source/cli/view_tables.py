@@ -35,10 +35,12 @@ from kafka_segment_source.cli.shared import (
 )
 from kafka_segment_source.option_values import TRANSACTIONS
 from kafka_segment_source.options import ReadOptions
+from kafka_segment_source.planning.plan import read_rows
 from kafka_segment_source.planning.planner import make_plan
+from kafka_segment_source.reporting import Warnings
 from kafka_segment_source.schema import Table
 from kafka_segment_source.times import format_millis
-from kafka_segment_source.views.registry import table_of, view_of
+from kafka_segment_source.views.by_name import table_of, view_of
 from kafka_segment_source.views.view import plan_view
 
 _LOOK = 1000  # rows whose values decide how wide the columns are
@@ -55,8 +57,9 @@ Row = dict[str, Any]
 class Shown:
     """How a view is printed as a table.
 
-    title: makes the line above the rows that share it. columns: those of the table, the most important first: heading
-    and what gives the value of a row. summary: makes what adds up the rows for the lines below them.
+    title: makes the line above the rows that share it.
+    columns: those of the table, the most important first: heading and what gives the value of a row.
+    summary: makes what adds up the rows for the lines below them.
     """
 
     title: Callable[[Row], str]
@@ -76,7 +79,10 @@ class Summary(Protocol):
 
 @dataclass(frozen=True)
 class Choice:
-    """A flag that keeps the rows with certain values of one column. values: those that the column may have."""
+    """A flag that keeps the rows with certain values of one column.
+
+    values: those that the column may have.
+    """
 
     column: str
     values: tuple[str, ...]
@@ -139,7 +145,7 @@ def make_view_command(
             elif names is None:
                 print_table(to_rows(rows), _fit_to_read(shown, table, every))
             else:
-                print_table(to_rows(rows), Shown(lambda _: "", {each: _get(each) for each in names}))
+                print_table(to_rows(rows), Shown(lambda _: "", {name: _get(name) for name in names}))
         if any(map(exits_with_1, skipped)):
             sys.exit(DAMAGED)
 
@@ -166,7 +172,7 @@ def _make_flag(choice: Choice) -> Callable[[F], F]:
 
 
 def read_view(
-    options: ReadOptions, warnings: list[str], columns: Sequence[str], *, goes_on: bool = False
+    options: ReadOptions, warnings: Warnings, columns: Sequence[str], *, goes_on: bool = False
 ) -> Iterator[pa.RecordBatch]:
     """Plans the view that the options name, prints the warnings of planning, and yields the rows.
 
@@ -179,7 +185,7 @@ def read_view(
         plan = replace(plan, options=replace(plan.options, fail_on_data_loss=False))
     for warning in plan.warnings:
         warn(warning)
-    return plan.batches(table_of(options.view).arrow_schema(columns))
+    return read_rows(plan, plan.schema(columns))
 
 
 def _limit(batches: Iterator[pa.RecordBatch], limit: int | None) -> Iterator[pa.RecordBatch]:
@@ -211,7 +217,7 @@ def _format_column(column: pa.Array) -> list[Any]:
         return found
     # by way of integers, since Python's datetime has a smaller range
     micros = column.cast(pa.int64()).to_pylist()
-    return [None if each is None else format_millis(each // 1000) for each in micros]
+    return [None if micro is None else format_millis(micro // 1000) for micro in micros]
 
 
 def print_table(rows: Iterator[Row], shown: Shown) -> None:
@@ -235,7 +241,7 @@ def print_table(rows: Iterator[Row], shown: Shown) -> None:
     if summary is not None:
         for line in summary.lines():
             click.echo(escape(line))
-    left_out = [each.heading for each in columns if each not in fitting]
+    left_out = [column.heading for column in columns if column not in fitting]
     if left_out:
         show_remark(f"not shown for lack of room: {', '.join(left_out)} (--columns NAMES, --json)")
 
@@ -248,7 +254,7 @@ def show_remark(text: str) -> None:
 
 def _select_fitting(columns: Sequence[_Column], room: int) -> list[_Column]:
     """Returns the first columns that fit into a line, and at least one."""
-    ends = accumulate(each.width + len(_GAP) for each in columns)
+    ends = accumulate(column.width + len(_GAP) for column in columns)
     fitting = sum(end - len(_GAP) <= room for end in ends)
     return [*columns[: max(fitting, 1)]]
 
@@ -260,7 +266,9 @@ class _Column:
         self.heading = heading
         self._value = value
         values = [value(row) for row in first]
-        self._is_number = all(each is None or (isinstance(each, int) and not isinstance(each, bool)) for each in values)
+        self._is_number = all(
+            value is None or (isinstance(value, int) and not isinstance(value, bool)) for value in values
+        )
         self.width = max(len(heading), *(len(self.text(row)) for row in first))
 
     def text(self, row: Row) -> str:

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from kafka_segment_source import kafka_format, schema
 from kafka_segment_source.decoding.control_records import NO_TYPE, read_types
+from kafka_segment_source.decoding.header_table import is_control
 from kafka_segment_source.decoding.records import RecordColumns, to_microseconds
 from kafka_segment_source.decoding.scratch import MAX_ROWS
 from kafka_segment_source.decoding.split import SegmentSplit
@@ -175,11 +176,7 @@ def _build_control_type(records: RecordColumns, _: SegmentSplit) -> pa.Array:
     have, and UNKNOWN a key that is too short for a type (`clients.ControlRecordType`).
     """
     n = records.count
-    headers = records.headers
-    is_control = (headers[batch_headers.MAGIC] == kafka_format.MAGIC_V2) & (
-        headers[batch_headers.ATTRIBUTES] & kafka_format.CONTROL_MASK != 0
-    )
-    rows = np.flatnonzero(is_control[records.ints[record_batches.BATCH, :n]])
+    rows = np.flatnonzero(is_control(records.headers)[records.ints[record_batches.BATCH, :n]])
     if not len(rows):
         return pa.nulls(n, pa.string())
     kinds, kind_of_row = np.unique(read_types(records, rows), return_inverse=True)

@@ -17,19 +17,25 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kafka_segment_source import kafka_format
+from kafka_segment_source import batch_kinds, kafka_format
 from kafka_segment_source.bounds import ScanBounds
 from kafka_segment_source.decoding.batches import Chunk
+from kafka_segment_source.decoding.header_table import (
+    Mask,
+    has_append_time,
+    has_bit,
+    is_control,
+    is_wrapper,
+    record_counts,
+)
 from kafka_segment_source.decoding.scratch import Scratch
 from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.decoding.split_file import SplitFile
 from kafka_segment_source.kernels import batch_headers
 from kafka_segment_source.kernels.batch_headers import HeaderTable
-from kafka_segment_source.logdir.probe import states_first_timestamp
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.schema import make_batch_without_columns, timestamp_array
 
-Mask = npt.NDArray[np.bool_]
 Longs = npt.NDArray[np.int64]
 _CODECS = [*kafka_format.CODEC_NAMES]
 _CODECS += [f"unknown({number})" for number in range(len(_CODECS), kafka_format.CODEC_MASK + 1)]
@@ -62,7 +68,7 @@ def _select_batches(headers: HeaderTable, bounds: ScanBounds, include_control: b
     last, times = headers[batch_headers.LAST_OFFSET], bounds.times
     wanted = (last >= bounds.offsets.start) & (last < bounds.offsets.end)
     if not include_control:
-        wanted &= ~_has(headers, kafka_format.CONTROL_MASK)
+        wanted &= ~is_control(headers)
     if times.has_since or times.has_until:
         first, largest = time_span(headers)
         wanted &= (headers[batch_headers.COUNT] != 0) & (largest >= times.since)
@@ -77,26 +83,8 @@ def time_span(headers: HeaderTable) -> tuple[Longs, Longs]:
     Some headers state only the largest: under LogAppendTime, with a delete horizon, and those of wrappers.
     """
     largest = headers[batch_headers.MAX_TIMESTAMP]
-    states_first = states_first_timestamp(headers[batch_headers.MAGIC], headers[batch_headers.ATTRIBUTES])
+    states_first = batch_kinds.states_first_timestamp(headers[batch_headers.MAGIC], headers[batch_headers.ATTRIBUTES])
     return np.where(states_first, np.minimum(headers[batch_headers.BASE_TIMESTAMP], largest), largest), largest
-
-
-def _is_v2(headers: HeaderTable) -> Mask:
-    return np.asarray(headers[batch_headers.MAGIC] == kafka_format.MAGIC_V2)
-
-
-def _has(headers: HeaderTable, mask: int) -> Mask:
-    """Which batches of magic 2 have a bit of the attributes."""
-    return np.asarray(_is_v2(headers) & (headers[batch_headers.ATTRIBUTES] & mask != 0))
-
-
-def _is_append_time(headers: HeaderTable) -> Mask:
-    timed = headers[batch_headers.MAGIC] > kafka_format.MAGIC_V0
-    return np.asarray(timed & (headers[batch_headers.ATTRIBUTES] & kafka_format.TIMESTAMP_TYPE_MASK != 0))
-
-
-def _is_wrapper(headers: HeaderTable) -> Mask:
-    return np.asarray(~_is_v2(headers) & (headers[batch_headers.ATTRIBUTES] & kafka_format.CODEC_MASK != 0))
 
 
 def _build_int(row: int, kind: type[np.signedinteger[Any]]) -> Callable[[HeaderTable, SegmentSplit], pa.Array]:
@@ -104,21 +92,20 @@ def _build_int(row: int, kind: type[np.signedinteger[Any]]) -> Callable[[HeaderT
 
 
 def _build_flag(mask: int) -> Callable[[HeaderTable, SegmentSplit], pa.Array]:
-    return lambda headers, _: pa.array(_has(headers, mask))
+    return lambda headers, _: pa.array(has_bit(headers, mask))
 
 
 def _build_base_offset(headers: HeaderTable, _: SegmentSplit) -> pa.Array:
     """A wrapper of magic 0 or 1 has many records, and states only the last offset."""
-    return pa.array(headers[batch_headers.BASE_OFFSET].copy(), mask=_is_wrapper(headers))
+    return pa.array(headers[batch_headers.BASE_OFFSET].copy(), mask=is_wrapper(headers))
 
 
 def _build_count(headers: HeaderTable, _: SegmentSplit) -> pa.Array:
-    counts = np.where(_is_v2(headers), headers[batch_headers.COUNT], 1).astype(np.int32)
-    return pa.array(counts, mask=_is_wrapper(headers))
+    return pa.array(record_counts(headers).astype(np.int32), mask=is_wrapper(headers))
 
 
 def _build_base_timestamp(headers: HeaderTable, _: SegmentSplit) -> pa.Array:
-    known = ~_has(headers, kafka_format.DELETE_HORIZON_MASK) & ~_is_wrapper(headers)
+    known = ~has_bit(headers, kafka_format.DELETE_HORIZON_MASK) & ~is_wrapper(headers)
     return timestamp_array(headers[batch_headers.BASE_TIMESTAMP], known)
 
 
@@ -128,12 +115,12 @@ def _build_max_timestamp(headers: HeaderTable, _: SegmentSplit) -> pa.Array:
 
 def _build_delete_horizon(headers: HeaderTable, _: SegmentSplit) -> pa.Array:
     """With a delete horizon, a header has it in place of the base timestamp (KIP-534)."""
-    return timestamp_array(headers[batch_headers.BASE_TIMESTAMP], _has(headers, kafka_format.DELETE_HORIZON_MASK))
+    return timestamp_array(headers[batch_headers.BASE_TIMESTAMP], has_bit(headers, kafka_format.DELETE_HORIZON_MASK))
 
 
 def _build_timestamp_type(headers: HeaderTable, _: SegmentSplit) -> pa.Array:
     types = np.where(
-        _is_append_time(headers), kafka_format.TIMESTAMP_TYPE_LOG_APPEND, kafka_format.TIMESTAMP_TYPE_CREATE
+        has_append_time(headers), kafka_format.TIMESTAMP_TYPE_LOG_APPEND, kafka_format.TIMESTAMP_TYPE_CREATE
     )
     types[headers[batch_headers.MAGIC] == kafka_format.MAGIC_V0] = kafka_format.TIMESTAMP_TYPE_NONE
     return pa.array(types.astype(np.int32))

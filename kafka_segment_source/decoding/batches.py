@@ -24,6 +24,7 @@ from kafka_segment_source import kafka_format
 from kafka_segment_source.decoding.batch_search import BatchSearch
 from kafka_segment_source.decoding.damage import Damage
 from kafka_segment_source.decoding.faults import Faults
+from kafka_segment_source.decoding.header_table import is_wrapper
 from kafka_segment_source.decoding.log_tail import LogTail
 from kafka_segment_source.decoding.offset_order import (
     Disorder,
@@ -288,12 +289,14 @@ class BatchReader:
             wrong = self._doubt_first(headers, count, before) or wrong
         end_of_damage, stated = self._skipped
         is_behind_skipped = count > 0 and headers[batch_headers.POSITION, 0] == end_of_damage
-        if wrong is None and is_behind_skipped and is_misplaced(headers, 0, stated):
-            wrong = Disorder(0, stated + 1, int(headers[batch_headers.BASE_OFFSET, 1]) - 1)
+        after = self._read_following(headers, 0) if wrong is None and is_behind_skipped else None
+        if after is not None and is_misplaced(headers, 0, stated, after):
+            wrong = Disorder(0, stated + 1, after - 1)
         if wrong is None and is_before_damage:
             wrong = self._doubt_last(good, earlier, following)
-            if wrong is None and is_misplaced(headers, count - 1, earlier):
-                wrong = Disorder(count - 1, earlier + 1, int(headers[batch_headers.BASE_OFFSET, count]) - 1)
+            after = self._read_following(headers, count - 1)
+            if wrong is None and after is not None and is_misplaced(headers, count - 1, earlier, after):
+                wrong = Disorder(count - 1, earlier + 1, after - 1)
         if wrong is not None:
             fields = [batch_headers.POSITION, batch_headers.BASE_OFFSET, batch_headers.LAST_OFFSET]
             place, base, last = headers[fields, wrong.column].tolist()
@@ -322,6 +325,18 @@ class BatchReader:
             return False
         return bool(headers[batch_headers.BASE_OFFSET, 0] == self._split.bounds.offsets.start)
 
+    def _read_following(self, headers: HeaderTable, at: int) -> int | None:
+        """Returns the first offset that the batch after batch `at` states, also where the table or the range ends.
+
+        None if there is none, or if it is a wrapper of magic 0 or 1, which states only its last offset.
+        """
+        if at + 1 < headers.shape[1]:
+            magic, base = headers[[batch_headers.MAGIC, batch_headers.BASE_OFFSET], at + 1].tolist()
+            return int(base) if magic == kafka_format.MAGIC_V2 else None
+        header = self._file.read_at(end_of(headers), kafka_format.MAGIC_END)
+        is_v2 = len(header) == kafka_format.MAGIC_END and header[kafka_format.MAGIC_AT] == kafka_format.MAGIC_V2
+        return int.from_bytes(header[: kafka_format.LENGTH_AT], "big", signed=True) if is_v2 else None
+
     def _doubt_first(self, headers: HeaderTable, count: int, before: int) -> Disorder | None:
         """Decides about a batch behind damage: in a file that shows no compaction, the batch after it begins where it
         ends. If there are other copies, they have it at the right place.
@@ -337,7 +352,7 @@ class BatchReader:
         (position, _), (base, following), (last, _), (records, _) = good[fields, :2].tolist()
         if position == self._believed_end or following == last + 1 or records != last - base + 1:
             return None
-        if is_misplaced(headers, 1, last):
+        if is_misplaced(headers, 1, last, self._read_following(headers, 1)):
             return None
         return None if shows_gaps(good[:, 2:]) else Disorder(0, before + 1, following - 1)
 
@@ -449,9 +464,7 @@ def end_of(headers: HeaderTable) -> int:
 
 def _count_before(headers: HeaderTable, end: int) -> int:
     """Counts the batches before the first one that is past the offset `end` (exclusive)."""
-    is_v2 = headers[batch_headers.MAGIC] == kafka_format.MAGIC_V2
-    is_wrapper = ~is_v2 & (headers[batch_headers.ATTRIBUTES] & kafka_format.CODEC_MASK != kafka_format.CODEC_NONE)
     # A wrapper states only its last offset. But a batch after the last wanted offset is past, whatever it is.
-    past = ~is_wrapper & (headers[batch_headers.BASE_OFFSET] >= end)
+    past = ~is_wrapper(headers) & (headers[batch_headers.BASE_OFFSET] >= end)
     past[1:] |= headers[batch_headers.LAST_OFFSET, :-1] >= end - 1
     return int(np.argmax(past)) if past.any() else headers.shape[1]

@@ -29,9 +29,10 @@ class Damage:
 
     A batch of a newer format is not damaged. It always ends the query.
 
-    skipped: the first errors, for programs; the log has all of them. confirm: is called before an error is believed. It
-    raises FileChangedError if the path now leads to another file (`split_file.py`). explain: returns what the file
-    itself knows about an error.
+    skipped: the first errors, for programs; the log has all of them.
+    confirm: is called before an error is believed. It raises FileChangedError if the path now leads to another file
+    (`split_file.py`).
+    explain: returns what the file itself knows about an error.
     """
 
     drop: bool

@@ -39,17 +39,17 @@ def overlap(headers: HeaderTable) -> bool:
     return bool(headers[batch_headers.BASE_OFFSET, 1] <= headers[batch_headers.LAST_OFFSET, 0])
 
 
-def is_misplaced(headers: HeaderTable, at: int, before: int) -> bool:
+def is_misplaced(headers: HeaderTable, at: int, before: int, following: int | None) -> bool:
     """Whether the batches around batch `at` leave exactly its length, but at another place than it states.
 
     They may be damaged themselves: two numbers that fit its length are no accident.
 
     headers: batches that follow each other in the file. before: the last offset that the batch before it states.
+    following: the first offset that the batch after it states; None if that is not known.
     """
-    if at + 1 >= headers.shape[1] or (headers[batch_headers.MAGIC, at : at + 2] != kafka_format.MAGIC_V2).any():
+    if following is None or headers[batch_headers.MAGIC, at] != kafka_format.MAGIC_V2:
         return False
     base, last = headers[[batch_headers.BASE_OFFSET, batch_headers.LAST_OFFSET], at].tolist()
-    following = int(headers[batch_headers.BASE_OFFSET, at + 1])
     return bool(base != before + 1 and following - before == last - base + 2)
 
 

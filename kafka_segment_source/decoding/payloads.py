@@ -30,8 +30,8 @@ _LENGTH = struct.Struct(">i")
 class Group:
     """Batches whose plain records lie in `source`. All are message sets (magic 0 and 1), or all are of magic 2.
 
-    headers: int64[FIELDS, n], this group's own copy. payloads: int64[2, n], start and end of each batch's plain
-    records. The next group uses `source` again.
+    headers: int64[FIELDS, n], this group's own copy.
+    payloads: int64[2, n], start and end of each batch's plain records. The next group uses `source` again.
     """
 
     source: Bytes

@@ -41,7 +41,8 @@ MAX_BYTES = 16 * 1024 * 1024  # one RecordColumns ends after this many record by
 class RecordColumns:
     """`count` records: the places of their parts in `source`, and the headers of their batches.
 
-    longs: int64[LONGS, ≥ count], ints: int32[INTS, ≥ count] (kernels.record_batches). headers: int64[FIELDS, n].
+    longs: int64[LONGS, ≥ count], ints: int32[INTS, ≥ count] (kernels.record_batches).
+    headers: int64[FIELDS, n].
     key_bytes, value_bytes: of all keys and of all values. The next RecordColumns uses all arrays again.
     """
 
@@ -58,8 +59,9 @@ class Decoder:
     """Decodes the chunks of one split. All chunks use the same scratch arrays.
 
     microseconds: whether the column timestamp is wanted. Then a timestamp too large for microseconds is damage.
-    scratch: the arrays; None for new ones. keep: returns the wanted ones of some records. It is called for records
-    that are whole and sound, so it hides no damage. None: all.
+    scratch: the arrays; None for new ones.
+    keep: returns the wanted ones of some records. It is called for records that are whole and sound, so it hides no
+    damage. None: all.
     """
 
     def __init__(

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kafka_segment_source.decoding.arrow import repeat_value
-from kafka_segment_source.decoding.blocks import take_block
+from kafka_segment_source.decoding.memory_blocks import take_block
 from kafka_segment_source.decoding.payloads import Group
 from kafka_segment_source.decoding.records import Decoder
 from kafka_segment_source.decoding.scratch import MAX_ROWS, Scratch

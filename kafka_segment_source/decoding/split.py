@@ -43,7 +43,8 @@ class SegmentSplit(NamedTuple):
     copies: paths of all copies of the partition, if there are several (`mending.py`). Empty: only the segment's
     directory.
     served_to: with several copies, the offset from which another copy is read.
-    version: the state of the file when it was listed. before: the same for the file of the segment before it.
+    version: the state of the file when it was listed.
+    before: the same for the file of the segment before it.
     anchor: a batch at or before `start`; None where `start` is 0.
     log_end: for the last segment, the offset after its last whole batch; None where it is not known.
     storage: where the file is.
@@ -208,7 +209,7 @@ def _from_row(row: tuple[Any, ...]) -> SegmentSplit:
 
 
 def _make_name(base_offset: int) -> str:
-    return f"{base_offset:0{kafka_format.BASE_OFFSET_DIGITS}d}{kafka_format.LOG_SUFFIX}"
+    return kafka_format.segment_file(base_offset)
 
 
 def anchored(split: SegmentSplit, probe: HeaderProbe) -> SegmentSplit:

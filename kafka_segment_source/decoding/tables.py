@@ -37,7 +37,10 @@ class MakeRows(Protocol):
 
 @dataclass(frozen=True)
 class SplitTable(Table):
-    """A table of rows in splits. load_maker: loads what makes the row maker of a split."""
+    """A table of rows in splits.
+
+    load_maker: loads what makes the row maker of a split.
+    """
 
     load_maker: Callable[[], MakeRows]
 

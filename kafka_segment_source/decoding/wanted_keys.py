@@ -11,9 +11,9 @@ from functools import lru_cache
 
 import numpy as np
 
-from kafka_segment_source import kafka_format
+from kafka_segment_source.decoding.header_table import is_control
 from kafka_segment_source.decoding.records import RecordColumns
-from kafka_segment_source.kernels import batch_headers, keys, record_batches
+from kafka_segment_source.kernels import keys, record_batches
 
 
 class WantedKeys:
@@ -51,10 +51,7 @@ def find_wanted(wanted: frozenset[bytes]) -> WantedKeys:
 def find_control(records: RecordColumns) -> np.ndarray:
     """Returns which records are control records, bool[count]."""
     headers = records.headers
-    of_batches = (headers[batch_headers.MAGIC] == kafka_format.MAGIC_V2) & (
-        headers[batch_headers.ATTRIBUTES] & kafka_format.CONTROL_MASK != 0
-    )
-    return np.asarray(of_batches[records.ints[record_batches.BATCH, : records.count]])
+    return np.asarray(is_control(headers)[records.ints[record_batches.BATCH, : records.count]])
 
 
 def _leave_out_control(records: RecordColumns) -> RecordColumns:

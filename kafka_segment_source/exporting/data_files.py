@@ -26,7 +26,8 @@ _BY = re.compile(r"(topic|partition)|(day|hour)\(timestamp\)")
 class Part:
     """One rule of `by`: `topic`, `partition`, `day(timestamp)` or `hour(timestamp)`.
 
-    column: the name in paths and partition values, as in `day=2026-03-10`. of: the column that it comes from.
+    column: the name in paths and partition values, as in `day=2026-03-10`.
+    of: the column that it comes from.
     """
 
     column: str
@@ -66,7 +67,11 @@ def is_ours(name: str) -> bool:
 
 @dataclass(frozen=True)
 class DataFile:
-    """A file that is whole. name: below the table. values: of the parts, by column."""
+    """A file that is whole.
+
+    name: below the table.
+    values: of the parts, by column.
+    """
 
     name: str
     rows: int
@@ -75,7 +80,10 @@ class DataFile:
 
 
 class FilePlace(Protocol):
-    """Where a table takes its files. where: what errors call it."""
+    """Where a table takes its files.
+
+    where: what errors call it.
+    """
 
     where: str
 
@@ -85,7 +93,10 @@ class FilePlace(Protocol):
 
 @dataclass
 class _Open:
-    """A file that is being written. waiting: rows that do not fill a row group yet."""
+    """A file that is being written.
+
+    waiting: rows that do not fill a row group yet.
+    """
 
     name: str
     values: Mapping[str, str]
@@ -127,7 +138,8 @@ class _Counted:
 class DataFiles:
     """Writes rows, and hands out the files that they are in.
 
-    target_bytes: of a file. keeps_parts: whether the columns of `parts` stay in the files.
+    target_bytes: of a file.
+    keeps_parts: whether the columns of `parts` stay in the files.
     """
 
     def __init__(

@@ -28,8 +28,8 @@ from kafka_segment_source.exporting.tables import FORMATS, ExportTable, State
 from kafka_segment_source.keywords import PathsLike, ReadingOptions, count_threads, option_texts
 from kafka_segment_source.option_values import BINARY, PERMISSIVE, Context, TopicPartition, parse_positive_bytes
 from kafka_segment_source.options import OPTIONS, PACE, ReadOptions, parse_options
-from kafka_segment_source.planning.plan import ReadPlan
-from kafka_segment_source.reporting import logger
+from kafka_segment_source.planning.plan import ReadPlan, read_rows
+from kafka_segment_source.reporting import Warnings, logger
 from kafka_segment_source.schema_registry.typing import type_columns
 from kafka_segment_source.storage.files import exists
 from kafka_segment_source.storage.folders import Folder
@@ -51,9 +51,13 @@ _OF_MISFITS = {"valuemode": "valueMode", "columnnameofcorruptrecord": "columnNam
 class TableReport:
     """What a run did with one table.
 
-    target: the path or name. is_new: whether there was no table before. begin, end: the next offset of each partition
-    before the run and after it. rows, files, bytes: that were written; of a dry run, 0. commits: their number.
-    rejected: rows in the table of rejected rows. bytes_to_read: of `.log` files.
+    target: the path or name.
+    is_new: whether there was no table before.
+    begin, end: the next offset of each partition before the run and after it.
+    rows, files, bytes: that were written; of a dry run, 0.
+    commits: their number.
+    rejected: rows in the table of rejected rows.
+    bytes_to_read: of `.log` files.
     """
 
     target: str
@@ -358,7 +362,7 @@ class _Run:
             self.on_progress(done, total)
 
         self.on_progress(0, total)
-        for batch in plan.batches(plan.schema(), advance, self.threads):
+        for batch in read_rows(plan, plan.schema(), advance, self.threads):
             key: TopicPartition = batch["topic"][0].as_py(), batch["partition"][0].as_py()
             if present is not None and key != present:
                 positions[present] = end[present]  # splits come by partition
@@ -415,7 +419,7 @@ def _commit(commits: _Commits, files: DataFiles, rejects: _Rejects | None, posit
 
 
 def _type_columns(options: ReadOptions, rejects: bool) -> ReadOptions:
-    warnings: list[str] = []
+    warnings = Warnings()
     typed = type_columns(options, warnings)
     for warning in warnings:
         logger.warning("%s", warning)

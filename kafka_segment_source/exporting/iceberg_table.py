@@ -30,7 +30,8 @@ _COMMIT = "kafkaseg.commit"  # in the summary of each snapshot of an export, and
 class IcebergExport:
     """A table of a catalog.
 
-    name: the catalog, the namespace and the table, in parts. properties: of the catalog, over those of .pyiceberg.yaml.
+    name: the catalog, the namespace and the table, in parts.
+    properties: of the catalog, over those of .pyiceberg.yaml.
     """
 
     keeps_parts = True

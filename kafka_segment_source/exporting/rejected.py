@@ -20,7 +20,11 @@ REJECTED_COLUMNS = pa.schema(
 
 
 class RejectedRows:
-    """Divides rows. options: of a read whose typed columns reject. known: the offsets that the table has already."""
+    """Divides rows.
+
+    options: of a read whose typed columns reject.
+    known: the offsets that the table has already.
+    """
 
     def __init__(self, options: ReadOptions, known: Positions) -> None:
         assert options.typed is not None

@@ -19,7 +19,11 @@ FORMATS = ("parquet", "delta", "iceberg")
 
 @dataclass(frozen=True)
 class State:
-    """How far a table came. positions: the next offset of each partition. topic_ids: of the topics, where known."""
+    """How far a table came.
+
+    positions: the next offset of each partition.
+    topic_ids: of the topics, where known.
+    """
 
     positions: Positions
     topic_ids: Mapping[str, str]
@@ -46,7 +50,8 @@ def parse_state(value: object, where: str) -> State:
 class ExportTable(Protocol):
     """A table that an export adds to.
 
-    where: what errors call it. keeps_parts: whether its files have the columns that the table is divided by.
+    where: what errors call it.
+    keeps_parts: whether its files have the columns that the table is divided by.
     """
 
     where: str

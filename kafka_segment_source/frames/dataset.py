@@ -18,17 +18,18 @@ import pyarrow.dataset as pads
 
 from kafka_segment_source.bounds import EVERY_ROW
 from kafka_segment_source.decoding.tables import split_table
-from kafka_segment_source.errors import OptionError, SchemaError, UnsupportedError
+from kafka_segment_source.errors import SchemaError, UnsupportedError
 from kafka_segment_source.frames.predicates import find_columns, find_possible_rows
 from kafka_segment_source.keywords import PathsLike, ScanOptions, count_threads, option_texts
-from kafka_segment_source.option_values import FORMATS_OF_TEXT, OF_SPLITS
+from kafka_segment_source.option_values import FORMATS_OF_TEXT
 from kafka_segment_source.options import ReadOptions, parse_options
 from kafka_segment_source.planning.plan import ReadPlan
 from kafka_segment_source.planning.planner import plan_selected
 from kafka_segment_source.planning.selection import Selection, Sources, select
+from kafka_segment_source.reporting import Warnings
 from kafka_segment_source.schema import Table
 from kafka_segment_source.schema_registry.typing import type_columns
-from kafka_segment_source.views.registry import view_of
+from kafka_segment_source.views.by_name import view_of
 from kafka_segment_source.views.view import plan_view
 
 Columns = Sequence[str] | Mapping[str, pc.Expression] | None
@@ -67,7 +68,10 @@ def dataset(path: PathsLike, threads: int | None = None, **options: Unpack[ScanO
 
 @dataclass(frozen=True)
 class _Source:
-    """A read that has not begun. predicate: what every row must pass, or None."""
+    """A read that has not begun.
+
+    predicate: what every row must pass, or None.
+    """
 
     options: ReadOptions
     warnings: tuple[str, ...]
@@ -92,7 +96,11 @@ class _Source:
     def make_plan(self) -> ReadPlan:
         """Makes the plan of a read of records or batches, without what the predicate excludes."""
 
-        def select_all(sources: Sources, warnings: list[str]) -> Selection:
+        view = view_of(self.options.view)
+        if view is not None:
+            return plan_view(view, self.options, self.warnings)
+
+        def select_all(sources: Sources, warnings: Warnings) -> Selection:
             if self.predicate is None:
                 return select(sources, [EVERY_ROW], warnings)[0]
             partitions = [log.topic_partition for log in sources.logs]
@@ -100,13 +108,10 @@ class _Source:
             possible = find_possible_rows(self.predicate, self.schema, partitions, self.options.view, keeps_bytes)
             return select(sources, [possible], warnings)[0]
 
-        return plan_selected(self.options, list(self.warnings), select_all)
+        return plan_selected(self.options, self.warnings, select_all)
 
     def read(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yields the rows that may pass the predicate, with the columns of these names."""
-        view = view_of(self.options.view)
-        if view is not None:
-            return iter(plan_view(view, self.options, self.warnings).to_reader(names))
         return iter(self.make_plan().to_reader(names, self.threads))
 
 
@@ -221,10 +226,11 @@ class LogDataset(pads.Dataset):  # type: ignore[misc]  # pyarrow has no types
         return LogScanner(self._source.narrow(filter), columns)
 
     def plan(self, filter: pc.Expression | None = None) -> ReadPlan:
-        """Returns what a query would read, and why the rest is left out. Records and batches have a plan."""
-        view = self._source.options.view
-        if view not in OF_SPLITS:
-            raise OptionError(f"option 'view' is {view!r}: only {', '.join(OF_SPLITS)} have a plan")
+        """Returns what a query would read, and why the rest is left out.
+
+        A view whose rows lie in no byte ranges of `.log` files gives a `ViewPlan`. It reads every row, and the filter
+        is applied after that.
+        """
         return self._source.narrow(filter).make_plan()
 
     def filter(self, expression: pc.Expression) -> LogDataset:

@@ -136,7 +136,7 @@ def _find_keys(predicate: polars.Expr) -> frozenset[bytes] | None:
 
 
 def _keys_of(node: Any) -> frozenset[bytes] | None:
-    """Does the same for an expression as Polars writes it in JSON."""
+    """Returns the keys that an expression leaves, as Polars writes it in JSON."""
     match node:
         case {"BinaryExpr": {"op": "And" | "LogicalAnd", "left": left, "right": right}}:
             return intersect_sets(_keys_of(left), _keys_of(right))

@@ -23,8 +23,8 @@ from kafka_segment_source.options import ReadOptions, parse_options
 from kafka_segment_source.partition.chain import list_paths
 from kafka_segment_source.partition.logs import available_logs
 from kafka_segment_source.partition.missing import all_evidence, notice, report_lost_partitions
-from kafka_segment_source.reporting import Advance, OnProgress, add_up, few, ignore_progress
-from kafka_segment_source.storage.ahead import map_ahead
+from kafka_segment_source.reporting import Advance, OnProgress, Warnings, add_up, few, ignore_progress
+from kafka_segment_source.storage.ahead import map_ahead, requests_at_once
 from kafka_segment_source.storage.paths import name_of, parent_of
 from kafka_segment_source.storage.retrying import Attempts, try_again
 from kafka_segment_source.storage.store import FileVersion
@@ -44,10 +44,12 @@ class ListedSegment:
 class ListedPartition:
     """One directory of a partition.
 
-    log_start_offset: records below it are deleted, even if the files still hold them. summary: of all segments. swaps:
-    files that an interrupted compaction left; they are read instead of the segments that they replace. missing:
-    evidence about offsets that the files should hold and do not. read: the offsets that a read of all given paths takes
-    from this directory, in order. None if no other directory holds the partition, or if no read is possible.
+    log_start_offset: records below it are deleted, even if the files still hold them.
+    summary: of all segments.
+    swaps: files that an interrupted compaction left; they are read instead of the segments that they replace.
+    missing: evidence about offsets that the files should hold and do not.
+    read: the offsets that a read of all given paths takes from this directory, in order. None if no other directory
+    holds the partition, or if no read is possible.
     """
 
     topic: str
@@ -91,7 +93,7 @@ class ListedPartition:
                 for each in self.missing
             ],
             **({} if self.read is None else {"read": [_range_to_dict(each) for each in self.read]}),
-            "segments": [{"path": each.path, **each.summary.to_dict()} for each in self.segments],
+            "segments": [{"path": segment.path, **segment.summary.to_dict()} for segment in self.segments],
         }
 
 
@@ -104,8 +106,8 @@ def _range_to_dict(offsets: OffsetRange) -> dict[str, int | None]:
 class Listing:
     """The partitions under some paths.
 
-    not_read: directories that a broker has given up or is moving, each with its size in bytes. warnings: one sentence
-    each.
+    not_read: directories that a broker has given up or is moving, each with its size in bytes.
+    warnings: one sentence each.
     """
 
     partitions: tuple[ListedPartition, ...]
@@ -115,7 +117,7 @@ class Listing:
     def to_dict(self) -> dict[str, Any]:
         """The listing as `kafkaseg ls --json` prints it."""
         return {
-            "partitions": [each.to_dict() for each in self.partitions],
+            "partitions": [partition.to_dict() for partition in self.partitions],
             "notRead": [{"directory": directory, "bytes": size} for directory, size in self.not_read],
         }
 
@@ -152,8 +154,8 @@ def list_partitions(
     return list_parsed(*parse_options(option_texts(path, options)), on_progress)
 
 
-def list_parsed(parsed: ReadOptions, warnings: list[str], on_progress: OnProgress = ignore_progress) -> Listing:
-    """Does what `list_partitions` does. It takes options that were parsed."""
+def list_parsed(parsed: ReadOptions, warnings: Warnings, on_progress: OnProgress = ignore_progress) -> Listing:
+    """Lists the partitions that parsed options select. The `warnings` of parsing become those of the listing."""
     seen = time.monotonic()
     logs = list_directories(parsed)
     advance = add_up(sum(segment.size for log in logs for segment in log.segments), on_progress)
@@ -169,30 +171,30 @@ def list_parsed(parsed: ReadOptions, warnings: list[str], on_progress: OnProgres
     partitions = _note_reads(partitions, logs, parsed, warnings)
     report_lost_partitions(logs, checkpoints, parsed, seen, warnings)
     # these directories may belong to any topic
-    not_read, said = try_again(lambda: _list_dead(parsed)) if parsed.topics == TopicSelection() else ([], [])
+    not_read, said = try_again(lambda: _list_dead(parsed)) if parsed.topics == TopicSelection() else ([], Warnings())
     warnings += said
     return Listing(tuple(partitions), tuple(not_read), tuple(warnings))
 
 
 def _list_dead(options: ReadOptions) -> tuple[list[tuple[str, int]], list[str]]:
-    warnings: list[str] = []
+    warnings = Warnings()
     return list_dead_directories(options, warnings), warnings
 
 
 def _summarize_logs(
-    logs: list[ListedLog], options: ReadOptions, advance: Advance, warnings: list[str]
+    logs: list[ListedLog], options: ReadOptions, advance: Advance, warnings: Warnings
 ) -> tuple[list[ListedLog], list[list[Summary]]]:
     """Summarizes the segments of each directory, as they are by then. A directory whose files are replaced meanwhile is
     listed again. One that is gone is left out, with a warning."""
     segments = [segment for log in logs for segment in log.segments]
-    at_once = max((segment.storage.read_cost(segment.path).at_once for segment in segments), default=1)
+    at_once = requests_at_once((segment.storage, segment.path) for segment in segments)
     first = map_ahead(lambda segment: _try_to_summarize(segment, advance), segments, min(at_once, _AT_ONCE))
     there: list[ListedLog] = []
     summaries: list[list[Summary]] = []
     for log in logs:
         found = _follow_changes(log, [next(first) for _ in log.segments], options)
         if found is None:
-            warnings.append(f"partition directory {log.directory!r} was removed while it was listed, and is left out")
+            warnings.add(f"partition directory {log.directory!r} was removed while it was listed, and is left out")
         else:
             there.append(found[0])
             summaries.append(found[1])
@@ -274,7 +276,9 @@ def _find_holes(log: PartitionLog, summaries: list[Summary]) -> Iterator[Evidenc
     """
     if log.compacted:
         return
-    was_compacted = any(each.records + each.control_records < each.end_offset - each.start_offset for each in summaries)
+    was_compacted = any(
+        summary.records + summary.control_records < summary.end_offset - summary.start_offset for summary in summaries
+    )
     for segment, each in zip(log.segments, summaries, strict=True):
         following = segment.next_base_offset
         if following is None or each.faults or each.unreadable or each.end_offset >= following:
@@ -287,7 +291,7 @@ def _find_holes(log: PartitionLog, summaries: list[Summary]) -> Iterator[Evidenc
 
 
 def _note_reads(
-    partitions: list[ListedPartition], logs: Sequence[ListedLog], options: ReadOptions, warnings: list[str]
+    partitions: list[ListedPartition], logs: Sequence[ListedLog], options: ReadOptions, warnings: Warnings
 ) -> list[ListedPartition]:
     """Notes, for each directory of a partition with several, the offsets that a read of all of them takes from it."""
     noted: list[ListedPartition] = []
@@ -301,20 +305,20 @@ def _note_reads(
 
 
 def _note_copies(
-    copies: list[ListedPartition], logs: list[ListedLog], options: ReadOptions, warnings: list[str]
+    copies: list[ListedPartition], logs: list[ListedLog], options: ReadOptions, warnings: Warnings
 ) -> list[ListedPartition]:
     paths = tuple(dict.fromkeys(path for log in logs for path in list_paths(log)))
     try:
         chain, said = try_again(partial(_chain_copies, options.at_paths(paths)))
     except (FileChangedError, PathError, StorageError) as error:
-        warnings.append(f"a read of all copies of {copies[0].name} is not possible: {error}")
+        warnings.add(f"a read of all copies of {copies[0].name} is not possible: {error}", "copies cannot be read")
         return copies
     warnings += said
     return [replace(copy, read=_find_read_offsets(chain, copy.directory)) for copy in copies]
 
 
 def _chain_copies(options: ReadOptions) -> tuple[PartitionLog, list[str]]:
-    warnings: list[str] = []
+    warnings = Warnings()
     [chain] = available_logs(options, warnings)
     return chain, warnings
 

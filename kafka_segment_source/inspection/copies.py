@@ -20,6 +20,7 @@ from kafka_segment_source.partition.chain import list_paths
 from kafka_segment_source.partition.logs import available_copies, examined_logs
 from kafka_segment_source.partition.missing import all_evidence
 from kafka_segment_source.reading.mending import find_lost
+from kafka_segment_source.reporting import Warnings
 from kafka_segment_source.storage.retrying import try_again
 
 _HELD = "another of the given copies holds these records: a query of all these paths returns them"
@@ -61,13 +62,11 @@ def combine_copies(
 
 def _find_losses(copies: Sequence[Verified], options: ReadOptions, deep: bool) -> tuple[list[_Loss], list[str]]:
     """Returns the offsets that no copy holds, and a sentence for each copy that is cut by its history."""
-    cuts: list[str] = []
+    cuts = Warnings()
     available_copies(options, cuts)
-    [log] = examined_logs(options, [])
+    [log] = examined_logs(options, Warnings())
     where = f"{log.topic}-{log.partition}"
-    losses = [
-        _Loss(each.offsets, each.text(where).partition("; ")[0]) for each in all_evidence(log, log.end) if each.is_hard
-    ]
+    losses = [_Loss(each.offsets, each.lost(where)) for each in all_evidence(log, log.end) if each.is_hard]
     if any(finding.is_loss for copy in copies for finding in copy.findings):
         losses += [_Loss(lost.offsets, str(lost.error)) for lost in find_lost(options, decodes=deep)]
     else:

@@ -10,9 +10,11 @@ from typing import Any
 class Finding:
     """One problem or note.
 
-    problem: False for a note, which is about something legal that is worth knowing. path: the file that it is about.
-    position: bytes from the start of the file, or None. offset: Kafka offset, or None. is_loss: whether records from
-    `offset` on cannot be read from this copy. Another copy may hold them.
+    problem: False for a note, which is about something legal that is worth knowing.
+    path: the file that it is about.
+    position: bytes from the start of the file, or None.
+    offset: Kafka offset, or None.
+    is_loss: whether records from `offset` on cannot be read from this copy. Another copy may hold them.
     """
 
     problem: bool

@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from kafka_segment_source import kafka_format
-from kafka_segment_source.logdir.index_entries import most_entries
+from kafka_segment_source.logdir.index_entries import count_leading, keep_offset_order, keep_time_order, most_entries
 from kafka_segment_source.logdir.indexes import (
-    OffsetIndex,
-    TimeIndex,
-    TransactionIndex,
+    AbortEntries,
+    OffsetEntries,
+    TimeEntries,
     written_aborts,
     written_offsets,
     written_times,
@@ -28,46 +28,38 @@ def _bound(size: int | None, entry_bytes: int, log_size: int) -> int | None:
     return None if size is None else min(size, (most_entries(log_size) + 1) * entry_bytes)
 
 
-def written_offsets_of(segment: Segment) -> OffsetIndex:
+def written_offsets_of(segment: Segment) -> OffsetEntries:
     """Reads every entry of a segment's `.index`, in order or not, and at most one more than the log has room for."""
     size = _bound(segment.index_size, kafka_format.OFFSET_INDEX_ENTRY, segment.size)
     return written_offsets(segment.index_path, segment.storage, size, segment.base_offset, segment.size)
 
 
-def written_times_of(segment: Segment) -> TimeIndex:
-    """Does the same for the `.timeindex`."""
+def written_times_of(segment: Segment) -> TimeEntries:
+    """Reads every entry of a segment's `.timeindex`, in order or not."""
     size = _bound(segment.time_index_size, kafka_format.TIME_INDEX_ENTRY, segment.size)
     return written_times(segment.time_index_path, segment.storage, size, segment.base_offset, segment.size)
 
 
-def written_aborts_of(segment: Segment) -> TransactionIndex:
-    """Does the same for the `.txnindex`."""
+def written_aborts_of(segment: Segment) -> AbortEntries:
+    """Reads every entry of a segment's `.txnindex`, in order or not."""
     size = _bound(segment.transaction_index_size, kafka_format.TRANSACTION_INDEX_ENTRY, segment.size)
     return written_aborts(segment.transaction_index_path, segment.storage, size)
 
 
-def sound_offsets(index: OffsetIndex, base_offset: int) -> int:
+def sound_offsets(index: OffsetEntries, base_offset: int) -> int:
     """Counts the leading entries that keep the order of an offset index. It is all of them if the file is sound."""
-    offsets = np.concatenate(([base_offset - 1], index.offsets))
-    positions = np.concatenate(([0], index.positions))
-    return _count_leading((np.diff(offsets) > 0) & (np.diff(positions) > 0))
+    return count_leading(keep_offset_order(index.offsets - base_offset, index.positions))
 
 
-def sound_times(index: TimeIndex, base_offset: int) -> int:
+def sound_times(index: TimeEntries, base_offset: int) -> int:
     """Counts the leading entries that keep the order of a time index. It is all of them if the file is sound."""
-    timestamps = np.concatenate(([kafka_format.NO_TIMESTAMP], index.timestamps))
-    offsets = np.concatenate(([base_offset], index.offsets))
-    return _count_leading((timestamps[1:] > timestamps[:-1]) & (np.diff(offsets) >= 0))
+    return count_leading(keep_time_order(index.timestamps, index.offsets - base_offset))
 
 
-def sound_aborts(index: TransactionIndex, segment: Segment) -> Mask:
+def sound_aborts(index: AbortEntries, segment: Segment) -> Mask:
     """Which entries keep the rules of a transaction index that need no batch."""
     before = np.concatenate(([segment.base_offset - 1], index.last_offsets[:-1]))
-    limit = kafka_format.MAX_OFFSET if segment.next_base_offset is None else segment.next_base_offset
+    limit = segment.span.end
     good = (index.versions == 0) & (index.last_offsets > before) & (index.last_offsets < limit)
     good &= (index.first_offsets <= index.last_offsets) & (index.producer_ids >= 0) & (index.first_offsets >= 0)
     return np.asarray(good)
-
-
-def _count_leading(good: Mask) -> int:
-    return len(good) if good.all() else int(np.argmin(good))

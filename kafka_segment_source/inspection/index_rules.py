@@ -32,6 +32,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kafka_segment_source import kafka_format
+from kafka_segment_source.decoding import header_table
 from kafka_segment_source.inspection.findings import Finding
 from kafka_segment_source.inspection.index_order import (
     sound_aborts,
@@ -44,7 +45,7 @@ from kafka_segment_source.inspection.index_order import (
 from kafka_segment_source.kernels import batch_headers
 from kafka_segment_source.kernels.batch_headers import HeaderTable
 from kafka_segment_source.logdir.index_entries import most_entries
-from kafka_segment_source.logdir.indexes import OffsetIndex, TimeIndex, TransactionIndex
+from kafka_segment_source.logdir.indexes import AbortEntries, OffsetEntries, TimeEntries
 from kafka_segment_source.logdir.segments import Segment
 from kafka_segment_source.storage.files import file_version
 from kafka_segment_source.times import format_millis
@@ -67,7 +68,8 @@ _AHEAD = "the log was cut after the index was written (a crash, or a copy of a l
 class Batches:
     """The fields of a segment's undamaged batches that the rules need, in file order.
 
-    base_offsets: for magic 0 and 1 the entry's own offset, which is the last one of a wrapper. max_timestamps: in ms.
+    base_offsets: for magic 0 and 1 the entry's own offset, which is the last one of a wrapper.
+    max_timestamps: in ms.
     """
 
     positions: Longs
@@ -93,16 +95,15 @@ def batches_of(tables: Sequence[HeaderTable]) -> Batches:
 
 
 def _read_batches(table: HeaderTable) -> Batches:
-    is_v2 = table[batch_headers.MAGIC] == kafka_format.MAGIC_V2
     return Batches(
         positions=table[batch_headers.POSITION].copy(),
         base_offsets=table[batch_headers.BASE_OFFSET].copy(),
         last_offsets=table[batch_headers.LAST_OFFSET].copy(),
         max_timestamps=table[batch_headers.MAX_TIMESTAMP].copy(),
-        is_v2=is_v2,
+        is_v2=header_table.is_v2(table),
         is_empty=table[batch_headers.COUNT] == 0,
-        is_wrapper=~is_v2 & (table[batch_headers.ATTRIBUTES] & kafka_format.CODEC_MASK != 0),
-        is_control=is_v2 & (table[batch_headers.ATTRIBUTES] & kafka_format.CONTROL_MASK != 0),
+        is_wrapper=header_table.is_wrapper(table),
+        is_control=header_table.is_control(table),
         producer_ids=table[batch_headers.PRODUCER_ID].copy(),
         leader_epochs=table[batch_headers.LEADER_EPOCH].copy(),
     )
@@ -112,8 +113,9 @@ def _read_batches(table: HeaderTable) -> Batches:
 class Facts:
     """The facts to check the index files against.
 
-    batches: the undamaged batches. end: the byte position where they end. damaged: byte ranges of damage, whose batches
-    are unknown.
+    batches: the undamaged batches.
+    end: the byte position where they end.
+    damaged: byte ranges of damage, whose batches are unknown.
     """
 
     segment: Segment
@@ -184,7 +186,10 @@ def check_transaction_index(facts: Facts) -> Iterator[Finding]:
 
 @dataclass(frozen=True, slots=True)
 class Verdicts:
-    """What the log says of each entry. is_borne_out: it bears the entry out. is_wrong: `verify` calls it a problem.
+    """What the log says of each entry.
+
+    is_borne_out: it bears the entry out.
+    is_wrong: `verify` calls it a problem.
 
     An entry is neither where the log cannot tell: at damage, past the end of a log that may be written, where
     compaction removed the batch, and where `verify` has only a note.
@@ -194,7 +199,7 @@ class Verdicts:
     is_wrong: Mask
 
 
-def judge_offset_index(facts: Facts, index: OffsetIndex) -> Verdicts:
+def judge_offset_index(facts: Facts, index: OffsetEntries) -> Verdicts:
     """Compares each entry of `written_offsets_of` with the log."""
     slots = np.arange(len(index))
     is_sound = slots < sound_offsets(index, facts.segment.base_offset)
@@ -207,7 +212,7 @@ def judge_offset_index(facts: Facts, index: OffsetIndex) -> Verdicts:
     return Verdicts(known & ~ahead & ~broken, ~is_sound | broken | (ahead & (not facts.segment.is_last)))
 
 
-def judge_time_index(facts: Facts, index: TimeIndex) -> Verdicts:
+def judge_time_index(facts: Facts, index: TimeEntries) -> Verdicts:
     """Compares each entry of `written_times_of` with the log."""
     is_sound = np.arange(len(index)) < sound_times(index, facts.segment.base_offset)
     beyond = is_sound & (index.offsets > facts.last_offset)
@@ -221,7 +226,7 @@ def judge_time_index(facts: Facts, index: TimeIndex) -> Verdicts:
     return Verdicts(compared & ~too_low & ~too_high & ~lost, wrong)
 
 
-def judge_transaction_index(facts: Facts, index: TransactionIndex) -> Verdicts:
+def judge_transaction_index(facts: Facts, index: AbortEntries) -> Verdicts:
     """Compares each entry of `written_aborts_of` with the log."""
     if not len(index):
         return Verdicts(np.zeros(0, np.bool_), np.zeros(0, np.bool_))
@@ -306,7 +311,7 @@ def _find_wrong_times(facts: Facts, path: str, timestamps: Longs, offsets: Longs
             yield Finding(is_rule, path, said, _LATE if is_rule else _OLD, slot * kafka_format.TIME_INDEX_ENTRY, offset)
 
 
-def _judge_aborts(facts: Facts, index: TransactionIndex) -> tuple[Mask, Mask, Mask]:
+def _judge_aborts(facts: Facts, index: AbortEntries) -> tuple[Mask, Mask, Mask]:
     """Which entries are wrong, which lie past the last batch, and which have their marker in the log."""
     wrong = ~sound_aborts(index, facts.segment)
     beyond = ~wrong & (index.last_offsets > facts.last_offset)

@@ -21,14 +21,15 @@ import numpy as np
 import numpy.typing as npt
 
 from kafka_segment_source import kafka_format
+from kafka_segment_source.decoding.header_table import is_control, is_wrapper, record_counts
 from kafka_segment_source.errors import StorageError
+from kafka_segment_source.inspection.header_tables import HeaderWalk, Stop
 from kafka_segment_source.inspection.index_order import (
     sound_offsets,
     sound_times,
     written_offsets_of,
     written_times_of,
 )
-from kafka_segment_source.inspection.walk import HeaderWalk, Stop
 from kafka_segment_source.kernels import batch_headers
 from kafka_segment_source.kernels.batch_headers import HeaderTable
 from kafka_segment_source.logdir.index_entries import most_entries
@@ -45,7 +46,8 @@ _CODECS = kafka_format.CODEC_MASK + 1
 class IndexHealth:
     """Counts of index files (`.index` and `.timeindex`) that are missing, empty or damaged.
 
-    empty: without entries beside a `.log` of more than WORTH_AN_INDEX bytes. damaged: out of order or too long.
+    empty: without entries beside a `.log` of more than WORTH_AN_INDEX bytes.
+    damaged: out of order or too long.
     """
 
     missing: int = 0
@@ -60,11 +62,16 @@ class IndexHealth:
 class Summary:
     """The summary of some segments, from their headers.
 
-    size: bytes of `.log` files. start_offset: the least base offset. end_offset: the offset after the last batch.
-    records: without control records. oldest_at_most, newest: timestamps of data records in ms, None where there is
-    none. without_timestamp: records whose timestamp is -1, which means none, in batches that have no other records.
-    magics: of batches, ascending. faults: one sentence each. unreadable: segments whose `.log` the storage does
-    not give; only their sizes are in the sums. A partition directory that it does not list counts as one.
+    size: bytes of `.log` files.
+    start_offset: the least base offset.
+    end_offset: the offset after the last batch.
+    records: without control records.
+    oldest_at_most, newest: timestamps of data records in ms, None where there is none.
+    without_timestamp: records whose timestamp is -1, which means none, in batches that have no other records.
+    magics: of batches, ascending.
+    faults: one sentence each.
+    unreadable: segments whose `.log` the storage does not give; only their sizes are in the sums. A partition directory
+    that it does not list counts as one.
     """
 
     segments: int = 0
@@ -161,15 +168,11 @@ class _Tally:
 
     def add(self, table: HeaderTable) -> None:
         """Adds a table of consecutive whole batches."""
-        control = (table[batch_headers.MAGIC] == kafka_format.MAGIC_V2) & (
-            table[batch_headers.ATTRIBUTES] & kafka_format.CONTROL_MASK != 0
-        )
+        control = is_control(table)
         data = ~control & (table[batch_headers.COUNT] != 0)
         timestamps = table[batch_headers.MAX_TIMESTAMP, data & (table[batch_headers.MAX_TIMESTAMP] >= 0)]
         before = np.concatenate(([self._last], table[batch_headers.LAST_OFFSET, :-1]))
-        counts = table[batch_headers.COUNT].copy()
-        wrappers = (counts < 0) & (table[batch_headers.ATTRIBUTES] & kafka_format.CODEC_MASK != 0)
-        counts[counts < 0] = 1
+        counts, wrappers = record_counts(table), is_wrapper(table)
         counts[wrappers] = (table[batch_headers.LAST_OFFSET] - before)[wrappers]
         self._codecs += np.bincount(table[batch_headers.ATTRIBUTES, data] & kafka_format.CODEC_MASK, minlength=_CODECS)
         self._sum = self._sum + replace(
@@ -201,7 +204,7 @@ class _Tally:
         return replace(self._sum, codecs=names, faults=faults)
 
     def _find_disorder(self, table: HeaderTable, before: npt.NDArray[np.int64]) -> tuple[str, ...]:
-        limit = kafka_format.MAX_OFFSET if self._segment.next_base_offset is None else self._segment.next_base_offset
+        limit = self._segment.span.end
         wrong = (table[batch_headers.BASE_OFFSET] <= before) | (table[batch_headers.LAST_OFFSET] >= limit)
         if self._sum.faults or not wrong.any():
             return ()

@@ -19,16 +19,17 @@ from kafka_segment_source.logdir.checkpoints import Checkpoints
 from kafka_segment_source.logdir.segments import ListedLog
 from kafka_segment_source.options import ReadOptions, parse_options
 from kafka_segment_source.partition.missing import report_lost_partitions
-from kafka_segment_source.reporting import OnProgress, add_up, ignore_progress
-from kafka_segment_source.storage.ahead import Turns, map_ahead
+from kafka_segment_source.reporting import OnProgress, Warnings, add_up, ignore_progress
+from kafka_segment_source.storage.ahead import Turns, map_ahead, requests_at_once
 
 
 @dataclass(frozen=True, slots=True)
 class VerifyReport:
     """The result of `verify`.
 
-    partitions: one for each partition directory. together: what several copies of a partition hold together. warnings:
-    one sentence about each partition without a directory.
+    partitions: one for each partition directory.
+    together: what several copies of a partition hold together.
+    warnings: one sentence about each partition without a directory.
     """
 
     partitions: tuple[Verified, ...]
@@ -49,8 +50,8 @@ class VerifyReport:
         return tuple(finding for finding in self._findings() if not finding.problem)
 
     def _findings(self) -> Iterator[Finding]:
-        for each in self.partitions:
-            yield from each.findings
+        for partition in self.partitions:
+            yield from partition.findings
         yield from self.together
 
     def to_dict(self) -> dict[str, Any]:
@@ -58,9 +59,9 @@ class VerifyReport:
         return {
             "ok": self.is_ok,
             "partitions": len(self.partitions),
-            "segments": sum(each.segments for each in self.partitions),
-            "bytes": sum(each.size for each in self.partitions),
-            "batches": sum(each.batches for each in self.partitions),
+            "segments": sum(partition.segments for partition in self.partitions),
+            "bytes": sum(partition.size for partition in self.partitions),
+            "batches": sum(partition.batches for partition in self.partitions),
             "problems": [finding.to_dict() for finding in self.problems],
             "notes": [finding.to_dict() for finding in self.notes],
         }
@@ -109,10 +110,10 @@ def verify(
 def verify_parsed(
     parsed: ReadOptions, *, deep: bool = False, threads: int = 1, on_progress: OnProgress = ignore_progress
 ) -> VerifyReport:
-    """Does the same as `verify`, for parsed options."""
+    """Verifies the partitions that parsed options select. `verify` has the parameters."""
     logs = list_directories(parsed)
     advance = add_up(sum(segment.size for log in logs for segment in log.segments), on_progress)
-    at_once = max((log.storage.read_cost(log.directory).at_once for log in logs), default=1)
+    at_once = requests_at_once((log.storage, log.directory) for log in logs)
     turns = Turns(threads, at_once)
     check = partial(
         verify_log,
@@ -132,8 +133,8 @@ def verify_parsed(
             copies, findings = combine_copies(copies, [log for _, log in pairs], parsed, deep=deep)
             together += findings
         partitions += copies
-    warnings: list[str] = []
-    report_lost_partitions(logs, Checkpoints([], parsed.storage), parsed, time.monotonic(), warnings)
+    warnings = Warnings()
+    report_lost_partitions(logs, Checkpoints(Warnings(), parsed.storage), parsed, time.monotonic(), warnings)
     return VerifyReport(tuple(partitions), tuple(together), tuple(warnings))
 
 

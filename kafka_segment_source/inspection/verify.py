@@ -24,6 +24,7 @@ from kafka_segment_source import kafka_format
 from kafka_segment_source.bounds import ScanBounds
 from kafka_segment_source.decoding.batches import Chunk
 from kafka_segment_source.decoding.damage import Damage
+from kafka_segment_source.decoding.header_table import record_counts
 from kafka_segment_source.decoding.records import Decoder, RecordColumns
 from kafka_segment_source.decoding.split import split_of
 from kafka_segment_source.decoding.split_file import SplitFile
@@ -46,7 +47,7 @@ from kafka_segment_source.logdir.checkpoints import Checkpoints
 from kafka_segment_source.logdir.producer_snapshots import saved_states
 from kafka_segment_source.logdir.segments import ListedLog, PartitionLog, Segment, explain_unfinished
 from kafka_segment_source.partition.missing import all_evidence, notice
-from kafka_segment_source.reporting import Advance
+from kafka_segment_source.reporting import Advance, Warnings
 from kafka_segment_source.storage.ahead import Turns
 from kafka_segment_source.storage.files import file_version
 from kafka_segment_source.times import format_millis
@@ -84,7 +85,10 @@ _NO_INDEX = "not an error: reads walk more batch headers instead"
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """The result for one partition's log: what was verified, and the findings. size: bytes of `.log` files."""
+    """The result for one partition's log: what was verified, and the findings.
+
+    size: bytes of `.log` files.
+    """
 
     topic: str
     partition: int
@@ -293,7 +297,7 @@ class SegmentCheck:
         headers = chunk.headers
         self.end = int(headers[batch_headers.POSITION, -1] + headers[batch_headers.SIZE, -1])
         counted = headers[batch_headers.COUNT] >= 0
-        self.records += int(np.where(counted, headers[batch_headers.COUNT], 1).sum())
+        self.records += int(record_counts(headers).sum())
         spans = headers[batch_headers.LAST_OFFSET] - headers[batch_headers.BASE_OFFSET] + 1
         self.is_compacted = self.is_compacted or bool((counted & (headers[batch_headers.COUNT] < spans)).any())
         if self._decoder is None:
@@ -340,7 +344,7 @@ def _find_hidden_records(path: str, records: RecordColumns) -> Iterator[Finding]
 
 def _find_gaps(log: ListedLog, checks: list[SegmentCheck]) -> Iterator[Finding]:
     """Finds offsets between segments that no file holds."""
-    faults: list[str] = []
+    faults = Warnings()
     cleaned = Checkpoints(faults, log.storage).is_cleaned(log)
     compacted = cleaned or log.compacted or any(check.is_compacted or _has_gaps(check) for check in checks)
     for fault in faults:
@@ -386,7 +390,7 @@ def _find_missing(log: ListedLog, checks: list[SegmentCheck]) -> Iterator[Findin
     The end of the log is known only if its last segment is not damaged.
     """
     try:
-        [noticed] = notice([PartitionLog.of(log)], [log], Checkpoints([], log.storage), time.monotonic())
+        [noticed] = notice([PartitionLog.of(log)], [log], Checkpoints(Warnings(), log.storage), time.monotonic())
     except FileChangedError as error:
         yield Finding(False, log.directory, str(error), CHANGED)
         return
@@ -394,7 +398,7 @@ def _find_missing(log: ListedLog, checks: list[SegmentCheck]) -> Iterator[Findin
     is_known = last is None or (last.was_read and not last.damaged)
     end = (0 if last is None else last.last_offset + 1) if is_known else None
     for each in all_evidence(noticed, end):
-        what = each.text(f"{log.topic}-{log.partition}").partition("; ")[0]
+        what = each.lost(f"{log.topic}-{log.partition}")
         meaning = _NOT_THERE if each.harmless is None else f"harmless {each.harmless}"
         yield Finding(each.is_hard, log.directory, what, meaning, None, each.offsets.start, is_loss=each.is_hard)
 

@@ -20,11 +20,12 @@ from kafka_segment_source.internal_topics.group_records import (
     decode_key,
     decode_offset_commit,
 )
-from kafka_segment_source.internal_topics.log_ends import find_ends
 from kafka_segment_source.internal_topics.log_records import LogRecord, plan_topic, read_records, say_open, take_effect
 from kafka_segment_source.internal_topics.oddities import Oddities
+from kafka_segment_source.internal_topics.partition_ends import find_ends
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.planning.plan import ReadPlan
+from kafka_segment_source.reporting import Warnings
 from kafka_segment_source.schema import TIMESTAMP_TYPE, Column
 
 TOPIC = "__consumer_offsets"
@@ -51,12 +52,12 @@ it. A group without such a record is a classic one, as a broker counts it.
 """
 
 
-def plan_rows(options: ReadOptions, warnings: list[str]) -> ReadPlan:
+def plan_rows(options: ReadOptions, warnings: Warnings) -> ReadPlan:
     """Makes the plan of the internal topic. Raises what `make_plan` raises."""
     return plan_topic(TOPIC, options, warnings)
 
 
-def read_rows(plan: ReadPlan, options: ReadOptions, warnings: list[str]) -> Iterator[Row]:
+def read_rows(plan: ReadPlan, options: ReadOptions, warnings: Warnings) -> Iterator[Row]:
     """Yields the rows of the view as dicts.
 
     warnings: gets a sentence for each kind of record that was not decoded, and for commits of open transactions. It is
@@ -71,7 +72,7 @@ def read_rows(plan: ReadPlan, options: ReadOptions, warnings: list[str]) -> Iter
         yield from _read_history(records, oddities)
     else:
         yield from _read_latest(records, options, oddities, warnings)
-    warnings += say_open([each for each in open_ones if _is_offset_commit(each)], "offset commits")
+    warnings += say_open([record for record in open_ones if _is_offset_commit(record)], "offset commits")
     warnings += oddities.sentences()
 
 
@@ -85,7 +86,7 @@ def _read_history(records: Iterable[LogRecord], oddities: Oddities) -> Iterator[
 
 
 def _read_latest(
-    records: Iterable[LogRecord], options: ReadOptions, oddities: Oddities, warnings: list[str]
+    records: Iterable[LogRecord], options: ReadOptions, oddities: Oddities, warnings: Warnings
 ) -> Iterator[Row]:
     latest: dict[OffsetCommitKey, LogRecord] = {}  # tombstones too: a commit that takes effect later may be older
     types: dict[str, int] = {}

@@ -65,14 +65,19 @@ class OffsetCommitKey(NamedTuple):
 
 
 class GroupKey(NamedTuple):
-    """A record of another type. type: the number of the type; what follows the group in the key is left out."""
+    """A record of another type.
+
+    type: the number of the type; what follows the group in the key is left out.
+    """
 
     type: int
     group: str
 
 
 class OffsetCommit(NamedTuple):
-    """A committed offset. Times are epoch ms. leader_epoch, expire_timestamp: None where the commit has none.
+    """A committed offset. Times are epoch ms.
+
+    leader_epoch, expire_timestamp: None where the commit has none.
 
     expire_timestamp: in version 1 alone, which brokers before 2.1 wrote.
     """

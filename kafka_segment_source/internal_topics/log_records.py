@@ -22,8 +22,9 @@ from kafka_segment_source.logdir.catalog import list_logs
 from kafka_segment_source.logdir.segments import ListedLog
 from kafka_segment_source.option_values import RECORDS as RECORDS_VIEW
 from kafka_segment_source.options import ReadOptions
-from kafka_segment_source.planning.plan import ReadPlan
+from kafka_segment_source.planning.plan import ReadPlan, read_rows
 from kafka_segment_source.planning.planner import make_plan
+from kafka_segment_source.reporting import Warnings, name_some
 
 _MICROS = 1000  # in a millisecond
 _MOST_NAMED = 5  # producer ids in a sentence
@@ -34,7 +35,8 @@ _NEEDED = ("key", "value", "partition", "offset", "timestamp", "metadata", "cont
 class LogRecord(NamedTuple):
     """One record.
 
-    timestamp: epoch µs. producer: the producer id of a record inside a transaction, and of its marker; None otherwise.
+    timestamp: epoch µs.
+    producer: the producer id of a record inside a transaction, and of its marker; None otherwise.
     control: the type of a control record, such as COMMIT. None for data.
     """
 
@@ -53,7 +55,7 @@ class LogRecord(NamedTuple):
         return f"offset {self.offset} of {self.topic}-{self.partition}"
 
 
-def plan_topic(topic: str, options: ReadOptions, warnings: list[str], start: int = 0) -> ReadPlan:
+def plan_topic(topic: str, options: ReadOptions, warnings: Warnings, start: int = 0) -> ReadPlan:
     """Makes the plan of a read of one internal topic from an offset on. `warnings` gets those of the plan.
 
     It reads all of the log: `until` is applied by `read_records`. So nothing is said of bytes that `until` does not
@@ -87,7 +89,7 @@ def read_records(plan: ReadPlan, times: TimeRange) -> Iterator[LogRecord]:
 
     times: of the records that count, in epoch ms.
     """
-    for batch in plan.batches(RECORDS.arrow_schema(_NEEDED)):
+    for batch in read_rows(plan, RECORDS.arrow_schema(_NEEDED)):
         metadata = batch.column("metadata")
         producers = [
             producer if is_transactional else None
@@ -136,8 +138,7 @@ def say_open(open_ones: list[LogRecord], what: str) -> list[str]:
         return []
     first = open_ones[0]
     producers = sorted({record.producer for record in open_ones if record.producer is not None})
-    named = ", ".join(map(str, producers[:_MOST_NAMED])) + (" and more" if len(producers) > _MOST_NAMED else "")
     return [
         f"{len(open_ones):,} {what} belong to transactions that are open at the end, so they do not count"
-        f" (producer ids {named}; the first one is at {first.place})"
+        f" (producer ids {name_some(producers, _MOST_NAMED)}; the first one is at {first.place})"
     ]

@@ -58,7 +58,10 @@ _LEADER_STAYS = -2
 
 @dataclass
 class PartitionState:
-    """A partition. leader: -1 for none."""
+    """A partition.
+
+    leader: -1 for none.
+    """
 
     replicas: list[int]
     isr: list[int]
@@ -70,7 +73,9 @@ class PartitionState:
 class Cluster:
     """The topics of a cluster, as far as records were applied.
 
-    names: of topics, by id. partitions: by topic id, then by number. configs: by topic name.
+    names: of topics, by id.
+    partitions: by topic id, then by number.
+    configs: by topic name.
     """
 
     names: dict[str, str] = field(default_factory=dict)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from kafka_segment_source.internal_topics.messages import MessageError, NewerVersionError
+from kafka_segment_source.reporting import add_more
 
 T = TypeVar("T")
 
@@ -37,7 +38,4 @@ class Oddities:
 
     def sentences(self) -> list[str]:
         """One sentence for each kind, in the order in which the kinds were met."""
-        return [
-            sentence if count == 1 else f"{sentence} (and {count - 1:,} more like it)"
-            for sentence, count in self._found.values()
-        ]
+        return [add_more(sentence, count - 1) for sentence, count in self._found.values()]

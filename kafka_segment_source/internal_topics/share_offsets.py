@@ -12,9 +12,9 @@ from functools import partial
 import pyarrow as pa
 
 from kafka_segment_source.internal_topics.columns import HISTORY_COLUMNS, Row, to_micros
-from kafka_segment_source.internal_topics.log_ends import find_ends, find_topics
 from kafka_segment_source.internal_topics.log_records import LogRecord, plan_topic, read_records
 from kafka_segment_source.internal_topics.oddities import Oddities
+from kafka_segment_source.internal_topics.partition_ends import find_ends, find_topics
 from kafka_segment_source.internal_topics.share_records import (
     SNAPSHOT,
     SharePartition,
@@ -24,6 +24,7 @@ from kafka_segment_source.internal_topics.share_records import (
 )
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.planning.plan import ReadPlan
+from kafka_segment_source.reporting import Warnings
 from kafka_segment_source.schema import TIMESTAMP_TYPE, Column
 
 TOPIC = "__share_group_state"
@@ -74,12 +75,12 @@ update. stateBatches: as the record has them.
 """
 
 
-def plan_rows(options: ReadOptions, warnings: list[str]) -> ReadPlan:
+def plan_rows(options: ReadOptions, warnings: Warnings) -> ReadPlan:
     """Makes the plan of the internal topic. Raises what `make_plan` raises."""
     return plan_topic(TOPIC, options, warnings)
 
 
-def read_rows(plan: ReadPlan, options: ReadOptions, warnings: list[str]) -> Iterator[Row]:
+def read_rows(plan: ReadPlan, options: ReadOptions, warnings: Warnings) -> Iterator[Row]:
     """Yields the rows of the view as dicts.
 
     warnings: gets a sentence for each kind of record that was not decoded. It is complete after the last row.
@@ -118,7 +119,7 @@ def _read_history(records: Iterable[LogRecord], options: ReadOptions, oddities: 
 
 
 def _read_latest(
-    records: Iterable[LogRecord], options: ReadOptions, oddities: Oddities, warnings: list[str]
+    records: Iterable[LogRecord], options: ReadOptions, oddities: Oddities, warnings: Warnings
 ) -> Iterator[Row]:
     latest: dict[SharePartition, ShareState | None] = {}
     for record in records:

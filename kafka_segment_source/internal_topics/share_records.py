@@ -31,10 +31,10 @@ class SharePartition(NamedTuple):
 class ShareState(NamedTuple):
     """The state of a share partition. Moments are epoch ms. None: not stated.
 
-    start_offset: every record before it was delivered or given up. delivery_complete_count: records from there on that
-    need no delivery any more (KIP-1226). batches: ranges of offsets whose delivery has begun: first and last offset,
-    state (0 available, 2 acknowledged, 4 archived), count of deliveries. Those of a snapshot are whole, and those of an
-    update are changes.
+    start_offset: every record before it was delivered or given up.
+    delivery_complete_count: records from there on that need no delivery any more (KIP-1226).
+    batches: ranges of offsets whose delivery has begun: first and last offset, state (0 available, 2 acknowledged, 4
+    archived), count of deliveries. Those of a snapshot are whole, and those of an update are changes.
     """
 
     snapshot_epoch: int

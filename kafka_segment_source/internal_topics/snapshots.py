@@ -18,6 +18,7 @@ from kafka_segment_source.internal_topics.messages import MessageError, MessageR
 from kafka_segment_source.option_values import FAILFAST
 from kafka_segment_source.option_values import RECORDS as RECORDS_VIEW
 from kafka_segment_source.options import ReadOptions
+from kafka_segment_source.reporting import Warnings
 from kafka_segment_source.scanning import read_split
 from kafka_segment_source.storage.files import list_directory
 from kafka_segment_source.storage.paths import join_path
@@ -29,7 +30,11 @@ _HEADER, _FOOTER = "SNAPSHOT_HEADER", "SNAPSHOT_FOOTER"  # of kafka_format.CONTR
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A whole snapshot. values: of its records, in order. end_offset: the first offset that it does not cover."""
+    """A whole snapshot.
+
+    values: of its records, in order.
+    end_offset: the first offset that it does not cover.
+    """
 
     path: str
     end_offset: int
@@ -37,7 +42,7 @@ class Snapshot:
 
 
 def newest_snapshot(
-    topic: str, directories: Iterable[str], options: ReadOptions, warnings: list[str]
+    topic: str, directories: Iterable[str], options: ReadOptions, warnings: Warnings
 ) -> Snapshot | None:
     """Returns the newest whole snapshot of some directories, or None if there is none.
 
@@ -55,7 +60,7 @@ def newest_snapshot(
         try:
             moment, values = _read(topic, path, size, options)
         except (DataError, DataLossError, MessageError) as error:
-            warnings.append(
+            warnings.add(
                 f"the snapshot {path!r} is not whole, so an older state is read, and the log after it: {error}"
             )
             continue

@@ -28,8 +28,9 @@ from kafka_segment_source.internal_topics.oddities import Oddities
 from kafka_segment_source.internal_topics.snapshots import Snapshot, newest_snapshot
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.partition.logs import available_logs
-from kafka_segment_source.planning.offsets import log_start_offset
+from kafka_segment_source.planning.offset_bounds import log_start_offset
 from kafka_segment_source.planning.plan import ReadPlan
+from kafka_segment_source.reporting import Warnings
 from kafka_segment_source.schema import Column
 
 TOPIC = "__cluster_metadata"
@@ -55,13 +56,15 @@ _NOT_IN_ROWS = "what it changes is not in the rows"
 
 @dataclass(frozen=True, slots=True)
 class TopicsTask:
-    """snapshot: the state to begin with; None for the empty one. log: the plan of the log after it."""
+    """snapshot: the state to begin with; None for the empty one.
+    log: the plan of the log after it.
+    """
 
     snapshot: Snapshot | None
     log: ReadPlan
 
 
-def plan_rows(options: ReadOptions, warnings: list[str]) -> TopicsTask:
+def plan_rows(options: ReadOptions, warnings: Warnings) -> TopicsTask:
     """Reads the newest snapshot, and plans the log after it.
 
     A log that ends before the snapshot adds nothing to it: a controller that fetches a snapshot drops such a log
@@ -72,13 +75,13 @@ def plan_rows(options: ReadOptions, warnings: list[str]) -> TopicsTask:
     """
     listed = list_topic(TOPIC, options)
     snapshot = newest_snapshot(TOPIC, [log.directory for log in listed], options, warnings)
-    for log in available_logs(replace(options, subscribe=(TOPIC,)), []):
+    for log in available_logs(replace(options, subscribe=(TOPIC,)), Warnings()):
         _check_begin(log_start_offset(log), snapshot, options, warnings)
     start = 0 if snapshot is None else snapshot.end_offset
     return TopicsTask(snapshot, plan_topic(TOPIC, options, warnings, start))
 
 
-def _check_begin(first: int, snapshot: Snapshot | None, options: ReadOptions, warnings: list[str]) -> None:
+def _check_begin(first: int, snapshot: Snapshot | None, options: ReadOptions, warnings: Warnings) -> None:
     """Reports a log that begins behind the snapshot. first: the first offset of the log."""
     lost = None
     if snapshot is not None and first > snapshot.end_offset:
@@ -87,12 +90,10 @@ def _check_begin(first: int, snapshot: Snapshot | None, options: ReadOptions, wa
         before = "" if options.until is None else " of the time before 'until'"
         lost = f"no whole snapshot{before} is there, which would have what came before"
     if lost is not None:
-        warnings.append(
-            report_lost_offsets(f"the log of {TOPIC} begins at offset {first}, and {lost}", options, _REMEDY)
-        )
+        warnings.add(report_lost_offsets(f"the log of {TOPIC} begins at offset {first}, and {lost}", options, _REMEDY))
 
 
-def read_rows(task: TopicsTask, options: ReadOptions, warnings: list[str]) -> Iterator[Row]:
+def read_rows(task: TopicsTask, options: ReadOptions, warnings: Warnings) -> Iterator[Row]:
     """Yields the rows of the view as dicts.
 
     warnings: gets a sentence for each kind of record that was not decoded, and for an open transaction of the

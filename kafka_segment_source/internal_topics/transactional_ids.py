@@ -18,6 +18,7 @@ from kafka_segment_source.internal_topics.messages import MessageError, MessageR
 from kafka_segment_source.internal_topics.oddities import Oddities
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.planning.plan import ReadPlan
+from kafka_segment_source.reporting import Warnings
 from kafka_segment_source.schema import TIMESTAMP_TYPE, Column
 
 TOPIC = "__transaction_state"
@@ -66,12 +67,12 @@ _PREVIOUS_PRODUCER_ID, _NEXT_PRODUCER_ID, _NEXT_PRODUCER_EPOCH = 0, 1, 3  # tags
 _NONE = -1
 
 
-def plan_rows(options: ReadOptions, warnings: list[str]) -> ReadPlan:
+def plan_rows(options: ReadOptions, warnings: Warnings) -> ReadPlan:
     """Makes the plan of the internal topic. Raises what `make_plan` raises."""
     return plan_topic(TOPIC, options, warnings)
 
 
-def read_rows(plan: ReadPlan, options: ReadOptions, warnings: list[str]) -> Iterator[Row]:
+def read_rows(plan: ReadPlan, options: ReadOptions, warnings: Warnings) -> Iterator[Row]:
     """Yields the rows of the view as dicts.
 
     warnings: gets a sentence for each kind of record that was not decoded. It is complete after the last row.

@@ -142,7 +142,7 @@ def _fill_in(src, at, left, position, table, n, report):
 
 @inline
 def walk(src, length, position, table, report):
-    """Does what `walk_headers` does."""
+    """The loop of `walk_headers`, for other kernels."""
     at = 0
     n = 0
     report[STOPPED_BY] = USED_UP
@@ -167,7 +167,7 @@ def walk_headers(src, length, position, table, report):
 
 @kernel("int64(int32, uint8[::1], int64, int64, int64[:,::1], int64[::1])")
 def read_headers(descriptor, src, position, end, table, report):
-    """Does the same as `walk_headers` for the batches of an open local file, from `position` up to `end`.
+    """Fills one column of `table` for each whole batch of an open local file, from `position` up to `end`.
 
     src: room for one header. It reads the headers alone, each by one call of pread(2). It stops where it cannot read,
     with USED_UP.

@@ -21,9 +21,11 @@ _helpers: dict[Callable[..., Any], bool] = {}
 class Kernel:
     """A function that is called as machine code.
 
-    function: as it is written. signature: its types, as numba writes them: "int64(uint8[::1], int64)". An array must
-    have exactly the type of its parameter, and `::1` asks for contiguous rows. is_short: whether it takes microseconds
-    alone. Then it keeps Python's lock, as another thread would need longer to take it and to give it back.
+    function: as it is written.
+    signature: its types, as numba writes them: "int64(uint8[::1], int64)". An array must have exactly the type of its
+    parameter, and `::1` asks for contiguous rows.
+    is_short: whether it takes microseconds alone. Then it keeps Python's lock, as another thread would need longer to
+    take it and to give it back.
     """
 
     def __init__(self, function: Callable[..., Any], signature: str, is_short: bool = False) -> None:

@@ -144,7 +144,7 @@ def _record(src, start, end):
 
 @inline
 def find_records(src, batches, payloads, bounds, most_rows, most_bytes, most_headers, cursor, longs, ints, report):
-    """Does what `decode_records` does. The limits are numbers."""
+    """The loop of `decode_records`, for other kernels. The limits are numbers."""
     n = 0
     used = 0
     key_bytes = 0

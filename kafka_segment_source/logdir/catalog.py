@@ -39,7 +39,7 @@ from kafka_segment_source.logdir.names import (
     named_partition,
 )
 from kafka_segment_source.logdir.segments import Beside, ListedLog, Segment
-from kafka_segment_source.logdir.topics import (
+from kafka_segment_source.logdir.topic_choice import (
     Found,
     check_selection,
     choose_topics,
@@ -51,7 +51,8 @@ from kafka_segment_source.logdir.topics import (
 )
 from kafka_segment_source.option_values import TopicPartition, TopicSelection
 from kafka_segment_source.options import ReadOptions
-from kafka_segment_source.storage.ahead import map_ahead
+from kafka_segment_source.reporting import Warnings
+from kafka_segment_source.storage.ahead import map_ahead, requests_at_once
 from kafka_segment_source.storage.files import UNUSABLE, find_matches, list_directory, look_at
 from kafka_segment_source.storage.paths import is_remote, join_path, name_of, parent_of, resolve_path
 from kafka_segment_source.storage.retrying import try_again
@@ -103,9 +104,9 @@ def _find_all(options: ReadOptions, goes_on: bool = False) -> list[Found]:
     goes_on: whether a path that cannot be listed, and has the name of a partition, counts as one.
     """
     storage = options.storage
-    at_once = max((storage.read_cost(path).at_once for path in options.paths), default=1)
+    at_once = requests_at_once((storage, path) for path in options.paths)
     of_paths = map_ahead(lambda path: list(_find_directories(path, storage, goes_on)), options.paths, at_once)
-    found = [each for directories in of_paths for each in directories]
+    found = [directory for directories in of_paths for directory in directories]
     there = {each.named for each in found if each.empty_path is None}
     for each in found:
         if each.empty_path is not None and each.named not in there:
@@ -134,7 +135,7 @@ def _point_below(found: Found, storage: Storage) -> str:
     return f"; there are such directories in {name_first(log_directories, 'of its directories')}"
 
 
-def list_dead_directories(options: ReadOptions, warnings: list[str]) -> list[tuple[str, int]]:
+def list_dead_directories(options: ReadOptions, warnings: Warnings) -> list[tuple[str, int]]:
     """Returns the path and the size in bytes of each dead or unfinished partition directory.
 
     warnings: gets a sentence for each one that cannot be listed.
@@ -148,11 +149,11 @@ def list_dead_directories(options: ReadOptions, warnings: list[str]) -> list[tup
         try:
             sizes.append((directory, sum(file.size for file in list_files(directory, storage).values())))
         except StorageError as error:
-            warnings.append(str(error))
+            warnings.add(str(error))
     return sizes
 
 
-def _find_dead(options: ReadOptions, warnings: list[str]) -> Iterator[str]:
+def _find_dead(options: ReadOptions, warnings: Warnings) -> Iterator[str]:
     """Yields the paths of dead directories. warnings: as in `list_dead_directories`."""
     storage = options.storage
     for path in options.paths:
@@ -164,7 +165,7 @@ def _find_dead(options: ReadOptions, warnings: list[str]) -> Iterator[str]:
                 children = list_checked(parent, storage, path)
             except StorageError as error:
                 if named_partition(parent) is None:  # else it is shown as a partition
-                    warnings.append(str(error))
+                    warnings.add(str(error))
                 continue
             names = [child.name for child in children if child.kind is Kind.DIRECTORY]
             yield from (join_path(parent, name) for name in names if DEAD_DIRECTORY.fullmatch(name))
@@ -294,7 +295,7 @@ def _select_logs(
     found: dict[str, Found] = {}
     for _, each in wanted:
         found.setdefault(each.directory, each)
-    at_once = max((storage.read_cost(directory).at_once for directory in found), default=1)
+    at_once = requests_at_once((storage, directory) for directory in found)
     failures: dict[str, StorageError] = {}
 
     def list_one(each: Found) -> dict[str, Entry]:
@@ -351,7 +352,7 @@ def _list_tiers(wanted: list[tuple[TopicPartition, Found]], storage: Storage) ->
         return wanted
     from kafka_segment_source.logdir.tiers import list_copies  # noqa: PLC0415  # as above
 
-    at_once = max(storage.read_cost(tier.directory).at_once for tier in tiers)
+    at_once = requests_at_once((storage, tier.directory) for tier in tiers)
     directories = dict(zip(tiers, map_ahead(lambda tier: list_copies(tier, storage), tiers, at_once), strict=True))
     return [
         (name, each._replace(directory=directory))

@@ -25,6 +25,7 @@ from kafka_segment_source.errors import FileChangedError, OptionError, PathError
 from kafka_segment_source.logdir.names import named_partition
 from kafka_segment_source.logdir.segments import ListedLog
 from kafka_segment_source.option_values import TopicPartition
+from kafka_segment_source.reporting import Warnings
 from kafka_segment_source.storage.ahead import map_ahead
 from kafka_segment_source.storage.files import UNUSABLE, InputFile
 from kafka_segment_source.storage.paths import join_path, parent_of
@@ -120,7 +121,7 @@ class Checkpoints:
     """The checkpoints beside partition directories. Each file is read once. `warnings` gets a sentence for each invalid
     file."""
 
-    def __init__(self, warnings: list[str], storage: Storage) -> None:
+    def __init__(self, warnings: Warnings, storage: Storage) -> None:
         self.storage = storage
         self._warnings = warnings
         self._read: dict[str, _Checkpoint] = {}
@@ -153,7 +154,7 @@ class Checkpoints:
         )
 
     def high_watermark_if_known(self, log: ListedLog) -> int:
-        """Returns the same, or MAX_OFFSET where no checkpoint of high watermarks lies beside the directory.
+        """Returns the high watermark of a log, or MAX_OFFSET where no such checkpoint lies beside the directory.
 
         A checkpoint that does not list the directory gives 0: a broker adds a new partition within seconds. Raises
         OptionError for a checkpoint that is damaged, and StorageError for one that cannot be read.
@@ -163,9 +164,10 @@ class Checkpoints:
         if named is None or checkpoint.missing:
             return kafka_format.MAX_OFFSET
         if checkpoint.fault is None and named not in checkpoint.entries:
-            self._warnings.append(
+            self._warnings.add(
                 f"checkpoint {checkpoint.path!r} does not list {log.directory!r} yet, so nothing of it is read;"
-                " endAt=end reads to the end of the files"
+                " endAt=end reads to the end of the files",
+                "not in the checkpoint",
             )
             return 0
         return self.high_watermark(log)
@@ -191,7 +193,9 @@ class Checkpoints:
                 self._read_ahead(path)
             self._read[path] = self._ahead.pop(path)
             if self._read[path].fault is not None:
-                self._warnings.append(f"checkpoint {path!r} {self._read[path].fault}; nothing that it says is used")
+                self._warnings.add(
+                    f"checkpoint {path!r} {self._read[path].fault}; nothing that it says is used", "unusable checkpoint"
+                )
         return self._read[path]
 
     def _read_ahead(self, path: str) -> None:

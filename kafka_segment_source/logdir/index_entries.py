@@ -31,7 +31,6 @@ _BLOCK_ENTRIES = 8192  # entries per read: of a padded file the valid part is re
 _USUAL_INTERVAL = 4096  # bytes of a `.log` between two entries, unless index.interval.bytes says less
 _MORE = 512  # entries that are read beyond those of the usual interval
 _PADDING = 128  # entries of zeros that are taken for the beginning or the end of padding
-LARGEST_LOG = 2**31 - 1  # bytes: positions in a segment are 32-bit
 _LEAST_BATCH = (
     kafka_format.LOG_OVERHEAD + kafka_format.MIN_LENGTH_V0
 )  # bytes of a message of magic 0 without key and value
@@ -64,7 +63,7 @@ def valid_offsets(path: str, storage: Storage, size: int | None, log_size: int) 
         if len(block) <= _FEW_ENTRIES:
             count = _count_few_offsets(block, last_offset, last_position, log_size)
         else:
-            count = _count_leading(_are_valid_offsets(offsets, positions, last_offset, last_position, log_size))
+            count = count_leading(_are_valid_offsets(offsets, positions, last_offset, last_position, log_size))
         if count < len(block):
             parts.append((offsets[:count], positions[:count]))
             break
@@ -92,9 +91,19 @@ def valid_last_offsets(path: str, storage: Storage, size: int, log_size: int) ->
 def _are_valid_offsets(
     offsets: Longs, positions: Longs, last_offset: int, last_position: int, log_size: int
 ) -> npt.NDArray[np.bool_]:
+    return keep_offset_order(offsets, positions, last_offset, last_position) & (positions < log_size)
+
+
+def keep_offset_order(
+    offsets: Longs, positions: Longs, last_offset: int = -1, last_position: int = 0
+) -> npt.NDArray[np.bool_]:
+    """Whether each entry of a `.index` is after the one before: both the relative offset and the position grow.
+
+    last_offset, last_position: of the entry before the first one. At the start of a file nothing is at position 0.
+    `_count_few_offsets` is the same rule for few entries.
+    """
     good = _compare_with_previous(np.greater, last_offset, offsets)
     good &= _compare_with_previous(np.greater, last_position, positions)
-    good &= positions < log_size
     return good
 
 
@@ -109,13 +118,13 @@ def valid_times(path: str, storage: Storage, size: int | None, offset_limit: int
     log_size: bytes of its `.log`.
     """
     parts: list[tuple[Longs, Longs]] = []
-    last_timestamp, last_offset = -1, 0
+    last_timestamp, last_offset = kafka_format.NO_TIMESTAMP, 0
     for block in read_blocks(path, storage, size, TIME_ENTRY, log_size):
         timestamps, offsets = to_int64(block["timestamp"]), to_int64(block["offset"])
         if len(block) <= _FEW_ENTRIES:
             count = _count_few_times(block, last_timestamp, last_offset, offset_limit)
         else:
-            count = _count_leading(_are_valid_times(timestamps, offsets, last_timestamp, last_offset, offset_limit))
+            count = count_leading(_are_valid_times(timestamps, offsets, last_timestamp, last_offset, offset_limit))
         if count < len(block):
             parts.append((timestamps[:count], offsets[:count]))
             break
@@ -147,15 +156,31 @@ def valid_time_ends(
         return None
     entries = np.concatenate([part for part in found if part is not None])
     timestamps, offsets = to_int64(entries["timestamp"]), to_int64(entries["offset"])
-    return (timestamps, offsets) if _are_valid_times(timestamps, offsets, -1, 0, offset_limit).all() else None
+    return (
+        (timestamps, offsets)
+        if _are_valid_times(timestamps, offsets, kafka_format.NO_TIMESTAMP, 0, offset_limit).all()
+        else None
+    )
 
 
 def _are_valid_times(
     timestamps: Longs, offsets: Longs, last_timestamp: int, last_offset: int, offset_limit: int
 ) -> npt.NDArray[np.bool_]:
+    good = keep_time_order(timestamps, offsets, last_timestamp, last_offset)
+    good &= (offsets < offset_limit) & ((timestamps != 0) | (offsets != 0))
+    return good
+
+
+def keep_time_order(
+    timestamps: Longs, offsets: Longs, last_timestamp: int = kafka_format.NO_TIMESTAMP, last_offset: int = 0
+) -> npt.NDArray[np.bool_]:
+    """Whether each entry of a `.timeindex` is after the one before: the timestamp grows, the relative offset does not
+    shrink.
+
+    last_timestamp, last_offset: of the entry before the first one. `_count_few_times` is the same rule for few entries.
+    """
     good = _compare_with_previous(np.greater, last_timestamp, timestamps)
     good &= _compare_with_previous(np.greater_equal, last_offset, offsets)
-    good &= (offsets < offset_limit) & ((timestamps != 0) | (offsets != 0))
     return good
 
 
@@ -164,10 +189,12 @@ def valid_aborts(path: str, storage: Storage, size: int | None) -> Entries:
 
     size: bytes of the file as it was listed. None if there is no such file.
     """
-    entries = _concatenate_blocks(list(read_blocks(path, storage, size, ABORTED_TXN, LARGEST_LOG)), ABORTED_TXN)
+    entries = _concatenate_blocks(
+        list(read_blocks(path, storage, size, ABORTED_TXN, kafka_format.LARGEST_LOG)), ABORTED_TXN
+    )
     if not len(entries):
         return entries
-    return entries[: _count_leading(_compare_with_previous(np.greater, -1, to_int64(entries["last"])))]
+    return entries[: count_leading(_compare_with_previous(np.greater, -1, to_int64(entries["last"])))]
 
 
 def most_entries(log_size: int) -> int:
@@ -235,7 +262,7 @@ def written_entries(
     entry and the reason."""
     try:
         return _concatenate_blocks(
-            list(read_blocks(path, storage, min(size or 0, _MOST_BYTES), entry, LARGEST_LOG)), entry
+            list(read_blocks(path, storage, min(size or 0, _MOST_BYTES), entry, kafka_format.LARGEST_LOG)), entry
         ), None
     except UNUSABLE as error:
         return np.empty(0, entry), str(error)
@@ -270,7 +297,7 @@ def _count_written(entries: Entries) -> int:
     return int(written[-1]) + 1 if len(written) else 0
 
 
-def _count_leading(good: npt.NDArray[np.bool_]) -> int:
+def count_leading(good: npt.NDArray[np.bool_]) -> int:
     """Returns the number of true values before the first false one."""
     return len(good) if good.all() else int(np.argmin(good))
 
@@ -287,7 +314,7 @@ def _count_few_offsets(block: Entries, last_offset: int, last_position: int, log
 
 
 def _count_few_times(block: Entries, last_timestamp: int, last_offset: int, offset_limit: int) -> int:
-    """Does the same for a `.timeindex`."""
+    """Returns the number of valid entries of a `.timeindex` before the first other one."""
     count = 0
     for timestamp, offset in block.tolist():
         if timestamp <= last_timestamp or not last_offset <= offset < offset_limit or not (timestamp or offset):
@@ -300,6 +327,8 @@ def _count_few_times(block: Entries, last_timestamp: int, last_offset: int, offs
 def _compare_with_previous(compare: np.ufunc, last: int, column: Longs) -> npt.NDArray[np.bool_]:
     """Compares column[i] with column[i-1], and column[0] with `last`."""
     result = np.empty(len(column), np.bool_)
+    if not len(column):
+        return result
     result[0] = compare(column[0], last)
     compare(column[1:], column[:-1], out=result[1:])
     return result

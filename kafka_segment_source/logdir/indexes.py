@@ -12,29 +12,21 @@ Kafka: OffsetIndex, TimeIndex, AbstractIndex (`org.apache.kafka.storage.internal
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
 from kafka_segment_source import kafka_format
-from kafka_segment_source.errors import PathError
-from kafka_segment_source.keywords import STORAGE_OPTIONS, PathLike, option_texts
 from kafka_segment_source.logdir import index_entries
 from kafka_segment_source.logdir.index_entries import Entries, Longs, to_int64
-from kafka_segment_source.logdir.names import base_offset_of
-from kafka_segment_source.storage.files import UNUSABLE, file_version, look_at
-from kafka_segment_source.storage.paths import name_of, resolve_path
-from kafka_segment_source.storage.routed import make_storage
-from kafka_segment_source.storage.settings import make_settings
-from kafka_segment_source.storage.store import Kind, Storage
+from kafka_segment_source.storage.files import UNUSABLE
+from kafka_segment_source.storage.store import Storage
 
 _NONE = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
-class OffsetIndex:
+class OffsetEntries:
     """The entries of a `.index` file: which byte of the `.log` to begin at for an offset.
 
     A broker writes one for about every 4 KiB of the log (index.interval.bytes). The offset of an entry may differ from
@@ -44,51 +36,13 @@ class OffsetIndex:
     path: of the file.
     offsets: absolute, int64[n]. They grow strictly.
     positions: bytes from the start of the `.log`, int64[n]. They grow strictly.
-    fault: why an existing file is not used, or None. `read` raises an error instead.
+    fault: why an existing file is not used, or None.
     """
 
     path: str
     offsets: Longs
     positions: Longs
     fault: str | None = None
-
-    @classmethod
-    def read(
-        cls,
-        path: PathLike,
-        *,
-        base_offset: int | None = None,
-        storage_options: Mapping[str, object] | None = None,
-    ) -> OffsetIndex:
-        """Reads a `.index` file up to its padding, or up to the first entry that breaks the order.
-
-        The `.log` is not opened. If it is beside the file, its size bounds the positions.
-
-        Args:
-            path: The file, in a file system or a bucket.
-            base_offset: The first offset of the segment. By default, the 20 digits of the file's name.
-            storage_options: The options of the object store.
-
-        Returns:
-            The entries.
-
-        Raises:
-            PathError: There is no such file, its name states no offset, or it has more entries than its log has room
-                for.
-            StorageError: The file cannot be read. A retry may help.
-
-        Example:
-            >>> import kafka_segment_source
-            >>> index = kafka_segment_source.OffsetIndex.read(
-            ...     "examples/data/orders/data/orders-0/00000000000000000000.index"
-            ... )
-            >>> slot = index.floor(100)
-            >>> int(index.offsets[slot]), int(index.positions[slot])
-            (94, 3127)
-        """
-        place = _find_index(path, base_offset, storage_options)
-        offsets, positions = index_entries.valid_offsets(place.path, place.storage, place.size, place.log_size)
-        return cls(place.path, offsets + place.base_offset, positions)
 
     def __len__(self) -> int:
         return len(self.offsets)
@@ -132,7 +86,7 @@ class OffsetIndex:
 
 
 @dataclass(frozen=True, slots=True)
-class TimeIndex:
+class TimeEntries:
     """The entries of a `.timeindex` file: up to which offset nothing is later than a timestamp.
 
     An entry states that no record up to its offset is later than its timestamp. It states nothing about the records
@@ -141,49 +95,13 @@ class TimeIndex:
     path: of the file.
     timestamps: epoch ms, int64[n]. They grow strictly.
     offsets: absolute, int64[n]. They never shrink.
-    fault: why an existing file is not used, or None. `read` raises an error instead.
+    fault: why an existing file is not used, or None.
     """
 
     path: str
     timestamps: Longs
     offsets: Longs
     fault: str | None = None
-
-    @classmethod
-    def read(
-        cls,
-        path: PathLike,
-        *,
-        base_offset: int | None = None,
-        storage_options: Mapping[str, object] | None = None,
-    ) -> TimeIndex:
-        """Reads a `.timeindex` file up to its padding, or up to the first entry that breaks the order.
-
-        Args:
-            path: The file, in a file system or a bucket.
-            base_offset: The first offset of the segment. By default, the 20 digits of the file's name.
-            storage_options: The options of the object store.
-
-        Returns:
-            The entries.
-
-        Raises:
-            PathError: There is no such file, its name states no offset, or it has more entries than its log has room
-                for.
-            StorageError: The file cannot be read. A retry may help.
-
-        Example:
-            >>> import kafka_segment_source
-            >>> index = kafka_segment_source.TimeIndex.read(
-            ...     "examples/data/orders/data/orders-0/00000000000000000000.timeindex"
-            ... )
-            >>> int(index.timestamps[-1]), int(index.offsets[-1])
-            (1773133793929, 173)
-        """
-        place = _find_index(path, base_offset, storage_options)
-        limit = _limit_offsets(place.base_offset, None)
-        timestamps, offsets = index_entries.valid_times(place.path, place.storage, place.size, limit, place.log_size)
-        return cls(place.path, timestamps, offsets + place.base_offset)
 
     def __len__(self) -> int:
         return len(self.timestamps)
@@ -223,7 +141,7 @@ class TimeIndex:
 
 
 @dataclass(frozen=True, slots=True)
-class TransactionIndex:
+class AbortEntries:
     """The entries of a `.txnindex` file: the transactions whose ABORT marker is in the segment, as they are stored.
 
     Kafka: TransactionIndex, AbortedTxn. All arrays are int64[n], in order of the markers.
@@ -234,7 +152,7 @@ class TransactionIndex:
     first_offsets: of each transaction's first record, absolute. It may lie in an earlier segment.
     last_offsets: of each transaction's ABORT marker, absolute.
     last_stable_offsets: of the partition, right after the marker was written.
-    fault: why no entry could be read, or None. `read` raises an error instead.
+    fault: why no entry could be read, or None.
     """
 
     path: str
@@ -244,33 +162,6 @@ class TransactionIndex:
     last_offsets: Longs
     last_stable_offsets: Longs
     fault: str | None = None
-
-    @classmethod
-    def read(cls, path: PathLike, *, storage_options: Mapping[str, object] | None = None) -> TransactionIndex:
-        """Reads a `.txnindex` file up to the first entry that breaks the order.
-
-        Args:
-            path: The file, in a file system or a bucket.
-            storage_options: The options of the object store.
-
-        Returns:
-            The entries.
-
-        Raises:
-            PathError: There is no such file, or it has more entries than any log has room for.
-            StorageError: The file cannot be read. A retry may help.
-
-        Example:
-            >>> import kafka_segment_source
-            >>> index = kafka_segment_source.TransactionIndex.read(
-            ...     "tests/fixtures/transactions/data/ledger-0/00000000000000000000.txnindex"
-            ... )
-            >>> index.overlapping(20, 40).tolist()
-            [1]
-        """
-        place = _find_index(path, 0, storage_options)
-        entries = index_entries.valid_aborts(place.path, place.storage, place.size)
-        return _to_transaction_index(place.path, entries)
 
     def __len__(self) -> int:
         return len(self.versions)
@@ -311,40 +202,7 @@ class TransactionIndex:
         return np.flatnonzero((self.last_offsets >= start) & (self.first_offsets < end))
 
 
-class _Place(NamedTuple):
-    """An index file that a user names. log_size: bytes of the `.log` beside it, or the most that a `.log` can have."""
-
-    path: str
-    storage: Storage
-    size: int
-    base_offset: int
-    log_size: int
-
-
-def _find_index(given: PathLike, base_offset: int | None, storage_options: Mapping[str, object] | None) -> _Place:
-    """Looks at the index file at a path. Raises PathError if it is none, and StorageError if the storage fails."""
-    texts = option_texts(given, {STORAGE_OPTIONS: storage_options})
-    given = texts.pop("path")
-    storage = make_storage(make_settings(texts))
-    path = resolve_path(given, storage)
-    entry = look_at(path, storage)
-    if entry is None or entry.kind is Kind.BROKEN_LINK:
-        raise PathError(f"file {given!r} does not exist")
-    if entry.kind is not Kind.FILE:
-        raise PathError(f"path {given!r} is {entry.kind.value}, expected an index file")
-    stem = path[: len(path) - len(name_of(path)) + kafka_format.BASE_OFFSET_DIGITS]
-    named = base_offset_of(name_of(stem) + kafka_format.LOG_SUFFIX)
-    if base_offset is None:
-        base_offset = named
-    if base_offset is None:
-        raise PathError(
-            f"the name of file {given!r} does not say where its segment begins: found no 20 digits; give base_offset"
-        )
-    log = None if named is None else file_version(stem + kafka_format.LOG_SUFFIX, storage)
-    return _Place(path, storage, entry.size, base_offset, index_entries.LARGEST_LOG if log is None else log.size)
-
-
-def read_offset_index(path: str, storage: Storage, size: int | None, base_offset: int, log_size: int) -> OffsetIndex:
+def read_offset_index(path: str, storage: Storage, size: int | None, base_offset: int, log_size: int) -> OffsetEntries:
     """Returns the valid prefix of the `.index` at `path`. `index_entries.valid_offsets` says what is valid.
 
     size: bytes of the file as it was listed. None if there is no such file.
@@ -354,8 +212,8 @@ def read_offset_index(path: str, storage: Storage, size: int | None, base_offset
     try:
         offsets, positions = index_entries.valid_offsets(path, storage, size, log_size)
     except UNUSABLE as error:
-        return OffsetIndex(path, _NONE, _NONE, str(error))
-    return OffsetIndex(path, offsets + base_offset, positions)
+        return OffsetEntries(path, _NONE, _NONE, str(error))
+    return OffsetEntries(path, offsets + base_offset, positions)
 
 
 def read_time_index(
@@ -364,8 +222,8 @@ def read_time_index(
     size: int | None,
     base_offset: int,
     next_base_offset: int | None,
-    log_size: int = index_entries.LARGEST_LOG,
-) -> TimeIndex:
+    log_size: int = kafka_format.LARGEST_LOG,
+) -> TimeEntries:
     """Returns the valid prefix of the `.timeindex` at `path`. `index_entries.valid_times` says what is valid.
 
     size: bytes of the file as it was listed. None if there is no such file.
@@ -375,11 +233,11 @@ def read_time_index(
         limit = _limit_offsets(base_offset, next_base_offset)
         timestamps, offsets = index_entries.valid_times(path, storage, size, limit, log_size)
     except UNUSABLE as error:
-        return TimeIndex(path, _NONE, _NONE, str(error))
-    return TimeIndex(path, timestamps, offsets + base_offset)
+        return TimeEntries(path, _NONE, _NONE, str(error))
+    return TimeEntries(path, timestamps, offsets + base_offset)
 
 
-def read_last_offsets(path: str, storage: Storage, size: int, base_offset: int, log_size: int) -> OffsetIndex | None:
+def read_last_offsets(path: str, storage: Storage, size: int, base_offset: int, log_size: int) -> OffsetEntries | None:
     """Returns the last entries of the `.index` at `path`, by one small read. None if they are not valid.
 
     Arguments are those of `read_offset_index`. Padding is not valid.
@@ -387,13 +245,13 @@ def read_last_offsets(path: str, storage: Storage, size: int, base_offset: int, 
     try:
         found = index_entries.valid_last_offsets(path, storage, size, log_size)
     except UNUSABLE as error:
-        return OffsetIndex(path, _NONE, _NONE, str(error))
-    return OffsetIndex(path, found[0] + base_offset, found[1]) if found is not None else None
+        return OffsetEntries(path, _NONE, _NONE, str(error))
+    return OffsetEntries(path, found[0] + base_offset, found[1]) if found is not None else None
 
 
 def read_time_ends(
     path: str, storage: Storage, size: int, base_offset: int, next_base_offset: int | None, log_size: int
-) -> TimeIndex | None:
+) -> TimeEntries | None:
     """Returns the first and the last entries of the `.timeindex` at `path`, by two small reads at once.
 
     Arguments are those of `read_time_index`. None if they are not valid, taken together, or if the file is most likely
@@ -403,8 +261,8 @@ def read_time_ends(
         limit = _limit_offsets(base_offset, next_base_offset)
         found = index_entries.valid_time_ends(path, storage, size, limit, log_size)
     except UNUSABLE as error:
-        return TimeIndex(path, _NONE, _NONE, str(error))
-    return TimeIndex(path, found[0], found[1] + base_offset) if found is not None else None
+        return TimeEntries(path, _NONE, _NONE, str(error))
+    return TimeEntries(path, found[0], found[1] + base_offset) if found is not None else None
 
 
 def _limit_offsets(base_offset: int, next_base_offset: int | None) -> int:
@@ -412,7 +270,7 @@ def _limit_offsets(base_offset: int, next_base_offset: int | None) -> int:
     return (next_base_offset if next_base_offset is not None else kafka_format.MAX_OFFSET) - base_offset
 
 
-def written_offsets(path: str, storage: Storage, size: int | None, base_offset: int, log_size: int) -> OffsetIndex:
+def written_offsets(path: str, storage: Storage, size: int | None, base_offset: int, log_size: int) -> OffsetEntries:
     """Returns every whole entry of a `.index` up to its zero padding, in order or not. The checks of index files use
     it.
 
@@ -423,23 +281,25 @@ def written_offsets(path: str, storage: Storage, size: int | None, base_offset: 
     log_size: bytes of the `.log`.
     """
     entries, fault = index_entries.written_unpadded(path, storage, size, index_entries.OFFSET_ENTRY, log_size)
-    return OffsetIndex(path, to_int64(entries["offset"]) + base_offset, to_int64(entries["position"]), fault)
+    return OffsetEntries(path, to_int64(entries["offset"]) + base_offset, to_int64(entries["position"]), fault)
 
 
-def written_times(path: str, storage: Storage, size: int | None, base_offset: int, log_size: int) -> TimeIndex:
-    """Does the same as `written_offsets` for a `.timeindex`. A (0, 0) at the start stays, as a record may be of
-    1970."""
+def written_times(path: str, storage: Storage, size: int | None, base_offset: int, log_size: int) -> TimeEntries:
+    """Returns every whole entry of a `.timeindex` up to its zero padding, in order or not. A (0, 0) at the start
+    stays, as a record may be of 1970."""
     entries, fault = index_entries.written_unpadded(path, storage, size, index_entries.TIME_ENTRY, log_size)
-    return TimeIndex(path, to_int64(entries["timestamp"]), to_int64(entries["offset"]) + base_offset, fault)
+    return TimeEntries(path, to_int64(entries["timestamp"]), to_int64(entries["offset"]) + base_offset, fault)
 
 
-def written_aborts(path: str, storage: Storage, size: int | None) -> TransactionIndex:
+def written_aborts(path: str, storage: Storage, size: int | None) -> AbortEntries:
     """Returns every whole entry of a `.txnindex`. It returns no entry if the file does not exist."""
     entries, fault = index_entries.written_entries(path, storage, size, index_entries.ABORTED_TXN)
-    return _to_transaction_index(path, entries, fault)
+    return AbortEntries(path, *abort_arrays(entries), fault)
 
 
-def _to_transaction_index(path: str, entries: Entries, fault: str | None = None) -> TransactionIndex:
-    names = ("version", "producer", "first", "last", "stable")
-    versions, producer_ids, first_offsets, last_offsets, stable = (to_int64(entries[name]) for name in names)
-    return TransactionIndex(path, versions, producer_ids, first_offsets, last_offsets, stable, fault)
+def abort_arrays(entries: Entries) -> tuple[Longs, Longs, Longs, Longs, Longs]:
+    """Returns the arrays of `AbortEntries`, from `versions` to `last_stable_offsets`."""
+    versions, producer_ids, firsts, lasts, stable = (
+        to_int64(entries[name]) for name in ("version", "producer", "first", "last", "stable")
+    )
+    return versions, producer_ids, firsts, lasts, stable

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from kafka_segment_source import kafka_format
+from kafka_segment_source import batch_kinds, kafka_format
 from kafka_segment_source.logdir.checksums import crc_holds
 from kafka_segment_source.logdir.offset_proof import follows, has_jumped
 from kafka_segment_source.storage.files import InputFile
@@ -52,27 +52,27 @@ class BatchHeader(NamedTuple):
     @property
     def first_timestamp(self) -> int:
         """The timestamp of the first record, ms. It is the largest one if the header states only that."""
-        if states_first_timestamp(self.magic, self.attributes):
+        if batch_kinds.states_first_timestamp(self.magic, self.attributes):
             return min(self.base_timestamp, self.max_timestamp)
         return self.max_timestamp
 
     @property
     def is_control(self) -> bool:
-        return self.magic == kafka_format.MAGIC_V2 and self.attributes & kafka_format.CONTROL_MASK != 0
+        return bool(batch_kinds.is_control(self.magic, self.attributes))
 
     @property
     def is_compressed(self) -> bool:
-        return self.attributes & kafka_format.CODEC_MASK != kafka_format.CODEC_NONE
+        return bool(batch_kinds.is_compressed(self.attributes))
 
+    @property
+    def is_wrapper(self) -> bool:
+        """Whether it is a compressed message set of magic 0 or 1. It states only its last offset."""
+        return bool(batch_kinds.is_wrapper(self.magic, self.attributes))
 
-def states_first_timestamp(magic: Any, attributes: Any) -> Any:
-    """Whether a header states the timestamp of its first record. For one batch, or for arrays of batches.
-
-    Under LogAppendTime it states only the largest. With a delete horizon, that stands in its place.
-    """
-    has_horizon = (magic == kafka_format.MAGIC_V2) & (attributes & kafka_format.DELETE_HORIZON_MASK != 0)
-    is_append_time = (magic > kafka_format.MAGIC_V0) & (attributes & kafka_format.TIMESTAMP_TYPE_MASK != 0)
-    return (has_horizon | is_append_time) == 0
+    @property
+    def has_data(self) -> bool:
+        """Whether the header proves that the batch holds records for users."""
+        return bool(batch_kinds.has_data(self.magic, self.attributes, self.count))
 
 
 class HeaderProbe:
@@ -99,7 +99,7 @@ class HeaderProbe:
         return _parse_header(self._read_bytes(position, kafka_format.BATCH_OVERHEAD), position, self._size)
 
     def proven(self, position: int) -> BatchHeader | None:
-        """Does the same as `at`, and also checks the batch's CRC unless CRCs are off."""
+        """Returns the header at a position if the CRC of its batch holds; unless CRCs are off, as `at` does."""
         header = self.at(position)
         if header is None or not self._check_crcs or position in self._proven:
             return header

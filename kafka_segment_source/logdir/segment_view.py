@@ -12,8 +12,8 @@ from types import TracebackType
 
 from kafka_segment_source import kafka_format
 from kafka_segment_source.logdir.indexes import (
-    OffsetIndex,
-    TimeIndex,
+    OffsetEntries,
+    TimeEntries,
     read_last_offsets,
     read_offset_index,
     read_time_ends,
@@ -48,10 +48,10 @@ class SegmentView:
         self._file: InputFile | None = None
         self._probe: HeaderProbe | None = None
         self._strict_probe: HeaderProbe | None = None
-        self._offsets: OffsetIndex | None = None
-        self._last_offsets: OffsetIndex | None = None
-        self._times: TimeIndex | None = None
-        self._time_ends: TimeIndex | None = None
+        self._offsets: OffsetEntries | None = None
+        self._last_offsets: OffsetEntries | None = None
+        self._times: TimeEntries | None = None
+        self._time_ends: TimeEntries | None = None
         self._has_proven_head: bool | None = None
         self._cost = segment.storage.read_cost(segment.path)
 
@@ -69,7 +69,7 @@ class SegmentView:
 
     @property
     def strict_probe(self) -> HeaderProbe:
-        """Does the same as `probe`, but always checks CRCs. It gives evidence about batches that no task will read."""
+        """A probe that always checks CRCs. It gives evidence about batches that no task will read."""
         probe = self.probe
         if self._strict_probe is None:
             assert self._file is not None
@@ -81,7 +81,7 @@ class SegmentView:
         return self._strict_probe
 
     @property
-    def offsets(self) -> OffsetIndex:
+    def offsets(self) -> OffsetEntries:
         """Valid entries of the `.index`. They are hints: the header that an entry points to must prove it."""
         if self._offsets is None:
             segment = self.segment
@@ -93,7 +93,7 @@ class SegmentView:
         return self._offsets
 
     @property
-    def times(self) -> TimeIndex:
+    def times(self) -> TimeEntries:
         """Valid entries of the `.timeindex`, trusted or not."""
         if self._times is None:
             segment = self.segment
@@ -110,7 +110,7 @@ class SegmentView:
         return self._times
 
     @property
-    def time_ends(self) -> TimeIndex:
+    def time_ends(self) -> TimeEntries:
         """The first and the last entries of `times`. In a bucket, a large `.timeindex` is not read whole for them."""
         if self._times is not None:
             return self._times
@@ -133,7 +133,7 @@ class SegmentView:
             self._time_ends = self.times if ends is None else ends
         return self._time_ends
 
-    def times_around(self, timestamp: int) -> TimeIndex:
+    def times_around(self, timestamp: int) -> TimeEntries:
         """Returns `times`, or its ends if they have the entries before and after a timestamp (ms)."""
         ends = self.time_ends
         is_inside = len(ends) and ends.timestamps[0] < timestamp <= ends.timestamps[-1]
@@ -190,7 +190,7 @@ class SegmentView:
         else:
             self._last_offsets = found
 
-    def _offsets_near(self, offset: int) -> OffsetIndex:
+    def _offsets_near(self, offset: int) -> OffsetEntries:
         """Returns `offsets`, or its last entries if they are at hand and `offset` is not before them."""
         last = self._last_offsets
         if self._offsets is None and last is not None and len(last) and last.offsets[0] <= offset:
@@ -241,7 +241,7 @@ class SegmentView:
         for candidate in range(slot, min(slot + _ATTEMPTS, len(offsets))):
             header = self.probe.proven(int(offsets.positions[candidate]))
             # a compressed v0 or v1 wrapper states only its last offset, so it may begin earlier
-            if header is None or (header.magic != kafka_format.MAGIC_V2 and header.is_compressed):
+            if header is None or header.is_wrapper:
                 continue
             entry = int(offsets.offsets[candidate])
             if header.base_offset >= end_offset and not may_have_risen(header, self.probe.at(header.end), entry):
@@ -310,7 +310,7 @@ class SegmentView:
         if fault is not None:
             self._faults.append(f"{fault}; reads do without it")
 
-    def _is_head_proven(self, times: TimeIndex) -> bool:
+    def _is_head_proven(self, times: TimeEntries) -> bool:
         """Whether the head proof holds: the head of the `.log` proves the first entry of the time index.
 
         The first entry then proves the running maximum of the others. The first batch must be magic 2, because older

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
+from enum import StrEnum
 from operator import attrgetter
 from typing import NamedTuple
 
 from kafka_segment_source import kafka_format
 from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.option_values import TopicPartition
+from kafka_segment_source.reporting import name_some
 from kafka_segment_source.storage.paths import parent_of
 from kafka_segment_source.storage.store import LOCAL, NO_VERSION, FileVersion, Storage
 from kafka_segment_source.storage.tiered.identity import read_identity
@@ -125,10 +127,35 @@ class Beside(NamedTuple):
     damaged: tuple[str, ...] = ()
 
 
+class DropKind(StrEnum):
+    """Why a segment is not read, in words that are the same for each segment."""
+
+    EMPTY = "empty file"
+    OTHER_PARTITION = "the filter on topic and partition leaves it out"
+    NO_KEY = "no key passes both the option key and the filter"
+    NO_ROW = "the bounds leave no row"
+    AFTER_OFFSETS = "after the offset bounds"
+    BEFORE_OFFSETS = "before the offset bounds"
+    BEFORE_LOG_START = "before the start of the log"
+    BEFORE_TIMES = "before the time bounds"
+    AFTER_TIMES = "after the time bounds (timestampDisorder)"
+    ZONE_MAP = "no row inside the time bounds (zone map)"
+    KEY_FILTER = "no row with the key (key filter)"
+    NO_BATCH = "begins with no whole batch"
+    REPLACED = "replaced by files of a compaction"
+    IN_ANOTHER_COPY = "read from another copy"
+    NOT_ALLOWED = "outside of what checkpoints and leaders' history allow"
+
+
 class DroppedSegment(NamedTuple):
-    """A segment that is not read, and why that is safe."""
+    """A segment that is not read, and why that is safe.
+
+    kind: the reason in general.
+    reason: the reason in words, with offsets and times.
+    """
 
     segment: Segment
+    kind: DropKind
     reason: str
 
     @property
@@ -152,7 +179,7 @@ class Evidence(NamedTuple):
 
     why: names the file that is the evidence.
     harmless: when this means no loss, in words that follow "harmless". None if nothing explains it, so records are
-        missing.
+    missing.
     """
 
     offsets: OffsetRange
@@ -165,8 +192,12 @@ class Evidence(NamedTuple):
 
     def text(self, where: str) -> str:
         """Returns one sentence about the partition that `where` names."""
-        held = f"{self.why}: no file holds the offsets {self.offsets.start} to {self.offsets.end - 1} of {where}"
-        return held if self.harmless is None else f"{held}; harmless {self.harmless}"
+        lost = self.lost(where)
+        return lost if self.harmless is None else f"{lost}; harmless {self.harmless}"
+
+    def lost(self, where: str) -> str:
+        """Returns what is not held, without what would make it harmless."""
+        return f"{self.why}: no file holds the offsets {self.offsets.start} to {self.offsets.end - 1} of {where}"
 
 
 class Reach(NamedTuple):
@@ -281,9 +312,7 @@ class PartitionLog(ListedLog):
 
 def explain_unfinished(log: ListedLog) -> str:
     """Returns one sentence about the segments of a tier that are no data."""
-    names = log.beside.unfinished
-    more = f" and {len(names) - 1:,} more" if len(names) > 1 else ""
     return (
-        f"a part of the objects of segment {names[0]}{more} in {log.directory!r} is missing or empty, as while a broker"
+        f"a part of the objects of segment {name_some(log.beside.unfinished, 1)} in {log.directory!r} is missing or empty, as while a broker"
         " uploads or deletes them: that is no data; if no broker does so now, its records are missing here"
     )

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from kafka_segment_source.errors import FileChangedError, KafkaSegmentError, PathError, StorageError
 from kafka_segment_source.logdir.names import is_partition, named_partition
 from kafka_segment_source.option_values import TopicPartition
-from kafka_segment_source.storage.ahead import map_ahead
+from kafka_segment_source.storage.ahead import map_ahead, requests_at_once
 from kafka_segment_source.storage.files import InputFile, list_directory
 from kafka_segment_source.storage.paths import join_path, name_of, parent_of
 from kafka_segment_source.storage.store import Entry, Kind, Storage
@@ -49,8 +49,8 @@ _NOT_SEARCHED = "lost+found"  # of a file system, for its administrator alone
 class Nameless:
     """Why the name of a tier's topic is not known.
 
-    above: a text that ends with the name. fault: why no manifest says it. None if there is no manifest, so that no
-    segment is whole.
+    above: a text that ends with the name.
+    fault: why no manifest says it. None if there is no manifest, so that no segment is whole.
     """
 
     above: str
@@ -61,8 +61,9 @@ class Nameless:
 class FoundPartition:
     """A partition of a tier.
 
-    directory: the tier's own one, or that of Kafka's layout in Pinterest's. topic_id: None in Pinterest's. nameless:
-    None if the topic's name is known.
+    directory: the tier's own one, or that of Kafka's layout in Pinterest's.
+    topic_id: None in Pinterest's.
+    nameless: None if the topic's name is known.
     """
 
     directory: str
@@ -89,10 +90,10 @@ def find_tiers(path: str, children: Sequence[Entry], storage: Storage, searches:
         if found:
             return sorted(found, key=lambda each: each.directory)
         below = [
-            join_path(parent, each.name)
+            join_path(parent, entry.name)
             for parent, entries in level
-            for each in entries
-            if _is_directory(each) and each.name != _NOT_SEARCHED
+            for entry in entries
+            if _is_directory(entry) and entry.name != _NOT_SEARCHED
         ]
         searched += len(below)
         if not below or searched > _MOST_SEARCHED:
@@ -123,7 +124,7 @@ def _is_directory(entry: Entry) -> bool:
 
 
 def _list_all(directories: Sequence[str], storage: Storage) -> Iterator[list[Entry]]:
-    at_once = max((storage.read_cost(each).at_once for each in directories), default=1)
+    at_once = requests_at_once((storage, directory) for directory in directories)
     return map_ahead(lambda directory: list_directory(directory, storage), directories, at_once)
 
 
@@ -153,7 +154,7 @@ def _find_below(parent: str, children: Sequence[Entry], storage: Storage) -> lis
         partitions = _list_partitions(directory, entries)
         if partitions:
             homes += partitions
-        elif parse_home(directory) is not None and any(parse_object(each.name) for each in entries):
+        elif parse_home(directory) is not None and any(parse_object(entry.name) for entry in entries):
             found += _name_homes([directory], [entries], storage)
     # the first partition of each topic is enough to know the topic's name
     found += _name_homes(homes, None, storage)
@@ -167,7 +168,7 @@ def _find_below(parent: str, children: Sequence[Entry], storage: Storage) -> lis
 
 
 def _is_marked(entries: Sequence[Entry]) -> bool:
-    return any(each.name == _WATERMARK for each in entries)
+    return any(entry.name == _WATERMARK for entry in entries)
 
 
 def explain_nameless(found: FoundPartition) -> str:
@@ -200,7 +201,7 @@ def _name_homes(
             ]
         return _name_by_manifests(places, storage)
 
-    at_once = max((storage.read_cost(home).at_once for home in homes), default=1)
+    at_once = requests_at_once((storage, home) for home in homes)
     return [each for found in map_ahead(name, by_topic.values(), at_once) for each in found]
 
 
@@ -214,7 +215,7 @@ def _name_by_manifests(
     topic, faults, of_tier = None, list[KafkaSegmentError](), list[str]()
     for home, place, listed in places:
         entries = list_directory(home, storage) if listed is None else listed
-        if any(parse_object(each.name) is not None for each in entries):
+        if any(parse_object(entry.name) is not None for entry in entries):
             of_tier.append(home)
         for read in _read_topics(home, place, entries, storage):
             if isinstance(read, str):
@@ -266,7 +267,7 @@ def _read_topics(
         return manifest.topic if fault is None else make_manifest_error(path, fault)
 
     manifests = sorted(
-        each for each in entries if (name := parse_object(each.name)) is not None and name.suffix == MANIFEST
+        entry for entry in entries if (name := parse_object(entry.name)) is not None and name.suffix == MANIFEST
     )
     yield from map(read, manifests[:1])
     yield from map_ahead(read, manifests[1:], storage.read_cost(home).at_once)

@@ -189,7 +189,10 @@ def _reaches(copy: CopyView, segment: Segment, offset: int) -> bool:
 
 
 class _Witness(NamedTuple):
-    """A batch of a copy. is_doubtful: whether its neighbours contradict its leader epoch."""
+    """A batch of a copy.
+
+    is_doubtful: whether its neighbours contradict its leader epoch.
+    """
 
     header: BatchHeader
     is_doubtful: bool

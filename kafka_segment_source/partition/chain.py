@@ -29,12 +29,14 @@ from kafka_segment_source.bounds import ALL_OFFSETS, OffsetRange
 from kafka_segment_source.errors import PathError, StorageError
 from kafka_segment_source.kafka_format import MAX_OFFSET
 from kafka_segment_source.logdir.checkpoints import read_topic_id
-from kafka_segment_source.logdir.segments import DroppedSegment, Hole, ListedLog, PartitionLog, Segment
+from kafka_segment_source.logdir.segments import DropKind, DroppedSegment, Hole, ListedLog, PartitionLog, Segment
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.partition.choice import DAMAGED, SECOND, THIN, VOID, WHOLE, choose
 from kafka_segment_source.partition.copy_view import CopyView
+from kafka_segment_source.partition.foreign_segments import refuse_foreign_segments
 from kafka_segment_source.partition.histories import explain_fence, find_doubts, find_fences
-from kafka_segment_source.storage.ahead import map_ahead
+from kafka_segment_source.reporting import Warnings
+from kafka_segment_source.storage.ahead import map_ahead, requests_at_once
 from kafka_segment_source.storage.tiered.names import is_shown
 
 _Key = tuple[int, int | None, int]
@@ -42,7 +44,7 @@ _Rated = tuple[OffsetRange, int]  # offsets, and how well a copy holds them
 
 
 def merge_replicas(
-    logs: list[PartitionLog], options: ReadOptions, warnings: list[str], near: OffsetRange = ALL_OFFSETS
+    logs: list[PartitionLog], options: ReadOptions, warnings: Warnings, near: OffsetRange = ALL_OFFSETS
 ) -> list[PartitionLog]:
     """Returns `logs`, sorted by partition, with one log per partition. A warning states which directory serves which
     offsets.
@@ -53,11 +55,11 @@ def merge_replicas(
     groups = [list(group) for _, group in groupby(logs, key=lambda log: log.topic_partition)]
 
     def merge(copies: list[PartitionLog]) -> tuple[PartitionLog, list[str]]:
-        said: list[str] = []
+        said = Warnings()
         return copies[0] if len(copies) == 1 else _merge_copies(copies, options, said, near), said
 
     several = (log for copies in groups if len(copies) > 1 for log in copies)
-    at_once = max((log.storage.read_cost(log.directory).at_once for log in several), default=1)
+    at_once = requests_at_once((log.storage, log.directory) for log in several)
     merged = []
     for log, said in map_ahead(merge, groups, at_once):
         merged.append(log)
@@ -65,7 +67,7 @@ def merge_replicas(
     return merged
 
 
-def settle(copies: list[PartitionLog], options: ReadOptions, warnings: list[str]) -> list[CopyView]:
+def settle(copies: list[PartitionLog], options: ReadOptions, warnings: Warnings) -> list[CopyView]:
     """Returns the copies of one partition, each cut to the offsets where its history is valid.
 
     A warning states which copy loses which offsets. Raises PathError for copies of different topics, and for
@@ -73,21 +75,21 @@ def settle(copies: list[PartitionLog], options: ReadOptions, warnings: list[str]
     """
     _refuse_different_topics(copies)
     views = [CopyView(log, options) for log in copies]
-    at_once = max(log.storage.read_cost(log.directory).at_once for log in copies)
+    at_once = requests_at_once((log.storage, log.directory) for log in copies)
     if at_once > 1:
         list(map_ahead(_read_both, views, at_once))
     found = _leave_unreadable(views, options, warnings)
     for copy in found:
         said = copy.leave_misplaced_end([other for other in found if other is not copy])
-        warnings += [] if said is None else [said]
+        warnings.add_all([] if said is None else [said], "misplaced end")
     fences = find_fences(found)
-    warnings += [copy.epochs_fault for copy in found if copy.epochs_fault is not None]
+    warnings.add_all((copy.epochs_fault for copy in found if copy.epochs_fault is not None), "unusable leader epochs")
     for fence in fences:
-        warnings.append(explain_fence(found, fence))
+        warnings.add(explain_fence(found, fence), "a copy loses its end")
         loser = found[fence.loser]
         loser.has_lost = True
         loser.log = replace(loser.log, offsets=loser.log.offsets.intersect(OffsetRange(end=fence.end)))
-    warnings += find_doubts(found)
+    warnings.add_all(find_doubts(found), "doubtful copies")
     return found
 
 
@@ -97,7 +99,7 @@ def _read_both(copy: CopyView) -> None:
         _ = copy.epochs, copy.tail
 
 
-def _leave_unreadable(copies: list[CopyView], options: ReadOptions, warnings: list[str]) -> list[CopyView]:
+def _leave_unreadable(copies: list[CopyView], options: ReadOptions, warnings: Warnings) -> list[CopyView]:
     """Returns the copies without last segments that cannot be read, where another copy has the same one.
 
     The same: as many bytes or more, from the same offset on. Without such a copy, the StorageError is raised. Of other
@@ -113,8 +115,11 @@ def _leave_unreadable(copies: list[CopyView], options: ReadOptions, warnings: li
             same = next((each for other in copies if other is not copy for each in _find_same(other, last)), None)
             if same is None:
                 raise
-            warnings.append(f"{error}: {same.path!r} is read instead")
-            unused = (*copy.log.unused, DroppedSegment(last, f"cannot be read; {same.path} has the same records"))
+            warnings.add(f"{error}: {same.path!r} is read instead", "another copy is read")
+            unused = (
+                *copy.log.unused,
+                DroppedSegment(last, DropKind.IN_ANOTHER_COPY, f"cannot be read; {same.path} has the same records"),
+            )
             found.append(CopyView(replace(copy.log, segments=copy.log.segments[:-1], unused=unused), options))
     return found
 
@@ -138,7 +143,7 @@ class _Span:
 
 
 def _merge_copies(
-    logs: list[PartitionLog], options: ReadOptions, warnings: list[str], near: OffsetRange
+    logs: list[PartitionLog], options: ReadOptions, warnings: Warnings, near: OffsetRange
 ) -> PartitionLog:
     copies = settle(logs, options, warnings)
     fenced = tuple(
@@ -146,6 +151,7 @@ def _merge_copies(
         for copy, log in zip(copies, logs, strict=True)
         if copy.log.offsets.end < log.offsets.end
     )
+    refuse_foreign_segments(copies, near)
     logs = [copy.log for copy in copies]
     listed = [_ListedCopy(copy) for copy in copies]
     spans = [span for at in range(len(copies)) for span in _find_spans(at, listed, near)]
@@ -156,11 +162,7 @@ def _merge_copies(
     unused = [each for log in logs for each in log.unused]
     if not chosen:
         nothing = OffsetRange(0, 0)
-        unused += [
-            DroppedSegment(each, _explain_unused(each, copy, nothing, _Chain([])))
-            for copy in copies[1:]
-            for each in copy.log.segments
-        ]
+        unused += [_drop_unused(each, copy, nothing, _Chain([])) for copy in copies[1:] for each in copy.log.segments]
         return replace(logs[0], unused=tuple(unused), compacted=compacted, copies=paths, fenced=fenced)
     holes = [_make_hole(logs[a], one.end, logs[b], other.start) for (a, one), (b, other) in pairwise(chosen)]
     parts = _close_gaps([(copies[at], offsets) for at, offsets in chosen])
@@ -170,13 +172,10 @@ def _merge_copies(
     chain = _Chain(read_for)
     for copy in copies:
         within = OffsetRange(end=copy.tail.end).intersect(copy.log.offsets)
-        unused += [
-            DroppedSegment(each, _explain_unused(each, copy, within, chain))
-            for each in copy.log.segments
-            if each.path not in read
-        ]
-    warnings.append(_explain_choice(logs, read_for))
-    warnings += [_explain_cut(copy) for copy in copies if not copy.tail.is_clean and copy.log is not read_for[-1][0]]
+        unused += [_drop_unused(each, copy, within, chain) for each in copy.log.segments if each.path not in read]
+    warnings.add(_explain_choice(logs, read_for), "several copies")
+    cut = [copy for copy in copies if not copy.tail.is_clean and copy.log is not read_for[-1][0]]
+    warnings.add_all(map(_explain_cut, cut), "a copy ends in damage")
     return replace(
         read_for[0][0],
         segments=tuple(segments),
@@ -445,19 +444,21 @@ class _Chain:
         return [log.directory for log, offsets in parts if not wanted.intersect(offsets).is_empty]
 
 
-def _explain_unused(segment: Segment, copy: CopyView, within: OffsetRange, chain: _Chain) -> str:
+def _drop_unused(segment: Segment, copy: CopyView, within: OffsetRange, chain: _Chain) -> DroppedSegment:
     """Returns why a segment is not read. within: the offsets that the copy holds."""
     if segment.size == 0:
-        return "empty file"
+        return DroppedSegment(segment, DropKind.EMPTY, DropKind.EMPTY.value)
     own = segment.span.intersect(within)
     others = () if own.is_empty else chain.directories(own)
     if others:
-        return f"the same offsets are read from {' and '.join(map(repr, dict.fromkeys(others)))}"
+        reason = f"the same offsets are read from {' and '.join(map(repr, dict.fromkeys(others)))}"
+        return DroppedSegment(segment, DropKind.IN_ANOTHER_COPY, reason)
     log = copy.log
-    return (
+    reason = (
         f"none of its offsets is from {log.offsets.start} to {log.offsets.end - 1}, which its checkpoints and its"
         " leaders' history allow"
     )
+    return DroppedSegment(segment, DropKind.NOT_ALLOWED, reason)
 
 
 def _make_hole(before: PartitionLog, end: int, after: PartitionLog, start: int) -> Hole:

@@ -56,11 +56,13 @@ class CopyView:
 
     has_lost: whether another copy's history counts, so that this one is used up to an offset at most. Compaction may
         then have removed records in favour of some that do not count: what is gone from it proves nothing.
+    has_misplaced_end: whether its last batch states wrong offsets. So nothing from its end on is known of it.
     """
 
     def __init__(self, log: PartitionLog, options: ReadOptions) -> None:
         self.log = log
         self.has_lost = False
+        self.has_misplaced_end = False
         self._options = options
         self._bases = [segment.base_offset for segment in log.segments]
         # bytes of all segments before each one
@@ -88,6 +90,30 @@ class CopyView:
         if self._tail is None:
             self._tail = self._find_tail() if self.log.segments else Tail(0)
         return self._tail
+
+    @property
+    def last_batch(self) -> BatchHeader | None:
+        """The last whole batch of the copy, also where its last segments have none: they are empty, or damaged."""
+        if self.tail.last is not None or not self.log.segments:
+            return self.tail.last
+        last, earlier = self.log.segments[-1], self.log.segments[:-1]
+        found = self._find_last(last, self.tail.end) if self.tail.position else None
+        for segment in reversed(earlier):
+            found = found or self._find_last(segment, segment.span.end)
+        return found
+
+    def _find_last(self, segment: Segment, end: int) -> BatchHeader | None:
+        """Returns the last whole batch of a segment that ends at the offset `end` or below."""
+        found = None
+        with self._open_view(segment) as view:
+            start = view.start_position(MAX_OFFSET)
+            for header in view.probe.walk(start) if segment.size - start <= _MOST_WALKED else (None,):
+                if header is None or header.last_offset >= end:
+                    survey = self.survey(segment)
+                    at = survey.first_from(end) - 1
+                    return survey.header(at) if at >= 0 else None
+                found = header
+        return found
 
     @property
     def epochs(self) -> Epochs:
@@ -129,6 +155,11 @@ class CopyView:
             found = next(view.headers_from(offset), None)
         limit = limit_of(segment.base_offset, segment.next_base_offset)
         return None if found is None or found.last_offset >= limit else found
+
+    def first_batch_of(self, segment: Segment) -> BatchHeader | None:
+        """Returns the batch at the first byte of a segment. None if its bytes do not prove it."""
+        with self._open_view(segment) as view:
+            return view.probe.proven(0)
 
     def end_of(self, segment: Segment) -> int | None:
         """Returns the offset after the last batch of a segment that others follow.
@@ -231,13 +262,20 @@ class CopyView:
         for other in others:
             header = self._find_twin(last, other, tail.expected)
             if header is not None:
+                self.has_misplaced_end = True
                 self._tail = replace(tail, end=tail.expected, position=last.position, last=None)
-                if tail.damage is None:
+                is_cut = tail.damage is None or self._options.drop_malformed
+                if is_cut:  # FAILFAST reads on, to the damage behind the batch
                     self.log = replace(self.log, offsets=self.log.offsets.intersect(OffsetRange(end=tail.expected)))
                 return (
                     f"{self.log.segments[-1].path!r} has a wrong offset at byte {last.position}: found"
                     f" {last.base_offset}, and {other.log.directory!r} has the same batch at {header.base_offset}; it is"
                     " read from there"
+                    + (
+                        f"; what lies behind it is not read here (mode=DROPMALFORMED): {tail.damage}"
+                        if is_cut and tail.damage is not None
+                        else ""
+                    )
                 )
         return None
 

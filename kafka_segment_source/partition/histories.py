@@ -57,9 +57,10 @@ from kafka_segment_source.storage.tiered.names import is_shown
 class Fence:
     """The copy `loser` is not used from the offset `end` on. The copy `winner` holds the history that counts.
 
-    first: the offset from which on both are proven to differ. epochs: the leader epochs there, of the loser and of the
-    winner. named: the latest leader epochs that both name. is_proven: whether a batch proves that both agree below
-    `end`.
+    first: the offset from which on both are proven to differ.
+    epochs: the leader epochs there, of the loser and of the winner.
+    named: the latest leader epochs that both name.
+    is_proven: whether a batch proves that both agree below `end`.
     """
 
     loser: int
@@ -73,8 +74,11 @@ class Fence:
 
 @dataclass(frozen=True, slots=True)
 class _Divergence:
-    """Up to `agreed` two copies are not known to differ, and from `first` on they do. epochs: of each copy, there.
-    is_proven: whether a batch proves that they agree up to `agreed`."""
+    """Up to `agreed` two copies are not known to differ, and from `first` on they do.
+
+    epochs: of each copy, there.
+    is_proven: whether a batch proves that they agree up to `agreed`.
+    """
 
     agreed: int
     first: int
@@ -101,7 +105,7 @@ def find_fences(copies: Sequence[CopyView]) -> list[Fence]:
         for winner in order[:place]:
             found = _find_divergence(copies[loser], ends[loser], copies[winner], ends[winner])
             if found is not None and named[loser] == named[winner]:
-                raise PathError(_explain_conflict(copies[loser], copies[winner], found.first))
+                raise PathError(explain_conflict(copies[loser], copies[winner], found.first))
             if found is not None:
                 losses.append((winner, found))
         if losses:
@@ -149,7 +153,7 @@ def _find_divergence(one: CopyView, one_end: int, other: CopyView, other_end: in
     else:
         proven = compare_batches(one, one_end, other, other_end)
     if proven.conflict is not None:
-        raise PathError(_explain_conflict(one, other, proven.conflict))
+        raise PathError(explain_conflict(one, other, proven.conflict))
     is_proven = proven.agreed is not None
     agreed = max(one.start, other.start) if proven.agreed is None else proven.agreed
     found = []
@@ -176,7 +180,7 @@ def _find_contradicting_lines(one: CopyView, one_end: int, other: CopyView, othe
 
 def _find_contradicting_line(stating: CopyView, its_end: int, bare: CopyView, bare_end: int) -> _Line | None:
     """Returns the first line of one copy's checkpoint that the last batch of another copy contradicts."""
-    last = bare.tail.last
+    last = bare.last_batch
     if not stating.epochs or last is None or last.leader_epoch < 0 or bare_end < bare.end:
         return None
     lines = _find_believed_lines(stating)
@@ -191,7 +195,7 @@ def _find_contradicting_line(stating: CopyView, its_end: int, bare: CopyView, ba
 def _find_believed_lines(copy: CopyView) -> Epochs:
     """Returns the lines of a copy's checkpoint. It returns none if they give its last batch a later epoch than it
     has."""
-    last = copy.tail.last
+    last = copy.last_batch
     if last is not None and 0 <= last.leader_epoch < epoch_at(copy.epochs, last.base_offset):
         return ()
     return copy.epochs
@@ -238,7 +242,7 @@ def _explain_doubt(copy: CopyView, other: CopyView, offset: int, epochs: tuple[i
     )
 
 
-def _explain_conflict(one: CopyView, other: CopyView, offset: int) -> str:
+def explain_conflict(one: CopyView, other: CopyView, offset: int) -> str:
     return (
         f"{_quote_directory(one.log)} and {_quote_directory(other.log)} hold different batches at offset {offset} of partition {one.log.topic}-"
         f"{one.log.partition}, and their leader epochs do not say which one counts: they are of two clusters, of two"

@@ -30,6 +30,7 @@ from kafka_segment_source.logdir.catalog import list_logs
 from kafka_segment_source.logdir.checkpoints import Checkpoints
 from kafka_segment_source.logdir.segment_view import SegmentView
 from kafka_segment_source.logdir.segments import (
+    DropKind,
     DroppedSegment,
     Hole,
     ListedLog,
@@ -40,7 +41,7 @@ from kafka_segment_source.logdir.segments import (
 from kafka_segment_source.option_values import TopicPartition
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.partition.missing import notice, report_lost_partitions
-from kafka_segment_source.reporting import few
+from kafka_segment_source.reporting import Warnings, few
 from kafka_segment_source.storage.files import look_at
 from kafka_segment_source.storage.paths import name_of
 from kafka_segment_source.storage.retrying import Attempts, try_again
@@ -54,7 +55,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def available_logs(options: ReadOptions, warnings: list[str], near: OffsetRange = ALL_OFFSETS) -> list[PartitionLog]:
+def available_logs(options: ReadOptions, warnings: Warnings, near: OffsetRange = ALL_OFFSETS) -> list[PartitionLog]:
     """Returns the partition logs that the options select, each with the segments that can be read.
 
     Of several copies it returns only the segments `near` some offsets (`merge_replicas`).
@@ -62,8 +63,8 @@ def available_logs(options: ReadOptions, warnings: list[str], near: OffsetRange 
     return _merge(_list_copies(options, warnings, Checkpoints(warnings, options.storage)), options, warnings, near)
 
 
-def examined_logs(options: ReadOptions, warnings: list[str], needs_all: bool = True) -> list[PartitionLog]:
-    """Does the same as `available_logs`, and adds the evidence of records that are missing (`missing.py`).
+def examined_logs(options: ReadOptions, warnings: Warnings, needs_all: bool = True) -> list[PartitionLog]:
+    """Returns the logs of `available_logs`, each with the evidence of records that are missing (`missing.py`).
 
     Warns of partitions without a directory. Raises FileChangedError if a directory changes while it is listed.
     needs_all: as in `list_logs`.
@@ -81,22 +82,22 @@ def existing_copies(directories: Sequence[str], storage: Storage) -> tuple[str, 
     return tuple(directory for directory in directories if look_at(directory, storage) is not None)
 
 
-def available_copies(options: ReadOptions, warnings: list[str] | None = None) -> list[CopyView]:
+def available_copies(options: ReadOptions, warnings: Warnings | None = None) -> list[CopyView]:
     """Returns the copies of the one partition that the options select, not merged.
 
     Each copy is cut to the offsets where its history is valid. `warnings` gets a sentence about each cut.
     """
     from kafka_segment_source.partition.chain import settle  # noqa: PLC0415  # as in `_merge`
 
-    copies = _list_copies(options, [], Checkpoints([], options.storage))
-    return settle(copies, options, [] if warnings is None else warnings)
+    copies = _list_copies(options, Warnings(), Checkpoints(Warnings(), options.storage))
+    return settle(copies, options, Warnings() if warnings is None else warnings)
 
 
-def list_settled_logs(options: ReadOptions, warnings: list[str]) -> list[PartitionLog]:
-    """Does what `examined_logs` does, and again if files change meanwhile."""
+def list_settled_logs(options: ReadOptions, warnings: Warnings) -> list[PartitionLog]:
+    """Returns the logs of `examined_logs`. It lists them again if files change meanwhile."""
 
     def examine() -> tuple[list[PartitionLog], list[str]]:
-        said: list[str] = []
+        said = Warnings()
         return examined_logs(options, said), said
 
     logs, said = try_again(examine)
@@ -122,13 +123,13 @@ def follow_changes(log: PartitionLog, options: ReadOptions, action: Callable[[Pa
             attempts.note_failure(error)
         paths = log.copies or tuple([log.directory] if log.is_whole else [segment.path for segment in log.segments])
         try:
-            [log] = try_again(partial(examined_logs, options.at_paths(paths), []))
+            [log] = try_again(partial(examined_logs, options.at_paths(paths), Warnings()))
         except PathError:
             return None
 
 
 def _merge(
-    copies: list[PartitionLog], options: ReadOptions, warnings: list[str], near: OffsetRange = ALL_OFFSETS
+    copies: list[PartitionLog], options: ReadOptions, warnings: Warnings, near: OffsetRange = ALL_OFFSETS
 ) -> list[PartitionLog]:
     """Returns one log per partition (`merge_replicas`)."""
     if len({log.topic_partition for log in copies}) == len(copies):
@@ -139,7 +140,7 @@ def _merge(
 
 
 def _list_copies(
-    options: ReadOptions, warnings: list[str], checkpoints: Checkpoints, needs_all: bool = True
+    options: ReadOptions, warnings: Warnings, checkpoints: Checkpoints, needs_all: bool = True
 ) -> list[PartitionLog]:
     """Returns one log per directory, without the segments that are not read."""
     listed = list_logs(options, needs_all)
@@ -161,7 +162,7 @@ def _list_copies(
     ]
 
 
-def _swap_in(log: ListedLog, warnings: list[str], leaves_damaged: bool) -> PartitionLog:
+def _swap_in(log: ListedLog, warnings: Warnings, leaves_damaged: bool) -> PartitionLog:
     """Returns the log after the step that a broker takes at its start: `.swap` files replace the files they were made
     from.
 
@@ -176,10 +177,9 @@ def _swap_in(log: ListedLog, warnings: list[str], leaves_damaged: bool) -> Parti
         return _replace_by_swaps(log, frozenset(damaged), warnings)
     left = replace(log, swaps=tuple(swap for swap in log.swaps if swap.path not in damaged))
     read = _replace_by_swaps(left, frozenset(), warnings)
-    warnings += [
-        f"{path!r} begins with no whole batch: it is not read, as segments hold its offsets" for path in damaged
-    ]
-    unused = [DroppedSegment(swap, "begins with no whole batch") for swap in damaged.values()]
+    begins = "begins with no whole batch: it is not read, as segments hold its offsets"
+    warnings.add_all([f"{path!r} {begins}" for path in damaged], begins)
+    unused = [DroppedSegment(swap, DropKind.NO_BATCH, "begins with no whole batch") for swap in damaged.values()]
     return replace(read, unused=(*read.unused, *unused))
 
 
@@ -191,7 +191,7 @@ def _is_damaged_over_segment(swap: Segment, log: ListedLog) -> bool:
     return any(each.base_offset == swap.base_offset or _find_end_offset(each) > swap.base_offset for each in before)
 
 
-def _replace_by_swaps(log: ListedLog, damaged: frozenset[str], warnings: list[str]) -> PartitionLog:
+def _replace_by_swaps(log: ListedLog, damaged: frozenset[str], warnings: Warnings) -> PartitionLog:
     """Returns the log with its `.swap` files in place of what they replace. damaged: those that begin with damage."""
     if not log.swaps:
         return PartitionLog.of(log)
@@ -202,10 +202,15 @@ def _replace_by_swaps(log: ListedLog, damaged: frozenset[str], warnings: list[st
     by_base.update({swap.base_offset: swap for swap in log.swaps})
     segments = _chain_segments([by_base[base] for base in sorted(by_base)], damaged)
     read = {segment.path for segment in segments}
-    unused = [DroppedSegment(each, f"replaced by {names}") for each in log.segments if each.path not in read]
-    warnings.append(
+    unused = [
+        DroppedSegment(each, DropKind.REPLACED, f"replaced by {names}")
+        for each in log.segments
+        if each.path not in read
+    ]
+    warnings.add(
         f"a compaction of {log.directory!r} was interrupted, or is under way: {names} {'is' if len(log.swaps) == 1 else 'are'}"
-        f" read for the offsets {start} to {max(start, end - 1)}, as a broker would on its next start"
+        f" read for the offsets {start} to {max(start, end - 1)}, as a broker would on its next start",
+        "interrupted compaction",
     )
     swapped = replace(log, segments=segments, swaps=(), compacted=True)
     return replace(PartitionLog.of(swapped), unused=tuple(unused))

@@ -45,10 +45,10 @@ from kafka_segment_source.logdir.indexes import read_offset_index, read_time_ind
 from kafka_segment_source.logdir.listing import list_beside
 from kafka_segment_source.logdir.segment_view import SegmentView
 from kafka_segment_source.logdir.segments import Evidence, ListedLog, Orphan, PartitionLog, Reach
-from kafka_segment_source.logdir.topics import is_selected
+from kafka_segment_source.logdir.topic_choice import is_selected
 from kafka_segment_source.option_values import TopicPartition
 from kafka_segment_source.options import ReadOptions
-from kafka_segment_source.reporting import few
+from kafka_segment_source.reporting import Warnings, few, name_some
 from kafka_segment_source.storage import retrying
 from kafka_segment_source.storage.files import file_version, list_directory
 from kafka_segment_source.storage.paths import join_path, parent_of
@@ -57,7 +57,6 @@ from kafka_segment_source.trust import Trust
 
 PAUSE = 0.075  # s between two listings; a broker renames the files of one segment within a few ms
 _MOST_NAMED = 5  # most partitions that one sentence names
-_LARGEST_LOG = 2**31 - 1
 _IN_A_COPY = "in a copy that was taken while the broker ran, or of a machine that lost its power"
 _BY_RETENTION = "where retention has deleted them"
 _BY_COMPACTION = "where compaction has moved or removed them"
@@ -80,7 +79,7 @@ def notice(
     for copy in copies:
         if copy.is_whole:
             by_partition.setdefault(copy.topic_partition, []).append(copy)
-    again = Checkpoints([], checkpoints.storage)  # reads the files again for a second look
+    again = Checkpoints(Warnings(), checkpoints.storage)  # reads the files again for a second look
     return [_add_evidence(log, by_partition.get(log.topic_partition, []), checkpoints, again, seen) for log in logs]
 
 
@@ -130,7 +129,7 @@ def sum_up(said: Iterable[tuple[Evidence, str]]) -> list[str]:
 
 
 def report_lost_partitions(
-    copies: Sequence[ListedLog], checkpoints: Checkpoints, options: ReadOptions, seen: float, warnings: list[str]
+    copies: Sequence[ListedLog], checkpoints: Checkpoints, options: ReadOptions, seen: float, warnings: Warnings
 ) -> None:
     """Warns once of each log directory in the paths that has high watermarks of partitions without a directory.
 
@@ -152,15 +151,14 @@ def report_lost_partitions(
         ]
         lost = _find_lost(parent, candidates, seen, checkpoints.storage) if candidates else []
         if lost:
-            warnings.append(_explain_lost(parent, lost))
+            warnings.add(_explain_lost(parent, lost), "partitions without a directory")
 
 
 def _explain_lost(parent: str, lost: list[str]) -> str:
-    more = f" and {len(lost) - _MOST_NAMED:,} more" if len(lost) > _MOST_NAMED else ""
     path = join_path(parent, kafka_format.HIGH_WATERMARK_CHECKPOINT)
     return (
         f"{path!r} lists {len(lost):,} {'partition' if len(lost) == 1 else 'partitions'} without a directory:"
-        f" {', '.join(lost[:_MOST_NAMED])}{more}; harmless where they were left out on purpose"
+        f" {name_some(lost, _MOST_NAMED)}; harmless where they were left out on purpose"
     )
 
 
@@ -172,7 +170,7 @@ def _find_lost(parent: str, candidates: list[TopicPartition], seen: float, stora
     _wait_after(seen)
     names = {entry.name for entry in list_directory(parent, storage)}
     dead = {name.rpartition(".")[0] for name in names if name.endswith(kafka_format.DEAD_DIRECTORY_SUFFIXES)}
-    listed = Checkpoints([], storage).entries(parent, kafka_format.HIGH_WATERMARK_CHECKPOINT)
+    listed = Checkpoints(Warnings(), storage).entries(parent, kafka_format.HIGH_WATERMARK_CHECKPOINT)
     return [
         f"{topic}-{partition}"
         for topic, partition in sorted(candidates)
@@ -206,6 +204,7 @@ def _add_evidence(
         start = max(checkpoints.log_start(copy) for copy in copies)
         compacted = log.compacted or any(checkpoints.is_cleaned(copy) for copy in copies)
         evidence += _check_orphans(log, orphans, start, compacted)
+        evidence += _check_seams(log, orphans, start, compacted) if log.copies else []
     return replace(log, evidence=tuple(evidence), reach=reach) if evidence or reach is not None else log
 
 
@@ -221,7 +220,7 @@ def _find_reaches(copy: ListedLog, checkpoints: Checkpoints, seen: float) -> Ite
             yield Reach(offset, f"the {what} is {offset} by {join_path(parent, name)!r}", copy.directory, seen)
     offset = copy.beside.snapshot
     if offset > copy.beside.last_base:
-        path = join_path(copy.directory, f"{offset:0{kafka_format.BASE_OFFSET_DIGITS}d}{kafka_format.SNAPSHOT_SUFFIX}")
+        path = join_path(copy.directory, kafka_format.segment_file(offset, kafka_format.SNAPSHOT_SUFFIX))
         yield Reach(offset, f"the log has reached {offset} by {path!r}", copy.directory, seen, is_snapshot=True)
 
 
@@ -289,6 +288,27 @@ def _check_orphans(log: PartitionLog, orphans: list[Orphan], start: int, compact
         yield Evidence(offsets, _explain_orphans(together), harmless)
 
 
+def _check_seams(log: PartitionLog, orphans: list[Orphan], start: int, compacted: bool) -> Iterable[Evidence]:
+    """Yields what index files without a `.log` prove about the offsets between the parts of two copies.
+
+    One copy ends below the last offset that such a file of another copy mentions. start: the log start.
+    """
+    starts = _list_starts(log)
+    latest_of: dict[tuple[str, int], tuple[int, Orphan]] = {}  # by directory and base offset
+    for orphan in orphans:
+        latest, key = _read_last_offset(orphan), (parent_of(orphan.path), orphan.base_offset)
+        if latest is not None and latest > latest_of.get(key, (-1, orphan))[0]:
+            latest_of[key] = latest, orphan
+    for (directory, base_offset), (latest, orphan) in latest_of.items():
+        slot = bisect_right(starts, latest)
+        if slot == 0 or parent_of(log.segments[slot - 1].path) == directory:
+            continue  # what lies in one copy alone is what its own segments show
+        reached = _find_end_offset(log, slot - 1)
+        offsets = OffsetRange(max(reached, start), min([latest + 1, *starts[slot : slot + 1]]))
+        if base_offset < reached and not offsets.is_empty:  # others are those of `_check_orphans`
+            yield Evidence(offsets, _explain_orphans([orphan]), _BY_COMPACTION if compacted else None)
+
+
 def _explain_orphans(orphans: list[Orphan]) -> str:
     segments = len({orphan.base_offset for orphan in orphans})
     if segments == 1:
@@ -302,7 +322,7 @@ def _read_last_offset(orphan: Orphan) -> int | None:
     if path.endswith(kafka_format.TIME_INDEX_SUFFIX):
         offsets = read_time_index(path, orphan.storage, orphan.size, base, None).offsets
     elif path.endswith(kafka_format.INDEX_SUFFIX):
-        offsets = read_offset_index(path, orphan.storage, orphan.size, base, _LARGEST_LOG).offsets
+        offsets = read_offset_index(path, orphan.storage, orphan.size, base, kafka_format.LARGEST_LOG).offsets
     else:
         offsets = written_aborts(path, orphan.storage, orphan.size).last_offsets
     return next((int(offset) for offset in offsets[-1:] if base <= offset < kafka_format.MAX_OFFSET), None)

@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from kafka_segment_source import kafka_format
 from kafka_segment_source.bounds import OffsetRange, ScanBounds
 from kafka_segment_source.decoding.batches import Chunk
 from kafka_segment_source.decoding.damage import Damage, UnloggedDamage
+from kafka_segment_source.decoding.header_table import is_v2, is_wrapper
 from kafka_segment_source.decoding.records import Decoder
 from kafka_segment_source.decoding.split import anchored, place_of, split_of
 from kafka_segment_source.decoding.split_file import SplitFile
@@ -46,7 +46,10 @@ _PROBED = [
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """Offsets that a segment holds equally well. error: the damage, if the holding is DAMAGED."""
+    """Offsets that a segment holds equally well.
+
+    error: the damage, if the holding is DAMAGED.
+    """
 
     offsets: OffsetRange
     holding: int
@@ -82,10 +85,10 @@ class Survey:
         """Whether offsets are missing in a sound batch of magic 2, or before one that no damage precedes."""
         base, last, count = self.batches[[batch_headers.BASE_OFFSET, batch_headers.LAST_OFFSET, batch_headers.COUNT]]
         before = np.concatenate(([self.segment.base_offset - 1], last[:-1]))
-        is_v2 = self.batches[batch_headers.MAGIC] == kafka_format.MAGIC_V2
+        has_count = is_v2(self.batches)
         is_behind_damage = np.array([fault is not None for fault in self.faults[:-1]], np.bool_)
         is_behind_gap = (base > before + 1) & ~is_behind_damage
-        return bool((is_v2 & (is_behind_gap | (count < last - base + 1))).any())
+        return bool((has_count & (is_behind_gap | (count < last - base + 1))).any())
 
     def find_displaced(self) -> DataError | None:
         """Returns the first damage that no missing offset explains. Its records belong after the last batch, unless
@@ -117,9 +120,9 @@ class Survey:
         batches = self.batches
         afters = batches[batch_headers.LAST_OFFSET] + 1
         before = np.concatenate(([start], afters))[:-1]
-        is_v2 = batches[batch_headers.MAGIC] == kafka_format.MAGIC_V2
+        has_count = is_v2(batches)
         bases = self.firsts
-        is_thin = is_v2 & (batches[batch_headers.COUNT] < afters - bases)
+        is_thin = has_count & (batches[batch_headers.COUNT] < afters - bases)
         begins = (bases > before) | (np.diff(is_thin, prepend=~is_thin[:1]))
         firsts = np.flatnonzero(begins).tolist()
         for at, until in zip(firsts, [*firsts[1:], len(bases)], strict=False):
@@ -184,9 +187,7 @@ def _find_first_offsets(found: Survey, options: ReadOptions) -> Survey:
     It is the offset after the batch before it. If damage lies between them, the wrapper is decompressed to find it.
     """
     batches = found.batches
-    hides_first = (batches[batch_headers.MAGIC] != kafka_format.MAGIC_V2) & (
-        batches[batch_headers.ATTRIBUTES] & kafka_format.CODEC_MASK != kafka_format.CODEC_NONE
-    )
+    hides_first = is_wrapper(batches)
     start = max(found.offsets.start, found.segment.base_offset)
     before = np.concatenate(([start], batches[batch_headers.LAST_OFFSET] + 1))[:-1]
     firsts = np.where(hides_first, before, batches[batch_headers.BASE_OFFSET])

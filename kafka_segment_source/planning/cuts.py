@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kafka_segment_source import kafka_format
 from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.logdir.offset_proof import bears_out, may_have_fallen, may_have_risen
@@ -30,8 +29,9 @@ _MOST_RECORDS_A_BYTE = 150
 class _Cut(NamedTuple):
     """Where one piece ends and the next one begins.
 
-    offset: the first offset of the next piece. end_before, start_after: byte positions, where the first piece ends and
-    the next one starts. They differ only for a cut inside a batch.
+    offset: the first offset of the next piece.
+    end_before, start_after: byte positions, where the first piece ends and the next one starts. They differ only for a
+    cut inside a batch.
     """
 
     offset: int
@@ -66,9 +66,7 @@ def cut_by_bytes(view: SegmentView, split: SegmentSplit, pieces: int) -> list[Se
         if header is None or header.position >= split.end:
             break
         cut = _Cut(header.base_offset, header.position, header.position)
-        if (
-            header.magic != kafka_format.MAGIC_V2 and header.is_compressed
-        ):  # it states only its last offset: cut after it
+        if header.is_wrapper:  # it states only its last offset: cut after it
             cut = _Cut(header.last_offset + 1, header.end, header.end)
         if cut.offset > (cuts[-1].offset if cuts else split.start_offset) and cut.end_before < split.end:
             cuts.append(cut)
@@ -90,7 +88,7 @@ def _find_record_cuts(view: SegmentView, split: SegmentSplit, most: int) -> Iter
         header = walk.find(offset + most)
         if header is None or header.position >= split.end:
             return
-        hides_first = header.magic != kafka_format.MAGIC_V2 and header.is_compressed
+        hides_first = header.is_wrapper
         inside = hides_first or header.base_offset <= offset
         if inside and header.position != position:
             position, step = header.position, _compute_step(header, offset, most)

@@ -21,6 +21,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from kafka_segment_source.reporting import first_of_each_kind
 from kafka_segment_source.storage.paths import join_name, name_apart, name_of, parent_of
 
 _MOST_ROWS = 40
@@ -30,16 +31,19 @@ _MANY_WARNINGS = 20
 _LEAST_DETAIL = 25  # columns; enough for a byte range, so that only reasons are wrapped
 _DETAIL = "bytes, or why not"
 _NOTEBOOK_WIDTH = 140
-_WITH_NUMBERS = re.compile(r"\S*\d\S*")
-_NUMBERS = re.compile(r"\b\d[\d:.,TZ-]*")  # and times
 
 
 class Row(NamedTuple):
-    """One split, or one segment that is not read. detail: its byte range, or why it is not read."""
+    """One split, or one segment that is not read.
+
+    detail: its byte range, or why it is not read.
+    kind: why it is not read, in words that are the same for each segment.
+    """
 
     path: str
     is_read: bool
     detail: str
+    kind: str = ""
 
 
 def sums_line(segments: tuple[int, int], sizes: tuple[int, int], saved: tuple[int, int], requests: int = 0) -> str:
@@ -77,8 +81,16 @@ def as_table(sums: str, rows: Sequence[Row], warnings: Iterable[str]) -> Rendera
         read = sum(row.is_read for row in rows) - sum(row.is_read for row in first)
         said = f", of which {read:,} {'is' if read == 1 else 'are'} read" if read else ""
         parts.append(Text(f"… and {len(rows) - _MOST_ROWS:,} more{said}", style="dim"))
-    parts += [Text(f"warning: {warning}", style="yellow") for warning in _shorten_warnings(list(warnings))]
-    return Group(*parts)
+    return Group(*parts, *_as_lines(warnings))
+
+
+def as_lines(sums: str, warnings: Iterable[str]) -> RenderableType:
+    """Makes a line of sums and the warnings, for a plan that has no rows."""
+    return Group(Text(sums, style="bold"), *_as_lines(warnings))
+
+
+def _as_lines(warnings: Iterable[str]) -> list[Text]:
+    return [Text(f"warning: {warning}", style="yellow") for warning in _shorten_warnings(list(warnings))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,8 +146,8 @@ def as_html(shown: RenderableType) -> str:
 
 
 def _count_reasons(rows: Iterable[Row]) -> list[str]:
-    """Counts why segments are not read, the most frequent reason first. Numbers and times in a reason do not count."""
-    found = Counter(_NUMBERS.sub("…", row.detail) for row in rows if not row.is_read)
+    """Counts why segments are not read, the most frequent reason first."""
+    found = Counter(str(row.kind) for row in rows if not row.is_read)
     lines = [f"not read: {number:,}, {reason}" for reason, number in found.most_common(_MOST_REASONS)]
     others = len(found) - _MOST_REASONS
     if others > 0:
@@ -146,13 +158,7 @@ def _count_reasons(rows: Iterable[Row]) -> list[str]:
 
 
 def _shorten_warnings(warnings: Sequence[str]) -> Sequence[str]:
-    """Of many warnings, returns the first of each kind. Words with a number in them do not count for the kind."""
-    if len(warnings) <= _MANY_WARNINGS:
-        return warnings
-    kinds: dict[str, list[str]] = {}
-    for warning in warnings:
-        kinds.setdefault(_WITH_NUMBERS.sub("…", warning), []).append(warning)
-    return [each[0] if len(each) == 1 else f"{each[0]} (and {len(each) - 1:,} more like it)" for each in kinds.values()]
+    return warnings if len(warnings) <= _MANY_WARNINGS else first_of_each_kind(warnings)
 
 
 def _name_directories(paths: Iterable[str]) -> dict[str, str]:

@@ -19,7 +19,6 @@ from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 
-from kafka_segment_source import kafka_format
 from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.decoding.split import BatchPlace, SegmentSplit, anchored, place_of
 from kafka_segment_source.errors import FileChangedError
@@ -30,6 +29,7 @@ from kafka_segment_source.logdir.segment_view import SegmentView
 from kafka_segment_source.logdir.segments import PartitionLog, Segment
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.reading.following import list_whole, whole_split
+from kafka_segment_source.reporting import Warnings, name_some
 from kafka_segment_source.storage.ahead import map_ahead
 from kafka_segment_source.storage.files import file_version
 from kafka_segment_source.storage.paths import parent_of
@@ -55,7 +55,7 @@ class ProducerMemory:
 
 
 def find_stable_end(
-    log: PartitionLog, end: int, options: ReadOptions, warnings: list[str], memory: ProducerMemory | None = None
+    log: PartitionLog, end: int, options: ReadOptions, warnings: Warnings, memory: ProducerMemory | None = None
 ) -> int:
     """Finds the offset where a scan up to `end` ends under read_committed. It warns of withheld rows.
 
@@ -63,9 +63,7 @@ def find_stable_end(
     Raises CorruptRecordError for damage on the way to the end of the log, under FAILFAST.
     """
     last = log.segments[-1]
-    end = min(
-        end, last.offsets.end, kafka_format.MAX_OFFSET if last.next_base_offset is None else last.next_base_offset
-    )
+    end = min(end, last.offsets.end, last.span.end)
     whole = log if log.is_whole or log.copies else list_whole(log.directories, options)
     replay = _Replay(whole, options, warnings, memory)
     replay.run(end)
@@ -74,14 +72,14 @@ def find_stable_end(
     if waiting or undecided:
         replay.confirm()
     if undecided and memory is None:
-        warnings.append(_describe_undecided(replay.log, undecided, replay.missing, options))
+        warnings.add(_describe_undecided(replay.log, undecided, replay.missing, options), "undecided transactions")
     if not waiting:
         # a broker may write a new transaction after this offset, into preallocated space
         return min(end, replay.reached) if replay.is_at_end else end
     stable = min(waiting.values())
     if memory is not None:
         return stable
-    warnings.append(_describe_withheld(replay, waiting, stable, end))
+    warnings.add(_describe_withheld(replay, waiting, stable, end), "open transactions")
     return stable
 
 
@@ -89,16 +87,18 @@ def find_stable_end(
 class _Replay:
     """Follows the producers of a log to find the open transactions.
 
-    producers: with the transactions that are open. undecided: producer id and first offset of each transaction
-    that was open before missing offsets. missing: the first of these offsets, None if none are missing. reached: the
-    offset after the last batch that was read. is_at_end: whether no batch follows in the log.
+    producers: with the transactions that are open.
+    undecided: producer id and first offset of each transaction that was open before missing offsets.
+    missing: the first of these offsets, None if none are missing.
+    reached: the offset after the last batch that was read.
+    is_at_end: whether no batch follows in the log.
 
     With endAt=highWatermark, the log ends at its high watermark. A marker after that does not end a transaction.
     """
 
     log: PartitionLog
     options: ReadOptions
-    warnings: list[str]
+    warnings: Warnings
     memory: ProducerMemory | None = None
     producers: Producers = field(default_factory=lambda: Producers({}))
     undecided: list[tuple[int, int]] = field(default_factory=list)
@@ -150,9 +150,10 @@ class _Replay:
         parts.close()
         self._keep_state()
         if state is None and len(self.log.segments) > 1 and self.options.trust_indexes:
-            self.warnings.append(
+            self.warnings.add(
                 f"partition {self.log.topic}-{self.log.partition} has no usable .snapshot: {read:,} bytes were read from"
-                " its start in planning, to find the last stable offset (isolationLevel=read_committed)"
+                " its start in planning, to find the last stable offset (isolationLevel=read_committed)",
+                "no usable .snapshot",
             )
 
     def _recall_state(self) -> ProducerState | None:
@@ -260,9 +261,8 @@ class _Replay:
     def _collect_events(self, stretch: Stretch, before: int) -> SegmentEvents:
         """Collects the events of a stretch. before: the offset after the batch before the stretch."""
         self._end_lost_transactions(stretch)
-        self.warnings += [
-            f"skipped in looking for the last stable offset (mode=DROPMALFORMED): {error}" for error in stretch.errors
-        ]
+        skipped = "skipped in looking for the last stable offset (mode=DROPMALFORMED)"
+        self.warnings.add_all([f"{skipped}: {error}" for error in stretch.errors], skipped)
         headers, holes = stretch.headers, [] if stretch.loss is None else [before]
         events = list_events(Runs(headers, stretch.markers, holes), stretch.markers, holes)
         end = int(headers[batch_headers.LAST_OFFSET, -1]) + 1 if headers.shape[1] else before
@@ -341,12 +341,12 @@ def _describe_undecided(
 
 def _name_transactions(log: PartitionLog, transactions: list[tuple[int, int]], options: ReadOptions) -> str:
     """Names transactions by producer id and first offset, the oldest first."""
-    named = [
-        f"producer {producer_id} since offset {first} ({_describe_begin(log, first, options)})"
-        for producer_id, first in sorted(transactions, key=lambda each: each[1])[:_MOST_NAMED]
-    ]
-    more = f" and {len(transactions) - len(named)} more" if len(transactions) > len(named) else ""
-    return f"{', '.join(named)}{more}"
+
+    def name(transaction: tuple[int, int]) -> str:
+        producer_id, first = transaction
+        return f"producer {producer_id} since offset {first} ({_describe_begin(log, first, options)})"
+
+    return name_some(sorted(transactions, key=lambda transaction: transaction[1]), _MOST_NAMED, name)
 
 
 def _describe_begin(log: PartitionLog, first: int, options: ReadOptions) -> str:
@@ -360,7 +360,7 @@ def _count_bytes_from(log: PartitionLog, stable: int, end: int, options: ReadOpt
     """Counts the bytes of the log from the offset `stable`, to the end of the segment before or at `end`."""
     total = 0
     for segment in log.segments:
-        if segment.base_offset >= end or (segment.next_base_offset or kafka_format.MAX_OFFSET) <= stable:
+        if segment.base_offset >= end or segment.span.end <= stable:
             continue
         header = next(_read_headers(segment, stable, options), None) if segment.base_offset < stable else None
         total += segment.size - (0 if header is None else header.position)

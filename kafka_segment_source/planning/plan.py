@@ -15,6 +15,7 @@ from kafka_segment_source.logdir.segments import DroppedSegment
 from kafka_segment_source.option_values import NEWEST
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.reporting import logger
+from kafka_segment_source.schema import Table
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -26,9 +27,12 @@ _BYTES_A_THREAD = 4 * 1024 * 1024  # a thread that would read less is not worth 
 class ReadPlan:
     """What a scan reads. Byte counts are of `.log` files.
 
-    options: the options of the read; times ago are converted to moments. splits: in order of topic, partition and
-    offset. tasks: the same splits, grouped as Spark partitions. bytes_total: of all segments of the selected
-    partitions. warnings: one sentence each. bytes_saved_by_zone_maps: bytes that would be read without zone maps.
+    options: the options of the read; times ago are converted to moments.
+    splits: in order of topic, partition and offset.
+    tasks: the same splits, grouped as Spark partitions.
+    bytes_total: of all segments of the selected partitions.
+    warnings: one sentence each.
+    bytes_saved_by_zone_maps: bytes that would be read without zone maps.
     bytes_saved_by_key_filters: those of them that only the keys leave out.
     requests: what planning has asked of object stores. A listing counts one for each 1,000 names, and a retry none.
     """
@@ -75,7 +79,9 @@ class ReadPlan:
                 }
                 for split in self.splits
             ],
-            "dropped": [{"path": dropped.path, "reason": dropped.reason} for dropped in self.dropped],
+            "dropped": [
+                {"path": dropped.path, "kind": dropped.kind.value, "reason": dropped.reason} for dropped in self.dropped
+            ],
             "warnings": list(self.warnings),
         }
 
@@ -115,17 +121,17 @@ class ReadPlan:
         count = count_threads(threads)
         for warning in self.warnings:
             logger.warning("%s", warning)
-        return pa.RecordBatchReader.from_batches(schema, self.batches(schema, threads=count))
+        return pa.RecordBatchReader.from_batches(schema, read_rows(self, schema, threads=count))
 
     def schema(self, columns: Sequence[str] | None = None) -> pa.Schema:
         """The Arrow schema of these columns; None: of the columns of the options. SchemaError for an unknown name."""
-        table = split_table(self.options)
+        table = self._table()
         return table.arrow_schema(table.default_names(self.options) if columns is None else table.check_names(columns))
 
-    def batches(
-        self, schema: pa.Schema, advance: Callable[[int], None] = lambda _: None, threads: int = 1
-    ) -> Iterator[pa.RecordBatch]:
-        """Reads the rows of this plan, without its warnings. advance: is called with the size of each read split."""
+    def _table(self) -> Table:
+        return split_table(self.options)
+
+    def _read(self, schema: pa.Schema, advance: Callable[[int], None], threads: int) -> Iterator[pa.RecordBatch]:
         useful = min(threads, -(-self.bytes_to_read // _BYTES_A_THREAD))
         if useful > 1 and self.options.view != NEWEST:
             from kafka_segment_source.scanning_threads import read_splits_in_threads
@@ -145,7 +151,7 @@ class ReadPlan:
         saved = self.bytes_saved_by_zone_maps, self.bytes_saved_by_key_filters
         sums = sums_line(segments, sizes, saved, self.requests)
         rows = [Row(split.path, True, f"{split.start:,} to {split.end:,}") for split in self.splits]
-        rows += [Row(dropped.path, False, dropped.reason) for dropped in self.dropped]
+        rows += [Row(dropped.path, False, dropped.reason, dropped.kind) for dropped in self.dropped]
         return as_table(sums, rows, self.warnings)
 
     def __repr__(self) -> str:
@@ -160,3 +166,13 @@ class ReadPlan:
         from kafka_segment_source.planning.display import as_html
 
         return as_html(self.__rich__())
+
+
+def read_rows(
+    plan: ReadPlan, schema: pa.Schema, advance: Callable[[int], None] = lambda _: None, threads: int = 1
+) -> Iterator[pa.RecordBatch]:
+    """Reads the rows of a plan as batches of exactly `schema`, and says nothing of its warnings.
+
+    advance: is called with the size of each read split.
+    """
+    return plan._read(schema, advance, threads)

@@ -6,7 +6,7 @@ few batch headers. Its splits are small frozen values that the driver sends to t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import groupby
 
@@ -20,13 +20,13 @@ from kafka_segment_source.option_values import EARLIEST, NEWEST
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.partition.logs import examined_logs
 from kafka_segment_source.partition.missing import sum_up
-from kafka_segment_source.planning.batch_rules import check_limits, check_partitions
+from kafka_segment_source.planning.batch_queries import check_limits, check_partitions
 from kafka_segment_source.planning.cuts import count_pieces, cut_by_bytes, cut_by_records, pack
 from kafka_segment_source.planning.plan import ReadPlan
 from kafka_segment_source.planning.selection import Selection, Sources, SplitOf, select
 from kafka_segment_source.planning.stable_end import StableEnds
-from kafka_segment_source.reporting import few
-from kafka_segment_source.storage.ahead import map_ahead
+from kafka_segment_source.reporting import Warnings, few
+from kafka_segment_source.storage.ahead import map_ahead, requests_at_once
 from kafka_segment_source.storage.retrying import try_again
 from kafka_segment_source.zones.maps import ZoneMaps, update_command
 
@@ -35,10 +35,10 @@ HEADERS_TOGETHER = 2**30  # bytes of segments that share a task where only batch
 
 WORTH_SAYING = 64 * 2**20  # bytes that `until` cannot leave out; fewer are read in less than a second
 
-SelectAll = Callable[[Sources, list[str]], Selection]
+SelectAll = Callable[[Sources, Warnings], Selection]
 
 
-def make_plan(options: ReadOptions, warnings: list[str] | None = None, pushed: RowFilter = EVERY_ROW) -> ReadPlan:
+def make_plan(options: ReadOptions, warnings: Sequence[str] = (), pushed: RowFilter = EVERY_ROW) -> ReadPlan:
     """Makes the plan of a batch read. The plan includes the `warnings` of parsing.
 
     pushed: the rows that the filters above the read leave possible. Raises PathError for a path without logs,
@@ -47,14 +47,14 @@ def make_plan(options: ReadOptions, warnings: list[str] | None = None, pushed: R
     return plan_selected(options, warnings, lambda sources, warnings: select(sources, [pushed], warnings)[0])
 
 
-def plan_selected(options: ReadOptions, warnings: list[str] | None, select_all: SelectAll) -> ReadPlan:
+def plan_selected(options: ReadOptions, warnings: Sequence[str], select_all: SelectAll) -> ReadPlan:
     """Makes the plan of what `select_all` takes from the logs. If files change meanwhile, the logs are listed again."""
     check_limits(options)
     requests = options.storage.count_requests()
     try:
         return try_again(lambda: _plan_once(options, warnings, select_all, requests))
     except FileChangedError:
-        return _plan_once(options, warnings, select_all, requests, cuts_all=False)
+        return try_again(lambda: _plan_once(options, warnings, select_all, requests, cuts_all=False))
 
 
 def plan_listed(logs: list[PartitionLog], options: ReadOptions) -> ReadPlan:
@@ -78,27 +78,31 @@ def plan_listed(logs: list[PartitionLog], options: ReadOptions) -> ReadPlan:
     sources = Sources(options, logs, stable, ZoneMaps(options))
     requests = options.storage.count_requests()
     return _plan_sources(
-        sources, [], lambda sources, warnings: select(sources, [EVERY_ROW], warnings)[0], requests, pack_more_than=0
+        sources,
+        Warnings(),
+        lambda sources, warnings: select(sources, [EVERY_ROW], warnings)[0],
+        requests,
+        pack_more_than=0,
     )
 
 
 def _plan_once(
     options: ReadOptions,
-    warnings: list[str] | None,
+    warnings: Sequence[str],
     select_all: SelectAll,
     requests: int,
     cuts_all: bool = True,
 ) -> ReadPlan:
     """Makes one attempt at a plan of a batch read. The parameters are those of `_plan_sources`."""
-    warnings = list(warnings or ())
-    sources = Sources(options, examined_logs(options, warnings), StableEnds(options), ZoneMaps(options))
+    noted = Warnings(warnings)
+    sources = Sources(options, examined_logs(options, noted), StableEnds(options), ZoneMaps(options))
     check_partitions(options, sources.logs)
-    return _plan_sources(sources, warnings, select_all, requests, cuts_all)
+    return _plan_sources(sources, noted, select_all, requests, cuts_all)
 
 
 def _plan_sources(
     sources: Sources,
-    warnings: list[str],
+    warnings: Warnings,
     select_all: SelectAll,
     requests: int,
     cuts_all: bool = True,
@@ -113,11 +117,11 @@ def _plan_sources(
     options = sources.options
     selection = select_all(sources, warnings)
     kept = _cut_splits(selection, options, cuts_all, warnings)
-    warnings += sum_up(selection.missing)
+    warnings.add_all(sum_up(selection.missing), "missing offsets")
     warnings += few(dict.fromkeys(selection.faults))
     sources.maps.report_problems(warnings)
     if selection.late_bytes >= WORTH_SAYING:
-        warnings.append(_make_late_warning(selection.late_bytes, options))
+        warnings.add(_make_late_warning(selection.late_bytes, options))
     splits = tuple(split for _, split in kept)
     saved = 0
     if options.zone_maps is not None:
@@ -155,7 +159,7 @@ def _sum_bytes(kept: list[SplitOf]) -> int:
     return sum(split.size for _, split in kept)
 
 
-def _cut_splits(selection: Selection, options: ReadOptions, cuts_all: bool, warnings: list[str]) -> list[SplitOf]:
+def _cut_splits(selection: Selection, options: ReadOptions, cuts_all: bool, warnings: Warnings) -> list[SplitOf]:
     """Cuts the splits by minPartitions and maxRecordsPerPartition."""
     kept = selection.kept
     most = options.max_records_per_partition
@@ -174,7 +178,7 @@ def _cut_each(
     kept: list[SplitOf],
     options: ReadOptions,
     cuts_all: bool,
-    warnings: list[str],
+    warnings: Warnings,
     cut: Callable[[SegmentView, SegmentSplit], list[SegmentSplit]],
 ) -> list[SplitOf]:
     def cut_one(of: SplitOf) -> list[SplitOf] | None:
@@ -190,14 +194,14 @@ def _cut_each(
                 raise
             return None
 
-    at_once = max((options.storage.read_cost(split.path).at_once for _, split in kept), default=1)
+    at_once = requests_at_once((options.storage, split.path) for _, split in kept)
     pieces: list[SplitOf] = []
     replaced = 0
     for whole, found in zip(kept, map_ahead(cut_one, kept, at_once), strict=True):
         pieces += [whole] if found is None else found  # the task of a replaced one finds its offsets again
         replaced += found is None
     if replaced:
-        warnings.append(f"{replaced:,} segments were replaced while they were planned, and are not cut")
+        warnings.add(f"{replaced:,} segments were replaced while they were planned, and are not cut")
     return pieces
 
 

@@ -9,7 +9,7 @@ For each segment, this module applies all rules: the bounds by offset and time, 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -17,14 +17,15 @@ from kafka_segment_source.bounds import OffsetRange, RowFilter, ScanBounds
 from kafka_segment_source.decoding.split import SegmentSplit, anchored, split_of
 from kafka_segment_source.logdir.probe import BatchHeader
 from kafka_segment_source.logdir.segment_view import SegmentView
-from kafka_segment_source.logdir.segments import DroppedSegment, Evidence, PartitionLog, Segment
+from kafka_segment_source.logdir.segments import DropKind, DroppedSegment, Evidence, PartitionLog, Segment
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.partition.missing import beyond_end
-from kafka_segment_source.planning.offsets import check_missing, offset_range
+from kafka_segment_source.planning.offset_bounds import check_missing, offset_range
 from kafka_segment_source.planning.stable_end import StableEnds
 from kafka_segment_source.pruning.disorder import find_witness, stop_timestamp, usable_disorder
 from kafka_segment_source.pruning.ranges import ByteRange, Pruned, narrow
-from kafka_segment_source.storage.ahead import map_ahead
+from kafka_segment_source.reporting import Warnings
+from kafka_segment_source.storage.ahead import map_ahead, requests_at_once
 from kafka_segment_source.times import format_millis
 from kafka_segment_source.zones.maps import ZoneMaps
 
@@ -56,11 +57,13 @@ class Sources:
 class Selection:
     """What is read and what is not, before splits are cut and packed.
 
-    kept: a split for each piece to read, by partition and offset. without_maps: the splits without zone maps. faults:
-    of index files. missing: evidence about missing offsets, each with its sentence.
+    kept: a split for each piece to read, by partition and offset.
+    without_maps: the splits without zone maps.
+    faults: of index files.
+    missing: evidence about missing offsets, each with its sentence.
     late_bytes: bytes to read that come after the first timestamp that reached `until`, and that no zone covers.
-    keys: the only stored keys of wanted rows, or None for all. bytes_left_by_keys: bytes that only key filters leave
-    out.
+    keys: the only stored keys of wanted rows, or None for all.
+    bytes_left_by_keys: bytes that only key filters leave out.
     """
 
     kept: list[SplitOf] = field(default_factory=list)
@@ -84,13 +87,13 @@ class Selection:
         self.keys = other.keys  # it is the same for all logs of one filter
 
 
-def select(sources: Sources, filters: Sequence[RowFilter], warnings: list[str]) -> list[Selection]:
+def select(sources: Sources, filters: Sequence[RowFilter], warnings: Warnings) -> list[Selection]:
     """Returns what is read of all logs, for each of some filters. `warnings` gets a sentence for each problem."""
-    at_once = max((log.storage.read_cost(log.directory).at_once for log in sources.logs), default=1)
+    at_once = requests_at_once((log.storage, log.directory) for log in sources.logs)
     groups = [sources.logs] if at_once == 1 else [[log] for log in sources.logs]
 
     def select_of(logs: list[PartitionLog]) -> tuple[list[Selection], list[str]]:
-        noted: list[str] = []
+        noted = Warnings()
         selectors = [Selector(sources, each, noted) for each in filters]
         for log in logs:  # the outer loop, so that one partition's zone map is in memory at a time
             for selector in selectors:
@@ -107,11 +110,14 @@ def select(sources: Sources, filters: Sequence[RowFilter], warnings: list[str]) 
 
 @dataclass(slots=True)
 class _Examined:
-    """What is known of one segment. dropped: why it is not read.
+    """What is known of one segment.
 
-    without_map, kept: its splits, without and with the zone map. late_from: the position from which on bytes are late
-    (`late_bytes`), None if there is none. covered: the position up to which zones are known. by_keys: bytes that key
-    filters leave out.
+    dropped: why it is not read.
+
+    without_map, kept: its splits, without and with the zone map.
+    late_from: the position from which on bytes are late (`late_bytes`), None if there is none.
+    covered: the position up to which zones are known.
+    by_keys: bytes that key filters leave out.
     """
 
     faults: list[str]
@@ -127,11 +133,11 @@ class _Examined:
 class Selector:
     """Selects what to read of one log after the other, for one filter.
 
-    pushed: the rows that the filters above the read leave possible. All other rows may be left out. warnings: gets a
-    sentence for each problem.
+    pushed: the rows that the filters above the read leave possible. All other rows may be left out.
+    warnings: gets a sentence for each problem.
     """
 
-    def __init__(self, sources: Sources, pushed: RowFilter, warnings: list[str]) -> None:
+    def __init__(self, sources: Sources, pushed: RowFilter, warnings: Warnings) -> None:
         self._keys = sources.options.with_keys(pushed.keys).raw_keys
         self.selection = Selection(keys=self._keys)
         self._warnings = warnings
@@ -151,10 +157,10 @@ class Selector:
         """Plans one partition's segments, in offset order."""
         self.selection.dropped += log.unused
         if not self._pushed.matches_partition(log.topic, log.partition):
-            self._drop_all(log.segments, "the filter on topic and partition leaves it out")
+            self._drop_all(log.segments, DropKind.OTHER_PARTITION)
             return
         if self._keys == frozenset():
-            self._drop_all(log.segments, "no key passes both the option key and the filter")
+            self._drop_all(log.segments, DropKind.NO_KEY)
             return
         offsets = offset_range(log, self._options, self._warnings).intersect(self._pushed.offsets)
         self._note_missing(log, log.evidence, offsets)
@@ -183,20 +189,21 @@ class Selector:
             for split in found.kept:
                 self.selection.kept.append((segment, split))
             if not found.kept:
-                self.selection.dropped.append(DroppedSegment(segment, self._describe_pruned(found)))
+                self.selection.dropped.append(self._drop_pruned(segment, found))
             self.selection.bytes_left_by_keys += found.by_keys
             if found.witness is not None:
                 reason = f"all from {format_millis(self._times.until)} on (timestampDisorder)"
-                self._drop_all(log.segments[self._end_at + 1 :], reason)
+                self._drop_all(log.segments[self._end_at + 1 :], DropKind.AFTER_TIMES, reason)
                 return
             if segment.is_last:
                 self._note_end(log, found.without_map.log_end, offsets)
 
-    def _describe_pruned(self, found: _Examined) -> str:
+    def _drop_pruned(self, segment: Segment, found: _Examined) -> DroppedSegment:
         if not found.by_keys:
-            return "no row inside the time bounds (zone map)"
+            return DroppedSegment(segment, DropKind.ZONE_MAP, DropKind.ZONE_MAP.value)
         has_times = self._times.has_since or self._times.has_until
-        return f"no row with the key{' and the time' if has_times else ''} (key filter)"
+        reason = f"no row with the key{' and the time' if has_times else ''} (key filter)"
+        return DroppedSegment(segment, DropKind.KEY_FILTER, reason)
 
     def _examine(
         self, log: PartitionLog, at: int, bounds: ScanBounds, zone_map: ZoneMap | None, filters: KeyFilters | None
@@ -295,8 +302,9 @@ class Selector:
             part = whole._replace(start=piece.start, end=piece.end, bounds=_narrow_bounds(whole.bounds, piece))
             result.kept += (anchored(part, view.probe),)
 
-    def _drop_all(self, segments: tuple[Segment, ...], reason: str) -> None:
-        self.selection.dropped += [DroppedSegment(segment, reason) for segment in segments]
+    def _drop_all(self, segments: Iterable[Segment], kind: DropKind, reason: str | None = None) -> None:
+        reason = kind.value if reason is None else reason
+        self.selection.dropped += [DroppedSegment(segment, kind, reason) for segment in segments]
 
     def _find_late(self, view: SegmentView) -> int | None:
         """Returns the position of the first time index entry ≥ until, or None. The option `until` alone cannot leave
@@ -341,5 +349,7 @@ def _check_log_start(log: PartitionLog, segment: Segment) -> DroppedSegment | No
     if following is None or following > start:
         return None
     return DroppedSegment(
-        segment, f"ends before offset {following}, the log starts at {start} (log-start-offset-checkpoint)"
+        segment,
+        DropKind.BEFORE_LOG_START,
+        f"ends before offset {following}, the log starts at {start} (log-start-offset-checkpoint)",
     )

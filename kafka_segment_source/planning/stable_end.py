@@ -10,6 +10,7 @@ from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.logdir.segments import PartitionLog
 from kafka_segment_source.option_values import TopicPartition
 from kafka_segment_source.options import ReadOptions
+from kafka_segment_source.reporting import Warnings
 
 
 class StableEnds:
@@ -19,7 +20,7 @@ class StableEnds:
         self._options = options
         self._found: dict[tuple[TopicPartition, int], tuple[int, list[str]]] = {}
 
-    def intersect(self, log: PartitionLog, offsets: OffsetRange, warnings: list[str]) -> OffsetRange:
+    def intersect(self, log: PartitionLog, offsets: OffsetRange, warnings: Warnings) -> OffsetRange:
         """The part of `offsets` that the isolation level leaves. Withheld rows go into `warnings`.
 
         Raises CorruptRecordError for damage on the way to the end of the log, under FAILFAST.
@@ -31,7 +32,7 @@ class StableEnds:
 
         key = log.topic_partition, offsets.end
         if key not in self._found:
-            noted: list[str] = []
+            noted = Warnings()
             self._found[key] = find_stable_end(log, offsets.end, self._options, noted), noted
         end, found = self._found[key]
         warnings += found

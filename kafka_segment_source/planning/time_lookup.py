@@ -17,7 +17,7 @@ from kafka_segment_source.decoding.split_file import SplitFile
 from kafka_segment_source.kernels.record_batches import BATCH, OFFSET, TIMESTAMP
 from kafka_segment_source.logdir.segments import PartitionLog
 from kafka_segment_source.options import ReadOptions
-from kafka_segment_source.planning.search import FoundBatch, SearchStep, search
+from kafka_segment_source.planning.offset_search import FoundBatch, SearchStep, search
 
 
 def first_offset_at(

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafka_segment_source import kafka_format
+from kafka_segment_source import batch_kinds
 from kafka_segment_source.bounds import TimeRange
 from kafka_segment_source.logdir.probe import BatchHeader
 from kafka_segment_source.logdir.segment_view import SegmentView
@@ -47,12 +47,6 @@ def stop_timestamp(times: TimeRange, disorder: int | None) -> int | None:
     return stop if stop < 2**63 else None
 
 
-def has_data(magic: Any, attributes: Any, count: Any) -> Any:
-    """Whether a header proves that the batch holds data records. The arguments are ints, or arrays with one value per
-    batch."""
-    return (magic == kafka_format.MAGIC_V2) & (attributes & kafka_format.CONTROL_MASK == 0) & (count > 0)
-
-
 def is_witness(magic: Any, attributes: Any, count: Any, max_timestamp: Any, stop: int) -> Any:
     """Whether a batch proves that no later data record is wanted, if its CRC matches. The arguments are ints or arrays.
 
@@ -60,7 +54,7 @@ def is_witness(magic: Any, attributes: Any, count: Any, max_timestamp: Any, stop
 
     stop: the result of `stop_timestamp`, ms.
     """
-    return has_data(magic, attributes, count) & (max_timestamp >= stop)
+    return batch_kinds.has_data(magic, attributes, count) & (max_timestamp >= stop)
 
 
 def find_witness(view: SegmentView, stop: int) -> BatchHeader | None:
@@ -101,6 +95,6 @@ def _find_data_batch(view: SegmentView, position: int) -> BatchHeader | None:
     for seen, header in enumerate(view.strict_probe.walk(position)):
         if header is None or seen == _HINTS:
             return None
-        if has_data(header.magic, header.attributes, header.count):
+        if header.has_data:
             return header
     return None

@@ -18,8 +18,8 @@ from typing import NamedTuple
 from kafka_segment_source import kafka_format
 from kafka_segment_source.bounds import ScanBounds
 from kafka_segment_source.logdir.segment_view import SegmentView
-from kafka_segment_source.logdir.segments import DroppedSegment, Segment
-from kafka_segment_source.pruning.disorder import has_data, settled_offset, stop_timestamp
+from kafka_segment_source.logdir.segments import DropKind, DroppedSegment, Segment
+from kafka_segment_source.pruning.disorder import settled_offset, stop_timestamp
 from kafka_segment_source.times import format_millis
 
 _ATTEMPTS = 8  # time index entries to try; after that more bytes are read
@@ -56,14 +56,20 @@ def drop_by_name(segment: Segment, bounds: ScanBounds) -> DroppedSegment | None:
     row."""
     offsets = bounds.offsets
     if segment.size == 0:
-        return DroppedSegment(segment, "empty file")
+        return DroppedSegment(segment, DropKind.EMPTY, "empty file")
     if offsets.is_empty or bounds.times.is_empty:
-        return DroppedSegment(segment, "the bounds leave no row")
+        return DroppedSegment(segment, DropKind.NO_ROW, "the bounds leave no row")
     if segment.base_offset >= offsets.end:
-        return DroppedSegment(segment, f"starts at offset {segment.base_offset}, the bounds end before {offsets.end}")
+        return DroppedSegment(
+            segment,
+            DropKind.AFTER_OFFSETS,
+            f"starts at offset {segment.base_offset}, the bounds end before {offsets.end}",
+        )
     if segment.next_base_offset is not None and segment.next_base_offset <= offsets.start:
         return DroppedSegment(
-            segment, f"ends before offset {segment.next_base_offset}, the bounds start at {offsets.start}"
+            segment,
+            DropKind.BEFORE_OFFSETS,
+            f"ends before offset {segment.next_base_offset}, the bounds start at {offsets.start}",
         )
     return None
 
@@ -84,19 +90,23 @@ def narrow(view: SegmentView, bounds: ScanBounds, disorder: int | None = None) -
         if is_one_request:
             newest = _find_newest(view)
             if newest is not None and newest < since:
-                return DroppedSegment(segment, f"nothing after {format_millis(newest)} (batch headers)")
+                return DroppedSegment(
+                    segment, DropKind.BEFORE_TIMES, f"nothing after {format_millis(newest)} (batch headers)"
+                )
         if not (is_one_request and _begins_at(view, since)):
             if cost.at_once > 1:
                 view.read_together(since, stop_timestamp(bounds.times, disorder))
             latest = _find_latest_before(view, since)
             if latest is not None:
                 return DroppedSegment(
-                    segment, f"nothing after {format_millis(latest)} ({_name_source(segment, since)})"
+                    segment,
+                    DropKind.BEFORE_TIMES,
+                    f"nothing after {format_millis(latest)} ({_name_source(segment, since)})",
                 )
             first_offset = max(first_offset, _find_first_offset_since(view, since, disorder))
     start = view.start_position(first_offset) if first_offset > segment.base_offset else 0
     end = None
-    if bounds.offsets.end < (kafka_format.MAX_OFFSET if segment.next_base_offset is None else segment.next_base_offset):
+    if bounds.offsets.end < segment.span.end:
         end = view.end_position(bounds.offsets.end)
     return ByteRange(start, segment.size if end is None else max(start, end), first_offset)
 
@@ -122,7 +132,7 @@ def _find_newest(view: SegmentView) -> int | None:
 def _begins_at(view: SegmentView, since: int) -> bool:
     """Whether the first batch shows that a time index has no entry before `since`. Then the segment is read whole."""
     header = view.strict_probe.proven(0)
-    if header is None or not has_data(header.magic, header.attributes, header.count):
+    if header is None or not header.has_data:
         return False
     return header.max_timestamp >= since
 

@@ -37,7 +37,7 @@ from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.partition.logs import available_logs, existing_copies
 from kafka_segment_source.pruning.disorder import usable_disorder
 from kafka_segment_source.pruning.ranges import narrow
-from kafka_segment_source.reporting import logger
+from kafka_segment_source.reporting import Warnings, logger
 from kafka_segment_source.storage.files import UNUSABLE
 from kafka_segment_source.storage.paths import parent_of
 from kafka_segment_source.storage.retrying import Attempts
@@ -186,7 +186,10 @@ def describe_gone(split: SegmentSplit, offsets: OffsetRange) -> str:
 
 
 class Gone(NamedTuple):
-    """Offsets that no file holds any more. by_retention: the log begins after them now."""
+    """Offsets that no file holds any more.
+
+    by_retention: the log begins after them now.
+    """
 
     why: str
     offsets: OffsetRange
@@ -242,7 +245,7 @@ def list_whole(directories: tuple[str, ...], options: ReadOptions, near: OffsetR
 
     Of several copies it merges only the segments `near` some offsets.
     """
-    [log] = available_logs(options.at_paths(directories), [], near)
+    [log] = available_logs(options.at_paths(directories), Warnings(), near)
     return log
 
 

@@ -162,7 +162,7 @@ def _survey_copies(
         log = copy.log
         for segment in log.segments:
             offsets = wanted.intersect(segment.offsets).intersect(log.offsets)
-            if not segment.size or segment.span.intersect(offsets).is_empty:
+            if segment.span.intersect(offsets).is_empty:
                 continue
             try:
                 each = survey(log, segment, offsets, options, decodes=decodes, microseconds=microseconds)
@@ -178,8 +178,11 @@ def _leave_out_gone(copy: CopyView, extent: Extent, copies: Sequence[CopyView]) 
     """Returns an extent of a copy as far as it counts.
 
     What compaction removed from a copy whose history lost may still be a part of the log. So the copy shows it only for
-    offsets below those of the other copies.
+    offsets below those of the other copies. A last batch with wrong offsets shows nothing at all, nor does the gap
+    before it.
     """
+    if copy.has_misplaced_end and extent.holding != DAMAGED:
+        extent = replace(extent, offsets=extent.offsets.intersect(OffsetRange(end=copy.tail.end)))
     if not copy.has_lost or extent.holding not in {VOID, THIN}:
         return extent
     starts = [other.start for other in copies if not other.has_lost and other.log.segments]

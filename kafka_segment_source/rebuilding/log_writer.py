@@ -16,14 +16,14 @@ from contextlib import suppress
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from kafka_segment_source import kafka_format
+from kafka_segment_source.decoding.header_table import is_control, is_transactional_data, is_wrapper, record_counts
 from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.errors import CorruptRecordError, StorageError
+from kafka_segment_source.kafka_format import LARGEST_LOG
 from kafka_segment_source.kernels import batch_headers
 from kafka_segment_source.kernels.batch_headers import HeaderTable
-from kafka_segment_source.logdir.index_entries import LARGEST_LOG
 from kafka_segment_source.rebuilding import epochs
 from kafka_segment_source.rebuilding.files import NewFile, remove_unfinished, replace_file
 from kafka_segment_source.rebuilding.indexes import IndexEntries
@@ -31,7 +31,7 @@ from kafka_segment_source.rebuilding.pieces import Batches
 from kafka_segment_source.rebuilding.producer_table import ProducerTable
 from kafka_segment_source.rebuilding.unended import Unended, is_ended
 from kafka_segment_source.storage.paths import join_path, parent_of
-from kafka_segment_source.transactions.markers import Marker, transactional_data
+from kafka_segment_source.transactions.markers import Marker
 
 _PLACES = [batch_headers.POSITION, batch_headers.SIZE, batch_headers.BASE_OFFSET, batch_headers.LAST_OFFSET]
 _MOST_DELTA = 2**31 - 1  # a relative offset has 4 bytes
@@ -40,10 +40,13 @@ _MOST_DELTA = 2**31 - 1  # a relative offset has 4 bytes
 class LogWriter:
     """Writes one partition.
 
-    directory: exists. is_compacted: whether gaps between names are no loss. notes_gaps: whether the selection takes all
-    batches between two others. segment_bytes: where segments are rolled; None for the sources' own segments. producers:
-    a `.snapshot` at the start of the log, or None. unended: transactions that are left out. on_segment: is called after
-    each whole segment but the last, when the state can be kept.
+    directory: exists.
+    is_compacted: whether gaps between names are no loss.
+    notes_gaps: whether the selection takes all batches between two others.
+    segment_bytes: where segments are rolled; None for the sources' own segments.
+    producers: a `.snapshot` at the start of the log, or None.
+    unended: transactions that are left out.
+    on_segment: is called after each whole segment but the last, when the state can be kept.
 
     start, end: the first offset, and the offset after the last batch; start is None before the first batch.
     gaps: offsets that were lost between batches, (first, last). Where two batches follow each other in one file,
@@ -112,7 +115,7 @@ class LogWriter:
         """Leaves out the markers of other times that end no transaction of which there is data."""
         headers = found.headers
         producers = headers[batch_headers.PRODUCER_ID]
-        begun = {*self.producers.open, *producers[transactional_data(headers)].tolist()}
+        begun = {*self.producers.open, *producers[is_transactional_data(headers)].tolist()}
         return found.select(~found.is_extra | np.isin(producers, [*begun]))
 
     def _append(self, found: Batches, first: int, end: int) -> None:
@@ -123,7 +126,7 @@ class LogWriter:
             self._note_gaps(found, first, end)
         self.sources.setdefault(parent_of(found.split.path))
         epochs.note_epochs(self.epoch_runs, headers)
-        markers = [each for each in found.markers if base <= each.offset <= last]
+        markers = [marker for marker in found.markers if base <= marker.offset <= last]
         kept = is_ended(headers, self._unended)
         edges = np.flatnonzero(np.diff(kept, prepend=False, append=False)).tolist()
         for start, stop in zip(edges[::2], edges[1::2], strict=True):
@@ -134,15 +137,12 @@ class LogWriter:
         assert self._segment is not None
         headers = found.headers[:, first:end]
         base, last = int(_base_of(headers[:, 0])), int(headers[batch_headers.LAST_OFFSET, -1])
-        aborted = self.producers.take(headers, [each for each in markers if base <= each.offset <= last])
+        aborted = self.producers.take(headers, [marker for marker in markers if base <= marker.offset <= last])
         self._segment.append(headers, found.bytes_of(first, end), aborted)
         self.batches += headers.shape[1]
-        is_legacy = headers[batch_headers.MAGIC] < kafka_format.MAGIC_V2
-        is_wrapper = _find_wrappers(headers)
-        is_control = ~is_legacy & (headers[batch_headers.ATTRIBUTES] & kafka_format.CONTROL_MASK != 0)
-        counts = np.where(is_legacy, 1, headers[batch_headers.COUNT])
-        self.records += int(counts[~is_control & ~is_wrapper].sum())
-        self.has_wrappers |= bool(is_wrapper.any())
+        wrappers = is_wrapper(headers)
+        self.records += int(record_counts(headers)[~is_control(headers) & ~wrappers].sum())
+        self.has_wrappers |= bool(wrappers.any())
         self.bytes += int(headers[batch_headers.SIZE].sum())
         self._kept_end = last + 1
 
@@ -151,7 +151,7 @@ class LogWriter:
 
         Compaction of one copy alone explains its gaps: the cleaner stays below the first open transaction.
         """
-        self.has_transactions |= bool(transactional_data(headers).any())
+        self.has_transactions |= bool(is_transactional_data(headers).any())
         is_other_copy = bool(self.sources) and parent_of(found.split.path) not in self.sources
         lasts = np.concatenate(([self.end - 1], headers[batch_headers.LAST_OFFSET, :-1]))
         has_gap = not self._is_compacted and bool((headers[batch_headers.BASE_OFFSET] > lasts + 1).any())
@@ -165,7 +165,7 @@ class LogWriter:
         is_apart = (bases > expected) & (positions != before)
         if path != found.split.path:  # the next file, or another copy of this one
             is_apart[0] = bases[0] > expected[0] and bool(self.batches) and not self._is_compacted
-        is_apart &= ~_find_wrappers(found.headers[:, first:end])
+        is_apart &= ~is_wrapper(found.headers[:, first:end])
         self.gaps += [(int(expected[at]), int(bases[at]) - 1) for at in np.flatnonzero(is_apart)]
         self._last_place = found.split.path, int(positions[-1] + sizes[-1])
 
@@ -234,7 +234,7 @@ class LogWriter:
             self.end = end
         self._segment = None
         remove_unfinished(self.directory)
-        name = f"{self.end:0{kafka_format.BASE_OFFSET_DIGITS}d}{kafka_format.SNAPSHOT_SUFFIX}"
+        name = kafka_format.segment_file(self.end, kafka_format.SNAPSHOT_SUFFIX)
         replace_file(join_path(self.directory, name), self.producers.to_bytes())
 
     def abandon(self) -> None:
@@ -278,7 +278,7 @@ class _NewSegment:
         self.base_offset = base_offset
         self.source_base = source_base
         self.size = 0
-        self._path = join_path(directory, f"{base_offset:0{kafka_format.BASE_OFFSET_DIGITS}d}")
+        self._path = join_path(directory, kafka_format.segment_file(base_offset, ""))
         self._file = NewFile(self._path + kafka_format.LOG_SUFFIX)
         self._entries = IndexEntries(base_offset)
         self._aborted: list[bytes] = []
@@ -318,9 +318,3 @@ def _base_of(header: HeaderTable) -> int:
     header: one column of a header table.
     """
     return int(header[batch_headers.BASE_OFFSET])
-
-
-def _find_wrappers(headers: HeaderTable) -> npt.NDArray[np.bool_]:
-    """Marks the wrappers of magic 0 and 1."""
-    is_compressed = headers[batch_headers.ATTRIBUTES] & kafka_format.CODEC_MASK != 0
-    return np.asarray((headers[batch_headers.MAGIC] < kafka_format.MAGIC_V2) & is_compressed)

@@ -24,6 +24,7 @@ from kafka_segment_source.data_loss import report_lost_rows
 from kafka_segment_source.decoding.batch_rows import time_span
 from kafka_segment_source.decoding.batches import Chunk
 from kafka_segment_source.decoding.damage import damage_in
+from kafka_segment_source.decoding.header_table import Mask, is_control
 from kafka_segment_source.decoding.scratch import lend_scratch
 from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.decoding.split_file import SplitFile
@@ -32,7 +33,7 @@ from kafka_segment_source.kernels import batch_headers
 from kafka_segment_source.kernels.batch_headers import HeaderTable
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.reading.following import Follower
-from kafka_segment_source.transactions.markers import Marker, MarkerReader, Mask, is_control
+from kafka_segment_source.transactions.markers import Marker, MarkerReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,8 @@ class Batches:
     """Wanted batches of one chunk. The bytes are valid until the next ones are asked for.
 
     headers: int64[FIELDS, n], n ≥ 1. Positions are those of the source's file.
-    markers: the transaction markers among them. is_extra: bool[n], the markers that are not of the wanted time.
+    markers: the transaction markers among them.
+    is_extra: bool[n], the markers that are not of the wanted time.
     """
 
     split: SegmentSplit
@@ -70,8 +72,9 @@ class Batches:
 class Notes:
     """What the reading of one partition has left out.
 
-    errors: why, in order. torn: the last file that was read to its end, and where its last whole batch ends, if bytes
-    follow it that are no preallocated zeros.
+    errors: why, in order.
+    torn: the last file that was read to its end, and where its last whole batch ends, if bytes follow it that are no
+    preallocated zeros.
     """
 
     errors: list[KafkaSegmentError] = field(default_factory=list)

@@ -14,11 +14,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from kafka_segment_source import kafka_format
+from kafka_segment_source.decoding.header_table import has_producer, is_control, is_transactional_data
 from kafka_segment_source.kernels import batch_headers
 from kafka_segment_source.kernels.batch_headers import HeaderTable
 from kafka_segment_source.logdir.checksums import crc32c
 from kafka_segment_source.logdir.index_entries import ABORTED_TXN
-from kafka_segment_source.transactions.markers import Marker, is_control, transactional_data
+from kafka_segment_source.transactions.markers import Marker
 
 _MOST_SEQUENCE = 2**31 - 1
 _NONE = -1  # no sequence, no offset, no coordinator epoch, no open transaction
@@ -67,11 +68,8 @@ class ProducerTable:
 
         headers: int64[FIELDS, n], in the order of offsets.
         """
-        has_producer = (headers[batch_headers.MAGIC] == kafka_format.MAGIC_V2) & (
-            headers[batch_headers.PRODUCER_ID] > kafka_format.NO_PRODUCER
-        )
-        data = headers[:, has_producer & ~is_control(headers)]
-        transactional = transactional_data(data)
+        data = headers[:, has_producer(headers) & ~is_control(headers)]
+        transactional = is_transactional_data(data)
         aborted = []
         at = 0
         for marker in markers:

@@ -17,6 +17,7 @@ from kafka_segment_source import kafka_format
 from kafka_segment_source.bounds import EVERY_ROW, OffsetRange
 from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.errors import DataError, OptionError, PathError, StorageError, UnsupportedError
+from kafka_segment_source.kafka_format import LARGEST_LOG
 from kafka_segment_source.keywords import (
     STORAGE_OPTIONS,
     PathsLike,
@@ -27,7 +28,6 @@ from kafka_segment_source.keywords import (
 )
 from kafka_segment_source.logdir.catalog import list_directories
 from kafka_segment_source.logdir.checkpoints import Checkpoints, read_topic_id
-from kafka_segment_source.logdir.index_entries import LARGEST_LOG
 from kafka_segment_source.logdir.leader_epochs import read_epochs
 from kafka_segment_source.logdir.producer_snapshots import MOST_SNAPSHOT
 from kafka_segment_source.logdir.segments import PartitionLog
@@ -40,9 +40,9 @@ from kafka_segment_source.rebuilding.files import count_free_bytes, make_directo
 from kafka_segment_source.rebuilding.journal import Journal
 from kafka_segment_source.rebuilding.log_writer import LogWriter
 from kafka_segment_source.rebuilding.pieces import Notes, read_batches
-from kafka_segment_source.rebuilding.report import LeftOut, RebuildReport, RebuiltPartition
+from kafka_segment_source.rebuilding.report import LeftOut, RebuildReport, RebuiltPartition, parse_left_out
 from kafka_segment_source.rebuilding.unended import Unended, find_unended
-from kafka_segment_source.reporting import Advance, OnProgress, add_up, ignore_progress, logger
+from kafka_segment_source.reporting import Advance, OnProgress, Warnings, add_up, ignore_progress, logger
 from kafka_segment_source.storage.files import InputFile, exists
 from kafka_segment_source.storage.paths import find_real_path, is_inside, is_remote, join_path, parent_of
 
@@ -115,7 +115,7 @@ def rebuild(
 
 def rebuild_parsed(
     parsed: ReadOptions,
-    warnings: list[str],
+    warnings: Warnings,
     to: str | os.PathLike[str],
     shown: Mapping[str, str],
     *,
@@ -124,14 +124,14 @@ def rebuild_parsed(
     threads: int = 1,
     on_progress: OnProgress = ignore_progress,
 ) -> RebuildReport:
-    """Does the same as `rebuild`, for parsed options. shown: their texts, which tell two requests apart."""
+    """Rebuilds what parsed options select. shown: their texts, which tell two requests apart."""
     parsed = _select_topics(
         replace(parsed, view=BATCHES, include_control=True, check_crcs=True, read_committed=False), internal
     )
     target = _resolve_target(to)
     _check_apart(target, parsed)
     request = {
-        "paths": [find_real_path(each) for each in parsed.paths],
+        "paths": [find_real_path(path) for path in parsed.paths],
         "options": dict(shown),
         "segmentBytes": segment_bytes,
         "internal": internal,
@@ -217,19 +217,25 @@ class _Job:
     @property
     def fingerprint(self) -> str:
         """Changes whenever the files to read do."""
-        told = [(each.path, each.start, each.end, each.base_offset, each.bounds, each.version) for each in self.splits]
+        told = [
+            (split.path, split.start, split.end, split.base_offset, split.bounds, split.version)
+            for split in self.splits
+        ]
         return hashlib.sha256(repr(told).encode()).hexdigest()
 
 
 @dataclass(frozen=True)
 class _Run:
-    """One run. options: of the read, with view=batches."""
+    """One run.
+
+    options: of the read, with view=batches.
+    """
 
     options: ReadOptions
     segment_bytes: int | None
     journal: Journal
 
-    def write_all(self, warnings: list[str], threads: int, on_progress: OnProgress) -> RebuildReport:
+    def write_all(self, warnings: Warnings, threads: int, on_progress: OnProgress) -> RebuildReport:
         """Writes every partition, and what lies beside them."""
         finished = self.journal.finish_again()
         if finished is not None:
@@ -269,14 +275,14 @@ class _Run:
         """Returns a partition with all its files, those of other times too, as they may hold markers."""
         assign = frozenset({job.log.topic_partition})
         options = replace(self._timeless, assign=assign, subscribe=None, subscribe_pattern=None)
-        [whole] = self._plan(options, [])[0]
+        [whole] = self._plan(options, Warnings())[0]
         return whole
 
-    def _plan(self, options: ReadOptions, warnings: list[str]) -> tuple[list[_Job], list[str]]:
+    def _plan(self, options: ReadOptions, warnings: Warnings) -> tuple[list[_Job], Warnings]:
         """Plans the read. Returns the partitions, and the warnings of the plan."""
         logs: list[PartitionLog] = []
 
-        def select_all(sources: Sources, said: list[str]) -> Selection:
+        def select_all(sources: Sources, said: Warnings) -> Selection:
             logs[:] = sources.logs
             return select(sources, [EVERY_ROW], said)[0]
 
@@ -291,7 +297,7 @@ class _Run:
             if not _LEGAL_NAME.fullmatch(log.topic):  # of a manifest or an option; it names a directory here
                 raise PathError(f"topic {log.topic!r} cannot name a directory of the target: Kafka has no such topic")
             jobs.append(_Job(name, log, own, sum(split.size for split in own)))
-        return jobs, list(plan.warnings)
+        return jobs, Warnings(plan.warnings)
 
     def _check_room(self, jobs: Iterable[_Job]) -> None:
         todo = [job for job in jobs if not os.path.isdir(join_path(self.journal.target, job.name))]
@@ -349,7 +355,7 @@ class _Run:
         if state is None:
             remove_tree(folder)
         make_directory(folder)
-        left_before = [] if state is None else [LeftOut.from_dict(each) for each in state["leftOut"]]
+        left_before = [] if state is None else [parse_left_out(each) for each in state["leftOut"]]
         is_judged = is_judged or bool(unended)
 
         def keep(writer: LogWriter) -> None:
@@ -416,10 +422,10 @@ class _Run:
         start = writer.start or 0
         directories = log.copies or (log.directory,)
         sources = tuple(writer.sources) or (log.directory,)
-        checkpoints = [read_epochs(each, storage)[0] for each in sources]
+        checkpoints = [read_epochs(source, storage)[0] for source in sources]
         known = epochs.join_epochs(writer.epoch_runs, checkpoints, max(start, log.offsets.start), writer.end)
         replace_file(join_path(writer.directory, kafka_format.LEADER_EPOCH_CHECKPOINT), epochs.to_bytes(known))
-        ids = [found for each in directories if (found := read_topic_id(each, storage)) is not None]
+        ids = [found for directory in directories if (found := read_topic_id(directory, storage)) is not None]
         if ids:
             metadata = f"version: 0\n{kafka_format.TOPIC_ID_KEY}: {ids[0]}"
             replace_file(join_path(writer.directory, kafka_format.PARTITION_METADATA), metadata.encode())
@@ -482,10 +488,10 @@ class _Run:
 
     def _find_clean_end(self, job: _Job, part: RebuiltPartition) -> int:
         """Returns the offset up to which every copy was compacted, as far as checkpoints say it."""
-        checkpoints = Checkpoints([], job.log.storage)
+        checkpoints = Checkpoints(Warnings(), job.log.storage)
         found = [
-            checkpoints.entry(replace(job.log, directory=each), kafka_format.CLEANER_CHECKPOINT)
-            for each in part.sources
+            checkpoints.entry(replace(job.log, directory=source), kafka_format.CLEANER_CHECKPOINT)
+            for source in part.sources
         ]
         lowest = min((each or 0 for each in found), default=0)
         return min(max(lowest, part.start_offset), part.end_offset)
@@ -525,7 +531,7 @@ def _load_partition(values: Mapping[str, Any]) -> RebuiltPartition:
         values["records"],
         values["bytes"],
         tuple(values["sources"]),
-        tuple(LeftOut.from_dict(each) for each in values["leftOut"]),
+        tuple(parse_left_out(value) for value in values["leftOut"]),
     )
 
 

@@ -13,8 +13,9 @@ class LeftOut:
 
     kind: `missing offsets`, `damage`, `torn end`, `unended transaction` or `open transaction`. The last one is kept, as
     a log may end so.
-    first_offset, last_offset: inclusive; None where it is not known. path, position, bytes: where it is in the source,
-    or None. why: one sentence.
+    first_offset, last_offset: inclusive; None where it is not known.
+    path, position, bytes: where it is in the source, or None.
+    why: one sentence.
     """
 
     kind: str
@@ -29,18 +30,22 @@ class LeftOut:
         names = {"first_offset": "firstOffset", "last_offset": "lastOffset"}
         return {names.get(each.name, each.name): getattr(self, each.name) for each in fields(self)}
 
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> LeftOut:
-        names = {"firstOffset": "first_offset", "lastOffset": "last_offset"}
-        return cls(**{names.get(name, name): value for name, value in values.items()})
+
+def parse_left_out(values: Mapping[str, Any]) -> LeftOut:
+    """Makes it again from what `LeftOut.to_dict` returned."""
+    names = {"firstOffset": "first_offset", "lastOffset": "last_offset"}
+    return LeftOut(**{names.get(name, name): value for name, value in values.items()})
 
 
 @dataclass(frozen=True, slots=True)
 class RebuiltPartition:
     """One partition of the target.
 
-    directory: its path. topic_id: of its `partition.metadata`, or None. start_offset, end_offset: of its log,
-    half-open. records: of data batches; None if wrappers of magic 0 or 1 do not say it. bytes: of its `.log` files.
+    directory: its path.
+    topic_id: of its `partition.metadata`, or None.
+    start_offset, end_offset: of its log, half-open.
+    records: of data batches; None if wrappers of magic 0 or 1 do not say it.
+    bytes: of its `.log` files.
     sources: the directories that it was read from.
     """
 
@@ -78,8 +83,9 @@ class RebuiltPartition:
 class RebuildReport:
     """The result of `rebuild`. It is `rebuild.json` too.
 
-    target: the directory that was written. partitions: by topic and partition. warnings: of the read, one sentence
-    each.
+    target: the directory that was written.
+    partitions: by topic and partition.
+    warnings: of the read, one sentence each.
     """
 
     target: str
@@ -88,17 +94,17 @@ class RebuildReport:
 
     @property
     def batches(self) -> int:
-        return sum(each.batches for each in self.partitions)
+        return sum(partition.batches for partition in self.partitions)
 
     @property
     def records(self) -> int | None:
         """Of all partitions; None if one of them does not say it."""
-        counts = [each.records for each in self.partitions if each.records is not None]
+        counts = [partition.records for partition in self.partitions if partition.records is not None]
         return sum(counts) if len(counts) == len(self.partitions) else None
 
     @property
     def bytes(self) -> int:
-        return sum(each.bytes for each in self.partitions)
+        return sum(partition.bytes for partition in self.partitions)
 
     @property
     def left_out(self) -> tuple[tuple[str, LeftOut], ...]:
@@ -112,6 +118,6 @@ class RebuildReport:
             "batches": self.batches,
             "records": self.records,
             "bytes": self.bytes,
-            "partitions": [each.to_dict() for each in self.partitions],
+            "partitions": [partition.to_dict() for partition in self.partitions],
             "warnings": list(self.warnings),
         }

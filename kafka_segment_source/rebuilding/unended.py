@@ -14,19 +14,22 @@ import numpy as np
 import numpy.typing as npt
 
 from kafka_segment_source import kafka_format
+from kafka_segment_source.decoding.header_table import is_transactional_data
 from kafka_segment_source.kernels import batch_headers
 from kafka_segment_source.kernels.batch_headers import HeaderTable
 from kafka_segment_source.logdir.segments import PartitionLog
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.rebuilding.report import LeftOut
-from kafka_segment_source.transactions.markers import transactional_data
 from kafka_segment_source.views.transaction_table import UNKNOWN
 from kafka_segment_source.views.transaction_walk import find_transactions
 from kafka_segment_source.views.transactions import make_task
 
 
 class Unended(NamedTuple):
-    """The batches of one producer in a transaction whose end is not known: first ≤ offset < end. batches: how many."""
+    """The batches of one producer in a transaction whose end is not known: first ≤ offset < end.
+
+    batches: how many.
+    """
 
     producer_id: int
     first: int
@@ -63,7 +66,7 @@ def is_ended(headers: HeaderTable, unended: Sequence[Unended]) -> npt.NDArray[np
     """Marks the batches that are in no transaction of `unended`. headers: int64[FIELDS, n]. Returns bool[n]."""
     ended = np.ones(headers.shape[1], np.bool_)
     if unended:
-        is_data = transactional_data(headers)
+        is_data = is_transactional_data(headers)
         producers, bases = headers[[batch_headers.PRODUCER_ID, batch_headers.BASE_OFFSET]]
         for each in unended:
             ended &= ~(is_data & (producers == each.producer_id) & (bases >= each.first) & (bases < each.end))

@@ -24,7 +24,10 @@ _LEAST_LONG = -(2**63)
 
 @dataclass(slots=True)
 class ProducerFacts:
-    """What a producer id wrote. first, last: ms of the earliest and of the latest batch's largest timestamp."""
+    """What a producer id wrote.
+
+    first, last: ms of the earliest and of the latest batch's largest timestamp.
+    """
 
     batches: int = 0
     records: int = 0
@@ -36,7 +39,10 @@ class ProducerFacts:
 
 @dataclass(slots=True)
 class CodecFacts:
-    """Batches of a topic with one codec. sizes: of each batch's size, rounded up to a power of two, the number."""
+    """Batches of a topic with one codec.
+
+    sizes: of each batch's size, rounded up to a power of two, the number.
+    """
 
     batches: int = 0
     records: int = 0
@@ -48,9 +54,10 @@ class CodecFacts:
 class PartitionBatches:
     """Sums over the batches of one partition.
 
-    width: of a slot of time, in µs. slots: records and bytes by number of the slot that a batch's largest timestamp is
-    in. gaps, missing: places where offsets are missing between batches, and how many offsets. lateness: ms, the most by
-    which a batch's first record is older than the newest record before it.
+    width: of a slot of time, in µs.
+    slots: records and bytes by number of the slot that a batch's largest timestamp is in.
+    gaps, missing: places where offsets are missing between batches, and how many offsets.
+    lateness: ms, the most by which a batch's first record is older than the newest record before it.
     """
 
     width: int
@@ -104,7 +111,10 @@ class PartitionBatches:
 
 
 class BatchFacts:
-    """Sums over all batches, by partition, by topic and codec, and by producer. width: of a slot of time, in µs."""
+    """Sums over all batches, by partition, by topic and codec, and by producer.
+
+    width: of a slot of time, in µs.
+    """
 
     def __init__(self, width: int) -> None:
         self.partitions: dict[tuple[str, int], PartitionBatches] = defaultdict(lambda: PartitionBatches(width))

@@ -37,7 +37,11 @@ Rows = list[dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Deletion:
-    """A segment that retention removes next. due: ms. records: None where headers do not say exactly."""
+    """A segment that retention removes next.
+
+    due: ms.
+    records: None where headers do not say exactly.
+    """
 
     name: str
     base_offset: int
@@ -52,8 +56,12 @@ class Deletion:
 class Facts:
     """What a report says.
 
-    states: transactions by state. open: those that are neither committed nor aborted. width: of a slot of time, in s.
-    start: of the first slot, in ms. slots: their number. errors: why a part of the report is missing, by its name.
+    states: transactions by state.
+    open: those that are neither committed nor aborted.
+    width: of a slot of time, in s.
+    start: of the first slot, in ms.
+    slots: their number.
+    errors: why a part of the report is missing, by its name.
     stats: of each topic; None where they were not asked for.
     """
 
@@ -92,9 +100,9 @@ def collect_facts(
     given = (paths,) if isinstance(paths, str) else tuple(map(str, paths))  # type: ignore[arg-type]
     facts = Facts(given, made, listing, BatchFacts(width * 1_000_000), start, width, slots)
     facts.damage += listing.warnings
-    facts.damage += [fault for each in listing.partitions for fault in each.faults]
+    facts.damage += [fault for partition in listing.partitions for fault in partition.faults]
     facts.damage += sum_up(
-        (missing, missing.text(each.name)) for each in listing.partitions for missing in each.missing
+        (missing, missing.text(partition.name)) for partition in listing.partitions for missing in partition.missing
     )
     options = _select_readable(listing.partitions, options)
     with _skipped(facts.damage):
@@ -114,9 +122,9 @@ def collect_facts(
 
 def _choose_slots(partitions: Sequence[ListedPartition], now: int) -> tuple[int, int, int]:
     """Chooses the slots of time of the pictures: their start (ms), their width (s) and their number."""
-    partitions = [each for each in partitions if not each.topic.startswith(INTERNAL_TOPIC_PREFIX)]
-    newest = [part.summary.newest for each in partitions for part in each.segments]
-    oldest = [part.summary.oldest_at_most for each in partitions for part in each.segments]
+    partitions = [partition for partition in partitions if not partition.topic.startswith(INTERNAL_TOPIC_PREFIX)]
+    newest = [part.summary.newest for partition in partitions for part in partition.segments]
+    oldest = [part.summary.oldest_at_most for partition in partitions for part in partition.segments]
     times = [at for at in (*newest, *oldest) if at is not None and _EARLIEST <= at <= now + _DAY]
     if not times:
         return 0, 60, 0
@@ -128,11 +136,15 @@ def _choose_slots(partitions: Sequence[ListedPartition], now: int) -> tuple[int,
 
 def _select_readable(partitions: Sequence[ListedPartition], options: dict[str, Any]) -> dict[str, Any]:
     """Returns options that leave out the partitions whose directories cannot be listed: a read of them is an error."""
-    left_out = {(each.topic, each.partition) for each in partitions if each.summary.unreadable and not each.segments}
+    left_out = {
+        (partition.topic, partition.partition)
+        for partition in partitions
+        if partition.summary.unreadable and not partition.segments
+    }
     if not left_out:
         return options
     wanted: dict[str, list[int]] = {}
-    for topic, partition in sorted({(each.topic, each.partition) for each in partitions} - left_out):
+    for topic, partition in sorted({(partition.topic, partition.partition) for partition in partitions} - left_out):
         if any(name in options for name in _NAMING) or not topic.startswith(INTERNAL_TOPIC_PREFIX):
             wanted.setdefault(topic, []).append(partition)
     others = {name: value for name, value in options.items() if name not in (*_NAMING, "subscribePattern")}
@@ -175,9 +187,9 @@ def _find_deletions(facts: Facts) -> list[Deletion]:
     """
     settings = {row["topic"]: dict(row["configs"] or ()) for row in facts.topics}
     found = []
-    for each in facts.listing.partitions:
-        of_topic = settings.get(each.topic, {})
-        first, *others = each.segments or (None,)
+    for partition in facts.listing.partitions:
+        of_topic = settings.get(partition.topic, {})
+        first, *others = partition.segments or (None,)
         if first is None or not others or "delete" not in of_topic.get("cleanup.policy", "delete"):
             continue
         retention = int(of_topic.get("retention.ms", _DEFAULT_RETENTION))
@@ -187,7 +199,7 @@ def _find_deletions(facts: Facts) -> list[Deletion]:
         summary = first.summary
         found.append(
             Deletion(
-                name=each.name,
+                name=partition.name,
                 base_offset=summary.start_offset,
                 size=summary.size,
                 records=summary.records,

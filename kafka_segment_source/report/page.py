@@ -39,20 +39,22 @@ def make_page(facts: Facts) -> str:
         "span": _span_text,
         "escaped": as_text,
     }
-    partitions = sorted(facts.listing.partitions, key=lambda each: -each.summary.size)
+    partitions = sorted(facts.listing.partitions, key=lambda partition: -partition.summary.size)
     producers = sorted(facts.batches.producers.items(), key=lambda each: -each[1].size)
-    groups = sorted(facts.groups, key=lambda each: -(each["lag"] or 0))
+    groups = sorted(facts.groups, key=lambda group: -(group["lag"] or 0))
     return page.get_template("page.html.j2").render(
         facts=facts,
         distinct_error=f"{2 * STANDARD_ERROR:.1%}",
         version=kafka_segment_source.__version__,
         most=_MOST,
-        sums=total([each.summary for each in partitions]),
+        sums=total([partition.summary for partition in partitions]),
         number_of=_count_partitions(facts),
         drawn=min(len(facts.batches.partitions), MOST_PARTITIONS),
-        has_gaps=any(each.gaps for each in facts.batches.partitions.values()),
-        has_disorder=any(each.lateness for each in facts.batches.partitions.values()),
-        partitions=sorted(partitions[:_MOST], key=lambda each: (each.topic, each.partition, each.directory)),
+        has_gaps=any(partition.gaps for partition in facts.batches.partitions.values()),
+        has_disorder=any(partition.lateness for partition in facts.batches.partitions.values()),
+        partitions=sorted(
+            partitions[:_MOST], key=lambda partition: (partition.topic, partition.partition, partition.directory)
+        ),
         more_partitions=max(len(partitions) - _MOST, 0),
         volume=draw_volume(facts),
         heat=draw_partitions(facts),
@@ -61,7 +63,7 @@ def make_page(facts: Facts) -> str:
         producers=producers[:_MOST],
         more_producers=max(len(producers) - _MOST, 0),
         states=sorted(facts.states.items()),
-        lag=sum(each["lag"] or 0 for each in groups),
+        lag=sum(group["lag"] or 0 for group in groups),
         groups=groups[:_MOST],
         more_groups=max(len(groups) - _MOST, 0),
     )
@@ -70,7 +72,7 @@ def make_page(facts: Facts) -> str:
 def _count_partitions(facts: Facts) -> str:
     """The number of partitions, and of their directories where some have several."""
     directories = len(facts.listing.partitions)
-    partitions = len({(each.topic, each.partition) for each in facts.listing.partitions})
+    partitions = len({(partition.topic, partition.partition) for partition in facts.listing.partitions})
     counted = f"{partitions:,} partition{'' if partitions == 1 else 's'}"
     return counted if directories == partitions else f"{counted} in {directories:,} directories"
 
@@ -80,8 +82,8 @@ def _count_outside(facts: Facts) -> int:
     first = facts.start // 1000 // facts.width
     return sum(
         records
-        for each in facts.batches.partitions.values()
-        for slot, (records, _) in each.slots.items()
+        for partition in facts.batches.partitions.values()
+        for slot, (records, _) in partition.slots.items()
         if not 0 <= slot - first < facts.slots
     )
 

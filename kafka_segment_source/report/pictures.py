@@ -132,7 +132,7 @@ def _days(facts: Facts) -> float:
 def _select_partitions(facts: Facts) -> list[tuple[str, int]]:
     """The partitions of the second picture: those with most bytes, in order."""
     partitions = facts.batches.partitions
-    return sorted(sorted(partitions, key=lambda each: -partitions[each].size)[:MOST_PARTITIONS])
+    return sorted(sorted(partitions, key=lambda partition: -partitions[partition].size)[:MOST_PARTITIONS])
 
 
 def _name(partition: tuple[str, int]) -> str:

@@ -31,7 +31,10 @@ _MOST_VERSIONS = 2**31
 
 
 class Reference(NamedTuple):
-    """A schema that another one uses. name: of the type (Avro), the import (Protobuf) or the `$ref` (JSON)."""
+    """A schema that another one uses.
+
+    name: of the type (Avro), the import (Protobuf) or the `$ref` (JSON).
+    """
 
     name: str
     subject: str
@@ -39,7 +42,10 @@ class Reference(NamedTuple):
 
 
 class SubjectVersion(NamedTuple):
-    """What a schema is registered as. subject: without its context."""
+    """What a schema is registered as.
+
+    subject: without its context.
+    """
 
     context: str
     subject: str
@@ -49,7 +55,8 @@ class SubjectVersion(NamedTuple):
 class Schema(NamedTuple):
     """One version of a subject.
 
-    guid: a UUID as text; None where it cannot be known. rules: the JSON of its ruleSet, empty without one.
+    guid: a UUID as text; None where it cannot be known.
+    rules: the JSON of its ruleSet, empty without one.
     """
 
     place: SubjectVersion
@@ -68,7 +75,10 @@ class Schema(NamedTuple):
 
 
 class Key(NamedTuple):
-    """The key of a record. place: of a SCHEMA record. subject: of a DELETE_SUBJECT record, with its context.
+    """The key of a record.
+
+    place: of a SCHEMA record.
+    subject: of a DELETE_SUBJECT record, with its context.
 
     sequence: the offset that Redpanda wrote the record for. Only then the record counts.
     """

@@ -12,6 +12,7 @@ from typing import Any
 
 from kafka_segment_source.errors import OptionError
 from kafka_segment_source.options import ReadOptions
+from kafka_segment_source.reporting import name_some
 from kafka_segment_source.schema_registry import messages
 from kafka_segment_source.schema_registry.messages import DEFAULT_CONTEXT, Schema, SubjectVersion
 from kafka_segment_source.schema_registry.registry import Registry, name_place
@@ -34,7 +35,11 @@ _AMBIGUOUS = "its message indexes name one message as the registry counts them, 
 
 @dataclass(frozen=True)
 class Asked:
-    """The schema that a column is read as. registered: None for that of a file at `path`. message: "" for none."""
+    """The schema that a column is read as.
+
+    registered: None for that of a file at `path`.
+    message: "" for none.
+    """
 
     column: str
     text: str
@@ -68,22 +73,17 @@ def _choose_message(asked: Asked, file: ProtobufFile) -> str:
     names = sorted(file.messages.values())
     if asked.message:
         if asked.message not in names:
-            raise ProtobufError(f"it has no message {asked.message}, but {_list(names)}")
+            raise ProtobufError(f"it has no message {asked.message}, but {name_some(names, _MOST_NAMED)}")
         return asked.message
     outer = [name for indexes, name in file.messages.items() if len(indexes) == 1]
     if not outer or (asked.registered is None and len(outer) > 1):
         raise ProtobufError(
-            f"it has the messages {_list(outer)}: name one by option '{asked.column}Schema', as"
+            f"it has the messages {name_some(outer, _MOST_NAMED)}: name one by option '{asked.column}Schema', as"
             f" {name_of(asked.path) or asked.path}#{outer[0]}"
             if outer
             else "it has no message"
         )
     return outer[0]
-
-
-def _list(names: list[str]) -> str:
-    more = f" and {len(names) - _MOST_NAMED:,} more" if len(names) > _MOST_NAMED else ""
-    return ", ".join(names[:_MOST_NAMED]) + more
 
 
 # ---- imports ----

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from kafka_segment_source.errors import OptionError
+from kafka_segment_source.reporting import Warnings, name_some
 from kafka_segment_source.schema_registry.messages import Schema, SubjectVersion, split_subject
 from kafka_segment_source.schema_registry.replay import Registered
 
@@ -17,14 +18,15 @@ _MOST_NAMED = 10  # subjects in a message
 class Registry:
     """Schemas by id and by subject.
 
-    words: what a message calls it, with the offset up to which it was read. warnings: of reading it. is_of_files:
-    whether it is made of files, which have no references.
+    words: what a message calls it, with the offset up to which it was read.
+    warnings: of reading it.
+    is_of_files: whether it is made of files, which have no references.
     """
 
     words: str
     by_id: dict[tuple[str, int], Registered] = field(default_factory=dict)
     by_place: dict[SubjectVersion, Registered] = field(default_factory=dict)
-    warnings: list[str] = field(default_factory=list)
+    warnings: Warnings = field(default_factory=Warnings)
     is_of_files: bool = False
 
     @classmethod
@@ -35,7 +37,7 @@ class Registry:
             place = each.schema.place
             first = made.by_id.setdefault((place.context, each.schema.id), each)
             if first.schema.text != each.schema.text:
-                made.warnings.append(
+                made.warnings.add(
                     f"{words} has two schemas of id {each.schema.id}: that of {name_place(first.schema.place)} counts, and"
                     f" that of {name_place(place)} does not"
                 )
@@ -55,7 +57,7 @@ class Registry:
     def find_latest(self, context: str, subject: str) -> Schema | None:
         """Finds the newest version of a subject. A deleted one counts only if all are deleted."""
         versions = self._versions(context, subject)
-        there = [each for each in versions if not each.is_deleted] or versions
+        there = [version for version in versions if not version.is_deleted] or versions
         return max((each.schema for each in there), key=lambda schema: schema.place.version, default=None)
 
     def find_version(self, context: str, subject: str, version: int) -> Schema | None:
@@ -65,8 +67,7 @@ class Registry:
     def name_subjects(self, context: str) -> str:
         """The subjects of a context, for a message."""
         names = sorted({place.subject for place in self.by_place if place.context == context})
-        more = f" and {len(names) - _MOST_NAMED:,} more" if len(names) > _MOST_NAMED else ""
-        return (", ".join(names[:_MOST_NAMED]) + more) or "no subject"
+        return name_some(names, _MOST_NAMED) or "no subject"
 
     def find_references(self, schema: Schema) -> list[Schema]:
         """Finds what a schema uses, those first that the others need, each once. Raises OptionError for one that is

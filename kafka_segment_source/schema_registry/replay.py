@@ -38,7 +38,10 @@ class Registered:
 
 @dataclass
 class Replay:
-    """The schemas of one log. last: the newest record, None for a log without one."""
+    """The schemas of one log.
+
+    last: the newest record, None for a log without one.
+    """
 
     by_place: dict[SubjectVersion, Registered] = field(default_factory=dict)
     replaced: list[Registered] = field(default_factory=list)  # schemas of keys that have another one now

@@ -15,6 +15,7 @@ from kafka_segment_source.kernels import avro
 from kafka_segment_source.logdir.catalog import list_logs
 from kafka_segment_source.option_values import AUTO, AVRO, BINARY, JSON, PERMISSIVE, PROTOBUF, STRING
 from kafka_segment_source.options import ReadOptions
+from kafka_segment_source.reporting import Warnings
 from kafka_segment_source.schema import RECORD_COLUMNS
 from kafka_segment_source.schema_registry import messages
 from kafka_segment_source.schema_registry.messages import Schema, split_subject
@@ -54,8 +55,9 @@ _MOST_TOPICS = 10  # in a message
 class Choice:
     """The schema that a column is read as.
 
-    registered: None for that of a file, or for DDL. message: the message of Protobuf that the option names, "" for
-    none. path: of the file, "" where there is none.
+    registered: None for that of a file, or for DDL.
+    message: the message of Protobuf that the option names, "" for none.
+    path: of the file, "" where there is none.
     """
 
     text: str
@@ -64,7 +66,7 @@ class Choice:
     path: str = ""
 
 
-def with_typed_columns(options: ReadOptions, warnings: list[str], wanted: Mapping[str, Wanted]) -> ReadOptions:
+def with_typed_columns(options: ReadOptions, warnings: Warnings, wanted: Mapping[str, Wanted]) -> ReadOptions:
     """Returns the options with the types of keys and values.
 
     Raises OptionError for a schema that is not there or cannot be used, and what reading `_schemas` raises.
@@ -84,7 +86,7 @@ class Known:
     """The schemas of a read, read once for keys and values."""
 
     options: ReadOptions
-    warnings: list[str]
+    warnings: Warnings
     wanted: Mapping[str, Wanted] = field(default_factory=dict)
     _registry: Registry | None = field(default=None)
     _is_read: bool = False

@@ -15,6 +15,7 @@ from kafka_segment_source.internal_topics.log_records import LogRecord, plan_top
 from kafka_segment_source.internal_topics.oddities import Oddities
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.planning.plan import ReadPlan
+from kafka_segment_source.reporting import Warnings
 from kafka_segment_source.schema import TIMESTAMP_TYPE, Column
 from kafka_segment_source.schema_registry.messages import Key, Schema, decode_deletion, decode_schema, is_tombstone
 from kafka_segment_source.schema_registry.replay import decode_records, replay
@@ -48,12 +49,12 @@ DELETE_SUBJECT record the last version that it deletes.
 """
 
 
-def plan_rows(options: ReadOptions, warnings: list[str]) -> ReadPlan:
+def plan_rows(options: ReadOptions, warnings: Warnings) -> ReadPlan:
     """Makes the plan of the topic `_schemas`. Raises what `make_plan` raises."""
     return plan_topic(TOPIC, options, warnings)
 
 
-def read_rows(plan: ReadPlan, options: ReadOptions, warnings: list[str]) -> Iterator[Row]:
+def read_rows(plan: ReadPlan, options: ReadOptions, warnings: Warnings) -> Iterator[Row]:
     """Yields the rows of the view as dicts.
 
     warnings: gets a sentence for each kind of record that was not decoded. It is complete after the last row.
@@ -99,7 +100,7 @@ def _make_row(schema: Schema, record: LogRecord) -> Row:
         "guid": schema.guid,
         "schemaType": schema.kind,
         "schema": schema.text,
-        "references": [each._asdict() for each in schema.references],
+        "references": [reference._asdict() for reference in schema.references],
         "deleted": schema.is_deleted,
         "context": schema.place.context,
     }

@@ -19,6 +19,7 @@ from kafka_segment_source.internal_topics.oddities import Oddities
 from kafka_segment_source.logdir.catalog import list_logs
 from kafka_segment_source.option_values import SCHEMAS
 from kafka_segment_source.options import ReadOptions, parse_options
+from kafka_segment_source.reporting import Warnings
 from kafka_segment_source.schema_registry.messages import (
     AVRO,
     DEFAULT_CONTEXT,
@@ -41,7 +42,7 @@ _NUMBER = re.compile(r"[0-9]{1,10}")
 _MICROS = 1000
 
 
-def read_topic(options: ReadOptions, warnings: list[str], topic: str = TOPIC) -> Registry:
+def read_topic(options: ReadOptions, warnings: Warnings, topic: str = TOPIC) -> Registry:
     """Reads the topic under the paths of `options`. Raises PathError if they do not hold it."""
     texts = {"path": json.dumps(list(options.paths)), "view": SCHEMAS, "mode": options.mode, "failOnDataLoss": "false"}
     whole, _ = parse_options(texts, storage=options.storage)
@@ -52,7 +53,7 @@ def read_topic(options: ReadOptions, warnings: list[str], topic: str = TOPIC) ->
     return _make_registry(state.everything(), topic, state.last, warnings)
 
 
-def _make_registry(everything: list[Registered], words: str, last: LogRecord | None, warnings: list[str]) -> Registry:
+def _make_registry(everything: list[Registered], words: str, last: LogRecord | None, warnings: Warnings) -> Registry:
     if last is not None and last.timestamp >= 0:
         words += f", read to offset {last.offset} of {format_millis(last.timestamp // _MICROS)}"
     elif last is not None:
@@ -62,7 +63,7 @@ def _make_registry(everything: list[Registered], words: str, last: LogRecord | N
     return registry
 
 
-def read_given(path: str, options: ReadOptions, warnings: list[str]) -> Registry:
+def read_given(path: str, options: ReadOptions, warnings: Warnings) -> Registry:
     """Reads the schemas at the path of option 'schemas'."""
     entry = look_at(path, options.storage)
     if entry is None:
@@ -96,7 +97,7 @@ def read_text(path: str, options: ReadOptions, what: str) -> str:
         raise OptionError(f"option {what!r} is {path!r}: it is not text in UTF-8") from error
 
 
-def _read_export(path: str, options: ReadOptions, warnings: list[str]) -> Registry:
+def _read_export(path: str, options: ReadOptions, warnings: Warnings) -> Registry:
     records = []
     for at, line in enumerate(read_text(path, options, "schemas").splitlines()):
         key, tab, value = line.partition("\t")

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from kafka_segment_source.option_values import BINARY, NEWEST, RECORDS
 from kafka_segment_source.options import ReadOptions
+from kafka_segment_source.reporting import Warnings
 
 if TYPE_CHECKING:
     from kafka_segment_source.values.avro_columns import Wanted
 
 
-def type_columns(options: ReadOptions, warnings: list[str], wanted: Mapping[str, Wanted] | None = None) -> ReadOptions:
+def type_columns(options: ReadOptions, warnings: Warnings, wanted: Mapping[str, Wanted] | None = None) -> ReadOptions:
     """Returns the options with the types of keys and values, or the same options where these are bytes.
 
     It reads `_schemas`, or what option 'schemas' names. wanted: by column, the fields of its values that are wanted.

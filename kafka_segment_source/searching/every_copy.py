@@ -18,8 +18,9 @@ from kafka_segment_source.errors import KafkaSegmentError, OptionError
 from kafka_segment_source.in_order import InOrder, count_processors
 from kafka_segment_source.keywords import DecodeOptions, PathsLike, check_names, count_threads, option_texts
 from kafka_segment_source.options import ReadOptions, parse_options
+from kafka_segment_source.planning.plan import read_rows
 from kafka_segment_source.queries import scan
-from kafka_segment_source.reporting import OnProgress, add_up, ignore_progress
+from kafka_segment_source.reporting import OnProgress, Warnings, add_up, ignore_progress
 from kafka_segment_source.searching.key_files import ACTIVE, TIER, KeyFile, list_key_files
 from kafka_segment_source.searching.key_records import KeyRecord, search_file
 from kafka_segment_source.searching.pattern import Pattern
@@ -35,13 +36,17 @@ _NO_OFFSETS: npt.NDArray[np.int64] = np.empty(0, np.int64)
 class KeyPlace:
     """A place where a key lies.
 
-    copy: the partition directory. file: the path of the `.log`, or of the file that was one. kind: of the file.
-    object: of a tier, the name of the segment's objects without suffix. position: of the batch in the file, in bytes.
-    timestamp: ms. size: bytes of the key and the value. state, among the live files of the copy: newest, superseded,
-    withheld (of an aborted transaction, or after the begin of an open one), or deleted (below the log start offset);
-    leftover in other files.
-    superseded_by: the offset of the next record of the key in the same copy. keeps: what keeps the bytes, and what
-    removes them.
+    copy: the partition directory.
+    file: the path of the `.log`, or of the file that was one.
+    kind: of the file.
+    object: of a tier, the name of the segment's objects without suffix.
+    position: of the batch in the file, in bytes.
+    timestamp: ms.
+    size: bytes of the key and the value. state, among the live files of the copy: newest, superseded, withheld (of an
+    aborted transaction, or after the begin of an open one), or deleted (below the log start offset); leftover in other
+    files.
+    superseded_by: the offset of the next record of the key in the same copy.
+    keeps: what keeps the bytes, and what removes them.
     """
 
     topic: str
@@ -69,8 +74,9 @@ class KeyPlace:
 class KeyPlaces:
     """An iterator over the places where a key lies, by topic, partition, copy and file.
 
-    After its end: unsearched: a sentence for each thing that could not be searched. files, size: how many files were
-    searched, and their bytes.
+    After its end: unsearched: a sentence for each thing that could not be searched.
+
+    files, size: how many files were searched, and their bytes.
     """
 
     places: Iterator[KeyPlace]
@@ -238,8 +244,8 @@ class _Search:
         )
         pattern = Pattern(self._key, fixed=True)
         try:
-            plan = plan_search(options, [], pattern, key=True, value=False, headers=())
-            batches = plan.batches(plan.schema(["offset"]))
+            plan = plan_search(options, Warnings(), pattern, key=True, value=False, headers=())
+            batches = read_rows(plan, plan.schema(["offset"]))
             found = [batch.column("offset").to_numpy(zero_copy_only=False) for batch in batches]
         except KafkaSegmentError as error:
             self._found.unsearched.append(

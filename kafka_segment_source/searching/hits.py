@@ -30,8 +30,9 @@ is inverted, but `text` is the value then."""
 class Field:
     """A field of typed keys or values.
 
-    column: key or value. path: the names that lead to the field, none for the whole. is_json: whether the column is
-    text of JSON, in which the path is followed.
+    column: key or value.
+    path: the names that lead to the field, none for the whole.
+    is_json: whether the column is text of JSON, in which the path is followed.
     """
 
     column: str
@@ -47,8 +48,9 @@ class Field:
 class Wanted:
     """What a search looks for, and where.
 
-    headers: the names of headers whose values are searched; None: all headers. An empty tuple: none. field: if it is
-    given, nothing else is searched. inverted: whether records without a match are wanted.
+    headers: the names of headers whose values are searched; None: all headers. An empty tuple: none.
+    field: if it is given, nothing else is searched.
+    inverted: whether records without a match are wanted.
     """
 
     pattern: Pattern

@@ -21,6 +21,7 @@ from kafka_segment_source.logdir.names import (
 from kafka_segment_source.logdir.segments import ListedLog
 from kafka_segment_source.option_values import TopicSelection
 from kafka_segment_source.options import ReadOptions
+from kafka_segment_source.reporting import Warnings
 from kafka_segment_source.storage.files import list_directory
 from kafka_segment_source.storage.paths import join_path, name_of, parent_of
 from kafka_segment_source.storage.store import Entry, FileVersion, Kind, Storage
@@ -65,8 +66,10 @@ _NO_KEYS = (*INDEX_SUFFIXES, kafka_format.SNAPSHOT_SUFFIX, ".checkpoint")
 class KeyFile:
     """A file to search.
 
-    kind: what it is, in words. object: of a tier, the name of its objects. note: what keeps a file that is no part of a
-    log. log_start: records below this offset are deleted, though their bytes are there.
+    kind: what it is, in words.
+    object: of a tier, the name of its objects.
+    note: what keeps a file that is no part of a log.
+    log_start: records below this offset are deleted, though their bytes are there.
     """
 
     topic: str
@@ -91,7 +94,7 @@ class KeyFile:
         return self.kind in _LIVE
 
 
-def list_key_files(options: ReadOptions, unsearched: list[str]) -> list[KeyFile]:
+def list_key_files(options: ReadOptions, unsearched: Warnings) -> list[KeyFile]:
     """Lists the files to search: by directory, those of a log first, in offset order.
 
     unsearched: gets a sentence for each thing that cannot be searched.
@@ -127,7 +130,7 @@ def _leave_out_dead(options: ReadOptions) -> tuple[str, ...]:
         try:
             list_directories(alone)
         except PathError:
-            if list_dead_directories(alone, []):
+            if list_dead_directories(alone, Warnings()):
                 continue
         kept.append(path)
     return tuple(kept)

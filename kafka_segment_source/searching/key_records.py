@@ -26,7 +26,12 @@ _PIECE = 1024 * 1024
 
 
 class KeyRecord(NamedTuple):
-    """A record with the key. position: of its batch, in bytes. timestamp: ms. size: bytes of key and value."""
+    """A record with the key.
+
+    position: of its batch, in bytes.
+    timestamp: ms.
+    size: bytes of key and value.
+    """
 
     offset: int
     timestamp: int

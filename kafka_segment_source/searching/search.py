@@ -16,6 +16,7 @@ from kafka_segment_source.option_values import BINARY, RECORDS
 from kafka_segment_source.options import ReadOptions, parse_options
 from kafka_segment_source.planning.plan import ReadPlan
 from kafka_segment_source.planning.planner import make_plan
+from kafka_segment_source.reporting import Warnings
 from kafka_segment_source.schema import RECORD_COLUMNS
 from kafka_segment_source.schema_registry.typing import split_names, type_columns
 from kafka_segment_source.searching.hits import HIT_COLUMNS, Field, Wanted
@@ -97,7 +98,7 @@ def search(  # noqa: PLR0913  # each is a question of its own
 
 def plan_search(
     options: ReadOptions,
-    warnings: list[str],
+    warnings: Warnings,
     pattern: Pattern,
     key: bool = True,
     value: bool = True,
@@ -127,7 +128,7 @@ def threads_or_all(threads: int | None) -> int:
     return count_processors() if threads is None else count_threads(threads)
 
 
-def _type_field(options: ReadOptions, warnings: list[str], name: str) -> tuple[ReadOptions, Field]:
+def _type_field(options: ReadOptions, warnings: Warnings, name: str) -> tuple[ReadOptions, Field]:
     """Returns the options with typed columns of which only one field is decoded, and the field."""
     column, *path = name.split(".")
     formats = {"key": options.key_format, "value": options.value_format}
@@ -136,7 +137,7 @@ def _type_field(options: ReadOptions, warnings: list[str], name: str) -> tuple[R
     if formats[column] == BINARY:
         raise OptionError(f"field {name!r} needs to know what a {column} is: give option '{column}Format'")
     if formats[column] == _JSON:
-        typed = type_columns(options, [])
+        typed = type_columns(options, Warnings())
         assert typed.typed is not None
         if pa.types.is_string(typed.typed.meanings[column].arrow):
             return type_columns(options, warnings), Field(column, tuple(path), is_json=True)

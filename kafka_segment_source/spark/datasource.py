@@ -16,12 +16,13 @@ from kafka_segment_source.errors import SchemaError, UnsupportedError
 from kafka_segment_source.keywords import PathsLike, ScanOptions, StreamOptions, option_texts
 from kafka_segment_source.option_values import OF_SPLITS
 from kafka_segment_source.options import ReadOptions, find_view, parse_options
+from kafka_segment_source.reporting import Warnings
 from kafka_segment_source.schema import Table
 from kafka_segment_source.schema_registry.typing import split_names, type_columns
 from kafka_segment_source.spark import catalog_table, remembered
 from kafka_segment_source.spark.hadoop import hadoop_options
 from kafka_segment_source.spark.reader import PUSHDOWN_CONF, PUSHES_FILTERS
-from kafka_segment_source.views.registry import table_of, view_of
+from kafka_segment_source.views.by_name import table_of, view_of
 
 if TYPE_CHECKING:
     from kafka_segment_source.values.avro_columns import Wanted
@@ -46,7 +47,7 @@ class KafkaSegmentDataSource(DataSource):
     def schema(self) -> StructType | str:
         created = catalog_table.created_with(self.options)
         options, _ = parse_options(remembered.without_memory(self.options) if created is None else created)
-        options = type_columns(options, [])
+        options = type_columns(options, Warnings())
         table = _find_table(options)
         columns = table.default_names(options)
         if created is None:
@@ -77,7 +78,7 @@ class KafkaSegmentDataSource(DataSource):
         options, warnings = parse_options(remembered.without_memory(self.options), is_stream=True)
         options = type_columns(options, warnings, _find_wanted(schema))
         names = _find_table(options).check_columns(
-            [(each.name, each.dataType.simpleString()) for each in schema.fields]
+            [(field.name, field.dataType.simpleString()) for field in schema.fields]
         )
         check_nullable(schema)
         return KafkaSegmentStreamReader(options, warnings, names)
@@ -91,8 +92,8 @@ def _find_table(options: ReadOptions) -> Table:
 def _find_wanted(schema: StructType) -> dict[str, Wanted]:
     """The fields of keys and values that a schema has, by column. The user may have left some out."""
     return {
-        each.name: _find_wanted(each.dataType) if isinstance(each.dataType, StructType) else {}
-        for each in schema.fields
+        field.name: _find_wanted(field.dataType) if isinstance(field.dataType, StructType) else {}
+        for field in schema.fields
     }
 
 
@@ -102,7 +103,7 @@ def _name_columns(
     """The columns of a read by its option texts, and the names of those that the user wants of them."""
     options, _ = parse_options(texts, is_stream=is_stream)
     names, wanted = split_names(options, columns)
-    table = _find_table(type_columns(options, [], wanted))
+    table = _find_table(type_columns(options, Warnings(), wanted))
     return table, table.check_names(names or ())
 
 

@@ -18,7 +18,7 @@ from kafka_segment_source.option_values import NEWEST
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.planning.plan import ReadPlan
 from kafka_segment_source.planning.planner import make_plan
-from kafka_segment_source.reporting import logger
+from kafka_segment_source.reporting import Warnings, logger
 from kafka_segment_source.spark.limit import first_rows, group_splits
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class KafkaSegmentReader(DataSourceReader):
     The driver sends this reader with options and column names to the executors.
     """
 
-    def __init__(self, options: ReadOptions, warnings: list[str], columns: tuple[str, ...]) -> None:
+    def __init__(self, options: ReadOptions, warnings: Warnings, columns: tuple[str, ...]) -> None:
         self._options = options
         self._warnings = warnings
         self._columns = columns

@@ -41,7 +41,7 @@ from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.planning.plan import ReadPlan
 from kafka_segment_source.planning.planner import plan_selected
 from kafka_segment_source.planning.selection import Selection, SplitOf, select
-from kafka_segment_source.reporting import logger
+from kafka_segment_source.reporting import Warnings, logger
 from kafka_segment_source.schema import Table
 from kafka_segment_source.spark.advice import advise_about_filter, advise_about_size
 from kafka_segment_source.spark.reader import PUSHDOWN_CONF, PUSHES_FILTERS, KafkaSegmentReader
@@ -71,7 +71,7 @@ _NEVER_NULL = {  # columns, by view
 
 
 def reader_of(
-    given: Mapping[str, str], options: ReadOptions, warnings: list[str], columns: tuple[str, ...]
+    given: Mapping[str, str], options: ReadOptions, warnings: Warnings, columns: tuple[str, ...]
 ) -> DataSourceReader:
     """Makes the reader for a query with the options `given`. It is a KafkaSegmentReader where Spark is repaired."""
     if is_repaired():
@@ -140,7 +140,7 @@ def load(reader: DataFrameReader, view: str, table: Table, columns: tuple[str, .
 class RememberingReader(KafkaSegmentReader):
     """Plans for every filter that was ever pushed for its relation."""
 
-    def __init__(self, options: ReadOptions, warnings: list[str], columns: tuple[str, ...], memory: str) -> None:
+    def __init__(self, options: ReadOptions, warnings: Warnings, columns: tuple[str, ...], memory: str) -> None:
         super().__init__(options, warnings, columns)
         if not Path(memory).parent.name.startswith(
             f"{_DIRECTORY}-"
@@ -293,7 +293,7 @@ def _from_json(line: str) -> RowFilter:
 # ---- one plan for several filters ----
 
 
-def plan_for_any(options: ReadOptions, warnings: list[str], filters: Sequence[RowFilter]) -> ReadPlan:
+def plan_for_any(options: ReadOptions, warnings: Warnings, filters: Sequence[RowFilter]) -> ReadPlan:
     """Makes a plan that reads every row that passes any of `filters`. It reads each byte and each offset once."""
     return plan_selected(
         options, warnings, lambda sources, warnings: _join_selections(select(sources, filters, warnings))
@@ -305,7 +305,7 @@ def _join_selections(selections: list[Selection]) -> Selection:
     joined = Selection(
         kept=_merge_splits([each for selection in selections for each in selection.kept]),
         without_maps=_merge_splits([each for selection in selections for each in selection.without_maps]),
-        faults=[each for selection in selections for each in selection.faults],
+        faults=[fault for selection in selections for fault in selection.faults],
         late_bytes=max(selection.late_bytes for selection in selections),
         keys=reduce(unite_sets, (selection.keys for selection in selections)),
     )
@@ -335,7 +335,7 @@ def _merge_overlapping(splits: list[SegmentSplit]) -> list[SegmentSplit]:
     Offsets matter too. If a file has shrunk, each split is read from the first byte, by its offsets alone.
     """
     merged: list[SegmentSplit] = []
-    for split in sorted(splits, key=lambda each: (each.start, each.end)):
+    for split in sorted(splits, key=lambda split: (split.start, split.end)):
         whole = split
         while merged and (merged[-1].end > whole.start or _share_offsets(merged[-1], whole)):
             whole = _hull_of_splits(merged.pop(), whole)

@@ -18,6 +18,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from kafka_segment_source.errors import UnsupportedError
 from kafka_segment_source.options import ReadOptions
+from kafka_segment_source.reporting import Warnings
 from kafka_segment_source.spark.reader import SegmentPartition, log_warnings, read_rows
 from kafka_segment_source.streams.limits import Limits
 from kafka_segment_source.streams.positions import JsonOffsets, Positions, from_json, schemas_of, to_json
@@ -26,7 +27,7 @@ from kafka_segment_source.streams.stream import LogStream
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from kafka_segment_source.schema_registry.following import SchemaFollower
+    from kafka_segment_source.schema_registry.stream_schemas import SchemaFollower
     from kafka_segment_source.values.typed import TypedColumns
 
 try:
@@ -50,7 +51,7 @@ else:
 class KafkaSegmentStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads what the logs have gained since the last micro-batch."""
 
-    def __init__(self, options: ReadOptions, warnings: list[str], columns: tuple[str, ...]) -> None:
+    def __init__(self, options: ReadOptions, warnings: Warnings, columns: tuple[str, ...]) -> None:
         self._options = options
         self._warnings = warnings
         self._columns = columns
@@ -112,14 +113,14 @@ class KafkaSegmentStreamReader(DataSourceStreamReader, SupportsTriggerAvailableN
     def _from_json(self, start: dict[str, Any]) -> Positions:
         """Converts the start of a micro-batch. The first one is that of the checkpoint, and is checked."""
         if self._options.typed is not None and not self._is_checked:
-            from kafka_segment_source.schema_registry.following import check_checkpoint  # noqa: PLC0415  # as below
+            from kafka_segment_source.schema_registry.stream_schemas import check_checkpoint  # noqa: PLC0415  # as below
 
             check_checkpoint(self._options, schemas_of(start))
             self._is_checked = True
         return from_json(start)
 
     def _follow_schemas(self) -> TypedColumns:
-        from kafka_segment_source.schema_registry.following import SchemaFollower  # noqa: PLC0415  # few streams have any
+        from kafka_segment_source.schema_registry.stream_schemas import SchemaFollower  # noqa: PLC0415  # few streams have any
 
         if self._schemas is None:
             self._schemas = SchemaFollower(self._options)

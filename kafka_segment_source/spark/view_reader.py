@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from kafka_segment_source.options import ReadOptions
+from kafka_segment_source.reporting import Warnings
 from kafka_segment_source.spark.reader import log_warnings
 from kafka_segment_source.views.view import Task, View, plan_view, read_task
 
@@ -26,7 +27,7 @@ class ViewPartition(InputPartition):
 class ViewReader(DataSourceReader):
     """Plans once on the driver. Each Spark partition reads one task."""
 
-    def __init__(self, view: View, options: ReadOptions, warnings: list[str], columns: tuple[str, ...]) -> None:
+    def __init__(self, view: View, options: ReadOptions, warnings: Warnings, columns: tuple[str, ...]) -> None:
         self._view = view
         self._options = options
         self._warnings = warnings

@@ -10,10 +10,10 @@ from kafka_segment_source.in_order import count_processors
 from kafka_segment_source.keywords import PathsLike, ScanOptions, count_threads, option_texts
 from kafka_segment_source.option_values import RECORDS
 from kafka_segment_source.options import ReadOptions, parse_options
-from kafka_segment_source.planning.plan import ReadPlan
+from kafka_segment_source.planning.plan import ReadPlan, read_rows
 from kafka_segment_source.planning.planner import make_plan
-from kafka_segment_source.reporting import OnProgress, add_up, ignore_progress, logger
-from kafka_segment_source.statistics.totals import TopicStats
+from kafka_segment_source.reporting import OnProgress, Warnings, add_up, ignore_progress, logger
+from kafka_segment_source.statistics.totals import TopicStats, add_block
 
 MOST = 10
 
@@ -61,7 +61,7 @@ def stats(
     return read_stats(plan, most, count_processors() if threads is None else count_threads(threads), on_progress)
 
 
-def plan_stats(options: ReadOptions, warnings: list[str], most: int) -> ReadPlan:
+def plan_stats(options: ReadOptions, warnings: Warnings, most: int) -> ReadPlan:
     """Returns the plan of a read whose rows are facts about blocks of records."""
     from kafka_segment_source.statistics.blocks import block_table  # noqa: PLC0415  # it loads the kernels
 
@@ -73,6 +73,6 @@ def plan_stats(options: ReadOptions, warnings: list[str], most: int) -> ReadPlan
 def read_stats(plan: ReadPlan, most: int, threads: int, on_progress: OnProgress) -> list[TopicStats]:
     """Reads the facts of a plan, and adds them up."""
     topics = {topic: TopicStats(topic, most) for topic in sorted({split.topic for split in plan.splits})}
-    for row in plan.batches(plan.schema(), add_up(plan.bytes_to_read, on_progress), threads):
-        topics[row.column("topic")[0].as_py()].add(row)
+    for row in read_rows(plan, plan.schema(), add_up(plan.bytes_to_read, on_progress), threads):
+        add_block(topics[row.column("topic")[0].as_py()], row)
     return list(topics.values())

@@ -33,7 +33,10 @@ class HeavyKey:
 
 @dataclass(frozen=True, slots=True)
 class LargeRecord:
-    """A record, by the bytes of its key, value and headers. key: cut to 256 bytes."""
+    """A record, by the bytes of its key, value and headers.
+
+    key: cut to 256 bytes.
+    """
 
     partition: int
     offset: int
@@ -64,8 +67,10 @@ class Shares:
 class TopicStats:
     """The statistics of one topic. All of `sums` are exact (`blocks.SUMS`), and so are the shares.
 
-    by_records, by_bytes: the heaviest keys. largest: the largest records, largest first. producers: by id, -1 for those
-    without one. key_schemas, value_schemas: by the id in Confluent's prefix; bytes that only look like it count too.
+    by_records, by_bytes: the heaviest keys.
+    largest: the largest records, largest first.
+    producers: by id, -1 for those without one.
+    key_schemas, value_schemas: by the id in Confluent's prefix; bytes that only look like it count too.
     """
 
     topic: str
@@ -79,34 +84,6 @@ class TopicStats:
     key_schemas: Shares = field(default_factory=Shares)
     value_schemas: Shares = field(default_factory=Shares)
     _distinct: Distinct = field(default_factory=Distinct)
-
-    def add(self, row: pa.RecordBatch) -> None:
-        """Adds the facts of a block: one row of `blocks.block_table`."""
-        for name in SUMS:
-            self.sums[name] += row.column(name)[0].as_py()
-        self._distinct.add(_values(row, "hashes").to_numpy(zero_copy_only=False))
-        for heaviest, name, error in (
-            (self.by_records, "heavyByRecords", "recordsError"),
-            (self.by_bytes, "heavyByBytes", "bytesError"),
-        ):
-            hashes, weights, keys = _values(row, name).flatten()
-            heaviest.add(_to_numpy(hashes), _to_numpy(weights), keys, row.column(error)[0].as_py())
-        for shares, name in (
-            (self.header_names, "headerNames"),
-            (self.producers, "producers"),
-            (self.key_schemas, "keySchemas"),
-            (self.value_schemas, "valueSchemas"),
-        ):
-            for each in _values(row, name).to_pylist():
-                shares.add(each["id"], each["records"], each["bytes"])
-        self._add_largest(_values(row, "largest"))
-
-    def _add_largest(self, found: pa.Array) -> None:
-        if len(self.largest) == self.most and not any(_to_numpy(found.field("size")) >= self.largest[-1].size):
-            return
-        records = [LargeRecord(*each.values()) for each in found.to_pylist()]
-        ordered = sorted(self.largest + records, key=lambda each: (-each.size, each.partition, each.offset))
-        self.largest = ordered[: self.most]
 
     @property
     def distinct_keys(self) -> int:
@@ -136,6 +113,36 @@ class TopicStats:
             "keySchemas": _share_dicts(self.key_schemas, "schemaId", "records"),
             "valueSchemas": _share_dicts(self.value_schemas, "schemaId", "records"),
         }
+
+
+def add_block(stats: TopicStats, row: pa.RecordBatch) -> None:
+    """Adds the facts of a block: one row of `blocks.block_table`."""
+    for name in SUMS:
+        stats.sums[name] += row.column(name)[0].as_py()
+    stats._distinct.add(_values(row, "hashes").to_numpy(zero_copy_only=False))
+    for heaviest, name, error in (
+        (stats.by_records, "heavyByRecords", "recordsError"),
+        (stats.by_bytes, "heavyByBytes", "bytesError"),
+    ):
+        hashes, weights, keys = _values(row, name).flatten()
+        heaviest.add(_to_numpy(hashes), _to_numpy(weights), keys, row.column(error)[0].as_py())
+    for shares, name in (
+        (stats.header_names, "headerNames"),
+        (stats.producers, "producers"),
+        (stats.key_schemas, "keySchemas"),
+        (stats.value_schemas, "valueSchemas"),
+    ):
+        for each in _values(row, name).to_pylist():
+            shares.add(each["id"], each["records"], each["bytes"])
+    _add_largest(stats, _values(row, "largest"))
+
+
+def _add_largest(stats: TopicStats, found: pa.Array) -> None:
+    if len(stats.largest) == stats.most and not any(_to_numpy(found.field("size")) >= stats.largest[-1].size):
+        return
+    records = [LargeRecord(*each.values()) for each in found.to_pylist()]
+    ordered = sorted(stats.largest + records, key=lambda each: (-each.size, each.partition, each.offset))
+    stats.largest = ordered[: stats.most]
 
 
 def as_text(data: bytes) -> str:

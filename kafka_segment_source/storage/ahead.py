@@ -15,6 +15,8 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Any, TypeVar
 
+from kafka_segment_source.storage.store import Storage
+
 RANGE_BYTES = 4 * 1024 * 1024  # of one request
 RANGES_AT_ONCE = 4  # under way for one open object
 _FILES_AT_ONCE = 8  # of files that are read whole, each with its ranges
@@ -30,6 +32,14 @@ Item = TypeVar("Item")
 
 _pools: dict[tuple[int, int], concurrent.futures.ThreadPoolExecutor] = {}  # by process and level
 _place = threading.local()  # `level`: of the thread that runs
+
+
+def requests_at_once(places: Iterable[tuple[Storage, str]]) -> int:
+    """Returns how many of these files or directories are worth a thread each, as the `at_once` of `map_ahead`.
+
+    It is 1 where none of them takes a round trip. places: each with its storage.
+    """
+    return max((storage.read_cost(path).at_once for storage, path in places), default=1)
 
 
 def map_ahead(action: Callable[[Item], T], items: Iterable[Item], at_once: int) -> Iterator[T]:
@@ -67,7 +77,8 @@ def _map_in_threads(
 class Turns:
     """Lets a number of threads work at the same time, on items that are nested: partitions, and the segments of each.
 
-    threads: at least 1. at_once: as in `map_ahead`; more than 1 where a read takes a round trip.
+    threads: at least 1.
+    at_once: as in `map_ahead`; more than 1 where a read takes a round trip.
     """
 
     def __init__(self, threads: int = 1, at_once: int = 1) -> None:

@@ -83,6 +83,6 @@ def _load_copy(source: Path) -> ModuleType:
             f"a copy of the library of object stores cannot be loaded from {tempfile.gettempdir()}: {error}",
         ) from None
     finally:
-        for name in [each for each in sys.modules if each.partition(".")[0] == _NAME]:
+        for name in [module for module in sys.modules if module.partition(".")[0] == _NAME]:
             del sys.modules[name]
         sys.modules.update(before)

@@ -21,9 +21,9 @@ from kafka_segment_source.storage.store import ServiceError
 class Folder:
     """Files below one path, by names with `/` between their parts.
 
-    uri: a path or a URL of a bucket. settings: the options of object stores; as an attribute, those of this bucket by
-    object_store's names. Raises PathError for a path that cannot be a folder. All methods raise StorageError where the
-    storage fails.
+    uri: a path or a URL of a bucket.
+    settings: the options of object stores; as an attribute, those of this bucket by object_store's names. Raises
+    PathError for a path that cannot be a folder. All methods raise StorageError where the storage fails.
     """
 
     def __init__(self, uri: str, settings: Settings) -> None:

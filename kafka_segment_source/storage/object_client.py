@@ -52,9 +52,9 @@ def find_client(root: str, settings: Settings) -> Any:
             client = _make_client(root, settings)
         _clients[key] = client
         # those of a parent process are not dropped here, as their threads are not in this one
-        ours = [each for each in _clients if each[0] == key[0]]
-        for each in ours[:-_MOST_CLIENTS]:
-            del _clients[each]  # requests under way keep theirs
+        ours = [client for client in _clients if client[0] == key[0]]
+        for our in ours[:-_MOST_CLIENTS]:
+            del _clients[our]  # requests under way keep theirs
     return client
 
 

@@ -126,7 +126,7 @@ class ObjectStorage:
         while (parent := parent_of(path)) != path:
             entries = self._list_keys(parent)
             if entries is not None:
-                is_there = any(each.kind is Kind.DIRECTORY and each.name == name_of(path) for each in entries)
+                is_there = any(entry.kind is Kind.DIRECTORY and entry.name == name_of(path) for entry in entries)
                 if not is_there:
                     self._named.paths.discard(directory)
                 return is_there

@@ -1,5 +1,4 @@
-"""The storage of a read: it asks a bucket for the paths of a bucket, a tier for those that stand for a part of one, and
-the local file system for all others.
+"""The storage of a read: it asks a bucket, a tier or the local file system, by the path.
 
 So one read may have a replica on a disk and another one in a bucket.
 """
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING
 from kafka_segment_source.storage.paths import is_remote
 from kafka_segment_source.storage.settings import Settings
 from kafka_segment_source.storage.store import LOCAL, Entries, Entry, FileVersion, OpenFile, Paths, ReadCost, Storage
-from kafka_segment_source.storage.tiered.keys import NO_KEYS, TierKeys
+from kafka_segment_source.storage.tiered.encryption import NO_KEYS, TierKeys
 from kafka_segment_source.storage.tiered.names import is_shown
 
 if TYPE_CHECKING:

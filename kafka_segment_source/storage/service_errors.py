@@ -75,7 +75,8 @@ _FAULTS = (
 class _Failure:
     """What the text of an error of obstore says.
 
-    status, code: of the server's answer. endpoint: the URL of the server.
+    status, code: of the server's answer.
+    endpoint: the URL of the server.
     """
 
     kind: str

@@ -174,6 +174,6 @@ def _from_hadoop(texts: Mapping[str, str]) -> dict[str, str]:
         if endpoint.startswith("http://"):
             found["aws_allow_http"] = "true"
     providers = [each.strip().rpartition(".")[2] for each in texts.get("aws.credentials.provider", "").split(",")]
-    if [each.lower() for each in providers] == [_ANONYMOUS]:
+    if [provider.lower() for provider in providers] == [_ANONYMOUS]:
         found["aws_skip_signature"] = "true"
     return found

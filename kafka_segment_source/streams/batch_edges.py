@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kafka_segment_source import kafka_format
 from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.logdir.probe import BatchHeader
 from kafka_segment_source.logdir.segment_view import SegmentView
@@ -136,4 +135,4 @@ def _segments_of(log: PartitionLog, wanted: OffsetRange) -> list[Segment]:
 
 def _first_offset_is_known(header: BatchHeader) -> bool:
     """Whether the header states its first offset. A compressed message set of magic 0 or 1 states its last one."""
-    return header.magic == kafka_format.MAGIC_V2 or not header.is_compressed
+    return not header.is_wrapper

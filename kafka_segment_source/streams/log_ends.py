@@ -21,7 +21,8 @@ from kafka_segment_source.logdir.segment_view import SegmentView
 from kafka_segment_source.logdir.segments import PartitionLog, Segment
 from kafka_segment_source.option_values import TopicPartition
 from kafka_segment_source.options import ReadOptions
-from kafka_segment_source.planning.offsets import log_start_offset
+from kafka_segment_source.planning.offset_bounds import log_start_offset
+from kafka_segment_source.reporting import Warnings
 from kafka_segment_source.storage.files import lasting_version
 from kafka_segment_source.storage.store import FileVersion
 
@@ -38,8 +39,9 @@ LATE_SECONDS = 60.0
 class LogSpan:
     """What a stream can read of one partition.
 
-    start: the first offset that the log has. end: exclusive; up to the high watermark and the last stable offset, as
-        the options ask. files_end: the offset after the last whole batch of the files.
+    start: the first offset that the log has.
+    end: exclusive; up to the high watermark and the last stable offset, as the options ask.
+    files_end: the offset after the last whole batch of the files.
     is_withheld: whether an open transaction withholds offsets that the files hold.
     log: the files. Its own offsets end at the high watermark.
     """
@@ -55,8 +57,9 @@ class LogSpan:
 class _FileEnd:
     """The end of one file, as it was found.
 
-    offset: after its last whole batch. last: that batch; None if there is none. is_whole: whether the bytes after it
-    can be the end of a log.
+    offset: after its last whole batch.
+    last: that batch; None if there is none.
+    is_whole: whether the bytes after it can be the end of a log.
     """
 
     version: FileVersion
@@ -68,7 +71,8 @@ class _FileEnd:
 class LogEnds:
     """Finds the ends of logs. It remembers them for one stream.
 
-    clock: seconds of any origin. now: seconds since 1970, for the age of files.
+    clock: seconds of any origin.
+    now: seconds since 1970, for the age of files.
     """
 
     def __init__(
@@ -148,7 +152,7 @@ class LogEnds:
         last = max((batch.column(0)[-1].as_py() for batch in read_split(split, options, schema)), default=-1)
         return max(found.offset, last + 1)
 
-    def find_whole_end(self, log: PartitionLog, start: int, end: int, warnings: list[str]) -> tuple[int, bool]:
+    def find_whole_end(self, log: PartitionLog, start: int, end: int, warnings: Warnings) -> tuple[int, bool]:
         """Finds the end of what has no missing offsets between `start` and `end`, and whether offsets may still come.
 
         If the missing offsets will not come, that is a loss (failOnDataLoss), and then the end is `end`. Of offsets
@@ -158,14 +162,14 @@ class LogEnds:
         if first is not None and start < first.base_offset:
             missing = OffsetRange(start, first.base_offset)
             if self._may_still_come(log, missing, first):
-                warnings.append(_say_late(log, missing, f"the files begin at {first.base_offset}"))
+                warnings.add(_say_late(log, missing, f"the files begin at {first.base_offset}"))
                 return start, True
         for missing, why, segment in self._find_missing(log, OffsetRange(start, end)):
             if self._may_still_come(log, missing, segment):
-                warnings.append(_say_late(log, missing, why))
+                warnings.add(_say_late(log, missing, why))
                 return max(start, missing.start), True
             said = f"{why}: no file holds the offsets {missing.start} to {missing.end - 1}"
-            warnings.append(
+            warnings.add(
                 report_lost_offsets(f"{said} of partition {log.topic}-{log.partition}", self._options, LOSS_REMEDY)
             )
         return end, False
@@ -176,7 +180,7 @@ class LogEnds:
         found = []
         for hole in log.holes:
             gone = hole.offsets.intersect(wanted)
-            after = next((each for each in log.segments if each.base_offset >= hole.offsets.end), None)
+            after = next((segment for segment in log.segments if segment.base_offset >= hole.offsets.end), None)
             if not gone.is_empty and after is not None:
                 found.append((gone, hole.why, after))
         if log.compacted or log.copies:
@@ -217,7 +221,7 @@ class LogEnds:
         if start != missing.start:
             first_seen = self._clock()
             self._first_seen[log.topic_partition] = missing.start, first_seen
-        before = [each for each in log.segments if each.base_offset < missing.start][-1:]
+        before = [segment for segment in log.segments if segment.base_offset < missing.start][-1:]
         changed = [each.version.changed for each in (*before, after)]
         is_new = not all(changed) or self._now() - max(changed) / 1e9 < LATE_SECONDS
         return is_new and self._clock() - first_seen < LATE_SECONDS
@@ -226,7 +230,7 @@ class LogEnds:
         """Says which transactions withhold offsets of a log, in sentences."""
         from kafka_segment_source.planning.open_transactions import find_stable_end
 
-        said: list[str] = []
+        said = Warnings()
         find_stable_end(log, end, self._options, said)
         return said
 
@@ -239,7 +243,7 @@ class LogEnds:
         if known is not None and known[:2] == (files, end):
             return known[2]
         memory = self._producers.setdefault(log.topic_partition, ProducerMemory())
-        stable = find_stable_end(log, end, self._options, [], memory)
+        stable = find_stable_end(log, end, self._options, Warnings(), memory)
         path, version = files[-1]
         self._stable_ends[log.topic_partition] = (*files[:-1], (path, lasting_version(version))), end, stable
         return stable

@@ -26,16 +26,16 @@ from kafka_segment_source.data_loss import report_lost_offsets
 from kafka_segment_source.errors import FileChangedError, PathError
 from kafka_segment_source.logdir.checkpoints import read_topic_id
 from kafka_segment_source.logdir.segments import PartitionLog
-from kafka_segment_source.logdir.topics import is_selected
+from kafka_segment_source.logdir.topic_choice import is_selected
 from kafka_segment_source.option_values import EARLIEST, LATEST, TopicPartition
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.partition.logs import examined_logs
-from kafka_segment_source.planning.batch_rules import check_map
-from kafka_segment_source.planning.offsets import find_start
+from kafka_segment_source.planning.batch_queries import check_map
+from kafka_segment_source.planning.offset_bounds import find_start
 from kafka_segment_source.planning.plan import ReadPlan
 from kafka_segment_source.planning.planner import plan_listed
-from kafka_segment_source.reporting import logger
-from kafka_segment_source.storage.ahead import map_ahead
+from kafka_segment_source.reporting import Warnings, logger, name_some
+from kafka_segment_source.storage.ahead import map_ahead, requests_at_once
 from kafka_segment_source.storage.files import lasting_version
 from kafka_segment_source.storage.retrying import try_again, wait
 from kafka_segment_source.storage.store import NO_VERSION, FileVersion
@@ -59,7 +59,8 @@ _MOST_REMEMBERED = 1000  # sentences that were said; a query may run for months
 class _Listing:
     """What was there at one moment.
 
-    seen: time.monotonic of that moment. spans: what can be read of each partition.
+    seen: time.monotonic of that moment.
+    spans: what can be read of each partition.
     """
 
     seen: float
@@ -70,7 +71,8 @@ class _Listing:
 class _Withheld:
     """A last stable offset before the end of a log.
 
-    seen: when it was found first. is_said: whether a warning named it.
+    seen: when it was found first.
+    is_said: whether a warning named it.
     """
 
     end: int
@@ -81,7 +83,9 @@ class _Withheld:
 class LogStream:
     """One stream over the logs that the options select.
 
-    options: parsed for a stream. clock: seconds of any origin. now: seconds since 1970.
+    options: parsed for a stream.
+    clock: seconds of any origin.
+    now: seconds since 1970.
     """
 
     def __init__(
@@ -199,7 +203,7 @@ class LogStream:
         end = span.end if self._target is None else min(self._target[key], span.end)
         if end <= start:
             return OffsetRange(start, start), False
-        warnings: list[str] = []
+        warnings = Warnings()
         end, is_late = self._ends.find_whole_end(span.log, start, end, warnings)
         self._warn(warnings)
         start = start if is_late else begin.get(key, span.start)
@@ -397,7 +401,7 @@ class LogStream:
         seen = self._clock()
         logs = self._list_waiting(needs_all)
         self._check_ids(logs)
-        at_once = max((log.storage.read_cost(log.directory).at_once for log in logs), default=1)
+        at_once = requests_at_once((log.storage, log.directory) for log in logs)
         spans = dict(zip((log.topic_partition for log in logs), map_ahead(self._ends.find, logs, at_once), strict=True))
         self._note_withheld(spans)
         return _Listing(seen, spans)
@@ -428,7 +432,7 @@ class LogStream:
                 wait(_PAUSE)
 
     def _list_files(self, needs_all: bool) -> list[PartitionLog]:
-        warnings: list[str] = []
+        warnings = Warnings()
         logs = examined_logs(self.options, warnings, needs_all)
         self._warn(warnings)
         return logs
@@ -453,5 +457,4 @@ def _name(topic_partition: TopicPartition) -> str:
 
 
 def _join_names(keys: list[TopicPartition], begin: Positions) -> str:
-    named = ", ".join(f"{_name(key)} (read up to offset {begin[key]})" for key in keys[:_MOST_NAMED])
-    return named + (f" and {len(keys) - _MOST_NAMED} more" if len(keys) > _MOST_NAMED else "")
+    return name_some(keys, _MOST_NAMED, lambda key: f"{_name(key)} (read up to offset {begin[key]})")

@@ -28,13 +28,14 @@ from kafka_segment_source import kafka_format
 from kafka_segment_source.data_loss import allow_loss
 from kafka_segment_source.decoding.batches import Chunk
 from kafka_segment_source.decoding.damage import UnloggedDamage
+from kafka_segment_source.decoding.header_table import Mask, is_transactional_data
 from kafka_segment_source.decoding.split_file import SplitFile
 from kafka_segment_source.errors import DataLossError
 from kafka_segment_source.kernels import batch_headers
 from kafka_segment_source.kernels.batch_headers import HeaderTable
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.reporting import logger
-from kafka_segment_source.transactions.markers import Marker, MarkerReader, Mask, transactional_data
+from kafka_segment_source.transactions.markers import Marker, MarkerReader
 from kafka_segment_source.transactions.walk import Stretch, walk_after
 
 # Fates of a transactional batch
@@ -77,7 +78,7 @@ class _SplitTransactions:
 
     def committed(self, chunk: Chunk) -> Chunk:
         """Returns the chunk without the batches that must be withheld."""
-        data = transactional_data(chunk.headers) & self._find_wanted(chunk.headers)
+        data = is_transactional_data(chunk.headers) & self._find_wanted(chunk.headers)
         if not data.any():
             return chunk
         self._learn_markers(chunk)

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from kafka_segment_source import kafka_format
 from kafka_segment_source.bounds import ScanBounds
@@ -23,21 +22,20 @@ from kafka_segment_source.decoding.batches import Chunk
 from kafka_segment_source.decoding.control_records import NO_TYPE, read_coordinator_epoch, read_types
 from kafka_segment_source.decoding.damage import Damage
 from kafka_segment_source.decoding.faults import Faults
+from kafka_segment_source.decoding.header_table import has_producer, is_control
 from kafka_segment_source.decoding.records import Decoder, RecordColumns
 from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.errors import DataError
 from kafka_segment_source.kernels import batch_headers, record_batches
-from kafka_segment_source.kernels.batch_headers import HeaderTable
 from kafka_segment_source.options import ReadOptions
-
-Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
 class Marker:
     """The end of a producer's transaction, at an offset.
 
-    timestamp: ms. coordinator_epoch: None if the value is null or too short.
+    timestamp: ms.
+    coordinator_epoch: None if the value is null or too short.
     """
 
     producer_id: int
@@ -48,7 +46,10 @@ class Marker:
 
 
 class Markers(NamedTuple):
-    """The markers in a chunk, in offset order. errors: control records that could not be read."""
+    """The markers in a chunk, in offset order.
+
+    errors: control records that could not be read.
+    """
 
     markers: tuple[Marker, ...] = ()
     errors: tuple[DataError, ...] = ()
@@ -57,21 +58,6 @@ class Markers(NamedTuple):
     def gaps(self) -> tuple[int, ...]:
         """The offsets of the control records that could not be read. Each may have been a marker."""
         return tuple(error.offset for error in self.errors if error.offset is not None)
-
-
-def transactional_data(headers: HeaderTable) -> Mask:
-    """Returns which batches hold data of a transaction, bool[n]."""
-    transactional = (
-        headers[batch_headers.ATTRIBUTES] & (kafka_format.TRANSACTIONAL_MASK | kafka_format.CONTROL_MASK)
-        == kafka_format.TRANSACTIONAL_MASK
-    )
-    return np.asarray(transactional & _has_producer(headers))
-
-
-def is_control(headers: HeaderTable) -> Mask:
-    """Returns which batches are control batches, bool[n]."""
-    is_v2 = headers[batch_headers.MAGIC] == kafka_format.MAGIC_V2
-    return np.asarray(is_v2 & (headers[batch_headers.ATTRIBUTES] & kafka_format.CONTROL_MASK != 0))
 
 
 class MarkerReader:
@@ -94,7 +80,7 @@ class MarkerReader:
     def read(self, chunk: Chunk) -> Markers:
         """Returns the markers in a chunk. Under FAILFAST it raises CorruptRecordError for an unreadable control
         record."""
-        control = is_control(chunk.headers) & _has_producer(chunk.headers)
+        control = is_control(chunk.headers) & has_producer(chunk.headers)
         if not control.any():
             return Markers()
         seen = len(self._damage.skipped)
@@ -119,10 +105,3 @@ class MarkerReader:
                 value = None if length < 0 else bytes(records.source[value_at : value_at + length])
                 aborts = kind == kafka_format.CONTROL_ABORT
                 yield Marker(producer_id, offset, aborts, timestamp, read_coordinator_epoch(value))
-
-
-def _has_producer(headers: HeaderTable) -> Mask:
-    return np.asarray(
-        (headers[batch_headers.MAGIC] == kafka_format.MAGIC_V2)
-        & (headers[batch_headers.PRODUCER_ID] > kafka_format.NO_PRODUCER)
-    )

@@ -16,9 +16,10 @@ from collections.abc import Iterable, Iterator, Mapping
 import numpy as np
 import numpy.typing as npt
 
+from kafka_segment_source.decoding.header_table import is_transactional_data
 from kafka_segment_source.kernels import batch_headers
 from kafka_segment_source.kernels.batch_headers import HeaderTable
-from kafka_segment_source.transactions.markers import Marker, transactional_data
+from kafka_segment_source.transactions.markers import Marker
 
 HOLE, DATA, MARKER = range(3)
 Event = tuple[int, int, int]
@@ -60,7 +61,7 @@ class Runs:
     """
 
     def __init__(self, headers: HeaderTable, markers: Iterable[Marker], holes: Iterable[int]) -> None:
-        self.columns = np.flatnonzero(transactional_data(headers))
+        self.columns = np.flatnonzero(is_transactional_data(headers))
         self._bases, self._producers = headers[[batch_headers.BASE_OFFSET, batch_headers.PRODUCER_ID]][:, self.columns]
         edges = np.sort(np.array([*(marker.offset for marker in markers), *holes], np.int64))
         slots = np.searchsorted(edges, self._bases, side="right")

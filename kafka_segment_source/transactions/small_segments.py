@@ -37,7 +37,8 @@ _MARKER_VALUE = 0x0C
 class SegmentEvents(NamedTuple):
     """The transaction events of some batches, in offset order.
 
-    end: the offset after the last batch. size: bytes read.
+    end: the offset after the last batch.
+    size: bytes read.
     """
 
     events: list[Event]
@@ -59,7 +60,7 @@ def read_small_segment(segment: Segment, options: ReadOptions) -> SegmentEvents 
 def _read_events(data: bytes, segment: Segment, options: ReadOptions) -> SegmentEvents | None:
     events: list[Event] = []
     at, end = 0, segment.base_offset
-    limit = kafka_format.MAX_OFFSET if segment.next_base_offset is None else segment.next_base_offset
+    limit = segment.span.end
     while at < len(data):
         if len(data) - at < kafka_format.BATCH_OVERHEAD:
             return None

@@ -17,6 +17,7 @@ from kafka_segment_source import kafka_format
 from kafka_segment_source.bounds import OffsetRange, ScanBounds
 from kafka_segment_source.decoding.batches import CHUNK_BYTES, Chunk
 from kafka_segment_source.decoding.damage import Damage, Suspicion, UnloggedDamage
+from kafka_segment_source.decoding.header_table import is_control
 from kafka_segment_source.decoding.split import BatchPlace, SegmentSplit
 from kafka_segment_source.decoding.split_file import SplitFile
 from kafka_segment_source.errors import DataError, DataLossError, FileChangedError, KafkaSegmentError
@@ -30,7 +31,7 @@ from kafka_segment_source.reading.mending import Lost, Piece, mend
 from kafka_segment_source.storage.files import UNUSABLE, file_version
 from kafka_segment_source.storage.paths import join_path, parent_of
 from kafka_segment_source.storage.retrying import Attempts
-from kafka_segment_source.transactions.markers import Marker, MarkerReader, Markers, is_control
+from kafka_segment_source.transactions.markers import Marker, MarkerReader, Markers
 
 _AHEAD_BYTES = 256 * 1024  # bytes per read on the way to a marker, which is usually near
 NO_HEADERS = np.empty((batch_headers.FIELDS, 0), np.int64)
@@ -168,7 +169,7 @@ def place_of_last(headers: HeaderTable) -> BatchPlace:
 def _walk_copies(
     split: SegmentSplit, options: ReadOptions, after: int, before: HeaderTable, chunk_bytes: int
 ) -> Generator[Stretch, None, None]:
-    """Does the same as `walk_split`, and searches other copies where one has damage."""
+    """Walks a split whose partition has other copies. They are searched where one has damage."""
     pending: list[Piece] = [split]
     reached, mended_at = max(after, split.start_offset), -1
     while pending:
@@ -344,7 +345,7 @@ def _find_by_name(split: SegmentSplit, base_offset: int | None, offset: int) -> 
     """
     if base_offset is None or base_offset >= split.served_to:
         return []
-    name = f"{base_offset:0{kafka_format.BASE_OFFSET_DIGITS}d}{kafka_format.LOG_SUFFIX}"
+    name = kafka_format.segment_file(base_offset)
     directory = parent_of(split.path)
     path = join_path(directory, name)
     is_given = not split.copies or directory in split.copies or path in split.copies

@@ -70,7 +70,7 @@ class AvroDecoder:
 
         Returns their values, and the first row that is not decoded.
         """
-        fixed = sum(each.kind if each.kind <= avro.SIXTEEN else 4 for each in self._columns) + 1
+        fixed = sum(column.kind if column.kind <= avro.SIXTEEN else 4 for column in self._columns) + 1
         last = min(last, first + max(self._most // (2 * fixed), 1))
         arena = _Arena(self._columns, self._estimate(last - first), self._saved.shape[1])
         refused, at = -1, first
@@ -131,7 +131,10 @@ class AvroDecoder:
 
 
 class _Arena:
-    """The memory of the columns of one run. room: int64[2, n]: the elements and the bytes of each column."""
+    """The memory of the columns of one run.
+
+    room: int64[2, n]: the elements and the bytes of each column.
+    """
 
     def __init__(self, columns: list[ValueColumn], room: Longs, count: int) -> None:
         self._columns = columns

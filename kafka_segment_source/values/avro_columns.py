@@ -50,9 +50,12 @@ class NoFieldError(AvroError):
 class ValueColumn:
     """A column, with those inside it.
 
-    kind: of its elements, in the kernel. type: of the reader, without null. spark: the type as Spark writes it, with
-    names in backticks. nullable: whether elements may be missing. names, children: the fields of a struct, the item of
-    a list, or the key and the value of a map. is_json: whether it is a text of JSON, as its type comes inside itself.
+    kind: of its elements, in the kernel.
+    type: of the reader, without null.
+    spark: the type as Spark writes it, with names in backticks.
+    nullable: whether elements may be missing.
+    names, children: the fields of a struct, the item of a list, or the key and the value of a map.
+    is_json: whether it is a text of JSON, as its type comes inside itself.
     number: its place in the kernel's table.
     """
 
@@ -108,7 +111,7 @@ def is_simple_union(union: Type) -> Type | None:
     if len(others) == 1:
         return others[0]
     for merged in _MERGED:
-        if len(others) == len(merged) and all(each.kind in merged and not each.logical for each in others):
+        if len(others) == len(merged) and all(other.kind in merged and not other.logical for other in others):
             return Type(merged[others[0].kind])
     return None
 

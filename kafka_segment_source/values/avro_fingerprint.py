@@ -38,7 +38,7 @@ def canonical_form(schema: Type, seen: set[Type] | None = None) -> str:  # noqa:
             return _quote(schema.name)
         seen.add(schema)
     if schema.kind == "union":
-        return "[" + ",".join(canonical_form(each, seen) for each in schema.branches) + "]"
+        return "[" + ",".join(canonical_form(branch, seen) for branch in schema.branches) + "]"
     if schema.kind == "array":
         return '{"type":"array","items":' + canonical_form(schema.item, seen) + "}"
     if schema.kind == "map":
@@ -50,7 +50,7 @@ def canonical_form(schema: Type, seen: set[Type] | None = None) -> str:  # noqa:
         return head + ',"symbols":[' + ",".join(map(_quote, schema.symbols)) + "]}"
     if schema.kind == "fixed":
         return f'{head},"size":{schema.size}}}'
-    fields = (f'{{"name":{_quote(each.name)},"type":{canonical_form(each.type, seen)}}}' for each in schema.fields)
+    fields = (f'{{"name":{_quote(field.name)},"type":{canonical_form(field.type, seen)}}}' for field in schema.fields)
     return head + ',"fields":[' + ",".join(fields) + "]}"
 
 

@@ -44,7 +44,7 @@ class _Reader:
     def read(self, of: Type) -> Any:
         kind = of.kind
         if kind == "record":
-            return {each.name: self.read(each.type) for each in of.fields}
+            return {field.name: self.read(field.type) for field in of.fields}
         if kind == "union":
             return self.read(of.branches[self._read_long()])
         if kind == "array":

@@ -42,10 +42,10 @@ def find_branch(writer: Type, union: Type) -> Type | None:
 
 
 def find_field(of_writer: Field, reader: Type) -> Field | None:
-    for each in reader.fields:
-        if each.name == of_writer.name:
-            return each
-    return next((each for each in reader.fields if of_writer.name in each.aliases), None)
+    for field in reader.fields:
+        if field.name == of_writer.name:
+            return field
+    return next((field for field in reader.fields if of_writer.name in field.aliases), None)
 
 
 def _last(name: str) -> str:
@@ -75,4 +75,4 @@ def is_inside(wanted: Type, of: Type) -> bool:
 
 
 def _parts(of: Type) -> list[Type]:
-    return [*(each.type for each in of.fields), *of.branches, *([] if of.items is None else [of.items])]
+    return [*(field.type for field in of.fields), *of.branches, *([] if of.items is None else [of.items])]

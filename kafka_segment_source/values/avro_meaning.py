@@ -31,8 +31,9 @@ _PREFIX_BYTES = {avro.PREFIXED: 5, avro.SINGLE_OBJECT: 10, avro.BARE: 0}
 class Writer(NamedTuple):
     """A schema that values may have.
 
-    key: its id or its fingerprint. type: None where nobody can decode its values, and `why` says that. guid: as the
-    headers of newer clients have it, 16 bytes; None where it is not known.
+    key: its id or its fingerprint.
+    type: None where nobody can decode its values, and `why` says that.
+    guid: as the headers of newer clients have it, 16 bytes; None where it is not known.
     """
 
     key: int
@@ -45,8 +46,8 @@ class Writer(NamedTuple):
 class AvroMeaning:
     """Avro values of some writers, read as one schema. Tasks get the programs alone.
 
-    whys: for each writer why its values cannot be read, "" where they can. source: where the schemas come from, in
-    words, and up to where it was read.
+    whys: for each writer why its values cannot be read, "" where they can.
+    source: where the schemas come from, in words, and up to where it was read.
     """
 
     arrow: pa.DataType

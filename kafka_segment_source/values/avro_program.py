@@ -55,7 +55,9 @@ _LEAST = {"null": 0, "float": 4, "double": 8}  # bytes; other types have at leas
 class Programs:
     """The programs of all writers of a column. They are made once, and each row runs one.
 
-    columns: of the reader. starts: the first step of each program. raw: the writers' types of the texts of JSON.
+    columns: of the reader.
+    starts: the first step of each program.
+    raw: the writers' types of the texts of JSON.
     """
 
     columns: ValueColumn
@@ -202,14 +204,14 @@ class _Maker:
     def _resolve_readers_union(self, writer: Type, reader: Type, column: ValueColumn) -> None:
         branch = find_branch(writer, reader)
         if branch is None:
-            raise AvroError(f"{writer.label} is none of {', '.join(each.label for each in reader.branches[:20])}")
+            raise AvroError(f"{writer.label} is none of {', '.join(branch.label for branch in reader.branches[:20])}")
         simple = is_simple_union(reader)
         if branch.kind == "null":
             self.add(avro.NULLS, *self._list_empty(column))
         elif simple is not None:
             self._resolve(writer, simple, column)
         else:
-            members = [each for each in reader.branches if each.kind != "null"]
+            members = [branch for branch in reader.branches if branch.kind != "null"]
             chosen = f"member{members.index(branch)}"
             for name, child in zip(column.names, column.children, strict=True):
                 if name == chosen:
@@ -331,7 +333,7 @@ class _Maker:
                 if simple is not None:
                     self._add_default(value, simple, column)
                     return
-                members = [each for each in of.branches if each.kind != "null"]
+                members = [branch for branch in of.branches if branch.kind != "null"]
                 for at, member in enumerate(members):
                     child = column.child(f"member{at}")
                     if child is not None and member is branch:

@@ -25,7 +25,10 @@ class AvroError(ValueError):
 
 @dataclass(eq=False)
 class Field:
-    """A field of a record. default: a value of JSON, if there is one."""
+    """A field of a record.
+
+    default: a value of JSON, if there is one.
+    """
 
     name: str
     type: Type
@@ -36,9 +39,13 @@ class Field:
 
 @dataclass(eq=False)
 class Type:
-    """A type. kind: one of PRIMITIVES, NAMED, array, map or union. name, aliases: with their namespaces.
+    """A type.
 
-    items: of an array, or the values of a map. logical: its logicalType, "" without one.
+    kind: one of PRIMITIVES, NAMED, array, map or union.
+    name, aliases: with their namespaces.
+
+    items: of an array, or the values of a map.
+    logical: its logicalType, "" without one.
     """
 
     kind: str

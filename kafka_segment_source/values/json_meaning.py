@@ -45,7 +45,10 @@ class _TooLargeError(ValueError):
 
 @dataclass(frozen=True)
 class JsonMeaning:
-    """JSON of one type. encrypted: ids of the schemas whose values are encrypted as a whole."""
+    """JSON of one type.
+
+    encrypted: ids of the schemas whose values are encrypted as a whole.
+    """
 
     type: JsonType
     encrypted: frozenset[int] = frozenset()

@@ -38,8 +38,13 @@ class JsonTypeError(ValueError):
 
 @dataclass(frozen=True)
 class JsonType:
-    """A type. spark: as Spark writes it, with names in backticks. names, parts: of a struct; parts: the item of an
-    array. is_text: whether any JSON is kept as its text."""
+    """A type.
+
+    spark: as Spark writes it, with names in backticks.
+    names, parts: of a struct;
+    parts: the item of an array.
+    is_text: whether any JSON is kept as its text.
+    """
 
     arrow: pa.DataType
     spark: str

@@ -58,7 +58,10 @@ def name_known(count: int, source: str) -> str:
 
 
 class Misfits:
-    """Counts what does not fit, by column and reason. Several threads may count. fate: what becomes of it."""
+    """Counts what does not fit, by column and reason. Several threads may count.
+
+    fate: what becomes of it.
+    """
 
     def __init__(self, fate: str = "null") -> None:
         self._fate = fate

@@ -41,7 +41,7 @@ def to_plain(array: pa.Array, encode: Callable[[bytes], Any]) -> list[Any]:
         return [each if each is None else _format_micros(each, end) for each in array.cast(pa.int64()).to_pylist()]
     if pa.types.is_date(kind):
         days = array.cast(pa.int32()).to_pylist()
-        return [each if each is None else _format_day(each) for each in days]
+        return [day if day is None else _format_day(day) for day in days]
     return [_to_plain_value(each, encode) for each in array.to_pylist()]
 
 

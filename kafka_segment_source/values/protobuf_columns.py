@@ -76,7 +76,9 @@ class Budget:
 
 @dataclass(eq=False)
 class ProtobufColumn:
-    """A column of one Arrow type. spark: the same as Spark writes it, with names in backticks.
+    """A column of one Arrow type.
+
+    spark: the same as Spark writes it, with names in backticks.
 
     build: makes the array of Python's values, where None is a null. It raises TooLargeError, BeyondTimeError,
     BadTextError, or what Arrow raises.
@@ -105,7 +107,7 @@ def walk_messages(message: Any) -> list[Any]:
         at = waiting.pop()
         if at.full_name not in found:
             found[at.full_name] = at
-            waiting += [each.message_type for each in at.fields if each.message_type is not None]
+            waiting += [field.message_type for field in at.fields if field.message_type is not None]
     return list(found.values())
 
 
@@ -139,7 +141,7 @@ class _Maker:
             raise NoFieldError(f"{next(iter(wanted))!r} is not in it: {name} has no columns inside")
 
     def _make_struct(self, of: Any, wanted: Wanted) -> ProtobufColumn:
-        fields = {each.name: each for each in of.fields}
+        fields = {field.name: field for field in of.fields}
         for name in wanted:
             if name not in fields:
                 raise NoFieldError(f"{of.full_name} has no field {name!r} (it has {', '.join(list(fields)[:20])})")
@@ -182,7 +184,7 @@ class _Maker:
 
 
 def _has_times(of: Any) -> bool:
-    return [(each.name, each.type) for each in of.fields] == [("seconds", _INT64), ("nanos", _INT32)]
+    return [(field.name, field.type) for field in of.fields] == [("seconds", _INT64), ("nanos", _INT32)]
 
 
 def _make_getter(field: Any) -> Callable[[Any], Any]:
@@ -318,7 +320,7 @@ def _to_json(message: Any) -> Any:
     if name == "google.protobuf.Struct":
         return {key: _to_json(message.fields[key]) for key in sorted(message.fields)}
     if name == "google.protobuf.ListValue":
-        return [_to_json(each) for each in message.values]
+        return [_to_json(value) for value in message.values]
     if name == "google.protobuf.Value":
         kind = message.WhichOneof("kind")
         if kind in (None, "null_value"):

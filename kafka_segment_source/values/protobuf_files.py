@@ -40,8 +40,8 @@ class ProtobufFile:
     """A file with all that it imports.
 
     files: descriptors as bytes, each after those that it imports; the file itself comes last. package: "" for none.
-    messages: for each message its full name, by its indexes as the Schema Registry counts them. ambiguous: indexes that
-    name another message where a client counts the entries of maps too, as that of Python does.
+    messages: for each message its full name, by its indexes as the Schema Registry counts them.
+    ambiguous: indexes that name another message where a client counts the entries of maps too, as that of Python does.
     """
 
     files: tuple[bytes, ...]
@@ -117,8 +117,8 @@ def _add_known(name: str, made: dict[str, Any]) -> bool:
 
 
 def _add_compiled(file: Any, made: dict[str, Any]) -> None:
-    for each in file.dependencies:
-        _add_compiled(each, made)
+    for dependency in file.dependencies:
+        _add_compiled(dependency, made)
     if file.name not in made:
         made[file.name] = descriptor_pb2.FileDescriptorProto.FromString(file.serialized_pb)
 

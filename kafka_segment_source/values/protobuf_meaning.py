@@ -22,8 +22,11 @@ if TYPE_CHECKING:
 class ProtobufWriter(NamedTuple):
     """A schema that values may have.
 
-    key: its id. whys: by indexes why values of that message cannot be read, "" where they can; a message that is not
-    there is another one. why: where it holds for all of them. guid: 16 bytes, None where it is not known.
+    key: its id.
+    whys: by indexes why values of that message cannot be read, "" where they can; a message that is not there is
+    another one.
+    why: where it holds for all of them.
+    guid: 16 bytes, None where it is not known.
     """
 
     key: int
@@ -36,8 +39,9 @@ class ProtobufWriter(NamedTuple):
 class ProtobufMeaning:
     """Values of one message of Protobuf. Tasks get descriptors, and no text.
 
-    files, message, wanted: what the columns are made of (`protobuf_files.py`). is_bare: whether values are nothing but
-    the message. source: where the schemas come from, in words.
+    files, message, wanted: what the columns are made of (`protobuf_files.py`).
+    is_bare: whether values are nothing but the message.
+    source: where the schemas come from, in words.
     """
 
     arrow: pa.DataType

@@ -39,10 +39,12 @@ class Meaning(Protocol):
 
 @dataclass(frozen=True)
 class TypedColumns:
-    """meanings: by the name of the column, `key` or `value`. corrupt_column: None under FAILFAST.
+    """meanings: by the name of the column, `key` or `value`.
+    corrupt_column: None under FAILFAST.
 
-    readers: for each column the text of its schema option that always names the same schema. wanted: the fields that
-    are wanted, by column. rejects: whether the corrupt column says why, and has the bytes of key and value (REJECTED).
+    readers: for each column the text of its schema option that always names the same schema.
+    wanted: the fields that are wanted, by column.
+    rejects: whether the corrupt column says why, and has the bytes of key and value (REJECTED).
     """
 
     meanings: Mapping[str, Meaning]

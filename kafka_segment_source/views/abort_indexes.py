@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from kafka_segment_source import kafka_format
 from kafka_segment_source.decoding.split import SegmentSplit
-from kafka_segment_source.logdir.indexes import TransactionIndex, written_aborts
+from kafka_segment_source.logdir.indexes import AbortEntries, written_aborts
 from kafka_segment_source.reporting import logger
 from kafka_segment_source.storage.files import file_version, list_directory
 from kafka_segment_source.storage.paths import name_of, parent_of
@@ -47,7 +47,7 @@ class AbortIndexes:
             )
 
     def _find_wrong(
-        self, index: TransactionIndex, found: dict[int, Abort], split: SegmentSplit, reached: int
+        self, index: AbortEntries, found: dict[int, Abort], split: SegmentSplit, reached: int
     ) -> Iterator[str]:
         """Yields what an index says and the log does not, or the log and not the index, as parts of a sentence."""
         if index.fault is not None:
@@ -85,6 +85,8 @@ class AbortIndexes:
         if directory not in self.sizes:
             entries = try_again(lambda: list_directory(directory, split.storage))
             self.sizes[directory] = {
-                each.name: each.size for each in entries if each.name.endswith(kafka_format.TRANSACTION_INDEX_SUFFIX)
+                entry.name: entry.size
+                for entry in entries
+                if entry.name.endswith(kafka_format.TRANSACTION_INDEX_SUFFIX)
             }
         return self.sizes[directory]

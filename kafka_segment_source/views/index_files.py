@@ -24,12 +24,12 @@ from kafka_segment_source.inspection.index_order import (
 )
 from kafka_segment_source.logdir.catalog import list_logs
 from kafka_segment_source.logdir.index_entries import most_entries
-from kafka_segment_source.logdir.indexes import OffsetIndex, TimeIndex, TransactionIndex
+from kafka_segment_source.logdir.indexes import AbortEntries, OffsetEntries, TimeEntries
 from kafka_segment_source.logdir.segments import ListedLog, Segment
 from kafka_segment_source.options import ReadOptions
-from kafka_segment_source.reporting import few, logger
+from kafka_segment_source.reporting import Warnings, few, logger
 from kafka_segment_source.schema import Column, Table
-from kafka_segment_source.storage.ahead import map_ahead
+from kafka_segment_source.storage.ahead import map_ahead, requests_at_once
 from kafka_segment_source.storage.retrying import try_again
 
 Mask = npt.NDArray[np.bool_]
@@ -43,10 +43,10 @@ _BATCH_ROWS = 64 * 1024
 _AT_ONCE = 16  # segments whose index files are read at the same time, in a bucket
 
 T = TypeVar("T")
-Index = TypeVar("Index", OffsetIndex, TimeIndex, TransactionIndex)
+Index = TypeVar("Index", OffsetEntries, TimeEntries, AbortEntries)
 
 
-def plan_segments(options: ReadOptions, warnings: list[str]) -> list[Task]:
+def plan_segments(options: ReadOptions, warnings: Warnings) -> list[Task]:
     """Returns the tasks for all segments of the selected partitions, of each copy of them. It opens no file."""
     logs = try_again(lambda: list_logs(options))
     warnings += few([fault for log in logs for fault in log.beside.faults + log.beside.damaged])
@@ -80,29 +80,29 @@ def _part_of(log: ListedLog, segments: list[Segment]) -> list[ListedLog]:
 def read_segments(task: Task, read: Callable[[ListedLog, Segment], T]) -> Iterator[T]:
     """Yields the result of `read` for each segment of a task, in order. In a bucket it works ahead."""
     pairs = [(log, segment) for log in task for segment in log.segments]
-    at_once = max((log.storage.read_cost(log.directory).at_once for log in task), default=1)
+    at_once = requests_at_once((log.storage, log.directory) for log in task)
     return map_ahead(lambda pair: read(*pair), pairs, min(at_once, _AT_ONCE))
 
 
 # ---- index files, and what is wrong with them ----
 
 
-def read_offsets(segment: Segment) -> tuple[OffsetIndex, str | None]:
+def read_offsets(segment: Segment) -> tuple[OffsetEntries, str | None]:
     """Returns every entry of the `.index`, and what is wrong with the file, if anything is."""
     index = written_offsets_of(segment)
     sound = sound_offsets(index, segment.base_offset)
     return index, _find_fault(index, segment.index_path, segment.index_size, sound, segment)
 
 
-def read_times(segment: Segment) -> tuple[TimeIndex, str | None]:
-    """Does the same for the `.timeindex`."""
+def read_times(segment: Segment) -> tuple[TimeEntries, str | None]:
+    """Returns the written entries of a `.timeindex`, and its fault or None."""
     index = written_times_of(segment)
     sound = sound_times(index, segment.base_offset)
     return index, _find_fault(index, segment.time_index_path, segment.time_index_size, sound, segment)
 
 
-def read_aborts(segment: Segment) -> tuple[TransactionIndex, str | None]:
-    """Does the same for the `.txnindex`. Most segments have none, and need none."""
+def read_aborts(segment: Segment) -> tuple[AbortEntries, str | None]:
+    """Returns the written entries of a `.txnindex`, and its fault or None. Most segments need no such file."""
     index = written_aborts_of(segment)
     good = sound_aborts(index, segment) if len(index) else np.ones(0, np.bool_)
     sound = len(good) if good.all() else int(np.argmin(good))
@@ -112,7 +112,7 @@ def read_aborts(segment: Segment) -> tuple[TransactionIndex, str | None]:
 
 
 def _find_fault(
-    index: OffsetIndex | TimeIndex | TransactionIndex, path: str, size: int | None, sound: int, segment: Segment
+    index: OffsetEntries | TimeEntries | AbortEntries, path: str, size: int | None, sound: int, segment: Segment
 ) -> str | None:
     if size is None:
         return f"file {path!r} does not exist"
@@ -135,7 +135,8 @@ def _find_fault(
 class Entries(Generic[Index]):
     """How the entries of one kind of index become rows.
 
-    read: a segment → its index, and what is wrong with the file. columns: those of this kind alone, with builders.
+    read: a segment → its index, and what is wrong with the file.
+    columns: those of this kind alone, with builders.
     """
 
     read: Callable[[Segment], tuple[Index, str | None]]

@@ -9,12 +9,12 @@ from typing import Any
 import pyarrow as pa
 
 from kafka_segment_source.options import ReadOptions
-from kafka_segment_source.reporting import logger
+from kafka_segment_source.reporting import Warnings, logger
 from kafka_segment_source.schema import Column, Table
 from kafka_segment_source.views.view import Task, View, to_batches
 
-PlanRows = Callable[[ReadOptions, list[str]], Task]
-ReadRows = Callable[[Task, ReadOptions, list[str]], Iterator[Mapping[str, Any]]]
+PlanRows = Callable[[ReadOptions, Warnings], Task]
+ReadRows = Callable[[Task, ReadOptions, Warnings], Iterator[Mapping[str, Any]]]
 
 
 def make_view(columns: tuple[Column, ...], plan_rows: PlanRows, read_rows: ReadRows) -> View:
@@ -27,7 +27,7 @@ def make_view(columns: tuple[Column, ...], plan_rows: PlanRows, read_rows: ReadR
 class _OneTask:
     plan_rows: PlanRows
 
-    def __call__(self, options: ReadOptions, warnings: list[str]) -> Sequence[Task]:
+    def __call__(self, options: ReadOptions, warnings: Warnings) -> Sequence[Task]:
         return [self.plan_rows(options, warnings)]
 
 
@@ -37,7 +37,7 @@ class _Rows:
     read_rows: ReadRows
 
     def __call__(self, task: Task, options: ReadOptions) -> Iterator[pa.RecordBatch]:
-        warnings: list[str] = []
+        warnings = Warnings()
         yield from to_batches(self.read_rows(task, options, warnings), self.table)
         for warning in warnings:
             logger.warning("%s", warning)

@@ -6,13 +6,13 @@ import pyarrow as pa
 
 from kafka_segment_source.inspection.index_rules import judge_offset_index, judge_time_index, judge_transaction_index
 from kafka_segment_source.inspection.verify import SegmentCheck
-from kafka_segment_source.logdir.indexes import OffsetIndex, TimeIndex, TransactionIndex
+from kafka_segment_source.logdir.indexes import AbortEntries, OffsetEntries, TimeEntries
 from kafka_segment_source.logdir.segments import ListedLog, Segment
 from kafka_segment_source.options import ReadOptions
 
 
 def prove_entries(
-    log: ListedLog, segment: Segment, index: OffsetIndex | TimeIndex | TransactionIndex, options: ReadOptions
+    log: ListedLog, segment: Segment, index: OffsetEntries | TimeEntries | AbortEntries, options: ReadOptions
 ) -> tuple[pa.Array, list[str]]:
     """Returns a boolean for each entry, and a sentence for each thing that hides a part of the log.
 
@@ -21,14 +21,16 @@ def prove_entries(
     check = SegmentCheck(log, segment, deep=False, max_batch_bytes=options.max_batch_bytes)
     if not check.read():
         return pa.nulls(len(index), pa.bool_()), [finding.what for finding in check.findings]
-    if isinstance(index, OffsetIndex):
+    if isinstance(index, OffsetEntries):
         verdicts = judge_offset_index(check.facts, index)
-    elif isinstance(index, TimeIndex):
+    elif isinstance(index, TimeEntries):
         verdicts = judge_time_index(check.facts, index)
     else:
         verdicts = judge_transaction_index(check.facts, index)
     unknown = ~verdicts.is_borne_out & ~verdicts.is_wrong
     said = [
-        f"file {each.path!r} is damaged at byte {each.position}: {each.what}" for each in check.findings if each.problem
+        f"file {finding.path!r} is damaged at byte {finding.position}: {finding.what}"
+        for finding in check.findings
+        if finding.problem
     ]
     return pa.array(verdicts.is_borne_out, mask=unknown), said

@@ -10,18 +10,18 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from kafka_segment_source import kafka_format
 from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.decoding.batch_rows import time_span
+from kafka_segment_source.decoding.header_table import is_control, record_counts
 from kafka_segment_source.kernels import batch_headers
 from kafka_segment_source.kernels.batch_headers import HeaderTable
 from kafka_segment_source.logdir.producer_snapshots import newest_state
-from kafka_segment_source.reporting import logger
+from kafka_segment_source.reporting import Warnings, logger, name_some
 from kafka_segment_source.schema import MAX_MILLIS
 from kafka_segment_source.storage.paths import parent_of
-from kafka_segment_source.transactions.markers import Marker, is_control
+from kafka_segment_source.transactions.markers import Marker
 from kafka_segment_source.transactions.producers import DATA, HOLE, Producers, Runs, list_events
 from kafka_segment_source.transactions.walk import Stretch
 from kafka_segment_source.views.transaction_table import ABORTED, COMMITTED, OPEN, UNKNOWN, TransactionTask
@@ -35,7 +35,8 @@ Row = dict[str, Any]
 class _Transaction:
     """A transaction that is open at the place of the walk.
 
-    first_timestamp, last_timestamp: ms, or NO_TIMESTAMP. records_before, bytes_before: of the log before it.
+    first_timestamp, last_timestamp: ms, or NO_TIMESTAMP.
+    records_before, bytes_before: of the log before it.
     """
 
     producer_id: int
@@ -64,7 +65,10 @@ class _Run(NamedTuple):
 
 
 class Abort(NamedTuple):
-    """An ABORT marker. first_offset: of the transaction that it ends, None if the log shows no such transaction."""
+    """An ABORT marker.
+
+    first_offset: of the transaction that it ends, None if the log shows no such transaction.
+    """
 
     producer_id: int
     first_offset: int | None
@@ -145,14 +149,12 @@ class Replay:
             else:
                 yield from self._make_row(each, OPEN)
         if self._unknown:
-            more = len(self._unknown) - _MOST_NAMED
-            named = ", ".join(self._unknown[:_MOST_NAMED]) + (f" and {more:,} more" if more > 0 else "")
             logger.warning(
                 "partition %s-%d: it is not known how the transaction of %s ended, as damage or missing offsets follow"
                 " it (state unknown)",
                 self._task.topic,
                 self._task.partition,
-                named,
+                name_some(self._unknown, _MOST_NAMED),
             )
 
     def _open_begun(self) -> tuple[Producers, dict[int, _Transaction]]:
@@ -164,7 +166,7 @@ class Replay:
         if not self._task.splits or self._task.splits[0].base_offset == 0:
             return {}
         first = self._task.splits[0]
-        noted: list[str] = []
+        noted = Warnings()
         base = first.base_offset
         state = newest_state(parent_of(first.path), first.storage, lambda offset: offset == base, noted)
         for sentence in noted:
@@ -176,7 +178,7 @@ class Replay:
         """Counts the records and bytes of all batches. Returns what each run adds up to, in the order of offsets."""
         readable = headers[batch_headers.LAST_OFFSET] >= self._task.start
         counted = readable & ~is_control(headers)
-        records = np.where(counted, _count_records(headers), 0)
+        records = np.where(counted, record_counts(headers), 0)
         sizes = np.where(readable, headers[batch_headers.SIZE], 0)
         records_before = self._records + np.cumsum(records) - records
         bytes_before = self._bytes + np.cumsum(sizes) - sizes
@@ -276,11 +278,6 @@ class Replay:
             "withheldRecords": self._records - each.records_before if is_open else None,
             "withheldBytes": self._bytes - each.bytes_before if is_open else None,
         }
-
-
-def _count_records(headers: HeaderTable) -> npt.NDArray[np.int64]:
-    """The records of each batch. An entry of magic 0 or 1 counts as one, since its header has no count."""
-    return np.where(headers[batch_headers.MAGIC] == kafka_format.MAGIC_V2, headers[batch_headers.COUNT], 1)
 
 
 def _to_micros(millis: int) -> int | None:

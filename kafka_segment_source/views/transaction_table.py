@@ -43,8 +43,10 @@ TABLE = Table(
 class TransactionTask:
     """The log of one partition.
 
-    splits: whole segments, in order. start: the log start; earlier records cannot be read. holes: offsets from which on
-    offsets are missing, by evidence that planning found. compacted: whether gaps between offsets are no loss.
+    splits: whole segments, in order.
+    start: the log start; earlier records cannot be read.
+    holes: offsets from which on offsets are missing, by evidence that planning found.
+    compacted: whether gaps between offsets are no loss.
     shown: the offsets of the given files, where paths name files and not the directory. A transaction with no part in
     them is no row.
     """

@@ -15,20 +15,21 @@ from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.planning.planner import plan_selected
 from kafka_segment_source.planning.selection import Selection, Sources, select
 from kafka_segment_source.reading.following import list_whole, whole_split
+from kafka_segment_source.reporting import Warnings
 from kafka_segment_source.storage.retrying import try_again
 from kafka_segment_source.views.transaction_table import TABLE, TransactionTask
 from kafka_segment_source.views.view import View, to_batches
 
 
-def _plan(options: ReadOptions, warnings: list[str]) -> list[TransactionTask]:
+def _plan(options: ReadOptions, warnings: Warnings) -> list[TransactionTask]:
     """Plans as for a read of all records, and raises its errors. But each task reads its log from the first byte on."""
     logs: list[PartitionLog] = []
 
-    def select_all(sources: Sources, noted: list[str]) -> Selection:
+    def select_all(sources: Sources, noted: Warnings) -> Selection:
         logs[:] = sources.logs
         return select(sources, [EVERY_ROW], noted)[0]
 
-    warnings += plan_selected(options, None, select_all).warnings
+    warnings += plan_selected(options, (), select_all).warnings
     return [make_task(log, options) for log in logs if log.segments]
 
 

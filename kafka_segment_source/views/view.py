@@ -6,15 +6,19 @@ The views `records` and `batches` are not of this kind: their rows lie in splits
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from kafka_segment_source.options import ReadOptions
-from kafka_segment_source.reporting import logger
+from kafka_segment_source.planning.plan import ReadPlan
+from kafka_segment_source.reporting import Warnings
 from kafka_segment_source.schema import Table
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 _ROWS_AT_ONCE = 8192
 
@@ -30,39 +34,44 @@ class View:
     """
 
     table: Table
-    plan: Callable[[ReadOptions, list[str]], Sequence[Task]]
+    plan: Callable[[ReadOptions, Warnings], Sequence[Task]]
     read: Callable[[Task, ReadOptions], Iterator[pa.RecordBatch]]
 
 
-@dataclass(frozen=True)
-class ViewPlan:
-    """The tasks of one read of a view. They are read one after another."""
+@dataclass(frozen=True, repr=False)
+class ViewPlan(ReadPlan):
+    """The plan of a view whose rows lie in no byte ranges of `.log` files.
 
-    view: View
-    options: ReadOptions
-    tasks: tuple[Task, ...]
-    warnings: tuple[str, ...]
+    It has no splits, drops nothing and counts no bytes. One thread reads its tasks, one after another.
 
-    def to_reader(self, columns: Sequence[str] | None = None) -> pa.RecordBatchReader:
-        """Reads the rows lazily. Raises SchemaError for an unknown column. The reader raises what the view raises."""
-        table = self.view.table
-        schema = table.arrow_schema(
-            table.default_names(self.options) if columns is None else table.check_names(columns)
-        )
-        for warning in self.warnings:
-            logger.warning("%s", warning)
-        return pa.RecordBatchReader.from_batches(schema, self.batches(schema))
+    view: what reads a task.
+    tasks: as the view makes them.
+    """
 
-    def batches(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """Reads the rows of this plan as batches of exactly `schema`, without the warnings of the plan."""
+    view: View = field(kw_only=True)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The plan for JSON: the name of the view, the number of its tasks, and the warnings."""
+        return {"view": self.options.view, "tasks": len(self.tasks), "warnings": list(self.warnings)}
+
+    def _table(self) -> Table:
+        return self.view.table
+
+    def _read(self, schema: pa.Schema, advance: Callable[[int], None], threads: int) -> Iterator[pa.RecordBatch]:
         return (batch for task in self.tasks for batch in read_task(self.view, task, self.options, schema))
+
+    def __rich__(self) -> RenderableType:
+        from kafka_segment_source.planning.display import as_lines
+
+        noun = "task" if len(self.tasks) == 1 else "tasks"
+        return as_lines(f"view {self.options.view}: {len(self.tasks):,} {noun}", self.warnings)
 
 
 def plan_view(view: View, options: ReadOptions, warnings: Sequence[str]) -> ViewPlan:
     """Plans a read of a view. The plan includes the `warnings` of parsing."""
-    noted = list(warnings)
+    noted = Warnings(warnings)
     tasks = tuple(view.plan(options, noted))
-    return ViewPlan(view, options, tasks, tuple(dict.fromkeys(noted)))
+    return ViewPlan(options, (), tasks, (), 0, tuple(dict.fromkeys(noted)), view=view)
 
 
 def read_task(view: View, task: Task, options: ReadOptions, schema: pa.Schema) -> Iterator[pa.RecordBatch]:

@@ -79,7 +79,7 @@ def filters_directory(zone_map_path: str) -> str:
 
 def filter_path(directory: str, base_offset: int) -> str:
     """Returns the file of one segment's key filters."""
-    return join_path(directory, f"{base_offset:0{kafka_format.BASE_OFFSET_DIGITS}d}{SUFFIX}")
+    return join_path(directory, kafka_format.segment_file(base_offset, SUFFIX))
 
 
 def identify(zones: ZoneTable) -> list[int]:
@@ -112,8 +112,10 @@ def _checksum(row: bytes, seed: int, position: int) -> int:
 
 
 class _Group(NamedTuple):
-    """The zones whose filters have the same number of blocks, by their number in the file. start: byte position of
-    their first row."""
+    """The zones whose filters have the same number of blocks, by their number in the file.
+
+    start: byte position of their first row.
+    """
 
     blocks: int
     zones: npt.NDArray[np.int64]
@@ -161,11 +163,13 @@ class KeyQuery:
         """Returns which filters may hold one of some keys, by the block of each filter that the keys fall into."""
         if len(row) == _BLOCK:
             whole = int.from_bytes(row, "little")
-            return np.array([any(whole & self._numbers[each] == self._numbers[each] for each in numbers)], np.bool_)
+            return np.array(
+                [any(whole & self._numbers[number] == self._numbers[number] for number in numbers)], np.bool_
+            )
         stored = np.frombuffer(row, "<u4").reshape(-1, WORDS)
         found = np.zeros(len(stored), np.bool_)
-        for each in numbers:
-            found |= ((stored & self._masks[each]) == self._masks[each]).all(axis=1)
+        for number in numbers:
+            found |= ((stored & self._masks[number]) == self._masks[number]).all(axis=1)
         return found
 
 
@@ -173,7 +177,9 @@ class KeyQuery:
 class FilterFile:
     """The header of an open file of key filters.
 
-    identities: of its zones. counts: the blocks of each zone's filter. read_at: reads bytes of the file, at a position.
+    identities: of its zones.
+    counts: the blocks of each zone's filter.
+    read_at: reads bytes of the file, at a position.
     """
 
     identities: list[int]

@@ -11,6 +11,7 @@ from kafka_segment_source.logdir.checkpoints import read_topic_id
 from kafka_segment_source.logdir.segments import PartitionLog
 from kafka_segment_source.option_values import TopicPartition
 from kafka_segment_source.options import ReadOptions
+from kafka_segment_source.reporting import Warnings, name_some
 from kafka_segment_source.zones.key_lookup import KeyFilters
 
 if TYPE_CHECKING:
@@ -80,45 +81,47 @@ class ZoneMaps:
         """Notes a segment that the partition's map does not describe in its present state."""
         self._stale.setdefault(log.topic_partition, set()).add(path)
 
-    def report_problems(self, warnings: list[str]) -> None:
+    def report_problems(self, warnings: Warnings) -> None:
         """Warns of each partition whose map could not be used. The sentence states the problem and the command that
         solves it."""
         command, directory = update_command(self._options), self._options.zone_maps
-        warnings += [
-            f"the zone map of partition {topic}-{partition} is not used: {fault}; `{command}` makes it again"
-            for (topic, partition), fault in sorted(self._faults.items())
-        ]
-        warnings += [
-            f"the zone map of partition {topic}-{partition} is stale for {len(paths)} of its segments, which were compacted,"
-            f" truncated or replaced since; `{command}` renews it"
-            for (topic, partition), paths in sorted(self._stale.items())
-        ]
+        warnings.add_all(
+            [
+                f"the zone map of partition {topic}-{partition} is not used: {fault}; `{command}` makes it again"
+                for (topic, partition), fault in sorted(self._faults.items())
+            ],
+            "unusable zone map",
+        )
+        warnings.add_all(
+            [
+                f"the zone map of partition {topic}-{partition} is stale for {len(paths)} of its segments, which were compacted,"
+                f" truncated or replaced since; `{command}` renews it"
+                for (topic, partition), paths in sorted(self._stale.items())
+            ],
+            "stale zone map",
+        )
         if self._missing:
-            names = ", ".join(f"{topic}-{partition}" for topic, partition in sorted(self._missing)[:_MOST_NAMED])
-            more = f" and {len(self._missing) - _MOST_NAMED} more" if len(self._missing) > _MOST_NAMED else ""
-            warnings.append(
-                f"{directory!r} (zoneMaps) holds no zone map of {names}{more}; `{command}` makes what is missing"
-            )
+            names = name_some([f"{topic}-{partition}" for topic, partition in sorted(self._missing)], _MOST_NAMED)
+            warnings.add(f"{directory!r} (zoneMaps) holds no zone map of {names}; `{command}` makes what is missing")
         with_keys = update_command(self._options, keys=True)
-        warnings += [
-            f"key filters of partition {topic}-{partition} are not used, {len(faults)} in all: {min(faults)};"
-            f" `{with_keys}` makes them again"
-            for (topic, partition), faults in sorted(self._filter_faults.items())
-        ]
+        warnings.add_all(
+            [
+                f"key filters of partition {topic}-{partition} are not used, {len(faults)} in all: {min(faults)};"
+                f" `{with_keys}` makes them again"
+                for (topic, partition), faults in sorted(self._filter_faults.items())
+            ],
+            "unusable key filters",
+        )
         if self._unfiltered:
             count = sum(map(len, self._unfiltered.values()))
-            warnings.append(
+            warnings.add(
                 f"{directory!r} (zoneMaps) lacks key filters of {count:,} of the segments, which are read whole;"
                 f" `{with_keys}` makes what is missing"
             )
         if self._has_many_keys:
-            warnings.append(
-                f"key filters are not used for more than {MOST_KEYS} keys: most zones would seem to hold one"
-            )
+            warnings.add(f"key filters are not used for more than {MOST_KEYS} keys: most zones would seem to hold one")
         if self._says_nothing:
-            warnings.append(
-                "zoneMaps is not used with includeControl=true: zone maps say nothing about control records"
-            )
+            warnings.add("zoneMaps is not used with includeControl=true: zone maps say nothing about control records")
 
     def _read_usable(self, log: PartitionLog, directory: str) -> ZoneMap | None:
         from kafka_segment_source.zones.zone_table import read_zone_map, zone_map_path  # noqa: PLC0415  # it loads xxhash

@@ -31,8 +31,8 @@ from kafka_segment_source.logdir.segment_view import SegmentView
 from kafka_segment_source.logdir.segments import PartitionLog, Segment
 from kafka_segment_source.options import ReadOptions, parse_options
 from kafka_segment_source.partition.logs import available_logs
-from kafka_segment_source.reporting import Advance, OnProgress, add_up, ignore_progress, logger
-from kafka_segment_source.storage.ahead import Turns, map_ahead
+from kafka_segment_source.reporting import Advance, OnProgress, Warnings, add_up, ignore_progress, logger
+from kafka_segment_source.storage.ahead import Turns, map_ahead, requests_at_once
 from kafka_segment_source.storage.files import exists, file_version, list_directory, remove, write_atomically
 from kafka_segment_source.storage.paths import join_path, resolve_path
 from kafka_segment_source.storage.retrying import try_again
@@ -109,17 +109,6 @@ class ZoneMapSummary:
     filter_bytes: int = 0
     damage: list[str] = field(default_factory=list)
 
-    def append(self, other: ZoneMapSummary) -> None:
-        """Adds the work of further partitions."""
-        self.partitions += other.partitions
-        self.segments_mapped += other.segments_mapped
-        self.segments_kept += other.segments_kept
-        self.zones += other.zones
-        self.bytes_read += other.bytes_read
-        self.files_written += other.files_written
-        self.filter_bytes += other.filter_bytes
-        self.damage += other.damage
-
     def to_dict(self) -> dict[str, Any]:
         """Returns the summary as `kafkaseg zonemap --json` prints it."""
         return {
@@ -186,12 +175,24 @@ def plan_updates(options: ReadOptions, directory: str, keys: bool = False) -> li
 
 
 def _plan_updates(options: ReadOptions, directory: str, keys: bool) -> list[PartitionUpdate]:
-    warnings: list[str] = []
+    warnings = Warnings()
     logs = available_logs(options, warnings)
     for warning in warnings:
         logger.warning("%s", warning)
-    at_once = max((log.storage.read_cost(log.directory).at_once for log in logs), default=1)
+    at_once = requests_at_once((log.storage, log.directory) for log in logs)
     return list(map_ahead(lambda log: _plan_update(log, directory, options, keys), logs, at_once))
+
+
+def _add_work(summary: ZoneMapSummary, other: ZoneMapSummary) -> None:
+    """Adds the work of further partitions."""
+    summary.partitions += other.partitions
+    summary.segments_mapped += other.segments_mapped
+    summary.segments_kept += other.segments_kept
+    summary.zones += other.zones
+    summary.bytes_read += other.bytes_read
+    summary.files_written += other.files_written
+    summary.filter_bytes += other.filter_bytes
+    summary.damage += other.damage
 
 
 def finish_update(update: PartitionUpdate, mapped: Sequence[MappedSegment | None], summary: ZoneMapSummary) -> None:
@@ -263,7 +264,7 @@ def run_updates(
     advance: is called with the number of further bytes that are done.
     """
     todo = list(updates)
-    turns = Turns(threads, max((each.log.storage.read_cost(each.log.directory).at_once for each in todo), default=1))
+    turns = Turns(threads, requests_at_once((each.log.storage, each.log.directory) for each in todo))
 
     def run(update: PartitionUpdate) -> ZoneMapSummary:
         done = ZoneMapSummary()
@@ -272,7 +273,7 @@ def run_updates(
 
     summary = ZoneMapSummary()
     for done in map_ahead(run, todo, turns.count):
-        summary.append(done)
+        _add_work(summary, done)
     return summary
 
 
@@ -326,7 +327,7 @@ def _plan_again(update: PartitionUpdate) -> PartitionUpdate:
     """Returns the update for the partition's directories as they are now. It returns the same update if they are
     gone."""
     try:
-        logs = try_again(lambda: available_logs(update.options, []))
+        logs = try_again(lambda: available_logs(update.options, Warnings()))
     except PathError:
         return update
     for log in logs:
@@ -374,11 +375,11 @@ def _find_unlisted(old: ZoneMap, log: PartitionLog) -> list[int]:
     """Returns the segments of a map that exist but were not listed. The path may name single files of a directory."""
     listed = {segment.base_offset for segment in log.segments}
     others = sorted(set(old.zones[zone_table.SEGMENT].tolist()) - listed)
-    names = {base: f"{base:0{kafka_format.BASE_OFFSET_DIGITS}d}{kafka_format.LOG_SUFFIX}" for base in others}
+    names = {base: kafka_format.segment_file(base) for base in others}
     return [
         base
         for base, name in names.items()
-        if any(exists(join_path(each, name), log.storage) for each in log.directories)
+        if any(exists(join_path(directory, name), log.storage) for directory in log.directories)
     ]
 
 

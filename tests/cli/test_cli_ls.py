@@ -11,8 +11,8 @@ import pytest
 
 from kafka_segment_source.cli import ls
 from kafka_segment_source.errors import StorageError
+from kafka_segment_source.inspection.header_tables import CHUNK_BYTES
 from kafka_segment_source.inspection.summary import summarize, total
-from kafka_segment_source.inspection.walk import CHUNK_BYTES
 from kafka_segment_source.logdir.catalog import list_directories
 from kafka_segment_source.options import parse_options
 from kafka_segment_source.storage.files import InputFile

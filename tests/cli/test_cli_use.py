@@ -322,7 +322,7 @@ def test_a_plan_of_many_segments_counts_the_reasons(tmp_path: Path, monkeypatch:
         copy_of(LOGS / "orders-0", tmp_path).rename(tmp_path / f"orders-{number}")
     lines = table(tmp_path, "--since", "2026-03-10T09:50")
     assert lines[0].startswith("reads 24 of 72 segments, ")
-    assert lines[1] == "not read: 48, nothing after … (time index)"
+    assert lines[1] == "not read: 48, before the time bounds"
     assert lines[2].split() == ["segment", "read", "bytes,", "or", "why", "not"]
     assert lines[3].split()[:2] == ["orders-0/798", "yes"]
     assert lines[-1] == "… and 32 more"

@@ -352,6 +352,23 @@ def test_what_belongs_together(
     assert (said is None) == fits
 
 
+def test_a_target_that_has_lost_the_list_of_its_files_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    """A new list would have the new files alone: all others would no longer count."""
+    partition = GrowingPartition(tmp_path / "logs" / "t-0")
+    target = tmp_path / "table"
+    arguments = (str(tmp_path / "logs"), str(target), str(tmp_path / "checkpoint"))
+    for _ in range(2):
+        partition.write(5)
+        etl_job.take_new(spark, *arguments, {"startingOffsets": "earliest"}, "parquet")
+    partition.write(5)
+    shutil.rmtree(target / "_spark_metadata")
+    for note in (target / etl_job.etl_target.NOTE, target / "not there"):
+        with pytest.raises(UsageError, match="the target has lost _spark_metadata, the list of its files"):
+            etl_job.take_new(spark, *arguments, {"startingOffsets": "earliest"}, "parquet")
+        assert not (target / "_spark_metadata").exists()
+        note.unlink(missing_ok=True)
+
+
 # ---- the command ----
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kafka_segment_source as kafkaseg
-from kafka_segment_source.inspection import walk
+from kafka_segment_source.inspection import header_tables
 from kafka_segment_source.storage.files import InputFile
 from tests.property.test_pruning import written
 from tests.support.logs import GeneratedLog
@@ -23,5 +23,5 @@ def test_headers_alone_say_the_same(log: GeneratedLog, is_small: bool) -> None:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(InputFile, "descriptor", lambda self: None)
             by_bytes = kafkaseg.list_partitions(directory).to_dict()
-        with mock.patch.multiple(walk, FIRST_LOOK=2, SMALL_BATCH=10**9 if is_small else 0):
+        with mock.patch.multiple(header_tables, FIRST_LOOK=2, SMALL_BATCH=10**9 if is_small else 0):
             assert kafkaseg.list_partitions(directory).to_dict() == by_bytes

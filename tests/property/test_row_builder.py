@@ -16,7 +16,7 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 import kafka_segment_source as kafkaseg
-from kafka_segment_source.decoding import blocks, records
+from kafka_segment_source.decoding import memory_blocks, records
 from kafka_segment_source.decoding.row_builder import RowBuilder
 from kafka_segment_source.errors import KafkaSegmentError
 from kafka_segment_source.reporting import logger
@@ -31,8 +31,10 @@ Outcome = tuple[list[pa.RecordBatch], str]
 
 @pytest.fixture(autouse=True, scope="module")
 def _quiet() -> Iterator[None]:
-    with mock.patch.object(logger, "propagate", False), mock.patch.object(logger, "level", logging.CRITICAL):
+    with mock.patch.object(logger, "propagate", False):
+        logger.setLevel(logging.CRITICAL)
         yield
+    logger.setLevel(logging.NOTSET)  # a level that is set as a field would stay in the logger's memory
 
 
 def read(path: str, builds: bool, **options: Any) -> Outcome:
@@ -141,22 +143,22 @@ def test_timestamps_beyond_microseconds(codec: writer.Codec, tmp_path: Path) -> 
 def test_blocks_are_used_again() -> None:
     """A large one comes back when its last buffer is gone, if it fits. Small ones are not kept, and no more than 32 MiB
     are."""
-    blocks._kept.clear()
-    block = blocks.take_block(1_000_000)
+    memory_blocks._kept.clear()
+    block = memory_blocks.take_block(1_000_000)
     address = block.data.ctypes.data
     buffers = block.make_buffers([(0, 600_000), (600_000, 300_000)])
     del block, buffers[0]
-    assert not blocks._kept
+    assert not memory_blocks._kept
     buffers.clear()
-    assert len(blocks._kept) == 1
-    assert blocks.take_block(5_000_000).data.ctypes.data != address  # and it is kept in turn
-    assert blocks.take_block(990_000).data.ctypes.data == address
+    assert len(memory_blocks._kept) == 1
+    assert memory_blocks.take_block(5_000_000).data.ctypes.data != address  # and it is kept in turn
+    assert memory_blocks.take_block(990_000).data.ctypes.data == address
     del buffers
-    many = [blocks.take_block(3 * 2**20) for _ in range(20)]
-    small = [blocks.take_block(1000) for _ in range(20)]
+    many = [memory_blocks.take_block(3 * 2**20) for _ in range(20)]
+    small = [memory_blocks.take_block(1000) for _ in range(20)]
     del many, small
-    assert 28 * 2**20 < sum(map(len, blocks._kept)) <= 32 * 2**20
-    assert min(map(len, blocks._kept)) >= 256 * 1024
+    assert 28 * 2**20 < sum(map(len, memory_blocks._kept)) <= 32 * 2**20
+    assert min(map(len, memory_blocks._kept)) >= 256 * 1024
 
 
 def test_rows_that_are_kept_stay_as_they_are(tmp_path: Path) -> None:

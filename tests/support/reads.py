@@ -14,7 +14,7 @@ from kafka_segment_source.options import ReadOptions, parse_options
 from kafka_segment_source.planning.plan import ReadPlan
 from kafka_segment_source.planning.planner import make_plan
 from kafka_segment_source.storage.store import Storage
-from kafka_segment_source.views.registry import view_of
+from kafka_segment_source.views.by_name import view_of
 from kafka_segment_source.views.view import plan_view
 from tests.support import writer
 

@@ -40,8 +40,8 @@ from kafka_segment_source.decoding import split_file
 from kafka_segment_source.decoding.tables import RECORDS
 from kafka_segment_source.errors import DataLossError, PathError
 from kafka_segment_source.inspection.contents import list_parsed
-from kafka_segment_source.inspection.offsets import find_offsets
-from kafka_segment_source.inspection.positions import find_places
+from kafka_segment_source.inspection.offset_of_time import find_offsets
+from kafka_segment_source.inspection.offset_places import find_places
 from kafka_segment_source.inspection.verify import verify_log
 from kafka_segment_source.logdir import probe
 from kafka_segment_source.logdir.catalog import list_directories

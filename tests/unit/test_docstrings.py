@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import doctest
 import inspect
+import re
 from pathlib import Path
 
 import pytest
@@ -26,3 +28,26 @@ def test_the_example_prints_what_it_says(function: object, monkeypatch: pytest.M
     printed: list[str] = []
     doctest.DocTestRunner().run(example, out=printed.append)
     assert not printed, "".join(printed)
+
+
+def fields_of(kind: ast.ClassDef) -> set[str]:
+    """The names of a class's annotated fields."""
+    return {
+        node.target.id for node in kind.body if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
+    }
+
+
+CLASSES = [
+    (f"{path.name}:{node.name}", node)
+    for path in sorted(Path(kafkaseg.__file__).parent.rglob("*.py"))
+    for node in ast.walk(ast.parse(path.read_text()))
+    if isinstance(node, ast.ClassDef) and ast.get_docstring(node)
+]
+
+
+@pytest.mark.parametrize("kind", [node for _, node in CLASSES], ids=[name for name, _ in CLASSES])
+def test_each_field_has_a_line_of_its_own(kind: ast.ClassDef) -> None:
+    """`path: of the file. size: in bytes.` on one line hides the second field."""
+    told = ast.get_docstring(kind) or ""
+    inside = re.findall(r"(?<=[.!;] )\w+(?=: )", told)
+    assert not fields_of(kind) & {*inside}

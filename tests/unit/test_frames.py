@@ -90,8 +90,9 @@ def test_batches_are_found_by_their_last_offset() -> None:
 def test_other_views_are_filtered_after_the_read() -> None:
     made = kafkaseg.dataset(ORDERS, view="segments")
     assert made.to_table(["partition"], pc.field("partition") == 2)["partition"].unique().to_pylist() == [2]
-    with pytest.raises(OptionError, match="only records, batches, latest have a plan"):
-        made.plan()
+    plan = made.plan()
+    assert isinstance(plan, kafkaseg.ViewPlan) and plan.splits == ()
+    assert plan.to_reader(["partition"]).read_all() == made.to_table(["partition"])
 
 
 def test_the_first_rows_read_one_segment(tmp_path: Path) -> None:

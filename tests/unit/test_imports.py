@@ -8,9 +8,12 @@ import inspect
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from dataclasses import is_dataclass
 from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
+from typing import get_args, get_type_hints
 
 import pytest
 
@@ -21,12 +24,12 @@ PACKAGE = Path(kafka_segment_source.__file__).parent
 
 # A module imports only from rooms above its own, and from its own folder. docs/architecture.md has the same order.
 ROOMS = [
-    *("errors", "kafka_format", "epoch_checkpoint", "reporting", "in_order"),
+    *("errors", "kafka_format", "batch_kinds", "epoch_checkpoint", "reporting", "in_order"),
     "storage",
     *("bounds", "times", "trust", "option_values", "options", "keywords", "data_loss", "schema"),
     *("logdir", "pruning", "kernels", "decoding", "values", "partition", "reading", "transactions", "latest"),
     *("scanning", "scanning_threads", "zones", "planning"),
-    *("streams", "internal_topics", "schema_registry", "inspection", "views", "queries"),
+    *("streams", "internal_topics", "schema_registry", "inspection", "views", "queries", "named_indexes"),
     *("searching", "statistics", "frames", "exporting", "rebuilding"),
     *("spark", "report", "cli"),
 ]
@@ -290,6 +293,29 @@ def test_every_error_is_public() -> None:
     assert kinds <= set(kafka_segment_source.__all__)
 
 
+# Parts of public results that stay inside: what a read was asked, what tasks need of a file, what reads a view, and
+# counts that are still being made
+INNER_PARTS = {"ReadOptions", "Segment", "Storage", "FileVersion", "BatchPlace", "View", "Heaviest", "Distinct"}
+
+
+def classes_in(kind: object) -> Iterator[type]:
+    """The package's classes in a type, also inside tuples, lists and unions."""
+    if inspect.isclass(kind) and kind.__module__.startswith("kafka_segment_source"):
+        yield kind
+    for part in get_args(kind):
+        yield from classes_in(part)
+
+
+@pytest.mark.parametrize("name", [name for name in kafka_segment_source.__all__ if name[0].isupper()])
+def test_the_parts_of_public_results_are_public(name: str) -> None:
+    """Each class that a field of a public class holds can be imported from the package, except for INNER_PARTS."""
+    kind = getattr(kafka_segment_source, name)
+    if issubclass(kind, Exception) or not (is_dataclass(kind) or hasattr(kind, "_fields")):
+        return
+    parts = {part.__name__ for held in get_type_hints(kind).values() for part in classes_in(held)}
+    assert parts - INNER_PARTS <= set(kafka_segment_source.__all__)
+
+
 PUBLIC_FUNCTIONS = [name for name in kafka_segment_source.__all__ if name.islower() and not name.startswith("_")]
 PUBLIC_FUNCTIONS.remove("errors")
 
@@ -313,6 +339,24 @@ def test_the_shim_is_the_data_source() -> None:
     assert shim.DefaultSource.name() == "kafkaseg"
     lines = [line for line in Path(str(shim.__file__)).read_text().splitlines() if line.strip()]
     assert len(lines) <= 4
+
+
+# Modules of one name in several rooms, which mean the same thing there. A command has the name of what it shows.
+SAME_MEANING = {
+    *("blocks", "consumer_offsets", "files", "indexes", "messages", "names", "offset_map", "record_rows", "rows"),
+    *("segments", "share_offsets", "tables", "topics", "transactional_ids"),
+}
+
+
+def test_no_two_modules_have_one_name_and_two_meanings() -> None:
+    """A name says which room it is in, or stands in SAME_MEANING."""
+    names = [name.rpartition(".")[2] for name in modules() if not name.startswith("cli.")]
+    assert {name for name in names if names.count(name) > 1} - SAME_MEANING == set()
+
+
+def test_the_lines_of_the_map_are_short() -> None:
+    """A line of a file in docs/architecture.md is read at a glance."""
+    assert [line for line in describe_rooms().splitlines() if len(line) > 150] == []
 
 
 def test_every_module_says_what_it_is_for() -> None:

@@ -91,7 +91,16 @@ def test_codec_names_are_by_id() -> None:
 
 
 def test_format_has_no_code() -> None:
-    """The format module is constants and text: no function, no class, no control flow."""
+    """The format module is constants and text, and how a file is named: no class, no control flow."""
     tree = ast.parse(Path(kafka_format.__file__).read_text())
-    odd = [node for node in tree.body if not isinstance(node, (ast.AnnAssign, ast.Import, ast.ImportFrom, ast.Expr))]
+    plain = (ast.AnnAssign, ast.Import, ast.ImportFrom, ast.Expr)
+    odd = [node for node in tree.body if not isinstance(node, plain) and not is_one_text(node)]
     assert odd == []
+
+
+def is_one_text(node: ast.stmt) -> bool:
+    """Whether a function is a docstring and one text that it returns."""
+    if not isinstance(node, ast.FunctionDef):
+        return False
+    [said, result] = node.body
+    return isinstance(said, ast.Expr) and isinstance(result, ast.Return) and isinstance(result.value, ast.JoinedStr)

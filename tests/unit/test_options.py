@@ -19,7 +19,7 @@ from kafka_segment_source.errors import OptionError, UnsupportedError, UsageErro
 from kafka_segment_source.keywords import option_texts
 from kafka_segment_source.option_values import LATEST, RECORDS
 from kafka_segment_source.options import OPTIONS, Option, ReadOptions, parse_options
-from kafka_segment_source.storage.tiered.keys import TierKeys
+from kafka_segment_source.storage.tiered.encryption import TierKeys
 
 NOW = 1_773_133_200_000  # 2026-03-10T09:00:00Z
 HOUR = 3_600_000

@@ -19,7 +19,7 @@ import zstandard
 from kafka_segment_source import kafka_format
 from kafka_segment_source.errors import CorruptRecordError, DataError
 from kafka_segment_source.storage.store import FileVersion, OpenFile
-from kafka_segment_source.storage.tiered.keys import WrongTextError, decrypt
+from kafka_segment_source.storage.tiered.encryption import WrongTextError, decrypt
 from kafka_segment_source.storage.tiered.manifest import LARGEST_CHUNK, ChunkIndex
 
 FILLER = b"\xff"
@@ -81,7 +81,10 @@ _CONTEXTS = _Contexts()
 
 
 class _ChunkFault(NamedTuple):
-    """Why a chunk cannot be decoded. found, expected: two values, as in a DataError."""
+    """Why a chunk cannot be decoded.
+
+    found, expected: two values, as in a DataError.
+    """
 
     found: str
     expected: str
@@ -98,8 +101,9 @@ class _ChunkError(Exception):
 class ChunkedFile:
     """A `.log` whose object has chunks.
 
-    path: of the object, for messages. stored_size: bytes that the object has. cipher, aad: None for chunks that are not
-    encrypted.
+    path: of the object, for messages.
+    stored_size: bytes that the object has.
+    cipher, aad: None for chunks that are not encrypted.
     """
 
     def __init__(

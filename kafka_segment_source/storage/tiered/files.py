@@ -8,7 +8,7 @@ from typing import Any
 from kafka_segment_source.errors import CorruptRecordError, DataError, UnsupportedFormatError
 from kafka_segment_source.storage.store import FileInMemory, FileVersion, OpenFile, ServiceError
 from kafka_segment_source.storage.tiered.chunks import FILLER
-from kafka_segment_source.storage.tiered.keys import WrongTextError, decrypt
+from kafka_segment_source.storage.tiered.encryption import WrongTextError, decrypt
 from kafka_segment_source.storage.tiered.manifest import ManifestError
 
 

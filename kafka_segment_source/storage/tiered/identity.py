@@ -16,8 +16,10 @@ _IDENTITY = "tier"
 class Identity(NamedTuple):
     """What the version of a shown `.log` says: its objects, and the facts of its manifest.
 
-    stem: the name of its objects, without suffix. log: the version of the `.log` object. manifest: that of the
-    manifest, None for a tier without. last_offset, latest (ms): by the manifest, None where it is not believed.
+    stem: the name of its objects, without suffix.
+    log: the version of the `.log` object.
+    manifest: that of the manifest, None for a tier without. last_offset, latest (ms): by the manifest, None where it is
+    not believed.
     """
 
     stem: str

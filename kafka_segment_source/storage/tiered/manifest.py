@@ -20,13 +20,12 @@ from typing import Any
 import zstandard
 
 from kafka_segment_source import kafka_format
-from kafka_segment_source.storage.tiered.keys import ENCRYPTION_BYTES, Encryption
+from kafka_segment_source.storage.tiered.encryption import ENCRYPTION_BYTES, Encryption
 
 MOST_MANIFEST = 4 * 1024 * 1024  # bytes; a segment of 1 GiB in chunks of 4 MiB has 2 KiB
 LARGEST_CHUNK = 256 * 1024 * 1024  # bytes; a chunk is in memory as a whole, and Aiven recommends 4 MiB
 _MOST_CHUNKS = 1_000_000
 _MOST_INDEX = 64 * 1024 * 1024  # bytes of one part of the `.indexes` object
-_LARGEST_LOG = 2**31 - 1
 _MOST_EPOCHS = 100_000
 _EPOCH_DIGITS = 10
 _VERSION = "1"
@@ -37,7 +36,11 @@ PARTS = ("offset", "timestamp", "producerSnapshot", "leaderEpoch", "transaction"
 
 
 class ManifestError(ValueError):
-    """What is wrong with a manifest. found, expected: two values. is_newer: whether a newer plugin wrote it."""
+    """What is wrong with a manifest.
+
+    found, expected: two values.
+    is_newer: whether a newer plugin wrote it.
+    """
 
     def __init__(self, what: str, found: object, expected: object, is_newer: bool = False) -> None:
         super().__init__(what)
@@ -51,7 +54,8 @@ class ManifestError(ValueError):
 class ChunkIndex:
     """Where the chunks of a `.log` lie.
 
-    chunk_size: bytes of each chunk of the original file, but of its last one. file_size: of the original file.
+    chunk_size: bytes of each chunk of the original file, but of its last one.
+    file_size: of the original file.
     starts: the position of each chunk in the object, and the position after the last one.
     """
 
@@ -77,8 +81,10 @@ class ChunkIndex:
 class Manifest:
     """One segment of a tier.
 
-    base_offset, last_offset: both inclusive. latest: the largest timestamp (ms) that its broker knew. epochs: pairs of
-    leader epoch and start offset, in order. parts: position and stored size of each part of the `.indexes` object.
+    base_offset, last_offset: both inclusive.
+    latest: the largest timestamp (ms) that its broker knew.
+    epochs: pairs of leader epoch and start offset, in order.
+    parts: position and stored size of each part of the `.indexes` object.
     """
 
     topic: str
@@ -146,7 +152,10 @@ def parse_manifest(data: bytes) -> Manifest:
 
 
 class _Fields:
-    """The fields of a JSON object, each taken with its type. path: of the object in the manifest."""
+    """The fields of a JSON object, each taken with its type.
+
+    path: of the object in the manifest.
+    """
 
     def __init__(self, values: object, path: str = "") -> None:
         if not isinstance(values, dict):
@@ -219,7 +228,7 @@ def _parse_parts(fields: _Fields, is_encrypted: bool) -> dict[str, tuple[int, in
 
 def _parse_chunks(fields: _Fields, is_encrypted: bool, is_compressed: bool) -> ChunkIndex:
     kind = fields.take("type", str)
-    file_size = fields.number("originalFileSize", 0, _LARGEST_LOG)
+    file_size = fields.number("originalFileSize", 0, kafka_format.LARGEST_LOG)
     chunk_size = fields.number("originalChunkSize", 1, 2**40)
     count = -(-file_size // chunk_size)
     if min(chunk_size, file_size) > LARGEST_CHUNK:

@@ -45,7 +45,8 @@ class TierObject(NamedTuple):
 class TierHome(NamedTuple):
     """What the path of a tier's partition says.
 
-    topic: None where only a manifest says it (Aiven). above: the key prefix and the topic, one after the other.
+    topic: None where only a manifest says it (Aiven).
+    above: the key prefix and the topic, one after the other.
     """
 
     topic: str | None
@@ -57,8 +58,10 @@ class TierHome(NamedTuple):
 class ShownPath(NamedTuple):
     """The parts of a path that stands for a part of a tier.
 
-    home: the tier's directory of the partition. copy: a number, None for the list of all numbers. directory: the
-    partition's name in Kafka's layout. name: of a file in it.
+    home: the tier's directory of the partition.
+    copy: a number, None for the list of all numbers.
+    directory: the partition's name in Kafka's layout.
+    name: of a file in it.
     """
 
     home: str

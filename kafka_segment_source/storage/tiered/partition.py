@@ -64,7 +64,10 @@ EPOCHS = "leaderEpoch"
 
 @dataclass(frozen=True, slots=True)
 class ShownFile:
-    """One file of Kafka's layout. segment, part: which object it stands for; none of them for one of `text`."""
+    """One file of Kafka's layout.
+
+    segment, part: which object it stands for; none of them for one of `text`.
+    """
 
     entry: Entry
     segment: TierSegment | None = None
@@ -79,7 +82,8 @@ Files = dict[str, ShownFile]
 class TierPartition:
     """One partition of a tier.
 
-    topic: empty where no manifest says it. copies: the files of each directory that stands for it, from number 1 on.
+    topic: empty where no manifest says it.
+    copies: the files of each directory that stands for it, from number 1 on.
     """
 
     topic: str
@@ -161,11 +165,13 @@ def _find_lineage(segments: list[TierSegment], read_lineage: ReadLineage) -> tup
     same one. So if the newest segment's are damaged, another segment of its last epoch serves as well. If none is left,
     the segments themselves say where later epochs begin.
     """
-    if len({epoch for each in segments for epoch, _ in each.epochs}) <= 1:
+    if len({epoch for segment in segments for epoch, _ in segment.epochs}) <= 1:
         return (), segments
     faults: dict[str, str] = {}
     lineage: Epochs = ()
-    for segment in sorted(segments, key=lambda each: (_last_epoch(each), each.last_offset or -1), reverse=True):
+    for segment in sorted(
+        segments, key=lambda segment: (_last_epoch(segment), segment.last_offset or -1), reverse=True
+    ):
         if segment.epochs_fault is None and segment.fault is None:
             try:
                 lineage = segment.lineage or read_lineage(segment)
@@ -176,8 +182,10 @@ def _find_lineage(segments: list[TierSegment], read_lineage: ReadLineage) -> tup
         segment = None
     known = -1 if segment is None else _last_epoch(segment)
     if lineage or faults or segment is None:
-        lineage = _extend(lineage, [each for each in segments if _last_epoch(each) > known])
-    return lineage, [replace(each, epochs_fault=faults.get(each.name.stem, each.epochs_fault)) for each in segments]
+        lineage = _extend(lineage, [segment for segment in segments if _last_epoch(segment) > known])
+    return lineage, [
+        replace(segment, epochs_fault=faults.get(segment.name.stem, segment.epochs_fault)) for segment in segments
+    ]
 
 
 def _extend(lineage: Epochs, newer: list[TierSegment]) -> Epochs:
@@ -209,7 +217,9 @@ def _chain(segments: list[TierSegment], lineage: Epochs) -> list[list[TierSegmen
     """
     chains: list[list[TierSegment]] = []
     ends: list[tuple[int, int]] = []  # of each list: the offset after it, and its last leader epoch
-    for segment in sorted(segments, key=lambda each: (each.name.base_offset, -_last_epoch(each), each.name.stem)):
+    for segment in sorted(
+        segments, key=lambda segment: (segment.name.base_offset, -_last_epoch(segment), segment.name.stem)
+    ):
         base = segment.name.base_offset
         first_epoch = segment.epochs[0][0] if segment.epochs else -1
         is_of_lineage = _is_in_lineage(segment, lineage)
@@ -223,7 +233,7 @@ def _chain(segments: list[TierSegment], lineage: Epochs) -> list[list[TierSegmen
         ]
         if fits:
             # the list that reaches furthest goes on without a gap
-            at = max(fits, key=lambda each: (ends[each][0], -each))
+            at = max(fits, key=lambda fit: (ends[fit][0], -fit))
         else:
             at = len(chains)
             chains.append([])
@@ -252,13 +262,13 @@ def _show(chain: list[TierSegment], home: TierHome, lineage: Epochs) -> Files:
 
     epochs: dict[int, int] = {}
     for segment in chain:
-        base = f"{segment.name.base_offset:0{kafka_format.BASE_OFFSET_DIGITS}d}"
+        base = kafka_format.segment_file(segment.name.base_offset, "")
         add(f"{base}{kafka_format.LOG_SUFFIX}", segment, LOG, segment.version)
         for part, suffix, version in _list_parts(segment):
             if suffix == kafka_format.SNAPSHOT_SUFFIX:
                 if segment.last_offset is None:
                     continue
-                add(f"{segment.last_offset + 1:0{kafka_format.BASE_OFFSET_DIGITS}d}{suffix}", segment, part, version)
+                add(kafka_format.segment_file(segment.last_offset + 1, suffix), segment, part, version)
             else:
                 add(base + suffix, segment, part, version)
         for epoch, start in segment.epochs:

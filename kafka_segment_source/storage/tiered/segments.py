@@ -42,9 +42,11 @@ _HEAD = struct.Struct(">qiib4xhi")  # base offset, length, leader epoch, magic, 
 class TierSegment:
     """One segment of a tier, with all its objects by suffix.
 
-    last_offset: inclusive, None where nothing says it. epochs: of its own offsets. lineage: of all offsets up to its
-    end, as its leader knew them; empty where that was not read. epochs_fault: a sentence, if its object or part with
-    the leader epochs is damaged. manifest, fault: of a tier with manifests, one of the two.
+    last_offset: inclusive, None where nothing says it.
+    epochs: of its own offsets.
+    lineage: of all offsets up to its end, as its leader knew them; empty where that was not read.
+    epochs_fault: a sentence, if its object or part with the leader epochs is damaged.
+    manifest, fault: of a tier with manifests, one of the two.
     """
 
     name: TierObject

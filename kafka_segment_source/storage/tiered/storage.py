@@ -34,6 +34,7 @@ from kafka_segment_source.storage.store import (
     note_object,
 )
 from kafka_segment_source.storage.tiered.chunks import ChunkedFile
+from kafka_segment_source.storage.tiered.encryption import NO_KEYS, TierKeys, find_cipher
 from kafka_segment_source.storage.tiered.files import (
     BrokenFile,
     DamagedPartError,
@@ -43,7 +44,6 @@ from kafka_segment_source.storage.tiered.files import (
     decrypt_part,
 )
 from kafka_segment_source.storage.tiered.identity import Identity, read_identity
-from kafka_segment_source.storage.tiered.keys import NO_KEYS, TierKeys, find_cipher
 from kafka_segment_source.storage.tiered.manifest import Manifest, ManifestError
 from kafka_segment_source.storage.tiered.names import (
     ShownPath,

@@ -14,6 +14,7 @@ import re
 import signal
 import sys
 import time
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -224,7 +225,13 @@ def _named(error: Exception) -> tuple[str, str]:
     if found and not isinstance(error, errors.KafkaSegmentError):
         return found[-1][0], found[-1][1]
     lines = [line for line in str(error).splitlines() if line.strip()] or [""]
-    return type(error).__name__, lines[0]
+    return type(error).__name__, f"{lines[0]} [{' < '.join(_find_places(error))}]"
+
+
+def _find_places(error: Exception) -> list[str]:
+    """The functions of the package that the error passed, with their lines, innermost first."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return [f"{frame.name}:{frame.lineno}" for frame in reversed(frames) if "/kafka_segment_source/" in frame.filename]
 
 
 @contextmanager

@@ -17,14 +17,12 @@ from hypothesis import strategies as st
 from kafka_segment_source.errors import PathError
 from kafka_segment_source.logdir import index_entries
 from kafka_segment_source.logdir.indexes import (
-    OffsetIndex,
-    TimeIndex,
-    TransactionIndex,
     read_offset_index,
     read_time_index,
     written_offsets,
     written_times,
 )
+from kafka_segment_source.named_indexes import OffsetIndex, TimeIndex, TransactionIndex
 from kafka_segment_source.storage.files import Bytes, InputFile
 from kafka_segment_source.storage.store import LOCAL
 from tests.support import writer
@@ -377,3 +375,22 @@ def test_the_checks_read_a_file_that_has_shrunk(tmp_path: Path) -> None:
     assert written_offsets(str(path), LOCAL, INDEX_BYTES, BASE, LOG).offsets.tolist() == [BASE + 1]
     path.unlink()
     assert written_offsets(str(path), LOCAL, INDEX_BYTES, BASE, LOG).offsets.tolist() == []
+
+
+few = st.integers(-2, 6)
+
+
+@given(entries=st.lists(st.tuples(few, few), max_size=6), last=st.tuples(few, few), limit=st.integers(0, 6))
+def test_few_entries_and_many_have_the_same_rules(
+    entries: list[tuple[int, int]], last: tuple[int, int], limit: int
+) -> None:
+    """Short blocks are judged by a loop, long ones by arrays: which entries are valid does not depend on it."""
+    of_offsets = np.array(entries, index_entries.OFFSET_ENTRY)
+    offsets, positions = of_offsets["offset"].astype(np.int64), of_offsets["position"].astype(np.int64)
+    by_arrays = index_entries._are_valid_offsets(offsets, positions, *last, limit)
+    assert index_entries._count_few_offsets(of_offsets, *last, limit) == index_entries.count_leading(by_arrays)
+
+    of_times = np.array(entries, index_entries.TIME_ENTRY)
+    timestamps, offsets = of_times["timestamp"].astype(np.int64), of_times["offset"].astype(np.int64)
+    by_arrays = index_entries._are_valid_times(timestamps, offsets, *last, limit)
+    assert index_entries._count_few_times(of_times, *last, limit) == index_entries.count_leading(by_arrays)

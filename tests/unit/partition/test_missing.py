@@ -353,6 +353,27 @@ def test_a_replica_that_has_it(folder: Path) -> None:
         kafkaseg.plan(both)
 
 
+@pytest.mark.parametrize("compacted", [True, False])
+@pytest.mark.parametrize("turn", [1, -1])
+def test_a_seam_that_no_copy_reaches(turn: int, compacted: bool, folder: Path) -> None:
+    """A follower ends inside the segment whose `.log` the other directory has lost."""
+    other = simple_log(simple_segment([batch(0, 0, 10), batch(2, 20, 30)])).write(folder.parent.parent / "other")
+    if compacted:
+        for directory in (folder.parent, other.parent):
+            checkpoint(directory, "cleaner-offset-checkpoint", "orders 0 30")
+    file(folder, 0).unlink()
+    both = [folder.parent, other.parent][::turn]
+    if compacted:
+        assert offsets(both) == [*range(4), *range(10, 40)]
+        (said,) = [each for each in warnings(both) if "no file holds" in each]
+        assert "offsets 4 to 9 of partition orders-0; harmless where compaction" in said
+    else:
+        with pytest.raises(DataLossError, match="no file holds the offsets 4 to 9"):
+            offsets(both)
+    file(other, 0).write_bytes(simple_segment([batch(0, 0, 10), batch(9, 90)]).log)
+    assert [each for each in warnings(both) if "no file holds" in each] == []
+
+
 # --- no false alarm
 # ----------------------------------------------------------------------------------------------------
 

@@ -419,3 +419,67 @@ def test_a_window_behind_damage_of_the_last_segment(start: int, tmp_path: Path) 
     with pytest.raises(CorruptRecordError) as caught:
         read(a, **window)
     assert caught.value.position == len(last[0])
+
+
+THINNED = [(0, 3), (10, 11), (22, 22), (30, 30), (37, 37), (38, 43), (44, 46), (47, 49), (51, 51)]
+
+
+@pytest.mark.parametrize("at", range(1, len(THINNED)))
+def test_a_window_has_the_rows_of_the_whole_read(at: int, tmp_path: Path) -> None:
+    """One flipped bit of one baseOffset in a compacted copy: where a range ends changes nothing about what is
+    believed."""
+    whole = [make_batch(*each) for each in THINNED]
+    first, last = THINNED[at]
+    ends = [0, *(sum(map(len, whole[: each + 1])) for each in range(len(whole)))]
+    for bit in range(7):
+        hurt = [*whole[:at], make_batch(first, last, first ^ 1 << bit), *whole[at + 1 :]]
+        path = write_log(tmp_path / str(bit), hurt)
+        (path / "cleaner-offset-checkpoint").write_text("0\n1\nt 0 60\n")
+        index = [(last, end) for (_, last), end in zip(THINNED, ends, strict=False)]
+        (path / "t-0" / writer.segment_name(0, ".index")).write_bytes(writer.offset_index(index[1:], 0))
+        found = read(path, mode="DROPMALFORMED", failOnDataLoss="false")
+        for end in range(1, 52):
+            window = read(path, mode="DROPMALFORMED", failOnDataLoss="false", endingOffsets=f'{{"t":{{"0":{end}}}}}')
+            assert window == [row for row in found if row[0] < end], (bit, end)
+
+
+def test_a_batch_that_the_plan_disproves_does_not_come_out_again(tmp_path: Path) -> None:
+    """Its other copy has the right offsets, and damage follows it: DROPMALFORMED reads neither behind it nor itself."""
+    whole = [make_batch(*each) for each in [(0, 3), (4, 9), (10, 12)]]
+    a = write_log(tmp_path / "A", [whole[0], make_batch(4, 9, 68), spoil(whole[2])])
+    b = write_log(tmp_path / "B", [*whole[:2], spoil(whole[2])])
+    c = write_log(tmp_path / "C", whole)
+    for paths in ([a, b], [b, a]):
+        assert read(paths, mode="DROPMALFORMED") == rows(*range(10))
+        with pytest.raises(CorruptRecordError):
+            read(paths)
+    assert read([a, c], mode="DROPMALFORMED") == read([a, c]) == rows(*range(13))
+
+
+def test_a_second_copy_with_a_misplaced_end_hides_no_damage(tmp_path: Path) -> None:
+    """The gap before its last batch is no proof that there never were records."""
+    whole = [make_batch(*each) for each in [(0, 0), (1, 3), (4, 9), (10, 11), (12, 14), (15, 16)]]
+    a = write_log(tmp_path / "A", [*whole[:3], make_batch(10, 11, 2), *whole[4:]])
+    b = write_log(tmp_path / "B", [make_batch(0, 0, 16), spoil(whole[1])])
+    for paths in ([a], [a, b], [b, a]):
+        with pytest.raises(CorruptRecordError, match="batch out of order"):
+            read(paths)
+        assert read(paths, mode="DROPMALFORMED") == rows(*range(10), *range(12, 17))
+
+
+def test_an_empty_segment_of_a_compacted_copy_shows_that_nothing_is_there(tmp_path: Path) -> None:
+    """The cleaner left it. So the damage of the other copy hides nothing before the batch that both have."""
+    whole = [make_batch(*each) for each in [(0, 3), (9, 11), (12, 13)]]
+    paths = []
+    for name, segments in {
+        "A": {0: [whole[0], spoil(whole[1]), whole[2]]},
+        "B": {0: [whole[0]], 5: [], 9: [whole[1]], 12: [whole[2]]},
+    }.items():
+        folder = tmp_path / name / "t-0"
+        folder.mkdir(parents=True)
+        (tmp_path / name / "cleaner-offset-checkpoint").write_text("0\n1\nt 0 12\n")
+        for base, batches in segments.items():
+            (folder / writer.segment_name(base)).write_bytes(b"".join(batches))
+        paths.append(tmp_path / name)
+    for order in (paths, paths[::-1]):
+        assert read(order) == rows(*range(4), *range(9, 14))

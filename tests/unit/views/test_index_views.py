@@ -18,7 +18,7 @@ from kafka_segment_source.logdir.segments import ListedLog, Segment
 from kafka_segment_source.options import parse_options
 from kafka_segment_source.storage.store import LOCAL, LocalStorage
 from kafka_segment_source.views import index_files
-from kafka_segment_source.views.registry import view_of
+from kafka_segment_source.views.by_name import view_of
 from kafka_segment_source.views.view import plan_view
 from tests.conformance.dump_index import SAVED
 from tests.conformance.dump_log import ROOT

@@ -1,4 +1,4 @@
-"""manifest.py, names.py, keys.py: what is refused, and that no value costs memory or shows a key."""
+"""manifest.py, names.py, encryption.py: what is refused, and that no value costs memory or shows a key."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import zstandard
 from kafka_segment_source.errors import OptionError
 from kafka_segment_source.storage.store import FileVersion, LocalStorage
 from kafka_segment_source.storage.tiered.chunks import FILLER, ChunkedFile
-from kafka_segment_source.storage.tiered.keys import TierKeys, parse_keys
+from kafka_segment_source.storage.tiered.encryption import TierKeys, parse_keys
 from kafka_segment_source.storage.tiered.manifest import ChunkIndex, ManifestError, parse_manifest
 from kafka_segment_source.storage.tiered.names import TierHome, parse_home, parse_object, split_shown
 from tests.support import tiered_encoder as encoder

@@ -45,8 +45,12 @@ NO_KEYS = TierKeys()
 
 
 class Encryption(NamedTuple):
-    """What a manifest says. key_id: of the key that wraps the data key. data_key: wrapped. aad: the additional data of
-    each chunk."""
+    """What a manifest says.
+
+    key_id: of the key that wraps the data key.
+    data_key: wrapped.
+    aad: the additional data of each chunk.
+    """
 
     key_id: str
     data_key: bytes

@@ -11,12 +11,12 @@ from kafka_segment_source.logdir.checkpoints import read_topic_id
 from kafka_segment_source.option_values import TopicPartition
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.partition.logs import examined_logs
-from kafka_segment_source.planning.offsets import log_end_offset
-from kafka_segment_source.reporting import few
+from kafka_segment_source.planning.offset_bounds import log_end_offset
+from kafka_segment_source.reporting import Warnings, few
 from kafka_segment_source.storage.store import NO_VERSION
 
 
-def find_ends(wanted: Set[TopicPartition], options: ReadOptions, warnings: list[str]) -> dict[TopicPartition, int]:
+def find_ends(wanted: Set[TopicPartition], options: ReadOptions, warnings: Warnings) -> dict[TopicPartition, int]:
     """Finds the offset after the last record of each of these partitions that is under the paths.
 
     That of a partition with damage at its end is left out, with a warning.

@@ -9,7 +9,7 @@ from dataclasses import replace
 from kafka_segment_source.errors import OptionError, PathError
 from kafka_segment_source.internal_topics.log_records import list_topic
 from kafka_segment_source.options import ReadOptions
-from kafka_segment_source.reporting import logger
+from kafka_segment_source.reporting import Warnings, logger
 from kafka_segment_source.schema_registry.registry import name_place
 from kafka_segment_source.schema_registry.resolving import Known, find_choice, with_typed_columns
 from kafka_segment_source.schema_registry.rows import TOPIC
@@ -41,7 +41,10 @@ def check_checkpoint(options: ReadOptions, kept: Mapping[str, str]) -> None:
 
 
 class SchemaFollower:
-    """Reads the schemas again whenever their log has changed. options: of the stream, typed."""
+    """Reads the schemas again whenever their log has changed.
+
+    options: of the stream, typed.
+    """
 
     def __init__(self, options: ReadOptions) -> None:
         assert options.typed is not None
@@ -60,7 +63,7 @@ class SchemaFollower:
         """Returns the typed columns with all writers that are known now. A newer schema is said once."""
         seen = self._look()
         if seen != self._seen:
-            warnings: list[str] = []
+            warnings = Warnings()
             typed = with_typed_columns(self._fixed, warnings, self._typed.wanted).typed
             assert typed is not None
             self._typed, self._seen = typed, seen
@@ -78,8 +81,8 @@ class SchemaFollower:
             return None
         return [(segment.path, segment.size) for log in logs for segment in log.segments]
 
-    def _say_newer(self, warnings: list[str]) -> None:
-        known = Known(self._asked, [])
+    def _say_newer(self, warnings: Warnings) -> None:
+        known = Known(self._asked, Warnings())
         for column, reader in self._typed.readers.items():
             try:
                 newest = find_choice(column, known).registered
@@ -87,7 +90,7 @@ class SchemaFollower:
                 continue
             if newest is not None and reader.partition("#")[0] != f"id:{newest.id}" and newest.id not in self._said:
                 self._said.add(newest.id)
-                warnings.append(
+                warnings.add(
                     f"{name_place(newest.place)} (id {newest.id}) is newer than the schema that this stream reads"
                     f" {column}s as ({reader}): what it adds is left out. A restart of the stream names one of the two by option"
                     f" '{column}Schema'"

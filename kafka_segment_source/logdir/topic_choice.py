@@ -23,6 +23,7 @@ from kafka_segment_source.errors import OptionError, PathError, StorageError
 from kafka_segment_source.logdir.checkpoints import read_topic_id
 from kafka_segment_source.option_values import TopicPartition, TopicSelection
 from kafka_segment_source.options import ReadOptions
+from kafka_segment_source.reporting import name_some
 from kafka_segment_source.storage.store import Entry, Storage
 
 if TYPE_CHECKING:
@@ -242,8 +243,7 @@ def _join_names(names: Iterable[str], like: str = "") -> str:
     if len(listed) > _MOST_NAMED:
         near = get_close_matches(like, listed, _MOST_NAMED)
         listed = [*near, *(name for name in listed if name not in near)]
-    more = f" and {len(listed) - _MOST_NAMED} more" if len(listed) > _MOST_NAMED else ""
-    return (", ".join(repr(name) for name in listed[:_MOST_NAMED]) or "nothing") + more
+    return name_some(listed, _MOST_NAMED, repr) or "nothing"
 
 
 def name_first(names: Sequence[str], what: str) -> str:

@@ -26,7 +26,9 @@ from kafka_segment_source.reading.following import Follower
 
 @dataclass(frozen=True, slots=True)
 class FoundBatch:
-    """A batch that a search ended at. position, size: in bytes of the `.log`.
+    """A batch that a search ended at.
+
+    position, size: in bytes of the `.log`.
 
     offset, timestamp: of the record in it that was looked for, in ms. None where a batch was looked for.
     """
@@ -94,9 +96,10 @@ class OffsetEntry:
 class SearchStep:
     """What a search did with one segment.
 
-    left_out: why it was not scanned, or None. time_entry, offset_entry: the index entries that gave the start of the
-    scan, or None. start, end: the byte range that may hold what is looked for. found: where the scan ended. None if the
-    range does not hold it.
+    left_out: why it was not scanned, or None.
+    time_entry, offset_entry: the index entries that gave the start of the scan, or None.
+    start, end: the byte range that may hold what is looked for.
+    found: where the scan ended. None if the range does not hold it.
     """
 
     path: str

@@ -7,7 +7,7 @@ Spark's rules (`KafkaOffsetReader`):
 - A starting timestamp that no record reaches is an error, unless startingOffsetsByTimestampStrategy is latest.
 - The files must hold the offsets that are given by number (failOnDataLoss).
 
-The rules for batch reads alone are in `batch_rules.py`.
+The rules for batch reads alone are in `batch_queries.py`.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ from kafka_segment_source.logdir.segment_view import SegmentView
 from kafka_segment_source.logdir.segments import Evidence, PartitionLog
 from kafka_segment_source.option_values import EARLIEST, LATEST
 from kafka_segment_source.options import ReadOptions
+from kafka_segment_source.reporting import Warnings
 from kafka_segment_source.times import format_millis
 
 
-def offset_range(log: PartitionLog, options: ReadOptions, warnings: list[str]) -> OffsetRange:
+def offset_range(log: PartitionLog, options: ReadOptions, warnings: Warnings) -> OffsetRange:
     """The offsets of one partition that the options leave, between its log start and the end by `endAt`.
 
     Raises OptionError for a start after the end, and for a timestamp that no record reaches. Raises DataLossError for
@@ -40,7 +41,7 @@ def offset_range(log: PartitionLog, options: ReadOptions, warnings: list[str]) -
         )
     lost = _describe_hole(log, OffsetRange(start, end)) or _describe_loss(log, options, start, end)
     if lost is not None:
-        warnings.append(report_lost_offsets(f"{lost} of {where}", options))
+        warnings.add(report_lost_offsets(f"{lost} of {where}", options), "lost offsets")
     return OffsetRange(start, end).intersect(log.offsets)
 
 

@@ -20,8 +20,9 @@ from kafka_segment_source.logdir.segment_view import SegmentView
 from kafka_segment_source.logdir.segments import PartitionLog
 from kafka_segment_source.options import ReadOptions, parse_options
 from kafka_segment_source.partition.logs import explain_removed, follow_changes, list_settled_logs
-from kafka_segment_source.planning.offsets import log_end_offset, log_start_offset
-from kafka_segment_source.planning.search import FoundBatch, OffsetEntry, SearchStep, search
+from kafka_segment_source.planning.offset_bounds import log_end_offset, log_start_offset
+from kafka_segment_source.planning.offset_search import FoundBatch, OffsetEntry, SearchStep, search
+from kafka_segment_source.reporting import Warnings
 
 FETCH_BYTES = 1024 * 1024  # max.partition.fetch.bytes of a consumer
 
@@ -33,7 +34,7 @@ class Fetch:
     start, end: byte positions. It takes at least one batch, and no byte of another segment.
     upper_entry: the entry of the offset index that gives the upper bound. None if no entry lies behind the fetch.
     upper_bound: of the offsets in the fetch, exclusive. A broker names the aborted transactions up to there. Without an
-        entry it is the next segment's base offset, or the log end offset.
+    entry it is the next segment's base offset, or the log end offset.
     """
 
     start: int
@@ -57,7 +58,8 @@ class OffsetPlace:
 
     log_start_offset, log_end_offset: the log's first offset, and the offset of its next record.
     batch: that holds the offset, or the first one after it where compaction removed it. None outside the log.
-    steps: of the search. fetch: a fetch from the batch on. None without a batch.
+    steps: of the search.
+    fetch: a fetch from the batch on. None without a batch.
     """
 
     topic: str
@@ -85,7 +87,10 @@ class OffsetPlace:
 
 @dataclass(frozen=True, slots=True)
 class OffsetPlaces:
-    """The places of an offset in all partitions. warnings: one sentence each."""
+    """The places of an offset in all partitions.
+
+    warnings: one sentence each.
+    """
 
     offset: int
     partitions: tuple[OffsetPlace, ...]
@@ -93,7 +98,7 @@ class OffsetPlaces:
 
     def to_dict(self, explain: bool = False) -> dict[str, Any]:
         """The places as `kafkaseg offsets --json` prints them."""
-        return {"offset": self.offset, "partitions": [each.to_dict(explain) for each in self.partitions]}
+        return {"offset": self.offset, "partitions": [partition.to_dict(explain) for partition in self.partitions]}
 
 
 def locate_offset(
@@ -134,13 +139,13 @@ def locate_offset(
     return find_places(parsed, warnings, offset, fetch_bytes)
 
 
-def find_places(parsed: ReadOptions, warnings: list[str], offset: int, fetch_bytes: int = FETCH_BYTES) -> OffsetPlaces:
-    """Does what `locate_offset` does. It takes options that were parsed."""
+def find_places(parsed: ReadOptions, warnings: Warnings, offset: int, fetch_bytes: int = FETCH_BYTES) -> OffsetPlaces:
+    """Finds the places of an offset in the partitions that parsed options select."""
     places: list[OffsetPlace] = []
     for log in list_settled_logs(parsed, warnings):
         place = follow_changes(log, parsed, partial(_locate, offset=offset, fetch_bytes=fetch_bytes, options=parsed))
         if place is None:
-            warnings.append(explain_removed(log))
+            warnings.add(explain_removed(log))
         else:
             places.append(place)
     return OffsetPlaces(offset, tuple(places), tuple(warnings))
@@ -168,7 +173,7 @@ def _find_batches(split: SegmentSplit, offset: int, options: ReadOptions) -> Ite
 
 def _find_fetch(log: PartitionLog, batch: FoundBatch, most: int, log_end: int, options: ReadOptions) -> Fetch | None:
     """Finds what a fetch takes (LogSegment.read), and its upper bound (LogSegment.fetchUpperBoundOffset)."""
-    segment = next((each for each in log.segments if each.path == batch.path), None)
+    segment = next((segment for segment in log.segments if segment.path == batch.path), None)
     if segment is None:
         return None  # another copy mended the batch
     size = min(segment.size - batch.position, max(most, batch.size))

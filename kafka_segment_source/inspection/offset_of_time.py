@@ -17,10 +17,11 @@ from kafka_segment_source.option_values import EARLIEST, LATEST
 from kafka_segment_source.options import ReadOptions, parse_options
 from kafka_segment_source.partition.logs import explain_removed, follow_changes, list_settled_logs
 from kafka_segment_source.partition.missing import all_evidence, sum_up
-from kafka_segment_source.planning.offsets import log_end_offset
-from kafka_segment_source.planning.search import SearchStep
+from kafka_segment_source.planning.offset_bounds import log_end_offset
+from kafka_segment_source.planning.offset_search import SearchStep
 from kafka_segment_source.planning.stable_end import StableEnds
 from kafka_segment_source.planning.time_lookup import first_offset_at
+from kafka_segment_source.reporting import Warnings
 
 _WORDS = {"earliest": EARLIEST, "-2": EARLIEST, "latest": LATEST, "-1": LATEST}
 
@@ -29,7 +30,8 @@ _WORDS = {"earliest": EARLIEST, "-2": EARLIEST, "latest": LATEST, "-1": LATEST}
 class PartitionOffset:
     """The answer for one partition.
 
-    offset: None where no record is at or after the time. log_end_offset: the offset of the next record.
+    offset: None where no record is at or after the time.
+    log_end_offset: the offset of the next record.
     last_stable_offset: under read_committed, where the log ends for a consumer of that level. Otherwise None.
     steps: of the search, if they were asked for. None for earliest and latest, which need no search.
     """
@@ -65,7 +67,8 @@ class PartitionOffset:
 class OffsetsForTime:
     """The answers for all partitions.
 
-    timestamp: epoch milliseconds, or -2 for earliest and -1 for latest. warnings: one sentence each.
+    timestamp: epoch milliseconds, or -2 for earliest and -1 for latest.
+    warnings: one sentence each.
     """
 
     timestamp: int
@@ -77,7 +80,7 @@ class OffsetsForTime:
         is_time = self.timestamp not in (EARLIEST, LATEST)
         return {
             "timestamp": times.format_millis(self.timestamp) if is_time else None,
-            "partitions": [each.to_dict() for each in self.partitions],
+            "partitions": [partition.to_dict() for partition in self.partitions],
         }
 
 
@@ -116,11 +119,11 @@ def offsets_for_time(
     return find_offsets(parsed, warnings, timestamp, explain)
 
 
-def find_offsets(parsed: ReadOptions, warnings: list[str], timestamp: int, explain: bool = False) -> OffsetsForTime:
-    """Does what `offsets_for_time` does. It takes options that were parsed, and a time in epoch ms, or -2 or -1."""
+def find_offsets(parsed: ReadOptions, warnings: Warnings, timestamp: int, explain: bool = False) -> OffsetsForTime:
+    """Finds the offsets of a time: epoch ms, -2 for earliest, -1 for latest. `offsets_for_time` has the parameters."""
     answers: list[PartitionOffset] = []
     evidence: list[tuple[Evidence, str]] = []
-    said: list[str] = []
+    said = Warnings()
     for log in list_settled_logs(parsed, warnings):
         found = follow_changes(log, parsed, partial(_answer, timestamp=timestamp, options=parsed, explain=explain))
         if found is None:
@@ -138,7 +141,7 @@ def _answer(
     """Returns the answer for one partition, what is missing from it, each with its sentence, and its warnings."""
     name = f"partition {log.topic}-{log.partition}"
     missing = [(evidence, evidence.text(name)) for evidence in all_evidence(log, log_end_offset(log, options))]
-    warnings: list[str] = []
+    warnings = Warnings()
     answer = _find_offset(log, timestamp, options, StableEnds(options), warnings, explain)
     return answer, missing, warnings
 
@@ -155,7 +158,7 @@ def _parse_time(text: str, zone: str) -> int:
 
 
 def _find_offset(
-    log: PartitionLog, timestamp: int, options: ReadOptions, stable: StableEnds, warnings: list[str], explain: bool
+    log: PartitionLog, timestamp: int, options: ReadOptions, stable: StableEnds, warnings: Warnings, explain: bool
 ) -> PartitionOffset:
     log_end = log_end_offset(log, options)
     end = stable.intersect(log, OffsetRange(0, log_end), warnings).end

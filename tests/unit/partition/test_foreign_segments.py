@@ -1,0 +1,50 @@
+"""A file that was restored into the directory of another partition."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import kafka_segment_source as kafkaseg
+from kafka_segment_source.errors import PathError
+from tests.support import writer
+from tests.support.writer import Rec
+
+SEGMENTS = {0: {0: [(0, 2), (3, 4)], 5: [(5, 9)]}, 1: {0: [(0, 1), (2, 3), (4, 4)], 5: [(5, 9)]}}
+"""The batches of each segment, by partition and base offset."""
+
+
+def make_batch(partition: int, first: int, last: int) -> bytes:
+    recs = [Rec(at, 1000 + at, b"k%d" % at, b"%d-%d" % (partition, first + at)) for at in range(last - first + 1)]
+    return writer.record_batch(recs, base_offset=first, leader_epoch=3)
+
+
+def write_broker(root: Path) -> Path:
+    for partition, segments in SEGMENTS.items():
+        folder = root / f"t-{partition}"
+        folder.mkdir(parents=True)
+        for base, batches in segments.items():
+            data = b"".join(make_batch(partition, *batch) for batch in batches)
+            (folder / writer.segment_name(base)).write_bytes(data)
+    return root
+
+
+def read(paths: list[Path], partition: int) -> list[bytes]:
+    return kafkaseg.scan(paths, ["value"], assign={"t": [partition]}).read_all()["value"].to_pylist()
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+def test_two_swapped_files(turn: int, tmp_path: Path) -> None:
+    """The other copy has other records of the same leader epoch at these offsets: nothing says which ones count."""
+    brokers = [write_broker(tmp_path / name) for name in ("A", "B")][::turn]
+    one, other = (tmp_path / "A" / f"t-{partition}" / writer.segment_name(0) for partition in (0, 1))
+    for partition in (0, 1):
+        assert read(brokers, partition) == [b"%d-%d" % (partition, offset) for offset in range(10)]
+    one.rename(tmp_path / "kept")
+    other.rename(one)
+    (tmp_path / "kept").rename(other)
+    for partition in (0, 1):
+        with pytest.raises(PathError, match=f"hold different batches at offset 0 of partition t-{partition}, "):
+            read(brokers, partition)
+        assert read([tmp_path / "B"], partition) == [b"%d-%d" % (partition, offset) for offset in range(10)]
