@@ -48,10 +48,14 @@ class Group:
 
     def without(self, column: int) -> Group:
         """The group without the batch in one column."""
+        return self.only(np.arange(self.headers.shape[1]) != column)
+
+    def only(self, chosen: npt.NDArray[np.bool_]) -> Group:
+        """The group with some of its batches. chosen: bool[n]."""
         return Group(
             self.source,
-            np.ascontiguousarray(np.delete(self.headers, column, axis=1)),
-            np.ascontiguousarray(np.delete(self.payloads, column, axis=1)),
+            np.ascontiguousarray(self.headers[:, chosen]),
+            np.ascontiguousarray(self.payloads[:, chosen]),
         )
 
 

@@ -69,8 +69,20 @@ def _read_word(data, at, count):
     """Up to 8 bytes, the first one lowest."""
     word = np.uint64(0)
     for i in range(count):
-        word |= np.uint64(data[at + i]) << np.uint64(8 * i)
+        word |= np.uint64(data[np.uint64(at + i)]) << np.uint64(8 * i)
     return word
+
+
+@inline
+def _read_last(data, start, end):
+    """The bytes of data[start:end] behind its last whole word, the first one lowest."""
+    rest = (end - start) % _WORD
+    if rest == 0:
+        return np.uint64(0)
+    if end - start < _WORD:
+        return _read_word(data, start, rest)
+    # the last word of all bytes: one load instead of one for each byte
+    return _read_word(data, end - _WORD, _WORD) >> np.uint64(8 * (_WORD - rest))
 
 
 @inline
@@ -87,7 +99,7 @@ def hash_bytes(data, start, end, secret):
         v0, v1, v2, v3 = _mix(v0, v1, v2, v3)
         v0 ^= word
         at += _WORD
-    word = _read_word(data, at, end - at) | (np.uint64(end - start) << np.uint64(56))
+    word = _read_last(data, start, end) | (np.uint64(end - start) << np.uint64(56))
     v3 ^= word
     v0, v1, v2, v3 = _mix(v0, v1, v2, v3)
     v0 ^= word
@@ -169,9 +181,9 @@ def _find_slot(slots, entries, low, high):
     mask = np.int64(slots.shape[0] - 1)
     slot = np.int64(low & np.uint64(mask))
     tag = _tag_of(high)
-    while slots[slot] != 0:
-        if slots[slot] & ~_ENTRY == tag:
-            entry = (slots[slot] & _ENTRY) - 1
+    while slots[np.uint64(slot)] != 0:
+        if slots[np.uint64(slot)] & ~_ENTRY == tag:
+            entry = np.uint64((slots[np.uint64(slot)] & _ENTRY) - 1)
             if entries[entry, LOW_HASH] == low and entries[entry, HIGH_HASH] == high:
                 break
         slot = (slot + 1) & mask
@@ -183,15 +195,19 @@ def _fetch(hashes, start, end, slots, entries):
     """Reads the slots of some keys, and their entries, so that they are in the processor's caches.
 
     These reads wait for no other. In the loop that needs them, each one would wait for the one before it. The result
-    means nothing: without one, the compiler would leave the reads out.
+    means nothing: without one, the compiler would leave the reads out. Of many keys, the first slot is not their own.
     """
     mask = np.int64(slots.shape[0] - 1)
     read = np.int64(0)
     for i in range(start, end):
-        read += slots[np.int64(hashes[i, 0] & np.uint64(mask))]
+        read += slots[np.uint64(hashes[i, 0] & np.uint64(mask))]
     for i in range(start, end):
-        entry = slots[np.int64(hashes[i, 0] & np.uint64(mask))] & _ENTRY
-        read ^= np.int64(entries[max(entry - 1, 0), LOW_HASH] & np.uint64(1))
+        slot = np.int64(hashes[i, 0] & np.uint64(mask))
+        tag = _tag_of(hashes[i, 1])
+        while slots[np.uint64(slot)] != 0 and slots[np.uint64(slot)] & ~_ENTRY != tag:
+            slot = (slot + 1) & mask
+        entry = np.uint64(max((slots[np.uint64(slot)] & _ENTRY) - 1, 0))
+        read ^= np.int64((entries[entry, LOW_HASH] ^ entries[entry, NEWEST]) & _ONE)  # an entry may lie in two lines
     return read
 
 

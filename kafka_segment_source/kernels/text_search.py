@@ -23,10 +23,10 @@ def find_text(src, start, end, text, one, other, found):
     while at <= end - size:
         stop = min(at + _BLOCK, end - size + 1)
         if stop - at == _BLOCK:
-            near = np.uint8(0)
+            near = np.uint8(255)  # 0 where both bytes are those of the text
             for i in range(_BLOCK):
-                near |= (src[np.uint64(at + one + i)] ^ a | src[np.uint64(at + other + i)] ^ b) == 0
-            if near == 0:
+                near = min(near, np.uint8(src[np.uint64(at + one + i)] ^ a | src[np.uint64(at + other + i)] ^ b))
+            if near != 0:
                 at = stop
                 continue
         for position in range(at, stop):

@@ -1,15 +1,18 @@
 """Looks for a pattern in the bytes of many records at once, before a column is made of them.
 
 A match outside of a record's parts, or across two records, is found here too. So this says which records may match,
-and `rows.py` decides about each of them.
+and `rows.py` decides about each of them. A text is looked for before the records are found.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from kafka_segment_source.decoding.payloads import Group
 from kafka_segment_source.decoding.records import RecordColumns
 from kafka_segment_source.kernels import arrow_buffers, record_batches
 from kafka_segment_source.kernels.text_search import find_text
@@ -21,7 +24,47 @@ _SAMPLE = 4096  # bytes that show which bytes are rare
 _MOST_FOUND = 4096  # places of a text in one block; with more of them, the rest of the block may match
 
 Rows = npt.NDArray[np.int64]
-_NO_ROWS: Rows = np.empty(0, np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where a text is in the bytes of a group of batches.
+
+    found: positions in the group's source, int64[n], in order. known_to: the text may be at any position from here on.
+    """
+
+    found: Rows
+    known_to: int
+
+    def may_be_between(self, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """Whether the text may begin in starts[i]:ends[i], for each i. Both are positions, int64[n]."""
+        first, after = np.searchsorted(self.found, starts), np.searchsorted(self.found, ends)
+        return (first < after) | (ends > self.known_to)
+
+    def may_match(self, records: RecordColumns) -> Rows:
+        """Returns the rows of the records that may have the text, in order."""
+        starts = records.ints[record_batches.KEY_AT, : records.count]
+        rows = np.searchsorted(starts, self.found[np.searchsorted(self.found, starts[0]) :], "right") - 1
+        after = int(np.searchsorted(starts, self.known_to))
+        return np.unique(np.append(rows, np.arange(after, records.count)))
+
+
+def find_places(group: Group, text: Bytes) -> Places:
+    """Finds a text in all bytes of a group. text: uint8[n], n ≥ 1."""
+    first, end = int(group.payloads[0, 0]), int(group.payloads[1, -1])
+    rarity = np.argsort(np.bincount(group.source[first : first + _SAMPLE], minlength=256)[text], kind="stable")
+    found = np.empty(_MOST_FOUND, np.int64)
+    one, other = int(rarity[0]), int(rarity[min(1, len(text) - 1)])
+    count = find_text(group.source, first, end, text, one, other, found)
+    return Places(found[:count], end if count < _MOST_FOUND else int(found[-1]) + 1)
+
+
+def leave_out_batches(group: Group, places: Places) -> Group | None:
+    """Returns the group without the batches that do not have the text anywhere in their bytes. None: all of them."""
+    has_text = places.may_be_between(group.payloads[0], group.payloads[1])
+    if has_text.all():
+        return group
+    return group.only(has_text) if has_text.any() else None
 
 
 def may_match(records: RecordColumns, pattern: Pattern) -> Rows:
@@ -32,8 +75,6 @@ def may_match(records: RecordColumns, pattern: Pattern) -> Rows:
     """
     starts = records.ints[record_batches.KEY_AT, : records.count]
     end = _find_end(records)
-    if pattern.text is not None:
-        return _find_text(records.source, starts, end, pattern.text)
     step = max(records.count * _PIECE // max(end - int(starts[0]), 1), 1)
     bounds = np.append(starts[::step], np.int32(end))
     pieces = pa.Array.from_buffers(
@@ -42,18 +83,6 @@ def may_match(records: RecordColumns, pattern: Pattern) -> Rows:
     found = np.flatnonzero(pattern.find(pieces))
     rows = (found[:, None] * step + np.arange(step)).ravel()
     return rows[rows < records.count]
-
-
-def _find_text(source: Bytes, starts: npt.NDArray[np.int32], end: int, text: Bytes) -> Rows:
-    first = int(starts[0])
-    rarity = np.argsort(np.bincount(source[first : first + _SAMPLE], minlength=256)[text], kind="stable")
-    found = np.empty(_MOST_FOUND, np.int64)
-    one, other = int(rarity[0]), int(rarity[min(1, len(text) - 1)])
-    count = find_text(source, first, end, text, one, other, found)
-    if not count:
-        return _NO_ROWS
-    rows = np.unique(np.searchsorted(starts, found[:count], "right") - 1)
-    return rows if count < _MOST_FOUND else np.append(rows, np.arange(int(rows[-1]) + 1, len(starts)))
 
 
 def _find_end(records: RecordColumns) -> int:

@@ -1,6 +1,8 @@
 """The rows of a search: chunks of one split → the records that match, as Arrow batches.
 
-Every record is checked by the kernels, as in a read, whether it matches or not.
+A search for a text looks at no record of a batch whose CRC proves its bytes, and which has the text nowhere in them.
+However these bytes are divided, no record of them matches. All other records are checked by the kernels, as in a read,
+whether they match or not.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import pyarrow.compute as pc
 
 from kafka_segment_source.decoding.arrow import RECORD_BUILDERS, to_record_batch
 from kafka_segment_source.decoding.batches import Chunk
+from kafka_segment_source.decoding.payloads import Group
 from kafka_segment_source.decoding.records import RecordColumns, to_microseconds
 from kafka_segment_source.decoding.scratch import Scratch
 from kafka_segment_source.decoding.split_file import SplitFile
@@ -23,7 +26,7 @@ from kafka_segment_source.decoding.tables import MakeRows, RowMaker
 from kafka_segment_source.errors import MisfitError
 from kafka_segment_source.kernels.record_batches import HEADERS_COUNT, OFFSET
 from kafka_segment_source.options import ReadOptions
-from kafka_segment_source.searching.blocks import may_match, take_records
+from kafka_segment_source.searching.blocks import Places, find_places, leave_out_batches, may_match, take_records
 from kafka_segment_source.searching.hits import FIELD, HEADER, HIT_COLUMNS, KEY, VALUE, Wanted
 from kafka_segment_source.searching.pattern import Mask
 from kafka_segment_source.values.misfits import NOT_JSON, REASONS
@@ -48,21 +51,36 @@ class PartRows:
         self._schema = schema
         self._plain = pa.schema([each for each in schema if each.name not in _OF_HIT])
         self._decoder = source.decoder(options.include_control, "timestamp" in schema.names, scratch)
+        self._text = None if wanted.inverted else wanted.pattern.text
+        self._crcs_hold = options.trust.check_crcs
 
     def rows(self, chunk: Chunk) -> Iterator[tuple[pa.RecordBatch, int]]:
-        for records in self._decoder.decode(chunk):
+        for group in self._decoder.groups(chunk):
+            if self._text is None:
+                yield from self._rows_of(group, None)
+                continue
+            places = find_places(group, self._text)
+            # the CRC of a message is checked where it is decoded
+            has_proof = self._crcs_hold and not group.is_message_set
+            left = leave_out_batches(group, places) if has_proof else group
+            if left is not None:
+                yield from self._rows_of(left, places)
+
+    def _rows_of(self, group: Group, places: Places | None) -> Iterator[tuple[pa.RecordBatch, int]]:
+        """places: of the text; None for another pattern."""
+        for records in self._decoder.decode_group(group):
             last = int(records.longs[OFFSET, records.count - 1])
             if "timestamp" in self._schema.names:
                 _, error = to_microseconds(self._split.path, records)  # of those that do not match too, as in a read
                 if error is not None:
                     raise error
-            batch = self._search(records)
+            batch = self._search(records, places)
             if batch is not None:
                 yield batch, last
 
-    def _search(self, records: RecordColumns) -> pa.RecordBatch | None:
+    def _search(self, records: RecordColumns, places: Places | None) -> pa.RecordBatch | None:
         if self._wanted.pattern.is_local and not self._wanted.inverted:
-            rows = may_match(records, self._wanted.pattern)
+            rows = places.may_match(records) if places is not None else may_match(records, self._wanted.pattern)
             if not len(rows):
                 return None
             if len(rows) < records.count:

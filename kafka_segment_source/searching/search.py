@@ -43,8 +43,9 @@ def search(  # noqa: PLR0913  # each is a question of its own
 ) -> pa.RecordBatchReader:
     """Finds the records that have a text in their key, their value, or a header's value.
 
-    The bytes of many records are searched at once, before rows are made of them. All checks of a read of the same
-    range are made: damage and lost offsets are an error, or a warning, as the options say.
+    The bytes of many records are searched at once, before rows are made of them. The checks of a read of the same range
+    are made: damage and lost offsets are an error, or a warning, as the options say. Only with `fixed`, no
+    record is checked of a batch that has the text nowhere in its bytes, if its CRC proves these.
 
     Args:
         path: A partition directory, a log directory, a `.log` file or a glob; or a list of these.

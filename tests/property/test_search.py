@@ -148,7 +148,7 @@ def find_match(data: bytes, query: dict[str, Any]) -> tuple[int, int] | None:
     text = data.decode("utf-8", "surrogateescape")
     flags = re.IGNORECASE if query.get("ignore_case") else 0
     no_bytes = pattern.replace("[^a]", "[^a\udc80-\udcff]").replace(".", "[^\n\udc80-\udcff]").replace("$", r"\Z")
-    found = re.compile(no_bytes, flags | re.ASCII if r"\b" in pattern else flags).search(text)
+    found = re.compile(no_bytes, flags | re.ASCII if r"\b" in pattern.lower() else flags).search(text)
     if found is None:
         return None
     begin = len(text[: found.start()].encode("utf-8", "surrogateescape"))
@@ -243,20 +243,76 @@ def test_message_sets(fixture: str, query: dict[str, Any]) -> None:
     assert searched(directory, query) == naive_search(expected(directory), query) != []
 
 
-def test_a_batch_without_a_match_is_checked(tmp_path: Path) -> None:
-    """A wrong CRC, and a record that contradicts itself in a batch with a right one, end a search that they are not
-    part of."""
+@given(
+    log=batches(),
+    query=queries(),
+    portions=st.tuples(st.integers(1, 9), st.integers(1, 300), st.integers(70, 400), st.integers(1, 60), st.integers(1, 4)),
+    hurt=st.integers(0, 9),
+    damage=st.tuples(st.integers(0, 10_000), st.integers(1, 255)),
+    drops=st.booleans(),
+    checks=st.booleans(),
+)  # fmt: skip
+def test_records_that_contradict_themselves_hide_no_match(
+    log: list[bytes],
+    query: dict[str, Any],
+    portions: tuple[int, int, int, int, int],
+    hurt: int,
+    damage: tuple[int, int],
+    drops: bool,
+    checks: bool,
+) -> None:
+    """Damaged bytes under a right CRC: a text may be found without an error. Then the rows are all there are, with
+    those of each sound batch. Any other search, and one without CRCs, has the error of a scan."""
+    broken = bytearray(log[hurt % len(log)])
+    broken[61 + damage[0] % (len(broken) - 61)] ^= damage[1]
+    parts = [*log]
+    parts[hurt % len(log)] = writer.with_right_crc(bytes(broken))
+    chosen: dict[str, Any] = {"checkCrcs": checks} | ({"mode": "DROPMALFORMED"} if drops else {})
+    may_skip = bool(checks and query.get("fixed") and query["pattern"] and not query.get("invert"))
+    with tempfile.TemporaryDirectory() as directory, small_portions(*portions):
+        folder = Path(directory) / "orders-0"
+        folder.mkdir()
+        (folder / writer.segment_name(0)).write_bytes(b"".join(parts))
+        try:
+            wanted: Any = in_scan_order(kafkaseg.scan(folder, columns=COLUMNS, **chosen).read_all())
+            wanted = naive_search(wanted, query)
+        except KafkaSegmentError as error:
+            wanted = type(error), str(error)
+        try:
+            found: Any = searched(folder, query, **chosen)
+        except KafkaSegmentError as error:
+            found = type(error), str(error)
+        if may_skip and isinstance(wanted, tuple) and not isinstance(found, tuple):
+            sound = kafkaseg.scan(folder, columns=COLUMNS, mode="DROPMALFORMED").read_all()
+            wanted = naive_search(in_scan_order(sound), query)
+            event("a text without an error")
+        assert found == wanted
+
+
+def test_damage_without_a_match(tmp_path: Path) -> None:
+    """A wrong CRC ends a search that it has no part in. Records that contradict themselves under a right CRC end one
+    for a pattern, and one for a text that is in their batch."""
     sound = writer.record_batch([Rec(value=b"here")])
     broken = bytearray(writer.record_batch([Rec(value=b"x" * 30)], base_offset=1))
     broken[61] ^= 2  # the length of the record
     for folder, damaged in (("a-0", bytes(broken)), ("b-0", writer.with_right_crc(bytes(broken)))):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / writer.segment_name(0)).write_bytes(sound + damaged)
-        reader = kafkaseg.search(tmp_path / folder, "here", fixed=True)
 
+    ends: list[tuple[str, dict[str, Any]]] = [
+        ("a-0", {"fixed": True}),
+        ("b-0", {}),
+        ("b-0", {"fixed": True, "checkCrcs": False}),
+    ]
+    for folder, options in ends:
         with pytest.raises(DataError):
-            reader.read_all()
-        assert kafkaseg.search(tmp_path / folder, "here", fixed=True, mode="DROPMALFORMED").read_all().num_rows == 1
+            kafkaseg.search(tmp_path / folder, "here", **options).read_all()
+    with pytest.raises(DataError):
+        kafkaseg.search(tmp_path / "b-0", "xx", fixed=True).read_all()
+    assert kafkaseg.search(tmp_path / "b-0", "here", fixed=True).read_all().num_rows == 1
+    for folder in ("a-0", "b-0"):
+        dropped = kafkaseg.search(tmp_path / folder, "here", fixed=True, mode="DROPMALFORMED")
+        assert dropped.read_all().num_rows == 1
 
 
 def test_a_timestamp_that_cannot_be_a_row_is_an_error(tmp_path: Path) -> None:
@@ -324,3 +380,22 @@ def test_copies_mend_each_other(tmp_path: Path) -> None:
     assert kafkaseg.stats(paths)[0].sums["records"] == 4
     found = kafkaseg.every_copy(paths, b"needle")
     assert list(found) == [] and len(found.unsearched) == 2
+
+
+@pytest.mark.parametrize("most_found", [1, 2, 5, 4096])
+@pytest.mark.parametrize("codec", ["none", "zstd"])
+def test_texts_in_some_batches(most_found: int, codec: Codec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Batches with a text and without, more texts than there is room for."""
+    monkeypatch.setattr(blocks, "_MOST_FOUND", most_found)
+    values = [b"x", b"ab", b"abab", b"x", b"x", b"ab", b"x", b"ab"]
+    data = b"".join(
+        writer.record_batch([Rec(0, 1, None, value)], base_offset=n, codec=codec) for n, value in enumerate(values)
+    )
+    (tmp_path / "orders-0").mkdir()
+    (tmp_path / "orders-0" / writer.segment_name(0)).write_bytes(data)
+    query = {"pattern": b"ab", "fixed": True}
+
+    found = searched(tmp_path, query)
+
+    assert found == naive_search(decoded(naive.decode_log(data)), query)
+    assert len(found) == 4
