@@ -3,8 +3,9 @@
 Comes in: two copies, each up to an offset. Goes out: whether their logs contradict each other, from where on, and up to
 where they are proven to be equal. `histories.py` has the rule and its proof.
 
-Only batches whose offsets their neighbours bear out are compared: `Survey` leaves out the others. Of a batch whose
-leader epoch its neighbours contradict, only the place and the records are compared.
+Only batches whose offsets their neighbours bear out are compared: `Survey` leaves out the others. A batch right behind
+one that was left out, and that begins at or below it, may be the wrong one of the two: it is not compared. Of a batch
+whose leader epoch its neighbours contradict, only the place and the records are compared.
 """
 
 from __future__ import annotations
@@ -177,8 +178,9 @@ def _walk_segments(copy: CopyView, end: int, about: int) -> Iterator[BatchHeader
         if first < count and survey.header(first).base_offset < about:
             first += 1
         for at in reversed(range(min(first + 1, count))):
-            header = survey.header(at)
-            if header.base_offset < end:
+            header, fault = survey.header(at), survey.faults[at]
+            is_contradicted = fault is not None and fault.offset is not None and fault.offset >= header.base_offset
+            if header.base_offset < end and not is_contradicted:
                 yield header
 
 

@@ -12,12 +12,13 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
+from struct import Struct
 from typing import TYPE_CHECKING
 
 from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.epoch_checkpoint import Epochs
 from kafka_segment_source.errors import DataError
-from kafka_segment_source.kafka_format import MAGIC_END, MAX_OFFSET
+from kafka_segment_source.kafka_format import LOG_OVERHEAD, MAGIC_END, MAGIC_V2, MAX_OFFSET
 from kafka_segment_source.logdir.leader_epochs import read_epochs
 from kafka_segment_source.logdir.offset_proof import limit_of
 from kafka_segment_source.logdir.probe import BatchHeader
@@ -29,6 +30,7 @@ from kafka_segment_source.storage.files import InputFile
 if TYPE_CHECKING:
     from kafka_segment_source.partition.survey import Rows, Survey
 
+_HEADER = Struct(">qiibI")  # of a batch of magic 2: base offset, length, leader epoch, magic, CRC
 _MOST_WALKED = 64 * 1024 * 1024  # bytes to walk for the end of a segment; a broker's index leaves 4 KiB
 
 
@@ -160,6 +162,20 @@ class CopyView:
         """Returns the batch at the first byte of a segment. None if its bytes do not prove it."""
         with self._open_view(segment) as view:
             return view.probe.proven(0)
+
+    def has_damaged_twin(self, batch: BatchHeader) -> bool:
+        """Whether the copy has damage that begins with the header of another copy's batch: then it is that batch.
+
+        The header of magic 2 states base offset, length, leader epoch and CRC.
+        """
+        segment = self.segment_of(batch.base_offset)
+        if segment is None or not segment.size or batch.magic != MAGIC_V2:
+            return False
+        places = {fault.position for fault in self.survey(segment).faults if fault is not None} - {None}
+        length = batch.size - LOG_OVERHEAD
+        header = _HEADER.pack(batch.base_offset, length, batch.leader_epoch, batch.magic, batch.crc)
+        with InputFile(segment.path, segment.storage, segment.version) as file:
+            return any(file.read_at(place, len(header)) == header for place in places if place is not None)
 
     def end_of(self, segment: Segment) -> int | None:
         """Returns the offset after the last batch of a segment that others follow.

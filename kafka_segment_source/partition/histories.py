@@ -22,6 +22,9 @@ AbstractFetcherThread.getOffsetTruncationState):
 - **Which history counts.** A copy that names a leader epoch, by a batch or by its checkpoint, was a prefix of that
   leader's log. Later it can only have been cut to follow a later leader. So the copy that names the latest epoch
   counts. It need not have the higher epoch at the first difference: after two unclean elections it may have the lower.
+- **Common epochs.** A log takes batches of an epoch only after it is a prefix of that leader's log, and only then notes
+  the epoch. So two copies that note one epoch agree below it. As no CRC covers the checkpoint, both must note it at one
+  offset. A damaged batch whose header is that of a sound batch of the other copy is the same one.
 - **From where on.** Up to the last batch that is proven to agree, the other copy is used. Between that and the first
   difference, one of them is damaged, or compaction left no batch. There the copy that counts answers alone. Beside a
   tier nothing is compacted, so there the checkpoint of the copy that counts says where its history begins.
@@ -112,9 +115,10 @@ def find_fences(copies: Sequence[CopyView]) -> list[Fence]:
             winner, found = min(losses, key=lambda loss: loss[1].first)
             agreed = [each.agreed for _, each in losses]
             agreed += [_find_stated_start(copies[loser], copies[other], each) for other, each in losses]
-            end = min(found.first, max(agreed))
+            shared = max(_find_shared_end(copies[loser], copies[other], each) for other, each in losses)
+            end = min(found.first, max(*agreed, shared))
             ends[loser] = min(ends[loser], end)
-            is_proven = any(each.is_proven for _, each in losses)
+            is_proven = shared > 0 or any(each.is_proven for _, each in losses)
             fences.append(
                 Fence(loser, winner, end, found.first, found.epochs, (named[loser], named[winner]), is_proven)
             )
@@ -130,6 +134,19 @@ def _find_stated_start(loser: CopyView, winner: CopyView, found: _Divergence) ->
     if not (is_shown(loser.log.directory) or is_shown(winner.log.directory)):
         return 0
     return next((start for epoch, start in winner.epochs if epoch > found.epochs[0]), 0)
+
+
+def _find_shared_end(loser: CopyView, winner: CopyView, found: _Divergence) -> int:
+    """Returns the offset up to which both are of one history, where damage or a lost segment hides their common
+    batches. 0 if nothing more proves it."""
+    lines = {*_find_believed_lines(winner)} & {*_find_believed_lines(loser)}
+    shared = min(max((start for _, start in lines), default=0), found.first)
+    for batch in walk_backward(loser, found.first):
+        if batch.last_offset < max(shared, found.agreed):
+            break
+        if batch.last_offset < found.first and winner.has_damaged_twin(batch):
+            return batch.last_offset + 1
+    return shared
 
 
 def find_doubts(copies: Sequence[CopyView]) -> list[str]:

@@ -47,3 +47,53 @@ def test_a_stale_follower(end: str, turn: int, tmp_path: Path) -> None:
     assert values == [value.encode() for value in ["both0", "both1", *led]]
     stated = "hold different histories of partition t-0 from offset 2 on"
     assert any(stated in warning for warning in kafkaseg.plan(paths).warnings)
+
+
+def read(paths: list[Path]) -> list[bytes]:
+    return kafkaseg.scan(paths, ["value"]).read_all()["value"].to_pylist()
+
+
+def values(batches: list[tuple[int, int, int]], who: str) -> list[bytes]:
+    return [f"{who}{offset - first}".encode() for first, last, _ in batches for offset in range(first, last + 1)]
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+def test_a_lost_segment_is_read_from_a_follower_with_a_stale_end(turn: int, tmp_path: Path) -> None:
+    """Both note epoch 2 at 6: below it they are of one history. Of what epoch 2 has written nothing is known."""
+    common = [(0, 1, 0), (2, 3, 1), (4, 5, 1), (6, 7, 2)]
+    first, lost, last = [make_batch(*common[0], "both")], [make_batch(*each, "both") for each in common[1:]], (9, 9, 3)
+    a = write_replica(tmp_path / "A", {0: first[0], 9: make_batch(*last, "leader")}, [(0, 0), (1, 2), (2, 6), (3, 8)])
+    stale = make_batch(8, 9, 2, "stale")
+    b = write_replica(tmp_path / "B", {0: b"".join([*first, *lost, stale])}, [(0, 0), (1, 2), (2, 6)])
+    (tmp_path / "A" / "cleaner-offset-checkpoint").write_text("0\n1\nt 0 8\n")
+    assert read([a, b][::turn]) == [*values(common[:3], "both"), *values([last], "leader")]
+    said = kafkaseg.plan([a, b][::turn]).warnings
+    assert any("the offsets 6 to 9 of" in warning and "up to 7 nothing shows" in warning for warning in said)
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+def test_damage_right_before_the_difference(turn: int, tmp_path: Path) -> None:
+    """The damaged batch has the header of the sound one, so it is the same: it is read from the copy that has it."""
+    common, leader = make_batch(0, 1, 0, "both"), [(2, 3, 1), (4, 5, 1)]
+    hurt = common[:-1] + bytes([common[-1] ^ 1])
+    a = write_replica(
+        tmp_path / "A", {0: hurt + b"".join(make_batch(*each, "leader") for each in leader)}, [(0, 0), (1, 2)]
+    )
+    b = write_replica(tmp_path / "B", {0: common + make_batch(2, 5, 0, "stale")}, [(0, 0)])
+    assert read([a, b][::turn]) == [*values([(0, 1, 0)], "both"), *values(leader, "leader")]
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+def test_a_batch_that_steps_back_decides_nothing(turn: int, tmp_path: Path) -> None:
+    """In a compacted copy, it may be the one before it that is wrong. So neither is compared with other copies."""
+    thin = [(0, 3, 1), (21, 21, 1), (26, 31, 1), (32, 33, 1)]
+    whole = [make_batch(*each, "both") for each in thin]
+    thinned = [Rec(3, 1003, b"k3", b"thinned")]
+    whole[2] = writer.record_batch(thinned, base_offset=26, leader_epoch=1, last_offset_delta=5)
+    fallen = (18).to_bytes(8, "big") + whole[2][8:]
+    a = write_replica(tmp_path / "A", {0: b"".join([*whole[:2], fallen, whole[3]])}, [(1, 0)])
+    b = write_replica(tmp_path / "B", {0: b"".join(whole[:3]) + whole[3][:-1] + b"?"}, [(1, 0)])
+    c = write_replica(tmp_path / "C", {0: b"".join(whole)}, [(1, 0)])
+    for root in (a, b, c):
+        (root / "cleaner-offset-checkpoint").write_text("0\n1\nt 0 40\n")
+    assert read([a, b, c][::turn]) == [*values(thin[:2], "both"), b"thinned", *values(thin[3:], "both")]
