@@ -123,7 +123,7 @@ def grep_command(  # noqa: PLR0913, PLR0917  # click passes each option by its n
 
     Searches keys, values and the values of headers, unless --key, --value, --header or --field name the places. PATTERN
     is a regular expression of RE2 (no lookaround). ^ and $ are the ends of a key or value, and (?m) makes them those of
-    a line. Takes every option that selects records, as `cat` does, and makes the checks of a read: damage is an error.
+    a line. Takes every option that selects records, as `cat` does. Damage is an error, as in a read.
 
     Exit codes are those of grep: 0 found, 1 not found, 2 an error, also where damaged records were left out
     (--mode DROPMALFORMED).

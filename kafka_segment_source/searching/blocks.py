@@ -30,7 +30,8 @@ Rows = npt.NDArray[np.int64]
 class Places:
     """Where a text is in the bytes of a group of batches.
 
-    found: positions in the group's source, int64[n], in order. known_to: the text may be at any position from here on.
+    found: positions in the group's source, int64[n], in order.
+    known_to: the text may be at any position from here on.
     """
 
     found: Rows
