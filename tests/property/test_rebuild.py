@@ -25,6 +25,7 @@ from kafka_segment_source.errors import DataError, DataLossError
 from kafka_segment_source.inspection.verification import verify
 from kafka_segment_source.rebuilding.rebuild import rebuild_parsed
 from kafka_segment_source.rebuilding.report import RebuildReport
+from kafka_segment_source.reporting import Warnings
 from kafka_segment_source.storage import retrying
 from tests.property.test_hurt_copies import LENIENT, Expected, scanned, show
 from tests.support import naive
@@ -38,7 +39,7 @@ PARTS = 3
 
 
 def rebuilt(files: SimulatedFiles, paths: list[str], to: str, size: int | None = None, **options: Any) -> RebuildReport:
-    return rebuild_parsed(options_in(files, paths, **options), [], to, {}, segment_bytes=size)
+    return rebuild_parsed(options_in(files, paths, **options), Warnings(), to, {}, segment_bytes=size)
 
 
 def read_batches(folder: Path) -> list[tuple[naive.Batch, bytes]]:

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_segment_source.bounds import OffsetRange, RowFilter, TimeRange
+from kafka_segment_source.reporting import Warnings
 from kafka_segment_source.spark.remembered import plan_for_any
 from tests.property.test_zone_maps import CELLS, Bounds, Case, GeneratedLog, any_log, bounds, read, wanted
 
@@ -29,11 +30,11 @@ def test_several_pushed_filters(log: GeneratedLog, data: st.DataObject, cell: in
         case.write(log)
         case.make_maps(cell)
         options = case.options(Bounds())
-        plan = plan_for_any(options, [], pushed)
+        plan = plan_for_any(options, Warnings(), pushed)
         found = read(plan, options)
         assert found == sorted(set(found), key=lambda row: row[0])
         for each in several:
             assert set(wanted(log, each)) <= set(found)
         assert plan.bytes_saved_by_zone_maps >= 0
-        without = plan_for_any(replace(options, zone_maps=None), [], pushed)
+        without = plan_for_any(replace(options, zone_maps=None), Warnings(), pushed)
         assert plan.bytes_to_read <= without.bytes_to_read

@@ -46,7 +46,7 @@ from kafka_segment_source.inspection.verify import verify_log
 from kafka_segment_source.logdir import probe
 from kafka_segment_source.logdir.catalog import list_directories
 from kafka_segment_source.logdir.segments import PartitionLog
-from kafka_segment_source.reporting import logger
+from kafka_segment_source.reporting import Warnings, logger
 from kafka_segment_source.scanning import read_split
 from kafka_segment_source.storage import retrying
 from kafka_segment_source.storage.retrying import try_again
@@ -632,11 +632,11 @@ def inspect_beside(seed: int, kind: str, losses: bool) -> str | None:
         answer: Any = None
         try:
             if what == "ls":
-                answer = list_parsed(options, [])
+                answer = list_parsed(options, Warnings())
             elif row is not None and what == "time":
-                answer = find_offsets(options, [], row.timestamp)
+                answer = find_offsets(options, Warnings(), row.timestamp)
             elif row is not None:
-                answer = find_places(options, [], row.offset)
+                answer = find_places(options, Warnings(), row.offset)
         except Exception as error:
             return None if window.broker.is_losing and isinstance(error, PathError) else f"{what}: {_named(error)}"
         finally:

@@ -26,6 +26,7 @@ from kafka_segment_source.bounds import OffsetRange, RowFilter
 from kafka_segment_source.decoding.tables import RECORDS
 from kafka_segment_source.errors import OptionError, UsageError
 from kafka_segment_source.options import parse_options
+from kafka_segment_source.reporting import Warnings
 from kafka_segment_source.spark import advice, remembered
 from kafka_segment_source.spark.pushdown import row_filter
 from tests.support.batches import data
@@ -51,11 +52,11 @@ def test_a_plan_for_several_scans_reads_what_any_needs(log_directory: Path) -> N
     early, late = RowFilter(offsets=OffsetRange(0, 2)), RowFilter(offsets=OffsetRange(8, 10))
 
     parsed, _ = parse_options({"path": str(log_directory)})
-    apart = remembered.plan_for_any(parsed, [], (late.intersect(payments), early.intersect(orders)))
+    apart = remembered.plan_for_any(parsed, Warnings(), (late.intersect(payments), early.intersect(orders)))
     assert [(split.topic, split.base_offset) for split in apart.splits] == [("orders", 0), ("payments", 8)]
     halves = (RowFilter(offsets=OffsetRange(2, 3)), RowFilter(offsets=OffsetRange(3, 4)))
     assert [OffsetRange(2, 4)] * 2 == [
-        split.bounds.offsets for split in remembered.plan_for_any(parsed, [], halves).splits
+        split.bounds.offsets for split in remembered.plan_for_any(parsed, Warnings(), halves).splits
     ]
 
 
@@ -64,7 +65,7 @@ def test_a_plan_for_two_holds_every_row_of_both(one: RowFilter, other: RowFilter
     """Row for row: what either leaves possible lies in a split's bounds."""
     path = _shared_log(tmp_path_factory)
     parsed, _ = parse_options({"path": str(path)})
-    splits = remembered.plan_for_any(parsed, [], (one, other)).splits
+    splits = remembered.plan_for_any(parsed, Warnings(), (one, other)).splits
     for offset in range(6):
         row = {"topic": "ab", "partition": 1, "offset": offset, "timestamp": at(1000 * (offset - 2)), "key": b"a"}
         if possible(one, row) or possible(other, row):

@@ -16,6 +16,7 @@ import pytest
 import kafka_segment_source as kafkaseg
 from kafka_segment_source.errors import MisfitError, OptionError, PathError, SchemaError
 from kafka_segment_source.options import parse_options
+from kafka_segment_source.reporting import Warnings
 from kafka_segment_source.schema_registry.messages import make_guid
 from kafka_segment_source.schema_registry.typing import type_columns
 from kafka_segment_source.values.avro_fingerprint import fingerprint
@@ -334,7 +335,7 @@ def test_a_task_gets_programs_and_no_schemas(tmp_path: Path) -> None:
         log.register(f"s{number}", number, text)
     write_values(tmp_path, [framed(1, ADA)])
     parsed, _ = parse_options({"path": str(tmp_path), "subscribe": "orders", "valueFormat": "avro"})
-    data = pickle.dumps(type_columns(parsed, []))
+    data = pickle.dumps(type_columns(parsed, Warnings()))
     assert len(data) < 64 * 1024
     assert b"xxxxx" not in data
 
