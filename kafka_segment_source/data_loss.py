@@ -6,29 +6,29 @@ Planning and reading find losses. They report them here.
 from __future__ import annotations
 
 from kafka_segment_source.errors import DataLossError
-from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.reporting import logger
+from kafka_segment_source.trust import Policy
 
 
-def allow_loss(error: DataLossError, options: ReadOptions) -> None:
+def allow_loss(error: DataLossError, policy: Policy) -> None:
     """Raises `error`, unless failOnDataLoss=false allows the loss. Then the caller must warn."""
-    if options.fail_on_data_loss:
+    if policy.fail_on_data_loss:
         raise error
 
 
 _REMEDY = "give offsets that are there, or failOnDataLoss=false to read what is"
 
 
-def report_lost_offsets(lost: str, options: ReadOptions, remedy: str = _REMEDY) -> str:
+def report_lost_offsets(lost: str, policy: Policy, remedy: str = _REMEDY) -> str:
     """Reports offsets that planning misses. Raises DataLossError, or returns the warning for the plan.
 
     lost: which offsets are missing, and how that is known, as a sentence without its end. remedy: the end of the error.
     """
-    allow_loss(DataLossError(f"{lost}; {remedy}"), options)
+    allow_loss(DataLossError(f"{lost}; {remedy}"), policy)
     return f"{lost}: reading what is there (failOnDataLoss=false)"
 
 
-def report_lost_rows(error: DataLossError, options: ReadOptions) -> None:
+def report_lost_rows(error: DataLossError, policy: Policy) -> None:
     """Reports rows that reading misses. Raises `error`, or logs that reading goes on without them."""
-    allow_loss(error, options)
+    allow_loss(error, policy)
     logger.warning("%s; going on without it (failOnDataLoss=false)", error)

@@ -37,7 +37,7 @@ from kafka_segment_source.storage.routed import make_storage
 from kafka_segment_source.storage.settings import looks_like_setting, make_settings, suggest
 from kafka_segment_source.storage.store import Storage
 from kafka_segment_source.storage.tiered.encryption import TierKeys, parse_keys
-from kafka_segment_source.trust import Trust
+from kafka_segment_source.trust import Policy, Trust
 
 if TYPE_CHECKING:
     from kafka_segment_source.decoding.tables import SplitTable
@@ -330,6 +330,12 @@ class ReadOptions:
     @property
     def trust(self) -> Trust:
         return Trust(self.check_crcs, self.trust_indexes, self.max_batch_bytes)
+
+    @property
+    def policy(self) -> Policy:
+        disorder = None if self.include_control else self.timestamp_disorder  # it is about data records alone
+        reads_control = self.include_control or self.read_committed
+        return Policy(self.trust, disorder, reads_control, self.mode == DROPMALFORMED, self.fail_on_data_loss)
 
     @property
     def raw_keys(self) -> frozenset[bytes] | None:

@@ -160,7 +160,7 @@ def follow_split(
             lambda part: read_first(follower) if part is split else _read_part(part, options, schema, follower, None)
         )
     except DataLossError as error:
-        report_lost_rows(error, options)
+        report_lost_rows(error, options.policy)
 
 
 def _read_part(
@@ -184,7 +184,7 @@ def _read_part(
 
 
 def open_part(split: SegmentSplit, options: ReadOptions, file: InputFile | None, buffers: TakeBuffer) -> SplitFile:
-    damage = damage_in(split, options)
+    damage = damage_in(split, options.policy)
     headers_only = reads_headers_only(options)
     return SplitFile(split, options.trust, damage, file=file, headers_only=headers_only, buffers=buffers)
 

@@ -1208,7 +1208,7 @@ LOOSENED = [
     *_of(
         "data_loss.py",
         "tests/unit/reading/test_data_loss.py tests/unit/partition/test_missing.py",
-        ("loss: lost offsets are an error", "if options.fail_on_data_loss:", "if False:"),
+        ("loss: lost offsets are an error", "if policy.fail_on_data_loss:", "if False:"),
     ),
     *_of(
         "partition/missing.py",

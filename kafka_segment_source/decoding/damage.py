@@ -8,8 +8,8 @@ from typing import NoReturn
 
 from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.errors import DataError
-from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.reporting import logger
+from kafka_segment_source.trust import Policy
 
 _KEPT = 1000  # errors kept in `skipped`; the log has all of them
 
@@ -96,6 +96,6 @@ class Suspicion(Damage):
         raise self.explain(error)
 
 
-def damage_in(split: SegmentSplit, options: ReadOptions) -> Damage:
+def damage_in(split: SegmentSplit, policy: Policy) -> Damage:
     """Returns the handler for damaged batches of a split."""
-    return Suspicion() if split.copies else Damage(options.drop_malformed)
+    return Suspicion() if split.copies else Damage(policy.drop_malformed)

@@ -37,6 +37,7 @@ from kafka_segment_source.storage.paths import find_real_path, is_inside, join_p
 from kafka_segment_source.storage.settings import Settings, looks_like_setting, make_settings
 from kafka_segment_source.streams.positions import Positions, to_json
 from kafka_segment_source.streams.stream import LogStream
+from kafka_segment_source.trust import Policy
 
 TARGET_BYTES = "128m"
 _TOPIC = "{topic}"  # in a target: a table for each topic
@@ -302,7 +303,7 @@ class _Run:
             if beside is not None:
                 beside.finish_last_run()
         ids = stream.find_topic_ids()
-        begin = dict(stream.find_initial() if before is None else _check_topic_ids(before, ids, options))
+        begin = dict(stream.find_initial() if before is None else _check_topic_ids(before, ids, options.policy))
         stream.set_target()
         end = stream.find_next(begin, limited=False)
         plan = stream.plan(begin, end)
@@ -458,14 +459,14 @@ def _check_apart(table: ExportTable, options: ReadOptions, partitions: Sequence[
             )
 
 
-def _check_topic_ids(before: State, found: Mapping[str, str], options: ReadOptions) -> Positions:
+def _check_topic_ids(before: State, found: Mapping[str, str], policy: Policy) -> Positions:
     """Returns where to go on. Reports a loss for a topic that was deleted and made again since: it begins anew."""
     for topic in _find_made_again(before, found):
         lost = (
             f"topic {topic!r} was deleted and made again: the table holds the topic id {before.topic_ids[topic]}, and the"
             f" files {found[topic]}"
         )
-        logger.warning("%s", report_lost_offsets(lost, options, "it is exported from its start"))
+        logger.warning("%s", report_lost_offsets(lost, policy, "it is exported from its start"))
     again = _find_made_again(before, found)
     return {key: 0 if key[0] in again else offset for key, offset in before.positions.items()}
 

@@ -140,7 +140,7 @@ def _answer(
 ) -> tuple[PartitionOffset, list[tuple[Evidence, str]], list[str]]:
     """Returns the answer for one partition, what is missing from it, each with its sentence, and its warnings."""
     name = f"partition {log.topic}-{log.partition}"
-    missing = [(evidence, evidence.text(name)) for evidence in all_evidence(log, log_end_offset(log, options))]
+    missing = [(evidence, evidence.text(name)) for evidence in all_evidence(log, log_end_offset(log, options.trust))]
     warnings = Warnings()
     answer = _find_offset(log, timestamp, options, StableEnds(options), warnings, explain)
     return answer, missing, warnings
@@ -160,7 +160,7 @@ def _parse_time(text: str, zone: str) -> int:
 def _find_offset(
     log: PartitionLog, timestamp: int, options: ReadOptions, stable: StableEnds, warnings: Warnings, explain: bool
 ) -> PartitionOffset:
-    log_end = log_end_offset(log, options)
+    log_end = log_end_offset(log, options.trust)
     end = stable.intersect(log, OffsetRange(0, log_end), warnings).end
     steps: list[SearchStep] | None = None
     if timestamp == LATEST:

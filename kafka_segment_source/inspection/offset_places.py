@@ -23,6 +23,7 @@ from kafka_segment_source.partition.logs import explain_removed, follow_changes,
 from kafka_segment_source.planning.offset_bounds import log_end_offset, log_start_offset
 from kafka_segment_source.planning.offset_search import FoundBatch, OffsetEntry, SearchStep, search
 from kafka_segment_source.reporting import Warnings
+from kafka_segment_source.trust import Policy, Trust
 
 FETCH_BYTES = 1024 * 1024  # max.partition.fetch.bytes of a consumer
 
@@ -152,32 +153,32 @@ def find_places(parsed: ReadOptions, warnings: Warnings, offset: int, fetch_byte
 
 
 def _locate(log: PartitionLog, offset: int, fetch_bytes: int, options: ReadOptions) -> OffsetPlace:
-    start, end = log_start_offset(log), log_end_offset(log, options)
+    start, end = log_start_offset(log), log_end_offset(log, options.trust)
     if not start <= offset < end:
         return OffsetPlace(log.topic, log.partition, start, end)
     steps: list[SearchStep] = []
     bounds = ScanBounds(OffsetRange(offset))
-    batch = search(log, bounds, options, lambda split: _find_batches(split, offset, options), steps)
-    fetch = None if batch is None else _find_fetch(log, batch, fetch_bytes, end, options)
+    batch = search(log, bounds, options, lambda split: _find_batches(split, offset, options.policy), steps)
+    fetch = None if batch is None else _find_fetch(log, batch, fetch_bytes, end, options.trust)
     return OffsetPlace(log.topic, log.partition, start, end, batch, tuple(steps), fetch)
 
 
-def _find_batches(split: SegmentSplit, offset: int, options: ReadOptions) -> Iterator[FoundBatch]:
+def _find_batches(split: SegmentSplit, offset: int, policy: Policy) -> Iterator[FoundBatch]:
     """Yields the first batch of each part of a split that reaches an offset."""
-    with SplitFile(split, options.trust, damage_in(split, options), reads_all=False) as source:
+    with SplitFile(split, policy.trust, damage_in(split, policy), reads_all=False) as source:
         for chunk in source.chunks():
             reaching = np.flatnonzero(chunk.headers[batch_headers.LAST_OFFSET] >= offset)
             if len(reaching):
                 yield FoundBatch.of(split.path, chunk.headers, int(reaching[0]))
 
 
-def _find_fetch(log: PartitionLog, batch: FoundBatch, most: int, log_end: int, options: ReadOptions) -> Fetch | None:
+def _find_fetch(log: PartitionLog, batch: FoundBatch, most: int, log_end: int, trust: Trust) -> Fetch | None:
     """Finds what a fetch takes (LogSegment.read), and its upper bound (LogSegment.fetchUpperBoundOffset)."""
     segment = next((segment for segment in log.segments if segment.path == batch.path), None)
     if segment is None:
         return None  # another copy mended the batch
     size = min(segment.size - batch.position, max(most, batch.size))
-    with SegmentView(segment, options.trust) as view:
+    with SegmentView(segment, trust) as view:
         index = view.offsets
     slot = index.upper_bound(batch.position, size)
     if slot < len(index):

@@ -28,7 +28,7 @@ def find_ends(wanted: Set[TopicPartition], options: ReadOptions, warnings: Warni
     faults = []
     for log in examined_logs(selected, warnings, needs_all=False):
         try:
-            ends[log.topic_partition] = log_end_offset(log, selected)
+            ends[log.topic_partition] = log_end_offset(log, selected.trust)
         except (DataError, StorageError) as error:
             faults.append(f"the log end offset of {log.topic}-{log.partition} is not known, so lag is null: {error}")
     warnings += few(faults)

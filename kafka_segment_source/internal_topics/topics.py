@@ -90,7 +90,9 @@ def _check_begin(first: int, snapshot: Snapshot | None, options: ReadOptions, wa
         before = "" if options.until is None else " of the time before 'until'"
         lost = f"no whole snapshot{before} is there, which would have what came before"
     if lost is not None:
-        warnings.add(report_lost_offsets(f"the log of {TOPIC} begins at offset {first}, and {lost}", options, _REMEDY))
+        warnings.add(
+            report_lost_offsets(f"the log of {TOPIC} begins at offset {first}, and {lost}", options.policy, _REMEDY)
+        )
 
 
 def read_rows(task: TopicsTask, options: ReadOptions, warnings: Warnings) -> Iterator[Row]:

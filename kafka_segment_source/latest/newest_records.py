@@ -152,7 +152,7 @@ def _read_offsets(
             f"view=latest: {lost} were there when its keys were read, and are gone: files were replaced meanwhile, as a"
             " log cleaner does; read again, or give failOnDataLoss=false to read what is left"
         )
-        report_lost_rows(error, options)
+        report_lost_rows(error, options.policy)
 
 
 def _keep_newest(wanted: Offsets, keep: KeepRecords | None, records: RecordColumns) -> RecordColumns:

@@ -253,7 +253,7 @@ class CopyView:
         segment = self.segment_of(header.last_offset)
         assert segment is not None
         try:
-            return rows_of(self.log, segment, header, self._options)
+            return rows_of(self.log, segment, header, self._options.trust)
         except DataError:
             return None
 

@@ -28,6 +28,7 @@ from kafka_segment_source.logdir.segment_view import SegmentView
 from kafka_segment_source.logdir.segments import PartitionLog, Segment
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.partition.choice import DAMAGED, THIN, UNKNOWN, VOID, WHOLE
+from kafka_segment_source.trust import Trust
 
 _PROBED = [
     *(
@@ -178,10 +179,10 @@ def survey(
             damage.skipped.clear()
         found.skip(damage)
         made = found.survey(log, _rate_rest(source))
-    return _find_first_offsets(made, options) if decodes else made
+    return _find_first_offsets(made, options.trust) if decodes else made
 
 
-def _find_first_offsets(found: Survey, options: ReadOptions) -> Survey:
+def _find_first_offsets(found: Survey, trust: Trust) -> Survey:
     """Returns the survey with the first offset of each wrapper of magic 0 or 1.
 
     It is the offset after the batch before it. If damage lies between them, the wrapper is decompressed to find it.
@@ -193,7 +194,7 @@ def _find_first_offsets(found: Survey, options: ReadOptions) -> Survey:
     firsts = np.where(hides_first, before, batches[batch_headers.BASE_OFFSET])
     for at in np.flatnonzero(hides_first).tolist():
         if found.faults[at] is not None:
-            rows = rows_of(found.log, found.segment, found.header(at), options)
+            rows = rows_of(found.log, found.segment, found.header(at), trust)
             firsts[at] = max(min(rows, default=int(batches[batch_headers.LAST_OFFSET, at])), before[at])
     return replace(found, firsts=firsts)
 
@@ -201,7 +202,7 @@ def _find_first_offsets(found: Survey, options: ReadOptions) -> Survey:
 Rows = dict[int, tuple[int, bytes | None, bytes | None]]
 
 
-def rows_of(log: PartitionLog, segment: Segment, header: BatchHeader, options: ReadOptions) -> Rows:
+def rows_of(log: PartitionLog, segment: Segment, header: BatchHeader, trust: Trust) -> Rows:
     """Returns the records of one batch with its control records: timestamp, key and value by offset.
 
     Raises DataError for a batch that cannot be decoded.
@@ -211,7 +212,7 @@ def rows_of(log: PartitionLog, segment: Segment, header: BatchHeader, options: R
     split = split._replace(anchor=place_of(header) if header.position else None)
     damage = Damage(drop=False)
     rows: Rows = {}
-    with SplitFile(split, options.trust, damage) as source:
+    with SplitFile(split, trust, damage) as source:
         decoder = source.decoder(include_control=True)
         for chunk in source.chunks():
             for records in decoder.decode(chunk):

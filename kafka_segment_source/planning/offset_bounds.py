@@ -24,6 +24,7 @@ from kafka_segment_source.option_values import EARLIEST, LATEST
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.reporting import Warnings
 from kafka_segment_source.times import format_millis
+from kafka_segment_source.trust import Policy, Trust
 
 
 def offset_range(log: PartitionLog, options: ReadOptions, warnings: Warnings) -> OffsetRange:
@@ -42,12 +43,12 @@ def offset_range(log: PartitionLog, options: ReadOptions, warnings: Warnings) ->
         )
     lost = _describe_hole(log, OffsetRange(start, end)) or _describe_loss(log, options, start, end)
     if lost is not None:
-        warnings.add(report_lost_offsets(f"{lost} of {where}", options), "lost offsets")
+        warnings.add(report_lost_offsets(f"{lost} of {where}", options.policy), "lost offsets")
     return OffsetRange(start, end).intersect(log.offsets)
 
 
 def check_missing(
-    log: PartitionLog, evidence: Iterable[Evidence], wanted: OffsetRange, options: ReadOptions
+    log: PartitionLog, evidence: Iterable[Evidence], wanted: OffsetRange, policy: Policy
 ) -> Iterator[tuple[Evidence, str]]:
     """Yields the evidence about wanted offsets that are missing, each with a sentence for the plan.
 
@@ -58,7 +59,7 @@ def check_missing(
         if gone.is_empty:
             continue
         said = each._replace(offsets=gone).text(f"partition {log.topic}-{log.partition}")
-        yield each, report_lost_offsets(said, options) if each.is_hard else said
+        yield each, report_lost_offsets(said, policy) if each.is_hard else said
 
 
 def find_start(log: PartitionLog, options: ReadOptions) -> int:
@@ -74,7 +75,7 @@ def find_start(log: PartitionLog, options: ReadOptions) -> int:
     if offset is not None:
         return offset
     if options.start_at_latest_if_no_match:
-        return log_end_offset(log, options)
+        return log_end_offset(log, options.trust)
     raise OptionError(
         f"option {starting.option!r}: no offset of partition {log.topic}-{log.partition} has a timestamp at or"
         f" after {format_millis(number)} (startingOffsetsByTimestampStrategy=latest reads nothing of it instead)",
@@ -104,7 +105,7 @@ def log_start_offset(log: PartitionLog) -> int:
     return max(min(first, log.first_offset), log.offsets.start)
 
 
-def log_end_offset(log: PartitionLog, options: ReadOptions) -> int:
+def log_end_offset(log: PartitionLog, trust: Trust) -> int:
     """The offset after the last one to read: the high watermark, or the end of the files; 0 without segments."""
     if not log.segments:
         return 0
@@ -113,15 +114,15 @@ def log_end_offset(log: PartitionLog, options: ReadOptions) -> int:
     last = log.segments[-1]
     if last.base_offset >= log.offsets.end:
         return log.offsets.end
-    with SegmentView(last, options.trust) as view:
+    with SegmentView(last, trust) as view:
         return min(view.end_offset(), log.offsets.end)
 
 
-def _is_end_hidden(log: PartitionLog, options: ReadOptions) -> bool:
+def _is_end_hidden(log: PartitionLog, trust: Trust) -> bool:
     """Whether damage in the last segment hides where the log ends. Offsets may lie behind it, and a read says so."""
     if log.end is not None or not log.segments or log.segments[-1].base_offset >= log.offsets.end:
         return False
-    with SegmentView(log.segments[-1], options.trust) as view:
+    with SegmentView(log.segments[-1], trust) as view:
         return view.log_end() is None
 
 
@@ -152,8 +153,8 @@ def _describe_loss(log: PartitionLog, options: ReadOptions, start: int, end: int
     furthest = end if ends_by_number else start
     if furthest <= min(bases[-1], log.offsets.end):
         return None
-    latest = log_end_offset(log, options)
-    if furthest > latest and not _is_end_hidden(log, options):
+    latest = log_end_offset(log, options.trust)
+    if furthest > latest and not _is_end_hidden(log, options.trust):
         option = ending.option if ends_by_number else starting.option
         end_words = "the high watermark is" if latest == log.offsets.end else "the files end at"
         return f"option {option!r} asks for offsets up to {furthest}, but {end_words} {latest}"

@@ -38,6 +38,7 @@ from kafka_segment_source.times import format_millis
 from kafka_segment_source.transactions.producers import DATA, HOLE, Event, Producers, Runs, list_events
 from kafka_segment_source.transactions.small_segments import SegmentEvents, read_small_segment
 from kafka_segment_source.transactions.walk import Stretch, first_void, walk_split
+from kafka_segment_source.trust import Trust
 
 _MOST_NAMED = 5  # open transactions in one warning
 
@@ -72,7 +73,9 @@ def find_stable_end(
     if waiting or undecided:
         replay.confirm()
     if undecided and memory is None:
-        warnings.add(_describe_undecided(replay.log, undecided, replay.missing, options), "undecided transactions")
+        warnings.add(
+            _describe_undecided(replay.log, undecided, replay.missing, options.trust), "undecided transactions"
+        )
     if not waiting:
         # a broker may write a new transaction after this offset, into preallocated space
         return min(end, replay.reached) if replay.is_at_end else end
@@ -177,7 +180,7 @@ class _Replay:
         """Finds the batch that ends right before an offset, and its file. None if there is no such batch."""
         for segment in self.log.segments:
             if segment.base_offset < offset <= min(segment.span.end, segment.offsets.end):
-                header = next(_read_headers(segment, offset - 1, self.options), None)
+                header = next(_read_headers(segment, offset - 1, self.options.trust), None)
                 if header is not None and header.last_offset == offset - 1:
                     return segment.path, place_of(header)
         return None
@@ -214,7 +217,7 @@ class _Replay:
                 and parent_of(segment.path) == directory
                 and segment.offsets.start < offset <= segment.offsets.end
             ):
-                return offset == after or next(_read_headers(segment, offset - 1, self.options), None) is not None
+                return offset == after or next(_read_headers(segment, offset - 1, self.options.trust), None) is not None
         return False
 
     def _walk_segments(self, offset: int) -> Generator[SegmentEvents, None, None]:
@@ -244,7 +247,7 @@ class _Replay:
         segment = self.log.segments[at]
         if self.log.copies or segment.base_offset < first:
             return None
-        events = read_small_segment(segment, self.options)
+        events = read_small_segment(segment, self.options.trust)
         if events is not None and events.end != segment.next_base_offset and self.log.gap_is_loss(at):
             return None  # the other reader knows whether offsets are missing
         return events
@@ -255,7 +258,7 @@ class _Replay:
         split = whole_split(self.log, at)
         if segment.base_offset >= first:
             return split
-        with _open_view(segment, self.options) as view:
+        with SegmentView(segment, self.options.trust) as view:
             return anchored(split._replace(start=view.start_position(first)), view.probe)
 
     def _collect_events(self, stretch: Stretch, before: int) -> SegmentEvents:
@@ -323,57 +326,51 @@ def _describe_withheld(replay: _Replay, waiting: dict[int, int], stable: int, en
         advice = f"as offsets from {replay.missing} on are missing, they may have begun before"
     return (
         f"partition {log.topic}-{log.partition} ends at its last stable offset, {stable} (isolationLevel=read_committed):"
-        f" {_count_bytes_from(log, stable, end, options):,} bytes from there on are withheld, as transactions are open of"
-        f" {_name_transactions(log, [*waiting.items()], options)}; {advice}"
+        f" {_count_bytes_from(log, stable, end, options.trust):,} bytes from there on are withheld, as transactions are open of"
+        f" {_name_transactions(log, [*waiting.items()], options.trust)}; {advice}"
     )
 
 
-def _describe_undecided(
-    log: PartitionLog, undecided: list[tuple[int, int]], missing: int | None, options: ReadOptions
-) -> str:
+def _describe_undecided(log: PartitionLog, undecided: list[tuple[int, int]], missing: int | None, trust: Trust) -> str:
     """One sentence about the transactions that may have ended in missing offsets."""
     return (
         f"partition {log.topic}-{log.partition}: it is not known how the transactions of"
-        f" {_name_transactions(log, undecided, options)} ended, as offsets from {missing} on are missing"
+        f" {_name_transactions(log, undecided, trust)} ended, as offsets from {missing} on are missing"
         " (isolationLevel=read_committed); their rows are lost, and failOnDataLoss=false withholds them"
     )
 
 
-def _name_transactions(log: PartitionLog, transactions: list[tuple[int, int]], options: ReadOptions) -> str:
+def _name_transactions(log: PartitionLog, transactions: list[tuple[int, int]], trust: Trust) -> str:
     """Names transactions by producer id and first offset, the oldest first."""
 
     def name(transaction: tuple[int, int]) -> str:
         producer_id, first = transaction
-        return f"producer {producer_id} since offset {first} ({_describe_begin(log, first, options)})"
+        return f"producer {producer_id} since offset {first} ({_describe_begin(log, first, trust)})"
 
     return name_some(sorted(transactions, key=lambda transaction: transaction[1]), _MOST_NAMED, name)
 
 
-def _describe_begin(log: PartitionLog, first: int, options: ReadOptions) -> str:
+def _describe_begin(log: PartitionLog, first: int, trust: Trust) -> str:
     """When a transaction began: the timestamp of its first record, as in view=transactions."""
     holding = [segment for segment in log.segments if segment.base_offset <= first]
-    header = next(_read_headers(holding[-1], first, options), None) if holding else None
+    header = next(_read_headers(holding[-1], first, trust), None) if holding else None
     return "before the files begin" if header is None else format_millis(header.first_timestamp)
 
 
-def _count_bytes_from(log: PartitionLog, stable: int, end: int, options: ReadOptions) -> int:
+def _count_bytes_from(log: PartitionLog, stable: int, end: int, trust: Trust) -> int:
     """Counts the bytes of the log from the offset `stable`, to the end of the segment before or at `end`."""
     total = 0
     for segment in log.segments:
         if segment.base_offset >= end or segment.span.end <= stable:
             continue
-        header = next(_read_headers(segment, stable, options), None) if segment.base_offset < stable else None
+        header = next(_read_headers(segment, stable, trust), None) if segment.base_offset < stable else None
         total += segment.size - (0 if header is None else header.position)
     return total
 
 
-def _open_view(segment: Segment, options: ReadOptions) -> SegmentView:
-    return SegmentView(segment, options.trust)
-
-
-def _read_headers(segment: Segment, offset: int, options: ReadOptions) -> Iterator[BatchHeader]:
+def _read_headers(segment: Segment, offset: int, trust: Trust) -> Iterator[BatchHeader]:
     """Yields proven headers of a segment, from the batch that holds `offset`. It ends early where a proof fails."""
-    with _open_view(segment, options) as view:
+    with SegmentView(segment, trust) as view:
         for header in view.headers_from(offset):
             if header is None:
                 return

@@ -22,7 +22,7 @@ from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.partition.missing import beyond_end
 from kafka_segment_source.planning.offset_bounds import check_missing, offset_range
 from kafka_segment_source.planning.stable_end import StableEnds
-from kafka_segment_source.pruning.disorder import find_witness, stop_timestamp, usable_disorder
+from kafka_segment_source.pruning.disorder import find_witness, stop_timestamp
 from kafka_segment_source.pruning.ranges import ByteRange, Pruned, narrow
 from kafka_segment_source.reporting import Warnings
 from kafka_segment_source.storage.ahead import map_ahead, requests_at_once
@@ -148,7 +148,7 @@ class Selector:
         self._maps = sources.maps
         self._times = sources.options.times.intersect(pushed.times)
         options = sources.options
-        self._disorder = usable_disorder(options.timestamp_disorder, options.include_control)
+        self._disorder = options.policy.disorder
         self._stop = stop_timestamp(self._times, self._disorder)
         self._late = False  # whether late bytes were found in the log at hand
         self._end_at = 0  # the segment in which a witness ends the log at hand, as far as known
@@ -240,7 +240,7 @@ class Selector:
 
     def _note_missing(self, log: PartitionLog, evidence: tuple[Evidence, ...], wanted: OffsetRange) -> None:
         """Raises DataLossError for hard evidence about wanted offsets, under failOnDataLoss. Otherwise it warns."""
-        for each, said in check_missing(log, evidence, wanted, self._options):
+        for each, said in check_missing(log, evidence, wanted, self._options.policy):
             self.selection.missing.append((each, said))
 
     def _find_witness(self, view: SegmentView) -> BatchHeader | None:

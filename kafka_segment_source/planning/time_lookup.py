@@ -18,6 +18,7 @@ from kafka_segment_source.kernels.record_batches import BATCH, OFFSET, TIMESTAMP
 from kafka_segment_source.logdir.segments import PartitionLog
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.planning.offset_search import FoundBatch, SearchStep, search
+from kafka_segment_source.trust import Policy
 
 
 def first_offset_at(
@@ -28,14 +29,14 @@ def first_offset_at(
     With several copies, rows that are damaged in one copy are looked for in the others. steps: as in `search`.
     """
     bounds = ScanBounds(times=TimeRange(timestamp))
-    found = search(log, bounds, options, lambda split: _find_records(split, options), steps)
+    found = search(log, bounds, options, lambda split: _find_records(split, options.policy), steps)
     return None if found is None else found.offset
 
 
-def _find_records(split: SegmentSplit, options: ReadOptions) -> Iterator[FoundBatch]:
+def _find_records(split: SegmentSplit, policy: Policy) -> Iterator[FoundBatch]:
     """Yields the first record of each part of a split's rows."""
-    damage = damage_in(split, options)
-    with SplitFile(split, options.trust, damage, reads_all=False) as source:
+    damage = damage_in(split, policy)
+    with SplitFile(split, policy.trust, damage, reads_all=False) as source:
         decoder = source.decoder(include_control=True)
         for chunk in source.chunks():
             for records in decoder.decode(chunk):

@@ -30,16 +30,10 @@ _HINTS = 8  # index entries to try; after them the tasks find the witness themse
 _WALK = 64  # batches to check after a hint that leads to no witness
 
 
-def usable_disorder(disorder: int | None, include_control: bool) -> int | None:
-    """Returns the declared disorder (ms), or None under includeControl. The user's statement is about data records
-    alone."""
-    return None if include_control else disorder
-
-
 def stop_timestamp(times: TimeRange, disorder: int | None) -> int | None:
     """Returns the timestamp that makes a batch a witness for `until` (ms), or None if a scan may not end early.
 
-    disorder: the result of `usable_disorder`.
+    disorder: that of the policy, ms.
     """
     if disorder is None or not times.has_until or times.since < 0:
         return None

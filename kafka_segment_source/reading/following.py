@@ -35,7 +35,6 @@ from kafka_segment_source.logdir.segment_view import SegmentView
 from kafka_segment_source.logdir.segments import DroppedSegment, PartitionLog, Segment
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.partition.logs import available_logs, existing_copies
-from kafka_segment_source.pruning.disorder import usable_disorder
 from kafka_segment_source.pruning.ranges import narrow
 from kafka_segment_source.reporting import Warnings, logger
 from kafka_segment_source.storage.files import UNUSABLE
@@ -169,10 +168,10 @@ class Follower:
             self._report_error(FileChangedError(f"{gone}: {lost.why}; {self._why}"))
 
     def _report_error(self, error: KafkaSegmentError) -> None:
-        if isinstance(error, DataError) and error.is_skippable and self._options.drop_malformed:
+        if isinstance(error, DataError) and error.is_skippable and self._options.policy.drop_malformed:
             logger.warning("skipped (mode=DROPMALFORMED): %s", error)
         elif isinstance(error, DataLossError):
-            report_lost_rows(error, self._options)
+            report_lost_rows(error, self._options.policy)
         else:
             raise error
         self.losses += 1
@@ -274,7 +273,7 @@ def _plan_part(
     segment = log.segments[at]
     within = ScanBounds(wanted.intersect(segment.offsets), planned.bounds.times)
     with SegmentView(segment, options.trust) as view:
-        found = narrow(view, within, usable_disorder(options.timestamp_disorder, options.include_control))
+        found = narrow(view, within, options.policy.disorder)
         if isinstance(found, DroppedSegment):
             return None
         split = split_of(log, segment, within, found.start, found.end)._replace(

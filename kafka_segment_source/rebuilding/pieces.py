@@ -34,6 +34,7 @@ from kafka_segment_source.kernels.batch_headers import HeaderTable
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.reading.following import Follower
 from kafka_segment_source.transactions.markers import Marker, MarkerReader
+from kafka_segment_source.trust import Policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +91,9 @@ def read_batches(
     """
     follower = Follower(split, options)
     try:
-        yield from follower.run(lambda part: _read_part(part, options, follower, notes, times, adds_markers))
+        yield from follower.run(lambda part: _read_part(part, options.policy, follower, notes, times, adds_markers))
     except DataLossError as error:
-        report_lost_rows(error, options)
+        report_lost_rows(error, options.policy)
         notes.errors.append(error)
     finally:
         notes.errors += follower.passed
@@ -100,16 +101,16 @@ def read_batches(
 
 def _read_part(
     split: SegmentSplit,
-    options: ReadOptions,
+    policy: Policy,
     follower: Follower,
     notes: Notes,
     times: TimeRange,
     adds_markers: bool,
 ) -> Iterator[Batches]:
-    damage = damage_in(split, options)
+    damage = damage_in(split, policy)
     notes.torn = None
-    with lend_scratch() as scratch, SplitFile(split, options.trust, damage, buffers=scratch.take_buffer) as source:
-        markers = MarkerReader(split, options, damage)
+    with lend_scratch() as scratch, SplitFile(split, policy.trust, damage, buffers=scratch.take_buffer) as source:
+        markers = MarkerReader(split, policy.trust, damage)
         end = split.start
         for chunk in source.chunks():
             end = int(chunk.headers[[batch_headers.POSITION, batch_headers.SIZE], -1].sum())

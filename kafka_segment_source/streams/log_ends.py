@@ -170,7 +170,9 @@ class LogEnds:
                 return max(start, missing.start), True
             said = f"{why}: no file holds the offsets {missing.start} to {missing.end - 1}"
             warnings.add(
-                report_lost_offsets(f"{said} of partition {log.topic}-{log.partition}", self._options, LOSS_REMEDY)
+                report_lost_offsets(
+                    f"{said} of partition {log.topic}-{log.partition}", self._options.policy, LOSS_REMEDY
+                )
             )
         return end, False
 

@@ -440,7 +440,7 @@ class LogStream:
     # ---- what is said ----
 
     def _report_loss(self, lost: str) -> None:
-        self._warn([report_lost_offsets(lost, self.options, LOSS_REMEDY)])
+        self._warn([report_lost_offsets(lost, self.options.policy, LOSS_REMEDY)])
 
     def _warn(self, warnings: Iterable[str]) -> None:
         """Logs each sentence once."""

@@ -69,7 +69,7 @@ class _SplitTransactions:
         self._source = source
         self._split = source.split
         self._options = options
-        self._own = MarkerReader(source.split, options, UnloggedDamage(options.drop_malformed))
+        self._own = MarkerReader(source.split, options.trust, UnloggedDamage(options.drop_malformed))
         self._known = _KnownMarkers()
         self._known_to = 0  # every marker below this offset, from the chunk at hand on, is known
         self._ahead: Generator[Stretch, None, None] | None = None
@@ -155,7 +155,7 @@ class _SplitTransactions:
                     f"{whose} has no marker in the files: {why}; failOnDataLoss=false withholds what cannot be shown to be"
                     f" committed{'' if self._loss is None else f'; {self._loss}'}"
                 )
-                allow_loss(error, self._options)
+                allow_loss(error, self._options.policy)
             if producer_id not in self._reported:
                 self._reported.add(producer_id)
                 why = "no marker in the files" if fate == OPEN else "no marker before the next damage"

@@ -27,7 +27,7 @@ from kafka_segment_source.decoding.records import Decoder, RecordColumns
 from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.errors import DataError
 from kafka_segment_source.kernels import batch_headers, record_batches
-from kafka_segment_source.options import ReadOptions
+from kafka_segment_source.trust import Trust
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +63,9 @@ class Markers(NamedTuple):
 class MarkerReader:
     """Reads the markers in chunks of one segment."""
 
-    def __init__(self, split: SegmentSplit, options: ReadOptions, damage: Damage) -> None:
+    def __init__(self, split: SegmentSplit, trust: Trust, damage: Damage) -> None:
         self._split = split
-        self._options = options
+        self._trust = trust
         self._damage = damage
         self._made: Decoder | None = None
 
@@ -74,7 +74,7 @@ class MarkerReader:
         """The decoder, made for the first marker. Most segments have none."""
         if self._made is None:
             everything = self._split._replace(bounds=ScanBounds())
-            self._made = Decoder(everything, self._options.trust, self._damage, include_control=True)
+            self._made = Decoder(everything, self._trust, self._damage, include_control=True)
         return self._made
 
     def read(self, chunk: Chunk) -> Markers:

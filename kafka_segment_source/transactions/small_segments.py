@@ -21,9 +21,9 @@ from kafka_segment_source import kafka_format
 from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.logdir.checksums import crc32c
 from kafka_segment_source.logdir.segments import Segment
-from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.storage.files import InputFile
 from kafka_segment_source.transactions.producers import DATA, MARKER, Event
+from kafka_segment_source.trust import Trust
 
 MOST_BYTES = 64 * 1024  # of a file; for a larger one, reading costs more than opening
 _EVERYTHING = OffsetRange()
@@ -46,7 +46,7 @@ class SegmentEvents(NamedTuple):
     size: int
 
 
-def read_small_segment(segment: Segment, options: ReadOptions) -> SegmentEvents | None:
+def read_small_segment(segment: Segment, trust: Trust) -> SegmentEvents | None:
     """Reads the events of a whole segment; None if it is not small and usual. Raises what InputFile raises."""
     if not 0 < segment.size <= MOST_BYTES or segment.offsets != _EVERYTHING:
         return None
@@ -54,10 +54,10 @@ def read_small_segment(segment: Segment, options: ReadOptions) -> SegmentEvents 
         if file.version() != segment.version:
             return None
         data = file.read_at(0, segment.size)
-    return _read_events(data, segment, options) if len(data) == segment.size else None
+    return _read_events(data, segment, trust) if len(data) == segment.size else None
 
 
-def _read_events(data: bytes, segment: Segment, options: ReadOptions) -> SegmentEvents | None:
+def _read_events(data: bytes, segment: Segment, trust: Trust) -> SegmentEvents | None:
     events: list[Event] = []
     at, end = 0, segment.base_offset
     limit = segment.span.end
@@ -69,12 +69,12 @@ def _read_events(data: bytes, segment: Segment, options: ReadOptions) -> Segment
         )
         size = length + kafka_format.LOG_OVERHEAD
         if magic != kafka_format.MAGIC_V2 or not kafka_format.BATCH_OVERHEAD <= size <= min(
-            len(data) - at, options.max_batch_bytes
+            len(data) - at, trust.max_batch_bytes
         ):
             return None
         if base < end or delta < 0 or base + delta >= limit or count < 0:
             return None
-        if options.check_crcs and crc32c(data[at + kafka_format.CRC_FROM : at + size]) != crc:
+        if trust.check_crcs and crc32c(data[at + kafka_format.CRC_FROM : at + size]) != crc:
             return None
         if producer > kafka_format.NO_PRODUCER and attributes & _PRODUCERS:
             if not attributes & kafka_format.CONTROL_MASK:

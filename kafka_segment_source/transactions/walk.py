@@ -32,6 +32,7 @@ from kafka_segment_source.storage.files import UNUSABLE, file_version
 from kafka_segment_source.storage.paths import join_path, parent_of
 from kafka_segment_source.storage.retrying import Attempts
 from kafka_segment_source.transactions.markers import Marker, MarkerReader, Markers
+from kafka_segment_source.trust import Trust
 
 _AHEAD_BYTES = 256 * 1024  # bytes per read on the way to a marker, which is usually near
 NO_HEADERS = np.empty((batch_headers.FIELDS, 0), np.int64)
@@ -76,7 +77,7 @@ def walk_split(
         return
     damage = UnloggedDamage(options.drop_malformed)
     try:
-        yield from walk_file(split, options, damage, after, before=before, chunk_bytes=chunk_bytes)
+        yield from walk_file(split, options.trust, damage, after, before=before, chunk_bytes=chunk_bytes)
     except FileChangedError:
         raise
     except DataLossError as error:
@@ -85,7 +86,7 @@ def walk_split(
 
 def walk_file(
     split: SegmentSplit,
-    options: ReadOptions,
+    trust: Trust,
     damage: Damage,
     after: int,
     *,
@@ -107,20 +108,20 @@ def walk_file(
     the CRC that its header states. The usual reader knows whether this is damage or the end of the log.
     """
     seen, last, end = 0, split.anchor, after
-    trust = options.trust._replace(check_crcs=False) if headers_only else options.trust
+    of_headers = trust._replace(check_crcs=False) if headers_only else trust
     reads_all = chunk_bytes >= CHUNK_BYTES
     with SplitFile(
-        split, trust, damage, chunk_bytes=chunk_bytes, reads_all=reads_all, headers_only=headers_only
+        split, of_headers, damage, chunk_bytes=chunk_bytes, reads_all=reads_all, headers_only=headers_only
     ) as source:
         if before.shape[1]:
             source.note_before(before)
-        reader = MarkerReader(split, options, damage)
+        reader = MarkerReader(split, trust, damage)
         for chunk in source.chunks():
             skipped = tuple(damage.skipped[seen:])
             inside = chunk.headers[batch_headers.LAST_OFFSET] >= split.bounds.offsets.start
             headers = chunk.headers if inside.all() else chunk.headers[:, inside]
             wanted = Chunk(chunk.data, headers, chunk.position)
-            found = _read_proven(reader, wanted, source, options) if headers_only else reader.read(wanted)
+            found = _read_proven(reader, wanted, source, trust.max_batch_bytes) if headers_only else reader.read(wanted)
             if found is None:
                 bounds = ScanBounds(OffsetRange(end, split.bounds.offsets.end))
                 at = int(chunk.headers[batch_headers.POSITION, 0])
@@ -140,7 +141,7 @@ def walk_file(
     return None
 
 
-def _read_proven(reader: MarkerReader, chunk: Chunk, source: SplitFile, options: ReadOptions) -> Markers | None:
+def _read_proven(reader: MarkerReader, chunk: Chunk, source: SplitFile, max_batch_bytes: int) -> Markers | None:
     """Reads the markers of a chunk that may have no bytes. None if one does not have its CRC, or is not whole."""
     found = Markers()
     has_bytes = len(chunk.data) > 0
@@ -149,7 +150,7 @@ def _read_proven(reader: MarkerReader, chunk: Chunk, source: SplitFile, options:
             [batch_headers.POSITION, batch_headers.SIZE, batch_headers.CRC], column
         ].tolist()
         at = position - chunk.position
-        if size > options.max_batch_bytes:
+        if size > max_batch_bytes:
             return None
         read = chunk.data[at : at + size] if has_bytes else bytearray(source.read_at(position, size))
         data = np.frombuffer(read, np.uint8)
@@ -176,10 +177,12 @@ def _walk_copies(
         piece = pending.pop(0)
         if isinstance(piece, Lost):
             reached = max(reached, piece.offsets.end)
-            yield _describe_loss(piece, options)
+            yield _describe_loss(piece, options.drop_malformed)
             continue
         try:
-            for stretch in walk_file(piece, options, Suspicion(), reached, before=before, chunk_bytes=chunk_bytes):
+            for stretch in walk_file(
+                piece, options.trust, Suspicion(), reached, before=before, chunk_bytes=chunk_bytes
+            ):
                 yield stretch if piece.path == split.path else stretch._replace(void=first_void(stretch, reached))
                 if stretch.headers.shape[1]:
                     reached = int(stretch.headers[batch_headers.LAST_OFFSET, -1]) + 1
@@ -193,11 +196,11 @@ def _walk_copies(
             pending = mend(split, OffsetRange(reached, end), options, error)
 
 
-def _describe_loss(lost: Lost, options: ReadOptions) -> Stretch:
+def _describe_loss(lost: Lost, drop_malformed: bool) -> Stretch:
     """Returns what the loss of offsets means for transactions. Raises the error of damage under FAILFAST."""
     if isinstance(lost.error, DataLossError):
         return Stretch(loss=lost.error)
-    if isinstance(lost.error, DataError) and lost.error.is_skippable and options.drop_malformed:
+    if isinstance(lost.error, DataError) and lost.error.is_skippable and drop_malformed:
         return Stretch(gaps=(lost.offsets.start,), errors=(lost.error,))
     raise lost.error
 

@@ -189,7 +189,7 @@ class Entries(Generic[Index]):
         if options.check_crcs:
             from kafka_segment_source.views.proof import prove_entries  # noqa: PLC0415  # it loads the kernels
 
-            proven, said = prove_entries(log, segment, index, options)
+            proven, said = prove_entries(log, segment, index, options.max_batch_bytes)
             faults += said
         arrays = [
             pa.repeat(pa.scalar(log.topic, pa.string()), count),

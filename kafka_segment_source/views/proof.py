@@ -8,17 +8,16 @@ from kafka_segment_source.inspection.index_rules import judge_offset_index, judg
 from kafka_segment_source.inspection.verify import SegmentCheck
 from kafka_segment_source.logdir.indexes import AbortEntries, OffsetEntries, TimeEntries
 from kafka_segment_source.logdir.segments import ListedLog, Segment
-from kafka_segment_source.options import ReadOptions
 
 
 def prove_entries(
-    log: ListedLog, segment: Segment, index: OffsetEntries | TimeEntries | AbortEntries, options: ReadOptions
+    log: ListedLog, segment: Segment, index: OffsetEntries | TimeEntries | AbortEntries, max_batch_bytes: int
 ) -> tuple[pa.Array, list[str]]:
     """Returns a boolean for each entry, and a sentence for each thing that hides a part of the log.
 
     True: the log bears the entry out. False: `verify` calls the entry a problem. Null: neither can be said.
     """
-    check = SegmentCheck(log, segment, deep=False, max_batch_bytes=options.max_batch_bytes)
+    check = SegmentCheck(log, segment, deep=False, max_batch_bytes=max_batch_bytes)
     if not check.read():
         return pa.nulls(len(index), pa.bool_()), [finding.what for finding in check.findings]
     if isinstance(index, OffsetEntries):

@@ -28,6 +28,7 @@ from kafka_segment_source.reporting import logger
 from kafka_segment_source.storage.paths import parent_of
 from kafka_segment_source.storage.retrying import Attempts, try_again
 from kafka_segment_source.transactions.walk import Stretch, cut_stretch, first_void, walk_file
+from kafka_segment_source.trust import Policy
 from kafka_segment_source.views.abort_indexes import AbortIndexes
 from kafka_segment_source.views.transaction_replay import Replay, Row
 from kafka_segment_source.views.transaction_table import TransactionTask
@@ -93,7 +94,7 @@ def _walk(split: SegmentSplit, options: ReadOptions, replay: Replay) -> Iterator
         replay.directory = directory
         if part is not split and follower.has_moved:
             yield _CHANGED
-        for stretch in _read_part(part, options, follower):
+        for stretch in _read_part(part, options.policy, follower):
             for error in stretch.errors:
                 logger.warning("skipped (mode=DROPMALFORMED): %s", error)
             void = first_void(stretch, replay.reached) if replay.seam else None
@@ -113,18 +114,18 @@ def _walk(split: SegmentSplit, options: ReadOptions, replay: Replay) -> Iterator
                 yield _HOLE
             yield stretch
     except DataLossError as error:
-        report_lost_rows(error, options)
+        report_lost_rows(error, options.policy)
         follower.losses += 1
     if follower.losses > losses:
         yield _HOLE
 
 
-def _read_part(part: SegmentSplit, options: ReadOptions, follower: Follower) -> Iterator[Stretch]:
+def _read_part(part: SegmentSplit, policy: Policy, follower: Follower) -> Iterator[Stretch]:
     def walk(rest: SegmentSplit, headers_only: bool) -> Generator[Stretch, None, SegmentSplit | None]:
-        damage = Suspicion() if part.copies else UnloggedDamage(options.drop_malformed)
-        proven = replace(options, check_crcs=True)
-        return walk_file(rest, proven, damage, rest.start_offset, headers_only=headers_only, follower=follower)
+        damage = Suspicion() if part.copies else UnloggedDamage(policy.drop_malformed)
+        trust = policy.with_crcs().trust
+        return walk_file(rest, trust, damage, rest.start_offset, headers_only=headers_only, follower=follower)
 
-    rest = yield from walk(part, not options.check_crcs)
+    rest = yield from walk(part, not policy.trust.check_crcs)
     if rest is not None:
         yield from walk(rest, headers_only=False)

@@ -30,7 +30,11 @@ def options_of(path: Path, **options: str) -> ReadOptions:
 def events_of(path: Path, **options: str) -> list[small_segments.SegmentEvents | None]:
     """What is said of each segment."""
     parsed = options_of(path, **options)
-    return [small_segments.read_small_segment(segment, parsed) for log in list_logs(parsed) for segment in log.segments]
+    return [
+        small_segments.read_small_segment(segment, parsed.trust)
+        for log in list_logs(parsed)
+        for segment in log.segments
+    ]
 
 
 def test_what_is_said(tmp_path: Path) -> None:
@@ -79,7 +83,7 @@ def test_a_file_that_has_changed_is_left_to_others(tmp_path: Path) -> None:
     with (path / log.segments[0].path).open("ab") as file:
         file.write(b"x")
 
-    assert small_segments.read_small_segment(log.segments[0], parsed) is None
+    assert small_segments.read_small_segment(log.segments[0], parsed.trust) is None
 
 
 def test_damage_counts_where_crcs_are_not_checked(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import kafka_segment_source as kafkaseg
 from kafka_segment_source import kafka_format
 from kafka_segment_source.bounds import TimeRange
 from kafka_segment_source.planning import planner
-from kafka_segment_source.pruning.disorder import stop_timestamp, usable_disorder
+from kafka_segment_source.pruning.disorder import stop_timestamp
 from tests.support.batches import control, data, empty
 from tests.support.far_files import distance
 from tests.support.logs import GeneratedLog, simple_log, simple_segment
@@ -139,19 +139,18 @@ def test_the_witness_ends_the_scan(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("times", "disorder", "include_control", "expected"),
+    ("times", "disorder", "expected"),
     [
-        (TimeRange(0, 10), 5, False, 15),
-        (TimeRange(0, 10), None, False, None),
-        (TimeRange(-1, 10), 5, False, None),
-        (TimeRange(0), 5, False, None),
-        (TimeRange(0, 10), 5, True, None),
-        (TimeRange(0, 2**63 - 1), 1, False, None),
+        (TimeRange(0, 10), 5, 15),
+        (TimeRange(0, 10), None, None),
+        (TimeRange(-1, 10), 5, None),
+        (TimeRange(0), 5, None),
+        (TimeRange(0, 2**63 - 1), 1, None),
     ],
 )
-def test_stop_timestamp(times: TimeRange, disorder: int | None, include_control: bool, expected: int | None) -> None:
+def test_stop_timestamp(times: TimeRange, disorder: int | None, expected: int | None) -> None:
     """until + D, unless nothing may end a scan early, or no 64-bit timestamp could reach it."""
-    assert stop_timestamp(times, usable_disorder(disorder, include_control)) == expected
+    assert stop_timestamp(times, disorder) == expected
 
 
 def test_control_records_are_outside_the_declaration(tmp_path: Path) -> None:
