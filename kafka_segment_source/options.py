@@ -33,6 +33,7 @@ from kafka_segment_source.bounds import MIN_TIMESTAMP, TIMESTAMP_LIMIT, TimeRang
 from kafka_segment_source.errors import OptionError, PathError, UnsupportedError
 from kafka_segment_source.option_values import DROPMALFORMED, Context, OffsetLimit, TopicPartition, TopicSelection
 from kafka_segment_source.reporting import Warnings
+from kafka_segment_source.source import Source
 from kafka_segment_source.storage.routed import make_storage
 from kafka_segment_source.storage.settings import looks_like_setting, make_settings, suggest
 from kafka_segment_source.storage.store import Storage
@@ -328,6 +329,11 @@ class ReadOptions:
     max_trigger_delay: int  # ms
 
     @property
+    def source(self) -> Source:
+        paths, topics = self.paths, self.topics
+        return Source(self.storage, paths, self.topic, self.partition, topics, self.end_at_high_watermark)
+
+    @property
     def trust(self) -> Trust:
         return Trust(self.check_crcs, self.trust_indexes, self.max_batch_bytes)
 
@@ -374,14 +380,6 @@ class ReadOptions:
     @property
     def ending(self) -> OffsetLimit:
         return _make_limit("ending", self.ending_timestamp, self.ending_offsets_by_timestamp, self.ending_offsets)
-
-    @property
-    def drop_malformed(self) -> bool:
-        return self.mode == DROPMALFORMED
-
-    def at_paths(self, paths: tuple[str, ...]) -> ReadOptions:
-        """Returns the same read under other paths, for every topic."""
-        return replace(self, paths=paths, subscribe=None, subscribe_pattern=None, assign=None)
 
 
 def _make_limit(

@@ -154,7 +154,7 @@ def follow_split(
     read_first: Callable[[Follower], Iterator[pa.RecordBatch]],
 ) -> Iterator[pa.RecordBatch]:
     """Yields the rows of a split by `read_first`, and then of the splits that hold the rest of its offsets, if any."""
-    follower = Follower(split, options, microseconds="timestamp" in schema.names)
+    follower = Follower(split, options.source, options.policy, microseconds="timestamp" in schema.names)
     try:
         yield from follower.run(
             lambda part: read_first(follower) if part is split else _read_part(part, options, schema, follower, None)
@@ -194,4 +194,4 @@ def wanted_chunks(source: SplitFile, options: ReadOptions) -> Iterator[Chunk]:
         return source.chunks()
     from kafka_segment_source.transactions.committed import committed_chunks  # noqa: PLC0415  # most reads do without
 
-    return committed_chunks(source.chunks(), source, options)
+    return committed_chunks(source.chunks(), source, options.source, options.policy)

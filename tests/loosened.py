@@ -751,7 +751,7 @@ LOOSENED = [
         ),
         (
             "transactions: markers read ahead count only if the batches are still in the log",
-            "            self._source.confirm()\n",
+            "            self._file.confirm()\n",
             "            pass\n",
         ),
     ),
@@ -1435,7 +1435,7 @@ LOOSENED = [
         _OFFSETS,
         (
             "offsets: what the plan disproves is not read again",
-            "is_cut = tail.damage is None or self._options.drop_malformed",
+            "is_cut = tail.damage is None or self._policy.drop_malformed",
             "is_cut = tail.damage is None",
         ),
     ),

@@ -31,6 +31,7 @@ from kafka_segment_source.options import OPTIONS, PACE, ReadOptions, parse_optio
 from kafka_segment_source.planning.plan import ReadPlan, read_rows
 from kafka_segment_source.reporting import Warnings, logger
 from kafka_segment_source.schema_registry.typing import type_columns
+from kafka_segment_source.source import Source
 from kafka_segment_source.storage.files import exists
 from kafka_segment_source.storage.folders import Folder
 from kafka_segment_source.storage.paths import find_real_path, is_inside, join_path, parent_of
@@ -295,7 +296,7 @@ class _Run:
         beside = None if rejected is None else self.targets.open(rejected, topic, ())
         for each in (table, beside):
             if each is not None:
-                _check_apart(each, options, stream.find_directories())
+                _check_apart(each, options.source, stream.find_directories())
         before = table.read_state()
         rejected_before = None if beside is None else beside.read_state()
         if not self.dry_run:
@@ -440,17 +441,17 @@ def _find_schema(options: ReadOptions) -> pa.Schema:
     return table.arrow_schema([name for name in table.default_names(options) if name != rejecting])
 
 
-def _check_apart(table: ExportTable, options: ReadOptions, partitions: Sequence[str]) -> None:
+def _check_apart(table: ExportTable, source: Source, partitions: Sequence[str]) -> None:
     """Raises PathError for a target inside the logs. A broker does not start with directories that it does not know."""
     try:
         target = find_real_path(table.find_location())
     except UnsupportedError:  # an Iceberg table may be where no log can be
         return
-    given = {find_real_path(path) for path in options.paths}
+    given = {find_real_path(path) for path in source.paths}
     roots = {*given, *(find_real_path(path) for path in partitions)}
     roots |= {find_real_path(parent_of(path)) for path in partitions if find_real_path(path) not in given}
     roots |= {
-        parent for parent in map(parent_of, roots) if exists(join_path(parent, "meta.properties"), options.storage)
+        parent for parent in map(parent_of, roots) if exists(join_path(parent, "meta.properties"), source.storage)
     }  # a broker's
     for root in sorted(roots):
         if is_inside(target, root):

@@ -24,10 +24,12 @@ from kafka_segment_source.partition.chain import list_paths
 from kafka_segment_source.partition.logs import available_logs
 from kafka_segment_source.partition.missing import all_evidence, notice, report_lost_partitions
 from kafka_segment_source.reporting import Advance, OnProgress, Warnings, add_up, few, ignore_progress
+from kafka_segment_source.source import Source
 from kafka_segment_source.storage.ahead import map_ahead, requests_at_once
 from kafka_segment_source.storage.paths import name_of, parent_of
 from kafka_segment_source.storage.retrying import Attempts, try_again
 from kafka_segment_source.storage.store import FileVersion
+from kafka_segment_source.trust import Policy
 
 _AT_ONCE = 16  # segments whose headers are read, each by 1 MiB at a time
 
@@ -157,9 +159,9 @@ def list_partitions(
 def list_parsed(parsed: ReadOptions, warnings: Warnings, on_progress: OnProgress = ignore_progress) -> Listing:
     """Lists the partitions that parsed options select. The `warnings` of parsing become those of the listing."""
     seen = time.monotonic()
-    logs = list_directories(parsed)
+    logs = list_directories(parsed.source)
     advance = add_up(sum(segment.size for log in logs for segment in log.segments), on_progress)
-    logs, summaries = _summarize_logs(logs, parsed, advance, warnings)
+    logs, summaries = _summarize_logs(logs, parsed.source, advance, warnings)
     checkpoints = Checkpoints(warnings, parsed.storage)
     warnings += few([fault for log in logs for fault in log.beside.faults + log.beside.damaged])
     warnings += few([explain_unfinished(log) for log in logs if log.beside.unfinished])
@@ -168,21 +170,23 @@ def list_parsed(parsed: ReadOptions, warnings: Warnings, on_progress: OnProgress
         _list_partition(log, each, checkpoints, seen, copies[log.topic_partition] == 1)
         for log, each in zip(logs, summaries, strict=True)
     ]
-    partitions = _note_reads(partitions, logs, parsed, warnings)
-    report_lost_partitions(logs, checkpoints, parsed, seen, warnings)
+    partitions = _note_reads(partitions, logs, parsed.source, parsed.policy, warnings)
+    report_lost_partitions(logs, checkpoints, parsed.source, seen, warnings)
     # these directories may belong to any topic
-    not_read, said = try_again(lambda: _list_dead(parsed)) if parsed.topics == TopicSelection() else ([], Warnings())
+    not_read, said = (
+        try_again(lambda: _list_dead(parsed.source)) if parsed.topics == TopicSelection() else ([], Warnings())
+    )
     warnings += said
     return Listing(tuple(partitions), tuple(not_read), tuple(warnings))
 
 
-def _list_dead(options: ReadOptions) -> tuple[list[tuple[str, int]], list[str]]:
+def _list_dead(source: Source) -> tuple[list[tuple[str, int]], list[str]]:
     warnings = Warnings()
-    return list_dead_directories(options, warnings), warnings
+    return list_dead_directories(source, warnings), warnings
 
 
 def _summarize_logs(
-    logs: list[ListedLog], options: ReadOptions, advance: Advance, warnings: Warnings
+    logs: list[ListedLog], source: Source, advance: Advance, warnings: Warnings
 ) -> tuple[list[ListedLog], list[list[Summary]]]:
     """Summarizes the segments of each directory, as they are by then. A directory whose files are replaced meanwhile is
     listed again. One that is gone is left out, with a warning."""
@@ -192,7 +196,7 @@ def _summarize_logs(
     there: list[ListedLog] = []
     summaries: list[list[Summary]] = []
     for log in logs:
-        found = _follow_changes(log, [next(first) for _ in log.segments], options)
+        found = _follow_changes(log, [next(first) for _ in log.segments], source)
         if found is None:
             warnings.add(f"partition directory {log.directory!r} was removed while it was listed, and is left out")
         else:
@@ -209,7 +213,7 @@ def _try_to_summarize(segment: Segment, advance: Advance = lambda _: None) -> Su
 
 
 def _follow_changes(
-    log: ListedLog, found: list[Summary | FileChangedError], options: ReadOptions
+    log: ListedLog, found: list[Summary | FileChangedError], source: Source
 ) -> tuple[ListedLog, list[Summary]] | None:
     """Returns a log as it is now, with the summary of each segment. None if it is gone.
 
@@ -225,7 +229,7 @@ def _follow_changes(
             return log, [each for each in found if isinstance(each, Summary)]
         attempts.note_failure(changed)
         try:
-            [log] = list_directories(options.at_paths(tuple(list_paths(log))))
+            [log] = list_directories(source.at(tuple(list_paths(log))))
         except PathError:
             return None
         before = len(known)
@@ -291,7 +295,7 @@ def _find_holes(log: PartitionLog, summaries: list[Summary]) -> Iterator[Evidenc
 
 
 def _note_reads(
-    partitions: list[ListedPartition], logs: Sequence[ListedLog], options: ReadOptions, warnings: Warnings
+    partitions: list[ListedPartition], logs: Sequence[ListedLog], source: Source, policy: Policy, warnings: Warnings
 ) -> list[ListedPartition]:
     """Notes, for each directory of a partition with several, the offsets that a read of all of them takes from it."""
     noted: list[ListedPartition] = []
@@ -299,17 +303,17 @@ def _note_reads(
         pairs = list(group)
         copies = [each for each, _ in pairs]
         if len(pairs) > 1:
-            copies = _note_copies(copies, [log for _, log in pairs], options, warnings)
+            copies = _note_copies(copies, [log for _, log in pairs], source, policy, warnings)
         noted += copies
     return noted
 
 
 def _note_copies(
-    copies: list[ListedPartition], logs: list[ListedLog], options: ReadOptions, warnings: Warnings
+    copies: list[ListedPartition], logs: list[ListedLog], source: Source, policy: Policy, warnings: Warnings
 ) -> list[ListedPartition]:
     paths = tuple(dict.fromkeys(path for log in logs for path in list_paths(log)))
     try:
-        chain, said = try_again(partial(_chain_copies, options.at_paths(paths)))
+        chain, said = try_again(partial(_chain_copies, source.at(paths), policy))
     except (FileChangedError, PathError, StorageError) as error:
         warnings.add(f"a read of all copies of {copies[0].name} is not possible: {error}", "copies cannot be read")
         return copies
@@ -317,9 +321,9 @@ def _note_copies(
     return [replace(copy, read=_find_read_offsets(chain, copy.directory)) for copy in copies]
 
 
-def _chain_copies(options: ReadOptions) -> tuple[PartitionLog, list[str]]:
+def _chain_copies(source: Source, policy: Policy) -> tuple[PartitionLog, list[str]]:
     warnings = Warnings()
-    [chain] = available_logs(options, warnings)
+    [chain] = available_logs(source, policy, warnings)
     return chain, warnings
 
 

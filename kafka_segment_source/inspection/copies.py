@@ -15,13 +15,14 @@ from kafka_segment_source.errors import FileChangedError, PathError, StorageErro
 from kafka_segment_source.inspection.findings import Finding
 from kafka_segment_source.inspection.verify import CHANGED, Verified
 from kafka_segment_source.logdir.segments import ListedLog, PartitionLog
-from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.partition.chain import list_paths
 from kafka_segment_source.partition.logs import available_copies, examined_logs
 from kafka_segment_source.partition.missing import all_evidence
 from kafka_segment_source.reading.mending import find_lost
 from kafka_segment_source.reporting import Warnings
+from kafka_segment_source.source import Source
 from kafka_segment_source.storage.retrying import try_again
+from kafka_segment_source.trust import Policy
 
 _HELD = "another of the given copies holds these records: a query of all these paths returns them"
 _LOST = "a query of these offsets ends with an error (mode, failOnDataLoss); look for another replica of this partition"
@@ -38,7 +39,7 @@ class _Loss:
 
 
 def combine_copies(
-    copies: Sequence[Verified], logs: Sequence[ListedLog], options: ReadOptions, *, deep: bool
+    copies: Sequence[Verified], logs: Sequence[ListedLog], source: Source, policy: Policy, *, deep: bool
 ) -> tuple[list[Verified], list[Finding]]:
     """Returns the results of one partition's copies, and findings about what the copies hold together.
 
@@ -47,10 +48,10 @@ def combine_copies(
     copies: the results for single copies. logs: the copies as they were listed. deep: whether records are decoded.
     """
     paths = tuple(dict.fromkeys(path for log in logs for path in list_paths(log)))
-    here = replace(options.at_paths(paths), read_committed=False, end_at_high_watermark=False)
+    here = source.at(paths).to_end_of_files()
     directory = copies[0].directory
     try:
-        losses, cuts = try_again(partial(_find_losses, copies, here, deep))
+        losses, cuts = try_again(partial(_find_losses, copies, here, policy, deep))
     except FileChangedError as error:
         return list(copies), [Finding(False, directory, str(error), CHANGED)]
     except (PathError, StorageError) as error:
@@ -60,15 +61,17 @@ def combine_copies(
     return [_note_held_losses(copy, losses) for copy in copies], together
 
 
-def _find_losses(copies: Sequence[Verified], options: ReadOptions, deep: bool) -> tuple[list[_Loss], list[str]]:
+def _find_losses(
+    copies: Sequence[Verified], source: Source, policy: Policy, deep: bool
+) -> tuple[list[_Loss], list[str]]:
     """Returns the offsets that no copy holds, and a sentence for each copy that is cut by its history."""
     cuts = Warnings()
-    available_copies(options, cuts)
-    [log] = examined_logs(options, Warnings())
+    available_copies(source, policy, cuts)
+    [log] = examined_logs(source, policy, Warnings())
     where = f"{log.topic}-{log.partition}"
     losses = [_Loss(each.offsets, each.lost(where)) for each in all_evidence(log, log.end) if each.is_hard]
     if any(finding.is_loss for copy in copies for finding in copy.findings):
-        losses += [_Loss(lost.offsets, str(lost.error)) for lost in find_lost(options, decodes=deep)]
+        losses += [_Loss(lost.offsets, str(lost.error)) for lost in find_lost(source, policy, decodes=deep)]
     else:
         losses += [_Loss(hole.offsets, _explain_hole(log, hole.offsets, hole.why)) for hole in log.holes]
     return losses, cuts

@@ -124,8 +124,10 @@ def find_offsets(parsed: ReadOptions, warnings: Warnings, timestamp: int, explai
     answers: list[PartitionOffset] = []
     evidence: list[tuple[Evidence, str]] = []
     said = Warnings()
-    for log in list_settled_logs(parsed, warnings):
-        found = follow_changes(log, parsed, partial(_answer, timestamp=timestamp, options=parsed, explain=explain))
+    for log in list_settled_logs(parsed.source, parsed.policy, warnings):
+        found = follow_changes(
+            log, parsed.source, parsed.policy, partial(_answer, timestamp=timestamp, options=parsed, explain=explain)
+        )
         if found is None:
             said.append(explain_removed(log))
             continue
@@ -142,7 +144,8 @@ def _answer(
     name = f"partition {log.topic}-{log.partition}"
     missing = [(evidence, evidence.text(name)) for evidence in all_evidence(log, log_end_offset(log, options.trust))]
     warnings = Warnings()
-    answer = _find_offset(log, timestamp, options, StableEnds(options), warnings, explain)
+    stable = StableEnds(options.source, options.policy, read_committed=options.read_committed)
+    answer = _find_offset(log, timestamp, options, stable, warnings, explain)
     return answer, missing, warnings
 
 
@@ -169,7 +172,7 @@ def _find_offset(
         offset = max([log.offsets.start, *(segment.base_offset for segment in log.segments[:1])])
     else:
         steps = [] if explain else None
-        found = first_offset_at(log, timestamp, options, steps)
+        found = first_offset_at(log, timestamp, options.source, options.policy, steps)
         offset = found if found is not None and found < end else None
     return PartitionOffset(
         log.topic,

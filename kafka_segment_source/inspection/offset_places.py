@@ -143,8 +143,10 @@ def locate_offset(
 def find_places(parsed: ReadOptions, warnings: Warnings, offset: int, fetch_bytes: int = FETCH_BYTES) -> OffsetPlaces:
     """Finds the places of an offset in the partitions that parsed options select."""
     places: list[OffsetPlace] = []
-    for log in list_settled_logs(parsed, warnings):
-        place = follow_changes(log, parsed, partial(_locate, offset=offset, fetch_bytes=fetch_bytes, options=parsed))
+    for log in list_settled_logs(parsed.source, parsed.policy, warnings):
+        place = follow_changes(
+            log, parsed.source, parsed.policy, partial(_locate, offset=offset, fetch_bytes=fetch_bytes, options=parsed)
+        )
         if place is None:
             warnings.add(explain_removed(log))
         else:
@@ -158,7 +160,9 @@ def _locate(log: PartitionLog, offset: int, fetch_bytes: int, options: ReadOptio
         return OffsetPlace(log.topic, log.partition, start, end)
     steps: list[SearchStep] = []
     bounds = ScanBounds(OffsetRange(offset))
-    batch = search(log, bounds, options, lambda split: _find_batches(split, offset, options.policy), steps)
+    batch = search(
+        log, bounds, options.source, options.policy, lambda split: _find_batches(split, offset, options.policy), steps
+    )
     fetch = None if batch is None else _find_fetch(log, batch, fetch_bytes, end, options.trust)
     return OffsetPlace(log.topic, log.partition, start, end, batch, tuple(steps), fetch)
 

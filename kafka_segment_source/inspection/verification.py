@@ -20,6 +20,7 @@ from kafka_segment_source.logdir.segments import ListedLog
 from kafka_segment_source.options import ReadOptions, parse_options
 from kafka_segment_source.partition.missing import report_lost_partitions
 from kafka_segment_source.reporting import OnProgress, Warnings, add_up, ignore_progress
+from kafka_segment_source.source import Source
 from kafka_segment_source.storage.ahead import Turns, map_ahead, requests_at_once
 
 
@@ -111,7 +112,7 @@ def verify_parsed(
     parsed: ReadOptions, *, deep: bool = False, threads: int = 1, on_progress: OnProgress = ignore_progress
 ) -> VerifyReport:
     """Verifies the partitions that parsed options select. `verify` has the parameters."""
-    logs = list_directories(parsed)
+    logs = list_directories(parsed.source)
     advance = add_up(sum(segment.size for log in logs for segment in log.segments), on_progress)
     at_once = requests_at_once((log.storage, log.directory) for log in logs)
     turns = Turns(threads, at_once)
@@ -121,7 +122,7 @@ def verify_parsed(
         deep=deep,
         max_batch_bytes=parsed.max_batch_bytes,
         advance=advance,
-        list_again=partial(_list_again, parsed),
+        list_again=partial(_list_again, parsed.source),
     )
     single = list(map_ahead(check, logs, turns.count))
     partitions: list[Verified] = []
@@ -130,18 +131,20 @@ def verify_parsed(
         pairs = list(group)
         copies = [each for each, _ in pairs]
         if len(copies) > 1:
-            copies, findings = combine_copies(copies, [log for _, log in pairs], parsed, deep=deep)
+            copies, findings = combine_copies(
+                copies, [log for _, log in pairs], parsed.source, parsed.policy, deep=deep
+            )
             together += findings
         partitions += copies
     warnings = Warnings()
-    report_lost_partitions(logs, Checkpoints(Warnings(), parsed.storage), parsed, time.monotonic(), warnings)
+    report_lost_partitions(logs, Checkpoints(Warnings(), parsed.storage), parsed.source, time.monotonic(), warnings)
     return VerifyReport(tuple(partitions), tuple(together), tuple(warnings))
 
 
-def _list_again(options: ReadOptions, log: ListedLog) -> ListedLog | None:
+def _list_again(source: Source, log: ListedLog) -> ListedLog | None:
     """Lists the log of one directory again; None if it is gone, or cannot be listed."""
     try:
-        logs = list_directories(options)
+        logs = list_directories(source)
     except (UsageError, StorageError):
         return None
     return next((each for each in logs if each.directory == log.directory), None)

@@ -98,7 +98,9 @@ def _read_latest(
             latest[key] = record
     there = [key for key, record in latest.items() if record.value is not None]
     ends = (
-        {} if options.until is not None else find_ends({(key.topic, key.partition) for key in there}, options, warnings)
+        {}
+        if options.until is not None
+        else find_ends({(key.topic, key.partition) for key in there}, options.source, options.policy, warnings)
     )
     for key in sorted(there, key=lambda key: (key.group, key.topic, key.partition)):
         row = _make_row(key, latest[key], oddities)

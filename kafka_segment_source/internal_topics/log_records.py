@@ -21,10 +21,12 @@ from kafka_segment_source.errors import PathError
 from kafka_segment_source.logdir.catalog import list_logs
 from kafka_segment_source.logdir.segments import ListedLog
 from kafka_segment_source.option_values import RECORDS as RECORDS_VIEW
+from kafka_segment_source.option_values import TopicSelection
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.planning.plan import ReadPlan, read_rows
 from kafka_segment_source.planning.planner import make_plan
 from kafka_segment_source.reporting import Warnings, name_some
+from kafka_segment_source.source import Source
 
 _MICROS = 1000  # in a millisecond
 _MOST_NAMED = 5  # producer ids in a sentence
@@ -63,7 +65,7 @@ def plan_topic(topic: str, options: ReadOptions, warnings: Warnings, start: int 
 
     Raises PathError if the paths hold no partition of it, and what `make_plan` raises.
     """
-    list_topic(topic, options)
+    list_topic(topic, options.source)
     wanted = replace(
         options,
         view=RECORDS_VIEW,
@@ -76,11 +78,11 @@ def plan_topic(topic: str, options: ReadOptions, warnings: Warnings, start: int 
     return plan
 
 
-def list_topic(topic: str, options: ReadOptions) -> list[ListedLog]:
+def list_topic(topic: str, source: Source) -> list[ListedLog]:
     """Returns the logs of one internal topic. Raises PathError if the paths hold none."""
-    logs = list_logs(replace(options, subscribe=(topic,)), needs_all=False)
+    logs = list_logs(source._replace(topics=TopicSelection((topic,))), needs_all=False)
     if not logs:
-        raise PathError(f"topic {topic}, which this reads, is not in {', '.join(map(repr, options.paths))}")
+        raise PathError(f"topic {topic}, which this reads, is not in {', '.join(map(repr, source.paths))}")
     return logs
 
 

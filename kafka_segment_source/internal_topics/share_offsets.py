@@ -106,7 +106,7 @@ def _read_history(records: Iterable[LogRecord], options: ReadOptions, oddities: 
         number, key = found
         if key.topic_id not in seen:
             seen.add(key.topic_id)
-            known |= find_topics({key.topic_id}, options)
+            known |= find_topics({key.topic_id}, options.source)
         state = _decode_state(number, record, oddities)
         yield _make_row(key, state, known) | {
             "kind": "snapshot" if number == SNAPSHOT else "update",
@@ -137,9 +137,11 @@ def _read_latest(
             else:
                 state = before.updated(state)
         latest[key] = state
-    topics = find_topics({key.topic_id for key in latest}, options)
+    topics = find_topics({key.topic_id for key in latest}, options.source)
     places = {key: (topics[key.topic_id], key.partition) for key in latest if key.topic_id in topics}
-    ends = {} if options.until is not None else find_ends(set(places.values()), options, warnings)
+    ends = (
+        {} if options.until is not None else find_ends(set(places.values()), options.source, options.policy, warnings)
+    )
     for key in sorted(latest, key=lambda key: (key.group, topics.get(key.topic_id, ""), key.topic_id, key.partition)):
         state = latest[key]
         end = ends.get(places[key]) if key in places else None

@@ -8,7 +8,7 @@ quorum count: the files do not say where the quorum's high watermark is.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 import pyarrow as pa
@@ -26,6 +26,7 @@ from kafka_segment_source.internal_topics.metadata_records import (
 )
 from kafka_segment_source.internal_topics.oddities import Oddities
 from kafka_segment_source.internal_topics.snapshots import Snapshot, newest_snapshot
+from kafka_segment_source.option_values import TopicSelection
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.partition.logs import available_logs
 from kafka_segment_source.planning.offset_bounds import log_start_offset
@@ -73,9 +74,10 @@ def plan_rows(options: ReadOptions, warnings: Warnings) -> TopicsTask:
     warnings: gets a sentence for each snapshot that is not whole. Raises DataLossError if the log begins behind the
     snapshot, and what `make_plan` raises.
     """
-    listed = list_topic(TOPIC, options)
+    listed = list_topic(TOPIC, options.source)
+    of_topic = options.source._replace(topics=TopicSelection((TOPIC,)))
     snapshot = newest_snapshot(TOPIC, [log.directory for log in listed], options, warnings)
-    for log in available_logs(replace(options, subscribe=(TOPIC,)), Warnings()):
+    for log in available_logs(of_topic, options.policy, Warnings()):
         _check_begin(log_start_offset(log), snapshot, options, warnings)
     start = 0 if snapshot is None else snapshot.end_offset
     return TopicsTask(snapshot, plan_topic(TOPIC, options, warnings, start))

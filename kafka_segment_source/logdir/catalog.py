@@ -50,8 +50,8 @@ from kafka_segment_source.logdir.topic_choice import (
     note_nameless,
 )
 from kafka_segment_source.option_values import TopicPartition, TopicSelection
-from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.reporting import Warnings
+from kafka_segment_source.source import Source
 from kafka_segment_source.storage.ahead import map_ahead, requests_at_once
 from kafka_segment_source.storage.files import UNUSABLE, find_matches, list_directory, look_at
 from kafka_segment_source.storage.paths import is_remote, join_path, name_of, parent_of, resolve_path
@@ -66,46 +66,46 @@ _GLOB = re.compile(r"[*?\[]")
 _MOST_SEARCHED = 20  # directories below a wrong path, to say which of them was meant
 
 
-def list_logs(options: ReadOptions, needs_all: bool = True) -> list[ListedLog]:
+def list_logs(source: Source, needs_all: bool = True) -> list[ListedLog]:
     """Returns the partition logs that the options select, sorted by topic and partition.
 
     Each directory gives one log. Logs of the same partition keep the order of the paths.
 
     needs_all: whether a topic or a partition that the options name, and that is not there, is an error.
     """
-    found = _find_all(options)
-    named = name_partitions(found, options)
-    return sorted(_select_logs(named, options, needs_all), key=lambda log: log.topic_partition)
+    found = _find_all(source)
+    named = name_partitions(found, source)
+    return sorted(_select_logs(named, source, needs_all), key=lambda log: log.topic_partition)
 
 
-def list_directories(options: ReadOptions) -> list[ListedLog]:
+def list_directories(source: Source) -> list[ListedLog]:
     """Returns every partition directory that the options select, with internal topics and all copies of a partition.
 
     This shows what is on a disk. `list_logs` returns what a query reads. A partition directory that cannot be listed
     has no segments here, and says why (`unreadable`). Raises StorageError if there is no other.
     """
-    return try_again(lambda: _list_directories(options))
+    return try_again(lambda: _list_directories(source))
 
 
-def _list_directories(options: ReadOptions) -> list[ListedLog]:
+def _list_directories(source: Source) -> list[ListedLog]:
     # with a selection, an unlisted path might be a log directory that holds what is selected
-    found = _find_all(options, goes_on=options.topics == TopicSelection())
+    found = _find_all(source, goes_on=source.topics == TopicSelection())
     logs = _select_logs(
-        [(name, each._replace(explicit=True)) for name, each in name_partitions(found, options)],
-        options,
+        [(name, each._replace(explicit=True)) for name, each in name_partitions(found, source)],
+        source,
         is_read=False,
     )
     return sorted(logs, key=lambda log: (log.topic_partition, log.directory))
 
 
-def _find_all(options: ReadOptions, goes_on: bool = False) -> list[Found]:
+def _find_all(source: Source, goes_on: bool = False) -> list[Found]:
     """Finds the directories of all paths. One without segments counts only as a copy of another one.
 
     goes_on: whether a path that cannot be listed, and has the name of a partition, counts as one.
     """
-    storage = options.storage
-    at_once = requests_at_once((storage, path) for path in options.paths)
-    of_paths = map_ahead(lambda path: list(_find_directories(path, storage, goes_on)), options.paths, at_once)
+    storage = source.storage
+    at_once = requests_at_once((storage, path) for path in source.paths)
+    of_paths = map_ahead(lambda path: list(_find_directories(path, storage, goes_on)), source.paths, at_once)
     found = [directory for directories in of_paths for directory in directories]
     there = {each.named for each in found if each.empty_path is None}
     for each in found:
@@ -135,7 +135,7 @@ def _point_below(found: Found, storage: Storage) -> str:
     return f"; there are such directories in {name_first(log_directories, 'of its directories')}"
 
 
-def list_dead_directories(options: ReadOptions, warnings: Warnings) -> list[tuple[str, int]]:
+def list_dead_directories(source: Source, warnings: Warnings) -> list[tuple[str, int]]:
     """Returns the path and the size in bytes of each dead or unfinished partition directory.
 
     warnings: gets a sentence for each one that cannot be listed.
@@ -143,9 +143,9 @@ def list_dead_directories(options: ReadOptions, warnings: Warnings) -> list[tupl
     A broker has given up a dead directory (-delete, -stray). It has not finished a directory that ends in -future. Only
     the log directories that the paths name are searched. No query reads these directories.
     """
-    storage = options.storage
+    storage = source.storage
     sizes = []
-    for directory in sorted(_find_dead(options, warnings)):
+    for directory in sorted(_find_dead(source, warnings)):
         try:
             sizes.append((directory, sum(file.size for file in list_files(directory, storage).values())))
         except StorageError as error:
@@ -153,10 +153,10 @@ def list_dead_directories(options: ReadOptions, warnings: Warnings) -> list[tupl
     return sizes
 
 
-def _find_dead(options: ReadOptions, warnings: Warnings) -> Iterator[str]:
+def _find_dead(source: Source, warnings: Warnings) -> Iterator[str]:
     """Yields the paths of dead directories. warnings: as in `list_dead_directories`."""
-    storage = options.storage
-    for path in options.paths:
+    storage = source.storage
+    for path in source.paths:
         resolved = resolve_path(path, storage)
         for parent in [resolved] if _is_there(resolved, storage) else find_matches(resolved, storage, path):
             if not _is_directory(look_at(parent, storage)):
@@ -272,14 +272,14 @@ def _is_directory(entry: Entry | None) -> bool:
 
 
 def _select_logs(
-    named: list[tuple[TopicPartition, Found]], options: ReadOptions, needs_all: bool = True, is_read: bool = True
+    named: list[tuple[TopicPartition, Found]], source: Source, needs_all: bool = True, is_read: bool = True
 ) -> list[ListedLog]:
     """Returns the selected partitions with their segments.
 
     needs_all: as in `list_logs`. is_read: whether they are read, so that two topics of one name must not be mixed, and
     each directory must be there as a whole.
     """
-    selection, storage = options.topics, options.storage
+    selection, storage = source.topics, source.storage
     there = {topic_partition for topic_partition, _ in named}
     if needs_all:
         check_selection(named, selection)
@@ -287,7 +287,7 @@ def _select_logs(
     if not wanted and not needs_all:
         return []
     if not wanted:
-        raise make_nothing_error(there, options)
+        raise make_nothing_error(there, source)
     wanted = note_nameless(choose_topics(wanted, storage) if is_read else wanted)
     wanted = _list_tiers(wanted, storage)
     logs: dict[tuple[TopicPartition, str], dict[int, Segment]] = {}  # the paths may name several files of one log

@@ -22,8 +22,8 @@ from kafka_segment_source import kafka_format
 from kafka_segment_source.errors import OptionError, PathError, StorageError
 from kafka_segment_source.logdir.checkpoints import read_topic_id
 from kafka_segment_source.option_values import TopicPartition, TopicSelection
-from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.reporting import name_some
+from kafka_segment_source.source import Source
 from kafka_segment_source.storage.store import Entry, Storage
 
 if TYPE_CHECKING:
@@ -56,12 +56,12 @@ class Found(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def name_partitions(found: list[Found], options: ReadOptions) -> list[tuple[TopicPartition, Found]]:
+def name_partitions(found: list[Found], source: Source) -> list[tuple[TopicPartition, Found]]:
     """Returns each directory with its topic and partition.
 
     These come from the directory's name, or from the options `topic` and `partition`.
     """
-    renamed = options.topic is not None or options.partition is not None
+    renamed = source.topic is not None or source.partition is not None
     if renamed and len({each.directory for each in found}) > 1:
         raise OptionError(
             f"options 'topic' and 'partition' name one partition directory, but the path holds {len(found)}; leave them out",
@@ -70,15 +70,15 @@ def name_partitions(found: list[Found], options: ReadOptions) -> list[tuple[Topi
     named = []
     for each in found:
         own_topic, own_partition = each.named or (None, None)
-        topic = options.topic if options.topic is not None else own_topic
-        partition = options.partition if options.partition is not None else own_partition
+        topic = source.topic if source.topic is not None else own_topic
+        partition = source.partition if source.partition is not None else own_partition
         if topic is None or partition is None:
             raise PathError(
                 f"directory {each.directory!r} does not say which topic and partition it holds:"
                 " give the options 'topic' and 'partition'"
             )
         named.append(((topic, partition), _rename(each) if renamed else each))
-    return _name_by_ids(named, options.storage)
+    return _name_by_ids(named, source.storage)
 
 
 def _rename(found: Found) -> Found:
@@ -162,14 +162,14 @@ def _list_possible(above: str, partition: int, selection: TopicSelection) -> lis
     return [(topic, number) for topic, number in named if above.endswith(topic)]
 
 
-def make_nothing_error(there: set[TopicPartition], options: ReadOptions) -> OptionError | PathError:
+def make_nothing_error(there: set[TopicPartition], source: Source) -> OptionError | PathError:
     """Makes the error about options that select none of the partitions that are there."""
     topics = sorted({topic for topic, _ in there})
-    pattern = options.topics.pattern
+    pattern = source.topics.pattern
     if not topics:
-        return PathError(f"no partition directory is in {name_first(options.paths, 'paths')}")
+        return PathError(f"no partition directory is in {name_first(source.paths, 'paths')}")
     if pattern is None:
-        internal, what = topics, f"path {name_first(options.paths, 'paths')} holds internal topics alone"
+        internal, what = topics, f"path {name_first(source.paths, 'paths')} holds internal topics alone"
     else:
         internal = [topic for topic in topics if re.fullmatch(pattern, topic)]
         if not internal:

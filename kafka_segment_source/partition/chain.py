@@ -30,7 +30,6 @@ from kafka_segment_source.errors import PathError, StorageError
 from kafka_segment_source.kafka_format import MAX_OFFSET
 from kafka_segment_source.logdir.checkpoints import read_topic_id
 from kafka_segment_source.logdir.segments import DropKind, DroppedSegment, Hole, ListedLog, PartitionLog, Segment
-from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.partition.choice import DAMAGED, SECOND, THIN, VOID, WHOLE, choose
 from kafka_segment_source.partition.copy_view import CopyView
 from kafka_segment_source.partition.foreign_segments import refuse_foreign_segments
@@ -38,13 +37,14 @@ from kafka_segment_source.partition.histories import explain_fence, find_doubts,
 from kafka_segment_source.reporting import Warnings
 from kafka_segment_source.storage.ahead import map_ahead, requests_at_once
 from kafka_segment_source.storage.tiered.names import is_shown
+from kafka_segment_source.trust import Policy
 
 _Key = tuple[int, int | None, int]
 _Rated = tuple[OffsetRange, int]  # offsets, and how well a copy holds them
 
 
 def merge_replicas(
-    logs: list[PartitionLog], options: ReadOptions, warnings: Warnings, near: OffsetRange = ALL_OFFSETS
+    logs: list[PartitionLog], policy: Policy, warnings: Warnings, near: OffsetRange = ALL_OFFSETS
 ) -> list[PartitionLog]:
     """Returns `logs`, sorted by partition, with one log per partition. A warning states which directory serves which
     offsets.
@@ -56,7 +56,7 @@ def merge_replicas(
 
     def merge(copies: list[PartitionLog]) -> tuple[PartitionLog, list[str]]:
         said = Warnings()
-        return copies[0] if len(copies) == 1 else _merge_copies(copies, options, said, near), said
+        return copies[0] if len(copies) == 1 else _merge_copies(copies, policy, said, near), said
 
     several = (log for copies in groups if len(copies) > 1 for log in copies)
     at_once = requests_at_once((log.storage, log.directory) for log in several)
@@ -67,18 +67,18 @@ def merge_replicas(
     return merged
 
 
-def settle(copies: list[PartitionLog], options: ReadOptions, warnings: Warnings) -> list[CopyView]:
+def settle(copies: list[PartitionLog], policy: Policy, warnings: Warnings) -> list[CopyView]:
     """Returns the copies of one partition, each cut to the offsets where its history is valid.
 
     A warning states which copy loses which offsets. Raises PathError for copies of different topics, and for
     contradictions that no epoch decides.
     """
     _refuse_different_topics(copies)
-    views = [CopyView(log, options) for log in copies]
+    views = [CopyView(log, policy) for log in copies]
     at_once = requests_at_once((log.storage, log.directory) for log in copies)
     if at_once > 1:
         list(map_ahead(_read_both, views, at_once))
-    found = _leave_unreadable(views, options, warnings)
+    found = _leave_unreadable(views, policy, warnings)
     for copy in found:
         said = copy.leave_misplaced_end([other for other in found if other is not copy])
         warnings.add_all([] if said is None else [said], "misplaced end")
@@ -99,7 +99,7 @@ def _read_both(copy: CopyView) -> None:
         _ = copy.epochs, copy.tail
 
 
-def _leave_unreadable(copies: list[CopyView], options: ReadOptions, warnings: Warnings) -> list[CopyView]:
+def _leave_unreadable(copies: list[CopyView], policy: Policy, warnings: Warnings) -> list[CopyView]:
     """Returns the copies without last segments that cannot be read, where another copy has the same one.
 
     The same: as many bytes or more, from the same offset on. Without such a copy, the StorageError is raised. Of other
@@ -120,7 +120,7 @@ def _leave_unreadable(copies: list[CopyView], options: ReadOptions, warnings: Wa
                 *copy.log.unused,
                 DroppedSegment(last, DropKind.IN_ANOTHER_COPY, f"cannot be read; {same.path} has the same records"),
             )
-            found.append(CopyView(replace(copy.log, segments=copy.log.segments[:-1], unused=unused), options))
+            found.append(CopyView(replace(copy.log, segments=copy.log.segments[:-1], unused=unused), policy))
     return found
 
 
@@ -142,10 +142,8 @@ class _Span:
     holding: int
 
 
-def _merge_copies(
-    logs: list[PartitionLog], options: ReadOptions, warnings: Warnings, near: OffsetRange
-) -> PartitionLog:
-    copies = settle(logs, options, warnings)
+def _merge_copies(logs: list[PartitionLog], policy: Policy, warnings: Warnings, near: OffsetRange) -> PartitionLog:
+    copies = settle(logs, policy, warnings)
     fenced = tuple(
         (copy.log.directory, copy.log.offsets.end)
         for copy, log in zip(copies, logs, strict=True)

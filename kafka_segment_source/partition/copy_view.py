@@ -24,8 +24,8 @@ from kafka_segment_source.logdir.offset_proof import limit_of
 from kafka_segment_source.logdir.probe import BatchHeader
 from kafka_segment_source.logdir.segment_view import SegmentView
 from kafka_segment_source.logdir.segments import PartitionLog, Segment
-from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.storage.files import InputFile
+from kafka_segment_source.trust import Policy
 
 if TYPE_CHECKING:
     from kafka_segment_source.partition.survey import Rows, Survey
@@ -61,11 +61,11 @@ class CopyView:
     has_misplaced_end: whether its last batch states wrong offsets. So nothing from its end on is known of it.
     """
 
-    def __init__(self, log: PartitionLog, options: ReadOptions) -> None:
+    def __init__(self, log: PartitionLog, policy: Policy) -> None:
         self.log = log
         self.has_lost = False
         self.has_misplaced_end = False
-        self._options = options
+        self._policy = policy
         self._bases = [segment.base_offset for segment in log.segments]
         # bytes of all segments before each one
         self._sizes = [0, *accumulate(segment.size for segment in log.segments)]
@@ -253,7 +253,7 @@ class CopyView:
         segment = self.segment_of(header.last_offset)
         assert segment is not None
         try:
-            return rows_of(self.log, segment, header, self._options.trust)
+            return rows_of(self.log, segment, header, self._policy.trust)
         except DataError:
             return None
 
@@ -263,7 +263,7 @@ class CopyView:
         from kafka_segment_source.partition.survey import survey
 
         if segment.path not in self._surveys:
-            self._surveys[segment.path] = survey(self.log, segment, OffsetRange(segment.base_offset), self._options)
+            self._surveys[segment.path] = survey(self.log, segment, OffsetRange(segment.base_offset), self._policy)
         return self._surveys[segment.path]
 
     def leave_misplaced_end(self, others: Sequence[CopyView]) -> str | None:
@@ -280,7 +280,7 @@ class CopyView:
             if header is not None:
                 self.has_misplaced_end = True
                 self._tail = replace(tail, end=tail.expected, position=last.position, last=None)
-                is_cut = tail.damage is None or self._options.drop_malformed
+                is_cut = tail.damage is None or self._policy.drop_malformed
                 if is_cut:  # FAILFAST reads on, to the damage behind the batch
                     self.log = replace(self.log, offsets=self.log.offsets.intersect(OffsetRange(end=tail.expected)))
                 return (
@@ -351,7 +351,7 @@ class CopyView:
         from kafka_segment_source.partition.survey import survey
 
         everything = OffsetRange(segment.base_offset)
-        found = survey(self.log, segment, everything, self._options, start_offset=MAX_OFFSET)
+        found = survey(self.log, segment, everything, self._policy, start_offset=MAX_OFFSET)
         last = found.last
         position = 0 if last is None else last.end
         with InputFile(segment.path, segment.storage, segment.version) as file:
@@ -365,5 +365,4 @@ class CopyView:
         return Tail(end, position, last, is_clean, found.faults[-1] or found.find_displaced(), expected, hides_batches)
 
     def _open_view(self, segment: Segment) -> SegmentView:
-        options = self._options
-        return SegmentView(segment, options.trust)
+        return SegmentView(segment, self._policy.trust)

@@ -39,15 +39,15 @@ from kafka_segment_source.logdir.segments import (
     explain_unfinished,
 )
 from kafka_segment_source.option_values import TopicPartition
-from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.partition.missing import notice, report_lost_partitions
 from kafka_segment_source.reporting import Warnings, few
+from kafka_segment_source.source import Source
 from kafka_segment_source.storage.files import look_at
 from kafka_segment_source.storage.paths import name_of
 from kafka_segment_source.storage.retrying import Attempts, try_again
 from kafka_segment_source.storage.store import Storage
 from kafka_segment_source.storage.tiered.names import is_shown
-from kafka_segment_source.trust import Trust
+from kafka_segment_source.trust import Policy, Trust
 
 if TYPE_CHECKING:
     from kafka_segment_source.partition.copy_view import CopyView
@@ -55,25 +55,27 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def available_logs(options: ReadOptions, warnings: Warnings, near: OffsetRange = ALL_OFFSETS) -> list[PartitionLog]:
+def available_logs(
+    source: Source, policy: Policy, warnings: Warnings, near: OffsetRange = ALL_OFFSETS
+) -> list[PartitionLog]:
     """Returns the partition logs that the options select, each with the segments that can be read.
 
     Of several copies it returns only the segments `near` some offsets (`merge_replicas`).
     """
-    return _merge(_list_copies(options, warnings, Checkpoints(warnings, options.storage)), options, warnings, near)
+    return _merge(_list_copies(source, policy, warnings, Checkpoints(warnings, source.storage)), policy, warnings, near)
 
 
-def examined_logs(options: ReadOptions, warnings: Warnings, needs_all: bool = True) -> list[PartitionLog]:
+def examined_logs(source: Source, policy: Policy, warnings: Warnings, needs_all: bool = True) -> list[PartitionLog]:
     """Returns the logs of `available_logs`, each with the evidence of records that are missing (`missing.py`).
 
     Warns of partitions without a directory. Raises FileChangedError if a directory changes while it is listed.
     needs_all: as in `list_logs`.
     """
     seen = time.monotonic()
-    checkpoints = Checkpoints(warnings, options.storage)
-    copies = _list_copies(options, warnings, checkpoints, needs_all)
-    logs = notice(_merge(copies, options, warnings), copies, checkpoints, seen)
-    report_lost_partitions(copies, checkpoints, options, seen, warnings)
+    checkpoints = Checkpoints(warnings, source.storage)
+    copies = _list_copies(source, policy, warnings, checkpoints, needs_all)
+    logs = notice(_merge(copies, policy, warnings), copies, checkpoints, seen)
+    report_lost_partitions(copies, checkpoints, source, seen, warnings)
     return logs
 
 
@@ -82,23 +84,23 @@ def existing_copies(directories: Sequence[str], storage: Storage) -> tuple[str, 
     return tuple(directory for directory in directories if look_at(directory, storage) is not None)
 
 
-def available_copies(options: ReadOptions, warnings: Warnings | None = None) -> list[CopyView]:
+def available_copies(source: Source, policy: Policy, warnings: Warnings | None = None) -> list[CopyView]:
     """Returns the copies of the one partition that the options select, not merged.
 
     Each copy is cut to the offsets where its history is valid. `warnings` gets a sentence about each cut.
     """
     from kafka_segment_source.partition.chain import settle  # noqa: PLC0415  # as in `_merge`
 
-    copies = _list_copies(options, Warnings(), Checkpoints(Warnings(), options.storage))
-    return settle(copies, options, Warnings() if warnings is None else warnings)
+    copies = _list_copies(source, policy, Warnings(), Checkpoints(Warnings(), source.storage))
+    return settle(copies, policy, Warnings() if warnings is None else warnings)
 
 
-def list_settled_logs(options: ReadOptions, warnings: Warnings) -> list[PartitionLog]:
+def list_settled_logs(source: Source, policy: Policy, warnings: Warnings) -> list[PartitionLog]:
     """Returns the logs of `examined_logs`. It lists them again if files change meanwhile."""
 
     def examine() -> tuple[list[PartitionLog], list[str]]:
         said = Warnings()
-        return examined_logs(options, said), said
+        return examined_logs(source, policy, said), said
 
     logs, said = try_again(examine)
     warnings += said
@@ -110,7 +112,7 @@ def explain_removed(log: PartitionLog) -> str:
     return f"partition {log.topic}-{log.partition} was removed meanwhile, and is left out"
 
 
-def follow_changes(log: PartitionLog, options: ReadOptions, action: Callable[[PartitionLog], T]) -> T | None:
+def follow_changes(log: PartitionLog, source: Source, policy: Policy, action: Callable[[PartitionLog], T]) -> T | None:
     """Returns the result of an action on a log. If files are replaced meanwhile, the log is listed again for it.
 
     None if the partition is gone by then. Raises FileChangedError if the files change too often.
@@ -123,31 +125,31 @@ def follow_changes(log: PartitionLog, options: ReadOptions, action: Callable[[Pa
             attempts.note_failure(error)
         paths = log.copies or tuple([log.directory] if log.is_whole else [segment.path for segment in log.segments])
         try:
-            [log] = try_again(partial(examined_logs, options.at_paths(paths), Warnings()))
+            [log] = try_again(partial(examined_logs, source.at(paths), policy, Warnings()))
         except PathError:
             return None
 
 
 def _merge(
-    copies: list[PartitionLog], options: ReadOptions, warnings: Warnings, near: OffsetRange = ALL_OFFSETS
+    copies: list[PartitionLog], policy: Policy, warnings: Warnings, near: OffsetRange = ALL_OFFSETS
 ) -> list[PartitionLog]:
     """Returns one log per partition (`merge_replicas`)."""
     if len({log.topic_partition for log in copies}) == len(copies):
         return copies
     from kafka_segment_source.partition.chain import merge_replicas  # noqa: PLC0415  # most logs have one copy
 
-    return merge_replicas(copies, options, warnings, near)
+    return merge_replicas(copies, policy, warnings, near)
 
 
 def _list_copies(
-    options: ReadOptions, warnings: Warnings, checkpoints: Checkpoints, needs_all: bool = True
+    source: Source, policy: Policy, warnings: Warnings, checkpoints: Checkpoints, needs_all: bool = True
 ) -> list[PartitionLog]:
     """Returns one log per directory, without the segments that are not read."""
-    listed = list_logs(options, needs_all)
+    listed = list_logs(source, needs_all)
     warnings += few([fault for log in listed for fault in log.beside.faults + log.beside.damaged])
     warnings += few([explain_unfinished(log) for log in listed if log.beside.unfinished])
     counts = Counter(log.topic_partition for log in listed)
-    logs = [_swap_in(log, warnings, options.drop_malformed or counts[log.topic_partition] > 1) for log in listed]
+    logs = [_swap_in(log, warnings, policy.drop_malformed or counts[log.topic_partition] > 1) for log in listed]
     starts: dict[TopicPartition, int] = {}  # by local directories, for the tiers beside them
     for log in logs:
         if not is_shown(log.directory):
@@ -156,7 +158,7 @@ def _list_copies(
         _note_empty_files(
             replace(log, offsets=OffsetRange(starts.get(log.topic_partition, 0)))
             if is_shown(log.directory)
-            else _apply_checkpoints(log, checkpoints, options)
+            else _apply_checkpoints(log, checkpoints, source.end_at_high_watermark)
         )
         for log in logs
     ]
@@ -237,11 +239,11 @@ def _chain_segments(segments: list[Segment], damaged: frozenset[str]) -> tuple[S
     return tuple(chained)
 
 
-def _apply_checkpoints(log: PartitionLog, checkpoints: Checkpoints, options: ReadOptions) -> PartitionLog:
+def _apply_checkpoints(log: PartitionLog, checkpoints: Checkpoints, end_at_high_watermark: bool | None) -> PartitionLog:
     end = MAX_OFFSET
-    if options.end_at_high_watermark:
+    if end_at_high_watermark:
         end = checkpoints.high_watermark(log)
-    elif options.end_at_high_watermark is None:
+    elif end_at_high_watermark is None:
         end = checkpoints.high_watermark_if_known(log)
     compacted = log.compacted or checkpoints.is_cleaned(log)
     offsets = OffsetRange(checkpoints.log_start(log), end)

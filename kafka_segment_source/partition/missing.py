@@ -47,8 +47,8 @@ from kafka_segment_source.logdir.segment_view import SegmentView
 from kafka_segment_source.logdir.segments import Evidence, ListedLog, Orphan, PartitionLog, Reach
 from kafka_segment_source.logdir.topic_choice import is_selected
 from kafka_segment_source.option_values import TopicPartition
-from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.reporting import Warnings, few, name_some
+from kafka_segment_source.source import Source
 from kafka_segment_source.storage import retrying
 from kafka_segment_source.storage.files import file_version, list_directory
 from kafka_segment_source.storage.paths import join_path, parent_of
@@ -129,13 +129,13 @@ def sum_up(said: Iterable[tuple[Evidence, str]]) -> list[str]:
 
 
 def report_lost_partitions(
-    copies: Sequence[ListedLog], checkpoints: Checkpoints, options: ReadOptions, seen: float, warnings: Warnings
+    copies: Sequence[ListedLog], checkpoints: Checkpoints, source: Source, seen: float, warnings: Warnings
 ) -> None:
     """Warns once of each log directory in the paths that has high watermarks of partitions without a directory.
 
     Internal topics are left out, as backups often omit them.
     """
-    if options.topic is not None or options.partition is not None:
+    if source.topic is not None or source.partition is not None:
         return
     there = {copy.topic_partition for copy in copies}
     for parent in dict.fromkeys(copy.log_directory for copy in copies if copy.log_directory is not None):
@@ -147,7 +147,7 @@ def report_lost_partitions(
             if (topic, partition) not in there
             and not topic.startswith(kafka_format.INTERNAL_TOPIC_PREFIX)
             and offset > checkpoints.entries(parent, kafka_format.LOG_START_CHECKPOINT).get((topic, partition), 0)
-            and is_selected((topic, partition), options.topics)
+            and is_selected((topic, partition), source.topics)
         ]
         lost = _find_lost(parent, candidates, seen, checkpoints.storage) if candidates else []
         if lost:

@@ -26,9 +26,8 @@ from kafka_segment_source.kernels.batch_headers import HeaderTable
 from kafka_segment_source.logdir.probe import BatchHeader
 from kafka_segment_source.logdir.segment_view import SegmentView
 from kafka_segment_source.logdir.segments import PartitionLog, Segment
-from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.partition.choice import DAMAGED, THIN, UNKNOWN, VOID, WHOLE
-from kafka_segment_source.trust import Trust
+from kafka_segment_source.trust import Policy, Trust
 
 _PROBED = [
     *(
@@ -151,7 +150,7 @@ def survey(
     log: PartitionLog,
     segment: Segment,
     offsets: OffsetRange,
-    options: ReadOptions,
+    policy: Policy,
     *,
     decodes: bool = False,
     microseconds: bool = False,
@@ -164,14 +163,14 @@ def survey(
     start_offset: reading begins near this offset instead of the first wanted one.
     """
     found = _Collector(segment, offsets)
-    with SegmentView(segment, options.trust) as view:
+    with SegmentView(segment, policy.trust) as view:
         start = view.start_position(offsets.start if start_offset is None else start_offset)
         split = anchored(split_of(log, segment, ScanBounds(offsets), start), view.probe)
     # a batch in doubt counts as damaged here, as another copy may have it at its place
     split = split._replace(gap_is_loss=not log.compacted, copies=(log.directory,))
     damage = _NotedDamage(drop=True)
-    with SplitFile(split, options.trust, damage) as source:
-        decoder = source.decoder(options.include_control or options.read_committed, microseconds)
+    with SplitFile(split, policy.trust, damage) as source:
+        decoder = source.decoder(policy.reads_control, microseconds)
         for chunk in source.chunks():
             found.skip(damage)
             unreadable = _find_unreadable(decoder, chunk, damage) if decodes else {}
@@ -179,7 +178,7 @@ def survey(
             damage.skipped.clear()
         found.skip(damage)
         made = found.survey(log, _rate_rest(source))
-    return _find_first_offsets(made, options.trust) if decodes else made
+    return _find_first_offsets(made, policy.trust) if decodes else made
 
 
 def _find_first_offsets(found: Survey, trust: Trust) -> Survey:

@@ -23,6 +23,7 @@ from kafka_segment_source.logdir.segments import Evidence, PartitionLog
 from kafka_segment_source.option_values import EARLIEST, LATEST
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.reporting import Warnings
+from kafka_segment_source.source import Source
 from kafka_segment_source.times import format_millis
 from kafka_segment_source.trust import Policy, Trust
 
@@ -71,7 +72,7 @@ def find_start(log: PartitionLog, options: ReadOptions) -> int:
     number = starting.at(log.topic_partition)
     if not starting.by_time:
         return 0 if number == EARLIEST else number
-    offset = _find_offset_at(log, number, options)
+    offset = _find_offset_at(log, number, options.source, options.policy)
     if offset is not None:
         return offset
     if options.start_at_latest_if_no_match:
@@ -88,15 +89,15 @@ def _find_end(log: PartitionLog, options: ReadOptions) -> int:
     number = ending.at(log.topic_partition)
     if not ending.by_time:
         return kafka_format.MAX_OFFSET if number == LATEST else number
-    offset = _find_offset_at(log, number, options)
+    offset = _find_offset_at(log, number, options.source, options.policy)
     return kafka_format.MAX_OFFSET if offset is None else offset
 
 
-def _find_offset_at(log: PartitionLog, timestamp: int, options: ReadOptions) -> int | None:
+def _find_offset_at(log: PartitionLog, timestamp: int, source: Source, policy: Policy) -> int | None:
     # it decodes: only then are the kernels loaded
     from kafka_segment_source.planning.time_lookup import first_offset_at
 
-    return first_offset_at(log, timestamp, options)
+    return first_offset_at(log, timestamp, source, policy)
 
 
 def log_start_offset(log: PartitionLog) -> int:

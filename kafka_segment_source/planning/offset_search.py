@@ -19,9 +19,10 @@ from kafka_segment_source.kernels import batch_headers
 from kafka_segment_source.kernels.batch_headers import HeaderTable
 from kafka_segment_source.logdir.segment_view import SegmentView
 from kafka_segment_source.logdir.segments import DroppedSegment, PartitionLog
-from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.pruning.ranges import ByteRange, narrow
 from kafka_segment_source.reading.following import Follower
+from kafka_segment_source.source import Source
+from kafka_segment_source.trust import Policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +136,8 @@ class SearchStep:
 def search(
     log: PartitionLog,
     bounds: ScanBounds,
-    options: ReadOptions,
+    source: Source,
+    policy: Policy,
     read: Callable[[SegmentSplit], Iterator[FoundBatch]],
     steps: list[SearchStep] | None = None,
 ) -> FoundBatch | None:
@@ -146,7 +148,7 @@ def search(
     for segment in log.segments:
         own = bounds._replace(offsets=bounds.offsets.intersect(log.offsets).intersect(segment.offsets))
         step = SearchStep(segment.path, segment.base_offset, segment.next_base_offset)
-        with SegmentView(segment, options.trust) as view:
+        with SegmentView(segment, policy.trust) as view:
             narrowed = narrow(view, own)
             if isinstance(narrowed, DroppedSegment):
                 if steps is not None:
@@ -155,7 +157,7 @@ def search(
             split = anchored(split_of(log, segment, own, narrowed.start, narrowed.end), view.probe)
             if steps is not None:
                 step = replace(step, start=narrowed.start, end=narrowed.end, **_find_entries(view, narrowed, own))
-        found = next(read(split) if not split.copies else Follower(split, options).run(read), None)
+        found = next(read(split) if not split.copies else Follower(split, source, policy).run(read), None)
         if steps is not None:
             steps.append(replace(step, found=found))
         if found is not None:

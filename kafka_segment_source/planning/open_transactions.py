@@ -27,9 +27,9 @@ from kafka_segment_source.logdir.probe import BatchHeader
 from kafka_segment_source.logdir.producer_snapshots import ProducerState, newest_state
 from kafka_segment_source.logdir.segment_view import SegmentView
 from kafka_segment_source.logdir.segments import PartitionLog, Segment
-from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.reading.following import list_whole, whole_split
 from kafka_segment_source.reporting import Warnings, name_some
+from kafka_segment_source.source import Source
 from kafka_segment_source.storage.ahead import map_ahead
 from kafka_segment_source.storage.files import file_version
 from kafka_segment_source.storage.paths import parent_of
@@ -38,7 +38,7 @@ from kafka_segment_source.times import format_millis
 from kafka_segment_source.transactions.producers import DATA, HOLE, Event, Producers, Runs, list_events
 from kafka_segment_source.transactions.small_segments import SegmentEvents, read_small_segment
 from kafka_segment_source.transactions.walk import Stretch, first_void, walk_split
-from kafka_segment_source.trust import Trust
+from kafka_segment_source.trust import Policy, Trust
 
 _MOST_NAMED = 5  # open transactions in one warning
 
@@ -56,7 +56,12 @@ class ProducerMemory:
 
 
 def find_stable_end(
-    log: PartitionLog, end: int, options: ReadOptions, warnings: Warnings, memory: ProducerMemory | None = None
+    log: PartitionLog,
+    end: int,
+    source: Source,
+    policy: Policy,
+    warnings: Warnings,
+    memory: ProducerMemory | None = None,
 ) -> int:
     """Finds the offset where a scan up to `end` ends under read_committed. It warns of withheld rows.
 
@@ -65,17 +70,15 @@ def find_stable_end(
     """
     last = log.segments[-1]
     end = min(end, last.offsets.end, last.span.end)
-    whole = log if log.is_whole or log.copies else list_whole(log.directories, options)
-    replay = _Replay(whole, options, warnings, memory)
+    whole = log if log.is_whole or log.copies else list_whole(log.directories, source, policy)
+    replay = _Replay(whole, source, policy, warnings, memory)
     replay.run(end)
     waiting = {producer: first for producer, first in replay.producers.open.items() if first < end}
     undecided = [each for each in replay.undecided if each[1] < end]
     if waiting or undecided:
         replay.confirm()
     if undecided and memory is None:
-        warnings.add(
-            _describe_undecided(replay.log, undecided, replay.missing, options.trust), "undecided transactions"
-        )
+        warnings.add(_describe_undecided(replay.log, undecided, replay.missing, policy.trust), "undecided transactions")
     if not waiting:
         # a broker may write a new transaction after this offset, into preallocated space
         return min(end, replay.reached) if replay.is_at_end else end
@@ -100,7 +103,8 @@ class _Replay:
     """
 
     log: PartitionLog
-    options: ReadOptions
+    source: Source
+    policy: Policy
     warnings: Warnings
     memory: ProducerMemory | None = None
     producers: Producers = field(default_factory=lambda: Producers({}))
@@ -128,7 +132,7 @@ class _Replay:
         It goes on while a transaction that began before `end` may be open, at most to the end of the log.
         """
         state = self._recall_state()
-        if state is None and self.options.trust_indexes:
+        if state is None and self.policy.trust.trust_indexes:
             state = self._find_state()
         since = ProducerState(0, {}) if state is None else state
         self.producers = Producers(since.open_transactions)
@@ -152,7 +156,7 @@ class _Replay:
             self._apply_events([(hole, HOLE, 0) for hole in holes], since.offset)
         parts.close()
         self._keep_state()
-        if state is None and len(self.log.segments) > 1 and self.options.trust_indexes:
+        if state is None and len(self.log.segments) > 1 and self.policy.trust.trust_indexes:
             self.warnings.add(
                 f"partition {self.log.topic}-{self.log.partition} has no usable .snapshot: {read:,} bytes were read from"
                 " its start in planning, to find the last stable offset (isolationLevel=read_committed)",
@@ -180,7 +184,7 @@ class _Replay:
         """Finds the batch that ends right before an offset, and its file. None if there is no such batch."""
         for segment in self.log.segments:
             if segment.base_offset < offset <= min(segment.span.end, segment.offsets.end):
-                header = next(_read_headers(segment, offset - 1, self.options.trust), None)
+                header = next(_read_headers(segment, offset - 1, self.policy.trust), None)
                 if header is not None and header.last_offset == offset - 1:
                     return segment.path, place_of(header)
         return None
@@ -217,7 +221,7 @@ class _Replay:
                 and parent_of(segment.path) == directory
                 and segment.offsets.start < offset <= segment.offsets.end
             ):
-                return offset == after or next(_read_headers(segment, offset - 1, self.options.trust), None) is not None
+                return offset == after or next(_read_headers(segment, offset - 1, self.policy.trust), None) is not None
         return False
 
     def _walk_segments(self, offset: int) -> Generator[SegmentEvents, None, None]:
@@ -237,7 +241,7 @@ class _Replay:
                 end = found.end
                 yield found
                 continue
-            for stretch in walk_split(self._make_split(at, first), self.options, after=end):
+            for stretch in walk_split(self._make_split(at, first), self.source, self.policy, after=end):
                 events = self._collect_events(stretch, end)
                 end = events.end
                 yield events
@@ -247,7 +251,7 @@ class _Replay:
         segment = self.log.segments[at]
         if self.log.copies or segment.base_offset < first:
             return None
-        events = read_small_segment(segment, self.options.trust)
+        events = read_small_segment(segment, self.policy.trust)
         if events is not None and events.end != segment.next_base_offset and self.log.gap_is_loss(at):
             return None  # the other reader knows whether offsets are missing
         return events
@@ -258,7 +262,7 @@ class _Replay:
         split = whole_split(self.log, at)
         if segment.base_offset >= first:
             return split
-        with SegmentView(segment, self.options.trust) as view:
+        with SegmentView(segment, self.policy.trust) as view:
             return anchored(split._replace(start=view.start_position(first)), view.probe)
 
     def _collect_events(self, stretch: Stretch, before: int) -> SegmentEvents:
@@ -316,7 +320,7 @@ def _has_ended_before(state: ProducerState | None, offset: int) -> bool:
 
 def _describe_withheld(replay: _Replay, waiting: dict[int, int], stable: int, end: int) -> str:
     """One sentence about the open transactions and the rows that they withhold."""
-    log, options = replay.log, replay.options
+    log, trust = replay.log, replay.policy.trust
     if replay.missing is None:
         advice = (
             f"one that stays open for long is hanging, and kafka-transactions.sh abort --topic {log.topic} --partition"
@@ -326,8 +330,8 @@ def _describe_withheld(replay: _Replay, waiting: dict[int, int], stable: int, en
         advice = f"as offsets from {replay.missing} on are missing, they may have begun before"
     return (
         f"partition {log.topic}-{log.partition} ends at its last stable offset, {stable} (isolationLevel=read_committed):"
-        f" {_count_bytes_from(log, stable, end, options.trust):,} bytes from there on are withheld, as transactions are open of"
-        f" {_name_transactions(log, [*waiting.items()], options.trust)}; {advice}"
+        f" {_count_bytes_from(log, stable, end, trust):,} bytes from there on are withheld, as transactions are open of"
+        f" {_name_transactions(log, [*waiting.items()], trust)}; {advice}"
     )
 
 

@@ -74,7 +74,7 @@ def plan_listed(logs: list[PartitionLog], options: ReadOptions) -> ReadPlan:
         starting_offsets=EARLIEST,
         end_at_high_watermark=False,
     )
-    stable = StableEnds(replace(options, read_committed=False))  # the ranges end there already
+    stable = StableEnds(options.source, options.policy, read_committed=False)  # the ranges end there already
     sources = Sources(options, logs, stable, ZoneMaps(options))
     requests = options.storage.count_requests()
     return _plan_sources(
@@ -95,7 +95,9 @@ def _plan_once(
 ) -> ReadPlan:
     """Makes one attempt at a plan of a batch read. The parameters are those of `_plan_sources`."""
     noted = Warnings(warnings)
-    sources = Sources(options, examined_logs(options, noted), StableEnds(options), ZoneMaps(options))
+    source, policy = options.source, options.policy
+    stable = StableEnds(source, policy, read_committed=options.read_committed)
+    sources = Sources(options, examined_logs(source, policy, noted), stable, ZoneMaps(options))
     check_partitions(options, sources.logs)
     return _plan_sources(sources, noted, select_all, requests, cuts_all)
 

@@ -16,20 +16,20 @@ from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.decoding.split_file import SplitFile
 from kafka_segment_source.kernels.record_batches import BATCH, OFFSET, TIMESTAMP
 from kafka_segment_source.logdir.segments import PartitionLog
-from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.planning.offset_search import FoundBatch, SearchStep, search
+from kafka_segment_source.source import Source
 from kafka_segment_source.trust import Policy
 
 
 def first_offset_at(
-    log: PartitionLog, timestamp: int, options: ReadOptions, steps: list[SearchStep] | None = None
+    log: PartitionLog, timestamp: int, source: Source, policy: Policy, steps: list[SearchStep] | None = None
 ) -> int | None:
     """Finds the lowest offset with a timestamp ≥ `timestamp` (ms), or None. It usually decodes one batch.
 
     With several copies, rows that are damaged in one copy are looked for in the others. steps: as in `search`.
     """
     bounds = ScanBounds(times=TimeRange(timestamp))
-    found = search(log, bounds, options, lambda split: _find_records(split, options.policy), steps)
+    found = search(log, bounds, source, policy, lambda split: _find_records(split, policy), steps)
     return None if found is None else found.offset
 
 

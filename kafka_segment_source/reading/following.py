@@ -15,7 +15,6 @@ If a partition has several copies, damage and gaps are first searched in the oth
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from kafka_segment_source import kafka_format
@@ -33,13 +32,14 @@ from kafka_segment_source.errors import (
 )
 from kafka_segment_source.logdir.segment_view import SegmentView
 from kafka_segment_source.logdir.segments import DroppedSegment, PartitionLog, Segment
-from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.partition.logs import available_logs, existing_copies
 from kafka_segment_source.pruning.ranges import narrow
 from kafka_segment_source.reporting import Warnings, logger
+from kafka_segment_source.source import Source
 from kafka_segment_source.storage.files import UNUSABLE
 from kafka_segment_source.storage.paths import parent_of
 from kafka_segment_source.storage.retrying import Attempts
+from kafka_segment_source.trust import Policy
 
 if TYPE_CHECKING:
     from kafka_segment_source.reading.mending import Lost
@@ -54,11 +54,12 @@ class Follower:
     losses: how often `run` has reported damage or lost offsets, and gone on behind them. passed: the errors of these.
     """
 
-    def __init__(self, split: SegmentSplit, options: ReadOptions, *, microseconds: bool = False) -> None:
+    def __init__(self, split: SegmentSplit, source: Source, policy: Policy, *, microseconds: bool = False) -> None:
         self.losses = 0
         self.passed: list[KafkaSegmentError] = []
         self._split = split
-        self._options = options
+        self._source = source
+        self._policy = policy
         # whether timestamps are read; a timestamp too large for microseconds is then damage
         self._microseconds = microseconds
         self._pending: list[SegmentSplit | Lost] = [split]
@@ -131,7 +132,7 @@ class Follower:
             self._attempts.note_failure(error)
             wanted = OffsetRange(self._next, kafka_format.MAX_OFFSET if self._end is None else self._end)
             try:
-                found = find_again(self._split, wanted, self._options)
+                found = find_again(self._split, wanted, self._source, self._policy)
                 self._pending = [*found.splits]
             except FileChangedError as another:
                 error = another
@@ -150,7 +151,9 @@ class Follower:
         self._mended_at = self._next
         wanted = OffsetRange(self._next, kafka_format.MAX_OFFSET if self._end is None else self._end)
         try:
-            self._pending = [*mend(self._split, wanted, self._options, error, microseconds=self._microseconds)]
+            self._pending = [
+                *mend(self._split, wanted, self._source, self._policy, error, microseconds=self._microseconds)
+            ]
         except FileChangedError as another:
             self._mended_at = -1
             self._find_again(another)
@@ -168,10 +171,10 @@ class Follower:
             self._report_error(FileChangedError(f"{gone}: {lost.why}; {self._why}"))
 
     def _report_error(self, error: KafkaSegmentError) -> None:
-        if isinstance(error, DataError) and error.is_skippable and self._options.policy.drop_malformed:
+        if isinstance(error, DataError) and error.is_skippable and self._policy.drop_malformed:
             logger.warning("skipped (mode=DROPMALFORMED): %s", error)
         elif isinstance(error, DataLossError):
-            report_lost_rows(error, self._options.policy)
+            report_lost_rows(error, self._policy)
         else:
             raise error
         self.losses += 1
@@ -205,18 +208,18 @@ class Found(NamedTuple):
     lost: tuple[Gone, ...]
 
 
-def find_again(planned: SegmentSplit, wanted: OffsetRange, options: ReadOptions) -> Found:
+def find_again(planned: SegmentSplit, wanted: OffsetRange, source: Source, policy: Policy) -> Found:
     """Returns the splits that hold the `wanted` rows of `planned`, in its directories as they are now.
 
     Raises FileChangedError if a file changes meanwhile. The iteration over the splits may raise it too.
     """
     directory = parent_of(planned.path)
     near = OffsetRange(min(wanted.start, planned.base_offset), wanted.end)
-    directories = existing_copies(planned.copies, options.storage) or (directory,)
+    directories = existing_copies(planned.copies, source.storage) or (directory,)
     try:
-        log = list_whole(directories, replace(options, end_at_high_watermark=False), near)
+        log = list_whole(directories, source.to_end_of_files(), policy, near)
     except PathError as error:
-        is_copy_gone = len(existing_copies(directories, options.storage)) < len(directories)
+        is_copy_gone = len(existing_copies(directories, source.storage)) < len(directories)
         if len(directories) > 1 and is_copy_gone:  # just now; the others may hold the offsets
             raise FileChangedError(f"{error}; plan the read again") from error
         return Found(iter(()), (Gone(str(error), wanted),))
@@ -235,16 +238,18 @@ def find_again(planned: SegmentSplit, wanted: OffsetRange, options: ReadOptions)
     if last.size == 0 and last.is_last and last.base_offset < wanted.end < kafka_format.MAX_OFFSET:
         offsets = OffsetRange(max(wanted.start, last.base_offset), wanted.end)
         lost.append(Gone(f"the log ends before offset {offsets.start} now", offsets))
-    return Found(_plan_parts(planned, wanted, log, options), tuple(lost))
+    return Found(_plan_parts(planned, wanted, log, policy), tuple(lost))
 
 
-def list_whole(directories: tuple[str, ...], options: ReadOptions, near: OffsetRange = ALL_OFFSETS) -> PartitionLog:
+def list_whole(
+    directories: tuple[str, ...], source: Source, policy: Policy, near: OffsetRange = ALL_OFFSETS
+) -> PartitionLog:
     """Returns the whole log in the directories of one partition as it is now, without bounds. Raises PathError if it is
     gone.
 
     Of several copies it merges only the segments `near` some offsets.
     """
-    [log] = available_logs(options.at_paths(directories), Warnings(), near)
+    [log] = available_logs(source.at(directories), policy, Warnings(), near)
     return log
 
 
@@ -256,24 +261,24 @@ def whole_split(log: PartitionLog, at: int, start: int = 0) -> SegmentSplit:
 
 
 def _plan_parts(
-    planned: SegmentSplit, wanted: OffsetRange, log: PartitionLog, options: ReadOptions
+    planned: SegmentSplit, wanted: OffsetRange, log: PartitionLog, policy: Policy
 ) -> Iterator[SegmentSplit]:
     """Yields the splits to read of the log's segments, in order."""
     for at, segment in enumerate(log.segments):
         if not segment.span.intersect(wanted).is_empty:
-            split = _plan_part(planned, wanted, log, at, options)
+            split = _plan_part(planned, wanted, log, at, policy)
             if split is not None:
                 yield split
 
 
 def _plan_part(
-    planned: SegmentSplit, wanted: OffsetRange, log: PartitionLog, at: int, options: ReadOptions
+    planned: SegmentSplit, wanted: OffsetRange, log: PartitionLog, at: int, policy: Policy
 ) -> SegmentSplit | None:
     """Returns the split to read of segment number `at`, or None if no row of it is wanted."""
     segment = log.segments[at]
     within = ScanBounds(wanted.intersect(segment.offsets), planned.bounds.times)
-    with SegmentView(segment, options.trust) as view:
-        found = narrow(view, within, options.policy.disorder)
+    with SegmentView(segment, policy.trust) as view:
+        found = narrow(view, within, policy.disorder)
         if isinstance(found, DroppedSegment):
             return None
         split = split_of(log, segment, within, found.start, found.end)._replace(

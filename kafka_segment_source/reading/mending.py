@@ -18,13 +18,14 @@ from kafka_segment_source.bounds import OffsetRange, ScanBounds
 from kafka_segment_source.decoding.split import BatchPlace, SegmentSplit, split_of
 from kafka_segment_source.errors import DataError, DataLossError, FileChangedError, KafkaSegmentError, PathError
 from kafka_segment_source.kernels import batch_headers
-from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.partition.chain import is_explained
 from kafka_segment_source.partition.choice import DAMAGED, THIN, VOID, choose
 from kafka_segment_source.partition.copy_view import CopyView
 from kafka_segment_source.partition.logs import available_copies, existing_copies
 from kafka_segment_source.partition.survey import Extent, Survey, survey
+from kafka_segment_source.source import Source
 from kafka_segment_source.storage.files import UNUSABLE
+from kafka_segment_source.trust import Policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,8 @@ Piece = SegmentSplit | Lost
 def mend(
     split: SegmentSplit,
     wanted: OffsetRange,
-    options: ReadOptions,
+    source: Source,
+    policy: Policy,
     error: KafkaSegmentError,
     *,
     microseconds: bool = False,
@@ -54,16 +56,16 @@ def mend(
     The pieces are splits, and offsets that no copy holds. Raises FileChangedError if a file or a directory changes
     meanwhile, StorageError if the copies cannot be listed, and PathError for copies that contradict each other.
     """
-    directories = existing_copies(split.copies, options.storage) or split.copies
+    directories = existing_copies(split.copies, source.storage) or split.copies
     try:
-        copies = available_copies(replace(options.at_paths(directories), end_at_high_watermark=False))
+        copies = available_copies(source.at(directories).to_end_of_files(), policy)
     except PathError as gone:
-        if len(existing_copies(directories, options.storage)) < len(directories):
+        if len(existing_copies(directories, source.storage)) < len(directories):
             raise FileChangedError(f"{gone}; plan the read again") from gone
         raise  # the copies contradict each other
     if wanted.end == kafka_format.MAX_OFFSET:
         wanted = OffsetRange(wanted.start, _find_end_by_names(split, copies))
-    found = _survey_copies(copies, wanted, options, microseconds=microseconds)
+    found = _survey_copies(copies, wanted, policy, microseconds=microseconds)
     report = _Report(f"{split.topic}-{split.partition}", copies, found.failures, error)
     pieces: list[Piece] = []
     for offsets, held in found.held_by(report):
@@ -85,21 +87,21 @@ def _steps_back(split: SegmentSplit, wanted: OffsetRange, copies: Sequence[CopyV
     return any(error.position < tail.position and wanted.start > tail.end for tail in tails)
 
 
-def find_lost(options: ReadOptions, *, decodes: bool) -> list[Lost]:
+def find_lost(source: Source, policy: Policy, *, decodes: bool) -> list[Lost]:
     """Returns the offsets of one partition that none of its copies holds whole, in order.
 
     It reads every copy from its first byte to its last. Raises FileChangedError if a file changes meanwhile,
     StorageError if the copies cannot be listed, and PathError for copies that contradict each other.
 
-    options: select the partition.
+    source: selects the partition.
     decodes: whether a batch counts as whole only if it can be decoded.
     """
-    copies = available_copies(options)
+    copies = available_copies(source, policy)
     if not copies:
         return []
     log = copies[0].log
     start = min((copy.start for copy in copies if copy.log.segments), default=0)
-    found = _survey_copies(copies, OffsetRange(start), options, decodes=decodes)
+    found = _survey_copies(copies, OffsetRange(start), policy, decodes=decodes)
     last_bases = [min(copy.log.segments[-1].base_offset, copy.log.offsets.end) for copy in copies if copy.log.segments]
     found.end = max(last_bases, default=start)
     report = _Report(f"{log.topic}-{log.partition}", copies, found.failures)
@@ -151,7 +153,7 @@ class _Surveyed:
 def _survey_copies(
     copies: Sequence[CopyView],
     wanted: OffsetRange,
-    options: ReadOptions,
+    policy: Policy,
     *,
     decodes: bool = True,
     microseconds: bool = False,
@@ -165,7 +167,7 @@ def _survey_copies(
             if segment.span.intersect(offsets).is_empty:
                 continue
             try:
-                each = survey(log, segment, offsets, options, decodes=decodes, microseconds=microseconds)
+                each = survey(log, segment, offsets, policy, decodes=decodes, microseconds=microseconds)
             except UNUSABLE as failure:
                 surveyed.failures[segment.path] = failure
                 continue

@@ -31,8 +31,8 @@ from kafka_segment_source.decoding.split_file import SplitFile
 from kafka_segment_source.errors import DataLossError, KafkaSegmentError
 from kafka_segment_source.kernels import batch_headers
 from kafka_segment_source.kernels.batch_headers import HeaderTable
-from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.reading.following import Follower
+from kafka_segment_source.source import Source
 from kafka_segment_source.transactions.markers import Marker, MarkerReader
 from kafka_segment_source.trust import Policy
 
@@ -83,17 +83,17 @@ class Notes:
 
 
 def read_batches(
-    split: SegmentSplit, options: ReadOptions, notes: Notes, times: TimeRange, adds_markers: bool = False
+    split: SegmentSplit, source: Source, policy: Policy, notes: Notes, times: TimeRange, adds_markers: bool = False
 ) -> Iterator[Batches]:
     """Yields the wanted batches of a split, in offset order. Raises what a read of the split raises.
 
     times: the wanted time. adds_markers: whether the transaction markers of other times come too.
     """
-    follower = Follower(split, options)
+    follower = Follower(split, source, policy)
     try:
-        yield from follower.run(lambda part: _read_part(part, options.policy, follower, notes, times, adds_markers))
+        yield from follower.run(lambda part: _read_part(part, policy, follower, notes, times, adds_markers))
     except DataLossError as error:
-        report_lost_rows(error, options.policy)
+        report_lost_rows(error, policy)
         notes.errors.append(error)
     finally:
         notes.errors += follower.passed

@@ -43,6 +43,7 @@ from kafka_segment_source.rebuilding.pieces import Notes, read_batches
 from kafka_segment_source.rebuilding.report import LeftOut, RebuildReport, RebuiltPartition, parse_left_out
 from kafka_segment_source.rebuilding.unended import Unended, find_unended
 from kafka_segment_source.reporting import Advance, OnProgress, Warnings, add_up, ignore_progress, logger
+from kafka_segment_source.source import Source
 from kafka_segment_source.storage.files import InputFile, exists
 from kafka_segment_source.storage.paths import find_real_path, is_inside, is_remote, join_path, parent_of
 
@@ -129,7 +130,7 @@ def rebuild_parsed(
         replace(parsed, view=BATCHES, include_control=True, check_crcs=True, read_committed=False), internal
     )
     target = _resolve_target(to)
-    _check_apart(target, parsed)
+    _check_apart(target, parsed.source)
     request = {
         "paths": [find_real_path(path) for path in parsed.paths],
         "options": dict(shown),
@@ -166,14 +167,14 @@ def _resolve_target(to: str | os.PathLike[str]) -> str:
     return target
 
 
-def _check_apart(target: str, options: ReadOptions) -> None:
+def _check_apart(target: str, source: Source) -> None:
     """Raises PathError for a target inside a source, or that a source is inside."""
-    logs = list_directories(options)
-    given = {find_real_path(path) for path in options.paths}
+    logs = list_directories(source)
+    given = {find_real_path(path) for path in source.paths}
     directories = {find_real_path(log.directory) for log in logs}
     roots = given | directories | {find_real_path(parent_of(path)) for path in directories - given}
     roots |= {
-        parent for parent in map(parent_of, roots) if exists(join_path(parent, "meta.properties"), options.storage)
+        parent for parent in map(parent_of, roots) if exists(join_path(parent, "meta.properties"), source.storage)
     }
     for root in sorted(root for root in roots if not is_remote(root)):
         if is_inside(target, root):
@@ -189,7 +190,7 @@ def _select_topics(options: ReadOptions, internal: bool) -> ReadOptions:
     if not internal:
         return options
     everything = replace(options, subscribe=None, subscribe_pattern=None, assign=None)
-    there = {log.topic_partition for log in list_directories(everything)}
+    there = {log.topic_partition for log in list_directories(everything.source)}
     topics = sorted({topic for topic, _ in there})
     added = [topic for topic in topics if topic in INTERNAL_TOPICS]
     if not added:
@@ -329,7 +330,7 @@ class _Run:
         unended = () if state is None else tuple(Unended(*each) for each in state["unended"])
         part = self._write_log(job, state, unended, advance)
         if part is None:  # a marker may be missing, so all transactions are followed
-            unended = find_unended(job.log, self._timeless)
+            unended = find_unended(job.log, self._timeless.source, self._timeless.policy)
             self.journal.save(job.name, {"fingerprint": None})  # nothing goes on from what is there
             whole = job if self._timeless is self.options else self._plan_whole(job)
             part = self._write_log(whole, None, unended, lambda _: None, is_judged=True)
@@ -380,7 +381,9 @@ class _Run:
                 following = split.next_base_offset
                 if state is None or following is None or following > writer.end:
                     rest = split if state is None else _cut_front(split, writer.end)
-                    for found in read_batches(rest, self._timeless, notes, times, is_judged):
+                    for found in read_batches(
+                        rest, self._timeless.source, self._timeless.policy, notes, times, is_judged
+                    ):
                         writer.write(found)
                 advance(split.size)
             writer.close(self._find_empty_end(job, writer))

@@ -18,8 +18,9 @@ from kafka_segment_source.decoding.header_table import is_transactional_data
 from kafka_segment_source.kernels import batch_headers
 from kafka_segment_source.kernels.batch_headers import HeaderTable
 from kafka_segment_source.logdir.segments import PartitionLog
-from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.rebuilding.report import LeftOut
+from kafka_segment_source.source import Source
+from kafka_segment_source.trust import Policy
 from kafka_segment_source.views.transaction_table import UNKNOWN
 from kafka_segment_source.views.transaction_walk import find_transactions
 from kafka_segment_source.views.transactions import make_task
@@ -44,14 +45,16 @@ class Unended(NamedTuple):
         return LeftOut("unended transaction", self.first, None, why)
 
 
-def find_unended(log: PartitionLog, options: ReadOptions) -> tuple[Unended, ...]:
+def find_unended(log: PartitionLog, source: Source, policy: Policy) -> tuple[Unended, ...]:
     """Returns the transactions of a partition whose end is not known. It reads the whole log.
 
     Raises what a read raises.
     """
     found: list[Unended] = []
     following: dict[int, int] = {}  # producer id → where its next transaction begins
-    rows = sorted(find_transactions(make_task(log, options), options), key=lambda row: -int(row["firstOffset"]))
+    rows = sorted(
+        find_transactions(make_task(log, source, policy), source, policy), key=lambda row: -int(row["firstOffset"])
+    )
     for row in rows:
         producer_id, first = int(row["producerId"]), int(row["firstOffset"])
         if row["state"] == UNKNOWN and row["batches"]:

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from kafka_segment_source.errors import OptionError
-from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.reporting import name_some
 from kafka_segment_source.schema_registry import messages
 from kafka_segment_source.schema_registry.messages import DEFAULT_CONTEXT, Schema, SubjectVersion
 from kafka_segment_source.schema_registry.registry import Registry, name_place
 from kafka_segment_source.schema_registry.sources import read_text
 from kafka_segment_source.storage.paths import join_path, name_of, parent_of
+from kafka_segment_source.storage.store import Storage
 from kafka_segment_source.values.avro_columns import Wanted
 from kafka_segment_source.values.avro_meaning import guid_bytes
 from kafka_segment_source.values.misfits import ENCRYPTED
@@ -49,11 +49,11 @@ class Asked:
 
 
 def make_column(
-    asked: Asked, registry: Registry | None, options: ReadOptions, wanted: Wanted | None
+    asked: Asked, registry: Registry | None, storage: Storage, schema_context: str, wanted: Wanted | None
 ) -> ProtobufMeaning:
     """Makes the meaning of a column. Raises ProtobufError, NoFieldError, OptionError."""
     if asked.registered is None or registry is None:
-        file = load_file(asked.text, _load_beside(asked, registry, options))
+        file = load_file(asked.text, _load_beside(asked, registry, storage))
         registered = None
     else:
         registered = asked.registered
@@ -61,7 +61,7 @@ def make_column(
     name = _choose_message(asked, file)
     if registry is None or not registry.by_id:
         return make_protobuf_meaning(file.files, name, None, "the file", wanted=wanted)
-    context = options.schema_context if registered is None else registered.place.context
+    context = schema_context if registered is None else registered.place.context
     reader = file.find(name)
     make_columns(reader)  # a schema that cannot be used is said before all others are parsed
     writers = [_make_writer(schema, registry, name, reader) for schema in registry.of_context(context)]
@@ -89,7 +89,7 @@ def _choose_message(asked: Asked, file: ProtobufFile) -> str:
 # ---- imports ----
 
 
-def _load_beside(asked: Asked, registry: Registry | None, options: ReadOptions) -> Load:
+def _load_beside(asked: Asked, registry: Registry | None, storage: Storage) -> Load:
     """Imports of a file: from the files of option 'schemas', or from the directory that the file is in."""
 
     def load(name: str) -> str | None:
@@ -98,7 +98,7 @@ def _load_beside(asked: Asked, registry: Registry | None, options: ReadOptions) 
         if not asked.path or name.startswith("/") or ".." in name.split("/") or "\\" in name or "://" in name:
             return None
         try:
-            return read_text(join_path(parent_of(asked.path), name), options, f"{asked.column}Schema")
+            return read_text(join_path(parent_of(asked.path), name), storage, f"{asked.column}Schema")
         except OptionError:
             return None  # it may be one that every compiler knows; if not, the caller says that it is not there
 

@@ -99,11 +99,11 @@ class Known:
         if not self._is_read:
             self._is_read = True
             try:
-                given = self.options.schemas
+                given, storage, mode = self.options.schemas, self.options.storage, self.options.mode
                 self._registry = (
-                    read_topic(self.options, self.warnings)
+                    read_topic(self.options.paths, storage, mode, self.warnings)
                     if given is None
-                    else read_given(given, self.options, self.warnings)
+                    else read_given(given, storage, mode, self.warnings)
                 )
             except PathError:
                 if self.options.schemas is not None:
@@ -123,7 +123,7 @@ class Known:
 
     def topics(self) -> list[str]:
         """The topics that are read."""
-        return sorted({log.topic for log in list_logs(self.options, needs_all=False)})
+        return sorted({log.topic for log in list_logs(self.options.source, needs_all=False)})
 
 
 def _make_meaning(column: str, form: str, known: Known, readers: dict[str, str]) -> Meaning:
@@ -171,7 +171,8 @@ def _make_protobuf(column: str, choice: Choice, known: Known) -> Meaning:
     except ImportError as error:
         raise UnsupportedError(NEEDS_PROTOBUF) from error
     asked = protobuf.Asked(column, choice.text, choice.registered, choice.message, choice.path)
-    return protobuf.make_column(asked, known.find(), known.options, known.wanted.get(column))
+    storage, context = known.options.storage, known.options.schema_context
+    return protobuf.make_column(asked, known.find(), storage, context, known.wanted.get(column))
 
 
 def _is_json_alone(column: str, known: Known) -> bool:
@@ -237,7 +238,7 @@ def find_choice(column: str, known: Known) -> Choice:
                 " id bigint, tags array<string>",
                 options=(f"{column}Schema",),
             )
-        return Choice(read_text(path, known.options, f"{column}Schema"), message=message, path=path)
+        return Choice(read_text(path, known.options.storage, f"{column}Schema"), message=message, path=path)
     registry = known.need(column)
     found: Schema | None
     if prefix == "id" and colon:

@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 
 from kafka_segment_source.errors import OptionError, PathError
 from kafka_segment_source.internal_topics.log_records import LogRecord, plan_topic, read_records, take_effect
 from kafka_segment_source.internal_topics.oddities import Oddities
 from kafka_segment_source.logdir.catalog import list_logs
-from kafka_segment_source.option_values import SCHEMAS
-from kafka_segment_source.options import ReadOptions, parse_options
+from kafka_segment_source.option_values import SCHEMAS, TopicSelection
+from kafka_segment_source.options import parse_options
 from kafka_segment_source.reporting import Warnings
 from kafka_segment_source.schema_registry.messages import (
     AVRO,
@@ -31,9 +30,10 @@ from kafka_segment_source.schema_registry.messages import (
 from kafka_segment_source.schema_registry.registry import Registry
 from kafka_segment_source.schema_registry.replay import Registered, replay
 from kafka_segment_source.schema_registry.rows import TOPIC
+from kafka_segment_source.source import Source
 from kafka_segment_source.storage.files import InputFile, list_directory, look_at
 from kafka_segment_source.storage.paths import join_path, name_of
-from kafka_segment_source.storage.store import Kind
+from kafka_segment_source.storage.store import Kind, Storage
 from kafka_segment_source.times import format_millis
 
 _MOST_FILE = 256 * 1024 * 1024  # bytes of an export
@@ -42,10 +42,10 @@ _NUMBER = re.compile(r"[0-9]{1,10}")
 _MICROS = 1000
 
 
-def read_topic(options: ReadOptions, warnings: Warnings, topic: str = TOPIC) -> Registry:
-    """Reads the topic under the paths of `options`. Raises PathError if they do not hold it."""
-    texts = {"path": json.dumps(list(options.paths)), "view": SCHEMAS, "mode": options.mode, "failOnDataLoss": "false"}
-    whole, _ = parse_options(texts, storage=options.storage)
+def read_topic(paths: tuple[str, ...], storage: Storage, mode: str, warnings: Warnings, topic: str = TOPIC) -> Registry:
+    """Reads the topic under these paths. Raises PathError if they do not hold it."""
+    texts = {"path": json.dumps(list(paths)), "view": SCHEMAS, "mode": mode, "failOnDataLoss": "false"}
+    whole, _ = parse_options(texts, storage=storage)
     plan = plan_topic(topic, whole, warnings)
     oddities = Oddities()
     state = replay(take_effect(read_records(plan, whole.times), []), oddities)
@@ -63,31 +63,30 @@ def _make_registry(everything: list[Registered], words: str, last: LogRecord | N
     return registry
 
 
-def read_given(path: str, options: ReadOptions, warnings: Warnings) -> Registry:
+def read_given(path: str, storage: Storage, mode: str, warnings: Warnings) -> Registry:
     """Reads the schemas at the path of option 'schemas'."""
-    entry = look_at(path, options.storage)
+    entry = look_at(path, storage)
     if entry is None:
         raise PathError(f"option 'schemas' is {path!r}: there is nothing")
     if entry.kind is Kind.FILE:
         if path.endswith(tuple(_SUFFIXES)):
-            return _read_files([path], options)
-        return _read_export(path, options, warnings)
-    files = [each.name for each in list_directory(path, options.storage) if each.name.endswith(tuple(_SUFFIXES))]
+            return _read_files([path], storage)
+        return _read_export(path, storage, warnings)
+    files = [each.name for each in list_directory(path, storage) if each.name.endswith(tuple(_SUFFIXES))]
     if files:
-        return _read_files([join_path(path, name) for name in sorted(files)], options)
-    beside = replace(options, paths=(path,), topic=None, partition=None, subscribe_pattern=None, assign=None)
-    logs = list_logs(replace(beside, subscribe=None, subscribe_pattern=".*"), needs_all=False)
+        return _read_files([join_path(path, name) for name in sorted(files)], storage)
+    logs = list_logs(Source(storage, (path,), topics=TopicSelection(pattern=".*")), needs_all=False)
     topics = {log.topic for log in logs}
     topic = TOPIC if TOPIC in topics or len(topics) != 1 else next(iter(topics))
-    return read_topic(beside, warnings, topic)
+    return read_topic((path,), storage, mode, warnings, topic)
 
 
-def read_text(path: str, options: ReadOptions, what: str) -> str:
+def read_text(path: str, storage: Storage, what: str) -> str:
     """Reads a file of text. Raises OptionError if it is not there, or not UTF-8. what: the option that names it."""
-    entry = look_at(path, options.storage)
+    entry = look_at(path, storage)
     if entry is None or entry.kind is not Kind.FILE:
         raise OptionError(f"option {what!r} is {path!r}: there is no such file", options=(what,))
-    with InputFile(path, options.storage) as file:
+    with InputFile(path, storage) as file:
         data = file.read_all(_MOST_FILE + 1)
     if len(data) > _MOST_FILE:
         raise OptionError(f"option {what!r} is {path!r}: it has more than {_MOST_FILE:,} bytes", options=(what,))
@@ -97,9 +96,9 @@ def read_text(path: str, options: ReadOptions, what: str) -> str:
         raise OptionError(f"option {what!r} is {path!r}: it is not text in UTF-8", options=(what,)) from error
 
 
-def _read_export(path: str, options: ReadOptions, warnings: Warnings) -> Registry:
+def _read_export(path: str, storage: Storage, warnings: Warnings) -> Registry:
     records = []
-    for at, line in enumerate(read_text(path, options, "schemas").splitlines()):
+    for at, line in enumerate(read_text(path, storage, "schemas").splitlines()):
         key, tab, value = line.partition("\t")
         if tab:
             records.append(LogRecord(name_of(path), 0, at, -1, key.encode(), value.encode()))
@@ -114,12 +113,12 @@ def _read_export(path: str, options: ReadOptions, warnings: Warnings) -> Registr
     return _make_registry(state.everything(), name_of(path), None, warnings)
 
 
-def _read_files(paths: list[str], options: ReadOptions) -> Registry:
+def _read_files(paths: list[str], storage: Storage) -> Registry:
     registered: list[Registered] = []
     for path in paths:
         stem, dot, suffix = name_of(path).rpartition(".")
         number = int(stem) if _NUMBER.fullmatch(stem) else -1
-        text = read_text(path, options, "schemas")
+        text = read_text(path, storage, "schemas")
         place = SubjectVersion(DEFAULT_CONTEXT, stem, 1)
         schema = Schema(place, number, make_guid(text), _SUFFIXES[dot + suffix], text, (), False, "")
         record = LogRecord(name_of(path), 0, len(registered), -1, None, None)

@@ -75,9 +75,9 @@ class SchemaFollower:
 
     def _look(self) -> object:
         """Returns what changes when the log of the schemas does."""
-        options = self._asked if self._asked.schemas is None else self._asked.at_paths((self._asked.schemas,))
+        source, schemas = self._asked.source, self._asked.schemas
         try:
-            logs = list_topic(TOPIC, options)
+            logs = list_topic(TOPIC, source if schemas is None else source.at((schemas,)))
         except PathError:
             return None
         return [(segment.path, segment.size) for log in logs for segment in log.segments]

@@ -25,6 +25,7 @@ from kafka_segment_source.searching.key_files import ACTIVE, TIER, KeyFile, list
 from kafka_segment_source.searching.key_records import KeyRecord, search_file
 from kafka_segment_source.searching.pattern import Pattern
 from kafka_segment_source.searching.search import plan_search
+from kafka_segment_source.trust import Trust
 
 _AHEAD = 16 * 1024 * 1024  # bytes of found records that may wait for their turn
 _A_RECORD = 200  # bytes that one takes
@@ -128,7 +129,7 @@ def every_copy(
     check_names(options, DecodeOptions, "every_copy, which takes")
     parsed, warnings = parse_options(option_texts(path, options), parameters=("threads", "on_progress"))
     raw = key.encode("utf-8") if isinstance(key, str) else key
-    files = list_key_files(parsed, warnings)
+    files = list_key_files(parsed.source, warnings)
     found = KeyPlaces(iter(()), unsearched=warnings)
     count = count_processors() if threads is None else count_threads(threads)
     found.places = _Search(parsed, raw, found, files, on_progress).run(count)
@@ -140,14 +141,14 @@ class _Piece:
 
     size = 0
 
-    def __init__(self, file: KeyFile, key: bytes, options: ReadOptions) -> None:
+    def __init__(self, file: KeyFile, key: bytes, trust: Trust) -> None:
         self.file = file
         self.unsearched: list[str] = []
         self._key = key
-        self._options = options
+        self._trust = trust
 
     def results(self) -> Iterator[tuple[KeyRecord, int]]:
-        for record in search_file(self.file, self._key, self._options.trust, self.unsearched):
+        for record in search_file(self.file, self._key, self._trust, self.unsearched):
             yield record, _A_RECORD
 
     def release(self) -> None:
@@ -171,7 +172,7 @@ class _Search:
 
     def run(self, threads: int) -> Iterator[KeyPlace]:
         """Yields the places, and notes what could not be searched."""
-        pieces = (_Piece(file, self._key, self._options) for file in self._files)
+        pieces = (_Piece(file, self._key, self._options.trust) for file in self._files)
         work: InOrder[_Piece, KeyRecord] = InOrder(pieces, threads, _AHEAD)
         with work:
             while (piece := work.next_piece()) is not None:
@@ -232,7 +233,8 @@ class _Search:
     def _find_committed(self, file: KeyFile) -> npt.NDArray[np.int64]:
         """Returns the offsets of the key's records in one copy that are of no aborted or open transaction."""
         options = replace(
-            self._options.at_paths((file.directory,)),
+            self._options,
+            paths=(file.directory,),
             read_committed=True,
             fail_on_data_loss=False,
             mode="DROPMALFORMED",

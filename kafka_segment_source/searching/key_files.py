@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from kafka_segment_source import kafka_format
 from kafka_segment_source.errors import PathError, StorageError
@@ -20,8 +20,8 @@ from kafka_segment_source.logdir.names import (
 )
 from kafka_segment_source.logdir.segments import ListedLog
 from kafka_segment_source.option_values import TopicSelection
-from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.reporting import Warnings
+from kafka_segment_source.source import Source
 from kafka_segment_source.storage.files import list_directory
 from kafka_segment_source.storage.paths import join_path, name_of, parent_of
 from kafka_segment_source.storage.store import Entry, FileVersion, Kind, Storage
@@ -94,19 +94,19 @@ class KeyFile:
         return self.kind in _LIVE
 
 
-def list_key_files(options: ReadOptions, unsearched: Warnings) -> list[KeyFile]:
+def list_key_files(source: Source, unsearched: Warnings) -> list[KeyFile]:
     """Lists the files to search: by directory, those of a log first, in offset order.
 
     unsearched: gets a sentence for each thing that cannot be searched.
     """
-    dead = [path for path, _ in list_dead_directories(options, unsearched)]
-    paths = _leave_out_dead(options) if dead else options.paths
-    logs = list_directories(replace(options, paths=paths)) if paths else []
-    checkpoints = Checkpoints(unsearched, options.storage)
+    dead = [path for path, _ in list_dead_directories(source, unsearched)]
+    paths = _leave_out_dead(source) if dead else source.paths
+    logs = list_directories(source._replace(paths=paths)) if paths else []
+    checkpoints = Checkpoints(unsearched, source.storage)
     files = [file for log in logs for file in _list_log(log, checkpoints.log_start(log), unsearched)]
     for path in dead:
-        files += _list_dead(path, options, unsearched)
-    _note_other_directories(logs, dead, options.storage, unsearched)
+        files += _list_dead(path, source, unsearched)
+    _note_other_directories(logs, dead, source.storage, unsearched)
     return files
 
 
@@ -122,11 +122,11 @@ def _note_other_directories(logs: list[ListedLog], dead: list[str], storage: Sto
                 unsearched.append(f"{path!r} is not the directory of a partition, and was not searched")
 
 
-def _leave_out_dead(options: ReadOptions) -> tuple[str, ...]:
+def _leave_out_dead(source: Source) -> tuple[str, ...]:
     """Returns the paths without those that hold dead directories and no partition."""
     kept = []
-    for path in options.paths:
-        alone = options.at_paths((path,))
+    for path in source.paths:
+        alone = source.at((path,))
         try:
             list_directories(alone)
         except PathError:
@@ -165,20 +165,20 @@ def _list_log(log: ListedLog, log_start: int, unsearched: list[str]) -> Iterator
         yield from _list_others(log.topic, log.partition, log.directory, log.storage, others, None, unsearched)
 
 
-def _list_dead(directory: str, options: ReadOptions, unsearched: list[str]) -> Iterator[KeyFile]:
+def _list_dead(directory: str, source: Source, unsearched: list[str]) -> Iterator[KeyFile]:
     name = name_of(directory)
     named = named_partition(name.rpartition(".")[0])
     if named is None:  # Kafka shortens the name of a topic that is too long for its file system
         named = name, -1
-    elif not _is_selected(named, options.topics):
+    elif not _is_selected(named, source.topics):
         return
     try:
-        entries = list_files(directory, options.storage).values()
+        entries = list_files(directory, source.storage).values()
     except StorageError as error:
         unsearched.append(str(error))
         return
     suffix = next(suffix for suffix in _DEAD if name.endswith(suffix))
-    yield from _list_others(*named, directory, options.storage, entries, _DEAD[suffix], unsearched)
+    yield from _list_others(*named, directory, source.storage, entries, _DEAD[suffix], unsearched)
 
 
 def _is_selected(named: tuple[str, int], topics: TopicSelection) -> bool:

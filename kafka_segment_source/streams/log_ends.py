@@ -233,7 +233,7 @@ class LogEnds:
         from kafka_segment_source.planning.open_transactions import find_stable_end
 
         said = Warnings()
-        find_stable_end(log, end, self._options, said)
+        find_stable_end(log, end, self._options.source, self._options.policy, said)
         return said
 
     def _find_stable_end(self, log: PartitionLog, end: int) -> int:
@@ -245,7 +245,7 @@ class LogEnds:
         if known is not None and known[:2] == (files, end):
             return known[2]
         memory = self._producers.setdefault(log.topic_partition, ProducerMemory())
-        stable = find_stable_end(log, end, self._options, Warnings(), memory)
+        stable = find_stable_end(log, end, self._options.source, self._options.policy, Warnings(), memory)
         path, version = files[-1]
         self._stable_ends[log.topic_partition] = (*files[:-1], (path, lasting_version(version))), end, stable
         return stable

@@ -433,7 +433,7 @@ class LogStream:
 
     def _list_files(self, needs_all: bool) -> list[PartitionLog]:
         warnings = Warnings()
-        logs = examined_logs(self.options, warnings, needs_all)
+        logs = examined_logs(self.options.source, self.options.policy, warnings, needs_all)
         self._warn(warnings)
         return logs
 

@@ -33,10 +33,11 @@ from kafka_segment_source.decoding.split_file import SplitFile
 from kafka_segment_source.errors import DataLossError
 from kafka_segment_source.kernels import batch_headers
 from kafka_segment_source.kernels.batch_headers import HeaderTable
-from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.reporting import logger
+from kafka_segment_source.source import Source
 from kafka_segment_source.transactions.markers import Marker, MarkerReader
 from kafka_segment_source.transactions.walk import Stretch, walk_after
+from kafka_segment_source.trust import Policy
 
 # Fates of a transactional batch
 OPEN = 0  # no marker was read yet
@@ -47,13 +48,13 @@ UNKNOWN = 3  # its marker may have been lost
 Fates = npt.NDArray[np.int8]
 
 
-def committed_chunks(chunks: Iterator[Chunk], source: SplitFile, options: ReadOptions) -> Iterator[Chunk]:
-    """Yields the chunks of `source` without batches whose transaction was aborted or is not known to be committed.
+def committed_chunks(chunks: Iterator[Chunk], file: SplitFile, source: Source, policy: Policy) -> Iterator[Chunk]:
+    """Yields the chunks of `file` without batches whose transaction was aborted or is not known to be committed.
 
     Control batches stay. The plan's bounds end at the last stable offset, so rows after it are no concern here. Raises
     DataLossError if a transaction has no marker at all. Reading ahead may raise its errors too.
     """
-    transactions = _SplitTransactions(source, options)
+    transactions = _SplitTransactions(file, source, policy)
     try:
         for chunk in chunks:
             yield transactions.committed(chunk)
@@ -65,11 +66,12 @@ class _SplitTransactions:
     """Decides about one split's chunks in order. It knows the markers of the current chunk and of the batches read
     ahead."""
 
-    def __init__(self, source: SplitFile, options: ReadOptions) -> None:
+    def __init__(self, file: SplitFile, source: Source, policy: Policy) -> None:
+        self._file = file
+        self._split = file.split
         self._source = source
-        self._split = source.split
-        self._options = options
-        self._own = MarkerReader(source.split, options.trust, UnloggedDamage(options.drop_malformed))
+        self._policy = policy
+        self._own = MarkerReader(file.split, policy.trust, UnloggedDamage(policy.drop_malformed))
         self._known = _KnownMarkers()
         self._known_to = 0  # every marker below this offset, from the chunk at hand on, is known
         self._ahead: Generator[Stretch, None, None] | None = None
@@ -92,7 +94,7 @@ class _SplitTransactions:
         if looks_ahead:
             # A cleaner removes a marker only after the records of its transaction. If these batches are still in the
             # log now, the markers that were read ahead are theirs.
-            self._source.confirm()
+            self._file.confirm()
         for fate in (OPEN, UNKNOWN):
             self._report_withheld(batches[:, fates == fate], fate)
         keep = ~data
@@ -127,7 +129,7 @@ class _SplitTransactions:
     def _look_ahead(self, chunk: Chunk) -> bool:
         """Learns the markers of the next stretch ahead of the chunk. Returns False at the end of the log."""
         if self._ahead is None:
-            self._ahead = walk_after(self._split, chunk, self._options)
+            self._ahead = walk_after(self._split, chunk, self._source, self._policy)
         stretch = next(self._ahead, None)
         if stretch is None:
             return False
@@ -155,7 +157,7 @@ class _SplitTransactions:
                     f"{whose} has no marker in the files: {why}; failOnDataLoss=false withholds what cannot be shown to be"
                     f" committed{'' if self._loss is None else f'; {self._loss}'}"
                 )
-                allow_loss(error, self._options.policy)
+                allow_loss(error, self._policy)
             if producer_id not in self._reported:
                 self._reported.add(producer_id)
                 why = "no marker in the files" if fate == OPEN else "no marker before the next damage"

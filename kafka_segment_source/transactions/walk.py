@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from contextlib import suppress
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -24,15 +23,15 @@ from kafka_segment_source.errors import DataError, DataLossError, FileChangedErr
 from kafka_segment_source.kernels import batch_headers
 from kafka_segment_source.kernels.batch_headers import HeaderTable
 from kafka_segment_source.logdir.checksums import crc_holds
-from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.partition.logs import available_copies, existing_copies
 from kafka_segment_source.reading.following import Follower, describe_gone, find_again
 from kafka_segment_source.reading.mending import Lost, Piece, mend
+from kafka_segment_source.source import Source
 from kafka_segment_source.storage.files import UNUSABLE, file_version
 from kafka_segment_source.storage.paths import join_path, parent_of
 from kafka_segment_source.storage.retrying import Attempts
 from kafka_segment_source.transactions.markers import Marker, MarkerReader, Markers
-from kafka_segment_source.trust import Trust
+from kafka_segment_source.trust import Policy, Trust
 
 _AHEAD_BYTES = 256 * 1024  # bytes per read on the way to a marker, which is usually near
 NO_HEADERS = np.empty((batch_headers.FIELDS, 0), np.int64)
@@ -58,7 +57,8 @@ class Stretch(NamedTuple):
 
 def walk_split(
     split: SegmentSplit,
-    options: ReadOptions,
+    source: Source,
+    policy: Policy,
     *,
     after: int = 0,
     before: HeaderTable = NO_HEADERS,
@@ -73,11 +73,11 @@ def walk_split(
     before: the batches just before the split in its file, if they are known.
     """
     if split.copies:
-        yield from _walk_copies(split, options, after, before, chunk_bytes)
+        yield from _walk_copies(split, source, policy, after, before, chunk_bytes)
         return
-    damage = UnloggedDamage(options.drop_malformed)
+    damage = UnloggedDamage(policy.drop_malformed)
     try:
-        yield from walk_file(split, options.trust, damage, after, before=before, chunk_bytes=chunk_bytes)
+        yield from walk_file(split, policy.trust, damage, after, before=before, chunk_bytes=chunk_bytes)
     except FileChangedError:
         raise
     except DataLossError as error:
@@ -168,7 +168,7 @@ def place_of_last(headers: HeaderTable) -> BatchPlace:
 
 
 def _walk_copies(
-    split: SegmentSplit, options: ReadOptions, after: int, before: HeaderTable, chunk_bytes: int
+    split: SegmentSplit, source: Source, policy: Policy, after: int, before: HeaderTable, chunk_bytes: int
 ) -> Generator[Stretch, None, None]:
     """Walks a split whose partition has other copies. They are searched where one has damage."""
     pending: list[Piece] = [split]
@@ -177,12 +177,10 @@ def _walk_copies(
         piece = pending.pop(0)
         if isinstance(piece, Lost):
             reached = max(reached, piece.offsets.end)
-            yield _describe_loss(piece, options.drop_malformed)
+            yield _describe_loss(piece, policy.drop_malformed)
             continue
         try:
-            for stretch in walk_file(
-                piece, options.trust, Suspicion(), reached, before=before, chunk_bytes=chunk_bytes
-            ):
+            for stretch in walk_file(piece, policy.trust, Suspicion(), reached, before=before, chunk_bytes=chunk_bytes):
                 yield stretch if piece.path == split.path else stretch._replace(void=first_void(stretch, reached))
                 if stretch.headers.shape[1]:
                     reached = int(stretch.headers[batch_headers.LAST_OFFSET, -1]) + 1
@@ -193,7 +191,7 @@ def _walk_copies(
                 raise
             mended_at, before = reached, NO_HEADERS
             end = kafka_format.MAX_OFFSET if split.end_offset is None else split.end_offset
-            pending = mend(split, OffsetRange(reached, end), options, error)
+            pending = mend(split, OffsetRange(reached, end), source, policy, error)
 
 
 def _describe_loss(lost: Lost, drop_malformed: bool) -> Stretch:
@@ -232,7 +230,7 @@ def cut_stretch(stretch: Stretch, offset: int) -> tuple[Stretch, Stretch]:
     return first, second
 
 
-def walk_after(split: SegmentSplit, chunk: Chunk, options: ReadOptions) -> Generator[Stretch, None, None]:
+def walk_after(split: SegmentSplit, chunk: Chunk, source: Source, policy: Policy) -> Generator[Stretch, None, None]:
     """Yields the batches that follow a chunk of a split in the log.
 
     First comes the rest of its file as it was planned. Then come the segments with the next offsets, up to the end of
@@ -241,22 +239,22 @@ def walk_after(split: SegmentSplit, chunk: Chunk, options: ReadOptions) -> Gener
     Raises CorruptRecordError for damage under FAILFAST, and FileChangedError if the log changes too fast to be read.
     """
     reached = int(chunk.headers[batch_headers.LAST_OFFSET, -1]) + 1
-    own = _find_own_copy(split, options)
+    own = _find_own_copy(split, source, policy)
     if own is not None:
         with suppress(DataError, DataLossError, *UNUSABLE):
-            for stretch in _walk_on(own, chunk.headers, options):
+            for stretch in _walk_on(own, chunk.headers, source, policy):
                 if stretch.gaps or stretch.errors or stretch.loss is not None:
                     break
                 yield stretch
                 if stretch.headers.shape[1]:
                     reached = int(stretch.headers[batch_headers.LAST_OFFSET, -1]) + 1
-    for stretch in _walk_on(split, chunk.headers, options):
+    for stretch in _walk_on(split, chunk.headers, source, policy):
         is_known = stretch.headers.shape[1] > 0 and int(stretch.headers[batch_headers.LAST_OFFSET, -1]) < reached
         if not is_known:
             yield stretch._replace(gaps=tuple(gap for gap in stretch.gaps if gap >= reached))
 
 
-def _find_own_copy(split: SegmentSplit, options: ReadOptions) -> SegmentSplit | None:
+def _find_own_copy(split: SegmentSplit, source: Source, policy: Policy) -> SegmentSplit | None:
     """Returns the split as a part of its own copy alone, if other copies are read after it. None if none are.
 
     The topic is compacted. The copy is read as far as its history counts. A cleaner removes a marker only after the
@@ -265,9 +263,9 @@ def _find_own_copy(split: SegmentSplit, options: ReadOptions) -> SegmentSplit | 
     if not split.copies or split.served_to == kafka_format.MAX_OFFSET:
         return None
     directory = parent_of(split.path)
-    selected = options.at_paths(existing_copies(split.copies, options.storage) or split.copies)
+    directories = existing_copies(split.copies, source.storage) or split.copies
     try:
-        copies = available_copies(replace(selected, end_at_high_watermark=False))
+        copies = available_copies(source.at(directories).to_end_of_files(), policy)
     except KafkaSegmentError:
         return None
     if not any(copy.log.compacted for copy in copies):
@@ -276,7 +274,9 @@ def _find_own_copy(split: SegmentSplit, options: ReadOptions) -> SegmentSplit | 
     return split._replace(copies=(), served_to=end) if end > split.served_to else None
 
 
-def _walk_on(split: SegmentSplit, before: HeaderTable, options: ReadOptions) -> Generator[Stretch, None, None]:
+def _walk_on(
+    split: SegmentSplit, before: HeaderTable, source: Source, policy: Policy
+) -> Generator[Stretch, None, None]:
     """Yields the batches that follow some batches of a split, as `walk_after` does. before: these batches."""
     last = place_of_last(before)
     reached = int(before[batch_headers.LAST_OFFSET, -1]) + 1
@@ -295,7 +295,7 @@ def _walk_on(split: SegmentSplit, before: HeaderTable, options: ReadOptions) -> 
         try:
             for part in pending:
                 is_seam = bool(split.copies) and parent_of(part.path) != directory
-                stretches = walk_split(part, options, after=reached, before=before, chunk_bytes=_AHEAD_BYTES)
+                stretches = walk_split(part, source, policy, after=reached, before=before, chunk_bytes=_AHEAD_BYTES)
                 before = NO_HEADERS
                 for stretch in stretches:
                     is_in_doubt = part in named and first_void(stretch, reached) is not None
@@ -319,7 +319,7 @@ def _walk_on(split: SegmentSplit, before: HeaderTable, options: ReadOptions) -> 
                 continue
             listed_at, named = reached, []
             wanted = split._replace(bounds=ScanBounds(), stop_timestamp=None)
-            found = find_again(wanted, OffsetRange(reached), options)
+            found = find_again(wanted, OffsetRange(reached), source, policy)
         except FileChangedError as error:
             attempts.note_failure(error)
             pending, named_at, listed_at = iter(()), reached, -1

@@ -48,7 +48,7 @@ Index = TypeVar("Index", OffsetEntries, TimeEntries, AbortEntries)
 
 def plan_segments(options: ReadOptions, warnings: Warnings) -> list[Task]:
     """Returns the tasks for all segments of the selected partitions, of each copy of them. It opens no file."""
-    logs = try_again(lambda: list_logs(options))
+    logs = try_again(lambda: list_logs(options.source))
     warnings += few([fault for log in logs for fault in log.beside.faults + log.beside.damaged])
     return group_segments(logs, _TASK_BYTES if options.check_crcs else None)
 

@@ -15,16 +15,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Generator, Iterator
-from dataclasses import replace
 
 from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.data_loss import report_lost_rows
 from kafka_segment_source.decoding.damage import Suspicion, UnloggedDamage
 from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.errors import DataLossError
-from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.reading.following import Follower, find_again
 from kafka_segment_source.reporting import logger
+from kafka_segment_source.source import Source
 from kafka_segment_source.storage.paths import parent_of
 from kafka_segment_source.storage.retrying import Attempts, try_again
 from kafka_segment_source.transactions.walk import Stretch, cut_stretch, first_void, walk_file
@@ -37,7 +36,7 @@ _HOLE = Stretch(loss=DataLossError("offsets are missing"))  # where the follower
 _CHANGED = Stretch()  # before the batches of a file that replaced another one
 
 
-def find_transactions(task: TransactionTask, options: ReadOptions) -> Iterator[Row]:
+def find_transactions(task: TransactionTask, source: Source, policy: Policy) -> Iterator[Row]:
     """Yields a row for each transaction of a partition: first those that ended, by their markers, then the open ones.
 
     Raises the errors of a read: for damage under FAILFAST, and for missing offsets under failOnDataLoss.
@@ -49,7 +48,7 @@ def find_transactions(task: TransactionTask, options: ReadOptions) -> Iterator[R
     attempts = Attempts()
     while pending:
         split = pending.popleft()
-        for stretch in _walk(split, options, replay):
+        for stretch in _walk(split, source, policy, replay):
             if replay.reached > furthest:
                 furthest = replay.reached
                 attempts.note_progress()
@@ -58,7 +57,7 @@ def find_transactions(task: TransactionTask, options: ReadOptions) -> Iterator[R
                 yield from replay.add(stretch)
                 continue
             walked = OffsetRange(oldest, replay.reached)
-            again = _list_again(split, walked, options) if attempts.may_go_on() else None
+            again = _list_again(split, walked, source, policy) if attempts.may_go_on() else None
             if again is None:
                 yield from replay.add(Stretch(gaps=(replay.reached,)))
                 continue
@@ -70,22 +69,22 @@ def find_transactions(task: TransactionTask, options: ReadOptions) -> Iterator[R
     yield from replay.finish()
 
 
-def _list_again(split: SegmentSplit, walked: OffsetRange, options: ReadOptions) -> list[SegmentSplit] | None:
+def _list_again(split: SegmentSplit, walked: OffsetRange, source: Source, policy: Policy) -> list[SegmentSplit] | None:
     """Returns the splits of the log as it is now, from the start of `walked` on. None if some of the offsets that were
     walked are lost."""
 
     def plan() -> tuple[list[SegmentSplit], bool]:
-        found = find_again(split, OffsetRange(walked.start), options)
+        found = find_again(split, OffsetRange(walked.start), source, policy)
         return [*found.splits], any(not lost.offsets.intersect(walked).is_empty for lost in found.lost)
 
     splits, has_lost = try_again(plan)
     return None if has_lost else splits
 
 
-def _walk(split: SegmentSplit, options: ReadOptions, replay: Replay) -> Iterator[Stretch]:
+def _walk(split: SegmentSplit, source: Source, policy: Policy, replay: Replay) -> Iterator[Stretch]:
     """Yields the batches of one segment, wherever they are now. replay: knows how far the walk has come."""
     # other copies are searched by CRC, since only this shows which of them holds a marker whole
-    follower = Follower(split, replace(options, check_crcs=True))
+    follower = Follower(split, source, policy.with_crcs())
 
     def read(part: SegmentSplit) -> Iterator[Stretch]:
         directory = parent_of(part.path)
@@ -94,7 +93,7 @@ def _walk(split: SegmentSplit, options: ReadOptions, replay: Replay) -> Iterator
         replay.directory = directory
         if part is not split and follower.has_moved:
             yield _CHANGED
-        for stretch in _read_part(part, options.policy, follower):
+        for stretch in _read_part(part, policy, follower):
             for error in stretch.errors:
                 logger.warning("skipped (mode=DROPMALFORMED): %s", error)
             void = first_void(stretch, replay.reached) if replay.seam else None
@@ -114,7 +113,7 @@ def _walk(split: SegmentSplit, options: ReadOptions, replay: Replay) -> Iterator
                 yield _HOLE
             yield stretch
     except DataLossError as error:
-        report_lost_rows(error, options.policy)
+        report_lost_rows(error, policy)
         follower.losses += 1
     if follower.losses > losses:
         yield _HOLE

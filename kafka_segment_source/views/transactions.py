@@ -16,7 +16,9 @@ from kafka_segment_source.planning.planner import plan_selected
 from kafka_segment_source.planning.selection import Selection, Sources, select
 from kafka_segment_source.reading.following import list_whole, whole_split
 from kafka_segment_source.reporting import Warnings
+from kafka_segment_source.source import Source
 from kafka_segment_source.storage.retrying import try_again
+from kafka_segment_source.trust import Policy
 from kafka_segment_source.views.transaction_table import TABLE, TransactionTask
 from kafka_segment_source.views.view import View, to_batches
 
@@ -30,13 +32,13 @@ def _plan(options: ReadOptions, warnings: Warnings) -> list[TransactionTask]:
         return select(sources, [EVERY_ROW], noted)[0]
 
     warnings += plan_selected(options, (), select_all).warnings
-    return [make_task(log, options) for log in logs if log.segments]
+    return [make_task(log, options.source, options.policy) for log in logs if log.segments]
 
 
-def make_task(log: PartitionLog, options: ReadOptions) -> TransactionTask:
+def make_task(log: PartitionLog, source: Source, policy: Policy) -> TransactionTask:
     """Returns what is read to tell the transactions of a partition."""
     is_part = not log.is_whole and not log.copies
-    walked = try_again(lambda: list_whole(log.directories, options)) if is_part else log
+    walked = try_again(lambda: list_whole(log.directories, source, policy)) if is_part else log
     holes = [hole.offsets.start for hole in log.holes]
     holes += [each.offsets.start for each in log.evidence if each.is_hard]
     return TransactionTask(
@@ -53,7 +55,7 @@ def make_task(log: PartitionLog, options: ReadOptions) -> TransactionTask:
 def _read(task: TransactionTask, options: ReadOptions) -> Iterator[pa.RecordBatch]:
     from kafka_segment_source.views.transaction_walk import find_transactions
 
-    yield from to_batches(find_transactions(task, options), TABLE)
+    yield from to_batches(find_transactions(task, options.source, options.policy), TABLE)
 
 
 VIEW = View(TABLE, _plan, _read)

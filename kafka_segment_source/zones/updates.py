@@ -176,7 +176,7 @@ def plan_updates(options: ReadOptions, directory: str, keys: bool = False) -> li
 
 def _plan_updates(options: ReadOptions, directory: str, keys: bool) -> list[PartitionUpdate]:
     warnings = Warnings()
-    logs = available_logs(options, warnings)
+    logs = available_logs(options.source, options.policy, warnings)
     for warning in warnings:
         logger.warning("%s", warning)
     at_once = requests_at_once((log.storage, log.directory) for log in logs)
@@ -327,7 +327,7 @@ def _plan_again(update: PartitionUpdate) -> PartitionUpdate:
     """Returns the update for the partition's directories as they are now. It returns the same update if they are
     gone."""
     try:
-        logs = try_again(lambda: available_logs(update.options, Warnings()))
+        logs = try_again(lambda: available_logs(update.options.source, update.options.policy, Warnings()))
     except PathError:
         return update
     for log in logs:

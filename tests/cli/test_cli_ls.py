@@ -224,7 +224,7 @@ def large_log(tmp_path: Path, batches: int = 3, size: int = CHUNK_BYTES + 17) ->
 
 def test_batches_larger_than_a_chunk(tmp_path: Path) -> None:
     """A batch that does not fit is stepped over by its header, and every byte is accounted for."""
-    (log,) = list_directories(parse_options({"path": str(large_log(tmp_path))})[0])
+    (log,) = list_directories(parse_options({"path": str(large_log(tmp_path))})[0].source)
     done: list[int] = []
 
     summary = total([summarize(segment, done.append) for segment in log.segments])

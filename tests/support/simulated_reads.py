@@ -598,12 +598,12 @@ def verify_beside(seed: int, kind: str) -> list[str]:
         options = options_in(each.broker.files, [replica.path for replica in each.broker.replicas])
 
         def list_again(log: PartitionLog) -> PartitionLog | None:
-            now = list_directories(options)
+            now = list_directories(options.source)
             return next((other for other in now if other.directory == log.directory), None)
 
         if each.broker.is_losing:
             return []
-        for log in try_again(lambda: list_directories(options)):
+        for log in try_again(lambda: list_directories(options.source)):
             said += [f"{found.what} in {found.path}" for found in verify_log(log, list_again=list_again).problems]
     return said
 

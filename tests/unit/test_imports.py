@@ -26,7 +26,7 @@ PACKAGE = Path(kafka_segment_source.__file__).parent
 ROOMS = [
     *("errors", "kafka_format", "batch_kinds", "epoch_checkpoint", "reporting", "in_order"),
     "storage",
-    *("bounds", "times", "trust", "option_values", "options", "keywords", "data_loss", "schema"),
+    *("bounds", "times", "trust", "option_values", "source", "options", "keywords", "data_loss", "schema"),
     *("logdir", "pruning", "kernels", "decoding", "values", "partition", "reading", "transactions", "latest"),
     *("scanning", "scanning_threads", "zones", "planning"),
     *("streams", "internal_topics", "schema_registry", "inspection", "views", "queries", "named_indexes"),

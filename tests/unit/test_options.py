@@ -255,7 +255,7 @@ PARSED = [
     ({"checkCrcs": "false"}, lambda o: o.check_crcs, False),
     ({"check.crcs": "false"}, lambda o: o.check_crcs, False),
     ({"kafka.check.crcs": "false"}, lambda o: o.check_crcs, False),
-    ({"mode": "dropMalformed"}, lambda o: (o.mode, o.drop_malformed), ("DROPMALFORMED", True)),
+    ({"mode": "dropMalformed"}, lambda o: (o.mode, o.policy.drop_malformed), ("DROPMALFORMED", True)),
     ({"maxBatchBytes": "64 MiB"}, lambda o: o.max_batch_bytes, 64 * 2**20),
     ({"maxBatchBytes": "10kb"}, lambda o: o.max_batch_bytes, 10 * 2**10),
     ({"isolation.level": "read_uncommitted"}, lambda o: o.paths, ("/x",)),

@@ -33,7 +33,7 @@ def segment(directory: Path, base: int = 0, suffixes: tuple[str, ...] = SUFFIXES
 
 
 def logs_of(path: Any, **options: Any) -> list[PartitionLog]:
-    return list_logs(parse_options(option_texts(path, options))[0])
+    return list_logs(parse_options(option_texts(path, options))[0].source)
 
 
 def partitions(path: Any, **options: Any) -> list[tuple[str, int]]:
@@ -478,14 +478,14 @@ def test_uris_and_colons(tmp_path: Path) -> None:
         f"file://localhost{quoted}",
         f"file:{directory}",
     ):
-        assert [log.directory for log in list_logs(parse_options({"path": path})[0])] == [str(directory)]
+        assert [log.directory for log in list_logs(parse_options({"path": path})[0].source)] == [str(directory)]
     with pytest.raises(UnsupportedError, match="not dbfs:"):
-        list_logs(parse_options({"path": "dbfs:/orders-0"})[0])
+        list_logs(parse_options({"path": "dbfs:/orders-0"})[0].source)
 
 
 def test_a_name_with_a_colon_may_be_relative(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A relative path that exists is taken as it is, even if it begins like a URI."""
     directory = simple_log(simple_segment([batches.data(0, 1)])).write(tmp_path / "backup:2026")
     monkeypatch.chdir(tmp_path)
-    [log] = list_logs(parse_options({"path": f"backup:2026/{directory.name}"})[0])
+    [log] = list_logs(parse_options({"path": f"backup:2026/{directory.name}"})[0].source)
     assert log.directory == str(directory)

@@ -579,7 +579,7 @@ def test_damage_that_none_could_mend_leaves_the_pieces_after_it(a: Path, b: Path
             raise CorruptRecordError("rot", path=piece.path, position=0, offset=0, found=1, expected=2)
         yield piece.start_offset
 
-    assert list(Follower(split, options).run(read)) == [10, 20]
+    assert list(Follower(split, options.source, options.policy).run(read)) == [10, 20]
     assert seen == [0, 0, 10, 20]
 
 

@@ -385,12 +385,12 @@ def test_no_fixture_gives_evidence(path: Path) -> None:
     """What real brokers left behind, at rest, compacted, trimmed, copied while they ran: not one word."""
     options, _ = parse_options({"path": str(path)})
     said: list[str] = []
-    logs = examined_logs(options, said)
+    logs = examined_logs(options.source, options.policy, said)
     assert said == [] and [log.evidence for log in logs if log.evidence] == []
     assert kafkaseg.plan(path).warnings == ()
     listed = answer("ls", path, "--json")["partitions"]
     assert [each["missing"] for each in listed if each["missing"]] == []
-    copies = list_directories(options)
+    copies = list_directories(options.source)
     assert any(
         log.reach is not None
         for log in missing.notice([PartitionLog.of(each) for each in copies], copies, Checkpoints([], LOCAL), 0.0)

@@ -120,7 +120,7 @@ def test_a_piece_is_walked_from_its_start(work: Work, tmp_path: Path) -> None:
     """What lies before a range that zone maps left is not read again for it."""
     segment = simple_segment(batches_of(1, 300))
     path = simple_log(segment).write(tmp_path)
-    (listed,) = list_logs(parse_options({"path": str(path)})[0])[0].segments
+    (listed,) = list_logs(parse_options({"path": str(path)})[0].source)[0].segments
     (whole,) = kafkaseg.plan(path).splits
     bounds = whole.bounds._replace(offsets=OffsetRange(250))
     split = whole._replace(start=segment.batches[250].position, bounds=bounds)
@@ -186,7 +186,7 @@ def test_no_piece_begins_at_a_batch_that_jumped(bit: int, tmp_path: Path) -> Non
     """A range that zone maps left may begin at such a batch. Its offset is no bound of a piece."""
     segment = simple_segment(batches_of(1, 20))
     path = simple_log(segment).write(tmp_path)
-    (listed,) = list_logs(parse_options({"path": str(path)})[0])[0].segments
+    (listed,) = list_logs(parse_options({"path": str(path)})[0].source)[0].segments
     (whole,) = kafkaseg.plan(path).splits
     start = segment.batches[4].position
     log = bytearray(Path(listed.path).read_bytes())
@@ -205,7 +205,7 @@ def test_a_piece_begins_at_the_last_batch_before_a_torn_one(kept: int, tmp_path:
     """A gap lies before it, and the end of the log after it: no neighbour contradicts its offset. 0: zeros follow."""
     segment = simple_segment([data(0, 5), data(2, 5), data(3, 5)])
     path = simple_log(segment).write(tmp_path)
-    (listed,) = list_logs(parse_options({"path": str(path)})[0])[0].segments
+    (listed,) = list_logs(parse_options({"path": str(path)})[0].source)[0].segments
     end = segment.batches[1].end
     Path(listed.path).write_bytes(segment.log[: end + kept] if kept < 70 else segment.log[:-1])
     if not kept:

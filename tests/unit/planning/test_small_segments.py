@@ -32,7 +32,7 @@ def events_of(path: Path, **options: str) -> list[small_segments.SegmentEvents |
     parsed = options_of(path, **options)
     return [
         small_segments.read_small_segment(segment, parsed.trust)
-        for log in list_logs(parsed)
+        for log in list_logs(parsed.source)
         for segment in log.segments
     ]
 
@@ -79,7 +79,7 @@ def test_a_file_that_has_changed_is_left_to_others(tmp_path: Path) -> None:
     """Since it was listed."""
     path = simple_log(simple_segment([transactional(0)])).write(tmp_path)
     parsed = options_of(path)
-    [log] = list_logs(parsed)
+    [log] = list_logs(parsed.source)
     with (path / log.segments[0].path).open("ab") as file:
         file.write(b"x")
 

@@ -84,7 +84,8 @@ def write(root: Path, segments: list[list[tuple[int, int]]], indexed: bool) -> t
                 entries.append((base + count - 1, position))
             position += len(batch)
         path.with_suffix(".index").write_bytes(writer.offset_index(entries, batches[0][0]))
-    (log,) = available_logs(parse_options({"path": str(root)})[0], Warnings())
+    options, _ = parse_options({"path": str(root)})
+    (log,) = available_logs(options.source, options.policy, Warnings())
     return log, sizes
 
 
@@ -129,7 +130,8 @@ def test_a_cut_by_bytes(segments: list[list[tuple[int, int]]], indexed: bool, ch
 def test_bytes_of_several_partitions(tmp_path: Path) -> None:
     """They share the limit. Only if not one batch fits, the largest one takes one."""
     put(tmp_path, 0, *[pl(base, 10) for base in range(0, 100, 10)])
-    log = available_logs(parse_options({"path": str(tmp_path)})[0], Warnings())[0]
+    options, _ = parse_options({"path": str(tmp_path)})
+    (log,) = available_logs(options.source, options.policy, Warnings())
     size = log.segments[0].size
     keys = [("t", 0), ("u", 0), ("v", 0)]
     logs, waiting = dict.fromkeys(keys, log), dict.fromkeys(keys, OffsetRange(0, 100))

@@ -1,0 +1,35 @@
+"""Where the files of a read are, and which of their partitions it wants. The value is made once from the options."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from kafka_segment_source.option_values import TopicSelection
+from kafka_segment_source.storage.store import Storage
+
+
+class Source(NamedTuple):
+    """Paths, and the partitions in them.
+
+    storage: where the files of all paths are. It has the options of object stores.
+    paths: as the user wrote them.
+    topic: of a directory whose own name does not say it, or None.
+    partition: of such a directory, or None.
+    topics: which partitions are wanted.
+    end_at_high_watermark: whether a log ends there (endAt). None: where it is known.
+    """
+
+    storage: Storage
+    paths: tuple[str, ...]
+    topic: str | None = None
+    partition: int | None = None
+    topics: TopicSelection = TopicSelection()
+    end_at_high_watermark: bool | None = False
+
+    def at(self, paths: tuple[str, ...]) -> Source:
+        """Returns the source of every topic under other paths."""
+        return self._replace(paths=paths, topics=TopicSelection())
+
+    def to_end_of_files(self) -> Source:
+        """Returns the same source without an end at the high watermark."""
+        return self._replace(end_at_high_watermark=False)
