@@ -120,6 +120,12 @@ class Replica:
             self.lines[batch.epoch] = batch.base
         self.held.append(Held(batch, kept))
 
+    def is_thinned(self) -> bool:
+        """Whether compaction has removed something of it, here or in the replica that it was fetched from."""
+        ends = [self.start, *(held.batch.last + 1 for held in self.held)]
+        has_gaps = any(held.batch.base > end for held, end in zip(self.held, ends, strict=False))
+        return has_gaps or any(held.kept != held.batch.keys.keys() for held in self.held)
+
     def truncate(self, offset: int) -> None:
         self.story = [batch for batch in self.story if batch.base < offset]
         self.held = [held for held in self.held if held.batch.base < offset]
@@ -229,7 +235,7 @@ class Case:
 
     def may_look_like_loss(self) -> bool:
         """Whether compaction may have emptied the end of a segment, and no checkpoint says that there was any."""
-        return any(replica.is_cleaned and not replica.is_marked for replica in self.replicas)
+        return any(replica.is_thinned() and not replica.is_marked for replica in self.replicas)
 
     def is_damaged(self) -> bool:
         return any(not held.whole for replica in self.replicas for held in replica.held)
@@ -248,13 +254,12 @@ class Case:
 def is_in_doubt(replica: Replica, held: Held) -> bool:
     """Whether a batch is damaged, or lies between damage and a gap: nothing proves its offset then, and the reader says
     that no copy holds it whole."""
-    batches = next(batches for _, batches in replica.files() if held in batches)
+    base, batches = next((base, batches) for base, batches in replica.files() if held in batches)
     at = batches.index(held)
     before, after = batches[:at][-1:], batches[at + 1 :][:1]
     is_beside_damage = any(not each.whole for each in before + after)
-    is_beside_gap = any(each.batch.last + 1 != held.batch.base for each in before) or any(
-        each.batch.base != held.batch.last + 1 for each in after
-    )
+    ends = [each.batch.last + 1 for each in before] or [base]
+    is_beside_gap = ends != [held.batch.base] or any(each.batch.base != held.batch.last + 1 for each in after)
     return not held.whole or (is_beside_damage and is_beside_gap)
 
 

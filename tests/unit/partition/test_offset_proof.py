@@ -483,3 +483,31 @@ def test_an_empty_segment_of_a_compacted_copy_shows_that_nothing_is_there(tmp_pa
         paths.append(tmp_path / name)
     for order in (paths, paths[::-1]):
         assert read(order) == rows(*range(4), *range(9, 14))
+
+
+def test_a_lost_segment_behind_a_jump_that_the_read_does_not_begin_at(tmp_path: Path) -> None:
+    """A jump is no compaction. So the end of its segment shows that the next one is missing."""
+    jumped = {0: [make_batch(0, 1, 5), make_batch(2, 2), make_batch(3, 5)], 9: [make_batch(9, 9)]}
+    a = write_segments(tmp_path / "A", jumped)
+    ends = [sum(map(len, jumped[0][:count])) for count in (1, 2)]
+    (a / "t-0" / writer.segment_name(0, ".index")).write_bytes(writer.offset_index([(2, ends[0]), (3, ends[1])], 0))
+    held = {0: [make_batch(0, 1), make_batch(2, 2)], 3: [make_batch(3, 5)]}
+    b = write_segments(tmp_path / "B", {**held, 6: [spoil(make_batch(6, 7)), make_batch(8, 8), make_batch(9, 9)]})
+    for paths in ([a, b], [b, a]):
+        with pytest.raises(CorruptRecordError, match="no copy holds the offsets 6 to 7"):
+            read(paths)
+        assert read(paths, **LENIENT) == rows(*range(6), 8, 9)
+
+
+@pytest.mark.parametrize("behind", [[], [make_batch(26, 26)]], ids=["last", "between"])
+def test_a_batch_that_leaves_no_room_for_the_one_before_it(behind: list[bytes], tmp_path: Path) -> None:
+    """It steps back into that one, which seems to have jumped. But the gap of compaction is too small for that."""
+    before = [make_thinned(12, 16, {12, 13, 15, 16}), make_batch(18, 21)]
+    a = write_log(tmp_path / "A", [*before, make_batch(22, 25, 20), *behind])
+    b = write_log(tmp_path / "B", [*before, make_batch(22, 25), make_batch(26, 26), make_batch(27, 30)])
+    for root in (a, b):
+        (root / "cleaner-offset-checkpoint").write_text("0\n1\nt 0 3\n")
+    for paths in ([a, b], [b, a]):
+        for options in READS:
+            assert read(paths, **options) == rows(14, *range(18, 31)), options
+    assert {offset for offset, value in read(a, mode="DROPMALFORMED") if value != b"v%d" % offset} == set()
