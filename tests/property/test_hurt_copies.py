@@ -64,9 +64,10 @@ class Expected:
         self.is_cut = any(each.batch.after > self.end for file in orphans for each in file.batches)
         self.is_cut |= any(file.base > self.end for copy in counting for file in copy.files)
         told = {each.batch.base for copy in copies for file in copy.orphans for each in file.batches}
-        self.may_be_said = (
-            bool(self.unheld) or self.is_compacted or self.is_cut or any(b.base in told for b in unheld)
-        )
+        is_misnamed = any(copy.misfiled in ("doubled", "replaced") for copy in copies)
+        is_hurt = bool(self.unheld) or self.is_cut or is_misnamed
+        self.is_cut |= is_misnamed  # nobody knows what the file should hold
+        self.may_be_said = is_hurt or self.is_compacted or any(batch.base in told for batch in unheld)
         # a segment that is missing beside old formats is not noticed (gaps.py); damage is
         is_old = any(batch.magic < 2 for batch in made.history)
         torn = {copy.files[-1].batches[-1] for copy in copies if copy.files and copy.files[-1].batches}
