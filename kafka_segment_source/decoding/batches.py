@@ -257,8 +257,8 @@ class BatchReader:
                 return Outcome(Why.WALK_STOPPED if at == end_of(headers) else Why.PASSED_DAMAGE, at)
             if headers[batch_headers.POSITION, column] != at:
                 return Outcome(Why.PASSED_DAMAGE, at)
-            stated = headers[[batch_headers.BASE_OFFSET, batch_headers.LAST_OFFSET], column - 1].tolist()
-            self._skipped = _Skipped(at, *stated, is_whole=not bad[column - 1])
+            first, last = headers[[batch_headers.BASE_OFFSET, batch_headers.LAST_OFFSET], column - 1].tolist()
+            self._skipped = _Skipped(at, first, last, not bad[column - 1])
             headers, bad = headers[:, column:], bad[column:]
         return Outcome(Why.WALK_STOPPED, at)
 
