@@ -354,11 +354,13 @@ class BatchReader:
     def _is_borne_out(self, headers: HeaderTable) -> bool:
         """Whether the first batch of a range inside the file has its offset from more than its own header.
 
-        The plan begins at a batch that its neighbours bear out. A wrapper of magic 0 or 1 states only its last offset.
+        The plan begins at a batch that its neighbours bear out. The batch after it may be damaged: a number that fits
+        is no accident. A wrapper of magic 0 or 1 states only its last offset.
         """
         if headers[batch_headers.MAGIC, 0] != kafka_format.MAGIC_V2:
             return False
-        return bool(headers[batch_headers.BASE_OFFSET, 0] == self._split.bounds.offsets.start)
+        base, last = headers[[batch_headers.BASE_OFFSET, batch_headers.LAST_OFFSET], 0].tolist()
+        return bool(base == self._split.bounds.offsets.start or self._read_following(headers, 0) == last + 1)
 
     def _read_following(self, headers: HeaderTable, at: int) -> int | None:
         """Returns the first offset that the batch after batch `at` states, also where the table or the range ends.
@@ -382,9 +384,8 @@ class BatchReader:
             return Disorder(0, skipped.last + 1, after - 1)
         first = int(headers[batch_headers.BASE_OFFSET, 0])
         least = self._search.last_offset + 1 + skipped.last - skipped.first + 1
-        if skipped.is_whole and first <= skipped.last and first < least:
-            return Disorder(0, least, self._offset_limit - 1)
-        return None
+        leaves_room = not skipped.is_whole or first > skipped.last or first >= least
+        return None if leaves_room else Disorder(0, least, self._offset_limit - 1)
 
     def _doubt_first(self, headers: HeaderTable, count: int, before: int) -> Disorder | None:
         """Decides about a batch behind damage: in a file that shows no compaction, the batch after it begins where it

@@ -98,7 +98,8 @@ def find_lost(options: ReadOptions, *, decodes: bool) -> list[Lost]:
     if not copies:
         return []
     log = copies[0].log
-    start = min((copy.start for copy in copies if copy.log.segments), default=0)
+    there = [copy for copy in copies if copy.end > copy.start or copy.tail.damage is not None]  # not torn bytes alone
+    start = min((copy.start for copy in there), default=0)
     found = _survey_copies(copies, OffsetRange(start), options, decodes=decodes)
     last_bases = [min(copy.log.segments[-1].base_offset, copy.log.offsets.end) for copy in copies if copy.log.segments]
     found.end = max(last_bases, default=start)

@@ -227,6 +227,8 @@ def _check_transactions(files: SimulatedFiles, paths: list[str], expected: Expec
         assert sorted(found, key=str) == sorted(transactions_of(expected.held), key=str)
         return
     markers = {(each.producer, each.base): each for each in expected.made.history if each.kind in ("commit", "abort")}
+    if expected.is_compacted and expected.unheld:
+        return  # a lost marker looks like a removed one, and the producer's next marker ends its transaction
     for producer, first, last, state in found:
         between = [base for whose, base in markers if whose == producer and first <= base < (last or expected.end)]
         if state != "unknown":

@@ -116,8 +116,12 @@ class Replica:
     def append(self, batch: Batch, kept: frozenset[int], rolls: bool) -> None:
         if rolls and self.held and batch.base > self.rolls[-1]:
             self.rolls.append(batch.base)
-        if batch.epoch > max(self.lines, default=-1):
-            self.lines[batch.epoch] = batch.base
+        latest = max(self.lines, default=-1)
+        if batch.epoch != latest or batch.base < self.lines[latest]:  # Kafka: LeaderEpochFileCache.assign
+            earlier = {
+                epoch: start for epoch, start in self.lines.items() if epoch < batch.epoch and start < batch.base
+            }
+            self.lines = earlier | {batch.epoch: batch.base}
         self.held.append(Held(batch, kept))
 
     def is_thinned(self) -> bool:
@@ -208,9 +212,12 @@ class Case:
 
     def can_tell(self, offset: int) -> bool:
         """Whether the copies with the last leader's history tell what is at an offset: not between those that begin
-        after it and those that end before it."""
+        after it and those that end before it, and not where all of them are damaged."""
         valid = [each for each in self.replicas if not self.is_stale(each)]
-        return any(each.start <= offset < each.end for each in valid) or offset >= max(each.end for each in valid)
+        covering = [each for each in valid if each.start <= offset < each.end]
+        damaged = [held for each in covering for held in each.held if not held.whole]
+        hidden = sum(held.batch.base <= offset <= held.batch.last for held in damaged)
+        return len(covering) > hidden or offset >= max(each.end for each in valid)
 
     def undecided(self) -> list[Replica]:
         """The stale replicas that nothing on the disks of valid ones contradicts, by comparing each batch with each."""

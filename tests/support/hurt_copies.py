@@ -581,7 +581,7 @@ def case(number: int) -> Case:
         bent = bend(other, file) if file is not None else None
         if bent is not None:
             notes.append(f"another epoch at {bent} of copy {at}")
-    if number % 5 == 4:
+    if number % 5 == 4 and number % 4 != 2:  # what proves a moved last batch stays
         other = Random(~number * 3)
         at = other.randrange(len(copies))
         done = misfile(other, copies[at], bool(stale))

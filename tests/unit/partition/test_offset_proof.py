@@ -511,3 +511,25 @@ def test_a_batch_that_leaves_no_room_for_the_one_before_it(behind: list[bytes], 
         for options in READS:
             assert read(paths, **options) == rows(14, *range(18, 31)), options
     assert {offset for offset, value in read(a, mode="DROPMALFORMED") if value != b"v%d" % offset} == set()
+
+
+@pytest.mark.parametrize("stated", [3, 6])
+def test_a_batch_that_steps_back_behind_damage_near_where_the_read_begins(stated: int, tmp_path: Path) -> None:
+    """The damaged batch begins where the first one of the range ends, so that one is right. No copy has the other."""
+    whole = [make_batch(0, 3), make_batch(4, 5), make_batch(6, 6), make_batch(7, 10), make_batch(11, 12)]
+    longer = whole[2][:23] + struct.pack(">i", 512) + whole[2][27:]  # its last offset, which the CRC covers
+    a = write_log(tmp_path / "A", [*whole[:2], longer, make_batch(7, 10, stated), *whole[4:]], (4, 1))
+    b = write_segments(tmp_path / "B", {0: whole[:3], 7: [make_batch(7, 10, 5), *whole[4:]]})
+    for paths in ([a, b], [b, a]):
+        assert read(paths, **LENIENT) == rows(*range(7), 11, 12)
+        with pytest.raises(CorruptRecordError, match="no copy holds the offsets 7 to 10"):
+            read(paths)
+
+
+def test_torn_bytes_alone_say_nothing_of_earlier_offsets(tmp_path: Path) -> None:
+    """Retention has deleted what they belong to in the other copy. A read begins there, and `verify` agrees."""
+    a = write_log(tmp_path / "A", [make_batch(0, 2)[:6]])
+    b = write_segments(tmp_path / "B", {3: [make_batch(3, 5), make_batch(6, 7)]})
+    c = write_segments(tmp_path / "C", {3: [make_batch(3, 5), spoil(make_batch(6, 7))]})
+    assert read([a, b, c]) == rows(*range(3, 8))
+    assert kafkaseg.verify([a, b, c]).problems == ()
