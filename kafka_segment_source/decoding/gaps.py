@@ -29,12 +29,15 @@ class GapWatch:
         self._split = split
         self._has_gaps = False
         self._has_old_formats = False
+        self._first_offset: int | None = None  # of the first batch
         self.position = split.start
         self.next_offset = split.base_offset if split.start == 0 else None
 
     def see(self, headers: HeaderTable) -> None:
         """Takes the headers of the next batches: int64[FIELDS, n], n ≥ 1."""
         first, last = int(headers[batch_headers.BASE_OFFSET, 0]), int(headers[batch_headers.LAST_OFFSET, -1])
+        if self._first_offset is None:
+            self._first_offset = first
         expected = first if self.next_offset is None else self.next_offset
         found: int = batch_rules.look_for_gaps(headers, self.position, expected)
         self._has_gaps = self._has_gaps or found & batch_rules.HAS_GAPS != 0
@@ -73,4 +76,6 @@ class GapWatch:
             if before._has_gaps or before._has_old_formats or before.position >= self._split.start:
                 break
         self._has_old_formats = before._has_old_formats
-        return before._has_gaps or before._has_old_formats
+        end = before.next_offset if before.position == self._split.start else None
+        is_behind_gap = end is not None and self._first_offset is not None and self._first_offset > end
+        return before._has_gaps or before._has_old_formats or is_behind_gap

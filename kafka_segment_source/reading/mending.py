@@ -264,6 +264,7 @@ class _Report:
     def missing(self, offsets: OffsetRange) -> Lost:
         """Returns the loss of offsets that are in no copy."""
         where = f"offsets {offsets.start} to {offsets.end - 1} of partition {self._partition}"
-        because = f"; {self._met}" if isinstance(self._met, DataLossError) else ""
-        loss = DataLossError(f"{where} are missing: no copy holds them, of {self._tried}{because}")
+        met = self._met if isinstance(self._met, DataLossError) else DataLossError("")
+        because = f"; {met.what}" if met.what else ""
+        loss = DataLossError(f"{where} are missing: no copy holds them, of {self._tried}{because}", met.remedy)
         return Lost(offsets, self._failure or loss)
