@@ -24,11 +24,11 @@ def report_lost_offsets(lost: str, policy: Policy, remedy: str = _REMEDY) -> str
 
     lost: which offsets are missing, and how that is known, as a sentence without its end. remedy: the end of the error.
     """
-    allow_loss(DataLossError(f"{lost}; {remedy}"), policy)
+    allow_loss(DataLossError(lost, remedy), policy)
     return f"{lost}: reading what is there (failOnDataLoss=false)"
 
 
 def report_lost_rows(error: DataLossError, policy: Policy) -> None:
     """Reports rows that reading misses. Raises `error`, or logs that reading goes on without them."""
     allow_loss(error, policy)
-    logger.warning("%s; going on without it (failOnDataLoss=false)", error)
+    logger.warning("%s; going on without it (failOnDataLoss=false)", error.what)

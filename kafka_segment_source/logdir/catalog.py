@@ -67,11 +67,11 @@ _MOST_SEARCHED = 20  # directories below a wrong path, to say which of them was 
 
 
 def list_logs(source: Source, needs_all: bool = True) -> list[ListedLog]:
-    """Returns the partition logs that the options select, sorted by topic and partition.
+    """Returns the partition logs that the source selects, sorted by topic and partition.
 
     Each directory gives one log. Logs of the same partition keep the order of the paths.
 
-    needs_all: whether a topic or a partition that the options name, and that is not there, is an error.
+    needs_all: whether a topic or a partition that the source names, and that is not there, is an error.
     """
     found = _find_all(source)
     named = name_partitions(found, source)
@@ -79,7 +79,7 @@ def list_logs(source: Source, needs_all: bool = True) -> list[ListedLog]:
 
 
 def list_directories(source: Source) -> list[ListedLog]:
-    """Returns every partition directory that the options select, with internal topics and all copies of a partition.
+    """Returns every partition directory that the source selects, with internal topics and all copies of a partition.
 
     This shows what is on a disk. `list_logs` returns what a query reads. A partition directory that cannot be listed
     has no segments here, and says why (`unreadable`). Raises StorageError if there is no other.

@@ -82,7 +82,7 @@ def name_partitions(found: list[Found], source: Source) -> list[tuple[TopicParti
 
 
 def _rename(found: Found) -> Found:
-    """Returns a directory that the options name."""
+    """Returns a directory that the source names."""
     tier = found.tier if found.tier is None else replace(found.tier, nameless=None)
     return found._replace(explicit=True, tier=tier)
 

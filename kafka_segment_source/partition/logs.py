@@ -1,6 +1,6 @@
 """Finds what can be read of the listed logs, before the query's own bounds apply.
 
-Comes in: options. Goes out: one `PartitionLog` per partition. It has the segments of its log, and the offsets that each
+Comes in: a source and a policy. Goes out: one `PartitionLog` per partition. It has the segments of its log, and the offsets that each
 is read for. This opens checkpoints. It opens the last segment of a directory only for `.swap` files, or if several
 directories hold one partition. The steps, in this order:
 
@@ -58,7 +58,7 @@ T = TypeVar("T")
 def available_logs(
     source: Source, policy: Policy, warnings: Warnings, near: OffsetRange = ALL_OFFSETS
 ) -> list[PartitionLog]:
-    """Returns the partition logs that the options select, each with the segments that can be read.
+    """Returns the partition logs that the source selects, each with the segments that can be read.
 
     Of several copies it returns only the segments `near` some offsets (`merge_replicas`).
     """
@@ -85,7 +85,7 @@ def existing_copies(directories: Sequence[str], storage: Storage) -> tuple[str, 
 
 
 def available_copies(source: Source, policy: Policy, warnings: Warnings | None = None) -> list[CopyView]:
-    """Returns the copies of the one partition that the options select, not merged.
+    """Returns the copies of the one partition that the source selects, not merged.
 
     Each copy is cut to the offsets where its history is valid. `warnings` gets a sentence about each cut.
     """
