@@ -1,8 +1,8 @@
 """Finds what can be read of the listed logs, before the query's own bounds apply.
 
-Comes in: a source and a policy. Goes out: one `PartitionLog` per partition. It has the segments of its log, and the offsets that each
-is read for. This opens checkpoints. It opens the last segment of a directory only for `.swap` files, or if several
-directories hold one partition. The steps, in this order:
+Comes in: a source and a policy. Goes out: one `PartitionLog` per partition. It has the segments of its log, and the
+offsets that each is read for. This opens checkpoints. It opens the last segment of a directory only for `.swap` files,
+or if several directories hold one partition. The steps, in this order:
 
 - Apply the files that an interrupted compaction left.
 - Apply the log start and the high watermark of each directory. A tier has neither. The log start of a local directory
