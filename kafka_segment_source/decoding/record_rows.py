@@ -18,13 +18,13 @@ from kafka_segment_source.options import ReadOptions
 KeepRecords = Callable[[RecordColumns], RecordColumns]
 
 
-def keep_wanted(options: ReadOptions) -> KeepRecords | None:
+def keep_wanted(raw_keys: frozenset[bytes] | None) -> KeepRecords | None:
     """Returns what keeps the records with a wanted key. None where all are wanted."""
-    if options.raw_keys is None:
+    if raw_keys is None:
         return None
     from kafka_segment_source.decoding.wanted_keys import find_wanted  # noqa: PLC0415  # most reads want all keys
 
-    return find_wanted(options.raw_keys).keep
+    return find_wanted(raw_keys).keep
 
 
 class RecordRows:
@@ -42,7 +42,7 @@ class RecordRows:
         """keep: as `Decoder` takes it. None: what the options say."""
         self._split = source.split
         self._schema = schema
-        keep = keep or keep_wanted(options)
+        keep = keep or keep_wanted(options.raw_keys)
         self._decoder = source.decoder(options.include_control, "timestamp" in schema.names, scratch, keep)
         builds = keep is None and RowBuilder.can_make(schema)
         self._builder = RowBuilder(source.split, self._decoder, schema, scratch) if builds else None

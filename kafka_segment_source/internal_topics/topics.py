@@ -33,6 +33,7 @@ from kafka_segment_source.planning.offset_bounds import log_start_offset
 from kafka_segment_source.planning.plan import ReadPlan
 from kafka_segment_source.reporting import Warnings
 from kafka_segment_source.schema import Column
+from kafka_segment_source.trust import Policy
 
 TOPIC = "__cluster_metadata"
 
@@ -78,23 +79,21 @@ def plan_rows(options: ReadOptions, warnings: Warnings) -> TopicsTask:
     of_topic = options.source._replace(topics=TopicSelection((TOPIC,)))
     snapshot = newest_snapshot(TOPIC, [log.directory for log in listed], options, warnings)
     for log in available_logs(of_topic, options.policy, Warnings()):
-        _check_begin(log_start_offset(log), snapshot, options, warnings)
+        _check_begin(log_start_offset(log), snapshot, options.until, options.policy, warnings)
     start = 0 if snapshot is None else snapshot.end_offset
     return TopicsTask(snapshot, plan_topic(TOPIC, options, warnings, start))
 
 
-def _check_begin(first: int, snapshot: Snapshot | None, options: ReadOptions, warnings: Warnings) -> None:
+def _check_begin(first: int, snapshot: Snapshot | None, until: int | None, policy: Policy, warnings: Warnings) -> None:
     """Reports a log that begins behind the snapshot. first: the first offset of the log."""
     lost = None
     if snapshot is not None and first > snapshot.end_offset:
         lost = f"its newest whole snapshot, {snapshot.path!r}, ends at offset {snapshot.end_offset}"
     elif snapshot is None and first > 0:
-        before = "" if options.until is None else " of the time before 'until'"
+        before = "" if until is None else " of the time before 'until'"
         lost = f"no whole snapshot{before} is there, which would have what came before"
     if lost is not None:
-        warnings.add(
-            report_lost_offsets(f"the log of {TOPIC} begins at offset {first}, and {lost}", options.policy, _REMEDY)
-        )
+        warnings.add(report_lost_offsets(f"the log of {TOPIC} begins at offset {first}, and {lost}", policy, _REMEDY))
 
 
 def read_rows(task: TopicsTask, options: ReadOptions, warnings: Warnings) -> Iterator[Row]:

@@ -109,7 +109,7 @@ class _NotedRows:
         scratch: Scratch,
     ) -> None:
         self._note = note
-        self._decoder = source.decoder(options.include_control, False, scratch, keep_wanted(options))
+        self._decoder = source.decoder(options.include_control, False, scratch, keep_wanted(options.raw_keys))
 
     def rows(self, chunk: Chunk) -> Iterator[tuple[pa.RecordBatch, int]]:
         for records in self._decoder.decode(chunk):
@@ -130,7 +130,7 @@ def _read_offsets(
     Raises FileChangedError at the end if one of them is gone. failOnDataLoss=false logs it.
     """
     if options.typed is None:
-        keep = partial(_keep_newest, wanted, keep_wanted(options))
+        keep = partial(_keep_newest, wanted, keep_wanted(options.raw_keys))
         options = replace(options, table=SplitTable(RECORD_COLUMNS, lambda: partial(RecordRows, keep=keep)))
     with_offset = schema if "offset" in schema.names else schema.append(pa.field("offset", pa.int64()))
     returned = 0

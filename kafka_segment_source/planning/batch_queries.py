@@ -39,11 +39,11 @@ def _check_offsets(
             )
 
 
-def check_partitions(options: ReadOptions, logs: list[PartitionLog]) -> None:
+def check_partitions(starting: OffsetLimit, ending: OffsetLimit, logs: list[PartitionLog]) -> None:
     """Raises OptionError if a map of offsets does not name exactly the selected partitions."""
     there = {log.topic_partition for log in logs}
-    check_map(options.starting, there)
-    check_map(options.ending, there)
+    check_map(starting, there)
+    check_map(ending, there)
 
 
 def check_map(limit: OffsetLimit, there: Set[TopicPartition]) -> None:

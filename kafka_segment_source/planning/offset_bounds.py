@@ -20,7 +20,7 @@ from kafka_segment_source.data_loss import report_lost_offsets
 from kafka_segment_source.errors import OptionError
 from kafka_segment_source.logdir.segment_view import SegmentView
 from kafka_segment_source.logdir.segments import Evidence, PartitionLog
-from kafka_segment_source.option_values import EARLIEST, LATEST
+from kafka_segment_source.option_values import EARLIEST, LATEST, OffsetLimit
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.reporting import Warnings
 from kafka_segment_source.source import Source
@@ -42,7 +42,9 @@ def offset_range(log: PartitionLog, options: ReadOptions, warnings: Warnings) ->
             f"option {options.starting.option!r} ({start}) is after option {options.ending.option!r} ({end}) for {where}",
             options=(options.starting.option, options.ending.option),
         )
-    lost = _describe_hole(log, OffsetRange(start, end)) or _describe_loss(log, options, start, end)
+    lost = _describe_hole(log, OffsetRange(start, end)) or _describe_loss(
+        log, options.starting, options.ending, options.trust, start, end
+    )
     if lost is not None:
         warnings.add(report_lost_offsets(f"{lost} of {where}", options.policy), "lost offsets")
     return OffsetRange(start, end).intersect(log.offsets)
@@ -136,9 +138,10 @@ def _describe_hole(log: PartitionLog, wanted: OffsetRange) -> str | None:
     return None
 
 
-def _describe_loss(log: PartitionLog, options: ReadOptions, start: int, end: int) -> str | None:
+def _describe_loss(
+    log: PartitionLog, starting: OffsetLimit, ending: OffsetLimit, trust: Trust, start: int, end: int
+) -> str | None:
     """Describes the offsets that were given by number and that the files do not hold."""
-    starting, ending = options.starting, options.ending
     starts_by_number = not starting.by_time and starting.at(log.topic_partition) >= 0
     ends_by_number = not ending.by_time and ending.at(log.topic_partition) >= 0
     if not starts_by_number and not ends_by_number:
@@ -154,8 +157,8 @@ def _describe_loss(log: PartitionLog, options: ReadOptions, start: int, end: int
     furthest = end if ends_by_number else start
     if furthest <= min(bases[-1], log.offsets.end):
         return None
-    latest = log_end_offset(log, options.trust)
-    if furthest > latest and not _is_end_hidden(log, options.trust):
+    latest = log_end_offset(log, trust)
+    if furthest > latest and not _is_end_hidden(log, trust):
         option = ending.option if ends_by_number else starting.option
         end_words = "the high watermark is" if latest == log.offsets.end else "the files end at"
         return f"option {option!r} asks for offsets up to {furthest}, but {end_words} {latest}"

@@ -28,6 +28,7 @@ from kafka_segment_source.planning.stable_end import StableEnds
 from kafka_segment_source.reporting import Warnings, few
 from kafka_segment_source.storage.ahead import map_ahead, requests_at_once
 from kafka_segment_source.storage.retrying import try_again
+from kafka_segment_source.trust import Trust
 from kafka_segment_source.zones.maps import ZoneMaps, update_command
 
 PACK_MORE_THAN = 256  # tasks of a batch read; fewer do not need to share
@@ -75,7 +76,7 @@ def plan_listed(logs: list[PartitionLog], options: ReadOptions) -> ReadPlan:
         end_at_high_watermark=False,
     )
     stable = StableEnds(options.source, options.policy, read_committed=False)  # the ranges end there already
-    sources = Sources(options, logs, stable, ZoneMaps(options))
+    sources = Sources(options, logs, stable, ZoneMaps(options.source, options.zone_maps, options.include_control))
     requests = options.storage.count_requests()
     return _plan_sources(
         sources,
@@ -97,8 +98,13 @@ def _plan_once(
     noted = Warnings(warnings)
     source, policy = options.source, options.policy
     stable = StableEnds(source, policy, read_committed=options.read_committed)
-    sources = Sources(options, examined_logs(source, policy, noted), stable, ZoneMaps(options))
-    check_partitions(options, sources.logs)
+    sources = Sources(
+        options,
+        examined_logs(source, policy, noted),
+        stable,
+        ZoneMaps(options.source, options.zone_maps, options.include_control),
+    )
+    check_partitions(options.starting, options.ending, sources.logs)
     return _plan_sources(sources, noted, select_all, requests, cuts_all)
 
 
@@ -163,22 +169,20 @@ def _sum_bytes(kept: list[SplitOf]) -> int:
 
 def _cut_splits(selection: Selection, options: ReadOptions, cuts_all: bool, warnings: Warnings) -> list[SplitOf]:
     """Cuts the splits by minPartitions and maxRecordsPerPartition."""
-    kept = selection.kept
+    kept, trust = selection.kept, options.trust
     most = options.max_records_per_partition
     if most is not None:
-        kept = _cut_each(kept, options, cuts_all, warnings, lambda view, split: cut_by_records(view, split, most))
+        kept = _cut_each(kept, trust, cuts_all, warnings, lambda view, split: cut_by_records(view, split, most))
     if options.min_partitions is not None and len(kept) < options.min_partitions:
         whole = [split for _, split in kept]
         counts = dict(zip(whole, count_pieces([split.size for split in whole], options.min_partitions), strict=True))
-        kept = _cut_each(
-            kept, options, cuts_all, warnings, lambda view, split: cut_by_bytes(view, split, counts[split])
-        )
+        kept = _cut_each(kept, trust, cuts_all, warnings, lambda view, split: cut_by_bytes(view, split, counts[split]))
     return kept
 
 
 def _cut_each(
     kept: list[SplitOf],
-    options: ReadOptions,
+    trust: Trust,
     cuts_all: bool,
     warnings: Warnings,
     cut: Callable[[SegmentView, SegmentSplit], list[SegmentSplit]],
@@ -186,7 +190,7 @@ def _cut_each(
     def cut_one(of: SplitOf) -> list[SplitOf] | None:
         segment, split = of
         try:
-            with SegmentView(segment, options.trust) as view:
+            with SegmentView(segment, trust) as view:
                 return [
                     (segment, piece if piece.start == split.start else anchored(piece, view.probe))
                     for piece in cut(view, split)
@@ -196,7 +200,7 @@ def _cut_each(
                 raise
             return None
 
-    at_once = requests_at_once((options.storage, split.path) for _, split in kept)
+    at_once = requests_at_once((split.storage, split.path) for _, split in kept)
     pieces: list[SplitOf] = []
     replaced = 0
     for whole, found in zip(kept, map_ahead(cut_one, kept, at_once), strict=True):
@@ -213,7 +217,9 @@ def _make_late_warning(late_bytes: int, options: ReadOptions) -> str:
     remedies = []
     if not options.include_control:
         then = " and then zoneMaps=DIR" if options.zone_maps is None else ""
-        remedies.append(f"`{update_command(options)}`{then} leaves out those that hold no row of that time")
+        remedies.append(
+            f"`{update_command(options.source, options.zone_maps)}`{then} leaves out those that hold no row of that time"
+        )
     if options.timestamp_disorder is None:
         remedies.append(
             "where no record is older than the newest before it by more than 10 s, say, timestampDisorder=10s leaves them out"

@@ -189,8 +189,7 @@ def _select_topics(options: ReadOptions, internal: bool) -> ReadOptions:
     """Returns the options with the internal topics beside what they select."""
     if not internal:
         return options
-    everything = replace(options, subscribe=None, subscribe_pattern=None, assign=None)
-    there = {log.topic_partition for log in list_directories(everything.source)}
+    there = {log.topic_partition for log in list_directories(options.source.at(options.paths))}
     topics = sorted({topic for topic, _ in there})
     added = [topic for topic in topics if topic in INTERNAL_TOPICS]
     if not added:

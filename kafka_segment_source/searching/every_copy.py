@@ -219,7 +219,7 @@ class _Search:
 
     def _removals(self, place: KeyPlace) -> _Removals:
         if self._configs is None:
-            self._configs = _read_configs(self._options)
+            self._configs = _read_configs(self._options.paths)
         return _name_removals(place.kind, self._configs.get(place.topic))
 
     def _is_committed(self, file: KeyFile, offset: int) -> bool:
@@ -258,10 +258,10 @@ class _Search:
         return np.concatenate([_NO_OFFSETS, *found])
 
 
-def _read_configs(options: ReadOptions) -> Mapping[str, Mapping[str, str]]:
+def _read_configs(paths: tuple[str, ...]) -> Mapping[str, Mapping[str, str]]:
     """Reads what `__cluster_metadata` says of the topics. It is empty where the paths do not hold it."""
     try:
-        reader = scan(list(options.paths), view="topics", mode="DROPMALFORMED", failOnDataLoss=False)
+        reader = scan(list(paths), view="topics", mode="DROPMALFORMED", failOnDataLoss=False)
         rows = reader.read_all().to_pylist()
     except KafkaSegmentError:
         return {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import pyarrow as pa
 
@@ -21,6 +21,9 @@ from kafka_segment_source.schema import RECORD_COLUMNS
 from kafka_segment_source.schema_registry.typing import split_names, type_columns
 from kafka_segment_source.searching.hits import HIT_COLUMNS, Field, Wanted
 from kafka_segment_source.searching.pattern import Pattern
+
+if TYPE_CHECKING:
+    from kafka_segment_source.values.typed import TypedColumns
 
 COLUMNS = ("topic", "partition", "offset", "timestamp", "place", "name", "start", "length", "key", "value")
 _JSON = "json"
@@ -123,7 +126,7 @@ def plan_search(
         )
     names = None if headers is None else tuple(headers)
     wanted = Wanted(pattern, key, value, names, of_field, inverted)
-    return make_plan(replace(options, table=table_of(wanted, options)), warnings)
+    return make_plan(replace(options, table=table_of(wanted, options.typed)), warnings)
 
 
 def threads_or_all(threads: int | None) -> int:
@@ -162,9 +165,9 @@ def _check_path(kind: Any, field: Field) -> None:
         kind = kind.field(name).type
 
 
-def table_of(wanted: Wanted, options: ReadOptions) -> SplitTable:
+def table_of(wanted: Wanted, typed: TypedColumns | None) -> SplitTable:
     """The table of the records that match: the columns of records, typed if they are, and those of a match."""
-    records = RECORD_COLUMNS if options.typed is None else options.typed.table.columns
+    records = RECORD_COLUMNS if typed is None else typed.table.columns
     return SplitTable((*records, *HIT_COLUMNS), lambda: _load_maker(wanted))
 
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from kafka_segment_source.logdir.checkpoints import read_topic_id
 from kafka_segment_source.logdir.segments import PartitionLog
 from kafka_segment_source.option_values import TopicPartition
-from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.reporting import Warnings, name_some
+from kafka_segment_source.source import Source
 from kafka_segment_source.zones.key_lookup import KeyFilters
 
 if TYPE_CHECKING:
@@ -22,18 +22,21 @@ MOST_KEYS = 256
 """The most keys that filters are asked for. With an error of 0.4 % for each key, two of three zones would be read."""
 
 
-def update_command(options: ReadOptions, keys: bool = False) -> str:
+def update_command(source: Source, zone_maps: str | None, keys: bool = False) -> str:
     """Returns the shell command that makes or renews the zone maps that a read could use. keys: with key filters."""
-    named = [("--topic", options.topic), ("--partition", options.partition), ("--to", options.zone_maps or "DIR")]
+    named = [("--topic", source.topic), ("--partition", source.partition), ("--to", zone_maps or "DIR")]
     flags = [word for flag, value in named if value is not None for word in (flag, str(value))]
-    return shlex.join(["kafkaseg", "zonemap", *options.paths, *flags, *(["--keys"] if keys else [])])
+    return shlex.join(["kafkaseg", "zonemap", *source.paths, *flags, *(["--keys"] if keys else [])])
 
 
 class ZoneMaps:
     """The zone maps that one plan uses. Each map is read once, and each problem is reported once."""
 
-    def __init__(self, options: ReadOptions) -> None:
-        self._options = options
+    def __init__(self, source: Source, directory: str | None, include_control: bool) -> None:
+        """directory: of the maps, or None. include_control: whether the read wants control records: maps have none."""
+        self._source = source
+        self._directory = directory
+        self._include_control = include_control
         self._read = threading.local()  # `of`: the partition and its map. Each thread plans another partition
         self._missing: list[TopicPartition] = []
         self._faults: dict[TopicPartition, str] = {}
@@ -48,27 +51,27 @@ class ZoneMaps:
 
         Ask for all segments of one partition before the next one, in one thread.
         """
-        if self._options.zone_maps is None:
+        if self._directory is None:
             return None
-        if self._options.include_control:
+        if self._include_control:
             self._says_nothing = True
             return None
         read: tuple[TopicPartition | None, ZoneMap | None] = getattr(self._read, "of", (None, None))
         if read[0] != log.topic_partition:
-            read = self._read.of = log.topic_partition, self._read_usable(log, self._options.zone_maps)
+            read = self._read.of = log.topic_partition, self._read_usable(log, self._directory)
         return read[1]
 
     def filters_of(self, log: PartitionLog, keys: frozenset[bytes]) -> KeyFilters | None:
         """Returns the key filters of a partition that has a zone map. None if filters say nothing of so many keys."""
-        assert self._options.zone_maps is not None
+        assert self._directory is not None
         if len(keys) > MOST_KEYS:
             self._has_many_keys = True
             return None
         from kafka_segment_source.zones.key_filters import filters_directory  # noqa: PLC0415  # it loads xxhash
         from kafka_segment_source.zones.zone_table import zone_map_path  # noqa: PLC0415  # it loads xxhash
 
-        directory = filters_directory(zone_map_path(self._options.zone_maps, log.topic, log.partition))
-        return KeyFilters(directory, self._options.storage, keys, partial(self._note_filter, log))
+        directory = filters_directory(zone_map_path(self._directory, log.topic, log.partition))
+        return KeyFilters(directory, self._source.storage, keys, partial(self._note_filter, log))
 
     def _note_filter(self, log: PartitionLog, path: str, fault: str | None) -> None:
         """Notes a segment without key filters for all its zones. fault: why its file is not used, if there is one."""
@@ -84,7 +87,7 @@ class ZoneMaps:
     def report_problems(self, warnings: Warnings) -> None:
         """Warns of each partition whose map could not be used. The sentence states the problem and the command that
         solves it."""
-        command, directory = update_command(self._options), self._options.zone_maps
+        command, directory = update_command(self._source, self._directory), self._directory
         warnings.add_all(
             [
                 f"the zone map of partition {topic}-{partition} is not used: {fault}; `{command}` makes it again"
@@ -103,7 +106,7 @@ class ZoneMaps:
         if self._missing:
             names = name_some([f"{topic}-{partition}" for topic, partition in sorted(self._missing)], _MOST_NAMED)
             warnings.add(f"{directory!r} (zoneMaps) holds no zone map of {names}; `{command}` makes what is missing")
-        with_keys = update_command(self._options, keys=True)
+        with_keys = update_command(self._source, self._directory, keys=True)
         warnings.add_all(
             [
                 f"key filters of partition {topic}-{partition} are not used, {len(faults)} in all: {min(faults)};"
@@ -127,7 +130,7 @@ class ZoneMaps:
         from kafka_segment_source.zones.zone_table import read_zone_map, zone_map_path  # noqa: PLC0415  # it loads xxhash
 
         try:
-            found = read_zone_map(zone_map_path(directory, log.topic, log.partition), self._options.storage)
+            found = read_zone_map(zone_map_path(directory, log.topic, log.partition), self._source.storage)
         except ValueError as error:
             self._faults[log.topic_partition] = str(error)
             return None
