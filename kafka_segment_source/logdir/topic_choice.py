@@ -229,9 +229,10 @@ def list_deleted(logs: Sequence[ListedLog]) -> set[str]:
     A read leaves them out by the same rule (`choose_topics`), so they are no copies of the new topic.
     """
     in_tiers = {log.topic for log in logs if is_shown(log.directory)}
-    ids = {log.directory: _read_id(log) for log in logs if log.topic in in_tiers}
+    in_both = {log.topic for log in logs if log.topic in in_tiers and not is_shown(log.directory)}
+    ids = {log.directory: _read_id(log) for log in logs if log.topic in in_both}
     deleted = set()
-    for topic in in_tiers:
+    for topic in in_both:
         of_topic = [(log.directory, ids[log.directory]) for log in logs if log.topic == topic]
         uploaded = {topic_id for directory, topic_id in of_topic if topic_id is not None and is_shown(directory)}
         local = {topic_id for directory, topic_id in of_topic if topic_id is not None and not is_shown(directory)}
