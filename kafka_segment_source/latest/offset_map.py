@@ -31,7 +31,7 @@ class OffsetMap:
         """most_bytes: of the map. It takes no memory that it does not need."""
         most_keys = max(most_bytes // BYTES_A_KEY, _FEWEST_ENTRIES)
         self._entries = np.empty((most_keys, offset_map.ENTRY), np.uint64)
-        self._slots = np.zeros(_FEWEST_SLOTS, np.int64)
+        self._slots = _make_free_slots(_FEWEST_SLOTS)
         self._state = np.zeros(offset_map.STATE, np.int64)
         self._state[LAST_SLICE] = SLICES - 1
         self._hashes, self._newest = np.empty((2, 0), np.uint64), np.empty(0, np.uint64)
@@ -67,7 +67,7 @@ class OffsetMap:
         with_tombstones: False leaves out those of records with a null value.
         """
         count = int(self._state[COUNT])
-        self._slots = np.zeros(_FEWEST_SLOTS, np.int64)
+        self._slots = _make_free_slots(_FEWEST_SLOTS)
         newest = self._entries[:count, offset_map.NEWEST].copy()
         self._entries = np.empty_like(self._entries)  # gives the memory back while the records are read
         is_tombstone = newest >= np.uint64(offset_map.TOMBSTONE)
@@ -98,5 +98,12 @@ class OffsetMap:
 
     def _make_slots(self, count: int) -> None:
         self._slots = np.empty(0, np.int64)  # first, so that both are never there
-        self._slots = np.zeros(count, np.int64)
+        self._slots = _make_free_slots(count)
         offset_map.fill_slots(self._slots, self._entries, int(self._state[COUNT]))
+
+
+def _make_free_slots(count: int) -> npt.NDArray[np.int64]:
+    """Makes slots whose buckets are cache lines."""
+    slots = np.zeros(count + offset_map.BUCKET, np.int64)
+    first = -(slots.ctypes.data // slots.itemsize) % offset_map.BUCKET
+    return slots[first : first + count]
