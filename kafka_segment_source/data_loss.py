@@ -24,11 +24,11 @@ def report_lost_offsets(lost: str, options: ReadOptions, remedy: str = _REMEDY) 
 
     lost: which offsets are missing, and how that is known, as a sentence without its end. remedy: the end of the error.
     """
-    allow_loss(DataLossError(f"{lost}; {remedy}"), options)
+    allow_loss(DataLossError(lost, remedy), options)
     return f"{lost}: reading what is there (failOnDataLoss=false)"
 
 
 def report_lost_rows(error: DataLossError, options: ReadOptions) -> None:
     """Reports rows that reading misses. Raises `error`, or logs that reading goes on without them."""
     allow_loss(error, options)
-    logger.warning("%s; going on without it (failOnDataLoss=false)", error)
+    logger.warning("%s; going on without it (failOnDataLoss=false)", error.what)

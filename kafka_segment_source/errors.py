@@ -102,7 +102,19 @@ class StorageError(KafkaSegmentError, OSError):
 
 
 class DataLossError(KafkaSegmentError):
-    """The files do not hold requested offsets: no longer, not yet, or because a segment is missing."""
+    """The files do not hold requested offsets: no longer, not yet, or because a segment is missing.
+
+    what: the message without its end.
+    remedy: the end of the message, on what a user can do. Empty if there is none.
+    """
+
+    def __init__(self, what: str, remedy: str = "") -> None:
+        self.what = what
+        self.remedy = remedy
+        super().__init__(f"{what}; {remedy}" if remedy else what)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.what, self.remedy)
 
 
 class FileChangedError(DataLossError):

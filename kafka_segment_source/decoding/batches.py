@@ -92,6 +92,20 @@ class Outcome(NamedTuple):
 _NO_MORE = Outcome(Why.NO_MORE_WANTED)
 
 
+class _Skipped(NamedTuple):
+    """The batch that was left out right before some others.
+
+    end: the position after it.
+    first, last: the offsets that it states.
+    is_whole: whether it has the CRC that it states.
+    """
+
+    end: int = -1
+    first: int = -1
+    last: int = -1
+    is_whole: bool = False
+
+
 class BatchReader:
     """Reads one split's byte range chunk by chunk.
 
@@ -123,7 +137,7 @@ class BatchReader:
         self._believed_end = (
             0  # the position after the last batch that was believed; 0: the offset before byte 0 is known
         )
-        self._skipped = -1, -1  # of the damaged batch right before some others: its end, and the last offset it states
+        self._skipped = _Skipped()
         self._limit = split.end  # no byte after it is read, unless a batch begins before it and ends after it
         self._offset_limit = limit_of(split.base_offset, split.next_base_offset)  # exclusive, of the segment
         self._search = BatchSearch(file, split, trust.max_batch_bytes)
@@ -212,7 +226,7 @@ class BatchReader:
     def _find_sound_batches(self, buffer: Bytes, start: int, count: int, at: int) -> Generator[Chunk, None, Outcome]:
         """Yields chunks of the sound ones among `count` batches of the table, which begin at position `at`."""
         headers, bad = self._table[:, :count], self._bad[:count]
-        is_in_order = bool(self._report[batch_proof.IN_ORDER]) and at != self._skipped[0]
+        is_in_order = bool(self._report[batch_proof.IN_ORDER]) and at != self._skipped.end
         while headers.shape[1]:
             fault = None if is_in_order else self._find_first_fault(headers, bad, buffer, start)
             good = headers if fault is None else headers[:, : fault[0]]
@@ -243,7 +257,8 @@ class BatchReader:
                 return Outcome(Why.WALK_STOPPED if at == end_of(headers) else Why.PASSED_DAMAGE, at)
             if headers[batch_headers.POSITION, column] != at:
                 return Outcome(Why.PASSED_DAMAGE, at)
-            self._skipped = at, int(headers[batch_headers.LAST_OFFSET, column - 1])
+            first, last = headers[[batch_headers.BASE_OFFSET, batch_headers.LAST_OFFSET], column - 1].tolist()
+            self._skipped = _Skipped(at, first, last, not bad[column - 1])
             headers, bad = headers[:, column:], bad[column:]
         return Outcome(Why.WALK_STOPPED, at)
 
@@ -310,11 +325,8 @@ class BatchReader:
         wrong = find_disorder(good, before, limit, following, is_behind_damage)
         if count > 1 and (wrong is None or (wrong.column == 1 and overlap(good))):
             wrong = self._doubt_first(headers, count, before) or wrong
-        end_of_damage, stated = self._skipped
-        is_behind_skipped = count > 0 and headers[batch_headers.POSITION, 0] == end_of_damage
-        after = self._read_following(headers, 0) if wrong is None and is_behind_skipped else None
-        if after is not None and is_misplaced(headers, 0, stated, after):
-            wrong = Disorder(0, stated + 1, after - 1)
+        if wrong is None and count and headers[batch_headers.POSITION, 0] == self._skipped.end:
+            wrong = self._doubt_behind_skipped(headers)
         if wrong is None and is_before_damage:
             wrong = self._doubt_last(good, earlier, following)
             after = self._read_following(headers, count - 1)
@@ -342,11 +354,13 @@ class BatchReader:
     def _is_borne_out(self, headers: HeaderTable) -> bool:
         """Whether the first batch of a range inside the file has its offset from more than its own header.
 
-        The plan begins at a batch that its neighbours bear out. A wrapper of magic 0 or 1 states only its last offset.
+        The plan begins at a batch that its neighbours bear out. The batch after it may be damaged: a number that fits
+        is no accident. A wrapper of magic 0 or 1 states only its last offset.
         """
         if headers[batch_headers.MAGIC, 0] != kafka_format.MAGIC_V2:
             return False
-        return bool(headers[batch_headers.BASE_OFFSET, 0] == self._split.bounds.offsets.start)
+        base, last = headers[[batch_headers.BASE_OFFSET, batch_headers.LAST_OFFSET], 0].tolist()
+        return bool(base == self._split.bounds.offsets.start or self._read_following(headers, 0) == last + 1)
 
     def _read_following(self, headers: HeaderTable, at: int) -> int | None:
         """Returns the first offset that the batch after batch `at` states, also where the table or the range ends.
@@ -359,6 +373,19 @@ class BatchReader:
         header = self._file.read_at(end_of(headers), kafka_format.MAGIC_END)
         is_v2 = len(header) == kafka_format.MAGIC_END and header[kafka_format.MAGIC_AT] == kafka_format.MAGIC_V2
         return int.from_bytes(header[: kafka_format.LENGTH_AT], "big", signed=True) if is_v2 else None
+
+    def _doubt_behind_skipped(self, headers: HeaderTable) -> Disorder | None:
+        """Decides about the batch right behind one that was left out.
+
+        If it states offsets of that one, it must leave room for it behind the batch before.
+        """
+        skipped, after = self._skipped, self._read_following(headers, 0)
+        if after is not None and is_misplaced(headers, 0, skipped.last, after):
+            return Disorder(0, skipped.last + 1, after - 1)
+        first = int(headers[batch_headers.BASE_OFFSET, 0])
+        least = self._search.last_offset + 1 + skipped.last - skipped.first + 1
+        leaves_room = not skipped.is_whole or first > skipped.last or first >= least
+        return None if leaves_room else Disorder(0, least, self._offset_limit - 1)
 
     def _doubt_first(self, headers: HeaderTable, count: int, before: int) -> Disorder | None:
         """Decides about a batch behind damage: in a file that shows no compaction, the batch after it begins where it

@@ -76,6 +76,13 @@ class UnloggedDamage(Damage):
         self.skipped.append(self.explain(error))
 
 
+class NotedDamage(UnloggedDamage):
+    """Keeps damage without reporting it. It keeps a newer format too, as another copy may be readable."""
+
+    def allow(self, error: DataError) -> None:
+        self.confirm()
+
+
 class Suspicion(Damage):
     """Handles damage in one of several copies: reading stops before the batch, and the other copies are searched.
 

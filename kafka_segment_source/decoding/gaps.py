@@ -8,13 +8,14 @@ of skipped damage are no sign of compaction: bytes are skipped there, and compac
 
 from __future__ import annotations
 
-from kafka_segment_source import kafka_format
-from kafka_segment_source.bounds import OffsetRange
+from kafka_segment_source.bounds import OffsetRange, ScanBounds
+from kafka_segment_source.decoding.batches import BatchReader
+from kafka_segment_source.decoding.damage import NotedDamage
 from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.kernels import batch_headers, batch_rules
 from kafka_segment_source.kernels.batch_headers import HeaderTable
-from kafka_segment_source.logdir.probe import HeaderProbe, has_gap
 from kafka_segment_source.storage.files import InputFile
+from kafka_segment_source.trust import Trust
 
 
 class GapWatch:
@@ -28,12 +29,15 @@ class GapWatch:
         self._split = split
         self._has_gaps = False
         self._has_old_formats = False
+        self._first_offset: int | None = None  # of the first batch
         self.position = split.start
         self.next_offset = split.base_offset if split.start == 0 else None
 
     def see(self, headers: HeaderTable) -> None:
         """Takes the headers of the next batches: int64[FIELDS, n], n ≥ 1."""
         first, last = int(headers[batch_headers.BASE_OFFSET, 0]), int(headers[batch_headers.LAST_OFFSET, -1])
+        if self._first_offset is None:
+            self._first_offset = first
         expected = first if self.next_offset is None else self.next_offset
         found: int = batch_rules.look_for_gaps(headers, self.position, expected)
         self._has_gaps = self._has_gaps or found & batch_rules.HAS_GAPS != 0
@@ -61,18 +65,17 @@ class GapWatch:
         return None if gap.is_empty or (split.start > 0 and self._has_gaps_before(file)) else gap
 
     def _has_gaps_before(self, file: InputFile) -> bool:
-        """Whether the batches before the split show compaction, or cannot be proven.
+        """Whether the batches before the split show compaction, or are of old formats. Damage among them shows nothing.
 
-        It walks all of them, but it is rarely called.
+        It reads all of them, but it is rarely called.
         """
-        expected = self._split.base_offset
-        for header in HeaderProbe(file, self._split.segment_size, check_crcs=False).walk(0):
-            if header is None or header.magic < kafka_format.MAGIC_V2:
-                self._has_old_formats = True
-                return True
-            if has_gap(header, expected):
-                return True
-            if header.position >= self._split.start:
-                return False
-            expected = header.last_offset + 1
-        return False
+        split = self._split._replace(start=0, end=self._split.start, bounds=ScanBounds(), stop_timestamp=None)
+        before = GapWatch(split)
+        for chunk in BatchReader(file, split, Trust(check_crcs=False), NotedDamage(drop=True)).chunks():
+            before.see(chunk.headers)
+            if before._has_gaps or before._has_old_formats or before.position >= self._split.start:
+                break
+        self._has_old_formats = before._has_old_formats
+        end = before.next_offset if before.position == self._split.start else None
+        is_behind_gap = end is not None and self._first_offset is not None and self._first_offset > end
+        return before._has_gaps or before._has_old_formats or is_behind_gap

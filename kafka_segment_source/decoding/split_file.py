@@ -39,6 +39,7 @@ from kafka_segment_source.storage.files import InputFile, file_version
 from kafka_segment_source.storage.store import NO_VERSION, FileVersion
 from kafka_segment_source.trust import Trust
 
+_REMEDY = "failOnDataLoss=false reads what is there"
 _LOOK = 4096  # bytes of a look at one header (`probe.py`), which may begin at the end of the range
 
 
@@ -162,14 +163,16 @@ class SplitFile:
             raise DataLossError(
                 f"offsets {gap.start} to {gap.end - 1} of partition {split.topic}-{split.partition} are missing:"
                 f" {split.path!r} ends before {self._gaps.next_offset}, and its manifest states that it holds"
-                f" {gap.end - 1}; failOnDataLoss=false reads what is there"
+                f" {gap.end - 1}",
+                _REMEDY,
             )
         if gap is not None:
             raise DataLossError(
                 f"offsets {gap.start} to {gap.end - 1} of partition {split.topic}-{split.partition} are missing:"
                 f" {split.path!r} ends before {self._gaps.next_offset}, the next segment begins at"
                 f" {split.next_base_offset}, so a segment file between them is not there, or compaction left it out and the"
-                f" broker's {kafka_format.CLEANER_CHECKPOINT} is not here to say so; failOnDataLoss=false reads what is there"
+                f" broker's {kafka_format.CLEANER_CHECKPOINT} is not here to say so",
+                _REMEDY,
             )
 
     def confirm(self) -> None:

@@ -44,7 +44,11 @@ def _check_sizes(home: str, segment: TierSegment, manifest: Manifest) -> Iterato
     if log.size > manifest.chunks.stored_size:
         what = f"has {log.size:,} bytes, where its manifest states {manifest.chunks.stored_size:,}"
         yield Finding(False, f"{home}/{log.name}", what, _LEFT_OVER)
-    indexes = segment.objects[INDEXES]
+    indexes = segment.objects.get(INDEXES)
+    if indexes is None:
+        what = "is missing, although the manifest, which is written after it, is there"
+        yield Finding(True, f"{home}/{segment.name.stem}.{INDEXES}", what, _CUT)
+        return
     for part, (position, size) in manifest.parts.items():
         if position + size > indexes.size:
             what = f"part {part!r} ends at byte {position + size:,} by the manifest, after the {indexes.size:,} bytes that are there"

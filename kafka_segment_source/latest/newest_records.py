@@ -152,7 +152,8 @@ def _read_offsets(
         lost = f"{len(wanted) - returned:,} of the newest records of {splits[0].topic}-{splits[0].partition}"
         error = FileChangedError(
             f"view=latest: {lost} were there when its keys were read, and are gone: files were replaced meanwhile, as a"
-            " log cleaner does; read again, or give failOnDataLoss=false to read what is left"
+            " log cleaner does",
+            "read again, or give failOnDataLoss=false to read what is left",
         )
         report_lost_rows(error, options)
 

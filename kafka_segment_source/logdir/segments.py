@@ -61,9 +61,11 @@ class Segment(NamedTuple):
 
     @property
     def is_of_unknown_size(self) -> bool:
-        """Whether it is a tier's, and no manifest that can be believed says how long its `.log` is."""
+        """Whether it is a tier's, and neither bytes nor a manifest that can be believed say how long its `.log` is."""
         identity = read_identity(self.version)
-        return identity is not None and identity.manifest is not None and identity.last_offset is None
+        if identity is None or identity.last_offset is not None:
+            return False
+        return identity.manifest is not None or identity.log.size == 0
 
     @property
     def index_path(self) -> str:
@@ -313,6 +315,6 @@ class PartitionLog(ListedLog):
 def explain_unfinished(log: ListedLog) -> str:
     """Returns one sentence about the segments of a tier that are no data."""
     return (
-        f"a part of the objects of segment {name_some(log.beside.unfinished, 1)} in {log.directory!r} is missing or empty, as while a broker"
+        f"a part of the objects of segment {name_some(log.beside.unfinished, 1)} in {log.directory!r} is missing, as while a broker"
         " uploads or deletes them: that is no data; if no broker does so now, its records are missing here"
     )

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from kafka_segment_source.bounds import OffsetRange, ScanBounds
 from kafka_segment_source.decoding.batches import Chunk
-from kafka_segment_source.decoding.damage import Damage, UnloggedDamage
+from kafka_segment_source.decoding.damage import Damage, NotedDamage
 from kafka_segment_source.decoding.header_table import is_v2, is_wrapper
 from kafka_segment_source.decoding.records import Decoder
 from kafka_segment_source.decoding.split import anchored, place_of, split_of
@@ -139,13 +139,6 @@ class Survey:
             yield Extent(rest, self.end_holding)
 
 
-class _NotedDamage(UnloggedDamage):
-    """Keeps damage without reporting it. It keeps a newer format too, as another copy may be readable."""
-
-    def allow(self, error: DataError) -> None:
-        self.confirm()
-
-
 def survey(
     log: PartitionLog,
     segment: Segment,
@@ -168,7 +161,7 @@ def survey(
         split = anchored(split_of(log, segment, ScanBounds(offsets), start), view.probe)
     # a batch in doubt counts as damaged here, as another copy may have it at its place
     split = split._replace(gap_is_loss=not log.compacted, copies=(log.directory,))
-    damage = _NotedDamage(drop=True)
+    damage = NotedDamage(drop=True)
     with SplitFile(split, options.trust, damage) as source:
         decoder = source.decoder(options.include_control or options.read_committed, microseconds)
         for chunk in source.chunks():

@@ -161,8 +161,8 @@ class Follower:
         if lost.by_retention:
             self._report_error(
                 RetentionError(
-                    f"{gone}: {lost.why}, as the broker has removed them since the read was planned; give"
-                    " failOnDataLoss=false to read what is left"
+                    f"{gone}: {lost.why}, as the broker has removed them since the read was planned",
+                    "give failOnDataLoss=false to read what is left",
                 )
             )
         else:

@@ -98,7 +98,8 @@ def find_lost(options: ReadOptions, *, decodes: bool) -> list[Lost]:
     if not copies:
         return []
     log = copies[0].log
-    start = min((copy.start for copy in copies if copy.log.segments), default=0)
+    there = [copy for copy in copies if copy.end > copy.start or copy.tail.damage is not None]  # not torn bytes alone
+    start = min((copy.start for copy in there), default=0)
     found = _survey_copies(copies, OffsetRange(start), options, decodes=decodes)
     last_bases = [min(copy.log.segments[-1].base_offset, copy.log.offsets.end) for copy in copies if copy.log.segments]
     found.end = max(last_bases, default=start)
@@ -263,6 +264,7 @@ class _Report:
     def missing(self, offsets: OffsetRange) -> Lost:
         """Returns the loss of offsets that are in no copy."""
         where = f"offsets {offsets.start} to {offsets.end - 1} of partition {self._partition}"
-        because = f"; {self._met}" if isinstance(self._met, DataLossError) else ""
-        loss = DataLossError(f"{where} are missing: no copy holds them, of {self._tried}{because}")
+        met = self._met if isinstance(self._met, DataLossError) else DataLossError("")
+        because = f"; {met.what}" if met.what else ""
+        loss = DataLossError(f"{where} are missing: no copy holds them, of {self._tried}{because}", met.remedy)
         return Lost(offsets, self._failure or loss)

@@ -3,7 +3,8 @@
 The store is that of several leaders (`tests/support/tier_histories.py`), with or without the last leader's disk, which
 has the newest segments alone. Beside its topic there is another one that is sound. The faults are of all manifests of
 the topic, of the first sixteen, or of some: cut, of version 2, an error of the storage for a time or for ever. Or
-leader epochs are cut: objects of LocalTieredStorage, parts of Aiven's. The statements:
+leader epochs are cut: objects of LocalTieredStorage, parts of Aiven's. Or objects of segments are empty, or those with
+Aiven's index files are gone. The statements:
 
 1. FAILFAST returns all rows, or ends with an error that names the fault: DataError and DataLossError for damage,
    StorageError for the storage. No error says that the topic is not there.
@@ -11,7 +12,8 @@ leader epochs are cut: objects of LocalTieredStorage, parts of Aiven's. The stat
 3. `ls` and `verify` have the topic, by its name or by its id. `verify` finds a problem wherever FAILFAST ends with an
    error of the data.
 4. A selection that cannot mean the topic reads the other one whole.
-5. Leader epochs that are cut cost no row, and `verify` finds them in objects that a read needs.
+5. Leader epochs that are cut cost no row, and neither do index files that are gone. `verify` finds them in objects
+   that a read needs.
 """
 
 from __future__ import annotations
@@ -44,8 +46,9 @@ NAMES = encoder.Names("orders", 0, bytes([7] * 16))
 OTHER = encoder.Names("ledger", 0, bytes([9] * 16))
 FIRST = 16
 
-Fault = Literal["cut", "newer", "error for a time", "error for ever", "cut epochs"]
-FAULTS: tuple[Fault, ...] = ("cut", "newer", "error for a time", "error for ever", "cut epochs")
+Fault = Literal["cut", "newer", "error for a time", "error for ever", "cut epochs", "empty", "no indexes"]
+FAULTS: tuple[Fault, ...] = ("cut", "newer", "error for a time", "error for ever", "cut epochs", "empty", "no indexes")
+COSTS_NO_ROW = ("cut epochs", "no indexes")
 SELECTIONS: tuple[dict[str, Any], ...] = (
     {},
     {"subscribe": "orders"},
@@ -75,22 +78,26 @@ def make_case(number: int) -> Case:
     chance = random.Random(number)
     history = make_history(chance)
     fault = chance.choice(FAULTS)
-    has_manifests = fault != "cut epochs" or chance.random() < 0.4
+    has_manifests = fault not in ("cut epochs", "empty") or chance.random() < 0.4
     if has_manifests:
         config = encoder.AivenConfig(
             prefix=chance.choice(["", "tiered/", "a/b-"]), chunk_size=1000, compression=chance.random() < 0.3
         )
         objects = encoder.encode_aiven(history.uploads, NAMES, config)
         beside = encoder.encode_aiven(other_history().uploads, OTHER, config)
-        suffix = "rsm-manifest"
+        suffix = "indexes" if fault == "no indexes" else chance.choice(["rsm-manifest", "log"])
+        suffix = suffix if fault in ("empty", "no indexes") else "rsm-manifest"
     else:
         objects = encoder.encode_local_tier(history.uploads, NAMES)
         beside = encoder.encode_local_tier(other_history().uploads, OTHER)
-        suffix = "leader_epoch_checkpoint"
+        suffix = "log" if fault == "empty" else "leader_epoch_checkpoint"
     keys = sorted(key for key in objects if key.endswith(suffix))
     which = tuple(chance.choice((keys, keys[:FIRST], keys[-1:], [key for key in keys if chance.random() < 0.5])))
     for key in which:
-        objects[key] = _hurt(fault, objects[key], chance)
+        if fault == "no indexes":
+            del objects[key]
+        else:
+            objects[key] = _hurt(fault, objects[key], chance)
     return Case(
         history,
         objects | beside,
@@ -132,6 +139,8 @@ def make_history(chance: random.Random) -> TierHistory:
 
 
 def _hurt(fault: Fault, data: bytes, chance: random.Random) -> bytes:
+    if fault == "empty":
+        return b""
     if fault == "cut":
         return data[: chance.randrange(1, len(data))]
     if fault == "newer":
@@ -216,7 +225,7 @@ def check(number: int, root: Path) -> str:
         assert isinstance(error, StorageError) if case.times else isinstance(error, (DataError, DataLossError)), (
             f"{at}: {error!r}"
         )
-        assert case.which and case.fault != "cut epochs", f"{at}: {error!r}"
+        assert case.which and case.fault not in COSTS_NO_ROW, f"{at}: {error!r}"
     with failing(case.which, case.times), listening() as said:
         found, error = _try_to_read(paths, mode="DROPMALFORMED", failOnDataLoss=False, **case.selection, **options)
     if error is None:
@@ -250,8 +259,9 @@ def _check_shown(case: Case, paths: list[str], outcome: str, at: str) -> None:
     )
     report = kafkaseg.verify(paths)
     problems = [finding for each in report.partitions for finding in each.problems]
-    is_local = any(key.endswith("leader_epoch_checkpoint") for key in case.which)
-    if outcome != "all rows" or is_local:
+    is_found = any(key.endswith("leader_epoch_checkpoint") for key in case.which)
+    is_found |= case.fault == "no indexes" and bool(case.which)
+    if outcome != "all rows" or is_found:
         assert problems, f"{at}: verify finds nothing wrong"
 
 

@@ -116,9 +116,19 @@ class Replica:
     def append(self, batch: Batch, kept: frozenset[int], rolls: bool) -> None:
         if rolls and self.held and batch.base > self.rolls[-1]:
             self.rolls.append(batch.base)
-        if batch.epoch > max(self.lines, default=-1):
-            self.lines[batch.epoch] = batch.base
+        latest = max(self.lines, default=-1)
+        if batch.epoch != latest or batch.base < self.lines[latest]:  # Kafka: LeaderEpochFileCache.assign
+            earlier = {
+                epoch: start for epoch, start in self.lines.items() if epoch < batch.epoch and start < batch.base
+            }
+            self.lines = earlier | {batch.epoch: batch.base}
         self.held.append(Held(batch, kept))
+
+    def is_thinned(self) -> bool:
+        """Whether compaction has removed something of it, here or in the replica that it was fetched from."""
+        ends = [self.start, *(held.batch.last + 1 for held in self.held)]
+        has_gaps = any(held.batch.base > end for held, end in zip(self.held, ends, strict=False))
+        return has_gaps or any(held.kept != held.batch.keys.keys() for held in self.held)
 
     def truncate(self, offset: int) -> None:
         self.story = [batch for batch in self.story if batch.base < offset]
@@ -202,9 +212,12 @@ class Case:
 
     def can_tell(self, offset: int) -> bool:
         """Whether the copies with the last leader's history tell what is at an offset: not between those that begin
-        after it and those that end before it."""
+        after it and those that end before it, and not where all of them are damaged."""
         valid = [each for each in self.replicas if not self.is_stale(each)]
-        return any(each.start <= offset < each.end for each in valid) or offset >= max(each.end for each in valid)
+        covering = [each for each in valid if each.start <= offset < each.end]
+        damaged = [held for each in covering for held in each.held if not held.whole]
+        hidden = sum(held.batch.base <= offset <= held.batch.last for held in damaged)
+        return len(covering) > hidden or offset >= max(each.end for each in valid)
 
     def undecided(self) -> list[Replica]:
         """The stale replicas that nothing on the disks of valid ones contradicts, by comparing each batch with each."""
@@ -229,7 +242,7 @@ class Case:
 
     def may_look_like_loss(self) -> bool:
         """Whether compaction may have emptied the end of a segment, and no checkpoint says that there was any."""
-        return any(replica.is_cleaned and not replica.is_marked for replica in self.replicas)
+        return any(replica.is_thinned() and not replica.is_marked for replica in self.replicas)
 
     def is_damaged(self) -> bool:
         return any(not held.whole for replica in self.replicas for held in replica.held)
@@ -248,13 +261,12 @@ class Case:
 def is_in_doubt(replica: Replica, held: Held) -> bool:
     """Whether a batch is damaged, or lies between damage and a gap: nothing proves its offset then, and the reader says
     that no copy holds it whole."""
-    batches = next(batches for _, batches in replica.files() if held in batches)
+    base, batches = next((base, batches) for base, batches in replica.files() if held in batches)
     at = batches.index(held)
     before, after = batches[:at][-1:], batches[at + 1 :][:1]
     is_beside_damage = any(not each.whole for each in before + after)
-    is_beside_gap = any(each.batch.last + 1 != held.batch.base for each in before) or any(
-        each.batch.base != held.batch.last + 1 for each in after
-    )
+    ends = [each.batch.last + 1 for each in before] or [base]
+    is_beside_gap = ends != [held.batch.base] or any(each.batch.base != held.batch.last + 1 for each in after)
     return not held.whole or (is_beside_damage and is_beside_gap)
 
 

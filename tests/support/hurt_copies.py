@@ -81,6 +81,7 @@ class Copy:
     link_to: int | None = None
     twice: bool = False
     damaged: bool = False
+    misfiled: str = ""  # what was done to one of its files: rolled, doubled, emptied or replaced
     orphans: list[File] = field(default_factory=list)  # index files are all that is left of them
     unhurt: list[File] = field(default_factory=list)  # its files before they were hurt
 
@@ -426,6 +427,39 @@ def bend(random: Random, file: File) -> int | None:
     return held[at].batch.base
 
 
+def misfile(random: Random, copy: Copy, is_stale_case: bool) -> str | None:
+    """Leaves a copy with a file that is empty, or that has the bytes of another one. Answers what was done.
+
+    A new last file is what a roll leaves, or a backup that wrote a file under a wrong name. Where some copies are
+    stale, no other file changes, as they prove where the histories part.
+    """
+    filled = [file for file in copy.files if file.batches and file.log]
+    if not filled or filled[-1] is not copy.files[-1]:
+        return None
+    if len(filled[-1].log) != sum(len(held.batch.data) for held in filled[-1].batches):
+        return None  # no broker rolls behind a torn batch, or behind zeros
+    end = filled[-1].batches[-1].batch.after
+    what = random.choice(["rolled", "doubled"] if is_stale_case else ["rolled", "doubled", "emptied", "replaced"])
+    if what == "rolled":
+        copy.files.append(File(end, [], b""))
+        return f"rolled at {end}"
+    source = random.choice(filled)
+    if not all(held.whole for held in source.batches):
+        return None
+    if what == "doubled":
+        copy.files.append(File(end, [], source.log))
+        return f"doubled {source.base} as {end}"
+    file = random.choice(copy.files)
+    if what == "replaced" and source.base < file.base:
+        file.log = source.log
+    elif what == "emptied":
+        file.log = b""
+    else:
+        return None
+    file.batches = []
+    return f"{what} {file.base}"
+
+
 def hurt(random: Random, copy: Copy, spare: set[int], notes: list[str]) -> None:
     """Does something to a copy's files; batches whose base is in `spare` stay whole."""
     for _ in range(random.choice([0, 1, 1, 2, 3])):
@@ -547,6 +581,13 @@ def case(number: int) -> Case:
         bent = bend(other, file) if file is not None else None
         if bent is not None:
             notes.append(f"another epoch at {bent} of copy {at}")
+    if number % 5 == 4 and number % 4 != 2:  # what proves a moved last batch stays
+        other = Random(~number * 3)
+        at = other.randrange(len(copies))
+        done = misfile(other, copies[at], bool(stale))
+        if done is not None:
+            copies[at].misfiled = done.split()[0]
+            notes.append(f"{done} in copy {at}")
     if random.random() < 0.1 and len(copies) < 4:
         linked = random.randrange(len(copies))
         if not copies[linked].single:

@@ -34,10 +34,10 @@ class RenamedFile:
 
 
 class BrokenFile(FileInMemory):
-    """The `.log` of a segment whose manifest cannot be used: FILLER alone."""
+    """The `.log` of a segment whose manifest cannot be used, or that has no bytes: FILLER alone."""
 
     def __init__(self, path: str, version: FileVersion, fault: ManifestError) -> None:
-        """path: of the manifest."""
+        """path: of the damaged object."""
         self._path = path
         self._version = version
         self._fault = fault

@@ -39,7 +39,6 @@ from kafka_segment_source.storage.tiered.segments import (
     TierSegment,
     cut_epochs,
     group_objects,
-    is_written,
     load_by_bytes,
     load_by_manifest,
     make_topic_error,
@@ -117,7 +116,7 @@ def make_partition(
     by_stem = group_objects(entries)
     needed = LOCAL_OBJECTS if home.topic is not None else AIVEN_OBJECTS
     names = {stem: parse_object(f"{stem}.{LOG}") for stem in by_stem}
-    whole = [stem for stem in sorted(by_stem) if needed <= by_stem[stem].keys() and is_written(by_stem[stem])]
+    whole = [stem for stem in sorted(by_stem) if needed <= by_stem[stem].keys()]
     unfinished = [stem for stem in sorted(by_stem) if stem not in set(whole)]
 
     def load(stem: str) -> TierSegment:
@@ -295,13 +294,13 @@ def _add_text(files: Files, name: str, text: str) -> None:
 
 def _list_parts(segment: TierSegment) -> Iterable[tuple[str, str, FileVersion]]:
     """Yields the files beside a `.log`: the part or object, the suffix in Kafka's layout, and the version."""
-    if segment.manifest is not None:
+    if segment.manifest is not None and INDEXES in segment.objects:
         stored = segment.objects[INDEXES].version
         for part, suffix in PART_SUFFIXES.items():
             size = segment.manifest.part_size(part)
             if size is not None:
                 yield part, suffix, FileVersion(size, f"{segment.name.stem} {part} {stored.identity}", stored.changed)
-    elif segment.fault is None:
+    elif segment.manifest is None and segment.fault is None:
         for part, suffix in LOCAL_SUFFIXES.items():
             if part in segment.objects:
                 yield part, suffix, segment.objects[part].version

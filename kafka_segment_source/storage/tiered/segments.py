@@ -30,7 +30,7 @@ MANIFEST = "rsm-manifest"
 LOG = "log"
 INDEXES = "indexes"
 _EPOCHS = "leader_epoch_checkpoint"
-AIVEN_OBJECTS = frozenset({LOG, INDEXES, MANIFEST})
+AIVEN_OBJECTS = frozenset({LOG, MANIFEST})
 LOCAL_OBJECTS = frozenset({LOG, "index", "timeindex", "snapshot", _EPOCHS})
 """The objects that a whole segment has, in Aiven's layout and in that of LocalTieredStorage."""
 
@@ -61,7 +61,7 @@ class TierSegment:
     @property
     def size(self) -> int:
         """Bytes of the `.log` in Kafka's layout."""
-        return self.objects[LOG].size if self.manifest is None else self.manifest.chunks.file_size
+        return show_size(self.objects[LOG]) if self.manifest is None else self.manifest.chunks.file_size
 
     @property
     def version(self) -> FileVersion:
@@ -73,6 +73,12 @@ class TierSegment:
             self.last_offset if self.manifest is not None else None,
             None if self.manifest is None else self.manifest.latest,
         ).make_version(self.size)
+
+
+def show_size(log: Entry) -> int:
+    """Returns the bytes that a `.log` of no manifest is shown with. One without bytes has one, so that it is read, and
+    its damage is said."""
+    return max(log.size, 1)
 
 
 ReadManifest = Callable[[str, Entry], Manifest | ManifestError]
@@ -87,11 +93,6 @@ def group_objects(entries: Iterable[Entry]) -> dict[str, dict[str, Entry]]:
         if name is not None and entry.kind is Kind.FILE:
             found.setdefault(name.stem, {})[name.suffix] = entry
     return found
-
-
-def is_written(objects: dict[str, Entry]) -> bool:
-    """Whether the object that is written last, or that says most, has any bytes. On a mount it may have none yet."""
-    return objects[MANIFEST if MANIFEST in objects else LOG].size > 0
 
 
 def load_by_manifest(

@@ -63,6 +63,7 @@ from kafka_segment_source.storage.tiered.segments import (
     explain_epochs,
     make_topic_error,
     read_manifest,
+    show_size,
 )
 
 _MOST_MANIFESTS = 20_000  # that are remembered; one takes about 2 KB
@@ -222,7 +223,9 @@ class TieredStorage:
             return ()
         size = manifest.part_size(EPOCHS) or 0
         shown = ShownFile(Entry(EPOCHS, Kind.FILE, FileVersion(size, "", 0)), segment, EPOCHS)
-        what = f"part {EPOCHS!r} of {f'{home}/{segment.objects[INDEXES].name}'!r}"
+        what = f"part {EPOCHS!r} of {f'{home}/{segment.name.stem}.{INDEXES}'!r}"
+        if INDEXES not in segment.objects:
+            raise EpochsError(explain_epochs(what, EpochsError("the object is missing")))
         try:
             with closing(self._open_part(home, shown)) as file:
                 return parse_epochs(file.read_at(0, size))
@@ -253,7 +256,7 @@ class TieredStorage:
         if log is None or log.kind is not Kind.FILE:
             return None
         if known.manifest is None:
-            return file.entry._replace(version=known._replace(log=log.version).make_version(log.size))
+            return file.entry._replace(version=known._replace(log=log.version).make_version(show_size(log)))
         manifest = self.inner.look_at(f"{shown.home}/{stem}.{MANIFEST}")
         if manifest is None:
             return None
@@ -266,6 +269,8 @@ class TieredStorage:
 
     def _open_log(self, home: str, identity: Identity, version: FileVersion) -> OpenFile:
         path = f"{home}/{identity.stem}.{LOG}"
+        if identity.manifest is None and not identity.log.size:
+            return BrokenFile(path, version, ManifestError("segment without bytes", "0 bytes", "at least one batch"))
         if identity.manifest is None:
             return RenamedFile(self._open_object(path, identity.log), version)
         manifest = self._find_manifest(home, identity)

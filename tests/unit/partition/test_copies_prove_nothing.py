@@ -34,7 +34,8 @@ def test_a_segment_that_began_with_an_old_format_hides_no_damage(tmp_path: Path)
     """The search begins near the wanted offsets, by the index, where the batches are of magic 2 already."""
     first = put(tmp_path / "a", 0, old(0), pl(1, 9), pl(10, 10))
     index = first.with_suffix(".index")
-    index.write_bytes(writer.offset_index([(19, len(old(0)) + len(pl(1, 9)))], 0))
+    places = [len(old(0)), len(old(0)) + len(pl(1, 9))]
+    index.write_bytes(writer.offset_index([(9, places[0]), (19, places[1])], 0))
     put(tmp_path / "a", 30, pl(30, 10))
     put(tmp_path / "b", 20, bad(pl(20, 10)), pl(30, 10))
     paths = [tmp_path / "a" / "t-0", tmp_path / "b" / "t-0"]

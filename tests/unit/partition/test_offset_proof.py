@@ -483,3 +483,53 @@ def test_an_empty_segment_of_a_compacted_copy_shows_that_nothing_is_there(tmp_pa
         paths.append(tmp_path / name)
     for order in (paths, paths[::-1]):
         assert read(order) == rows(*range(4), *range(9, 14))
+
+
+def test_a_lost_segment_behind_a_jump_that_the_read_does_not_begin_at(tmp_path: Path) -> None:
+    """A jump is no compaction. So the end of its segment shows that the next one is missing."""
+    jumped = {0: [make_batch(0, 1, 5), make_batch(2, 2), make_batch(3, 5)], 9: [make_batch(9, 9)]}
+    a = write_segments(tmp_path / "A", jumped)
+    ends = [sum(map(len, jumped[0][:count])) for count in (1, 2)]
+    (a / "t-0" / writer.segment_name(0, ".index")).write_bytes(writer.offset_index([(2, ends[0]), (3, ends[1])], 0))
+    held = {0: [make_batch(0, 1), make_batch(2, 2)], 3: [make_batch(3, 5)]}
+    b = write_segments(tmp_path / "B", {**held, 6: [spoil(make_batch(6, 7)), make_batch(8, 8), make_batch(9, 9)]})
+    for paths in ([a, b], [b, a]):
+        with pytest.raises(CorruptRecordError, match="no copy holds the offsets 6 to 7"):
+            read(paths)
+        assert read(paths, **LENIENT) == rows(*range(6), 8, 9)
+
+
+@pytest.mark.parametrize("behind", [[], [make_batch(26, 26)]], ids=["last", "between"])
+def test_a_batch_that_leaves_no_room_for_the_one_before_it(behind: list[bytes], tmp_path: Path) -> None:
+    """It steps back into that one, which seems to have jumped. But the gap of compaction is too small for that."""
+    before = [make_thinned(12, 16, {12, 13, 15, 16}), make_batch(18, 21)]
+    a = write_log(tmp_path / "A", [*before, make_batch(22, 25, 20), *behind])
+    b = write_log(tmp_path / "B", [*before, make_batch(22, 25), make_batch(26, 26), make_batch(27, 30)])
+    for root in (a, b):
+        (root / "cleaner-offset-checkpoint").write_text("0\n1\nt 0 3\n")
+    for paths in ([a, b], [b, a]):
+        for options in READS:
+            assert read(paths, **options) == rows(14, *range(18, 31)), options
+    assert {offset for offset, value in read(a, mode="DROPMALFORMED") if value != b"v%d" % offset} == set()
+
+
+@pytest.mark.parametrize("stated", [3, 6])
+def test_a_batch_that_steps_back_behind_damage_near_where_the_read_begins(stated: int, tmp_path: Path) -> None:
+    """The damaged batch begins where the first one of the range ends, so that one is right. No copy has the other."""
+    whole = [make_batch(0, 3), make_batch(4, 5), make_batch(6, 6), make_batch(7, 10), make_batch(11, 12)]
+    longer = whole[2][:23] + struct.pack(">i", 512) + whole[2][27:]  # its last offset, which the CRC covers
+    a = write_log(tmp_path / "A", [*whole[:2], longer, make_batch(7, 10, stated), *whole[4:]], (4, 1))
+    b = write_segments(tmp_path / "B", {0: whole[:3], 7: [make_batch(7, 10, 5), *whole[4:]]})
+    for paths in ([a, b], [b, a]):
+        assert read(paths, **LENIENT) == rows(*range(7), 11, 12)
+        with pytest.raises(CorruptRecordError, match="no copy holds the offsets 7 to 10"):
+            read(paths)
+
+
+def test_torn_bytes_alone_say_nothing_of_earlier_offsets(tmp_path: Path) -> None:
+    """Retention has deleted what they belong to in the other copy. A read begins there, and `verify` agrees."""
+    a = write_log(tmp_path / "A", [make_batch(0, 2)[:6]])
+    b = write_segments(tmp_path / "B", {3: [make_batch(3, 5), make_batch(6, 7)]})
+    c = write_segments(tmp_path / "C", {3: [make_batch(3, 5), spoil(make_batch(6, 7))]})
+    assert read([a, b, c]) == rows(*range(3, 8))
+    assert kafkaseg.verify([a, b, c]).problems == ()

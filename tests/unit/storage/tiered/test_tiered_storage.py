@@ -191,7 +191,7 @@ def test_a_segment_that_was_uploaded_twice(
     assert any("found in 2 directories" in each for each in kafkaseg.plan(store).warnings)
 
 
-@pytest.mark.parametrize("suffix", ["rsm-manifest", "log", "indexes"])
+@pytest.mark.parametrize("suffix", ["rsm-manifest", "log"])
 def test_an_unfinished_upload_is_no_data(
     suffix: str, segments: list[encoder.LocalSegment], kept_rows: list[Row], tmp_path: Path
 ) -> None:
@@ -216,6 +216,42 @@ def test_an_unfinished_upload_to_local_tiered_storage(
     [last] = store.rglob(f"{segments[-1].base:020d}-*.{suffix}")
     last.unlink()
     assert scanned(store) == [row for row in kept_rows if row[OFFSET] < segments[-1].base]
+
+
+@pytest.mark.parametrize("number", [0, 2, -1])
+def test_an_upload_without_its_index_files(
+    number: int, segments: list[encoder.LocalSegment], kept_rows: list[Row], tmp_path: Path
+) -> None:
+    """The manifest, which is written last, says that the `.log` is whole. So its records are read, and `verify` says
+    what is missing."""
+    store = encoder.write_objects(encoder.encode_aiven(segments, NAMES), tmp_path)
+    [indexes] = store.rglob(f"{segments[number].base:020d}-*.indexes")
+    indexes.unlink()
+    assert scanned(store) == kept_rows
+    problems = kafkaseg.verify(store).problems
+    assert (str(indexes), "is missing, although") in {(each.path, each.what[:20]) for each in problems}
+
+
+@pytest.mark.parametrize("number", [0, 2, -1])
+@pytest.mark.parametrize("layout", ["manifest", "log", "log of LocalTieredStorage"])
+def test_an_object_without_bytes(
+    layout: str, number: int, segments: list[encoder.LocalSegment], kept_rows: list[Row], tmp_path: Path
+) -> None:
+    """It is damage, as any other cut is: neither a shorter log nor an upload that is under way."""
+    is_local = layout.endswith("Storage")
+    encode = encoder.encode_local_tier if is_local else encoder.encode_aiven
+    store = encoder.write_objects(encode(segments, NAMES), tmp_path)
+    suffix = "rsm-manifest" if layout == "manifest" else "log"
+    [emptied] = store.rglob(f"{segments[number].base:020d}-*.{suffix}")
+    emptied.write_bytes(b"")
+    with pytest.raises(CorruptRecordError) as caught:
+        scanned(store)
+    assert caught.value.path == str(emptied)
+    start = segments[number].base
+    end = 2**63 if number == -1 else segments[number + 1].base if number >= 0 else 0
+    others = [row for row in kept_rows if not start <= row[OFFSET] < end]
+    assert scanned(store, mode="DROPMALFORMED", failOnDataLoss=False) == others
+    assert str(emptied) in {problem.path for problem in kafkaseg.verify(store).problems}
 
 
 def test_a_missing_segment_is_data_loss(
