@@ -39,7 +39,8 @@ _OFFSETS = (
 
 
 _TIERS = (
-    "tests/unit/storage/tiered/test_nameless_topics.py tests/fuzz/test_tier_fuzz.py tests/storage/test_tier_faults.py"
+    "tests/unit/storage/tiered/test_nameless_topics.py tests/unit/storage/tiered/test_tiered_storage.py"
+    " tests/fuzz/test_tier_fuzz.py tests/storage/test_tier_faults.py"
     " tests/unit/partition/test_copy_chain.py"
 )
 
@@ -178,16 +179,17 @@ LOOSENED = [
         "tests/property/test_latest.py",
         (
             "latest: the newest offset counts",
-            "entries[entry, NEWEST] << _ONE) < (newest",
-            "entries[entry, NEWEST] << _ONE) > (newest",
+            "entries[entry, NEWEST] << _ONE) < (newest[i]",
+            "entries[entry, NEWEST] << _ONE) > (newest[i]",
         ),
-        ("latest: a tombstone is the newest too", "newest |= np.uint64(TOMBSTONE)", "continue"),
+        ("latest: a tombstone is the newest too", "newest[count] |= np.uint64(TOMBSTONE)", "pass"),
         (
             "latest: the hash is of the last bytes too",
             "_WORD) >> np.uint64(8 * (_WORD - rest))",
             "_WORD) >> np.uint64(8 * (_WORD - rest) + 8)",
         ),
         ("latest: the whole hash is compared", "entries[entry, LOW_HASH] == low and", "True and"),
+        ("latest: the whole hash of a guess is compared", "or entries[entry, LOW_HASH] != low or", "or"),
         (
             "latest: a record without a key is not noted",
             "if length < 0:\n            continue",
@@ -1588,6 +1590,16 @@ LOOSENED = [
     *_of(
         "logdir/topic_choice.py",
         _TIERS,
+        (
+            "tiers: what is left of a deleted topic is no copy, where a local directory says so",
+            "if len(uploaded) > 1 and len(local) == 1:",
+            "if len(local) > 1:",
+        ),
+        (
+            "tiers: without a local directory no topic counts as deleted",
+            "if len(uploaded) > 1 and len(local) == 1:",
+            "if len(uploaded) > 1:",
+        ),
         (
             "tiers: a selection includes a topic without a name that it could mean",
             "if _list_possible(above, number, selection) or selection == TopicSelection():",

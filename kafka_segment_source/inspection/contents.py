@@ -18,6 +18,7 @@ from kafka_segment_source.keywords import PathsLike, TopicOptions, check_names, 
 from kafka_segment_source.logdir.catalog import list_dead_directories, list_directories
 from kafka_segment_source.logdir.checkpoints import Checkpoints
 from kafka_segment_source.logdir.segments import Evidence, ListedLog, PartitionLog, Segment, explain_unfinished
+from kafka_segment_source.logdir.topic_choice import list_deleted
 from kafka_segment_source.option_values import TopicSelection
 from kafka_segment_source.options import ReadOptions, parse_options
 from kafka_segment_source.partition.chain import list_paths
@@ -299,12 +300,15 @@ def _note_reads(
 ) -> list[ListedPartition]:
     """Notes, for each directory of a partition with several, the offsets that a read of all of them takes from it."""
     noted: list[ListedPartition] = []
+    deleted = list_deleted(logs)
     for _, group in groupby(zip(partitions, logs, strict=True), key=lambda pair: pair[1].topic_partition):
         pairs = list(group)
-        copies = [each for each, _ in pairs]
-        if len(pairs) > 1:
-            copies = _note_copies(copies, [log for _, log in pairs], source, policy, warnings)
-        noted += copies
+        copies = [each for each, _ in pairs if each.directory not in deleted]
+        if len(pairs) > 1 and copies:
+            kept = [log for _, log in pairs if log.directory not in deleted]
+            copies = _note_copies(copies, kept, source, policy, warnings)
+        by_directory = {each.directory: each for each in copies}
+        noted += [by_directory.get(each.directory) or replace(each, read=()) for each, _ in pairs]
     return noted
 
 

@@ -17,6 +17,7 @@ from kafka_segment_source.keywords import DecodeOptions, PathsLike, check_names,
 from kafka_segment_source.logdir.catalog import list_directories
 from kafka_segment_source.logdir.checkpoints import Checkpoints
 from kafka_segment_source.logdir.segments import ListedLog
+from kafka_segment_source.logdir.topic_choice import list_deleted
 from kafka_segment_source.options import ReadOptions, parse_options
 from kafka_segment_source.partition.missing import report_lost_partitions
 from kafka_segment_source.reporting import OnProgress, Warnings, add_up, ignore_progress
@@ -127,15 +128,16 @@ def verify_parsed(
     single = list(map_ahead(check, logs, turns.count))
     partitions: list[Verified] = []
     together: list[Finding] = []
+    deleted = list_deleted(logs)
     for _, group in groupby(zip(single, logs, strict=True), key=lambda pair: pair[1].topic_partition):
         pairs = list(group)
-        copies = [each for each, _ in pairs]
+        copies = [each for each, _ in pairs if each.directory not in deleted]
         if len(copies) > 1:
-            copies, findings = combine_copies(
-                copies, [log for _, log in pairs], parsed.source, parsed.policy, deep=deep
-            )
+            kept = [log for _, log in pairs if log.directory not in deleted]
+            copies, findings = combine_copies(copies, kept, parsed.source, parsed.policy, deep=deep)
             together += findings
-        partitions += copies
+        by_directory = {each.directory: each for each in copies}
+        partitions += [by_directory.get(each.directory, each) for each, _ in pairs]
     warnings = Warnings()
     report_lost_partitions(logs, Checkpoints(Warnings(), parsed.storage), parsed.source, time.monotonic(), warnings)
     return VerifyReport(tuple(partitions), tuple(together), tuple(warnings))

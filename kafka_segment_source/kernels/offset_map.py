@@ -3,8 +3,8 @@
 The hash is SipHash-1-3 with 128 bits, under a secret of this process (Aumasson and Bernstein, "SipHash: a fast
 short-input PRF"). So nobody can choose keys that collide, and two keys that collide by chance are out of reach.
 
-Entries lie one after another, and slots point to them: open addressing with linear probing. So an entry never moves
-while the slots grow.
+Entries lie one after another, and slots point to them: open addressing with linear probing, which begins at a cache
+line of slots. So an entry never moves while the slots grow.
 """
 
 from __future__ import annotations
@@ -37,8 +37,9 @@ DONE = 0
 SLOTS_FULL = 1
 ENTRIES_FULL = 2
 
-_FETCHED = 1024  # records whose slots and entries are fetched at a time
+BUCKET = 8  # slots of a cache line: a key belongs into one of them, or behind them
 _ENTRY = 0xFFFFFFFF  # of a slot: the number of an entry, plus 1
+_NONE = 0xFFFFFFFFFFFFFFFF
 _ONE = np.uint64(1)
 _WORD = 8
 
@@ -86,8 +87,8 @@ def _read_last(data, start, end):
 
 
 @inline
-def hash_bytes(data, start, end, secret):
-    """SipHash-1-3 of data[start:end], 128 bits: (low, high)."""
+def _take_bytes(data, start, end, secret):
+    """SipHash-1-3 with 128 bits of data[start:end], before its last rounds: the four words of its state."""
     v0 = secret[0] ^ np.uint64(0x736F6D6570736575)
     v1 = secret[1] ^ np.uint64(0x646F72616E646F6D) ^ np.uint64(0xEE)
     v2 = secret[0] ^ np.uint64(0x6C7967656E657261)
@@ -103,35 +104,54 @@ def hash_bytes(data, start, end, secret):
     v3 ^= word
     v0, v1, v2, v3 = _mix(v0, v1, v2, v3)
     v0 ^= word
-    v2 ^= np.uint64(0xEE)
-    for _ in range(3):
-        v0, v1, v2, v3 = _mix(v0, v1, v2, v3)
-    low = v0 ^ v1 ^ v2 ^ v3
-    v1 ^= np.uint64(0xDD)
-    for _ in range(3):
-        v0, v1, v2, v3 = _mix(v0, v1, v2, v3)
-    return low, v0 ^ v1 ^ v2 ^ v3
+    return v0, v1, v2 ^ np.uint64(0xEE), v3
 
 
-@kernel("int64(uint8[::1], int64[:,::1], int32[:,::1], int64, uint64[::1], uint64[:,::1], int64[::1], boolean[::1])")
-def hash_records(src, longs, ints, n, secret, hashes, offsets, is_tombstone):
+@inline
+def _end_hashes(states, count, first, hashes):
+    """Makes hashes of `count` states, from place `first` on. The same steps for all: the compiler makes several at a
+    time."""
+    for i in range(np.uint64(count)):
+        v0, v1, v2, v3 = states[0, i], states[1, i], states[2, i], states[3, i]
+        v0, v1, v2, v3 = _mix(v0, v1, v2, v3)
+        v0, v1, v2, v3 = _mix(v0, v1, v2, v3)
+        v0, v1, v2, v3 = _mix(v0, v1, v2, v3)
+        hashes[0, np.uint64(first) + i] = v0 ^ v1 ^ v2 ^ v3
+        v1 ^= np.uint64(0xDD)
+        v0, v1, v2, v3 = _mix(v0, v1, v2, v3)
+        v0, v1, v2, v3 = _mix(v0, v1, v2, v3)
+        v0, v1, v2, v3 = _mix(v0, v1, v2, v3)
+        hashes[1, np.uint64(first) + i] = v0 ^ v1 ^ v2 ^ v3
+
+
+@kernel("int64(uint8[::1], int64[:,::1], int32[:,::1], int64, uint64[::1], uint64[:,::1], uint64[:,::1], uint64[::1])")
+def hash_records(src, longs, ints, n, secret, states, hashes, newest):
     """Hashes the keys of `n` records, but null ones. Returns their number.
 
-    src, longs, ints: of `record_batches`. hashes: uint64[≥ n, 2]. offsets, is_tombstone: int64[≥ n] and bool[≥ n], of
-    the records that have a key.
+    src, longs, ints: of `record_batches`. states: uint64[4, ≥ 1], to work in. hashes: uint64[2, ≥ n], the low and the
+    high one. newest: uint64[≥ n], of the records that have a key: the offset, and TOMBSTONE.
     """
     count = 0
+    waiting = 0
     for i in range(n):
         length = np.int64(ints[record_batches.KEY_LENGTH, i])
         if length < 0:
             continue
         at = np.int64(ints[record_batches.KEY_AT, i])
-        low, high = hash_bytes(src, at, at + length, secret)
-        hashes[count, 0] = low
-        hashes[count, 1] = high
-        offsets[count] = longs[record_batches.OFFSET, i]
-        is_tombstone[count] = ints[record_batches.VALUE_LENGTH, i] < 0
+        v0, v1, v2, v3 = _take_bytes(src, at, at + length, secret)
+        states[0, waiting] = v0
+        states[1, waiting] = v1
+        states[2, waiting] = v2
+        states[3, waiting] = v3
+        waiting += 1
+        newest[count] = np.uint64(longs[record_batches.OFFSET, i])
+        if ints[record_batches.VALUE_LENGTH, i] < 0:
+            newest[count] |= np.uint64(TOMBSTONE)
         count += 1
+        if waiting == states.shape[1]:
+            _end_hashes(states, waiting, count - waiting, hashes)
+            waiting = 0
+    _end_hashes(states, waiting, count - waiting, hashes)
     return count
 
 
@@ -176,10 +196,16 @@ def _tag_of(high):
 
 
 @inline
+def _first_slot(slots, low):
+    """The first one of the key's bucket."""
+    return np.int64(low & np.uint64(slots.shape[0] - BUCKET))
+
+
+@inline
 def _find_slot(slots, entries, low, high):
     """The slot of a key: the one that points to its entry, or the free one where it belongs."""
     mask = np.int64(slots.shape[0] - 1)
-    slot = np.int64(low & np.uint64(mask))
+    slot = _first_slot(slots, low)
     tag = _tag_of(high)
     while slots[np.uint64(slot)] != 0:
         if slots[np.uint64(slot)] & ~_ENTRY == tag:
@@ -191,61 +217,62 @@ def _find_slot(slots, entries, low, high):
 
 
 @inline
-def _fetch(hashes, start, end, slots, entries):
-    """Reads the slots of some keys, and their entries, so that they are in the processor's caches.
+def _guess_entries(hashes, start, end, slots, entries, guesses):
+    """Finds the entry of each key that its bucket alone names, or -1: it has the tag of the key.
 
-    These reads wait for no other. In the loop that needs them, each one would wait for the one before it. The result
-    means nothing: without one, the compiler would leave the reads out. Of many keys, the first slot is not their own.
+    Each loop has the reads from memory of many keys, which wait for no other, and no branch that depends on them. The
+    result means nothing: without one, the compiler would leave the reads out.
     """
-    mask = np.int64(slots.shape[0] - 1)
     read = np.int64(0)
     for i in range(start, end):
-        read += slots[np.uint64(hashes[i, 0] & np.uint64(mask))]
+        read += slots[np.uint64(_first_slot(slots, hashes[0, i]))]
     for i in range(start, end):
-        slot = np.int64(hashes[i, 0] & np.uint64(mask))
-        tag = _tag_of(hashes[i, 1])
-        while slots[np.uint64(slot)] != 0 and slots[np.uint64(slot)] & ~_ENTRY != tag:
-            slot = (slot + 1) & mask
-        entry = np.uint64(max((slots[np.uint64(slot)] & _ENTRY) - 1, 0))
+        first = np.uint64(_first_slot(slots, hashes[0, i]))
+        tag = np.uint64(_tag_of(hashes[1, i]))
+        least = np.uint64(_NONE)  # of a slot with this tag, only the entry is left
+        for j in range(np.uint64(BUCKET)):
+            least = min(least, np.uint64(slots[first + j]) ^ tag)
+        guesses[i - start] = np.int64(least) - 1 if least <= np.uint64(_ENTRY) else -1
+    for i in range(end - start):
+        entry = np.uint64(max(guesses[i], 0))
         read ^= np.int64((entries[entry, LOW_HASH] ^ entries[entry, NEWEST]) & _ONE)  # an entry may lie in two lines
     return read
 
 
-@kernel("int64(uint64[:,::1], int64[::1], boolean[::1], int64, int64[::1], uint64[:,::1], int64[::1])")
-def note_records(hashes, offsets, is_tombstone, count, slots, entries, state):
+@kernel("int64(uint64[:,::1], uint64[::1], int64, int64[::1], uint64[:,::1], int64[::1], int64[::1])")
+def note_records(hashes, newest, count, slots, entries, guesses, state):
     """Notes the records from state[AT] on. Returns DONE, or what has no room for the record at state[AT].
 
-    hashes: of `hash_records`. offsets: of the records. slots: a power of two of them; 0, or an entry plus 1 and its
-    tag. entries: see above. A record whose key has a newer offset already changes nothing.
+    hashes, newest: of `hash_records`. slots: a power of two of them; 0, or an entry plus 1 and its tag. entries: see
+    above. guesses: int64[≥ 1], to work in. A record whose key has a newer offset already changes nothing.
     """
     known = state[COUNT]
     limit = np.int64(slots.shape[0]) // 10 * 7
-    fetched = state[AT]
+    guessed = first = state[AT]
     for i in range(state[AT], count):
-        if i == fetched:
-            fetched = min(i + _FETCHED, count)
-            state[FETCHED] += _fetch(hashes, i, fetched, slots, entries)
-        low, high = hashes[i, 0], hashes[i, 1]
+        if i == guessed:
+            first, guessed = i, min(i + guesses.shape[0], count)
+            state[FETCHED] += _guess_entries(hashes, first, guessed, slots, entries, guesses)
+        low, high = hashes[0, i], hashes[1, i]
         in_slice = _slice_of(high)
         if in_slice < state[FIRST_SLICE] or in_slice > state[LAST_SLICE]:
             continue
-        newest = np.uint64(offsets[i])
-        if is_tombstone[i]:
-            newest |= np.uint64(TOMBSTONE)
-        slot = _find_slot(slots, entries, low, high)
-        if slots[slot] != 0:
-            entry = (slots[slot] & _ENTRY) - 1
-            if (entries[entry, NEWEST] << _ONE) < (newest << _ONE):
-                entries[entry, NEWEST] = newest
-            continue
-        if known == entries.shape[0] or known >= limit:
-            state[COUNT], state[AT] = known, i
-            return ENTRIES_FULL if known == entries.shape[0] else SLOTS_FULL
-        entries[known, LOW_HASH] = low
-        entries[known, HIGH_HASH] = high
-        entries[known, NEWEST] = newest
-        known += 1
-        slots[slot] = known | _tag_of(high)
+        entry = np.uint64(guesses[i - first])
+        if entry == _NONE or entries[entry, LOW_HASH] != low or entries[entry, HIGH_HASH] != high:
+            slot = np.uint64(_find_slot(slots, entries, low, high))
+            entry = np.uint64((slots[slot] & _ENTRY) - 1)
+            if entry == _NONE:
+                if known == entries.shape[0] or known >= limit:
+                    state[COUNT], state[AT] = known, i
+                    return ENTRIES_FULL if known == entries.shape[0] else SLOTS_FULL
+                entries[known, LOW_HASH] = low
+                entries[known, HIGH_HASH] = high
+                entries[known, NEWEST] = newest[i]
+                known += 1
+                slots[slot] = known | _tag_of(high)
+                continue
+        if (entries[entry, NEWEST] << _ONE) < (newest[i] << _ONE):
+            entries[entry, NEWEST] = newest[i]
     state[COUNT], state[AT] = known, count
     return DONE
 

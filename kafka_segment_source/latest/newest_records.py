@@ -129,10 +129,12 @@ def _read_offsets(
 
     Raises FileChangedError at the end if one of them is gone. failOnDataLoss=false logs it.
     """
+    read_schema = schema
     if options.typed is None:
         keep = partial(_keep_newest, wanted, keep_wanted(options.raw_keys))
         options = replace(options, table=SplitTable(RECORD_COLUMNS, lambda: partial(RecordRows, keep=keep)))
-    with_offset = schema if "offset" in schema.names else schema.append(pa.field("offset", pa.int64()))
+    elif "offset" not in schema.names:
+        read_schema = schema.append(pa.field("offset", pa.int64()))
     returned = 0
     for split in splits:
         first, after = np.searchsorted(wanted, [split.start_offset, _limit_of(split)])
@@ -140,11 +142,11 @@ def _read_offsets(
             end = min(split.bounds.offsets.end, int(wanted[after - 1]) + 1)
             bounds = split.bounds._replace(offsets=OffsetRange(split.bounds.offsets.start, end))
             choose = partial(_choose_batches, wanted=wanted)
-            for batch in read_split(split._replace(bounds=bounds), options, with_offset, choose=choose):
-                kept = batch.filter(pa.array(_holds(wanted, batch.column("offset").to_numpy())))
-                returned += kept.num_rows
-                if kept.num_rows:
-                    yield kept.select(schema.names)
+            for batch in read_split(split._replace(bounds=bounds), options, read_schema, choose=choose):
+                newest = batch if options.typed is None else _take_newest(wanted, batch).select(schema.names)
+                returned += newest.num_rows
+                if newest.num_rows:
+                    yield newest
         advance(split.size)
     if returned < len(wanted) and options.typed_keys is None:
         lost = f"{len(wanted) - returned:,} of the newest records of {splits[0].topic}-{splits[0].partition}"
@@ -172,10 +174,11 @@ def _limit_of(split: SegmentSplit) -> int:
     return kafka_format.MAX_OFFSET if split.end_offset is None else split.end_offset
 
 
-def _holds(wanted: Offsets, offsets: Offsets) -> npt.NDArray[np.bool_]:
-    """Whether each offset is a wanted one. There is at least one of these."""
+def _take_newest(wanted: Offsets, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Returns the rows with a wanted offset. There is at least one of these."""
+    offsets = batch.column("offset").to_numpy()
     places = np.minimum(np.searchsorted(wanted, offsets), len(wanted) - 1)
-    return np.equal(wanted[places], offsets)
+    return batch.filter(pa.array(np.equal(wanted[places], offsets)))
 
 
 def _choose_batches(chunk: Chunk, wanted: Offsets) -> Chunk:

@@ -15,6 +15,7 @@ from kafka_segment_source.kernels.offset_map import AT, COUNT, FIRST_SLICE, LAST
 BYTES_A_KEY = 40  # an entry of 24 bytes, and its share of the slots
 _FEWEST_SLOTS = 1024
 _FEWEST_ENTRIES = 16
+_AT_ONCE = 1024  # records whose slots and entries are read at a time
 
 _secret = np.frombuffer(secrets.token_bytes(16), np.uint64).copy()
 
@@ -30,11 +31,11 @@ class OffsetMap:
         """most_bytes: of the map. It takes no memory that it does not need."""
         most_keys = max(most_bytes // BYTES_A_KEY, _FEWEST_ENTRIES)
         self._entries = np.empty((most_keys, offset_map.ENTRY), np.uint64)
-        self._slots = np.zeros(_FEWEST_SLOTS, np.int64)
+        self._slots = _make_free_slots(_FEWEST_SLOTS)
         self._state = np.zeros(offset_map.STATE, np.int64)
         self._state[LAST_SLICE] = SLICES - 1
-        self._hashes = np.empty((0, 2), np.uint64)
-        self._offsets, self._is_tombstone = np.empty(0, np.int64), np.empty(0, np.bool_)
+        self._hashes, self._newest = np.empty((2, 0), np.uint64), np.empty(0, np.uint64)
+        self._states, self._guesses = np.empty((4, _AT_ONCE), np.uint64), np.empty(_AT_ONCE, np.int64)
 
     @property
     def has_more(self) -> bool:
@@ -44,15 +45,15 @@ class OffsetMap:
     def note(self, records: RecordColumns) -> int:
         """Notes some records, in the order of the log. Returns how many of them have no key: these are not noted."""
         size = records.count
-        if len(self._hashes) < size:
-            self._hashes = np.empty((size, 2), np.uint64)
-            self._offsets, self._is_tombstone = np.empty(size, np.int64), np.empty(size, np.bool_)
-        into = (self._hashes, self._offsets, self._is_tombstone)
+        if len(self._newest) < size:
+            self._hashes, self._newest = np.empty((2, size), np.uint64), np.empty(size, np.uint64)
+        into = (self._states, self._hashes, self._newest)
         with np.errstate(over="ignore"):  # of kernels that run as Python
             count: int = offset_map.hash_records(records.source, records.longs, records.ints, size, _secret, *into)
         self._state[AT] = 0
         while True:
-            status = offset_map.note_records(*into, count, self._slots, self._entries, self._state)
+            found = (self._slots, self._entries, self._guesses, self._state)
+            status = offset_map.note_records(self._hashes, self._newest, count, *found)
             if status == offset_map.DONE:
                 return size - count
             if status == offset_map.ENTRIES_FULL:
@@ -66,7 +67,7 @@ class OffsetMap:
         with_tombstones: False leaves out those of records with a null value.
         """
         count = int(self._state[COUNT])
-        self._slots = np.zeros(_FEWEST_SLOTS, np.int64)
+        self._slots = _make_free_slots(_FEWEST_SLOTS)
         newest = self._entries[:count, offset_map.NEWEST].copy()
         self._entries = np.empty_like(self._entries)  # gives the memory back while the records are read
         is_tombstone = newest >= np.uint64(offset_map.TOMBSTONE)
@@ -97,5 +98,12 @@ class OffsetMap:
 
     def _make_slots(self, count: int) -> None:
         self._slots = np.empty(0, np.int64)  # first, so that both are never there
-        self._slots = np.zeros(count, np.int64)
+        self._slots = _make_free_slots(count)
         offset_map.fill_slots(self._slots, self._entries, int(self._state[COUNT]))
+
+
+def _make_free_slots(count: int) -> npt.NDArray[np.int64]:
+    """Makes slots whose buckets are cache lines."""
+    slots = np.zeros(count + offset_map.BUCKET, np.int64)
+    first = -(slots.ctypes.data // slots.itemsize) % offset_map.BUCKET
+    return slots[first : first + count]

@@ -25,8 +25,10 @@ from kafka_segment_source.option_values import TopicPartition, TopicSelection
 from kafka_segment_source.reporting import name_some
 from kafka_segment_source.source import Source
 from kafka_segment_source.storage.store import Entry, Storage
+from kafka_segment_source.storage.tiered.names import is_shown
 
 if TYPE_CHECKING:
+    from kafka_segment_source.logdir.segments import ListedLog
     from kafka_segment_source.logdir.tiers import FoundPartition
 
 _MOST_NAMED = 4  # most partitions or topics that one sentence names
@@ -219,6 +221,32 @@ def choose_topics(wanted: list[tuple[TopicPartition, Found]], storage: Storage) 
             note = f"topic {topic!r} has the id {each.tier.topic_id} by its partition.metadata: what a tier holds of the deleted topic of that name ({others}) is not read"
             kept.append(((topic, partition), each._replace(notes=(note,))))
     return kept
+
+
+def list_deleted(logs: Sequence[ListedLog]) -> set[str]:
+    """Returns the directories of tiers whose topic was deleted and made again, where a local directory says so.
+
+    A read leaves them out by the same rule (`choose_topics`), so they are no copies of the new topic.
+    """
+    in_tiers = {log.topic for log in logs if is_shown(log.directory)}
+    in_both = {log.topic for log in logs if log.topic in in_tiers and not is_shown(log.directory)}
+    ids = {log.directory: _read_id(log) for log in logs if log.topic in in_both}
+    deleted = set()
+    for topic in in_both:
+        of_topic = [(log.directory, ids[log.directory]) for log in logs if log.topic == topic]
+        uploaded = {topic_id for directory, topic_id in of_topic if topic_id is not None and is_shown(directory)}
+        local = {topic_id for directory, topic_id in of_topic if topic_id is not None and not is_shown(directory)}
+        if len(uploaded) > 1 and len(local) == 1:
+            deleted |= {directory for directory, topic_id in of_topic if topic_id in uploaded - local}
+    return deleted
+
+
+def _read_id(log: ListedLog) -> str | None:
+    """Returns the topic id of a directory. None if it has none, or if the storage does not give it."""
+    try:
+        return read_topic_id(log.directory, log.storage)
+    except StorageError:  # whoever combines the copies needs the id too, and says so
+        return None
 
 
 def is_selected(topic_partition: TopicPartition, selection: TopicSelection) -> bool:

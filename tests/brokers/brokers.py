@@ -98,9 +98,13 @@ class JavaServer:
 
 
 class Broker:
-    """What both kinds of broker share: properties in, a process, a bootstrap address, a log directory."""
+    """What both kinds of broker share: properties in, a process, a bootstrap address, a log directory.
+
+    tools: the jars of Kafka's own clients and tools, where they are not those of the broker.
+    """
 
     distribution: Distribution
+    tools: Distribution | None = None
 
     def __init__(self, folder: Path, overrides: Mapping[str, str] | None = None) -> None:
         self.folder = folder
@@ -138,6 +142,10 @@ class Broker:
     def kill(self) -> None:
         """End it as a crash would: nothing is flushed, trimmed or written down. `start` lets it recover."""
         self._server.kill()
+
+    def run_tool(self, main_class: str, *arguments: str, seconds: float | None = None) -> str:
+        """Run one of Kafka's own tools, and return what it printed; `run_java` says more."""
+        return run_java(self.tools or self.distribution, main_class, *arguments, seconds=seconds)
 
     def copy_live(self, destination: Path) -> None:
         """Copy the log directory under a running broker: logs first, so that no index names bytes the copy lacks."""

@@ -39,7 +39,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from examples import produce_again
 from kafka_segment_source import rebuild
 from tests.brokers import KRaftBroker
-from tests.conformance.versions import find_distribution
+from tests.brokers.by_version import find_distribution
 from tests.fixtures.compaction import updates
 from tests.fixtures.consume import ISOLATION_LEVELS, consume
 from tests.fixtures.produce import ROLL_BY_INDEX, Sender, Topic, Writer, batched, create_topics

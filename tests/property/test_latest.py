@@ -244,18 +244,23 @@ def test_the_description_is_that_of_siphash() -> None:
 @given(
     keys=st.lists(st.none() | st.binary(max_size=40), min_size=1, max_size=20),
     secret=st.tuples(*[st.integers(0, 2**64 - 1)] * 2),
+    at_once=st.integers(1, 24),
 )
-def test_the_kernels_hash(keys: Sequence[bytes | None], secret: tuple[int, int]) -> None:
+def test_the_kernels_hash(keys: Sequence[bytes | None], secret: tuple[int, int], at_once: int) -> None:
     """Is that of the description, whatever the length. A null key has none."""
     rows = [(7 + n, key, n % 3 == 0) for n, key in enumerate(keys)]
     records, size = records_of(rows), len(rows)
-    hashes, offsets, is_tombstone = np.empty((size, 2), np.uint64), np.empty(size, np.int64), np.empty(size, np.bool_)
+    states, hashes, newest = (
+        np.empty((4, at_once), np.uint64),
+        np.empty((2, size), np.uint64),
+        np.empty(size, np.uint64),
+    )
     with np.errstate(over="ignore"):
-        into = (np.array(secret, np.uint64), hashes, offsets, is_tombstone)
+        into = (np.array(secret, np.uint64), states, hashes, newest)
         count = offset_map.hash_records(records.source, records.longs, records.ints, size, *into)
-    found = zip(hashes[:count].tolist(), offsets[:count].tolist(), is_tombstone[:count].tolist(), strict=True)
-    wanted = [(list(siphash(key, secret)), offset, dead) for offset, key, dead in rows if key is not None]
-    assert [*found] == wanted
+    found = zip(*hashes[:, :count].tolist(), newest[:count].tolist(), strict=True)
+    keyed = [row for row in rows if row[1] is not None]
+    assert [*found] == [(*siphash(key, secret), offset | dead << 63) for offset, key, dead in keyed]
 
 
 @given(
@@ -298,14 +303,15 @@ def test_the_map_against_a_dictionary(numbers: list[int], most: int, at: st.Data
     assert sorted(found) == sorted(offset for offset, is_tombstone in known.values() if not is_tombstone)
 
 
-def test_keys_are_told_apart_by_the_whole_hash() -> None:
+@pytest.mark.parametrize("at_once", [1, 4])
+def test_keys_are_told_apart_by_the_whole_hash(at_once: int) -> None:
     """Two keys whose hashes have the same slot and the same tag, but not the same bits elsewhere."""
-    hashes = np.array([[5, 9], [5 + (1 << 40), 9], [5, 9 + (1 << 40)], [5, 9]], np.uint64)
+    hashes = np.array([[5, 5 + (1 << 40), 5, 5], [9, 9, 9 + (1 << 40), 9]], np.uint64)
     entries, slots = np.empty((8, offset_map.ENTRY), np.uint64), np.zeros(16, np.int64)
     state = np.zeros(offset_map.STATE, np.int64)
     state[offset_map.LAST_SLICE] = offset_map.SLICES - 1
-    offsets = np.arange(4)
-    assert offset_map.note_records(hashes, offsets, np.zeros(4, np.bool_), 4, slots, entries, state) == offset_map.DONE
+    newest, guesses = np.arange(4, dtype=np.uint64), np.empty(at_once, np.int64)
+    assert offset_map.note_records(hashes, newest, 4, slots, entries, guesses, state) == offset_map.DONE
     assert entries[: state[offset_map.COUNT], offset_map.NEWEST].tolist() == [3, 1, 2]
 
 

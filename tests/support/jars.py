@@ -33,13 +33,15 @@ _NOTHING_ELSE = "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artif
 class Distribution:
     """A set of jars that belongs together; without `transitive` exactly the ones named.
 
-    A coordinate is `group:artifact:version`, with `:classifier` behind it where a jar has one.
+    A coordinate is `group:artifact:version`, with `:classifier` behind it where a jar has one. behind: jars that are
+    searched last, for classes that these jars lack.
     """
 
     name: str
     version: str
     coordinates: tuple[str, ...]
     transitive: bool = True
+    behind: Distribution | None = None
 
     @property
     def is_there(self) -> bool:
@@ -61,7 +63,8 @@ class Distribution:
 
     def classpath(self) -> str:
         """What `java -cp` wants."""
-        return f"{self.directory()}/*"
+        own = f"{self.directory()}/*"
+        return own if self.behind is None else f"{own}:{self.behind.classpath()}"
 
 
 KAFKA_4 = Distribution(

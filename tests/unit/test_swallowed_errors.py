@@ -80,6 +80,7 @@ JUDGED: dict[str, str] = {
     "logdir.segment_view:SegmentView.log_end: UNUSABLE": "the end is not known in planning; the task that reads the file raises it",
     "logdir.tiers:_read_topics.read: FileChangedError, PathError, StorageError": "the topic stands under its id with the error, which a selection raises",
     "logdir.tiers:_read_topics.read: ManifestError": "the topic stands under its id with the error, and its segments are damaged",
+    "logdir.topic_choice:_read_id: StorageError": "nothing is left out; whoever combines the copies reads the id too: a problem of `verify`, a warning of `ls`",
     "option_values:parse_paths: ValueError": "a text that is no JSON is one path",
     "partition.logs:follow_changes: FileChangedError": "the partition is listed again; raised after too many tries",
     "partition.logs:follow_changes: PathError": "a warning: the partition was removed meanwhile",

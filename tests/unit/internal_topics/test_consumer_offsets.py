@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 import kafka_segment_source as kafkaseg
 from kafka_segment_source.errors import CorruptRecordError, OptionError, PathError
 from kafka_segment_source.internal_topics.group_records import RECORD_TYPES
+from tests.support.group_answers import GROUP_ANSWERS, offsets_said, types_said
 from tests.support.internal_logs import InternalLog, classic_group, group_key, offset_key, offset_value
 from tests.support.rows import FIXTURES
 
@@ -305,45 +306,18 @@ def test_other_options_are_refused() -> None:
 # --- a real broker ----------------------------------------------------------------------------------------------------
 
 
-def test_offsets_are_those_of_the_admin_client() -> None:
-    """list_consumer_group_offsets of every group: classic, KIP-848, without members, transactional, thinned."""
-    # confluent-kafka sends metadata with a NUL at their end, and cuts them there in its answers
-    found = [
-        (row["group"], row["topic"], row["partition"], row["offset"], row["metadata"].rstrip("\0"))
-        for row in read(DATA)
-    ]
-    expected = [
-        (group, each["topic"], each["partition"], each["offset"], each["metadata"] or "")
-        for group, listed in ANSWERS["offsets"].items()
-        for each in listed
-    ]
-    assert found == sorted(expected)
-    assert len(expected) >= 18
+@pytest.mark.parametrize("what", ["committed offsets", "lags", "types of groups"])
+def test_rows_are_what_the_admin_client_and_the_tool_said(what: str) -> None:
+    """Groups that are classic, of KIP-848, without members, transactional, thinned."""
+    see, said = GROUP_ANSWERS[what]
+    assert see(DATA, ANSWERS) == said(ANSWERS)
 
 
-def test_lag_is_that_of_the_tool() -> None:
-    """kafka-consumer-groups --describe --all-groups: current offset, log end offset and lag."""
-    found = {
-        (row["group"], row["topic"], str(row["partition"])): tuple(
-            str(row[name]) for name in ("offset", "logEndOffset", "lag")
-        )
-        for row in read(DATA)
-    }
-    expected = {
-        (each["GROUP"], each["TOPIC"], each["PARTITION"]): (each["CURRENT-OFFSET"], each["LOG-END-OFFSET"], each["LAG"])
-        for each in ANSWERS["consumer_groups_tool"]
-        if each["CURRENT-OFFSET"] != "-"
-    }
-    assert found == expected
+def test_the_answers_have_what_the_view_shows() -> None:
+    """Both protocols, enough offsets, and the ends of the partitions as the admin client lists them."""
+    assert len(offsets_said(ANSWERS)) >= 18 and set(types_said(ANSWERS).values()) == {"CLASSIC", "CONSUMER"}
     ends = {(each["topic"], each["partition"]): each["offset"] for each in ANSWERS["ends"]}
     assert all(row["logEndOffset"] == ends[row["topic"], row["partition"]] for row in read(DATA))
-
-
-def test_types_are_those_of_the_admin_client() -> None:
-    """list_consumer_groups: type of each group that has offsets."""
-    found = {row["group"]: row["groupType"].upper() for row in read(DATA)}
-    assert found == {group: ANSWERS["groups"][group]["type"] for group in found}
-    assert set(found.values()) == {"CLASSIC", "CONSUMER"}
 
 
 def dumped(partition: int) -> Iterator[tuple[int, dict[str, Any], dict[str, Any] | None]]:

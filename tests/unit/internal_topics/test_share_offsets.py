@@ -15,6 +15,12 @@ from typing import Any
 import pytest
 
 import kafka_segment_source as kafkaseg
+from tests.support.group_answers import (
+    share_offsets_said,
+    share_offsets_seen,
+    streams_offsets_said,
+    streams_offsets_seen,
+)
 from tests.support.internal_logs import InternalLog, array, tags, text
 from tests.support.rows import FIXTURES
 
@@ -55,19 +61,9 @@ def log(tmp_path: Path) -> InternalLog:
 
 def test_what_the_tool_said() -> None:
     """Start offsets and lags of every share group; a dash is null."""
-    said = {
-        (row["GROUP"], row["TOPIC"], int(row["PARTITION"])): (row["START-OFFSET"], row["LAG"])
-        for row in ANSWERS["share_offsets"]
-    }
-    rows = read(DATA)
-    assert len(said) > 5
-    assert {
-        (row["group"], row["topic"], row["partition"]): tuple(
-            "-" if row[name] is None else str(row[name]) for name in ("startOffset", "lag")
-        )
-        for row in rows
-    } == said
-    assert {row["group"] for row in rows} == {each["GROUP"] for each in ANSWERS["groups"] if each["TYPE"] == "Share"}
+    seen = share_offsets_seen(DATA, ANSWERS)
+    assert seen == share_offsets_said(ANSWERS) and len(seen) > 5
+    assert {group for group, _, _ in seen} == {each["GROUP"] for each in ANSWERS["groups"] if each["TYPE"] == "Share"}
 
 
 def test_every_record_as_kafka_dumps_it() -> None:
@@ -159,6 +155,5 @@ def test_streams_groups_are_consumer_offsets() -> None:
     """Kafka Streams commits as any group does; its other records name its type."""
     rows = kafkaseg.scan(DATA, view="consumerOffsets").read_all().to_pylist()
     assert {row["groupType"] for row in rows} == {"streams"}
-    said = {(each["GROUP"], each["TOPIC"], int(each["PARTITION"])) for each in ANSWERS["streams_offsets"]}
-    assert {(row["group"], row["topic"], row["partition"]) for row in rows} == said
+    assert streams_offsets_seen(DATA, ANSWERS) == streams_offsets_said(ANSWERS)
     assert {row["topic"]: row["lag"] for row in rows if row["lag"] is not None} == {"streams-plaintext-input": 0}

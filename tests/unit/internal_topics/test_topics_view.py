@@ -18,6 +18,7 @@ import kafka_segment_source as kafkaseg
 from kafka_segment_source.errors import CorruptRecordError, DataLossError
 from kafka_segment_source.internal_topics.metadata_records import RECORD_TYPES
 from tests.support import writer
+from tests.support.group_answers import topics_said, topics_seen
 from tests.support.internal_logs import NO_TAGS, InternalLog, array, metadata_value, tags, text, unsigned_varint
 from tests.support.rows import FIXTURES
 
@@ -357,20 +358,10 @@ def dump() -> str:
 
 def test_topics_are_those_of_the_admin_client() -> None:
     """describe_topics and describe_configs, right before the stop, which takes the leaders away."""
-    rows = read(DATA, until=ANSWERS["taken"])
-    found: dict[str, Any] = {}
-    for row in rows:
-        listed = found.setdefault(row["topic"], {"topic_id": row["topicId"], "partitions": []})
-        listed["partitions"].append({name: row[name] for name in ("partition", "leader", "replicas", "isr")})
-        assert dict(row["configs"]) == ANSWERS["configs"][row["topic"]]
-    # confluent-kafka prints ids in the other alphabet of base64
-    expected = {
-        name: {**answer, "topic_id": answer["topic_id"].replace("/", "_").replace("+", "-")}
-        for name, answer in ANSWERS["topics"].items()
-    }
-    assert found == expected
-    assert {"orders", "again", "grown"} <= found.keys() and "gone" not in found
-    assert {row["leader"] for row in rows} == {1}
+    topics = topics_seen(DATA, ANSWERS)
+    assert topics == topics_said(ANSWERS)
+    assert {"orders", "again", "grown"} <= topics.keys() and "gone" not in topics
+    assert {row["leader"] for row in read(DATA, until=ANSWERS["taken"])} == {1}
     assert {row["leader"] for row in read(DATA)} == {None}  # the stop was written down too
 
 

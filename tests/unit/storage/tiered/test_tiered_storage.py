@@ -295,6 +295,35 @@ def test_a_topic_that_was_made_again(
         scanned([store / f"kept-{NAMES.id_text}", local])
 
 
+@pytest.mark.parametrize("partitions", [[0], [0, 1]])
+def test_verify_and_ls_leave_a_deleted_topic_alone(
+    segments: list[encoder.LocalSegment], partitions: list[int], tmp_path: Path
+) -> None:
+    """Where a local directory says which topic of the name is meant, verify and ls tell of what a read reads. Otherwise
+    they say what the read says."""
+    topic_id = bytes(range(16))
+    store, local = tmp_path / "store", tmp_path / "local"
+    for number in partitions:
+        for own, uploaded in ((topic_id, segments[:-1]), (bytes(16), segments[1:2])):
+            names = encoder.Names("kept", number, own)
+            encoder.write_objects(encoder.encode_aiven(uploaded, names), store)
+    shutil.copytree(LOCAL_TIER / "data" / "kept-0", local / "kept-0")
+    kept_id = encoder.Names("kept", 0, topic_id).id_text
+    (local / "kept-0" / "partition.metadata").write_text(f"version: 0\ntopic_id: {kept_id}")
+    assert scanned([store, local]) and kafkaseg.verify([store, local]).problems == ()
+    listing = kafkaseg.list_partitions([store, local])
+    assert not [warning for warning in listing.warnings if "not possible" in warning]
+    read_ids = {
+        each.directory.split("/")[-4] for each in listing.partitions if each.read != () and "@" in each.directory
+    }
+    assert read_ids <= {f"kept-{kept_id}"} and all(each.read is not None for each in listing.partitions)
+    [problem, *_] = kafkaseg.verify(store).problems
+    assert "are different topics of one name" in problem.what
+    path = next(store.rglob(f"kept-{kept_id}/0/{segments[2].base:020d}-*.log"))
+    path.write_bytes(path.read_bytes()[:-1])
+    assert any(each.path.endswith(path.name) for each in kafkaseg.verify([store, local]).notes)
+
+
 def test_a_local_log_start_holds_for_the_tier(
     segments: list[encoder.LocalSegment], kept_rows: list[Row], tmp_path: Path
 ) -> None:

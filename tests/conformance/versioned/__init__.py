@@ -1,0 +1,1 @@
+"""What `tests.conformance.versions` runs with brokers of each version."""
