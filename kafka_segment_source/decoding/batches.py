@@ -377,15 +377,18 @@ class BatchReader:
     def _doubt_behind_skipped(self, headers: HeaderTable) -> Disorder | None:
         """Decides about the batch right behind one that was left out.
 
-        If it states offsets of that one, it must leave room for it behind the batch before.
+        If it states offsets of that one, and leaves a gap behind the batch before, the gap must have room for it.
+        Without a gap, the one that was left out is foreign. A wrapper of magic 0 or 1 states only its last offset.
         """
         skipped, after = self._skipped, self._read_following(headers, 0)
         if after is not None and is_misplaced(headers, 0, skipped.last, after):
             return Disorder(0, skipped.last + 1, after - 1)
-        first = int(headers[batch_headers.BASE_OFFSET, 0])
-        least = self._search.last_offset + 1 + skipped.last - skipped.first + 1
-        leaves_room = not skipped.is_whole or first > skipped.last or first >= least
-        return None if leaves_room else Disorder(0, least, self._offset_limit - 1)
+        magic, first = headers[[batch_headers.MAGIC, batch_headers.BASE_OFFSET], 0].tolist()
+        expected = self._search.last_offset + 1
+        least = expected + skipped.last - skipped.first + 1
+        is_in_gap = magic == kafka_format.MAGIC_V2 and expected < first < least
+        is_either = is_in_gap and skipped.is_whole and first <= skipped.last
+        return Disorder(0, least, self._offset_limit - 1) if is_either else None
 
     def _doubt_first(self, headers: HeaderTable, count: int, before: int) -> Disorder | None:
         """Decides about a batch behind damage: in a file that shows no compaction, the batch after it begins where it
