@@ -79,6 +79,8 @@ class BatchSearch:
         """Finds the first position ≥ `position` of a whole batch that continues this log, by header and CRC."""
         size = self._split.segment_size
         end_offset = self._find_offset_limit()
+        if self.last_offset + 1 >= end_offset:
+            return None  # no batch can lie above
         window = FIRST_WINDOW
         while size - position >= kafka_format.LOG_OVERHEAD + kafka_format.MIN_LENGTH_V0:
             buffer = np.empty(min(window, size - position), np.uint8)

@@ -378,7 +378,8 @@ class BatchReader:
         """Decides about the batch right behind one that was left out.
 
         If it states offsets of that one, and leaves a gap behind the batch before, the gap must have room for it.
-        Without a gap, the one that was left out is foreign. A wrapper of magic 0 or 1 states only its last offset.
+        Without a gap, the one that was left out is foreign. A wrapper of magic 0 or 1 states only its last offset. As
+        that one may be foreign in any case, only another copy is believed more.
         """
         skipped, after = self._skipped, self._read_following(headers, 0)
         if after is not None and is_misplaced(headers, 0, skipped.last, after):
@@ -387,7 +388,7 @@ class BatchReader:
         expected = self._search.last_offset + 1
         least = expected + skipped.last - skipped.first + 1
         is_in_gap = magic == kafka_format.MAGIC_V2 and expected < first < least
-        is_either = is_in_gap and skipped.is_whole and first <= skipped.last
+        is_either = self._split.copies and is_in_gap and skipped.is_whole and first <= skipped.last
         return Disorder(0, least, self._offset_limit - 1) if is_either else None
 
     def _doubt_first(self, headers: HeaderTable, count: int, before: int) -> Disorder | None:

@@ -30,7 +30,7 @@ def needs_witness(headers: HeaderTable, before: int) -> bool:
 
     headers: int64[FIELDS, n], n ≥ 1. before: the last offset before the first batch.
     """
-    last = headers[batch_headers.LAST_OFFSET, -2] if headers.shape[1] > 1 else before
+    last = int(headers[batch_headers.LAST_OFFSET, -2]) if headers.shape[1] > 1 else before
     return bool(headers[batch_headers.BASE_OFFSET, -1] != last + 1)
 
 

@@ -159,12 +159,14 @@ def check_dropped(segment: RealSegment, limit: int | None, reports: Sequence[Rep
         if not start < end <= following:
             raise ViolationError(f"reported range {start} to {end} ({what}), the next thing at {following}")
         after = walk.last_offset
+        ends = [after, *(_claims(data[passed:start])[1] for passed in starts if claimed_end(data, passed) == start)]
         suspect = sound(data, start, after, walk.limit)
         walk.position = end
         if (start, None) in {(each.position, each.end) for each in reports}:  # its CRC held: its offsets are taken
             walk.last_offset = max(after, _claims(data[start:end])[1])
         upcoming = sound(data, end, walk.last_offset, walk.limit)
-        if suspect is not None and what not in STRICTER and not _steps_back(data, end, suspect):
+        is_sound = suspect is not None and what not in STRICTER
+        if is_sound and not any(_is_in_doubt(data, suspect, position, ends) for position in (suspect.end, end)):
             raise ViolationError(f"a sound batch at {start} was reported: {what}")
         _check_nothing_lost(data, (start, end), upcoming, walk)
     walk.to_end()
@@ -178,10 +180,21 @@ def _whole_range(data: bytes, report: Reported) -> tuple[str, int, int]:
     return report.what, report.position, end
 
 
-def _steps_back(data: bytes, position: int, before: Sound) -> bool:
-    """Whether what follows begins at or behind the last offset of the batch before: one of both has a wrong offset."""
+def _is_in_doubt(data: bytes, suspect: Sound, position: int, ends: Sequence[int]) -> bool:
+    """Whether the batch at `position` shows that `suspect`, which lies before it, may have a wrong offset.
+
+    A sound batch that begins at or behind its last offset does. Any batch does that leaves exactly the length of
+    `suspect` at another place: two numbers that fit are no accident. ends: the last offsets that what lies before may
+    have.
+    """
     end = claimed_end(data, position)
-    return end is not None and crc_holds(data[position:end]) and _claims(data[position:end])[0] <= before.last_offset
+    if end is None:
+        return False
+    following = _claims(data[position:end])[0]
+    if crc_holds(data[position:end]) and following <= suspect.last_offset:
+        return True
+    room = suspect.last_offset - suspect.base_offset + 2
+    return any(suspect.base_offset != last + 1 and following - last == room for last in ends)
 
 
 def _check_nothing_lost(data: bytes, skipped: tuple[int, int], upcoming: Sound | None, walk: _Walk) -> None:

@@ -66,6 +66,17 @@ def test_an_offset_that_jumped_ahead_costs_its_own_batch(
     assert offsets(folder, mode="DROPMALFORMED") == [0, 1, 2, 6, 7, 8, 9, 10, 11]
 
 
+def test_the_largest_offset_of_all(folder: Path) -> None:
+    """Nothing lies above it, so the search for what follows it ends."""
+    largest, second = moved(batch(0), 2**63 - 3), batch(3)
+    torn = bytearray(batch(6))
+    torn[-1] ^= 1
+    write(folder, largest, second, bytes(torn))
+
+    assert error_of(folder).what == "batch out of order"
+    assert offsets(folder, mode="DROPMALFORMED") == [3, 4, 5]
+
+
 @pytest.mark.parametrize("back", [1, 2, 5])
 def test_an_offset_that_fell_back_costs_its_own_batch(back: int, folder: Path) -> None:
     """A baseOffset at or behind an earlier one is out of order itself."""
