@@ -96,12 +96,12 @@ def list_beside(directory: str, storage: Storage) -> Beside:
 
 def beside_of(directory: str, storage: Storage, files: Mapping[str, Entry]) -> Beside:
     width = kafka_format.BASE_OFFSET_DIGITS
-    bases = {name[:width] for name in files if name[width:] == kafka_format.LOG_SUFFIX}
+    sizes = {name[:width]: file.size for name, file in files.items() if name[width:] == kafka_format.LOG_SUFFIX}
     faults, orphans, unfinished, damaged, snapshot, has_deleted = [], [], [], [], -1, False
     for name, file in files.items():
         suffix = name[width:]
         if suffix == kafka_format.LOG_SUFFIX or (
-            suffix in INDEX_SUFFIXES and name[:width] in bases and file.kind is Kind.FILE
+            suffix in INDEX_SUFFIXES and sizes.get(name[:width]) and file.kind is Kind.FILE
         ):
             continue  # nearly every file ends here
         has_deleted = has_deleted or suffix == _DELETED_LOG
@@ -117,16 +117,18 @@ def beside_of(directory: str, storage: Storage, files: Mapping[str, Entry]) -> B
         elif suffix == kafka_format.SNAPSHOT_SUFFIX:
             snapshot = max(snapshot, int(name[:width]))
         elif suffix in INDEX_SUFFIXES:
-            stem = name[:width] + kafka_format.LOG_SUFFIX
-            if not any(stem + other in files for other in _STANDS_FOR_LOG):
-                orphans.append(Orphan(join_path(directory, name), int(name[:width]), file.size, storage))
+            stem, size = name[:width] + kafka_format.LOG_SUFFIX, sizes.get(name[:width])
+            may_mention = size is None or (file.size > 0 and suffix != kafka_format.TRANSACTION_INDEX_SUFFIX)
+            if may_mention and not any(stem + other in files for other in _STANDS_FOR_LOG):
+                path = join_path(directory, name)
+                orphans.append(Orphan(path, int(name[:width]), file.size, size is not None, storage))
     if DEAD_DIRECTORY.fullmatch(name_of(directory)):
         orphans, snapshot = [], -1  # a broker removes its files one by one, the `.log` first
     return Beside(
         tuple(faults),
         tuple(sorted(orphans, key=lambda orphan: (orphan.base_offset, orphan.path))),
         snapshot,
-        max((int(digits) for digits in bases if digits.isdecimal()), default=-1),
+        max((int(digits) for digits in sizes if digits.isdecimal()), default=-1),
         has_deleted,
         metadata.version if (metadata := files.get(kafka_format.PARTITION_METADATA)) is not None else NO_VERSION,
         tuple(sorted(unfinished)),

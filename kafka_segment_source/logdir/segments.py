@@ -94,14 +94,17 @@ class Segment(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Orphan:
-    """An index file that was listed without the `.log` of its segment.
+    """An index file that was listed without the `.log` of its segment, or beside one of 0 bytes.
 
     No file that stands for the `.log` was listed either (.deleted, .cleaned, .swap).
+
+    has_empty_log: Whether a `.log` of 0 bytes is there. So it is while a segment is new; then no index has an entry.
     """
 
     path: str
     base_offset: int
     size: int
+    has_empty_log: bool = False
     storage: Storage = field(default=LOCAL, repr=False)
 
 

@@ -196,9 +196,9 @@ def _add_evidence(
     orphans = [
         orphan
         for copy in copies
-        if copy.beside.orphans
         for orphan in _list_again(copy, seen)
         if orphan.base_offset < ends.get(copy.directory, kafka_format.MAX_OFFSET)
+        and not (orphan.has_empty_log and any(orphan.base_offset in hole.offsets for hole in log.holes))
     ]
     if orphans:
         start = max(checkpoints.log_start(copy) for copy in copies)
@@ -249,13 +249,23 @@ def _check_log_starts(
 
 
 def _list_again(copy: ListedLog, seen: float) -> list[Orphan]:
-    """Lists a directory again, and returns the index files without a `.log` that this listing shows too."""
+    """Lists a directory again, and returns the index files without a `.log` that this listing shows too.
+
+    Of those beside an empty `.log`, only the ones with an entry count: a new segment has none yet.
+    """
+    listed = [
+        orphan
+        for orphan in copy.beside.orphans
+        if not orphan.has_empty_log or _read_last_offset(orphan) is not None
+    ]
+    if not listed:
+        return []
     _wait_after(seen)
     now = list_beside(copy.directory, copy.storage)
     if not copy.segments and now.last_base >= 0:
         raise FileChangedError(f"path {copy.directory!r} has changed while it was listed; plan the read again")
     paths = {orphan.path for orphan in now.orphans}
-    return [orphan for orphan in copy.beside.orphans if orphan.path in paths]
+    return [orphan for orphan in listed if orphan.path in paths]
 
 
 def _check_orphans(log: PartitionLog, orphans: list[Orphan], start: int, compacted: bool) -> Iterable[Evidence]:
@@ -285,6 +295,8 @@ def _check_orphans(log: PartitionLog, orphans: list[Orphan], start: int, compact
         if offsets.is_empty:
             continue
         harmless = None if is_after else _BY_RETENTION if slot == 0 else _BY_COMPACTION if compacted else None
+        if any(orphan.has_empty_log for orphan in together):
+            harmless = None  # neither retention nor compaction leaves entries without records
         yield Evidence(offsets, _explain_orphans(together), harmless)
 
 
@@ -311,6 +323,9 @@ def _check_seams(log: PartitionLog, orphans: list[Orphan], start: int, compacted
 
 def _explain_orphans(orphans: list[Orphan]) -> str:
     segments = len({orphan.base_offset for orphan in orphans})
+    if all(orphan.has_empty_log for orphan in orphans):
+        more = f" and the index files of {segments - 1:,} more segments have" if segments > 1 else " has"
+        return f"{orphans[0].path!r}{more} entries, but the .log beside has no bytes"
     if segments == 1:
         return f"{orphans[0].path!r} is there without the .log of its segment"
     return f"{orphans[0].path!r} and the index files of {segments - 1:,} more segments are there without their .log"

@@ -124,6 +124,31 @@ def test_a_segment_between_others_is_missing(folder: Path) -> None:
     assert offsets(folder, **between(20, 40)) == list(range(20, 40))
 
 
+@pytest.mark.parametrize("is_compacted", [False, True])
+@pytest.mark.parametrize("base", [0, 10, 30])
+def test_a_file_of_no_bytes_beside_an_index_with_entries(base: int, is_compacted: bool, folder: Path) -> None:
+    """The entries were records once. A new segment has no entry, and compaction writes none without records."""
+    file(folder, base).write_bytes(b"")
+    if is_compacted:
+        checkpoint(folder.parent, "cleaner-offset-checkpoint", "orders 0 30")
+    with pytest.raises(DataLossError, match=f"no file holds the offsets {base or 0} to {base + 9} of"):
+        kafkaseg.plan(folder)
+    left = [offset for offset in range(40) if not base <= offset < base + 10]
+    assert offsets(folder, failOnDataLoss=False) == left
+    assert len(warnings(folder, failOnDataLoss=False)) == 1
+    problems = [f for p in kafkaseg.verify(folder).partitions for f in p.findings if f.problem]
+    assert any(f"no file holds the offsets {base} to" in f.what or f.is_loss for f in problems)
+
+
+def test_a_new_segment_has_no_entry(folder: Path) -> None:
+    """A broker allocates its index files ahead, and creates an empty `.log`."""
+    file(folder, 40).write_bytes(b"")
+    file(folder, 40, ".index").write_bytes(bytes(10_485_760))
+    file(folder, 40, ".timeindex").write_bytes(bytes(10_485_756))
+    assert warnings(folder) == ()
+    assert offsets(folder) == list(range(40))
+
+
 # --- soft
 # --------------------------------------------------------------------------------------------------------------
 
