@@ -254,9 +254,7 @@ def _list_again(copy: ListedLog, seen: float) -> list[Orphan]:
     Of those beside an empty `.log`, only the ones with an entry count: a new segment has none yet.
     """
     listed = [
-        orphan
-        for orphan in copy.beside.orphans
-        if not orphan.has_empty_log or _read_last_offset(orphan) is not None
+        orphan for orphan in copy.beside.orphans if not orphan.has_empty_log or _read_last_offset(orphan) is not None
     ]
     if not listed:
         return []

@@ -215,7 +215,7 @@ class Selector:
         if at > self._end_at:
             return result  # it is dropped by the witness
         with SegmentView(segment, self._trust, result.faults) as view:
-            found = _check_log_start(log, segment) or narrow(view, within, self._disorder)
+            found = _check_log_start(log, segment) or narrow(view, within, self._disorder, log.gap_is_loss(at))
             if isinstance(found, DroppedSegment):
                 result.dropped = found
                 return result
@@ -225,7 +225,7 @@ class Selector:
             if result.witness is not None:
                 self._end_at = min(self._end_at, at)
                 found = _cut_at_witness(found, result.witness)
-            pruned = self._prune_range(log, view, found, zone_map, filters)
+            pruned = self._prune_range(log, at, view, found, zone_map, filters)
             result.by_keys = pruned.by_keys
             if self._times.has_until and self._stop is None:  # else nothing lies after until + D
                 result.covered = pruned.covered
@@ -253,6 +253,7 @@ class Selector:
     def _prune_range(
         self,
         log: PartitionLog,
+        at: int,
         view: SegmentView,
         found: ByteRange,
         zone_map: ZoneMap | None,
@@ -267,7 +268,7 @@ class Selector:
         base_offset = view.segment.base_offset
         zones = zone_map.of_segment(base_offset)
         holding = None if filters is None else filters.find_holding(base_offset, zones)
-        pruned = prune(view, found, self._times, zones, holding)
+        pruned = prune(view, found, self._times, zones, holding, log.gap_is_loss(at))
         if pruned.is_stale:
             self._maps.note_stale(log, view.segment.path)
         return pruned

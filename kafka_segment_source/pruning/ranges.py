@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from kafka_segment_source import kafka_format
-from kafka_segment_source.bounds import ScanBounds
+from kafka_segment_source.bounds import OffsetRange, ScanBounds
 from kafka_segment_source.logdir.segment_view import SegmentView
 from kafka_segment_source.logdir.segments import DropKind, DroppedSegment, Segment
 from kafka_segment_source.pruning.disorder import settled_offset, stop_timestamp
@@ -74,10 +74,14 @@ def drop_by_name(segment: Segment, bounds: ScanBounds) -> DroppedSegment | None:
     return None
 
 
-def narrow(view: SegmentView, bounds: ScanBounds, disorder: int | None = None) -> ByteRange | DroppedSegment:
+def narrow(
+    view: SegmentView, bounds: ScanBounds, disorder: int | None = None, gap_is_loss: bool = False
+) -> ByteRange | DroppedSegment:
     """Returns the byte range of a segment that holds every row inside `bounds`.
 
     disorder: the declared timestampDisorder in ms. With it, `since` does not need a time index.
+    gap_is_loss: offsets that are missing after the segment are lost (`PartitionLog.gap_is_loss`). If wanted ones are,
+    the range has the end of the segment, where a read notices them.
     """
     segment = view.segment
     dropped = drop_by_name(segment, bounds)
@@ -89,20 +93,20 @@ def narrow(view: SegmentView, bounds: ScanBounds, disorder: int | None = None) -
         is_one_request = cost.at_once > 1 and segment.size <= cost.block and view.trusts_indexes
         if is_one_request:
             newest = _find_newest(view)
-            if newest is not None and newest < since:
-                return DroppedSegment(
-                    segment, DropKind.BEFORE_TIMES, f"nothing after {format_millis(newest)} (batch headers)"
-                )
+            if (
+                newest is not None
+                and newest.timestamp < since
+                and not (gap_is_loss and newest.leaves_gap(view, bounds))
+            ):
+                reason = f"nothing after {format_millis(newest.timestamp)} (batch headers)"
+                return DroppedSegment(segment, DropKind.BEFORE_TIMES, reason)
         if not (is_one_request and _begins_at(view, since)):
             if cost.at_once > 1:
                 view.read_together(since, stop_timestamp(bounds.times, disorder))
             latest = _find_latest_before(view, since)
-            if latest is not None:
-                return DroppedSegment(
-                    segment,
-                    DropKind.BEFORE_TIMES,
-                    f"nothing after {format_millis(latest)} ({_name_source(segment, since)})",
-                )
+            if latest is not None and not (gap_is_loss and latest.leaves_gap(view, bounds)):
+                reason = f"nothing after {format_millis(latest.timestamp)} ({_name_source(segment, since)})"
+                return DroppedSegment(segment, DropKind.BEFORE_TIMES, reason)
             first_offset = max(first_offset, _find_first_offset_since(view, since, disorder))
     start = view.start_position(first_offset) if first_offset > segment.base_offset else 0
     end = None
@@ -116,17 +120,34 @@ def _name_source(segment: Segment, since: int) -> str:
     return "time index" if segment.latest is None or segment.latest >= since else "manifest"
 
 
-def _find_newest(view: SegmentView) -> int | None:
-    """Returns the largest timestamp of a segment whose `.log` is read by one request, from all its batch headers.
+class _End(NamedTuple):
+    """What is known of the end of a segment.
+
+    timestamp: no row is newer. last_offset: the last offset of its batches. None if it is not known.
+    """
+
+    timestamp: int
+    last_offset: int | None
+
+    def leaves_gap(self, view: SegmentView, bounds: ScanBounds) -> bool:
+        """Whether wanted offsets lie between the last offset and the next segment."""
+        following = view.segment.next_base_offset
+        if self.last_offset is None or following is None:
+            return False
+        return not OffsetRange(self.last_offset + 1, following).intersect(bounds.offsets).is_empty
+
+
+def _find_newest(view: SegmentView) -> _End | None:
+    """Finds the largest timestamp of a segment whose `.log` is read by one request, from all its batch headers.
 
     Index files would take more requests, and say less. None if a header is not proven.
     """
-    newest = kafka_format.NO_TIMESTAMP
+    newest, last_offset = kafka_format.NO_TIMESTAMP, None
     for header in view.strict_probe.walk(0):
         if header is None or header.magic != kafka_format.MAGIC_V2:
             return None
-        newest = max(newest, header.max_timestamp)
-    return newest
+        newest, last_offset = max(newest, header.max_timestamp), header.last_offset
+    return _End(newest, last_offset)
 
 
 def _begins_at(view: SegmentView, since: int) -> bool:
@@ -137,7 +158,7 @@ def _begins_at(view: SegmentView, since: int) -> bool:
     return header.max_timestamp >= since
 
 
-def _find_latest_before(view: SegmentView, since: int) -> int | None:
+def _find_latest_before(view: SegmentView, since: int) -> _End | None:
     """Returns the segment's last indexed timestamp if the head and tail proofs show that no row reaches `since`.
     Otherwise None."""
     times = view.time_ends
@@ -145,13 +166,15 @@ def _find_latest_before(view: SegmentView, since: int) -> int | None:
         return None
     stated = view.segment.latest
     if stated is not None and stated < since:
-        return stated  # the manifest bounds what the head proof does not
-    seen = 0
+        return _End(stated, None)  # the manifest bounds what the head proof does not
+    last_offset = None
     for header in view.headers_from(int(times.offsets[-1])):
         if header is None or header.magic != kafka_format.MAGIC_V2 or header.max_timestamp >= since:
             return None
-        seen += 1
-    return int(times.timestamps[-1]) if seen else None  # an entry beyond the log proves nothing about it
+        last_offset = header.last_offset
+    if last_offset is None:
+        return None  # an entry beyond the log proves nothing about it
+    return _End(int(times.timestamps[-1]), last_offset)
 
 
 def _find_first_offset_since(view: SegmentView, since: int, disorder: int | None) -> int:

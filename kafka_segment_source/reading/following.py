@@ -278,7 +278,7 @@ def _plan_part(
     segment = log.segments[at]
     within = ScanBounds(wanted.intersect(segment.offsets), planned.bounds.times)
     with SegmentView(segment, policy.trust) as view:
-        found = narrow(view, within, policy.disorder)
+        found = narrow(view, within, policy.disorder, log.gap_is_loss(at))
         if isinstance(found, DroppedSegment):
             return None
         split = split_of(log, segment, within, found.start, found.end)._replace(

@@ -27,6 +27,7 @@ from kafka_segment_source.bounds import TimeRange
 from kafka_segment_source.logdir.offset_proof import bears_out
 from kafka_segment_source.logdir.probe import HeaderProbe
 from kafka_segment_source.logdir.segment_view import SegmentView
+from kafka_segment_source.logdir.segments import Segment
 from kafka_segment_source.pruning.ranges import ByteRange, Pruned
 from kafka_segment_source.zones import zone_table
 from kafka_segment_source.zones.zone_table import ZoneTable
@@ -41,11 +42,18 @@ _OF_TAIL = np.array(
 
 
 def prune(
-    view: SegmentView, found: ByteRange, times: TimeRange, zones: ZoneTable, holding: Mask | None = None
+    view: SegmentView,
+    found: ByteRange,
+    times: TimeRange,
+    zones: ZoneTable,
+    holding: Mask | None = None,
+    gap_is_loss: bool = False,
 ) -> Pruned:
     """Returns the pieces of `found` that hold every wanted data row inside `times`.
 
     zones: those of the view's segment. holding: which of them may hold a row with a wanted key; None: all.
+    gap_is_loss: as in `ranges.narrow`. The last batch of the segment is then read, if wanted offsets are missing after
+    it.
     """
     if zones.shape[1] and zones[zone_table.END, -1] > view.segment.size:  # ends grow
         zones = zones[:, zones[zone_table.END] <= view.segment.size]
@@ -63,6 +71,9 @@ def prune(
         end, after = int(zones[zone_table.END, last]), int(zones[zone_table.LAST_OFFSET, last]) + 1
         pieces.append(ByteRange(rest.start, begin, rest.first_offset, first_offset))
         rest = ByteRange(end, found.end, max(rest.first_offset, after), found.end_offset)
+    last_zone = proven[-1][1]
+    if gap_is_loss and _leaves_gap(view.segment, zones, last_zone, found):
+        rest = rest._replace(start=int(zones[zone_table.LAST_POSITION, last_zone]))
     pieces.append(rest)
     tails = {int(zones[zone_table.END, last]): int(zones[zone_table.LAST_POSITION, last]) for _, last in proven}
     wanted = (
@@ -72,6 +83,13 @@ def prune(
     )
     by_keys = 0 if holding is None else _count_by_keys(zones, found, times, proven)
     return Pruned(tuple(wanted), covered, is_stale, by_keys)
+
+
+def _leaves_gap(segment: Segment, zones: ZoneTable, last: int, found: ByteRange) -> bool:
+    """Whether zone `last` ends the segment, and wanted offsets are missing after it."""
+    after, following = int(zones[zone_table.LAST_OFFSET, last]) + 1, segment.next_base_offset
+    ends_segment = int(zones[zone_table.END, last]) == segment.size == found.end
+    return ends_segment and following is not None and max(after, found.first_offset) < min(following, found.end_offset)
 
 
 def _count_by_keys(zones: ZoneTable, found: ByteRange, times: TimeRange, proven: list[tuple[int, int]]) -> int:

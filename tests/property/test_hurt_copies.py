@@ -267,15 +267,18 @@ def _check_bounds(files: SimulatedFiles, paths: list[str], expected: Expected, r
     options: dict[str, Any] = random.choice([{}, {"minPartitions": 5}, {"maxRecordsPerPartition": 3}])
     options |= random.choice([{}, {}, {"trustIndexes": False}, {"mode": "DROPMALFORMED"}])
     wanted = dict(expected.rows)
+    unheld = {row[0]: row for batch in expected.unheld if batch.kind in ("data", "txn") for row in batch.rows}
     how = 2 if is_mapped else random.randrange(3)
     if how == 0:
         options |= {"startingOffsets": {TOPIC: {"0": first}}, "endingOffsets": {TOPIC: {"0": after}}}
         wanted = {offset: row for offset, row in wanted.items() if first <= offset < after}
+        unheld = {offset: row for offset, row in unheld.items() if first <= offset < after}
     else:
         moments = [row[1] for row in expected.rows.values()] or [0]
         since, until = sorted((random.choice(moments), random.choice(moments) + random.choice([0, 1, 30])))
         options |= {"since": since, "until": until}
         wanted = {offset: row for offset, row in wanted.items() if since <= row[1] < until}
+        unheld = {offset: row for offset, row in unheld.items() if since <= row[1] < until}
         if how == 2:
             options["zoneMaps"] = MAPS
             if not is_mapped:
@@ -288,6 +291,9 @@ def _check_bounds(files: SimulatedFiles, paths: list[str], expected: Expected, r
         same(scanned(files, paths, **options), wanted, f"strict bounds {options}", expected.removed)
     except (DataError, DataLossError) as error:
         _check_error(error, expected)
+        return
+    if unheld and not expected.is_compacted and not expected.may_be_torn:
+        raise AssertionError(f"strict bounds {options}: no error, although no copy holds {list(unheld)}")
 
 
 @pytest.mark.parametrize("part", range(PARTS))

@@ -20,6 +20,7 @@ from tests.support import writer
 from tests.support.batches import control, empty
 from tests.support.batches import data as batch
 from tests.support.logs import Segment, simple_log, simple_segment
+from tests.support.maps import make_maps
 from tests.support.reads import plan_in
 from tests.support.rows import LOG_DIRECTORIES, MESSAGE_SETS, OFFSET, expected, scanned
 
@@ -84,6 +85,31 @@ def test_a_missing_segment(base: int, options: dict[str, Any], folder: Path, cap
     since = options.get("since", 0) / 10
     assert found == [n for n in range(40) if n >= since and not base <= n < base + 10]
     assert caplog.messages == [f"{caught.value.what}; going on without it (failOnDataLoss=false)"]
+
+
+@pytest.mark.parametrize("by", ["time index", "zone map", "key filter"])
+def test_a_segment_missing_behind_one_that_is_left_out(by: str, tmp_path: Path) -> None:
+    """Nobody knows the times and keys of its rows, so the end of the segment before is looked at."""
+    made = [segment(base, base + 10, timeindex=[(10 * base + 90, base + 9)]) for base in (0, 10, 20)]
+    folder = written(tmp_path / "logs", *made)
+    options: dict[str, Any] = {"key": "k25"} if by == "key filter" else {"since": 150}
+    if by != "time index":
+        make_maps(tmp_path / "logs", tmp_path / "maps", keys=True)
+        options["zoneMaps"] = str(tmp_path / "maps")
+    wanted = offsets(folder, **options)
+    assert kafkaseg.plan(folder, **options).segments_kept == (2 if "since" in options else 1)
+
+    for path in folder.glob("*10.*"):
+        path.unlink()
+    with pytest.raises(DataLossError, match="offsets 10 to 19 of partition orders-0 are missing"):
+        offsets(folder, **options)
+    found = offsets(folder, failOnDataLoss=False, **options)
+    assert found == [offset for offset in wanted if not 10 <= offset < 20]
+    bounds = {"startingOffsets": {"orders": {"0": 20}}}
+    assert offsets(folder, **options, **bounds) == found
+    checkpoint = "0\n1\norders 0 20\n"
+    (tmp_path / "logs" / "cleaner-offset-checkpoint").write_text(checkpoint)
+    assert offsets(folder, **options) == found
 
 
 def test_a_missing_segment_after_damage(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
