@@ -92,7 +92,7 @@ class RowFilter(NamedTuple):
     def is_empty(self) -> bool:
         """Whether it is certain that no row can match."""
         ranges = self.partition_range.is_empty or self.offsets.is_empty or self.times.is_empty
-        return ranges or any(each == frozenset() for each in (self.topics, self.partitions, self.keys))
+        return ranges or any(wanted == frozenset() for wanted in (self.topics, self.partitions, self.keys))
 
     def matches_partition(self, topic: str, partition: int) -> bool:
         """Whether rows of this partition may match."""

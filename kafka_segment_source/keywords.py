@@ -181,8 +181,8 @@ def _path_text(path: object) -> str:
         return path
     several = isinstance(path, Iterable) and not isinstance(path, (os.PathLike, bytes, bytearray, memoryview, Mapping))
     texts = []
-    for each in path if several else [path]:  # type: ignore[attr-defined]
-        text = os.fspath(each) if isinstance(each, (str, os.PathLike)) else None
+    for entry in path if several else [path]:  # type: ignore[attr-defined]
+        text = os.fspath(entry) if isinstance(entry, (str, os.PathLike)) else None
         if not isinstance(text, str):
             raise OptionError(
                 f"option 'path' is {path!r}: expected a path (str or os.PathLike), or a list of paths",
@@ -198,7 +198,7 @@ def value_text(name: str, value: object) -> str:
     Those are a datetime without a zone, and topic names that are not text.
     """
     if name.lower() == "subscribe" and isinstance(value, (list, tuple)):
-        if not all(isinstance(each, str) for each in value):
+        if not all(isinstance(item, str) for item in value):
             raise OptionError(f"option {name!r} is {value!r}: expected topic names (str)", options=(name,))
         return ",".join(value)
     if name.lower() == "key":
@@ -215,7 +215,7 @@ def value_text(name: str, value: object) -> str:
 def _key_text(value: object) -> str:
     """Converts one key, or several. Bytes become 0x and digits. Raises OptionError for anything but keys."""
     if isinstance(value, (list, tuple, set, frozenset)):
-        return json.dumps([_key_text(each) if isinstance(each, (str, bytes, bytearray)) else each for each in value])
+        return json.dumps([_key_text(key) if isinstance(key, (str, bytes, bytearray)) else key for key in value])
     if isinstance(value, (bytes, bytearray, memoryview)):
         return f"0x{value.hex()}"
     return value if isinstance(value, str) else json.dumps(value)

@@ -125,7 +125,7 @@ def parse_record_keys(text: str, _: Context) -> frozenset[str | bytes]:
         raise ValueError("expected at least one key")
     if None in several:
         raise ValueError("a null key is no key; the condition `key IS NULL` finds records without one")
-    return frozenset(_parse_key(each) if isinstance(each, str) else json.dumps(each) for each in several)
+    return frozenset(_parse_key(key) if isinstance(key, str) else json.dumps(key) for key in several)
 
 
 def _parse_key(text: str) -> str | bytes:

@@ -283,7 +283,11 @@ LOOSENED = [
             "            for error, stop in damage.ends:",
             "            for error, stop in ():",
         ),
-        ("every copy: the whole key counts", "[each == key for each in keys.to_pylist()]", "[True for _ in keys]"),
+        (
+            "every copy: the whole key counts",
+            "[row_key == key for row_key in keys.to_pylist()]",
+            "[True for _ in keys]",
+        ),
     ),
     *_of(
         "searching/key_files.py",
@@ -490,8 +494,8 @@ LOOSENED = [
         ("schemas: an id belongs to its context", "if of == context:", "if True:"),
         (
             "schemas: the first schema of an id counts",
-            "first = made.by_id.setdefault((place.context, each.schema.id), each)",
-            "first = made.by_id[place.context, each.schema.id] = each",
+            "first = made.by_id.setdefault((place.context, entry.schema.id), entry)",
+            "first = made.by_id[place.context, entry.schema.id] = entry",
         ),
     ),
     *_of(
@@ -591,7 +595,7 @@ LOOSENED = [
             "if len(data) < group.row_bytes or _checksum(row, self.seed, position) != int.from_bytes(",
             "if len(data) < group.row_bytes or 0 > int.from_bytes(",
         ),
-        ("key filters: a zone without a filter may hold any key", "[each is not False for each in known]", "known"),
+        ("key filters: a zone without a filter may hold any key", "[answer is not False for answer in known]", "known"),
         ("key filters: a filter that is none holds any key", "= self.counts == NO_FILTER", "= self.counts == -1"),
     ),
     *_of(
@@ -786,7 +790,7 @@ LOOSENED = [
         "tests/unit/views/test_transactions.py tests/simulation/test_simulation.py",
         (
             "transactions: what is open before a gap has ended",
-            "if each.first_offset < self._last_gap:",
+            "if transaction.first_offset < self._last_gap:",
             "if False:",
         ),
         (
@@ -1622,12 +1626,12 @@ LOOSENED = [
         ),
         (
             "tiers: manifests that the storage does not give are its error",
-            "if isinstance(found.tier.nameless.fault, StorageError):",
+            "if isinstance(place.tier.nameless.fault, StorageError):",
             "if False:",
         ),
         (
             "tiers: a disk with the same topic id says the name",
-            "if found.tier is None or found.tier.nameless is None or found.tier.topic_id not in topics:",
+            "if place.tier is None or place.tier.nameless is None or place.tier.topic_id not in topics:",
             "if True:",
         ),
     ),

@@ -55,7 +55,7 @@ _SPARK_ONLY = tuple(option.name for option in OPTIONS if option.group == CUTTING
 @click.option(
     "--as",
     "encoding",
-    type=click.Choice([each.value for each in Encoding]),
+    type=click.Choice([encoding.value for encoding in Encoding]),
     default=Encoding.TEXT.value,
     show_default=True,
     help="How bytes of keys, values and header values are printed; text is UTF-8, and other bytes are escaped.",

@@ -112,7 +112,7 @@ class Counts:
 
     def rows(self) -> list[tuple[Key, Sums]]:
         """All sums, by topic, partition and time. Those without a time come first."""
-        return sorted(self.found.items(), key=lambda each: (*each[0][:2], each[0][2] is not None, each[0][2] or 0))
+        return sorted(self.found.items(), key=lambda item: (*item[0][:2], item[0][2] is not None, item[0][2] or 0))
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """Yields the sums as Arrow rows."""
@@ -125,7 +125,7 @@ class Counts:
             [sums.size for _, sums in rows],
             [sums.batches for _, sums in rows],
         ]
-        arrays = [pa.array(column, each.type) for column, each in zip(columns, _SCHEMA, strict=True)]
+        arrays = [pa.array(column, field.type) for column, field in zip(columns, _SCHEMA, strict=True)]
         if rows:
             yield pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA)
 
@@ -243,7 +243,7 @@ def _make_time_lines(by_time: Mapping[int | None, Sums], by: int) -> Iterator[tu
     if None in by_time:
         yield "no timestamp", by_time[None]
     before: int | None = None
-    for start in sorted(each for each in by_time if each is not None):
+    for start in sorted(start for start in by_time if start is not None):
         empty = 0 if before is None else (start - before) // by - 1
         if before is not None and 0 < empty <= _MOST_EMPTY:
             for number in range(empty):
@@ -265,21 +265,21 @@ def _format_span(start: int, by: int) -> str:
 
 def _draw(heading: str, lines: list[tuple[str, Sums | None]]) -> Iterator[str]:
     """Yields the lines of a table with a bar for the records, or for the bytes where no record is counted."""
-    sums = [each for _, each in lines if each is not None]
-    names = max(len(heading), *(len(name) for name, each in lines if each is not None))
-    records = max(len("records"), *(len(f"{each.records:,}") for each in sums))
-    sizes = max(len("bytes"), *(len(decimal(each.size)) for each in sums))
+    sums = [total for _, total in lines if total is not None]
+    names = max(len(heading), *(len(name) for name, total in lines if total is not None))
+    records = max(len("records"), *(len(f"{total.records:,}") for total in sums))
+    sizes = max(len("bytes"), *(len(decimal(total.size)) for total in sums))
     used = len(_INDENT) + names + 2 + records + 2 + sizes + 2
     room = max(min(width() - used - 1, _LONGEST_BAR), 1)
-    most = max(each.records for each in sums)
-    largest = max(each.size for each in sums)
+    most = max(total.records for total in sums)
+    largest = max(total.size for total in sums)
     yield click.style(f"{_INDENT}{heading:<{names}}  {'records':>{records}}  {'bytes':>{sizes}}", dim=True)
-    for name, each in lines:
-        if each is None:
+    for name, total in lines:
+        if total is None:
             yield click.style(f"{_INDENT}{name}", dim=True)
             continue
-        share = each.records / most if most else each.size / largest if largest else 0.0
-        cells = f"{_INDENT}{name:<{names}}  {each.records:>{records},}  {decimal(each.size):>{sizes}}"
+        share = total.records / most if most else total.size / largest if largest else 0.0
+        cells = f"{_INDENT}{name:<{names}}  {total.records:>{records},}  {decimal(total.size):>{sizes}}"
         yield f"{cells}  {_make_bar(share, room)}".rstrip()
 
 

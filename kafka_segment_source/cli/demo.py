@@ -92,8 +92,8 @@ def _count_per_minute(table: pa.Table) -> dict[str, int]:
     millis = pc.floor_temporal(table["timestamp"], unit="minute").cast(pa.int64())
     counts = pc.value_counts(millis).to_pylist()
     return {
-        format_millis(each["values"] // 1000): each["counts"]
-        for each in sorted(counts, key=lambda count: count["values"])
+        format_millis(minute["values"] // 1000): minute["counts"]
+        for minute in sorted(counts, key=lambda count: count["values"])
     }
 
 

@@ -94,9 +94,9 @@ def _shorten(rows: Rows, sums: Summary, notes: list[str]) -> tuple[Rows, Summary
         rows, left = Rows(rows.what, rows.second, ordered[:_MOST_ROWS]), ordered[_MOST_ROWS:]
     more = []
     if left:
-        wrong = sum(not is_well(each) for _, _, each in left)
+        wrong = sum(not is_well(summary) for _, _, summary in left)
         said = f", {wrong:,} of them with something wrong" if wrong else ""
-        size = decimal(sum(each.size for _, _, each in left))
+        size = decimal(sum(summary.size for _, _, summary in left))
         more.append(f"… and {count(len(left), rows.what)} more, {size}{said}; --all shows them")
     if len(notes) > _MANY_ROWS:
         notes = [*notes[:_MOST_NOTES], f"… and {len(notes) - _MOST_NOTES:,} more notes; --all shows them"]
@@ -115,8 +115,8 @@ def _is_unused(partition: ListedPartition) -> bool:
 
 def _count_empty(empty: Sequence[ListedPartition]) -> list[str]:
     notes = []
-    for topic, group in groupby(empty, key=lambda each: each.topic):
-        numbers = sorted({each.partition for each in group})
+    for topic, group in groupby(empty, key=lambda part: part.topic):
+        numbers = sorted({part.partition for part in group})
         are = "partition is" if len(numbers) == 1 else "partitions are"
         notes.append(f"{topic}: {len(numbers):,} {are} empty ({_join_ranges(numbers)})")
     return notes
@@ -130,7 +130,7 @@ def _join_ranges(numbers: Sequence[int]) -> str:
             ranges[-1] = [ranges[-1][0], number]
         else:
             ranges.append([number])
-    return ", ".join(" – ".join(map(str, each)) for each in ranges)
+    return ", ".join(" – ".join(map(str, ends)) for ends in ranges)
 
 
 def _make_notes(found: Listing, names: Mapping[str, str], has_all: bool) -> list[str]:
@@ -141,7 +141,7 @@ def _make_notes(found: Listing, names: Mapping[str, str], has_all: bool) -> list
     notes = [
         partition.faults[0] for partition in found.partitions if partition.summary.unreadable and not partition.segments
     ]
-    missing = [(each, each.text(names[part.directory])) for part in found.partitions for each in part.missing]
+    missing = [(missing, missing.text(names[part.directory])) for part in found.partitions for missing in part.missing]
     notes += [said for _, said in missing] if has_all else sum_up(missing)
     copies = {
         name: count for name, count in Counter(partition.name for partition in found.partitions).items() if count > 1
@@ -163,7 +163,7 @@ def _make_notes(found: Listing, names: Mapping[str, str], has_all: bool) -> list
 
 def _list_topics(found: Sequence[ListedPartition]) -> Rows:
     rows = []
-    for topic, group in groupby(found, key=lambda each: each.topic):
+    for topic, group in groupby(found, key=lambda part: part.topic):
         partitions = list(group)
         rows.append(
             (
@@ -176,22 +176,22 @@ def _list_topics(found: Sequence[ListedPartition]) -> Rows:
 
 
 def _list_partitions(found: Sequence[ListedPartition], names: Mapping[str, str]) -> Rows:
-    rows = [(names[each.directory], offsets_text(each.summary), each.summary) for each in found]
+    rows = [(names[part.directory], offsets_text(part.summary), part.summary) for part in found]
     return Rows("partition", "offsets", rows)
 
 
 def _list_segments(found: Sequence[ListedPartition], names: Mapping[str, str]) -> Rows:
     rows = [
-        (f"{names[each.directory]}/{segment.summary.start_offset}", offsets_text(segment.summary), segment.summary)
-        for each in found
-        for segment in each.segments
+        (f"{names[part.directory]}/{segment.summary.start_offset}", offsets_text(segment.summary), segment.summary)
+        for part in found
+        for segment in part.segments
     ]
     return Rows("segment", "offsets", rows)
 
 
 def _name_partitions(found: Sequence[ListedPartition]) -> dict[str, str]:
     """Names each partition, by its directory. Where there are several log directories, the name says which."""
-    parents = name_apart(parent_of(each.directory) for each in found)
-    names = {each.directory: join_name(parents[parent_of(each.directory)], each.name) for each in found}
+    parents = name_apart(parent_of(part.directory) for part in found)
+    names = {part.directory: join_name(parents[parent_of(part.directory)], part.name) for part in found}
     counts = Counter(names.values())  # directories whose own names do not say what they hold
     return {directory: directory if counts[name] > 1 else name for directory, name in names.items()}

@@ -88,7 +88,7 @@ def _describe(report: RebuildReport) -> list[str]:
         f"{report.batches:,} batch{'' if report.batches == 1 else 'es'}, {decimal(report.bytes)}"
     ]
     left_out = report.left_out
-    lines += [f"{name}: {each.kind}: {each.why}" for name, each in left_out[:_SHOWN]]
+    lines += [f"{name}: {left.kind}: {left.why}" for name, left in left_out[:_SHOWN]]
     if len(left_out) > _SHOWN:
         lines.append(f"and {len(left_out) - _SHOWN:,} more in {REPORT}")
     if not left_out:

@@ -99,7 +99,7 @@ def text_fields(columns: Sequence[str]) -> tuple[str, ...]:
         "timestamp",
         "key",
         "value",
-        *(each for each in ("headers", "metadata") if each in columns),
+        *(name for name in ("headers", "metadata") if name in columns),
     )
 
 
@@ -180,7 +180,7 @@ def _make_json(name: str, column: pa.Array, encoder: Encoder) -> pa.Array:
         return _quote(_format_times(column))
     text = _read_text(column, encoder)
     if text is not None:
-        return _quote(_replace(text, _IN_JSON, _REST_IN_JSON, lambda each: _json(each)[1:-1]))
+        return _quote(_replace(text, _IN_JSON, _REST_IN_JSON, lambda part: _json(part)[1:-1]))
     if pa.types.is_integer(column.type):
         return _fill_null(column.cast(pa.large_string()))
     values = _to_plain_values(name, column, encoder, encoder.for_json)
@@ -213,7 +213,7 @@ def _replace(text: pa.Array, by_name: Mapping[str, str], rest: str, escape_one: 
             escaped = pc.replace_substring(escaped, character, name)
     if has_rest is None or not pc.any(has_rest).as_py():
         return escaped
-    others = [escape_one(each) for each in text.filter(has_rest).to_pylist()]
+    others = [escape_one(string) for string in text.filter(has_rest).to_pylist()]
     return pc.replace_with_mask(escaped, has_rest, pa.array(others, pa.large_string()))
 
 
@@ -227,7 +227,7 @@ def _bytes_of(text: pa.Array) -> npt.NDArray[np.uint8]:
 
 
 def _is_any(data: npt.NDArray[np.uint8], those: bytes) -> bool:
-    return any(bool((data == each).any()) for each in those)
+    return any(bool((data == byte).any()) for byte in those)
 
 
 def _fill_null(text: pa.Array) -> pa.Array:
@@ -248,7 +248,7 @@ def _format_times(column: pa.Array) -> pa.Array:
         millis = micros.cast(pa.timestamp("us")).cast(pa.timestamp("ms"), safe=False)
         text = pc.utf8_replace_slice(millis.cast(pa.large_string()), 10, 11, "T")
         return _join(text, "Z")
-    found = [None if each is None else format_millis(each // _MICROS) for each in micros.to_pylist()]
+    found = [None if moment is None else format_millis(moment // _MICROS) for moment in micros.to_pylist()]
     return pa.array(found, pa.large_string())
 
 
@@ -256,7 +256,9 @@ def _to_plain_values(name: str, column: pa.Array, encoder: Encoder, encode: Call
     """Converts a column into values for JSON, one after another."""
     if name in _TYPED and not pa.types.is_binary(column.type):
         return to_plain(column, encoder.for_json)
-    return [encode(each) if isinstance(each, bytes) else _encode_parts(each, encoder) for each in column.to_pylist()]
+    return [
+        encode(value) if isinstance(value, bytes) else _encode_parts(value, encoder) for value in column.to_pylist()
+    ]
 
 
 def _encode_parts(value: Any, encoder: Encoder) -> Any:
@@ -264,9 +266,9 @@ def _encode_parts(value: Any, encoder: Encoder) -> Any:
     if isinstance(value, bytes):
         return encoder.for_json(value)
     if isinstance(value, list):
-        return [_encode_parts(each, encoder) for each in value]
+        return [_encode_parts(item, encoder) for item in value]
     if isinstance(value, dict):
-        return {name: _encode_parts(each, encoder) for name, each in value.items()}
+        return {name: _encode_parts(part, encoder) for name, part in value.items()}
     return value
 
 

@@ -97,8 +97,8 @@ def _render(topic: TopicStats) -> Iterator[RenderableType]:
     )
     yield from _table("by their bytes", ("key", "bytes", "at most"), _heavy_rows(topic.by_bytes, topic.most, decimal))
     largest = [
-        (f"{topic.topic}-{each.partition}", f"{each.offset}", decimal(each.size), _show_key(each.key))
-        for each in topic.largest
+        (f"{topic.topic}-{record.partition}", f"{record.offset}", decimal(record.size), _show_key(record.key))
+        for record in topic.largest
     ]
     yield from _table("largest records", ("partition", "offset", "bytes", "key"), largest)
     for title, counted, shares in (
@@ -135,12 +135,12 @@ def _share_rows(shares: Shares, most: int) -> Sequence[Sequence[str]]:
     rows = [
         (
             _show_key(key) if isinstance(key, bytes) else "none" if key == -1 else str(key),
-            f"{each.records:,}",
-            decimal(each.size),
+            f"{share.records:,}",
+            decimal(share.size),
         )
-        for key, each in ordered[:most]
+        for key, share in ordered[:most]
     ]
-    others = [each for _, each in ordered[most:]] + [shares.others]
+    others = [share for _, share in ordered[most:]] + [shares.others]
     records, size = sum(other.records for other in others), sum(other.size for other in others)
     return rows + ([("others", f"{records:,}", decimal(size))] if records else [])
 

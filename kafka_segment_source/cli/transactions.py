@@ -47,7 +47,7 @@ class _Sums:
         """Counts a row."""
         self._counts[row["state"]] += 1
         if row["state"] == OPEN:
-            self._open = sorted([*self._open, row], key=lambda each: -each["withheldBytes"])[:_MOST_NAMED]
+            self._open = sorted([*self._open, row], key=lambda row: -row["withheldBytes"])[:_MOST_NAMED]
 
     def lines(self) -> Iterator[str]:
         """Yields the counts, and a line for each open transaction, those that withhold most first."""

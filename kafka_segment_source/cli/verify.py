@@ -88,9 +88,9 @@ def _render_report(report: VerifyReport) -> RenderableType:
 
 
 def _describe_size(done: Sequence[Verified]) -> str:
-    segments, size = sum(each.segments for each in done), decimal(sum(each.size for each in done))
-    batches = sum(each.batches for each in done)
-    partitions = len({(each.topic, each.partition) for each in done})
+    segments, size = sum(partition.segments for partition in done), decimal(sum(partition.size for partition in done))
+    batches = sum(partition.batches for partition in done)
+    partitions = len({(partition.topic, partition.partition) for partition in done})
     directories = f" in {len(done):,} directories" if len(done) > partitions else ""
     return f"{count(partitions, 'partition')}{directories}, {count(segments, 'segment')}, {batches:,} {'batch' if batches == 1 else 'batches'}, {size}"
 

@@ -211,7 +211,7 @@ def print_json_lines(batches: Iterable[pa.RecordBatch]) -> None:
 
 def _format_column(column: pa.Array) -> list[Any]:
     if pa.types.is_map(column.type):
-        return [None if each is None else dict(each) for each in column.to_pylist()]
+        return [None if value is None else dict(value) for value in column.to_pylist()]
     if not pa.types.is_timestamp(column.type):
         found: list[Any] = column.to_pylist()
         return found
@@ -229,13 +229,15 @@ def print_table(rows: Iterator[Row], shown: Shown) -> None:
     columns = [_Column(heading, value, first) for heading, value in shown.columns.items()]
     indent = _INDENT if shown.title(first[0]) else ""
     fitting = _select_fitting(columns, width() - len(indent))
-    click.echo(click.style((indent + _GAP.join(each.justify(each.heading) for each in fitting)).rstrip(), dim=True))
+    click.echo(
+        click.style((indent + _GAP.join(column.justify(column.heading) for column in fitting)).rstrip(), dim=True)
+    )
     summary = None if shown.summary is None else shown.summary()
     for title, group in groupby(chain(first, rows), key=shown.title):
         if title:
             click.echo(click.style(escape(title), bold=True))
         for row in group:
-            click.echo((indent + _GAP.join(each.justify(each.text(row)) for each in fitting)).rstrip())
+            click.echo((indent + _GAP.join(column.justify(column.text(row)) for column in fitting)).rstrip())
             if summary is not None:
                 summary.add(row)
     if summary is not None:

@@ -124,7 +124,7 @@ class Faults:
             else f"codec {codec}"
         )
         *names, last = (
-            kafka_format.CODEC_NAMES[each] for each in kafka_format.CODECS[int(header[batch_headers.MAGIC])]
+            kafka_format.CODEC_NAMES[codec] for codec in kafka_format.CODECS[int(header[batch_headers.MAGIC])]
         )
         expected = f"{', '.join(names)} or {last}"
         position, offset = _find_place(header)

@@ -294,9 +294,9 @@ class _Run:
         stream = LogStream(options)
         table = self.targets.open(to, topic, self.parts)
         beside = None if rejected is None else self.targets.open(rejected, topic, ())
-        for each in (table, beside):
-            if each is not None:
-                _check_apart(each, options.source, stream.find_directories())
+        for path in (table, beside):
+            if path is not None:
+                _check_apart(path, options.source, stream.find_directories())
         before = table.read_state()
         rejected_before = None if beside is None else beside.read_state()
         if not self.dry_run:

@@ -88,14 +88,14 @@ class ListedPartition:
             "swaps": list(self.swaps),
             "missing": [
                 {
-                    "startOffset": each.offsets.start,
-                    "endOffset": each.offsets.end,
-                    "why": each.why,
-                    "harmless": each.harmless,
+                    "startOffset": missing.offsets.start,
+                    "endOffset": missing.offsets.end,
+                    "why": missing.why,
+                    "harmless": missing.harmless,
                 }
-                for each in self.missing
+                for missing in self.missing
             ],
-            **({} if self.read is None else {"read": [_range_to_dict(each) for each in self.read]}),
+            **({} if self.read is None else {"read": [_range_to_dict(offsets) for offsets in self.read]}),
             "segments": [{"path": segment.path, **segment.summary.to_dict()} for segment in self.segments],
         }
 
@@ -168,8 +168,8 @@ def list_parsed(parsed: ReadOptions, warnings: Warnings, on_progress: OnProgress
     warnings += few([explain_unfinished(log) for log in logs if log.beside.unfinished])
     copies = Counter(log.topic_partition for log in logs)
     partitions = [
-        _list_partition(log, each, checkpoints, seen, copies[log.topic_partition] == 1)
-        for log, each in zip(logs, summaries, strict=True)
+        _list_partition(log, summary, checkpoints, seen, copies[log.topic_partition] == 1)
+        for log, summary in zip(logs, summaries, strict=True)
     ]
     partitions = _note_reads(partitions, logs, parsed.source, parsed.policy, warnings)
     report_lost_partitions(logs, checkpoints, parsed.source, seen, warnings)
@@ -225,9 +225,9 @@ def _follow_changes(
     while True:
         pairs = list(zip(log.segments, found, strict=True))
         known |= {_identify(segment): summary for segment, summary in pairs if isinstance(summary, Summary)}
-        changed = next((each for each in found if isinstance(each, FileChangedError)), None)
+        changed = next((outcome for outcome in found if isinstance(outcome, FileChangedError)), None)
         if changed is None:
-            return log, [each for each in found if isinstance(each, Summary)]
+            return log, [outcome for outcome in found if isinstance(outcome, Summary)]
         attempts.note_failure(changed)
         try:
             [log] = list_directories(source.at(tuple(list_paths(log))))
@@ -240,7 +240,7 @@ def _follow_changes(
             if isinstance(found[-1], FileChangedError):
                 break  # the rest would be as old
         found += [changed] * (len(log.segments) - len(found))
-        if sum(isinstance(each, Summary) for each in found) > before:
+        if sum(isinstance(outcome, Summary) for outcome in found) > before:
             attempts.note_progress()
 
 
@@ -267,7 +267,7 @@ def _list_partition(
         log.directory,
         max(checkpoints.log_start(log), summary.start_offset),
         summary,
-        tuple(ListedSegment(segment.path, each) for segment, each in zip(log.segments, summaries, strict=True)),
+        tuple(ListedSegment(segment.path, summary) for segment, summary in zip(log.segments, summaries, strict=True)),
         tuple(swap.path for swap in log.swaps),
         missing,
     )
@@ -284,12 +284,12 @@ def _find_holes(log: PartitionLog, summaries: list[Summary]) -> Iterator[Evidenc
     was_compacted = any(
         summary.records + summary.control_records < summary.end_offset - summary.start_offset for summary in summaries
     )
-    for segment, each in zip(log.segments, summaries, strict=True):
+    for segment, summary in zip(log.segments, summaries, strict=True):
         following = segment.next_base_offset
-        if following is None or each.faults or each.unreadable or each.end_offset >= following:
+        if following is None or summary.faults or summary.unreadable or summary.end_offset >= following:
             continue
         yield Evidence(
-            OffsetRange(each.end_offset, following),
+            OffsetRange(summary.end_offset, following),
             f"a segment is not there after {name_of(segment.path)}",
             "if compaction removed them" if was_compacted else None,
         )
@@ -303,12 +303,12 @@ def _note_reads(
     deleted = list_deleted(logs)
     for _, group in groupby(zip(partitions, logs, strict=True), key=lambda pair: pair[1].topic_partition):
         pairs = list(group)
-        copies = [each for each, _ in pairs if each.directory not in deleted]
+        copies = [partition for partition, _ in pairs if partition.directory not in deleted]
         if len(pairs) > 1 and copies:
             kept = [log for _, log in pairs if log.directory not in deleted]
             copies = _note_copies(copies, kept, source, policy, warnings)
-        by_directory = {each.directory: each for each in copies}
-        noted += [by_directory.get(each.directory) or replace(each, read=()) for each, _ in pairs]
+        by_directory = {copy.directory: copy for copy in copies}
+        noted += [by_directory.get(partition.directory) or replace(partition, read=()) for partition, _ in pairs]
     return noted
 
 

@@ -69,7 +69,9 @@ def _find_losses(
     available_copies(source, policy, cuts)
     [log] = examined_logs(source, policy, Warnings())
     where = f"{log.topic}-{log.partition}"
-    losses = [_Loss(each.offsets, each.lost(where)) for each in all_evidence(log, log.end) if each.is_hard]
+    losses = [
+        _Loss(evidence.offsets, evidence.lost(where)) for evidence in all_evidence(log, log.end) if evidence.is_hard
+    ]
     if any(finding.is_loss for copy in copies for finding in copy.findings):
         losses += [_Loss(lost.offsets, str(lost.error)) for lost in find_lost(source, policy, decodes=deep)]
     else:

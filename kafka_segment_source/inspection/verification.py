@@ -131,13 +131,13 @@ def verify_parsed(
     deleted = list_deleted(logs)
     for _, group in groupby(zip(single, logs, strict=True), key=lambda pair: pair[1].topic_partition):
         pairs = list(group)
-        copies = [each for each, _ in pairs if each.directory not in deleted]
+        copies = [partition for partition, _ in pairs if partition.directory not in deleted]
         if len(copies) > 1:
             kept = [log for _, log in pairs if log.directory not in deleted]
             copies, findings = combine_copies(copies, kept, parsed.source, parsed.policy, deep=deep)
             together += findings
-        by_directory = {each.directory: each for each in copies}
-        partitions += [by_directory.get(each.directory, each) for each, _ in pairs]
+        by_directory = {copy.directory: copy for copy in copies}
+        partitions += [by_directory.get(partition.directory, partition) for partition, _ in pairs]
     warnings = Warnings()
     report_lost_partitions(logs, Checkpoints(Warnings(), parsed.storage), parsed.source, time.monotonic(), warnings)
     return VerifyReport(tuple(partitions), tuple(together), tuple(warnings))
@@ -149,4 +149,4 @@ def _list_again(source: Source, log: ListedLog) -> ListedLog | None:
         logs = list_directories(source)
     except (UsageError, StorageError):
         return None
-    return next((each for each in logs if each.directory == log.directory), None)
+    return next((other for other in logs if other.directory == log.directory), None)

@@ -137,7 +137,7 @@ def verify_log(
             if check is None or not check.is_of(segment):
                 done[segment.path] = SegmentCheck(log, segment, deep, max_batch_bytes)
                 fresh.append(done[segment.path])
-        for _ in turns.map(lambda each: each.run(advance), fresh):
+        for _ in turns.map(lambda task: task.run(advance), fresh):
             pass
         checks = [done[segment.path] for segment in log.segments]
         if not any(check.has_changed for check in checks):
@@ -397,10 +397,12 @@ def _find_missing(log: ListedLog, checks: list[SegmentCheck]) -> Iterator[Findin
     last = checks[-1] if checks else None
     is_known = last is None or (last.was_read and not last.damaged)
     end = (0 if last is None else last.last_offset + 1) if is_known else None
-    for each in all_evidence(noticed, end):
-        what = each.lost(f"{log.topic}-{log.partition}")
-        meaning = _NOT_THERE if each.harmless is None else f"harmless {each.harmless}"
-        yield Finding(each.is_hard, log.directory, what, meaning, None, each.offsets.start, is_loss=each.is_hard)
+    for evidence in all_evidence(noticed, end):
+        what = evidence.lost(f"{log.topic}-{log.partition}")
+        meaning = _NOT_THERE if evidence.harmless is None else f"harmless {evidence.harmless}"
+        yield Finding(
+            evidence.is_hard, log.directory, what, meaning, None, evidence.offsets.start, is_loss=evidence.is_hard
+        )
 
 
 def _find_unfinished(log: ListedLog) -> Iterator[Finding]:

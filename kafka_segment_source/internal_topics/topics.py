@@ -135,8 +135,8 @@ class _Picture:
             self._pending = []
         elif number in (END_TRANSACTION, ABORT_TRANSACTION):
             ended, self._pending = self._pending or [], None
-            for each, where in ended if number == END_TRANSACTION else ():
-                self._apply(each, where)
+            for pending, where in ended if number == END_TRANSACTION else ():
+                self._apply(pending, where)
         elif self._pending is not None:
             self._pending.append((change, place))
         else:

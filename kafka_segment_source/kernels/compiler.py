@@ -44,12 +44,18 @@ def compile_kernel(
     [text] = compiled.inspect_llvm().values()
     module = binding.parse_assembly(text)
     functions = list(module.functions)
-    needed = {each.name for each in functions if each.is_declaration and not each.name.startswith("llvm.")}
-    defined = [each for each in functions if not each.is_declaration and each.linkage is binding.Linkage.external]
+    needed = {
+        function.name for function in functions if function.is_declaration and not function.name.startswith("llvm.")
+    }
+    defined = [
+        function
+        for function in functions
+        if not function.is_declaration and function.linkage is binding.Linkage.external
+    ]
     if len(defined) != 1 or needed - _SYSTEM_FUNCTIONS:
         return None
     [made] = defined
-    found = [str(each.type) for each in made.arguments]
+    found = [str(argument.type) for argument in made.arguments]
     values, lines = _make_values(parameters)
     if found != ["ptr", "ptr", *(value.split()[0] for value in values)] or not re.search(
         r"^define [^@]*\bi32 @", text, re.MULTILINE

@@ -171,7 +171,7 @@ def _digest_surroundings() -> Any:
     numba = find_spec("numba")
     if numba is not None and numba.origin is not None:
         files.append(Path(numba.origin).with_name("_version.py"))
-    parts = [each.read_bytes() for each in files if each.exists()]
+    parts = [path.read_bytes() for path in files if path.exists()]
     processor = f"{binding.get_host_cpu_name()} {binding.get_host_cpu_features().flatten()}"
     parts += [text.encode() for text in (llvmlite.__version__, np.__version__, processor, "")]
     return hashlib.sha256(b"\0".join(parts))

@@ -40,7 +40,7 @@ from kafka_segment_source.logdir.names import (
 )
 from kafka_segment_source.logdir.segments import Beside, ListedLog, Segment
 from kafka_segment_source.logdir.topic_choice import (
-    Found,
+    PartitionPlace,
     check_selection,
     choose_topics,
     is_wanted,
@@ -91,14 +91,14 @@ def _list_directories(source: Source) -> list[ListedLog]:
     # with a selection, an unlisted path might be a log directory that holds what is selected
     found = _find_all(source, goes_on=source.topics == TopicSelection())
     logs = _select_logs(
-        [(name, each._replace(explicit=True)) for name, each in name_partitions(found, source)],
+        [(name, place._replace(explicit=True)) for name, place in name_partitions(found, source)],
         source,
         is_read=False,
     )
     return sorted(logs, key=lambda log: (log.topic_partition, log.directory))
 
 
-def _find_all(source: Source, goes_on: bool = False) -> list[Found]:
+def _find_all(source: Source, goes_on: bool = False) -> list[PartitionPlace]:
     """Finds the directories of all paths. One without segments counts only as a copy of another one.
 
     goes_on: whether a path that cannot be listed, and has the name of a partition, counts as one.
@@ -107,29 +107,29 @@ def _find_all(source: Source, goes_on: bool = False) -> list[Found]:
     at_once = requests_at_once((storage, path) for path in source.paths)
     of_paths = map_ahead(lambda path: list(_find_directories(path, storage, goes_on)), source.paths, at_once)
     found = [directory for directories in of_paths for directory in directories]
-    there = {each.named for each in found if each.empty_path is None}
-    for each in found:
-        if each.empty_path is not None and each.named not in there:
-            if each.notes:
-                raise PathError(each.notes[0].partition(": it is")[0])
+    there = {place.named for place in found if place.empty_path is None}
+    for place in found:
+        if place.empty_path is not None and place.named not in there:
+            if place.notes:
+                raise PathError(place.notes[0].partition(": it is")[0])
             raise PathError(
-                f"path {each.empty_path!r} holds no log segments: expected files like 00000000000000000000.log,"
-                f" or directories like orders-0 that hold them{_point_below(each, storage)}"
+                f"path {place.empty_path!r} holds no log segments: expected files like 00000000000000000000.log,"
+                f" or directories like orders-0 that hold them{_point_below(place, storage)}"
             )
     return found
 
 
-def _point_below(found: Found, storage: Storage) -> str:
+def _point_below(place: PartitionPlace, storage: Storage) -> str:
     """Returns words for an error: the directories in an empty one that hold partitions. The path names their parent."""
-    below = [entry.name for entry in found.listed or () if entry.kind is Kind.DIRECTORY]
+    below = [entry.name for entry in place.listed or () if entry.kind is Kind.DIRECTORY]
     log_directories = []
     for name in sorted(below)[:_MOST_SEARCHED]:
         try:
-            entries = list_directory(join_path(found.directory, name), storage)
+            entries = list_directory(join_path(place.directory, name), storage)
         except UNUSABLE:
             continue
         if any(entry.kind is Kind.DIRECTORY and is_partition(entry.name) for entry in entries):
-            log_directories.append(join_path(found.directory, name))
+            log_directories.append(join_path(place.directory, name))
     if not log_directories:
         return ""
     return f"; there are such directories in {name_first(log_directories, 'of its directories')}"
@@ -171,7 +171,7 @@ def _find_dead(source: Source, warnings: Warnings) -> Iterator[str]:
             yield from (join_path(parent, name) for name in names if DEAD_DIRECTORY.fullmatch(name))
 
 
-def _find_directories(path: str, storage: Storage, goes_on: bool) -> Iterator[Found]:
+def _find_directories(path: str, storage: Storage, goes_on: bool) -> Iterator[PartitionPlace]:
     resolved = resolve_path(path, storage)
     matches = [resolved]
     if _GLOB.search(resolved) and not _is_there(resolved, storage):
@@ -182,19 +182,19 @@ def _find_directories(path: str, storage: Storage, goes_on: bool) -> Iterator[Fo
     pattern = resolved if by_glob else None
     at_once = storage.read_cost(resolved).at_once
 
-    def find(match: str) -> list[Found]:
+    def find(match: str) -> list[PartitionPlace]:
         try:
             return list(_find_directories_at(match, storage, path, pattern))
         except StorageError:
             if not goes_on or named_partition(match) is None:
                 raise
-            return [Found(match, named_partition(match))]
+            return [PartitionPlace(match, named_partition(match))]
 
     for found in map_ahead(find, matches, at_once):
         yield from found
 
 
-def _find_directories_at(path: str, storage: Storage, given: str, pattern: str | None) -> Iterator[Found]:
+def _find_directories_at(path: str, storage: Storage, given: str, pattern: str | None) -> Iterator[PartitionPlace]:
     """Yields the partition directories at a path. `pattern` is the glob that matched the path, or None."""
     entry = look_at(path, storage)
     if entry is None or entry.kind is Kind.BROKEN_LINK:
@@ -202,7 +202,7 @@ def _find_directories_at(path: str, storage: Storage, given: str, pattern: str |
         if not _is_empty_copy(path, storage):
             raise PathError(missing)
         note = f"{missing}: it is taken for a copy that has lost all its segments"
-        yield Found(path, named_partition(path), listed=(), empty_path=given, notes=(note,))
+        yield PartitionPlace(path, named_partition(path), listed=(), empty_path=given, notes=(note,))
         return
     if entry.kind is not Kind.DIRECTORY:
         if base_offset_of(name_of(path)) is None:
@@ -214,14 +214,14 @@ def _find_directories_at(path: str, storage: Storage, given: str, pattern: str |
         directory = parent_of(path)
         named = pattern is None or _names_directory(parent_of(pattern))
         if named or not DEAD_DIRECTORY.fullmatch(name_of(directory)):
-            yield Found(directory, named_partition(directory), name_of(path), explicit=named)
+            yield PartitionPlace(directory, named_partition(directory), name_of(path), explicit=named)
         return
     if pattern is not None and DEAD_DIRECTORY.fullmatch(name_of(path)):
         return
     children = list_checked(path, storage, given)
     if any(is_of_segment(child.name) for child in children):
         named = pattern is None or _names_directory(pattern)
-        yield Found(path, named_partition(path), explicit=named, listed=tuple(children))
+        yield PartitionPlace(path, named_partition(path), explicit=named, listed=tuple(children))
         return
     partitions = [child.name for child in children if child.kind is Kind.DIRECTORY and is_partition(child.name)]
     tiers: list[FoundPartition] = []
@@ -231,11 +231,13 @@ def _find_directories_at(path: str, storage: Storage, given: str, pattern: str |
         tiers = find_tiers(path, children, storage, searches=not partitions and pattern is None)
     for tier in tiers:
         explicit = tier.directory == path and (pattern is None or _names_directory(pattern))
-        yield Found(tier.directory, tier.named, explicit=explicit, tier=None if tier.topic_id is None else tier)
+        yield PartitionPlace(
+            tier.directory, tier.named, explicit=explicit, tier=None if tier.topic_id is None else tier
+        )
     if not partitions and not tiers and pattern is None:
-        yield Found(path, named_partition(path), explicit=True, listed=tuple(children), empty_path=given)
+        yield PartitionPlace(path, named_partition(path), explicit=True, listed=tuple(children), empty_path=given)
     for name in sorted(partitions):
-        yield Found(join_path(path, name), named_partition(name), log_directory=path)
+        yield PartitionPlace(join_path(path, name), named_partition(name), log_directory=path)
 
 
 def _is_empty_copy(path: str, storage: Storage) -> bool:
@@ -272,7 +274,7 @@ def _is_directory(entry: Entry | None) -> bool:
 
 
 def _select_logs(
-    named: list[tuple[TopicPartition, Found]], source: Source, needs_all: bool = True, is_read: bool = True
+    named: list[tuple[TopicPartition, PartitionPlace]], source: Source, needs_all: bool = True, is_read: bool = True
 ) -> list[ListedLog]:
     """Returns the selected partitions with their segments.
 
@@ -283,7 +285,7 @@ def _select_logs(
     there = {topic_partition for topic_partition, _ in named}
     if needs_all:
         check_selection(named, selection)
-    wanted = [each for each in named if is_wanted(*each, selection)]
+    wanted = [named_place for named_place in named if is_wanted(*named_place, selection)]
     if not wanted and not needs_all:
         return []
     if not wanted:
@@ -292,19 +294,19 @@ def _select_logs(
     wanted = _list_tiers(wanted, storage)
     logs: dict[tuple[TopicPartition, str], dict[int, Segment]] = {}  # the paths may name several files of one log
     swaps: dict[str, tuple[Segment, ...]] = {}
-    found: dict[str, Found] = {}
-    for _, each in wanted:
-        found.setdefault(each.directory, each)
+    found: dict[str, PartitionPlace] = {}
+    for _, place in wanted:
+        found.setdefault(place.directory, place)
     at_once = requests_at_once((storage, directory) for directory in found)
     failures: dict[str, StorageError] = {}
 
-    def list_one(each: Found) -> dict[str, Entry]:
+    def list_one(place: PartitionPlace) -> dict[str, Entry]:
         try:
-            return list_settled(each.directory, storage, each.listed)
+            return list_settled(place.directory, storage, place.listed)
         except StorageError as error:
             if is_read:
                 raise
-            failures[each.directory] = error
+            failures[place.directory] = error
             return {}
 
     listings = dict(zip(found, map_ahead(list_one, found.values(), at_once), strict=True))
@@ -312,20 +314,23 @@ def _select_logs(
         raise next(iter(failures.values()))
     by_name = {directory: segments_of(directory, storage, sizes) for directory, sizes in listings.items()}
     changes = {directory: files_of_change(files) for directory, files in listings.items()}
-    whole = {each.directory for _, each in wanted if each.only_file is None}
-    parents = {each.directory: each.log_directory for _, each in wanted}
-    notes = {each.directory: each.notes for _, each in wanted}
-    for topic_partition, each in wanted:
-        segments = logs.setdefault((topic_partition, each.directory), {})
-        if each.only_file is None:
-            segments.update((segment.base_offset, segment) for segment in by_name[each.directory].values())
-            swaps[each.directory] = swaps_of(each.directory, storage, changes[each.directory])
-        elif each.only_file in by_name[each.directory]:
-            segment = by_name[each.directory][each.only_file]
+    whole = {place.directory for _, place in wanted if place.only_file is None}
+    parents = {place.directory: place.log_directory for _, place in wanted}
+    notes = {place.directory: place.notes for _, place in wanted}
+    for topic_partition, place in wanted:
+        segments = logs.setdefault((topic_partition, place.directory), {})
+        if place.only_file is None:
+            segments.update((segment.base_offset, segment) for segment in by_name[place.directory].values())
+            swaps[place.directory] = swaps_of(place.directory, storage, changes[place.directory])
+        elif place.only_file in by_name[place.directory]:
+            segment = by_name[place.directory][place.only_file]
             segments[segment.base_offset] = segment
     beside = {directory: beside_of(directory, storage, files) for directory, files in listings.items()}
-    beside = {at: each._replace(faults=notes[at] + each.faults) if notes[at] else each for at, each in beside.items()}
-    has_traces = any(each.orphans or each.snapshot > 0 for each in beside.values())
+    beside = {
+        at: neighbours._replace(faults=notes[at] + neighbours.faults) if notes[at] else neighbours
+        for at, neighbours in beside.items()
+    }
+    has_traces = any(neighbours.orphans or neighbours.snapshot > 0 for neighbours in beside.values())
     if not any(logs.values()) and not any(swaps.values()) and not has_traces and not failures:
         raise PathError(f"no log segments are in {name_first(list(found), 'directories')}")
     return [
@@ -345,9 +350,11 @@ def _select_logs(
     ]
 
 
-def _list_tiers(wanted: list[tuple[TopicPartition, Found]], storage: Storage) -> list[tuple[TopicPartition, Found]]:
+def _list_tiers(
+    wanted: list[tuple[TopicPartition, PartitionPlace]], storage: Storage
+) -> list[tuple[TopicPartition, PartitionPlace]]:
     """Puts the directories that stand for a partition of a tier in its place."""
-    tiers = [each.tier for _, each in wanted if each.tier is not None]
+    tiers = [place.tier for _, place in wanted if place.tier is not None]
     if not tiers:
         return wanted
     from kafka_segment_source.logdir.tiers import list_copies  # noqa: PLC0415  # as above
@@ -355,7 +362,7 @@ def _list_tiers(wanted: list[tuple[TopicPartition, Found]], storage: Storage) ->
     at_once = requests_at_once((storage, tier.directory) for tier in tiers)
     directories = dict(zip(tiers, map_ahead(lambda tier: list_copies(tier, storage), tiers, at_once), strict=True))
     return [
-        (name, each._replace(directory=directory))
-        for name, each in wanted
-        for directory in (directories[each.tier] if each.tier is not None else [each.directory])
+        (name, place._replace(directory=directory))
+        for name, place in wanted
+        for directory in (directories[place.tier] if place.tier is not None else [place.directory])
     ]

@@ -203,10 +203,10 @@ class Checkpoints:
         """Reads a checkpoint. Where a read takes a round trip, it reads those beside it at the same time."""
         at_once = self.storage.read_cost(path).at_once
         paths = [path] if at_once == 1 else [join_path(parent_of(path), name) for name in kafka_format.CHECKPOINTS]
-        for each, found in zip(
+        for other_path, found in zip(
             paths, map_ahead(lambda at: _read_checkpoint(at, self.storage), paths, at_once), strict=True
         ):
-            self._ahead[each] = found
+            self._ahead[other_path] = found
 
 
 def _read_checkpoint(path: str, storage: Storage) -> _Checkpoint:

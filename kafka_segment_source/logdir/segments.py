@@ -251,7 +251,7 @@ class ListedLog:
         return self.topic, self.partition
 
 
-_values_of_listed = attrgetter(*(each.name for each in fields(ListedLog)))
+_values_of_listed = attrgetter(*(field.name for field in fields(ListedLog)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,7 +293,7 @@ class PartitionLog(ListedLog):
         """The first offset of the files, or 0 if there are none. Empty first files of a compacted log count."""
         starts = [max(segment.base_offset, segment.offsets.start) for segment in self.segments[:1]]
         if self.compacted:
-            starts += [each.segment.base_offset for each in self.unused if each.size == 0]
+            starts += [dropped.segment.base_offset for dropped in self.unused if dropped.size == 0]
         return min(starts, default=0)
 
     @property

@@ -86,9 +86,9 @@ def find_tiers(path: str, children: Sequence[Entry], storage: Storage, searches:
     level = [(path, children)]
     searched = 0
     for _ in range(_DEEPEST if searches else 1):
-        found = [each for parent, entries in level for each in _find_below(parent, entries, storage)]
+        found = [tier for parent, entries in level for tier in _find_below(parent, entries, storage)]
         if found:
-            return sorted(found, key=lambda each: each.directory)
+            return sorted(found, key=lambda tier: tier.directory)
         below = [
             join_path(parent, entry.name)
             for parent, entries in level
@@ -107,10 +107,10 @@ def list_copies(found: FoundPartition, storage: Storage) -> list[str]:
 
     Raises PathError if its manifests do not agree on the topic's name, and the errors of the storage.
     """
-    numbers = [each.name for each in list_directory(list_path(found.directory), storage)]
+    numbers = [entry.name for entry in list_directory(list_path(found.directory), storage)]
     copies = [shown_directory(found.directory, int(number), *found.named) for number in numbers]
     for copy in copies[:1]:
-        names = [each.name for each in list_directory(parent_of(copy), storage)]
+        names = [entry.name for entry in list_directory(parent_of(copy), storage)]
         if names and names != [name_of(copy)]:  # none: no manifest of this partition says a name
             raise PathError(
                 f"the manifests in {found.directory!r} do not agree which topic they are of: found {names[0]!r} in most of"
@@ -132,7 +132,7 @@ def _find_home(path: str, children: Sequence[Entry], storage: Storage) -> list[F
     """Returns the partitions of a path that is a tier's directory of one topic or of one partition. None for any other
     path."""
     named = parse_home(path)
-    if named is not None and any(parse_object(each.name) is not None for each in children):
+    if named is not None and any(parse_object(child.name) is not None for child in children):
         return _name_homes([path], [children], storage)
     if find_topic_id(name_of(path)) is None:
         return None
@@ -141,13 +141,15 @@ def _find_home(path: str, children: Sequence[Entry], storage: Storage) -> list[F
 
 
 def _list_partitions(topic_directory: str, children: Sequence[Entry]) -> list[str]:
-    names = [each.name for each in children if _is_directory(each) and is_partition_number(each.name)]
+    names = [child.name for child in children if _is_directory(child) and is_partition_number(child.name)]
     return [join_path(topic_directory, name) for name in names]
 
 
 def _find_below(parent: str, children: Sequence[Entry], storage: Storage) -> list[FoundPartition]:
     """Returns the partitions of the topics' directories among the entries of a directory."""
-    candidates = [join_path(parent, each.name) for each in children if _is_directory(each) and find_topic_id(each.name)]
+    candidates = [
+        join_path(parent, child.name) for child in children if _is_directory(child) and find_topic_id(child.name)
+    ]
     found: list[FoundPartition] = []
     homes: list[str] = []
     for directory, entries in zip(candidates, _list_all(candidates, storage), strict=True):
@@ -160,7 +162,9 @@ def _find_below(parent: str, children: Sequence[Entry], storage: Storage) -> lis
     found += _name_homes(homes, None, storage)
     if found or not children:
         return found
-    partitions = [join_path(parent, each.name) for each in children if _is_directory(each) and is_partition(each.name)]
+    partitions = [
+        join_path(parent, child.name) for child in children if _is_directory(child) and is_partition(child.name)
+    ]
     marked = [
         path for path, entries in zip(partitions, _list_all(partitions, storage), strict=True) if _is_marked(entries)
     ]
@@ -202,7 +206,7 @@ def _name_homes(
         return _name_by_manifests(places, storage)
 
     at_once = requests_at_once((storage, home) for home in homes)
-    return [each for found in map_ahead(name, by_topic.values(), at_once) for each in found]
+    return [tier for found in map_ahead(name, by_topic.values(), at_once) for tier in found]
 
 
 def _name_by_manifests(

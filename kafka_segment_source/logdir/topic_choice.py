@@ -1,6 +1,6 @@
 """Which topics the directories of a read are of, and which of them the options select.
 
-Comes in: `Found` directories, with what their names say. Goes out: those that are wanted, each with its topic and
+Comes in: each `PartitionPlace`, with what its name says. Goes out: those that are wanted, each with its topic and
 partition.
 
 The name of a tier's topic may not be known, as no manifest can be read (`tiers.py`). A local directory with the same
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _MOST_NAMED = 4  # most partitions or topics that one sentence names
 
 
-class Found(NamedTuple):
+class PartitionPlace(NamedTuple):
     """A directory that holds segments.
 
     named: the topic and partition that the directory's name states. None if the name states none.
@@ -58,80 +58,82 @@ class Found(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def name_partitions(found: list[Found], source: Source) -> list[tuple[TopicPartition, Found]]:
+def name_partitions(found: list[PartitionPlace], source: Source) -> list[tuple[TopicPartition, PartitionPlace]]:
     """Returns each directory with its topic and partition.
 
     These come from the directory's name, or from the options `topic` and `partition`.
     """
     renamed = source.topic is not None or source.partition is not None
-    if renamed and len({each.directory for each in found}) > 1:
+    if renamed and len({place.directory for place in found}) > 1:
         raise OptionError(
             f"options 'topic' and 'partition' name one partition directory, but the path holds {len(found)}; leave them out",
             options=("topic", "partition"),
         )
     named = []
-    for each in found:
-        own_topic, own_partition = each.named or (None, None)
+    for place in found:
+        own_topic, own_partition = place.named or (None, None)
         topic = source.topic if source.topic is not None else own_topic
         partition = source.partition if source.partition is not None else own_partition
         if topic is None or partition is None:
             raise PathError(
-                f"directory {each.directory!r} does not say which topic and partition it holds:"
+                f"directory {place.directory!r} does not say which topic and partition it holds:"
                 " give the options 'topic' and 'partition'"
             )
-        named.append(((topic, partition), _rename(each) if renamed else each))
+        named.append(((topic, partition), _rename(place) if renamed else place))
     return _name_by_ids(named, source.storage)
 
 
-def _rename(found: Found) -> Found:
+def _rename(place: PartitionPlace) -> PartitionPlace:
     """Returns a directory that the source names."""
-    tier = found.tier if found.tier is None else replace(found.tier, nameless=None)
-    return found._replace(explicit=True, tier=tier)
+    tier = place.tier if place.tier is None else replace(place.tier, nameless=None)
+    return place._replace(explicit=True, tier=tier)
 
 
-def _name_by_ids(named: list[tuple[TopicPartition, Found]], storage: Storage) -> list[tuple[TopicPartition, Found]]:
+def _name_by_ids(
+    named: list[tuple[TopicPartition, PartitionPlace]], storage: Storage
+) -> list[tuple[TopicPartition, PartitionPlace]]:
     """Names the tiers of topics without a name by the local directories that have their topic ids."""
-    if not any(_is_nameless(each) for _, each in named):
+    if not any(_is_nameless(place) for _, place in named):
         return named
     topics = {
         topic_id: topic
-        for (topic, _), each in named
-        if each.tier is None and (topic_id := read_topic_id(each.directory, storage)) is not None
+        for (topic, _), place in named
+        if place.tier is None and (topic_id := read_topic_id(place.directory, storage)) is not None
     }
 
-    def name(own: TopicPartition, found: Found) -> tuple[TopicPartition, Found]:
-        if found.tier is None or found.tier.nameless is None or found.tier.topic_id not in topics:
-            return own, found
-        known = topics[found.tier.topic_id], own[1]
-        return known, found._replace(tier=replace(found.tier, named=known, nameless=None))
+    def name(own: TopicPartition, place: PartitionPlace) -> tuple[TopicPartition, PartitionPlace]:
+        if place.tier is None or place.tier.nameless is None or place.tier.topic_id not in topics:
+            return own, place
+        known = topics[place.tier.topic_id], own[1]
+        return known, place._replace(tier=replace(place.tier, named=known, nameless=None))
 
     return [name(own, found) for own, found in named]
 
 
-def _is_nameless(found: Found) -> bool:
-    return found.tier is not None and found.tier.nameless is not None
+def _is_nameless(place: PartitionPlace) -> bool:
+    return place.tier is not None and place.tier.nameless is not None
 
 
-def note_nameless(wanted: list[tuple[TopicPartition, Found]]) -> list[tuple[TopicPartition, Found]]:
+def note_nameless(wanted: list[tuple[TopicPartition, PartitionPlace]]) -> list[tuple[TopicPartition, PartitionPlace]]:
     """Returns the wanted directories. Each of a topic without a name has a note that says so.
 
     Raises StorageError if the storage does not give the manifests of such a topic.
     """
-    if not any(_is_nameless(each) for _, each in wanted):
+    if not any(_is_nameless(place) for _, place in wanted):
         return wanted
     from kafka_segment_source.logdir.tiers import explain_nameless  # noqa: PLC0415  # most paths hold no tier
 
-    def note(found: Found) -> Found:
-        if found.tier is None or found.tier.nameless is None:
-            return found
-        if isinstance(found.tier.nameless.fault, StorageError):
-            raise found.tier.nameless.fault
-        return found._replace(notes=(*found.notes, explain_nameless(found.tier)))
+    def note(place: PartitionPlace) -> PartitionPlace:
+        if place.tier is None or place.tier.nameless is None:
+            return place
+        if isinstance(place.tier.nameless.fault, StorageError):
+            raise place.tier.nameless.fault
+        return place._replace(notes=(*place.notes, explain_nameless(place.tier)))
 
     return [(name, note(found)) for name, found in wanted]
 
 
-def check_selection(named: Sequence[tuple[TopicPartition, Found]], selection: TopicSelection) -> None:
+def check_selection(named: Sequence[tuple[TopicPartition, PartitionPlace]], selection: TopicSelection) -> None:
     """Raises OptionError if a partition or topic that is selected by name is not there.
 
     A tier's topic without a name may be it. So what is wrong with that is the error of the read.
@@ -139,9 +141,9 @@ def check_selection(named: Sequence[tuple[TopicPartition, Found]], selection: To
     there = {topic_partition for topic_partition, _ in named}
     there |= {
         name
-        for (_, partition), each in named
-        if each.tier is not None and each.tier.nameless is not None and each.tier.nameless.fault is not None
-        for name in _list_possible(each.tier.nameless.above, partition, selection)
+        for (_, partition), place in named
+        if place.tier is not None and place.tier.nameless is not None and place.tier.nameless.fault is not None
+        for name in _list_possible(place.tier.nameless.above, partition, selection)
     }
     topics = sorted({topic for topic, _ in there})
     for topic in selection.subscribe or ():
@@ -160,7 +162,7 @@ def check_selection(named: Sequence[tuple[TopicPartition, Found]], selection: To
 def _list_possible(above: str, partition: int, selection: TopicSelection) -> list[TopicPartition]:
     """Returns the partitions that are selected by name, and that a tier's topic without a name may be."""
     named = [(topic, partition) for topic in selection.subscribe or ()]
-    named += [each for each in selection.assign or () if each[1] == partition]
+    named += [topic_partition for topic_partition in selection.assign or () if topic_partition[1] == partition]
     return [(topic, number) for topic, number in named if above.endswith(topic)]
 
 
@@ -184,30 +186,32 @@ def make_nothing_error(there: set[TopicPartition], source: Source) -> OptionErro
     return PathError(error) if pattern is None else OptionError(error)
 
 
-def choose_topics(wanted: list[tuple[TopicPartition, Found]], storage: Storage) -> list[tuple[TopicPartition, Found]]:
+def choose_topics(
+    wanted: list[tuple[TopicPartition, PartitionPlace]], storage: Storage
+) -> list[tuple[TopicPartition, PartitionPlace]]:
     """Leaves out the partitions of tiers that are of another topic of the same name.
 
     A topic that is deleted and made again has another id. Its objects in a tier may outlive it. The topic id of a local
     directory says which topic is meant. Raises OptionError if there is none.
     """
     homes: dict[str, dict[str, str]] = {}  # topic → its ids, each with the path of a partition
-    for (topic, _), each in wanted:
-        if each.tier is not None and each.tier.topic_id is not None:
-            homes.setdefault(topic, {}).setdefault(each.tier.topic_id, each.tier.directory)
+    for (topic, _), place in wanted:
+        if place.tier is not None and place.tier.topic_id is not None:
+            homes.setdefault(topic, {}).setdefault(place.tier.topic_id, place.tier.directory)
     several = {topic: ids for topic, ids in homes.items() if len(ids) > 1}
     if not several:
         return wanted
     local: dict[str, set[str]] = {}
-    for (topic, _), each in wanted:
-        if topic in several and each.tier is None:
-            topic_id = read_topic_id(each.directory, storage)
+    for (topic, _), place in wanted:
+        if topic in several and place.tier is None:
+            topic_id = read_topic_id(place.directory, storage)
             if topic_id is not None:
                 local.setdefault(topic, set()).add(topic_id)
     kept = []
-    for (topic, partition), each in wanted:
+    for (topic, partition), place in wanted:
         ids, own = several.get(topic), local.get(topic, set())
-        if ids is None or each.tier is None:
-            kept.append(((topic, partition), each))
+        if ids is None or place.tier is None:
+            kept.append(((topic, partition), place))
             continue
         if len(own) != 1:
             paths = ", ".join(f"{topic_id} ({path!r})" for topic_id, path in sorted(ids.items()))
@@ -216,10 +220,10 @@ def choose_topics(wanted: list[tuple[TopicPartition, Found]], storage: Storage) 
                 f" {paths}; give the path of one, or with it the local directory of the topic, whose partition.metadata"
                 " has its id"
             )
-        if each.tier.topic_id in own:
+        if place.tier.topic_id in own:
             others = ", ".join(sorted(ids.keys() - own))
-            note = f"topic {topic!r} has the id {each.tier.topic_id} by its partition.metadata: what a tier holds of the deleted topic of that name ({others}) is not read"
-            kept.append(((topic, partition), each._replace(notes=(note,))))
+            note = f"topic {topic!r} has the id {place.tier.topic_id} by its partition.metadata: what a tier holds of the deleted topic of that name ({others}) is not read"
+            kept.append(((topic, partition), place._replace(notes=(note,))))
     return kept
 
 
@@ -251,14 +255,14 @@ def _read_id(log: ListedLog) -> str | None:
 
 def is_selected(topic_partition: TopicPartition, selection: TopicSelection) -> bool:
     """Whether a selection includes a partition that no path names itself."""
-    return is_wanted(topic_partition, Found("", topic_partition), selection)
+    return is_wanted(topic_partition, PartitionPlace("", topic_partition), selection)
 
 
-def is_wanted(topic_partition: TopicPartition, found: Found, selection: TopicSelection) -> bool:
+def is_wanted(topic_partition: TopicPartition, place: PartitionPlace, selection: TopicSelection) -> bool:
     """Whether a selection includes a directory. It includes a tier's topic without a name if it could be meant."""
     topic, number = topic_partition
-    if found.tier is not None and found.tier.nameless is not None:
-        above = found.tier.nameless.above
+    if place.tier is not None and place.tier.nameless is not None:
+        above = place.tier.nameless.above
         if _list_possible(above, number, selection) or selection == TopicSelection():
             return True
         if selection.pattern is not None:
@@ -267,7 +271,7 @@ def is_wanted(topic_partition: TopicPartition, found: Found, selection: TopicSel
         return topic in selection.subscribe
     if selection.assign is not None:
         return topic_partition in selection.assign
-    internal = topic.startswith(kafka_format.INTERNAL_TOPIC_PREFIX) and not found.explicit
+    internal = topic.startswith(kafka_format.INTERNAL_TOPIC_PREFIX) and not place.explicit
     if selection.pattern is not None:
         return not internal and re.fullmatch(selection.pattern, topic) is not None
     return not internal

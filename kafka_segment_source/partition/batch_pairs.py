@@ -144,16 +144,16 @@ def _pair_batches(one: CopyView, one_end: int, other: CopyView, other_end: int) 
         before = next(batches, None) if bases[0] >= bases[1] else batch
         twin_before = next(twins, None) if bases[1] >= bases[0] else twin
         if before is None and twin_before is not None:
-            yield from ((batch, each) for each in _take_later([twin_before], twins, batch))
+            yield from ((batch, twin) for twin in _take_later([twin_before], twins, batch))
         elif twin_before is None and before is not None:
-            yield from ((each, twin) for each in _take_later([before], batches, twin))
+            yield from ((batch, twin) for batch in _take_later([before], batches, twin))
         batch, twin = before, twin_before
 
 
 def _take_later(first: Sequence[_Witness], rest: Iterator[_Witness], than: _Witness) -> Iterator[_Witness]:
     """Takes batches from the last to the first, as long as their leader epoch is later than that of another one."""
-    certain = (each for each in chain(first, rest) if not each.is_doubtful)
-    return takewhile(lambda each: each.header.leader_epoch > than.header.leader_epoch, certain)
+    certain = (batch for batch in chain(first, rest) if not batch.is_doubtful)
+    return takewhile(lambda batch: batch.header.leader_epoch > than.header.leader_epoch, certain)
 
 
 def walk_backward(copy: CopyView, end: int = MAX_OFFSET, about: int = MAX_OFFSET) -> Iterator[BatchHeader]:
@@ -163,7 +163,7 @@ def walk_backward(copy: CopyView, end: int = MAX_OFFSET, about: int = MAX_OFFSET
     It begins with the first batch that begins at `about` or above, if there is one. Each segment is read only when its
     batches are needed.
     """
-    return (each.header for each in _mark_doubtful(_walk_segments(copy, end, about)) if not each.is_doubtful)
+    return (batch.header for batch in _mark_doubtful(_walk_segments(copy, end, about)) if not batch.is_doubtful)
 
 
 def _walk_segments(copy: CopyView, end: int, about: int) -> Iterator[BatchHeader]:
@@ -209,7 +209,7 @@ def _mark_doubtful(batches: Iterator[BatchHeader]) -> Iterator[_Witness]:
     after, batch = None, next(batches, None)
     while batch is not None:
         before = next(batches, None)
-        first, epoch, last = (UNKNOWN if each is None else each.leader_epoch for each in (before, batch, after))
+        first, epoch, last = (UNKNOWN if header is None else header.leader_epoch for header in (before, batch, after))
         falls = (epoch > last != UNKNOWN) or (first > epoch != UNKNOWN)
         yield _Witness(batch, falls and (last == UNKNOWN or first <= last))
         after, batch = batch, before

@@ -112,7 +112,7 @@ def _leave_unreadable(copies: list[CopyView], policy: Policy, warnings: Warnings
             found.append(copy)
         except StorageError as error:
             last = copy.log.segments[-1]
-            same = next((each for other in copies if other is not copy for each in _find_same(other, last)), None)
+            same = next((segment for other in copies if other is not copy for segment in _find_same(other, last)), None)
             if same is None:
                 raise
             warnings.add(f"{error}: {same.path!r} is read instead", "another copy is read")
@@ -127,7 +127,9 @@ def _leave_unreadable(copies: list[CopyView], policy: Policy, warnings: Warnings
 def _find_same(copy: CopyView, segment: Segment) -> list[Segment]:
     """Returns the segment of a copy that holds at least what `segment` does, by its name and size, if it can be
     read."""
-    same = [each for each in copy.log.segments if each.base_offset == segment.base_offset and each.size >= segment.size]
+    same = [
+        other for other in copy.log.segments if other.base_offset == segment.base_offset and other.size >= segment.size
+    ]
     with suppress(StorageError):
         return same if copy.tail.end > segment.base_offset else []
     return []
@@ -157,10 +159,12 @@ def _merge_copies(logs: list[PartitionLog], policy: Policy, warnings: Warnings, 
     chosen = _join_ranges([(spans[at].copy, offsets) for at, offsets in picked])
     compacted = any(log.compacted for log in logs)
     paths = tuple(dict.fromkeys(path for log in logs for path in list_paths(log)))
-    unused = [each for log in logs for each in log.unused]
+    unused = [segment for log in logs for segment in log.unused]
     if not chosen:
         nothing = OffsetRange(0, 0)
-        unused += [_drop_unused(each, copy, nothing, _Chain([])) for copy in copies[1:] for each in copy.log.segments]
+        unused += [
+            _drop_unused(segment, copy, nothing, _Chain([])) for copy in copies[1:] for segment in copy.log.segments
+        ]
         return replace(logs[0], unused=tuple(unused), compacted=compacted, copies=paths, fenced=fenced)
     holes = [_make_hole(logs[a], one.end, logs[b], other.start) for (a, one), (b, other) in pairwise(chosen)]
     parts = _close_gaps([(copies[at], offsets) for at, offsets in chosen])
@@ -170,7 +174,9 @@ def _merge_copies(logs: list[PartitionLog], policy: Policy, warnings: Warnings, 
     chain = _Chain(read_for)
     for copy in copies:
         within = OffsetRange(end=copy.tail.end).intersect(copy.log.offsets)
-        unused += [_drop_unused(each, copy, within, chain) for each in copy.log.segments if each.path not in read]
+        unused += [
+            _drop_unused(segment, copy, within, chain) for segment in copy.log.segments if segment.path not in read
+        ]
     warnings.add(_explain_choice(logs, read_for), "several copies")
     cut = [copy for copy in copies if not copy.tail.is_clean and copy.log is not read_for[-1][0]]
     warnings.add_all(map(_explain_cut, cut), "a copy ends in damage")
@@ -288,11 +294,11 @@ class _ListedCopy:
     def shared(self, segment: Segment, end: int) -> Iterator[OffsetRange]:
         """Yields the common offsets, one range for each segment of this copy, without the gaps after the segments."""
         common = self.common(segment, end)
-        for each in self.copy.segments_in(common):
-            if not each.size:
+        for own in self.copy.segments_in(common):
+            if not own.size:
                 continue
-            reached = None if each.is_last else self.copy.end_of(each)
-            held = common.intersect(each.span)
+            reached = None if own.is_last else self.copy.end_of(own)
+            held = common.intersect(own.span)
             if reached is not None:
                 held = held.intersect(OffsetRange(end=reached))
             if not held.is_empty:
@@ -335,7 +341,7 @@ def is_explained(copy: CopyView, others: Sequence[CopyView]) -> bool:
     """
     last = copy.log.segments[-1]
     if last.is_of_unknown_size:
-        if any(_is_same_upload(each, last) for other in others for each in other.log.segments):
+        if any(_is_same_upload(segment, last) for other in others for segment in other.log.segments):
             return True
         others = [other for other in others if not is_shown(other.log.directory)]
     damaged = copy.log.segments[-1].size - copy.tail.position

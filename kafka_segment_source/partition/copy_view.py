@@ -308,8 +308,8 @@ class CopyView:
         if segment is not None and (header is None or self.tail.hides_batches):
             survey = other.survey(segment)
             candidates = tuple(survey.header(at) for at in range(survey.batches.shape[1]))
-        below = (each for each in candidates if expected <= each.base_offset < batch.base_offset)
-        return next((each for each in below if self._is_twin(batch, other, each)), None)
+        below = (header for header in candidates if expected <= header.base_offset < batch.base_offset)
+        return next((header for header in below if self._is_twin(batch, other, header)), None)
 
     def _is_twin(self, batch: BatchHeader, other: CopyView, header: BatchHeader) -> bool:
         """Whether two copies have the same batch at two offsets, or one of them has what compaction left of it.

@@ -113,12 +113,12 @@ def find_fences(copies: Sequence[CopyView]) -> list[Fence]:
                 losses.append((winner, found))
         if losses:
             winner, found = min(losses, key=lambda loss: loss[1].first)
-            agreed = [each.agreed for _, each in losses]
-            agreed += [_find_stated_start(copies[loser], copies[other], each) for other, each in losses]
-            shared = max(_find_shared_end(copies[loser], copies[other], each) for other, each in losses)
+            agreed = [divergence.agreed for _, divergence in losses]
+            agreed += [_find_stated_start(copies[loser], copies[other], divergence) for other, divergence in losses]
+            shared = max(_find_shared_end(copies[loser], copies[other], divergence) for other, divergence in losses)
             end = min(found.first, max(*agreed, shared))
             ends[loser] = min(ends[loser], end)
-            is_proven = shared > 0 or any(each.is_proven for _, each in losses)
+            is_proven = shared > 0 or any(divergence.is_proven for _, divergence in losses)
             fences.append(
                 Fence(loser, winner, end, found.first, found.epochs, (named[loser], named[winner]), is_proven)
             )
@@ -182,7 +182,7 @@ def _find_divergence(one: CopyView, one_end: int, other: CopyView, other_end: in
     for offset, epochs in stated:
         if offset >= (proven.agreed or 0):  # what agrees above it shows that the line is wrong
             found.append(_Divergence(min(agreed, offset), offset, epochs, is_proven))
-    return min(found, key=lambda each: each.first, default=None)
+    return min(found, key=lambda divergence: divergence.first, default=None)
 
 
 def _find_contradicting_lines(one: CopyView, one_end: int, other: CopyView, other_end: int) -> Iterator[_Line]:

@@ -190,7 +190,9 @@ def _is_damaged_over_segment(swap: Segment, log: ListedLog) -> bool:
     if not swap.size or _find_end_offset(swap) > swap.base_offset:
         return False
     before = [segment for segment in log.segments if segment.base_offset <= swap.base_offset][-1:]
-    return any(each.base_offset == swap.base_offset or _find_end_offset(each) > swap.base_offset for each in before)
+    return any(
+        segment.base_offset == swap.base_offset or _find_end_offset(segment) > swap.base_offset for segment in before
+    )
 
 
 def _replace_by_swaps(log: ListedLog, damaged: frozenset[str], warnings: Warnings) -> PartitionLog:
@@ -205,9 +207,9 @@ def _replace_by_swaps(log: ListedLog, damaged: frozenset[str], warnings: Warning
     segments = _chain_segments([by_base[base] for base in sorted(by_base)], damaged)
     read = {segment.path for segment in segments}
     unused = [
-        DroppedSegment(each, DropKind.REPLACED, f"replaced by {names}")
-        for each in log.segments
-        if each.path not in read
+        DroppedSegment(segment, DropKind.REPLACED, f"replaced by {names}")
+        for segment in log.segments
+        if segment.path not in read
     ]
     warnings.add(
         f"a compaction of {log.directory!r} was interrupted, or is under way: {names} {'is' if len(log.swaps) == 1 else 'are'}"

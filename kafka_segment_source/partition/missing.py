@@ -191,7 +191,7 @@ def _add_evidence(
         for reach in _find_reaches(copy, checkpoints, seen)
         if reach.offset <= ends.get(copy.directory, reach.offset)
     ]
-    reach = max(reaches, key=lambda each: each.offset, default=None)
+    reach = max(reaches, key=lambda reach: reach.offset, default=None)
     evidence = [*_check_log_starts(log, copies, checkpoints, again, seen)]
     orphans = [
         orphan

@@ -164,8 +164,8 @@ def _shorten_warnings(warnings: Sequence[str]) -> Sequence[str]:
 def _name_directories(paths: Iterable[str]) -> dict[str, str]:
     """Names each partition directory, by its path. Where there are several log directories, the name says which."""
     directories = sorted(paths)
-    parents = name_apart(parent_of(each) for each in directories)
-    return {each: join_name(parents[parent_of(each)], name_of(each)) for each in directories}
+    parents = name_apart(parent_of(directory) for directory in directories)
+    return {directory: join_name(parents[parent_of(directory)], name_of(directory)) for directory in directories}
 
 
 def _make_sort_key(directory: str) -> tuple[list[str | int], str]:

@@ -57,12 +57,12 @@ def check_missing(
 
     Raises DataLossError for hard evidence, under failOnDataLoss=true.
     """
-    for each in evidence:
-        gone = each.offsets.intersect(wanted).intersect(log.offsets)
+    for piece in evidence:
+        gone = piece.offsets.intersect(wanted).intersect(log.offsets)
         if gone.is_empty:
             continue
-        said = each._replace(offsets=gone).text(f"partition {log.topic}-{log.partition}")
-        yield each, report_lost_offsets(said, policy) if each.is_hard else said
+        said = piece._replace(offsets=gone).text(f"partition {log.topic}-{log.partition}")
+        yield piece, report_lost_offsets(said, policy) if piece.is_hard else said
 
 
 def find_start(log: PartitionLog, options: ReadOptions) -> int:

@@ -74,7 +74,7 @@ def find_stable_end(
     replay = _Replay(whole, source, policy, warnings, memory)
     replay.run(end)
     waiting = {producer: first for producer, first in replay.producers.open.items() if first < end}
-    undecided = [each for each in replay.undecided if each[1] < end]
+    undecided = [transaction for transaction in replay.undecided if transaction[1] < end]
     if waiting or undecided:
         replay.confirm()
     if undecided and memory is None:
@@ -121,7 +121,7 @@ class _Replay:
         """
         storage = self.log.storage
         at_once = storage.read_cost(self.log.directory).at_once
-        versions = map_ahead(lambda each: file_version(each[0], storage), self.walked, at_once)
+        versions = map_ahead(lambda walked: file_version(walked[0], storage), self.walked, at_once)
         for (path, version), now in zip(self.walked, versions, strict=True):
             if now is None or not now.is_same_file(version):
                 raise FileChangedError(f"file {path!r} was replaced while the log was planned; plan the read again")
@@ -198,7 +198,7 @@ class _Replay:
         """
         found: ProducerState | None = None
         late = dict(self.log.late)
-        for directory in sorted(self.log.directories, key=lambda each: late.get(each, -1)):
+        for directory in sorted(self.log.directories, key=lambda path: late.get(path, -1)):
             if directory in late and not _has_ended_before(found, late[directory]):
                 continue
             state = newest_state(directory, self.log.storage, partial(self._is_read_from, directory), self.warnings)
@@ -233,7 +233,7 @@ class _Replay:
             if first < min(segment.span.end, segment.offsets.end):
                 wanted.append((at, first))
         at_once = self.log.storage.read_cost(self.log.directory).at_once
-        small = map_ahead(lambda each: self._read_small(*each), wanted, at_once)
+        small = map_ahead(lambda place: self._read_small(*place), wanted, at_once)
         for (at, first), found in zip(wanted, small, strict=True):
             segment = self.log.segments[at]
             self.walked.append((segment.path, segment.version))
@@ -293,7 +293,7 @@ class _Replay:
         """Lists where offsets are missing, as far as planning knows, from `offset` on."""
         holes = [
             *(hole.offsets for hole in self.log.holes),
-            *(each.offsets for each in self.log.evidence if each.is_hard),
+            *(evidence.offsets for evidence in self.log.evidence if evidence.is_hard),
         ]
         wanted = OffsetRange(offset, self.log.offsets.end)
         return sorted(gone.start for hole in holes if not (gone := hole.intersect(wanted)).is_empty)

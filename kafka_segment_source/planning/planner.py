@@ -137,7 +137,7 @@ def _plan_sources(
     asked = options.min_partitions is not None or options.max_records_per_partition is not None
     tasks = _pack_splits(splits, options, asked, pack_more_than)
     paths = {split.path for split in splits}  # a chain of copies may name a segment more than once
-    dropped = {each.path: each for each in reversed(selection.dropped) if each.path not in paths}
+    dropped = {segment.path: segment for segment in reversed(selection.dropped) if segment.path not in paths}
     return ReadPlan(
         options=options.with_keys(selection.keys),
         splits=splits,

@@ -49,7 +49,7 @@ class Sources:
     def bytes_total(self) -> int:
         """Bytes of all `.log` files, whether they are read or not."""
         sizes = {segment.path: segment.size for log in self.logs for segment in log.segments}
-        sizes |= {each.path: each.size for log in self.logs for each in log.unused}
+        sizes |= {dropped.path: dropped.size for log in self.logs for dropped in log.unused}
         return sum(sizes.values())
 
 
@@ -94,7 +94,7 @@ def select(sources: Sources, filters: Sequence[RowFilter], warnings: Warnings) -
 
     def select_of(logs: list[PartitionLog]) -> tuple[list[Selection], list[str]]:
         noted = Warnings()
-        selectors = [Selector(sources, each, noted) for each in filters]
+        selectors = [Selector(sources, predicate, noted) for predicate in filters]
         for log in logs:  # the outer loop, so that one partition's zone map is in memory at a time
             for selector in selectors:
                 selector.add(log)
@@ -240,8 +240,8 @@ class Selector:
 
     def _note_missing(self, log: PartitionLog, evidence: tuple[Evidence, ...], wanted: OffsetRange) -> None:
         """Raises DataLossError for hard evidence about wanted offsets, under failOnDataLoss. Otherwise it warns."""
-        for each, said in check_missing(log, evidence, wanted, self._options.policy):
-            self.selection.missing.append((each, said))
+        for piece, said in check_missing(log, evidence, wanted, self._options.policy):
+            self.selection.missing.append((piece, said))
 
     def _find_witness(self, view: SegmentView) -> BatchHeader | None:
         """Finds the batch after which no row is wanted, by the option timestampDisorder."""
@@ -320,7 +320,7 @@ class Selector:
         """Counts the late bytes of a segment. After one that has some, all bytes are late. Bytes in zones are not
         counted."""
         position = max(0 if self._late else late_from, found.covered)
-        self.selection.late_bytes += sum(max(each.end - max(each.start, position), 0) for each in found.kept)
+        self.selection.late_bytes += sum(max(split.end - max(split.start, position), 0) for split in found.kept)
         self._late = True
 
 

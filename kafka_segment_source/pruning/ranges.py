@@ -123,7 +123,8 @@ def _name_source(segment: Segment, since: int) -> str:
 class _End(NamedTuple):
     """What is known of the end of a segment.
 
-    timestamp: no row is newer. last_offset: the last offset of its batches. None if it is not known.
+    timestamp: No row is newer.
+    last_offset: The last offset of its batches. None if it is not known.
     """
 
     timestamp: int

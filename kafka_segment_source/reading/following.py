@@ -298,7 +298,7 @@ def _find_vanished(planned: SegmentSplit, wanted: OffsetRange, log: PartitionLog
     Compaction puts a segment's records into the segment before it, which is then another file. In a log that is not
     compacted, reading finds the gap itself.
     """
-    if not log.compacted or planned.before is None or any(each.path == planned.path for each in log.segments):
+    if not log.compacted or planned.before is None or any(segment.path == planned.path for segment in log.segments):
         return None
     before: Segment | None = None
     end = wanted.end

@@ -137,7 +137,7 @@ class _Surveyed:
         picked = choose([extent.offsets for _, extent in found], [extent.holding for _, extent in found])
         may_have_gaps = self._may_have_gaps and not self.failures
         position = wanted.start
-        for offsets, each, extent in _join_runs(picked, found):
+        for offsets, surveyed_file, extent in _join_runs(picked, found):
             if offsets.start > position and not may_have_gaps:
                 gap = OffsetRange(position, offsets.start)
                 yield gap, report.missing(gap)
@@ -145,7 +145,7 @@ class _Surveyed:
             if extent.holding == DAMAGED:
                 yield offsets, report.damaged(offsets, extent)
             elif extent.holding > VOID:
-                yield offsets, each
+                yield offsets, surveyed_file
         if position < self.end < kafka_format.MAX_OFFSET and not may_have_gaps:
             gap = OffsetRange(position, self.end)
             yield gap, report.missing(gap)
@@ -168,12 +168,12 @@ def _survey_copies(
             if segment.span.intersect(offsets).is_empty:
                 continue
             try:
-                each = survey(log, segment, offsets, policy, decodes=decodes, microseconds=microseconds)
+                surveyed_file = survey(log, segment, offsets, policy, decodes=decodes, microseconds=microseconds)
             except UNUSABLE as failure:
                 surveyed.failures[segment.path] = failure
                 continue
-            extents = (_leave_out_gone(copy, extent, copies) for extent in each.extents())
-            surveyed.found += [(each, extent) for extent in extents if _is_counted(copy, extent, copies)]
+            extents = (_leave_out_gone(copy, extent, copies) for extent in surveyed_file.extents())
+            surveyed.found += [(surveyed_file, extent) for extent in extents if _is_counted(copy, extent, copies)]
     return surveyed
 
 
@@ -207,25 +207,25 @@ def _join_runs(
     """Yields the chosen extents, with neighbours of one file joined."""
     last: tuple[OffsetRange, Survey, Extent] | None = None
     for at, offsets in picked:
-        each, extent = found[at]
+        surveyed_file, extent = found[at]
         if last is not None:
             before, file, held = last
-            if min(extent.holding, held.holding) > VOID and file is each and before.end == offsets.start:
+            if min(extent.holding, held.holding) > VOID and file is surveyed_file and before.end == offsets.start:
                 last = OffsetRange(before.start, offsets.end), file, held
                 continue
             yield last
-        last = offsets, each, extent
+        last = offsets, surveyed_file, extent
     if last is not None:
         yield last
 
 
-def _make_piece(split: SegmentSplit, each: Survey, offsets: OffsetRange) -> SegmentSplit:
+def _make_piece(split: SegmentSplit, surveyed_file: Survey, offsets: OffsetRange) -> SegmentSplit:
     """Returns the split of the offsets that one file holds, between the positions that its survey found."""
-    batches = each.between(offsets)
+    batches = surveyed_file.between(offsets)
     place = BatchPlace(*batches[[batch_headers.POSITION, batch_headers.BASE_OFFSET, batch_headers.CRC], 0].tolist())
     bounds = ScanBounds(offsets.intersect(split.bounds.offsets), split.bounds.times)
     end = int(batches[batch_headers.POSITION, -1] + batches[batch_headers.SIZE, -1])
-    piece = split_of(each.log, each.segment, bounds, place.position, end)
+    piece = split_of(surveyed_file.log, surveyed_file.segment, bounds, place.position, end)
     return piece._replace(
         anchor=place if place.position else None,
         stop_timestamp=split.stop_timestamp,

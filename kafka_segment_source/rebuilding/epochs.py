@@ -62,8 +62,8 @@ def join_epochs(runs: Iterable[Run], checkpoints: Iterable[Epochs], start: int, 
     for entries in checkpoints:
         for epoch, offset in entries:
             first = max(offset, start)
-            before = max((last for each, (_, last) in spans.items() if each < epoch), default=-1)
-            after = min((begin for each, (begin, _) in spans.items() if each >= epoch), default=end)
+            before = max((last for other, (_, last) in spans.items() if other < epoch), default=-1)
+            after = min((begin for other, (begin, _) in spans.items() if other >= epoch), default=end)
             if before < first <= after and _fits(known, epoch, first):
                 known[epoch] = first
     # of several epochs that begin before the log, the last one holds its first offset
@@ -76,7 +76,7 @@ def join_epochs(runs: Iterable[Run], checkpoints: Iterable[Epochs], start: int, 
 def _fits(known: dict[int, int], epoch: int, first: int) -> bool:
     """Whether the entries stay in order with this one."""
     return all(
-        (each < epoch) <= (begin <= first) and (each > epoch) <= (begin >= first) for each, begin in known.items()
+        (other < epoch) <= (begin <= first) and (other > epoch) <= (begin >= first) for other, begin in known.items()
     )
 
 

@@ -61,7 +61,9 @@ class ProducerTable:
     @property
     def open(self) -> dict[int, int]:
         """The open transactions: producer id → first offset."""
-        return {number: each.first_open for number, each in self._producers.items() if each.first_open != _NONE}
+        return {
+            number: producer.first_open for number, producer in self._producers.items() if producer.first_open != _NONE
+        }
 
     def take(self, headers: HeaderTable, markers: Iterable[Marker]) -> list[bytes]:
         """Takes batches, and the markers among them. Returns the `.txnindex` entries of transactions that they abort.
@@ -120,15 +122,15 @@ class ProducerTable:
         entries = b"".join(
             kafka_format.SNAPSHOT_ENTRY.pack(
                 number,
-                each.epoch,
-                each.last_sequence,
-                each.last_offset,
-                each.offset_delta,
-                each.timestamp,
-                each.coordinator_epoch,
-                each.first_open,
+                producer.epoch,
+                producer.last_sequence,
+                producer.last_offset,
+                producer.offset_delta,
+                producer.timestamp,
+                producer.coordinator_epoch,
+                producer.first_open,
             )
-            for number, each in self._producers.items()
+            for number, producer in self._producers.items()
         )
         count = len(self._producers)
         body = kafka_format.SNAPSHOT_HEADER.pack(0, 0, count)[kafka_format.SNAPSHOT_CRC_FROM :] + entries

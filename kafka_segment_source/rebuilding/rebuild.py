@@ -195,7 +195,10 @@ def _select_topics(options: ReadOptions, internal: bool) -> ReadOptions:
     if not added:
         return options
     if options.assign is not None:
-        return replace(options, assign=options.assign | {each for each in there if each[0] in added})
+        return replace(
+            options,
+            assign=options.assign | {topic_partition for topic_partition in there if topic_partition[0] in added},
+        )
     if options.subscribe is not None:
         chosen = [*options.subscribe]
     else:
@@ -326,7 +329,7 @@ class _Run:
             return _load_partition(state["report"])
         if state is None or state["fingerprint"] != job.fingerprint:
             state = None
-        unended = () if state is None else tuple(Unended(*each) for each in state["unended"])
+        unended = () if state is None else tuple(Unended(*fields) for fields in state["unended"])
         part = self._write_log(job, state, unended, advance)
         if part is None:  # a marker may be missing, so all transactions are followed
             unended = find_unended(job.log, self._timeless.source, self._timeless.policy)
@@ -355,12 +358,12 @@ class _Run:
         if state is None:
             remove_tree(folder)
         make_directory(folder)
-        left_before = [] if state is None else [parse_left_out(each) for each in state["leftOut"]]
+        left_before = [] if state is None else [parse_left_out(item) for item in state["leftOut"]]
         is_judged = is_judged or bool(unended)
 
         def keep(writer: LogWriter) -> None:
             left = [*left_before, *_list_errors(notes)]
-            kept = {"fingerprint": job.fingerprint, "unended": unended, "leftOut": [each.to_dict() for each in left]}
+            kept = {"fingerprint": job.fingerprint, "unended": unended, "leftOut": [item.to_dict() for item in left]}
             self.journal.save(job.name, {**kept, **writer.keep_state()})
 
         times = self.options.times
@@ -393,7 +396,7 @@ class _Run:
         is_in_doubt = writer.is_in_doubt or bool(left_out) or self._timeless is not self.options
         if not is_judged and writer.has_transactions and is_in_doubt:
             return None
-        return self._write_beside(job, writer, notes, (*left_out, *(each.describe() for each in unended)))
+        return self._write_beside(job, writer, notes, (*left_out, *(transaction.describe() for transaction in unended)))
 
     def _find_first_state(self, job: _Job) -> bytes | None:
         """Returns the producers at the start of the log, as the source's first `.snapshot` has them, or None."""
@@ -449,7 +452,7 @@ class _Run:
                 None,
                 f"the transaction of producer {number} that begins at offset {first} has no end; it is kept open",
             )
-            for number, first in sorted(writer.producers.open.items(), key=lambda each: each[1])
+            for number, first in sorted(writer.producers.open.items(), key=lambda item: item[1])
         ]
         return RebuiltPartition(
             log.topic,
@@ -495,7 +498,7 @@ class _Run:
             checkpoints.entry(replace(job.log, directory=source), kafka_format.CLEANER_CHECKPOINT)
             for source in part.sources
         ]
-        lowest = min((each or 0 for each in found), default=0)
+        lowest = min((offset or 0 for offset in found), default=0)
         return min(max(lowest, part.start_offset), part.end_offset)
 
 

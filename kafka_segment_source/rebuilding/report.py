@@ -28,7 +28,7 @@ class LeftOut:
 
     def to_dict(self) -> dict[str, Any]:
         names = {"first_offset": "firstOffset", "last_offset": "lastOffset"}
-        return {names.get(each.name, each.name): getattr(self, each.name) for each in fields(self)}
+        return {names.get(field.name, field.name): getattr(self, field.name) for field in fields(self)}
 
 
 def parse_left_out(values: Mapping[str, Any]) -> LeftOut:
@@ -75,7 +75,7 @@ class RebuiltPartition:
             "records": self.records,
             "bytes": self.bytes,
             "sources": list(self.sources),
-            "leftOut": [each.to_dict() for each in self.left_out],
+            "leftOut": [item.to_dict() for item in self.left_out],
         }
 
 
@@ -109,7 +109,7 @@ class RebuildReport:
     @property
     def left_out(self) -> tuple[tuple[str, LeftOut], ...]:
         """What is left out, each with the name of its partition."""
-        return tuple((f"{part.topic}-{part.partition}", each) for part in self.partitions for each in part.left_out)
+        return tuple((f"{part.topic}-{part.partition}", item) for part in self.partitions for item in part.left_out)
 
     def to_dict(self) -> dict[str, Any]:
         """The report as `kafkaseg rebuild --json` prints it."""

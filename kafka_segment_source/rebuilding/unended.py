@@ -71,6 +71,7 @@ def is_ended(headers: HeaderTable, unended: Sequence[Unended]) -> npt.NDArray[np
     if unended:
         is_data = is_transactional_data(headers)
         producers, bases = headers[[batch_headers.PRODUCER_ID, batch_headers.BASE_OFFSET]]
-        for each in unended:
-            ended &= ~(is_data & (producers == each.producer_id) & (bases >= each.first) & (bases < each.end))
+        for transaction in unended:
+            is_within = (bases >= transaction.first) & (bases < transaction.end)
+            ended &= ~(is_data & (producers == transaction.producer_id) & is_within)
     return ended

@@ -129,7 +129,7 @@ def _choose_slots(partitions: Sequence[ListedPartition], now: int) -> tuple[int,
     if not times:
         return 0, 60, 0
     seconds = (max(times) - min(times)) // 1000 + 1
-    width = next((each for each in _WIDTHS if seconds <= each * _SLOTS), -(-seconds // _SLOTS))
+    width = next((width for width in _WIDTHS if seconds <= width * _SLOTS), -(-seconds // _SLOTS))
     first = min(times) // 1000 // width
     return first * width * 1000, width, max(times) // 1000 // width - first + 1
 
@@ -208,7 +208,7 @@ def _find_deletions(facts: Facts) -> list[Deletion]:
                 is_assumed="retention.ms" not in of_topic,
             )
         )
-    return sorted(found, key=lambda each: each.due)
+    return sorted(found, key=lambda item: item.due)
 
 
 @contextmanager

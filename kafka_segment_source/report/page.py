@@ -40,7 +40,7 @@ def make_page(facts: Facts) -> str:
         "escaped": as_text,
     }
     partitions = sorted(facts.listing.partitions, key=lambda partition: -partition.summary.size)
-    producers = sorted(facts.batches.producers.items(), key=lambda each: -each[1].size)
+    producers = sorted(facts.batches.producers.items(), key=lambda item: -item[1].size)
     groups = sorted(facts.groups, key=lambda group: -(group["lag"] or 0))
     return page.get_template("page.html.j2").render(
         facts=facts,

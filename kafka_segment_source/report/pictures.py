@@ -67,7 +67,7 @@ def draw_partitions(facts: Facts) -> str:
     shown = _select_partitions(facts)
     if not facts.slots or not shown:
         return ""
-    counts = np.array([_sums_of(facts, [each])[0] for each in shown])
+    counts = np.array([_sums_of(facts, [partition])[0] for partition in shown])
     with _style():
         figure = _make_figure(facts, 0.7 + 0.24 * len(shown), above=0.1)
         axes = figure.subplots()
@@ -81,7 +81,7 @@ def draw_partitions(facts: Facts) -> str:
             norm=mpl.colors.LogNorm(1, max(counts.max(), 2)),
             rasterized=True,
         )
-        axes.set_yticks(np.arange(len(shown)) + 0.5, [_name(each) for each in shown])
+        axes.set_yticks(np.arange(len(shown)) + 0.5, [_name(partition) for partition in shown])
         axes.invert_yaxis()
         _label_times(axes, facts)
         height = figure.get_figheight()
@@ -145,7 +145,9 @@ def _make_figure(facts: Facts, height: float, above: float) -> Figure:
 
     To the left is room for the names of the second picture.
     """
-    left = max(_LEAST_LEFT, 0.2 + _PER_CHARACTER * max(len(_name(each)) for each in _select_partitions(facts)))
+    left = max(
+        _LEAST_LEFT, 0.2 + _PER_CHARACTER * max(len(_name(partition)) for partition in _select_partitions(facts))
+    )
     figure = Figure(figsize=(_WIDTH, height))
     figure.subplots_adjust(left / _WIDTH, 0.5 / height, 1 - _RIGHT / _WIDTH, 1 - above / height, hspace=0.15)
     return figure

@@ -120,10 +120,11 @@ def decode_schema(record: LogRecord, place: SubjectVersion) -> Schema:
     if not isinstance(kind, str):
         raise MessageError(f"its schemaType is {_shorten(kind)}")
     listed = fields.get("references") or []
-    if not isinstance(listed, list) or not all(isinstance(each, dict) for each in listed):
+    if not isinstance(listed, list) or not all(isinstance(reference, dict) for reference in listed):
         raise MessageError(f"its references are {_shorten(listed)}")
     references = tuple(
-        Reference(_take(each, "name", str), _take(each, "subject", str), _take_version(each)) for each in listed
+        Reference(_take(reference, "name", str), _take(reference, "subject", str), _take_version(reference))
+        for reference in listed
     )
     rules = fields.get("ruleSet")
     return Schema(

@@ -33,15 +33,15 @@ class Registry:
     def of(cls, words: str, everything: Iterable[Registered]) -> Registry:
         """Makes the registry of schemas in log order. Of two texts with one id the first counts, as in Confluent's."""
         made = cls(words)
-        for each in everything:
-            place = each.schema.place
-            first = made.by_id.setdefault((place.context, each.schema.id), each)
-            if first.schema.text != each.schema.text:
+        for entry in everything:
+            place = entry.schema.place
+            first = made.by_id.setdefault((place.context, entry.schema.id), entry)
+            if first.schema.text != entry.schema.text:
                 made.warnings.add(
-                    f"{words} has two schemas of id {each.schema.id}: that of {name_place(first.schema.place)} counts, and"
+                    f"{words} has two schemas of id {entry.schema.id}: that of {name_place(first.schema.place)} counts, and"
                     f" that of {name_place(place)} does not"
                 )
-            made.by_place[place] = each
+            made.by_place[place] = entry
         return made
 
     def of_context(self, context: str) -> Iterator[Schema]:
@@ -58,7 +58,7 @@ class Registry:
         """Finds the newest version of a subject. A deleted one counts only if all are deleted."""
         versions = self._versions(context, subject)
         there = [version for version in versions if not version.is_deleted] or versions
-        return max((each.schema for each in there), key=lambda schema: schema.place.version, default=None)
+        return max((entry.schema for entry in there), key=lambda schema: schema.place.version, default=None)
 
     def find_version(self, context: str, subject: str, version: int) -> Schema | None:
         found = self.by_place.get(SubjectVersion(context, subject, version))
@@ -107,7 +107,11 @@ class Registry:
             found[place] = registered.schema
 
     def _versions(self, context: str, subject: str) -> list[Registered]:
-        return [each for place, each in self.by_place.items() if place.context == context and place.subject == subject]
+        return [
+            registered
+            for place, registered in self.by_place.items()
+            if place.context == context and place.subject == subject
+        ]
 
 
 def name_place(place: SubjectVersion) -> str:

@@ -49,7 +49,7 @@ class Replay:
 
     def everything(self) -> list[Registered]:
         """Every schema that the log still has, those first that were registered first."""
-        return sorted([*self.replaced, *self.by_place.values()], key=lambda each: each.record.offset)
+        return sorted([*self.replaced, *self.by_place.values()], key=lambda entry: entry.record.offset)
 
 
 def decode_records(records: Iterable[LogRecord], oddities: Oddities) -> list[tuple[Key, LogRecord]]:

@@ -189,7 +189,7 @@ def _find_encrypted(known: Known) -> frozenset[int]:
     """The ids of the schemas whose values are encrypted as a whole."""
     registry, context = known.find(), known.options.schema_context
     return frozenset(
-        () if registry is None else (each.id for each in registry.of_context(context) if each.encrypts_values)
+        () if registry is None else (schema.id for schema in registry.of_context(context) if schema.encrypts_values)
     )
 
 
@@ -296,7 +296,7 @@ def _choose_by_topic(column: str, text: str, registry: Registry, known: Known) -
 
 
 def _parse(schema: Schema, registry: Registry) -> Type:
-    references = [each.text for each in registry.find_references(schema)]
+    references = [reference.text for reference in registry.find_references(schema)]
     try:
         return parse_schema(schema.text, references)
     except AvroError as error:

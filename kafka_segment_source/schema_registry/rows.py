@@ -68,8 +68,8 @@ def read_rows(plan: ReadPlan, options: ReadOptions, warnings: Warnings) -> Itera
         yield from _make_history(records, oddities)
     else:
         registered = replay(records, oddities).by_place.values()
-        for each in sorted(registered, key=lambda each: each.schema.place):
-            yield _make_row(each.schema, each.record) | {"deleted": each.is_deleted}
+        for entry in sorted(registered, key=lambda entry: entry.schema.place):
+            yield _make_row(entry.schema, entry.record) | {"deleted": entry.is_deleted}
     warnings += say_open(open_ones, "schemas")
     warnings += oddities.sentences()
 

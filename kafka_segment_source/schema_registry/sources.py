@@ -72,7 +72,7 @@ def read_given(path: str, storage: Storage, mode: str, warnings: Warnings) -> Re
         if path.endswith(tuple(_SUFFIXES)):
             return _read_files([path], storage)
         return _read_export(path, storage, warnings)
-    files = [each.name for each in list_directory(path, storage) if each.name.endswith(tuple(_SUFFIXES))]
+    files = [entry.name for entry in list_directory(path, storage) if entry.name.endswith(tuple(_SUFFIXES))]
     if files:
         return _read_files([join_path(path, name) for name in sorted(files)], storage)
     logs = list_logs(Source(storage, (path,), topics=TopicSelection(pattern=".*")), needs_all=False)
@@ -124,8 +124,8 @@ def _read_files(paths: list[str], storage: Storage) -> Registry:
         record = LogRecord(name_of(path), 0, len(registered), -1, None, None)
         registered.append(Registered(schema, record, is_deleted=False))
     registry = Registry(f"{len(paths):,} files", is_of_files=True)
-    for each in registered:
-        registry.by_place[each.schema.place] = each
-        if each.schema.id >= 0:
-            registry.by_id[DEFAULT_CONTEXT, each.schema.id] = each
+    for entry in registered:
+        registry.by_place[entry.schema.place] = entry
+        if entry.schema.id >= 0:
+            registry.by_id[DEFAULT_CONTEXT, entry.schema.id] = entry
     return registry

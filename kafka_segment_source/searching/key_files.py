@@ -117,7 +117,7 @@ def _note_other_directories(logs: list[ListedLog], dead: list[str], storage: Sto
     for parent in sorted(parents):
         for entry in list_directory(parent, storage):
             path = join_path(parent, entry.name)
-            is_known = is_partition(entry.name) or any(f"{each}/".startswith(f"{path}/") for each in searched)
+            is_known = is_partition(entry.name) or any(f"{directory}/".startswith(f"{path}/") for directory in searched)
             if entry.kind is Kind.DIRECTORY and not is_known and not DEAD_DIRECTORY.fullmatch(entry.name):
                 unsearched.append(f"{path!r} is not the directory of a partition, and was not searched")
 

@@ -104,7 +104,7 @@ def _find_records(records: RecordColumns, key: bytes, pattern: Pattern) -> Itera
     chosen = take_records(records, rows)
     starts, lengths = chosen.ints[record_batches.KEY_AT], chosen.ints[record_batches.KEY_LENGTH]
     keys = build_varying(chosen.source, starts, lengths, chosen.count, chosen.key_bytes, pa.binary())
-    for row in np.flatnonzero([each == key for each in keys.to_pylist()]).tolist():
+    for row in np.flatnonzero([row_key == key for row_key in keys.to_pylist()]).tolist():
         header = chosen.headers[:, chosen.ints[record_batches.BATCH, row]]
         length = int(chosen.ints[record_batches.VALUE_LENGTH, row])
         is_v2 = header[batch_headers.MAGIC] == kafka_format.MAGIC_V2

@@ -49,7 +49,7 @@ class PartRows:
         self._wanted = wanted
         self._split = source.split
         self._schema = schema
-        self._plain = pa.schema([each for each in schema if each.name not in _OF_HIT])
+        self._plain = pa.schema([field for field in schema if field.name not in _OF_HIT])
         self._decoder = source.decoder(options.include_control, "timestamp" in schema.names, scratch)
         self._text = None if wanted.inverted else wanted.pattern.text
         self._crcs_hold = options.trust.check_crcs
@@ -134,7 +134,7 @@ class FieldRows:
         self._wanted = wanted
         self._field = wanted.field
         self._schema = schema
-        names = [each for each in schema.names if each not in _OF_HIT]
+        names = [name for name in schema.names if name not in _OF_HIT]
         places = ("offset", "metadata") if wanted.field.is_json else ()  # to say where a value is not JSON
         inner = table.arrow_schema(dict.fromkeys((*names, wanted.field.column, *places)))
         self._split = source.split

@@ -46,23 +46,23 @@ def row_filter(filters: Iterable[Filter], view: str = RECORDS, key_format: str =
     columns = _COLUMNS[view]
     if view in (RECORDS, NEWEST) and key_format in _KEY_TYPES:
         columns = {**columns, ("key",): partial(_bound_key, _KEY_TYPES[key_format])}
-    for each in filters:
-        possible = possible.intersect(_bound_by_filter(each, columns))
+    for condition in filters:
+        possible = possible.intersect(_bound_by_filter(condition, columns))
     return possible
 
 
-def _bound_by_filter(each: Filter, columns: Columns) -> RowFilter:
-    if isinstance(each, Not):  # the columns bounded here are never null, so NOT (a < b) is a >= b
-        negated = _NEGATED.get(type(each.child))
-        child: Any = each.child
+def _bound_by_filter(condition: Filter, columns: Columns) -> RowFilter:
+    if isinstance(condition, Not):  # the columns bounded here are never null, so NOT (a < b) is a >= b
+        negated = _NEGATED.get(type(condition.child))
+        child: Any = condition.child
         return RowFilter() if negated is None else _bound_by_filter(negated(child.attribute, child.value), columns)  # type: ignore[call-arg]
-    attribute, value = getattr(each, "attribute", None), getattr(each, "value", None)
+    attribute, value = getattr(condition, "attribute", None), getattr(condition, "value", None)
     bound = columns.get(attribute) if attribute is not None else None
     if bound is None:
         return RowFilter()
-    if isinstance(each, In):
+    if isinstance(condition, In):
         return _bound_by_values(bound, value)
-    return bound(each, value)
+    return bound(condition, value)
 
 
 def _bound_by_values(bound: Callable[[Filter, Any], RowFilter], values: Any) -> RowFilter:
@@ -74,38 +74,42 @@ def _bound_by_values(bound: Callable[[Filter, Any], RowFilter], values: Any) -> 
     return possible
 
 
-def _bound_topic(each: Filter, value: Any) -> RowFilter:
+def _bound_topic(condition: Filter, value: Any) -> RowFilter:
     if type(value) is not str:
         return RowFilter()
-    if isinstance(each, (EqualTo, EqualNullSafe)):
+    if isinstance(condition, (EqualTo, EqualNullSafe)):
         return RowFilter(topics=frozenset([value]))
-    if isinstance(each, StringStartsWith):
+    if isinstance(condition, StringStartsWith):
         return RowFilter(topic_prefixes=frozenset([value]))
     return RowFilter()
 
 
-def _bound_partition(each: Filter, value: Any) -> RowFilter:
+def _bound_partition(condition: Filter, value: Any) -> RowFilter:
     if type(value) is not int:
         return RowFilter()
-    if isinstance(each, (EqualTo, EqualNullSafe)):
+    if isinstance(condition, (EqualTo, EqualNullSafe)):
         return RowFilter(partitions=frozenset([value]))
-    return RowFilter(partition_range=_make_range(each, value))
+    return RowFilter(partition_range=_make_range(condition, value))
 
 
-def _bound_offset(each: Filter, value: Any) -> RowFilter:
-    return RowFilter(offsets=_make_range(each, value)) if type(value) is int else RowFilter()
+def _bound_offset(condition: Filter, value: Any) -> RowFilter:
+    return RowFilter(offsets=_make_range(condition, value)) if type(value) is int else RowFilter()
 
 
-def _make_range(each: Filter, value: int) -> OffsetRange:
+def _make_range(condition: Filter, value: int) -> OffsetRange:
     everything = OffsetRange()
-    start = {GreaterThan: value + 1, GreaterThanOrEqual: value, EqualTo: value, EqualNullSafe: value}.get(type(each))
-    end = {LessThan: value, LessThanOrEqual: value + 1, EqualTo: value + 1, EqualNullSafe: value + 1}.get(type(each))
+    start = {GreaterThan: value + 1, GreaterThanOrEqual: value, EqualTo: value, EqualNullSafe: value}.get(
+        type(condition)
+    )
+    end = {LessThan: value, LessThanOrEqual: value + 1, EqualTo: value + 1, EqualNullSafe: value + 1}.get(
+        type(condition)
+    )
     return everything.intersect(
         OffsetRange(everything.start if start is None else start, everything.end if end is None else end)
     )
 
 
-def _bound_timestamp(each: Filter, value: Any) -> RowFilter:
+def _bound_timestamp(condition: Filter, value: Any) -> RowFilter:
     """Bounds timestamps in ms.
 
     A row's microseconds are its milliseconds times 1000, and a literal has microseconds. So both roundings are exact.
@@ -117,19 +121,21 @@ def _bound_timestamp(each: Filter, value: Any) -> RowFilter:
     everything = TimeRange()
     since = {GreaterThan: after, GreaterThanOrEqual: at_or_after, EqualTo: at_or_after, EqualNullSafe: at_or_after}
     until = {LessThan: at_or_after, LessThanOrEqual: after, EqualTo: after, EqualNullSafe: after}
-    return RowFilter(times=TimeRange(since.get(type(each), everything.since), until.get(type(each), everything.until)))
+    return RowFilter(
+        times=TimeRange(since.get(type(condition), everything.since), until.get(type(condition), everything.until))
+    )
 
 
-def _bound_key(kind: Any, each: Filter, value: Any) -> RowFilter:
+def _bound_key(kind: Any, condition: Filter, value: Any) -> RowFilter:
     """Bounds stored keys. kind: the type of literals that are compared with them."""
-    if not isinstance(value, kind) or not isinstance(each, (EqualTo, EqualNullSafe)):
+    if not isinstance(value, kind) or not isinstance(condition, (EqualTo, EqualNullSafe)):
         return RowFilter()
     return RowFilter(keys=frozenset([value.encode() if isinstance(value, str) else bytes(value)]))
 
 
-def _bound_base_offset(each: Filter, value: Any) -> RowFilter:
+def _bound_base_offset(condition: Filter, value: Any) -> RowFilter:
     """A batch's last offset is not below its base offset. So only a lower bound of the latter bounds the former."""
-    found = _bound_offset(each, value).offsets
+    found = _bound_offset(condition, value).offsets
     return RowFilter(offsets=OffsetRange(found.start))
 
 

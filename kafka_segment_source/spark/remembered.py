@@ -222,14 +222,14 @@ class _Turn:
         if header != _HEADER or lines.pop() != "":
             raise ValueError(f"{self._path} is damaged")
         before = tuple(_from_json(line) for line in lines)
-        if any(_covers(each, new) for each in before):
+        if any(_covers(filters, new) for filters in before):
             return before
         if before:
             age = time.time() - found.st_mtime
             if age > _SETTLED_LONG_AGO:
                 _advise_new_read()
             time.sleep(min(max(SETTLE_SECONDS - age, 0), SETTLE_SECONDS))
-        both = (*(each for each in before if not _covers(new, each)), new)
+        both = (*(filters for filters in before if not _covers(new, filters)), new)
         if len(both) > _MOST_FILTERS:
             both = (_hull_of_filters(both),)
         text = "".join(f"{line}\n" for line in (_HEADER, *map(_to_json, both))).encode()
@@ -254,8 +254,8 @@ def _advise_new_read() -> None:
 
 def _hull_of_filters(filters: tuple[RowFilter, ...]) -> RowFilter:
     whole = filters[0]
-    for each in filters[1:]:
-        whole = whole.hull(each)
+    for condition in filters[1:]:
+        whole = whole.hull(condition)
     return whole
 
 
@@ -305,14 +305,14 @@ def plan_for_any(options: ReadOptions, warnings: Warnings, filters: Sequence[Row
 def _join_selections(selections: list[Selection]) -> Selection:
     """Joins selections into one that reads all their rows."""
     joined = Selection(
-        kept=_merge_splits([each for selection in selections for each in selection.kept]),
-        without_maps=_merge_splits([each for selection in selections for each in selection.without_maps]),
+        kept=_merge_splits([split for selection in selections for split in selection.kept]),
+        without_maps=_merge_splits([split for selection in selections for split in selection.without_maps]),
         faults=[fault for selection in selections for fault in selection.faults],
         late_bytes=max(selection.late_bytes for selection in selections),
         keys=reduce(unite_sets, (selection.keys for selection in selections)),
     )
     kept = {segment.path for segment, _ in joined.kept}
-    joined.dropped = [each for each in selections[0].dropped if each.path not in kept]
+    joined.dropped = [segment for segment in selections[0].dropped if segment.path not in kept]
     for selection in selections:
         joined.missing += selection.missing
     return joined
@@ -326,9 +326,9 @@ def _merge_splits(kept: list[SplitOf]) -> list[SplitOf]:
     merged = [
         (several[0][0], split)
         for several in found.values()
-        for split in _merge_overlapping([each for _, each in several])
+        for split in _merge_overlapping([split for _, split in several])
     ]
-    return sorted(merged, key=lambda each: (each[1].topic, each[1].partition, each[1].start_offset))
+    return sorted(merged, key=lambda item: (item[1].topic, item[1].partition, item[1].start_offset))
 
 
 def _merge_overlapping(splits: list[SegmentSplit]) -> list[SegmentSplit]:

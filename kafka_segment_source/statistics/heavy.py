@@ -59,7 +59,7 @@ class Heaviest:
         self._merge()
         [weights], [keys] = self._weights, self._keys
         found = list(zip(keys.to_pylist(), weights.tolist(), strict=True))
-        return sorted(found, key=lambda each: (-each[1], each[0]))[:most]
+        return sorted(found, key=lambda item: (-item[1], item[0]))[:most]
 
     def _merge(self) -> None:
         hashes, first, inverse = np.unique(np.concatenate(self._hashes), return_index=True, return_inverse=True)

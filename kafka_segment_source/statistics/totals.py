@@ -60,7 +60,7 @@ class Shares:
 
     def ordered(self) -> list[tuple[Any, Share]]:
         """The shares by their bytes, largest first."""
-        return sorted(self.of.items(), key=lambda each: (-each[1].size, str(each[0])))
+        return sorted(self.of.items(), key=lambda item: (-item[1].size, str(item[0])))
 
 
 @dataclass(slots=True)
@@ -101,12 +101,12 @@ class TopicStats:
             "heaviestKeysByBytes": _heavy_dicts(self.by_bytes, self.most),
             "largestRecords": [
                 {
-                    "partition": each.partition,
-                    "offset": each.offset,
-                    "bytes": each.size,
-                    "key": None if each.key is None else as_text(each.key),
+                    "partition": record.partition,
+                    "offset": record.offset,
+                    "bytes": record.size,
+                    "key": None if record.key is None else as_text(record.key),
                 }
-                for each in self.largest
+                for record in self.largest
             ],
             "headerNames": _share_dicts(self.header_names, "name", "headers"),
             "producers": _share_dicts(self.producers, "producerId", "records"),
@@ -132,16 +132,16 @@ def add_block(stats: TopicStats, row: pa.RecordBatch) -> None:
         (stats.key_schemas, "keySchemas"),
         (stats.value_schemas, "valueSchemas"),
     ):
-        for each in _values(row, name).to_pylist():
-            shares.add(each["id"], each["records"], each["bytes"])
+        for value in _values(row, name).to_pylist():
+            shares.add(value["id"], value["records"], value["bytes"])
     _add_largest(stats, _values(row, "largest"))
 
 
 def _add_largest(stats: TopicStats, found: pa.Array) -> None:
     if len(stats.largest) == stats.most and not any(_to_numpy(found.field("size")) >= stats.largest[-1].size):
         return
-    records = [LargeRecord(*each.values()) for each in found.to_pylist()]
-    ordered = sorted(stats.largest + records, key=lambda each: (-each.size, each.partition, each.offset))
+    records = [LargeRecord(*fields.values()) for fields in found.to_pylist()]
+    ordered = sorted(stats.largest + records, key=lambda record: (-record.size, record.partition, record.offset))
     stats.largest = ordered[: stats.most]
 
 

@@ -70,8 +70,8 @@ def _map_in_threads(
         while begun:
             yield begun.popleft().result()
     finally:
-        for each in begun:
-            each.cancel()
+        for future in begun:
+            future.cancel()
 
 
 class Turns:
@@ -99,8 +99,8 @@ def run_together(*actions: Callable[[], object]) -> None:
     """Runs all at the same time, and ends with the last of them. Raises the first error in their order."""
     begun = [_find_pool(_TOGETHER).submit(action) for action in actions]
     concurrent.futures.wait(begun)
-    for each in begun:
-        each.result()
+    for future in begun:
+        future.result()
 
 
 class RangeReader:

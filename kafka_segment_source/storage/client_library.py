@@ -65,7 +65,7 @@ def _load_copy(source: Path) -> ModuleType:
 
     Modules that were imported before stay in `sys.modules`.
     """
-    before = {name: each for name, each in sys.modules.items() if name.partition(".")[0] == _NAME}
+    before = {name: old_module for name, old_module in sys.modules.items() if name.partition(".")[0] == _NAME}
     for name in before:
         del sys.modules[name]
     try:

@@ -94,11 +94,11 @@ class Refusals:
 
     def is_last(self, path: str, version: FileVersion) -> bool:
         """Notes a failure. Whether there were too many."""
-        each = path, version
-        if each not in self._are_new:
-            self._are_new.add(each)
-            self._counts[each] = self._counts.get(each, 0) + 1
-        return self._counts[each] >= MOST_REFUSALS
+        key = path, version
+        if key not in self._are_new:
+            self._are_new.add(key)
+            self._counts[key] = self._counts.get(key, 0) + 1
+        return self._counts[key] >= MOST_REFUSALS
 
     def __reduce__(self) -> tuple[type[Refusals], tuple[()]]:
         return Refusals, ()

@@ -111,9 +111,9 @@ class ObjectStorage:
         self._requests.add((names - 1) // _KEYS_A_REQUEST)  # the client asks for one page after the other
         entries = [Entry(name_of(prefix), Kind.DIRECTORY) for prefix in found["common_prefixes"]]
         self._named.paths.update(join_path(directory, entry.name) for entry in entries)
-        for each in found["objects"]:
-            if each["path"] != key:  # `key/` itself is an object that stands for a directory
-                entries.append(Entry(name_of(each["path"]), Kind.FILE, version_of(each)))
+        for listed in found["objects"]:
+            if listed["path"] != key:  # `key/` itself is an object that stands for a directory
+                entries.append(Entry(name_of(listed["path"]), Kind.FILE, version_of(listed)))
                 self.refusals.note_listed(join_path(directory, entries[-1].name), entries[-1].version)
         return entries
 
@@ -140,14 +140,14 @@ class ObjectStorage:
         for at, part in enumerate(parts):
             is_last = at == len(parts) - 1
             if not _GLOB.search(part):
-                found = [join_path(each, part) for each in found]
+                found = [join_path(path, part) for path in found]
                 if is_last:
-                    found = [each for each in found if self.look_at(each) is not None or self.list(each)]
+                    found = [path for path in found if self.look_at(path) is not None or self.list(path)]
                 continue
             matches = re.compile(glob_to_regex(part)).match
             found = [
-                join_path(each, entry.name)
-                for each, entries in zip(found, map_ahead(self.list, found, COST.at_once), strict=True)
+                join_path(directory, entry.name)
+                for directory, entries in zip(found, map_ahead(self.list, found, COST.at_once), strict=True)
                 for entry in entries
                 if matches(entry.name)
                 and (is_last or entry.kind is Kind.DIRECTORY)

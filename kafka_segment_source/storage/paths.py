@@ -161,9 +161,9 @@ def name_apart(directories: Iterable[str]) -> dict[str, str]:
     if len(paths) <= 1:
         return dict.fromkeys(paths, "")
     parts = [path.split("/") for path in paths]
-    differ = (at for at, each in enumerate(zip(*parts, strict=False)) if len(set(each)) > 1)
+    differ = (at for at, names_of in enumerate(zip(*parts, strict=False)) if len(set(names_of)) > 1)
     shared = next(differ, min(map(len, parts)))
-    names = {path: "/".join(each[shared:]) for path, each in zip(paths, parts, strict=True)}
+    names = {path: "/".join(names_of[shared:]) for path, names_of in zip(paths, parts, strict=True)}
     return names if all(names.values()) else {path: path for path in paths}
 
 

@@ -88,7 +88,7 @@ class _Failure:
     @property
     def answer(self) -> str:
         """The server's answer, in words."""
-        return " ".join(str(each) for each in (self.status, self.code) if each is not None) or "no answer"
+        return " ".join(str(part) for part in (self.status, self.code) if part is not None) or "no answer"
 
 
 def endpoint_options(path: str) -> str:

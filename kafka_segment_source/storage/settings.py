@@ -154,11 +154,11 @@ def looks_like_setting(name: str) -> bool:
 
 def suggest(name: str, others: Collection[str] = ()) -> str:
     """Returns words that suggest the nearest known name. They are empty if none is near."""
-    known = [*_KNOWN, *(_HADOOP_PREFIX + each for each in HADOOP), *others]
+    known = [*_KNOWN, *(_HADOOP_PREFIX + name for name in HADOOP), *others]
     near = get_close_matches(name, known, n=1, cutoff=0.6)
     if not near:
         # people leave out the prefix of the store
-        near = sorted(each for each in _KNOWN if each.partition("_")[2] == name)[:1]
+        near = sorted(key for key in _KNOWN if key.partition("_")[2] == name)[:1]
     return f"; did you mean {near[0]!r}?" if near else ""
 
 
@@ -173,7 +173,9 @@ def _from_hadoop(texts: Mapping[str, str]) -> dict[str, str]:
         found["aws_endpoint_url"] = endpoint
         if endpoint.startswith("http://"):
             found["aws_allow_http"] = "true"
-    providers = [each.strip().rpartition(".")[2] for each in texts.get("aws.credentials.provider", "").split(",")]
+    providers = [
+        provider.strip().rpartition(".")[2] for provider in texts.get("aws.credentials.provider", "").split(",")
+    ]
     if [provider.lower() for provider in providers] == [_ANONYMOUS]:
         found["aws_skip_signature"] = "true"
     return found

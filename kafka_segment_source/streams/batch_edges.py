@@ -50,14 +50,14 @@ def cut_by_bytes(
     The bytes are spread in proportion to what waits. If not one batch fits, the first batch of the partition with the
     most waiting is taken alone.
     """
-    waiting = {key: each for key, each in waiting.items() if not each.is_empty}
-    sizes = {key: _count_bytes(logs[key], each, trust) for key, each in waiting.items()}
+    waiting = {key: offsets for key, offsets in waiting.items() if not offsets.is_empty}
+    sizes = {key: _count_bytes(logs[key], offsets, trust) for key, offsets in waiting.items()}
     if sum(sizes.values()) <= most:
         return {}
     shares = spread(most, sizes)
     ends = {
-        key: _cut_log(logs[key], each, shares[key], trust) if shares[key] < sizes[key] else each.end
-        for key, each in waiting.items()
+        key: _cut_log(logs[key], offsets, shares[key], trust) if shares[key] < sizes[key] else offsets.end
+        for key, offsets in waiting.items()
     }
     if all(end == waiting[key].start for key, end in ends.items()):
         largest = max(sizes, key=lambda key: sizes[key])

@@ -200,7 +200,7 @@ class LogEnds:
             gone = OffsetRange(following.base_offset if end is None else end, following.base_offset).intersect(wanted)
             if not gone.is_empty:
                 found.append((gone, f"{segment.path!r} ends early", following))
-        return sorted(found, key=lambda each: each[0].start)
+        return sorted(found, key=lambda item: item[0].start)
 
     def _find_contiguous_end(
         self, segment: Segment, known: tuple[FileVersion, int | None] | None
@@ -224,7 +224,7 @@ class LogEnds:
             first_seen = self._clock()
             self._first_seen[log.topic_partition] = missing.start, first_seen
         before = [segment for segment in log.segments if segment.base_offset < missing.start][-1:]
-        changed = [each.version.changed for each in (*before, after)]
+        changed = [header.version.changed for header in (*before, after)]
         is_new = not all(changed) or self._now() - max(changed) / 1e9 < LATE_SECONDS
         return is_new and self._clock() - first_seen < LATE_SECONDS
 

@@ -186,7 +186,7 @@ class LogStream:
         limits = self._limits if limited else NO_LIMITS
         if self._must_wait(waiting, limits):
             return result
-        result |= {key: each.end for key, each in waiting.items()} | self._cut(spans, waiting, limits)
+        result |= {key: offsets.end for key, offsets in waiting.items()} | self._cut(spans, waiting, limits)
         if result != begin:
             self._last_piece = self._clock()
         return result
@@ -236,22 +236,22 @@ class LogStream:
             return False
         if self._clock() - self._last_piece >= limits.longest_wait:
             return False
-        return sum(max(each.end - each.start, 0) for each in waiting.values()) < limits.least_offsets
+        return sum(max(offsets.end - offsets.start, 0) for offsets in waiting.values()) < limits.least_offsets
 
     def _cut(
         self, spans: Mapping[TopicPartition, LogSpan], waiting: Mapping[TopicPartition, OffsetRange], limits: Limits
     ) -> dict[TopicPartition, int]:
         """Returns the ends of the partitions from which the limits leave only a part."""
-        waiting = {key: each for key, each in waiting.items() if not each.is_empty}
+        waiting = {key: offsets for key, offsets in waiting.items() if not offsets.is_empty}
         ends: dict[TopicPartition, int] = {}
         if limits.most_offsets is not None:
-            shares = spread(limits.most_offsets, {key: each.end - each.start for key, each in waiting.items()})
-            for key, each in waiting.items():
-                if shares[key] < each.end - each.start:
-                    cut = OffsetRange(each.start, each.start + shares[key])
+            shares = spread(limits.most_offsets, {key: offsets.end - offsets.start for key, offsets in waiting.items()})
+            for key, offsets in waiting.items():
+                if shares[key] < offsets.end - offsets.start:
+                    cut = OffsetRange(offsets.start, offsets.start + shares[key])
                     ends[key] = cut_at_offset(spans[key].log, cut, self.options.trust)
         if limits.most_bytes is not None:
-            left = {key: OffsetRange(each.start, ends.get(key, each.end)) for key, each in waiting.items()}
+            left = {key: OffsetRange(offsets.start, ends.get(key, offsets.end)) for key, offsets in waiting.items()}
             logs = {key: spans[key].log for key in left}
             ends |= cut_by_bytes(logs, left, limits.most_bytes, self.options.trust)
         return ends
@@ -281,7 +281,7 @@ class LogStream:
         """Returns the logs of the last listing if it covers the wanted offsets, else those of a new one."""
         listing = self._listing
         if listing is not None and all(
-            key in listing.spans and each.end <= listing.spans[key].end for key, each in wanted.items()
+            key in listing.spans and offsets.end <= listing.spans[key].end for key, offsets in wanted.items()
         ):
             return [listing.spans[key].log for key in sorted(wanted)]
         return self._list_files(needs_all=False)
@@ -291,21 +291,21 @@ class LogStream:
     ) -> ReadPlan:
         there = {log.topic_partition: log for log in logs}
         chosen: list[PartitionLog] = []
-        for key, each in sorted(wanted.items()):
+        for key, offsets in sorted(wanted.items()):
             if key not in there:
                 self._report_loss(
-                    f"the directory of partition {_name(key)} is gone, and offsets up to {each.end} with it"
+                    f"the directory of partition {_name(key)} is gone, and offsets up to {offsets.end} with it"
                 )
                 continue
             first, end = self._ends.find_files(there[key])
-            self._check_begin(key, first, each.start, is_new=key not in start)
-            if end < each.end:
+            self._check_begin(key, first, offsets.start, is_new=key not in start)
+            if end < offsets.end:
                 self._report_loss(
-                    f"the files of partition {_name(key)} end at offset {end}, but a micro-batch up to {each.end} was"
+                    f"the files of partition {_name(key)} end at offset {end}, but a micro-batch up to {offsets.end} was"
                     " begun"
                 )
             # the high watermark does not count: after a crash, it may have gone back below what was begun
-            chosen.append(replace(there[key], offsets=OffsetRange(max(first, each.start), min(each.end, end))))
+            chosen.append(replace(there[key], offsets=OffsetRange(max(first, offsets.start), min(offsets.end, end))))
         return plan_listed([log for log in chosen if not log.offsets.is_empty], self.options)
 
     # ---- what can be lost between two pieces ----

@@ -59,7 +59,7 @@ class AvroDecoder:
         self._naming = naming
         self._most = min(most_bytes, LARGEST_ARENA)
         self._columns = list(programs.columns.walk())
-        self._alone = {each.number for each in programs.columns.beside()}  # columns with an element a row
+        self._alone = {column.number for column in programs.columns.beside()}  # columns with an element a row
         self._frames = np.zeros((avro.DEPTH, 2), np.int64)
         self._saved = np.zeros((2, len(self._columns)), np.int64)
         self._a_row = np.ones((2, len(self._columns)))  # elements and bytes

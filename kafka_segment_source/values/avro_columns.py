@@ -156,7 +156,7 @@ class _Maker:
         return ValueColumn(kind, of, arrow, spark, nullable)
 
     def _make_record(self, of: Type, wanted: Wanted, nullable: bool) -> ValueColumn:
-        fields = {each.name: each.type for each in of.fields}
+        fields = {field.name: field.type for field in of.fields}
         for name in wanted:
             if name not in fields:
                 raise NoFieldError(f"{of.label} has no field {name!r} (it has {', '.join(list(fields)[:20])})")

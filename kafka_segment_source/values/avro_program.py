@@ -246,7 +246,7 @@ class _Maker:
             self.add(_STEPS[writer.kind, reader.kind], number, find_factor(writer, reader))
 
     def _resolve_record(self, writer: Type, reader: Type, column: ValueColumn) -> None:
-        left = {each.name: each for each in reader.fields}
+        left = {field.name: field for field in reader.fields}
         for of_writer in writer.fields:
             of_reader = find_field(of_writer, reader)
             child = None if of_reader is None else column.child(of_reader.name)
@@ -301,12 +301,12 @@ class _Maker:
             elif of.kind == "record":
                 if not isinstance(value, dict):
                     raise bad_default(value, of)
-                for each in of.fields:
-                    child = column.child(each.name)
-                    if each.name not in value and not each.has_default:
+                for field in of.fields:
+                    child = column.child(field.name)
+                    if field.name not in value and not field.has_default:
                         raise bad_default(value, of)
                     if child is not None:
-                        self._add_default(value.get(each.name, each.default), each.type, child)
+                        self._add_default(value.get(field.name, field.default), field.type, child)
                 self.add(avro.PRESENT, column.number)
             elif of.kind in ("array", "map"):
                 self._add_default_items(value, of, column)
@@ -382,8 +382,8 @@ class _Maker:
             if of.kind == "record" and not whole and self._refers_to_itself(of):
                 self._calls.append((self.add(avro.CALL, 0), of))
             elif of.kind == "record":
-                for each in of.fields:
-                    self._skip(each.type)
+                for field in of.fields:
+                    self._skip(field.type)
             elif of.kind == "union":
                 self._skip_union(of)
             elif of.kind in ("array", "map"):
@@ -411,7 +411,7 @@ class _Maker:
         if of not in self._least:
             self._least[of] = 0  # of a record inside itself
             if of.kind == "record":
-                self._least[of] = min(sum(self._find_least(each.type) for each in of.fields), _LARGEST_LEAST)
+                self._least[of] = min(sum(self._find_least(field.type) for field in of.fields), _LARGEST_LEAST)
             else:
                 self._least[of] = of.size if of.kind == "fixed" else _LEAST.get(of.kind, 1)
         return self._least[of]
@@ -435,7 +435,7 @@ class _Maker:
 
     def _list_empty(self, column: ValueColumn) -> tuple[int, int]:
         """Keeps the numbers of the columns that get an empty element where `column` does. Returns place and size."""
-        numbers = [each.number for each in column.beside()]
+        numbers = [neighbour.number for neighbour in column.beside()]
         return self._keep_list(numbers), len(numbers)
 
     def _keep_list(self, numbers: list[int]) -> int:

@@ -129,7 +129,7 @@ class _Parser:
     def _parse_union(self, declared: list[Any], namespace: str) -> Type:
         if not declared:
             raise AvroError("it has a union without branches")
-        branches = [self._parse(each, namespace) for each in declared]
+        branches = [self._parse(branch, namespace) for branch in declared]
         seen: set[str] = set()
         for branch in branches:
             kind = branch.name or branch.kind
@@ -164,7 +164,7 @@ class _Parser:
         space = name.rpartition(".")[0]
         if name in self._names:
             raise AvroError(f"it defines {shorten(name)} twice")
-        aliases = tuple(_join(space, each) for each in _take_texts(declared, "aliases"))
+        aliases = tuple(_join(space, alias) for alias in _take_texts(declared, "aliases"))
         named = Type(kind, name=name, aliases=aliases)
         self._names[name] = named
         if kind == "record":
@@ -181,17 +181,17 @@ class _Parser:
 
     def _parse_fields(self, record: Type, declared: Mapping[str, Any], namespace: str) -> None:
         listed = _take(declared, "fields")
-        if not isinstance(listed, list) or not all(isinstance(each, dict) for each in listed):
+        if not isinstance(listed, list) or not all(isinstance(entry, dict) for entry in listed):
             raise AvroError(f"{record.label} has the fields {shorten(listed)}")
         seen = set()
-        for each in listed:
-            name = _take_name(each)
+        for entry in listed:
+            name = _take_name(entry)
             if name in seen:
                 raise AvroError(f"{record.label} has the field {shorten(name)} twice")
             seen.add(name)
-            kind = self._parse(_take(each, "type"), namespace)
-            aliases = tuple(_take_texts(each, "aliases"))
-            record.fields.append(Field(name, kind, aliases, "default" in each, each.get("default")))
+            kind = self._parse(_take(entry, "type"), namespace)
+            aliases = tuple(_take_texts(entry, "aliases"))
+            record.fields.append(Field(name, kind, aliases, "default" in entry, entry.get("default")))
 
 
 def _read_symbols(named: Type, declared: Mapping[str, Any]) -> None:
@@ -245,7 +245,7 @@ def _take_name(declared: Mapping[str, Any]) -> str:
 
 def _take_texts(declared: Mapping[str, Any], name: str) -> Sequence[str]:
     listed = declared.get(name) or []
-    if not isinstance(listed, list) or not all(isinstance(each, str) and _is_unicode(each) for each in listed):
+    if not isinstance(listed, list) or not all(isinstance(text, str) and _is_unicode(text) for text in listed):
         raise AvroError(f"{shorten(listed)} are no {name}")
     return listed
 

@@ -202,7 +202,7 @@ class _Converter:
             return {name: self._convert(value.get(name), part) for name, part in zip(of.names, of.parts, strict=True)}
         if not of.names and isinstance(value, list):
             self._take(len(value) * of.parts[0].width)
-            return [self._convert(each, of.parts[0]) for each in value]
+            return [self._convert(item, of.parts[0]) for item in value]
         raise _OtherTypeError
 
     def _convert_text(self, text: str) -> str:

@@ -122,7 +122,7 @@ class _SchemaReader:
             return TEXT
         kind = declared.get("type")
         if isinstance(kind, list):
-            others = [each for each in kind if each != "null"]
+            others = [name for name in kind if name != "null"]
             kind = others[0] if len(others) == 1 else None
         if not isinstance(kind, str):
             return TEXT

@@ -38,11 +38,13 @@ def to_plain(array: pa.Array, encode: Callable[[bytes], Any]) -> list[Any]:
         return list(_cut(array, array.values, encode))
     if pa.types.is_timestamp(kind):
         end = "" if kind.tz is None else "Z"
-        return [each if each is None else _format_micros(each, end) for each in array.cast(pa.int64()).to_pylist()]
+        return [
+            micros if micros is None else _format_micros(micros, end) for micros in array.cast(pa.int64()).to_pylist()
+        ]
     if pa.types.is_date(kind):
         days = array.cast(pa.int32()).to_pylist()
         return [day if day is None else _format_day(day) for day in days]
-    return [_to_plain_value(each, encode) for each in array.to_pylist()]
+    return [_to_plain_value(value, encode) for value in array.to_pylist()]
 
 
 def _there(array: pa.Array) -> list[bool]:

@@ -340,7 +340,7 @@ def _field_to_json(field: Any, value: Any) -> Any:
         return {
             key if isinstance(key, str) else json.dumps(key): _item_to_json(inside, value[key]) for key in sorted(value)
         }
-    return [_item_to_json(field, each) for each in value]
+    return [_item_to_json(field, item) for item in value]
 
 
 def _item_to_json(field: Any, value: Any) -> Any:

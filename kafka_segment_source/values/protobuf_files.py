@@ -62,7 +62,7 @@ def load_file(text: str, load: Load) -> ProtobufFile:
     """Parses a file and what it imports, and resolves its names. Raises ProtobufError."""
     made: dict[str, Any] = {}
     root = _add(text, "schema.proto", load, made, ())
-    files = tuple(each.SerializeToString() for each in made.values())
+    files = tuple(file.SerializeToString() for file in made.values())
     _make_pool(files)
     messages: dict[tuple[int, ...], str] = {}
     others: dict[tuple[int, ...], str] = {}

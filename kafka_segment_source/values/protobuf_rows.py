@@ -53,7 +53,7 @@ class ProtobufDecoder:
         descriptor = find_message(meaning.files, meaning.message)
         self._columns: ProtobufColumn = make_columns(descriptor, meaning.wanted)
         self._parse = GetMessageClass(descriptor).FromString
-        self._needs_check = any(each.is_required for each in _fields_of(descriptor))
+        self._needs_check = any(field.is_required for field in _fields_of(descriptor))
         self._most = most_bytes
         self._sizes = Sizes(descriptor)
         self._block = max(most_bytes // self._sizes.per_byte, 1)
@@ -70,7 +70,7 @@ class ProtobufDecoder:
         parents = pc.list_parent_indices(headers).to_numpy()
         values = listed.field("value").take(pa.array(places)).to_pylist()
         chosen = np.full(len(headers), -1, np.int32)
-        known = {each: at for at, each in enumerate(self._chosen)}
+        known = {writer: at for at, writer in enumerate(self._chosen)}
         for place, value in zip(places.tolist(), values, strict=True):
             found = self._read_header(value)
             if found is None:

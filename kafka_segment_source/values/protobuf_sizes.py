@@ -24,7 +24,7 @@ class Sizes:
 
     def __init__(self, message: Any) -> None:
         self._root = message
-        self._weights = {each.full_name: _BASE + _FIELD * len(each.fields) for each in walk_messages(message)}
+        self._weights = {kind.full_name: _BASE + _FIELD * len(kind.fields) for kind in walk_messages(message)}
         self.per_byte = max(_ITEM, *(weight // 2 for weight in self._weights.values()))
 
     def check(self, data: bytes, most: int) -> None:

@@ -184,7 +184,7 @@ class _Parser:
                     optional.append(field)
         self._next()
         self._depth -= 1
-        taken = {each.name for each in (*message.field, *message.oneof_decl)}
+        taken = {item.name for item in (*message.field, *message.oneof_decl)}
         for field in optional:  # their oneofs come after the others
             name = f"_{field.name}"
             while name in taken:
@@ -287,7 +287,7 @@ class _Parser:
             found = self._read_text()
             if kind == "bytes":
                 return "".join(
-                    chr(each) if chr(each).isalnum() and chr(each).isascii() else f"\\{each:03o}" for each in found
+                    chr(byte) if chr(byte).isalnum() and chr(byte).isascii() else f"\\{byte:03o}" for byte in found
                 )
             try:
                 return found.decode("utf-8")

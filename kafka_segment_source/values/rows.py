@@ -77,7 +77,7 @@ class TypedRows:
             if name in schema.names or wants_corrupt or (name == "key" and self._typed_keys is not None)
         }
         made = {*self._decoders, typed.corrupt_column}
-        self._plain = pa.schema([each for each in schema if each.name not in made])
+        self._plain = pa.schema([field for field in schema if field.name not in made])
 
     def rows(self, chunk: Chunk) -> Iterator[tuple[pa.RecordBatch, int]]:
         for records in self._decoder.decode(chunk):

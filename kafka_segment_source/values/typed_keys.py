@@ -46,7 +46,7 @@ def _convert(value: object, kind: pa.DataType) -> Wanted:
         for name in value:
             if name not in names:
                 raise ValueError(f"there is no field {name!r}, but there are {', '.join(names)}")
-        return {name: _convert(each, kind.field(name).type) for name, each in value.items()}
+        return {name: _convert(part, kind.field(name).type) for name, part in value.items()}
     if pa.types.is_nested(kind):
         raise TypeError("keys of this type cannot be compared")
     if value is None:
@@ -59,10 +59,10 @@ def _convert(value: object, kind: pa.DataType) -> Wanted:
 
 def find_rows(keys: pa.Array, wanted: Collection[Wanted]) -> pa.Array:
     """Returns which rows have one of some keys, as bool. A null key is none."""
-    return reduce(pc.or_, [_find_equal(keys, each) for each in wanted])
+    return reduce(pc.or_, [_find_equal(keys, key) for key in wanted])
 
 
 def _find_equal(array: pa.Array, wanted: Wanted) -> pa.Array:
     if isinstance(wanted, Mapping):
-        return reduce(pc.and_, [_find_equal(pc.struct_field(array, name), each) for name, each in wanted.items()])
+        return reduce(pc.and_, [_find_equal(pc.struct_field(array, name), part) for name, part in wanted.items()])
     return pc.fill_null(pc.equal(array, wanted), False)

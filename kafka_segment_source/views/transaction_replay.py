@@ -131,7 +131,7 @@ class Replay:
         Transactions that have ended before the present place are rows already, and are no rows again.
         """
         self._shown_to = max(self._shown_to, self.reached)
-        oldest = min(self._sums.values(), key=lambda each: each.first_offset)
+        oldest = min(self._sums.values(), key=lambda transaction: transaction.first_offset)
         self._records, self._bytes = oldest.records_before, oldest.bytes_before
         self.reached = max(oldest.first_offset, self._task.splits[0].base_offset)
         is_from_before = oldest.first_offset in self._begun.values()
@@ -143,11 +143,11 @@ class Replay:
         """Yields the transactions that are open at the end of the log. Warns of those whose end is not known."""
         if self._holes:
             yield from self._pass_hole(max(self.reached, self._holes[0]))
-        for each in self._sums.values():
-            if each.first_offset < self._last_gap:
-                yield from self._give_up(each)
+        for transaction in self._sums.values():
+            if transaction.first_offset < self._last_gap:
+                yield from self._give_up(transaction)
             else:
-                yield from self._make_row(each, OPEN)
+                yield from self._make_row(transaction, OPEN)
         if self._unknown:
             logger.warning(
                 "partition %s-%d: it is not known how the transaction of %s ended, as damage or missing offsets follow"
@@ -158,7 +158,9 @@ class Replay:
             )
 
     def _open_begun(self) -> tuple[Producers, dict[int, _Transaction]]:
-        return Producers(self._begun), {each: _Transaction(each, first) for each, first in self._begun.items()}
+        return Producers(self._begun), {
+            producer: _Transaction(producer, first) for producer, first in self._begun.items()
+        }
 
     def _find_begun(self) -> dict[int, int]:
         """Finds the transactions that began before the files, by the snapshot that a broker wrote at their first
@@ -206,13 +208,13 @@ class Replay:
         """Adds a run to the open transaction of its producer, or begins one."""
         if self._producers.take_data(producer_id, offset):
             self._sums[producer_id] = _Transaction(producer_id, offset, run.records_before, run.bytes_before)
-        each = self._sums[producer_id]
-        if each.producer_epoch is None:
-            each.producer_epoch, each.first_timestamp = run.producer_epoch, run.first_timestamp
-        each.last_timestamp = max(each.last_timestamp, run.last_timestamp)
-        each.batches += run.batches
-        each.records += run.records
-        each.size += run.size
+        transaction = self._sums[producer_id]
+        if transaction.producer_epoch is None:
+            transaction.producer_epoch, transaction.first_timestamp = run.producer_epoch, run.first_timestamp
+        transaction.last_timestamp = max(transaction.last_timestamp, run.last_timestamp)
+        transaction.batches += run.batches
+        transaction.records += run.records
+        transaction.size += run.size
 
     def _end(self, marker: Marker) -> Iterator[Row]:
         first = self._producers.take_marker(marker.producer_id)
@@ -220,21 +222,21 @@ class Replay:
             self.aborts[marker.offset] = Abort(marker.producer_id, first)
         if first is None:
             return
-        each = self._sums.pop(marker.producer_id)
+        transaction = self._sums.pop(marker.producer_id)
         if marker.offset >= max(self._task.start, self._shown_to):
-            yield from self._make_row(each, ABORTED if marker.aborts else COMMITTED, marker)
+            yield from self._make_row(transaction, ABORTED if marker.aborts else COMMITTED, marker)
 
     def _pass_hole(self, offset: int) -> Iterator[Row]:
         """Gives up the transactions that began before missing offsets, which begin at `offset`."""
         self.has_hole = True
         for producer_id in self._producers.take_hole(offset):
-            each = self._sums.pop(producer_id)
+            transaction = self._sums.pop(producer_id)
             if offset > self._task.start and offset >= self._shown_to:
-                yield from self._give_up(each)
+                yield from self._give_up(transaction)
 
-    def _give_up(self, each: _Transaction) -> Iterator[Row]:
-        self._unknown.append(f"producer {each.producer_id} from offset {each.first_offset} on")
-        yield from self._make_row(each, UNKNOWN)
+    def _give_up(self, transaction: _Transaction) -> Iterator[Row]:
+        self._unknown.append(f"producer {transaction.producer_id} from offset {transaction.first_offset} on")
+        yield from self._make_row(transaction, UNKNOWN)
 
     def _note_gap(self, headers: HeaderTable) -> None:
         """Notes the last gap of offsets between batches.
@@ -250,33 +252,35 @@ class Replay:
         if len(gaps):
             self._last_gap = int(gaps[-1])
 
-    def _make_row(self, each: _Transaction, state: str, marker: Marker | None = None) -> Iterator[Row]:
+    def _make_row(self, transaction: _Transaction, state: str, marker: Marker | None = None) -> Iterator[Row]:
         """Makes the row of a transaction. It yields none if the transaction has no part in the given files."""
         last = None if marker is None else marker.offset
         shown = self._task.shown
         end = kafka_format.MAX_OFFSET if last is None else last + 1
-        if shown is not None and all(span.intersect(OffsetRange(each.first_offset, end)).is_empty for span in shown):
+        if shown is not None and all(
+            span.intersect(OffsetRange(transaction.first_offset, end)).is_empty for span in shown
+        ):
             return
         ended = self._newest if state == OPEN else kafka_format.NO_TIMESTAMP if marker is None else marker.timestamp
-        known = kafka_format.NO_TIMESTAMP not in (ended, each.first_timestamp)
+        known = kafka_format.NO_TIMESTAMP not in (ended, transaction.first_timestamp)
         is_open = state == OPEN
         yield {
             "topic": self._task.topic,
             "partition": self._task.partition,
-            "producerId": each.producer_id,
-            "producerEpoch": each.producer_epoch,
-            "firstOffset": each.first_offset,
+            "producerId": transaction.producer_id,
+            "producerEpoch": transaction.producer_epoch,
+            "firstOffset": transaction.first_offset,
             "lastOffset": last,
             "state": state,
-            "batches": each.batches,
-            "records": each.records,
-            "bytes": each.size,
-            "firstTimestamp": _to_micros(each.first_timestamp),
-            "lastTimestamp": _to_micros(each.last_timestamp),
-            "durationMs": ended - each.first_timestamp if known else None,
+            "batches": transaction.batches,
+            "records": transaction.records,
+            "bytes": transaction.size,
+            "firstTimestamp": _to_micros(transaction.first_timestamp),
+            "lastTimestamp": _to_micros(transaction.last_timestamp),
+            "durationMs": ended - transaction.first_timestamp if known else None,
             "coordinatorEpoch": None if marker is None else marker.coordinator_epoch,
-            "withheldRecords": self._records - each.records_before if is_open else None,
-            "withheldBytes": self._bytes - each.bytes_before if is_open else None,
+            "withheldRecords": self._records - transaction.records_before if is_open else None,
+            "withheldBytes": self._bytes - transaction.bytes_before if is_open else None,
         }
 
 

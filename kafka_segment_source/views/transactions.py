@@ -40,7 +40,7 @@ def make_task(log: PartitionLog, source: Source, policy: Policy) -> TransactionT
     is_part = not log.is_whole and not log.copies
     walked = try_again(lambda: list_whole(log.directories, source, policy)) if is_part else log
     holes = [hole.offsets.start for hole in log.holes]
-    holes += [each.offsets.start for each in log.evidence if each.is_hard]
+    holes += [evidence.offsets.start for evidence in log.evidence if evidence.is_hard]
     return TransactionTask(
         topic=log.topic,
         partition=log.partition,

@@ -147,7 +147,7 @@ class KeyQuery:
 
     def __init__(self, keys: Iterable[bytes]) -> None:
         self.hashes = [xxhash.xxh64_intdigest(key) for key in keys]
-        low = np.array([each % 2**32 for each in self.hashes], np.uint64)
+        low = np.array([number % 2**32 for number in self.hashes], np.uint64)
         bits = ((low[:, None] * _SALT) & np.uint64(2**32 - 1)) >> np.uint64(27)
         self._masks = (np.uint64(1) << bits).astype("<u4")
         self._numbers = [int.from_bytes(mask.tobytes(), "little") for mask in self._masks]
@@ -155,8 +155,8 @@ class KeyQuery:
     def by_block(self, blocks: int) -> dict[int, list[int]]:
         """Returns the blocks that the keys fall into, of a filter of so many, and the numbers of their keys."""
         found: dict[int, list[int]] = {}
-        for number, each in enumerate(self.hashes):
-            found.setdefault((each >> 32) * blocks >> 32, []).append(number)
+        for number, hashed in enumerate(self.hashes):
+            found.setdefault((hashed >> 32) * blocks >> 32, []).append(number)
         return found
 
     def may_hold(self, row: bytes, numbers: Iterable[int]) -> npt.NDArray[np.bool_]:
@@ -278,4 +278,4 @@ def find_holding(
         return may_hold, True
     by_identity = dict(zip(found.identities, may_hold.tolist(), strict=True))
     known = [by_identity.get(identity) for identity in wanted]
-    return np.array([each is not False for each in known], np.bool_), None not in known
+    return np.array([answer is not False for answer in known], np.bool_), None not in known

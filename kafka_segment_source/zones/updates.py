@@ -264,7 +264,7 @@ def run_updates(
     advance: is called with the number of further bytes that are done.
     """
     todo = list(updates)
-    turns = Turns(threads, requests_at_once((each.log.storage, each.log.directory) for each in todo))
+    turns = Turns(threads, requests_at_once((update.log.storage, update.log.directory) for update in todo))
 
     def run(update: PartitionUpdate) -> ZoneMapSummary:
         done = ZoneMapSummary()

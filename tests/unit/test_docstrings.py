@@ -51,3 +51,11 @@ def test_each_field_has_a_line_of_its_own(kind: ast.ClassDef) -> None:
     told = ast.get_docstring(kind) or ""
     inside = re.findall(r"(?<=[.!;] )\w+(?=: )", told)
     assert not fields_of(kind) & {*inside}
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "kafka_segment_source").rglob("*.py")), ids=lambda path: path.name)
+def test_a_name_says_what_it_holds(path: Path) -> None:
+    """`segment` does, and `each` does not."""
+    nodes = list(ast.walk(ast.parse(path.read_text())))
+    names = {node.id for node in nodes if isinstance(node, ast.Name)} | {n.arg for n in nodes if isinstance(n, ast.arg)}
+    assert not names & {"each"}

@@ -190,9 +190,11 @@ def _find_lineage(segments: list[TierSegment], read_lineage: ReadLineage) -> tup
 def _extend(lineage: Epochs, newer: list[TierSegment]) -> Epochs:
     """Returns a lineage with the later epochs of some segments. Each begins at the first offset that one of them has in
     it, and ends what the lineage had from there on."""
-    for epoch in sorted({epoch for each in newer for epoch, _ in each.epochs if epoch > (lineage or [(-1, 0)])[-1][0]}):
-        start = min(start for each in newer for own, start in each.epochs if own == epoch)
-        lineage = (*(each for each in lineage if each[1] < start), (epoch, start))
+    for epoch in sorted(
+        {epoch for segment in newer for epoch, _ in segment.epochs if epoch > (lineage or [(-1, 0)])[-1][0]}
+    ):
+        start = min(start for segment in newer for own, start in segment.epochs if own == epoch)
+        lineage = (*(line for line in lineage if line[1] < start), (epoch, start))
     return lineage
 
 
@@ -204,7 +206,7 @@ def _is_in_lineage(segment: TierSegment, lineage: Epochs) -> bool:
     if not lineage or not segment.epochs or segment.last_offset is None:
         return True
     end = segment.last_offset + 1
-    known = tuple(each for each in cut_epochs(lineage, segment.name.base_offset) if each[1] < end)
+    known = tuple(line for line in cut_epochs(lineage, segment.name.base_offset) if line[1] < end)
     return known == segment.epochs
 
 
