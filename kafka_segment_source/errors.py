@@ -234,10 +234,10 @@ def _rebuild_from_text(name: str, message: str) -> KafkaSegmentError:
     if not (isinstance(kind, type) and issubclass(kind, KafkaSegmentError)):
         return KafkaSegmentError(message)
     if issubclass(kind, DataError):
-        found = _DATA.fullmatch(message.removesuffix(kind.advice))
-        if found is None:
+        match = _DATA.fullmatch(message.removesuffix(kind.advice))
+        if match is None:
             return KafkaSegmentError(message)
-        fields: dict[str, Any] = found.groupdict()
+        fields: dict[str, Any] = match.groupdict()
         offset = fields["offset"]
         fields |= {"position": int(fields["position"]), "offset": None if offset is None else int(offset)}
         return kind(**fields)
@@ -245,8 +245,8 @@ def _rebuild_from_text(name: str, message: str) -> KafkaSegmentError:
         names = [name for pair in _OPTIONS.findall(message) for name in pair if name]
         return kind(message, options=tuple(dict.fromkeys(names)))
     if issubclass(kind, StorageError):
-        found = _STORAGE.fullmatch(message)
-        return kind(message, **_find_storage_fields(**found.groupdict())) if found is not None else kind(message)
+        match = _STORAGE.fullmatch(message)
+        return kind(message, **_find_storage_fields(**match.groupdict())) if match is not None else kind(message)
     return kind(message)
 
 

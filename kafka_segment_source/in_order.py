@@ -116,16 +116,16 @@ class InOrder(Generic[AnyPiece, Result]):
         while True:
             self._check_process()
             with self._changed:
-                found = slot.ready.popleft() if slot.ready else None
-                if found is not None:
-                    self._held -= found[1]
+                result = slot.ready.popleft() if slot.ready else None
+                if result is not None:
+                    self._held -= result[1]
                     self._start_thread()
                 elif slot.is_done:
                     if slot.error is not None:
                         raise slot.error
                     return
-            if found is not None:
-                yield found[0]
+            if result is not None:
+                yield result[0]
             else:
                 self._help(lambda: bool(slot.ready) or slot.is_done)
 

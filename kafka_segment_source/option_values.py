@@ -191,24 +191,24 @@ def _parse_json_object(text: str, example: str) -> dict[str, Any]:
 
 def _refuse_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Converts a JSON object into a dict. A key that is there twice raises ValueError: one value would be lost."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for key, value in pairs:
-        if key in found:
+        if key in values:
             raise ValueError(f"{key!r} is there twice")
-        found[key] = value
-    return found
+        values[key] = value
+    return values
 
 
 def parse_assignment(text: str, _: Context) -> frozenset[TopicPartition]:
     example = '{"topicA":[0,1],"topicB":[2]}'
-    found: set[TopicPartition] = set()
+    assigned: set[TopicPartition] = set()
     for topic, partitions in _parse_json_object(text, example).items():
         if not isinstance(partitions, list) or not all(type(p) is int and p >= 0 for p in partitions):
             raise ValueError(f"expected JSON like {example}; topic {topic!r} has {partitions!r}")
-        found.update((topic, partition) for partition in partitions)
-    if not found:
+        assigned.update((topic, partition) for partition in partitions)
+    if not assigned:
         raise ValueError(f"expected JSON like {example} with at least one partition")
-    return frozenset(found)
+    return frozenset(assigned)
 
 
 def _parse_partition_map(text: str, least: int, example: str) -> dict[TopicPartition, int]:

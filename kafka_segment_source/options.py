@@ -423,13 +423,13 @@ def parse_options(
     except ValueError as error:
         raise OptionError(f"option 'timeZone': {error}", options=("timeZone",)) from error
     context = Context(zone, int(time.time() * 1000) if now_ms is None else now_ms, storage)
-    found = {
+    values = {
         option.field: _parse_value(option, texts[key], context)
         if key in texts
         else _parse_default(key, is_stream, view)
         for key, option in _BY_KEY.items()
     }
-    options = _with_keys(ReadOptions(**found, storage=storage))
+    options = _with_keys(ReadOptions(**values, storage=storage))
     _check_conflicts(options)
     return options, _make_warnings(ignored)
 

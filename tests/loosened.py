@@ -224,7 +224,7 @@ LOOSENED = [
         ),
         (
             "search: with too many places the rest of the block may match",
-            "end if count < _MOST_FOUND else int(found[-1]) + 1",
+            "end if count < _MOST_FOUND else int(places[-1]) + 1",
             "end",
         ),
         (
@@ -330,7 +330,7 @@ LOOSENED = [
     *_of(
         "cli/grep.py",
         "tests/cli/test_cli_grep.py",
-        ("grep: skipped damage is an error", "if skipped and not (quiet and found):", "if False:"),
+        ("grep: skipped damage is an error", "if skipped and not (quiet and hit):", "if False:"),
         ("grep: no more records than were asked for", "        yield batch.slice(0, left)", "        yield batch"),
     ),
     *_of(
@@ -588,7 +588,7 @@ LOOSENED = [
     *_of(
         "zones/key_filters.py",
         _KEYS,
-        ("key filters: a filter is of its zone's batches", "if found.identities == wanted:", "if True:"),
+        ("key filters: a filter is of its zone's batches", "if header.identities == wanted:", "if True:"),
         ("key filters: a header has its checksum", 'seed != int.from_bytes(head[-8:], "little"):', "False:"),
         (
             "key filters: a row has its checksum",
@@ -728,7 +728,7 @@ LOOSENED = [
         ),
         (
             "zones: the end of a segment before a gap is read",
-            "if gap_is_loss and _leaves_gap(view.segment, zones, last_zone, found):",
+            "if gap_is_loss and _leaves_gap(view.segment, zones, last_zone, byte_range):",
             "if False:",
         ),
         (
@@ -747,7 +747,7 @@ LOOSENED = [
         _TRANSACTIONS,
         (
             "transactions: a marker behind damage decides nothing",
-            "found[(next_gap < kafka_format.MAX_OFFSET) & (next_gap <= next_marker)] = UNKNOWN",
+            "fates[(next_gap < kafka_format.MAX_OFFSET) & (next_gap <= next_marker)] = UNKNOWN",
             "",
         ),
         (
@@ -1122,7 +1122,11 @@ LOOSENED = [
     *_of(
         "reading/mending.py",
         "tests/cli/test_cli_copies.py",
-        ("verify: a gap before an empty last segment is a loss", "found.end = max(last_bases, default=start)", "pass"),
+        (
+            "verify: a gap before an empty last segment is a loss",
+            "surveyed.end = max(last_bases, default=start)",
+            "pass",
+        ),
     ),
     *_of(
         "streams/log_ends.py",
@@ -1141,8 +1145,8 @@ LOOSENED = [
         ),
         (
             "stream: damage at the end is said",
-            "return found.offset if found.is_whole else",
-            "return found.offset if True else",
+            "return known.offset if known.is_whole else",
+            "return known.offset if True else",
         ),
     ),
     *_of(
@@ -1183,12 +1187,12 @@ LOOSENED = [
         ),
         (
             "transactions: a copy that begins later may not know what was open",
-            "if directory in late and not _has_ended_before(found, late[directory]):",
+            "if directory in late and not _has_ended_before(latest_state, late[directory]):",
             "if False:",
         ),
         (
             "transactions: a copy that begins later counts where nothing from before is open",
-            "if directory in late and not _has_ended_before(found, late[directory]):",
+            "if directory in late and not _has_ended_before(latest_state, late[directory]):",
             "if directory in late:",
         ),
     ),
@@ -1206,7 +1210,7 @@ LOOSENED = [
         _STREAMS,
         (
             "stream: remembered producers are proven by a batch",
-            "return memory.state if found == (memory.path, memory.last) else None",
+            "return memory.state if place == (memory.path, memory.last) else None",
             "return memory.state",
         ),
         (
@@ -1220,12 +1224,12 @@ LOOSENED = [
         _STREAMS,
         (
             "stream: the last file is watched",
-            "found.update(segment.path for segment in log.segments if segment.is_last)",
+            "paths.update(segment.path for segment in log.segments if segment.is_last)",
             "pass",
         ),
         (
             "stream: the checkpoints are watched",
-            "found.update(parent_of(directory) for directory in directories)",
+            "paths.update(parent_of(directory) for directory in directories)",
             "pass",
         ),
         (
@@ -1420,7 +1424,7 @@ LOOSENED = [
         "tests/unit/partition/test_copy_chain.py",
         (
             "chain: a segment with damage ends where its last batch does",
-            "found.faults[-1] is not None else found.last.last_offset + 1",
+            "surveyed.faults[-1] is not None else last.last_offset + 1",
             "True else 0",
         ),
     ),
@@ -1434,7 +1438,7 @@ LOOSENED = [
         ),
         (
             "histories: a damaged batch with the header of a sound one is the same",
-            "if batch.last_offset < found.first and winner.has_damaged_twin(batch):",
+            "if batch.last_offset < divergence.first and winner.has_damaged_twin(batch):",
             "if False:",
         ),
     ),
@@ -1638,7 +1642,7 @@ LOOSENED = [
     *_of(
         "logdir/catalog.py",
         _TIERS,
-        ("buckets: a copy whose objects are all gone is an empty one", "return bool(found)", "return False"),
+        ("buckets: a copy whose objects are all gone is an empty one", "return bool(entries)", "return False"),
     ),
     *_of(
         "storage/files.py",

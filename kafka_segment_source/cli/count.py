@@ -216,11 +216,11 @@ def _print_tables(counts: Counts, each_partition: bool) -> None:
     groups: dict[str, dict[Key, Sums]] = {}
     for key, sums in counts.rows():
         groups.setdefault(f"{key[0]}-{key[1]}" if each_partition else key[0], {})[key] = sums
-    for name, found in groups.items():
-        by_time = _add_up((key[2], sums) for key, sums in found.items())
-        by_partition = _add_up((key[1], sums) for key, sums in found.items())
+    for name, by_key in groups.items():
+        by_time = _add_up((key[2], sums) for key, sums in by_key.items())
+        by_partition = _add_up((key[1], sums) for key, sums in by_key.items())
         total = Sums()
-        for sums in found.values():
+        for sums in by_key.values():
             total.add(sums)
         of = "" if each_partition else f"{count(len(by_partition), 'partition')}, "
         click.echo(click.style(f"{name}: {of}{count(total.records, 'record')}, {decimal(total.size)}", bold=True))

@@ -152,16 +152,16 @@ def grep_command(  # noqa: PLR0913, PLR0917  # click passes each option by its n
     run = _Run(plan, threads_or_all(threads), as_json)
     with skipped_data() as skipped:
         if quiet:
-            found = run.find_any()
+            hit = run.find_any()
         elif lists:
-            found = run.list_partitions(most)
+            hit = run.list_partitions(most)
         elif counts:
-            found = run.count(most)
+            hit = run.count(most)
         else:
-            found = run.print_hits(most)
-    if skipped and not (quiet and found):
+            hit = run.print_hits(most)
+    if skipped and not (quiet and hit):
         sys.exit(ERROR)
-    if not found:
+    if not hit:
         sys.exit(NOT_FOUND)
 
 
@@ -184,18 +184,18 @@ def _print_every_copy(
     paths: tuple[str, ...], key: str | bytes, threads: int | None, as_json: bool, options: dict[str, Any]
 ) -> int:
     """Prints each place where a key lies. Returns the exit code."""
-    found = 0
+    hits = 0
     with follow("searching") as on_progress:
         given = check_key_options(options)
         places = find_every_copy(paths_of(paths), key, threads=threads, on_progress=on_progress, **given)
         for place in places:
-            found += 1
+            hits += 1
             sys.stdout.write((to_json_line(place.to_dict()) if as_json else _make_place_line(place)) + "\n")
     for sentence in places.unsearched:
         warn(sentence)
     missed = f", {count(len(places.unsearched), 'thing')} not searched" if places.unsearched else ""
-    warn(f"{count(found, 'place')} in {count(places.files, 'file')} of {decimal(places.size)}{missed}")
-    return ERROR if places.unsearched else FOUND if found else NOT_FOUND
+    warn(f"{count(hits, 'place')} in {count(places.files, 'file')} of {decimal(places.size)}{missed}")
+    return ERROR if places.unsearched else FOUND if hits else NOT_FOUND
 
 
 def _make_place_line(place: KeyPlace) -> str:
@@ -219,19 +219,19 @@ class _Run:
 
     def list_partitions(self, most: int | None) -> bool:
         """Prints the partitions that have a matching record, and reads no more of each than it needs."""
-        found = 0
+        hits = 0
         with progress("searching", self._plan.bytes_to_read) as advance:
             for (topic, partition), splits in groupby(self._plan.splits, lambda split: (split.topic, split.partition)):
                 plan = replace(self._plan, splits=tuple(splits))
-                if found == most:
+                if hits == most:
                     break
                 batches = read_rows(plan, self._schema(()), threads=self._threads)
                 if next(batches, None) is not None:
-                    found += 1
+                    hits += 1
                     self._print({"topic": topic, "partition": partition}, f"{topic}-{partition}")
                 batches.close()  # type: ignore[attr-defined]  # it is a generator
                 advance(plan.bytes_to_read)
-        return found > 0
+        return hits > 0
 
     def count(self, most: int | None) -> bool:
         """Prints how many records of each partition match, those with none too."""
@@ -246,15 +246,15 @@ class _Run:
     def print_hits(self, most: int | None) -> bool:
         names = _JSON_FIELDS if self._as_json else (*_SHOWN, "text")
         encoder = Encoder(Encoding.TEXT)
-        found = False
+        has_hits = False
         with self._reading(self._plan, names) as batches:
             for batch in _take(batches, most):
-                found = True
+                has_hits = True
                 if self._as_json:
                     write_lines(json_lines(batch, encoder, names))
                 else:
                     sys.stdout.writelines(_make_lines(batch))
-        return found
+        return has_hits
 
     @contextmanager
     def _reading(self, plan: ReadPlan, names: tuple[str, ...] = ()) -> Iterator[Iterator[pa.RecordBatch]]:

@@ -63,26 +63,26 @@ def ls_command(
     kafkaseg ls /var/kafka-logs --json | jq '.partitions[].newestTimestamp'
     """
     with follow("reading headers") as on_progress:
-        found = list_partitions(paths_of(paths), on_progress=on_progress, **options)
-    for warning in found.warnings:
+        listed = list_partitions(paths_of(paths), on_progress=on_progress, **options)
+    for warning in listed.warnings:
         warn(warning)
     if as_json:
-        print_json(found.to_dict())
+        print_json(listed.to_dict())
     else:
-        sums = total([partition.summary for partition in found.partitions])
-        names = _name_partitions(found.partitions)
-        shown = [partition for partition in found.partitions if by_topic or not _is_unused(partition)]
-        empty = [] if by_topic else [partition for partition in found.partitions if _is_unused(partition)]
+        sums = total([partition.summary for partition in listed.partitions])
+        names = _name_partitions(listed.partitions)
+        shown = [partition for partition in listed.partitions if by_topic or not _is_unused(partition)]
+        empty = [] if by_topic else [partition for partition in listed.partitions if _is_unused(partition)]
         rows = _list_topics(shown) if by_topic else (_list_segments if by_segment else _list_partitions)(shown, names)
-        notes = _count_empty(empty) + _make_notes(found, names, has_all)
+        notes = _count_empty(empty) + _make_notes(listed, names, has_all)
         show(listing(*((rows, sums, notes) if has_all else _shorten(rows, sums, notes)), width()))
-    faults = [fault for partition in found.partitions for fault in partition.faults]
+    faults = [fault for partition in listed.partitions for fault in partition.faults]
     if faults:
         more = f" (and {len(faults) - 1:,} more)" if len(faults) > 1 else ""
-        is_damage = len(faults) > sum(partition.summary.unreadable for partition in found.partitions)
+        is_damage = len(faults) > sum(partition.summary.unreadable for partition in listed.partitions)
         what = "damaged data" if is_damage else "unreadable"
         warn(f"{what}: {faults[0]}{more}; `kafkaseg verify` says what it means")
-    if faults or any(missing.is_hard for partition in found.partitions for missing in partition.missing):
+    if faults or any(missing.is_hard for partition in listed.partitions for missing in partition.missing):
         sys.exit(DAMAGED)
 
 
@@ -133,37 +133,41 @@ def _join_ranges(numbers: Sequence[int]) -> str:
     return ", ".join(" – ".join(map(str, ends)) for ends in ranges)
 
 
-def _make_notes(found: Listing, names: Mapping[str, str], has_all: bool) -> list[str]:
+def _make_notes(listing: Listing, names: Mapping[str, str], has_all: bool) -> list[str]:
     """Makes notes about data on the disk that a read does not return, and about data that is missing on it.
 
     has_all: whether each harmless trace of missing data has its own note.
     """
     notes = [
-        partition.faults[0] for partition in found.partitions if partition.summary.unreadable and not partition.segments
+        partition.faults[0]
+        for partition in listing.partitions
+        if partition.summary.unreadable and not partition.segments
     ]
-    missing = [(missing, missing.text(names[part.directory])) for part in found.partitions for missing in part.missing]
+    missing = [
+        (missing, missing.text(names[part.directory])) for part in listing.partitions for missing in part.missing
+    ]
     notes += [said for _, said in missing] if has_all else sum_up(missing)
     copies = {
-        name: count for name, count in Counter(partition.name for partition in found.partitions).items() if count > 1
+        name: count for name, count in Counter(partition.name for partition in listing.partitions).items() if count > 1
     }
     if len(copies) > _MOST_NAMED:
         notes.append(f"{len(copies):,} partitions are in several directories; the sums count each of these")
     else:
         notes += [f"{name}: {count} directories hold it; the sums count each of them" for name, count in copies.items()]
-    for partition in found.partitions:
+    for partition in listing.partitions:
         name, start = names[partition.directory], partition.log_start_offset
         if start > partition.summary.start_offset:
             notes.append(f"{name}: records below offset {start} are deleted, though still in its files")
         if partition.swaps:
             swaps = ", ".join(name_of(swap) for swap in partition.swaps)
             notes.append(f"{name}: {swaps}, left by a compaction, is read instead of the segments that it replaces")
-    notes += [f"not read: {name_of(directory)}, {decimal(size)}" for directory, size in found.not_read]
+    notes += [f"not read: {name_of(directory)}, {decimal(size)}" for directory, size in listing.not_read]
     return notes
 
 
-def _list_topics(found: Sequence[ListedPartition]) -> Rows:
+def _list_topics(parts: Sequence[ListedPartition]) -> Rows:
     rows = []
-    for topic, group in groupby(found, key=lambda part: part.topic):
+    for topic, group in groupby(parts, key=lambda part: part.topic):
         partitions = list(group)
         rows.append(
             (
@@ -175,23 +179,23 @@ def _list_topics(found: Sequence[ListedPartition]) -> Rows:
     return Rows("topic", "partitions", rows)
 
 
-def _list_partitions(found: Sequence[ListedPartition], names: Mapping[str, str]) -> Rows:
-    rows = [(names[part.directory], offsets_text(part.summary), part.summary) for part in found]
+def _list_partitions(parts: Sequence[ListedPartition], names: Mapping[str, str]) -> Rows:
+    rows = [(names[part.directory], offsets_text(part.summary), part.summary) for part in parts]
     return Rows("partition", "offsets", rows)
 
 
-def _list_segments(found: Sequence[ListedPartition], names: Mapping[str, str]) -> Rows:
+def _list_segments(parts: Sequence[ListedPartition], names: Mapping[str, str]) -> Rows:
     rows = [
         (f"{names[part.directory]}/{segment.summary.start_offset}", offsets_text(segment.summary), segment.summary)
-        for part in found
+        for part in parts
         for segment in part.segments
     ]
     return Rows("segment", "offsets", rows)
 
 
-def _name_partitions(found: Sequence[ListedPartition]) -> dict[str, str]:
+def _name_partitions(parts: Sequence[ListedPartition]) -> dict[str, str]:
     """Names each partition, by its directory. Where there are several log directories, the name says which."""
-    parents = name_apart(parent_of(part.directory) for part in found)
-    names = {part.directory: join_name(parents[parent_of(part.directory)], part.name) for part in found}
+    parents = name_apart(parent_of(part.directory) for part in parts)
+    names = {part.directory: join_name(parents[parent_of(part.directory)], part.name) for part in parts}
     counts = Counter(names.values())  # directories whose own names do not say what they hold
     return {directory: directory if counts[name] > 1 else name for directory, name in names.items()}

@@ -86,68 +86,70 @@ def offsets_command(
     with skipped_data() as skipped:
         if offset is None:
             assert moment is not None
-            found: OffsetsForTime | OffsetPlaces = offsets_for_time(paths_of(paths), moment, explain=explain, **options)
+            answer: OffsetsForTime | OffsetPlaces = offsets_for_time(
+                paths_of(paths), moment, explain=explain, **options
+            )
         else:
-            found = locate_offset(paths_of(paths), offset, fetch_bytes=fetch_bytes, **options)
-    for warning in found.warnings:
+            answer = locate_offset(paths_of(paths), offset, fetch_bytes=fetch_bytes, **options)
+    for warning in answer.warnings:
         warn(warning)
     if as_json:
-        print_json(found.to_dict(explain) if isinstance(found, OffsetPlaces) else found.to_dict())
+        print_json(answer.to_dict(explain) if isinstance(answer, OffsetPlaces) else answer.to_dict())
     elif explain:
-        show(*_explain(found))
+        show(*_explain(answer))
     else:
-        show(_make_places(found) if isinstance(found, OffsetPlaces) else _make_table(found))
+        show(_make_places(answer) if isinstance(answer, OffsetPlaces) else _make_table(answer))
     if skipped:
         sys.exit(DAMAGED)
 
 
-def _make_table(found: OffsetsForTime) -> RenderableType:
+def _make_table(answer: OffsetsForTime) -> RenderableType:
     return _lay_out(
         ("offset", "which is"),
         [
             (
                 f"{partition.topic}-{partition.partition}",
-                *_describe_offset(found.timestamp, partition),
+                *_describe_offset(answer.timestamp, partition),
                 partition.offset is None,
             )
-            for partition in found.partitions
+            for partition in answer.partitions
         ],
     )
 
 
-def _describe_offset(timestamp: int, found: PartitionOffset) -> tuple[str, str]:
+def _describe_offset(timestamp: int, place: PartitionOffset) -> tuple[str, str]:
     """The offset of one partition, and which one it is."""
-    end = "the log end" if found.end_offset == found.log_end_offset else "the last stable offset"
-    if found.offset is None:
-        return str(found.end_offset), f"{end}: no record before it is at or after that time"
+    end = "the log end" if place.end_offset == place.log_end_offset else "the last stable offset"
+    if place.offset is None:
+        return str(place.end_offset), f"{end}: no record before it is at or after that time"
     known = {LATEST: end, EARLIEST: "the log start"}
-    return str(found.offset), known.get(timestamp) or f"the first at or after {times.format_millis(timestamp)}"
+    return str(place.offset), known.get(timestamp) or f"the first at or after {times.format_millis(timestamp)}"
 
 
-def _make_places(found: OffsetPlaces) -> RenderableType:
+def _make_places(answer: OffsetPlaces) -> RenderableType:
     return _lay_out(
         ("batch", "which is"),
         [
             (
                 f"{partition.topic}-{partition.partition}",
-                *_describe_place(found.offset, partition),
+                *_describe_place(answer.offset, partition),
                 partition.batch is None,
             )
-            for partition in found.partitions
+            for partition in answer.partitions
         ],
     )
 
 
-def _describe_place(offset: int, found: OffsetPlace) -> tuple[str, str]:
+def _describe_place(offset: int, place: OffsetPlace) -> tuple[str, str]:
     """The offsets of the batch in one partition, and where it is; or why there is none."""
-    if found.batch is not None:
-        batch = found.batch
+    if place.batch is not None:
+        batch = place.batch
         where = f"at byte {batch.position} of {name_of(batch.path)} ({count(batch.size, 'byte')})"
         return f"{batch.base_offset} to {batch.last_offset}", where
-    if offset < found.log_start_offset:
-        return "none", f"the log starts at offset {found.log_start_offset}"
-    if offset >= found.log_end_offset:
-        return "none", f"the log ends at offset {found.log_end_offset}"
+    if offset < place.log_start_offset:
+        return "none", f"the log starts at offset {place.log_start_offset}"
+    if offset >= place.log_end_offset:
+        return "none", f"the log ends at offset {place.log_end_offset}"
     return "none", "no batch is at or after it"
 
 
@@ -170,23 +172,23 @@ def _lay_out(heads: tuple[str, str], rows: list[tuple[str, str, str, bool]]) -> 
     return Group(*lines)
 
 
-def _explain(found: OffsetsForTime | OffsetPlaces) -> list[RenderableType]:
+def _explain(explained: OffsetsForTime | OffsetPlaces) -> list[RenderableType]:
     """A line with the answer of each partition, and the steps that led to it."""
     parts: list[RenderableType] = []
-    if isinstance(found, OffsetsForTime):
-        for answer in found.partitions:
-            offset, which = _describe_offset(found.timestamp, answer)
+    if isinstance(explained, OffsetsForTime):
+        for answer in explained.partitions:
+            offset, which = _describe_offset(explained.timestamp, answer)
             parts.append(Text(f"{answer.topic}-{answer.partition}: offset {offset}, {which}"))
             parts.append(explain_time(answer.steps or (), answer.end_offset))
         return parts
-    for place in found.partitions:
+    for place in explained.partitions:
         name, batch = f"{place.topic}-{place.partition}", place.batch
         if batch is None:
-            _, why = _describe_place(found.offset, place)
-            parts.append(Text(f"{name}: offset {found.offset} is not there: {why}"))
+            _, why = _describe_place(explained.offset, place)
+            parts.append(Text(f"{name}: offset {explained.offset} is not there: {why}"))
             continue
-        gone = ", which are the next ones: no batch holds it" if batch.base_offset > found.offset else ""
+        gone = ", which are the next ones: no batch holds it" if batch.base_offset > explained.offset else ""
         span = f"the batch of offsets {batch.base_offset} to {batch.last_offset}"
-        parts.append(Text(f"{name}: offset {found.offset} leads to {span}{gone}"))
+        parts.append(Text(f"{name}: offset {explained.offset} leads to {span}{gone}"))
         parts.append(explain_offset(place.steps, place.fetch))
     return parts

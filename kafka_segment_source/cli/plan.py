@@ -30,8 +30,8 @@ def plan_command(paths: tuple[str, ...], as_json: bool, **options: Any) -> None:
     kafkaseg plan /var/kafka-logs --subscribe orders --since -2h
     kafkaseg plan orders-0 --since 2026-03-10T09:30 --timestamp-disorder 10s
     """
-    found = make_plan(*parse(paths, options))
+    plan = make_plan(*parse(paths, options))
     if as_json:
-        print_json(found.to_dict())
+        print_json(plan.to_dict())
     else:
-        show(replace(found, warnings=tuple(map(name_flags_of_warning, found.warnings))))
+        show(replace(plan, warnings=tuple(map(name_flags_of_warning, plan.warnings))))

@@ -56,8 +56,8 @@ class Encoder:
 
     def for_line(self, data: bytes) -> str:
         """Returns a field of a text line, before `escape`. A byte that is not UTF-8 becomes a lone surrogate."""
-        found = self.for_json(data)
-        return found if isinstance(found, str) else data.decode("utf-8", "surrogateescape")
+        text = self.for_json(data)
+        return text if isinstance(text, str) else data.decode("utf-8", "surrogateescape")
 
     def for_json(self, data: bytes) -> str | dict[str, str]:
         """Returns a string, or an object in base64 for bytes that are not UTF-8."""
@@ -248,8 +248,8 @@ def _format_times(column: pa.Array) -> pa.Array:
         millis = micros.cast(pa.timestamp("us")).cast(pa.timestamp("ms"), safe=False)
         text = pc.utf8_replace_slice(millis.cast(pa.large_string()), 10, 11, "T")
         return _join(text, "Z")
-    found = [None if moment is None else format_millis(moment // _MICROS) for moment in micros.to_pylist()]
-    return pa.array(found, pa.large_string())
+    texts = [None if moment is None else format_millis(moment // _MICROS) for moment in micros.to_pylist()]
+    return pa.array(texts, pa.large_string())
 
 
 def _to_plain_values(name: str, column: pa.Array, encoder: Encoder, encode: Callable[[bytes], Any]) -> list[Any]:
@@ -289,9 +289,9 @@ def escape(text: str) -> str:
     return text if _UNPRINTABLE.search(text) is None else _UNPRINTABLE.sub(_escape_character, text)
 
 
-def _escape_character(found: re.Match[str]) -> str:
-    code = ord(found[0])
+def _escape_character(match: re.Match[str]) -> str:
+    code = ord(match[0])
     if _FIRST_SURROGATE <= code <= _LAST_SURROGATE:
         code -= _FIRST_SURROGATE
         return f"\\x{code:02x}"
-    return _NAMED.get(found[0]) or (f"\\x{code:02x}" if code <= _LAST_OF_ASCII else f"\\u{code:04x}")
+    return _NAMED.get(match[0]) or (f"\\x{code:02x}" if code <= _LAST_OF_ASCII else f"\\u{code:04x}")

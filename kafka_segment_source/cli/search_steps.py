@@ -18,8 +18,8 @@ Line = tuple[str, str]
 def explain_time(steps: Sequence[SearchStep], end: int) -> Table:
     """Explains a search for the first record at or after a time. end: where the log ends under the isolation level."""
     lines = [line for group in _group(steps) for line in _explain(group, by_time=True)]
-    found = steps[-1].found if steps else None
-    if found is not None and found.offset is not None and found.offset >= end:
+    batch = steps[-1].found if steps else None
+    if batch is not None and batch.offset is not None and batch.offset >= end:
         lines.append(("but", f"the log ends before it, at offset {end}"))
     return _make_table(lines)
 
@@ -80,15 +80,15 @@ def _explain(group: list[SearchStep], by_time: bool) -> Iterator[Line]:
         told = f"entry {place.slot} (floor): offset {place.offset}, byte {place.position}"
     yield "offset index", told
     yield "scan", f"bytes {step.start} to {step.scanned_to} ({count(step.scanned_to - step.start, 'byte')})"
-    found = step.found
-    if found is None:
+    hit = step.found
+    if hit is None:
         yield "found", "nothing"
         return
-    batch = f"the batch of offsets {found.base_offset} to {found.last_offset} at byte {found.position} ({count(found.size, 'byte')})"
-    if found.offset is None or found.timestamp is None:
+    batch = f"the batch of offsets {hit.base_offset} to {hit.last_offset} at byte {hit.position} ({count(hit.size, 'byte')})"
+    if hit.offset is None or hit.timestamp is None:
         yield "found", batch
     else:
-        yield "found", f"offset {found.offset} of {format_millis(found.timestamp)}, in {batch}"
+        yield "found", f"offset {hit.offset} of {format_millis(hit.timestamp)}, in {batch}"
 
 
 def _why(step: SearchStep, by_time: bool) -> str:

@@ -193,13 +193,13 @@ def read_options(*names: str, but: Sequence[str] = (), view: str | None = None) 
 
 def parse_pairs(context: click.Context, parameter: click.Parameter, texts: tuple[str, ...]) -> dict[str, str] | None:
     """Converts `KEY=VALUE` texts into a dict. The error has no value, as it may be a secret."""
-    found = {}
+    pairs = {}
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not name.strip():
             raise click.BadParameter("expected KEY=VALUE", context, parameter)
-        found[name.strip()] = value
-    return found or None
+        pairs[name.strip()] = value
+    return pairs or None
 
 
 def parse(paths: tuple[str, ...], options: dict[str, Any]) -> tuple[ReadOptions, Warnings]:

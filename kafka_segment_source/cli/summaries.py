@@ -140,8 +140,8 @@ def _format_codecs(sums: Summary) -> str:
 
 def _format_health(sums: Summary) -> Text:
     """Describes the faults of the log and its indexes. The worst fault decides the colour."""
-    found = {"damaged": sums.indexes.damaged, "missing": sums.indexes.missing, "empty": sums.indexes.empty}
-    indexes = ", ".join(f"{number:,} {how}" for how, number in found.items() if number)
+    counts = {"damaged": sums.indexes.damaged, "missing": sums.indexes.missing, "empty": sums.indexes.empty}
+    indexes = ", ".join(f"{number:,} {how}" for how, number in counts.items() if number)
     said = (
         ["log damaged"] * (len(sums.faults) > sums.unreadable)
         + ["log unreadable"] * bool(sums.unreadable)

@@ -213,8 +213,8 @@ def _format_column(column: pa.Array) -> list[Any]:
     if pa.types.is_map(column.type):
         return [None if value is None else dict(value) for value in column.to_pylist()]
     if not pa.types.is_timestamp(column.type):
-        found: list[Any] = column.to_pylist()
-        return found
+        values: list[Any] = column.to_pylist()
+        return values
     # by way of integers, since Python's datetime has a smaller range
     micros = column.cast(pa.int64()).to_pylist()
     return [None if micro is None else format_millis(micro // 1000) for micro in micros]

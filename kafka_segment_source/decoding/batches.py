@@ -317,9 +317,9 @@ class BatchReader:
             is_before_damage = count < headers.shape[1]
             later = _find_later_offset(headers[:, count:], bad[count:], earlier)
             if later is None:
-                found = self._search.find_following(end_of(good), earlier)
-                later = limit if found is None else self._search.read_base_offset(found)
-                is_before_damage = is_before_damage or found != end_of(good)
+                next_position = self._search.find_following(end_of(good), earlier)
+                later = limit if next_position is None else self._search.read_base_offset(next_position)
+                is_before_damage = is_before_damage or next_position != end_of(good)
             following, is_before_damage = later, is_before_damage and later != limit
         is_behind_damage = int(headers[batch_headers.POSITION, 0]) != self._believed_end
         wrong = find_disorder(good, before, limit, following, is_behind_damage)
@@ -450,11 +450,11 @@ class BatchReader:
             error = self._faults.too_large(position, needed, self._max_batch_bytes)
         elif stopped_by == batch_headers.INCOMPLETE:
             error = self._faults.cut_short(position, size - position, needed)
-            found = self._search.find_next_batch(position + 1) if not self._split.was_rolled else None
-            if not self._split.was_rolled and found is None and self._search.effort > 0:
+            following = self._search.find_next_batch(position + 1) if not self._split.was_rolled else None
+            if not self._split.was_rolled and following is None and self._search.effort > 0:
                 return None  # a torn tail
-            if found is not None:
-                return self._report_skipped(error, found)
+            if following is not None:
+                return self._report_skipped(error, following)
         elif stopped_by == batch_headers.BAD_MAGIC and self._search.has_batch_at(position):
             return self._pass_newer_batch(position)
         else:
@@ -491,14 +491,14 @@ class BatchReader:
             return self._report_skipped(error, position + claimed_size)
         return self._report_skipped(error, self._search.find_next_batch(position + 1))
 
-    def _report_skipped(self, error: DataError, found: int | None) -> int | None:
+    def _report_skipped(self, error: DataError, following: int | None) -> int | None:
         """Raises `error`, or reports that the bytes from its position are skipped.
 
         They are skipped up to `found`; None: to the end of the file. It returns `found`.
         """
         self._damage.allow(error)
-        self._damage.skip(error, self._split.segment_size if found is None else found)
-        return found
+        self._damage.skip(error, self._split.segment_size if following is None else following)
+        return following
 
 
 def _find_later_offset(headers: HeaderTable, bad: npt.NDArray[np.bool_], before: int) -> int | None:

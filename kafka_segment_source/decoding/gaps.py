@@ -39,9 +39,9 @@ class GapWatch:
         if self._first_offset is None:
             self._first_offset = first
         expected = first if self.next_offset is None else self.next_offset
-        found: int = batch_rules.look_for_gaps(headers, self.position, expected)
-        self._has_gaps = self._has_gaps or found & batch_rules.HAS_GAPS != 0
-        self._has_old_formats = self._has_old_formats or found & batch_rules.HAS_OLD_FORMATS != 0
+        flags: int = batch_rules.look_for_gaps(headers, self.position, expected)
+        self._has_gaps = self._has_gaps or flags & batch_rules.HAS_GAPS != 0
+        self._has_old_formats = self._has_old_formats or flags & batch_rules.HAS_OLD_FORMATS != 0
         self.next_offset = last + 1
         self.position = int(headers[batch_headers.POSITION, -1] + headers[batch_headers.SIZE, -1])
 

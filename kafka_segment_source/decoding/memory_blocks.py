@@ -53,15 +53,15 @@ def take_block(size: int) -> Block:
     if size < _LEAST:
         return Block(np.empty(size, np.uint8), size)
     passed: list[Bytes] = []
-    found: Bytes | None = None
-    while found is None and (whole := _pop(_kept, last=True)) is not None:  # the last one may be in the caches
+    block: Bytes | None = None
+    while block is None and (whole := _pop(_kept, last=True)) is not None:  # the last one may be in the caches
         if size <= len(whole) <= size + size // _SPARE + _STEP:
-            found = whole
+            block = whole
         else:
             passed.append(whole)
     _kept.extend(reversed(passed))
-    if found is not None:
-        return Block(found, size)
+    if block is not None:
+        return Block(block, size)
     return Block(np.empty(-(-size // _STEP) * _STEP, np.uint8), size)
 
 

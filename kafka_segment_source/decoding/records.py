@@ -139,10 +139,10 @@ class Decoder:
         cursor = np.zeros(record_batches.CURSOR, np.int64)
         error: DataError | None
         while True:
-            found, status = self._find_records(group, cursor)
+            columns, status = self._find_records(group, cursor)
             at, error = int(cursor[record_batches.AT_BATCH]), None
             if self._microseconds:
-                _, error = to_microseconds(self._faults.path, found)
+                _, error = to_microseconds(self._faults.path, columns)
             if error is not None:
                 at = int(np.searchsorted(group.headers[batch_headers.POSITION], error.position))
             elif status not in (record_batches.DONE, record_batches.FULL):
@@ -165,8 +165,8 @@ class Decoder:
         else:
             count = record_batches.decode_records(*batches, *into)
         status, _, _, key_bytes, value_bytes, _ = self._report.tolist()
-        found = RecordColumns(count, group.source, group.headers, self._longs, self._ints, key_bytes, value_bytes)
-        return found, status
+        columns = RecordColumns(count, group.source, group.headers, self._longs, self._ints, key_bytes, value_bytes)
+        return columns, status
 
     def build_rows(self, group: Group, cursor: npt.NDArray[np.int64], buffers: Sequence[npt.NDArray[Any]]) -> int:
         """Fills buffers with the next wanted records of a group of magic 2. Returns their number.

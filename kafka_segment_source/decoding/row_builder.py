@@ -60,9 +60,9 @@ class RowBuilder:
         while True:
             first = int(cursor[record_batches.AT_BATCH])
             most_bytes = int((group.payloads[1, first:] - group.payloads[0, first:]).sum())
-            found = self._build(group, cursor, most_rows, most_bytes)
-            if found is not None:
-                yield found, int(self._made[record_rows.LAST_OFFSET])
+            built = self._build(group, cursor, most_rows, most_bytes)
+            if built is not None:
+                yield built, int(self._made[record_rows.LAST_OFFSET])
             if self._decoder.is_done:
                 return
 

@@ -460,23 +460,23 @@ def _check_apart(table: ExportTable, source: Source, partitions: Sequence[str]) 
             )
 
 
-def _check_topic_ids(before: State, found: Mapping[str, str], policy: Policy) -> Positions:
+def _check_topic_ids(before: State, topic_ids: Mapping[str, str], policy: Policy) -> Positions:
     """Returns where to go on. Reports a loss for a topic that was deleted and made again since: it begins anew."""
-    for topic in _find_made_again(before, found):
+    for topic in _find_made_again(before, topic_ids):
         lost = (
             f"topic {topic!r} was deleted and made again: the table holds the topic id {before.topic_ids[topic]}, and the"
-            f" files {found[topic]}"
+            f" files {topic_ids[topic]}"
         )
         logger.warning("%s", report_lost_offsets(lost, policy, "it is exported from its start"))
-    again = _find_made_again(before, found)
+    again = _find_made_again(before, topic_ids)
     return {key: 0 if key[0] in again else offset for key, offset in before.positions.items()}
 
 
-def _forget_old_topics(before: State, found: Mapping[str, str]) -> Positions:
+def _forget_old_topics(before: State, topic_ids: Mapping[str, str]) -> Positions:
     """Returns the offsets up to which rows were rejected, without those of topics that were made again."""
-    again = _find_made_again(before, found)
+    again = _find_made_again(before, topic_ids)
     return {key: offset for key, offset in before.positions.items() if key[0] not in again}
 
 
-def _find_made_again(before: State, found: Mapping[str, str]) -> list[str]:
-    return [topic for topic, topic_id in found.items() if before.topic_ids.get(topic, topic_id) != topic_id]
+def _find_made_again(before: State, topic_ids: Mapping[str, str]) -> list[str]:
+    return [topic for topic, topic_id in topic_ids.items() if before.topic_ids.get(topic, topic_id) != topic_id]

@@ -69,10 +69,10 @@ class ParquetTable:
             )
         self._columns, self._count = manifest["columns"], manifest["filesInAll"]
         listed = {file["name"] for file in manifest["files"]}
-        found = len({name for name in placed if is_ours(name)} | listed)
-        if found > self._count:
+        files = len({name for name in placed if is_ours(name)} | listed)
+        if files > self._count:
             raise TargetError(
-                f"{self.where} has {found} files of exports, and its manifests list {self._count}: a manifest was removed,"
+                f"{self.where} has {files} files of exports, and its manifests list {self._count}: a manifest was removed,"
                 " files were added, or another run is under way; run it again, or export to a new target"
             )
         for name in listed - placed:

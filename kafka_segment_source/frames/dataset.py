@@ -171,14 +171,14 @@ class LogScanner:
 
     def head(self, num_rows: int) -> pa.Table:
         """Returns the first rows. No segment after them is read."""
-        found: list[pa.RecordBatch] = []
+        batches: list[pa.RecordBatch] = []
         wanted = num_rows
         for batch in self.to_batches() if wanted > 0 else ():
-            found.append(batch[:wanted])
-            wanted -= found[-1].num_rows
+            batches.append(batch[:wanted])
+            wanted -= batches[-1].num_rows
             if not wanted:
                 break
-        return pa.Table.from_batches(found, self.projected_schema)
+        return pa.Table.from_batches(batches, self.projected_schema)
 
     def count_rows(self) -> int:
         """Returns the number of rows."""

@@ -53,26 +53,26 @@ def find_possible_rows(
     known = sorted(set(partitions))
     may_pass = _ask(predicate, schema, [_is_partition(topic, partition) for topic, partition in known])
     possible = [pair for pair, passes in zip(known, may_pass, strict=True) if passes]
-    found = RowFilter(
+    row_filter = RowFilter(
         topics=frozenset(topic for topic, _ in possible), partitions=frozenset(partition for _, partition in possible)
     )
     if view in _OFFSET_COLUMNS:
         start, after = _find_range(predicate, schema, pc.field(_OFFSET_COLUMNS[view]), 0, MAX_OFFSET - 1, pa.scalar)
-        found = found._replace(offsets=OffsetRange(start, after))
+        row_filter = row_filter._replace(offsets=OffsetRange(start, after))
     if view in _TIME_COLUMNS:
         since, until = _find_range(
             predicate, schema, pc.field(_TIME_COLUMNS[view]), -MAX_MILLIS, MAX_MILLIS, _make_timestamp
         )
         # A range that reaches the end of what microseconds can hold is no bound. Kafka's milliseconds go further.
         everything = TimeRange()
-        found = found._replace(
+        row_filter = row_filter._replace(
             times=TimeRange(
                 everything.since if since == -MAX_MILLIS else since, everything.until if until > MAX_MILLIS else until
             )
         )
     if keeps_bytes and view in (RECORDS, NEWEST):
-        found = found._replace(keys=_find_keys(predicate, schema))
-    return found
+        row_filter = row_filter._replace(keys=_find_keys(predicate, schema))
+    return row_filter
 
 
 def find_columns(predicate: pc.Expression, schema: pa.Schema) -> set[str]:
@@ -128,7 +128,7 @@ def _find_literals(predicate: pc.Expression, is_text: bool) -> set[bytes]:
     is_text: whether only texts in UTF-8 count.
     """
     _, (pickled, *_) = predicate.__reduce__()
-    found: set[bytes] = set()
+    literals: set[bytes] = set()
     todo: list[object] = []
     with suppress(pa.ArrowException, TypeError, ValueError):
         batch = pa.ipc.open_file(pickled).get_batch(0)
@@ -142,8 +142,8 @@ def _find_literals(predicate: pc.Expression, is_text: bool) -> set[bytes]:
         elif isinstance(value, (bytes, str)):
             with suppress(UnicodeError):  # it is no key of this type
                 text = value.decode() if isinstance(value, bytes) and is_text else value
-                found.add(text.encode() if isinstance(text, str) else text)
-    return found
+                literals.add(text.encode() if isinstance(text, str) else text)
+    return literals
 
 
 def _find_range(

@@ -197,12 +197,12 @@ def _summarize_logs(
     there: list[ListedLog] = []
     summaries: list[list[Summary]] = []
     for log in logs:
-        found = _follow_changes(log, [next(first) for _ in log.segments], source)
-        if found is None:
+        outcomes = _follow_changes(log, [next(first) for _ in log.segments], source)
+        if outcomes is None:
             warnings.add(f"partition directory {log.directory!r} was removed while it was listed, and is left out")
         else:
-            there.append(found[0])
-            summaries.append(found[1])
+            there.append(outcomes[0])
+            summaries.append(outcomes[1])
     return there, summaries
 
 
@@ -214,7 +214,7 @@ def _try_to_summarize(segment: Segment, advance: Advance = lambda _: None) -> Su
 
 
 def _follow_changes(
-    log: ListedLog, found: list[Summary | FileChangedError], source: Source
+    log: ListedLog, outcomes: list[Summary | FileChangedError], source: Source
 ) -> tuple[ListedLog, list[Summary]] | None:
     """Returns a log as it is now, with the summary of each segment. None if it is gone.
 
@@ -223,24 +223,24 @@ def _follow_changes(
     attempts = Attempts()
     known: dict[tuple[str, FileVersion, int], Summary] = {}
     while True:
-        pairs = list(zip(log.segments, found, strict=True))
+        pairs = list(zip(log.segments, outcomes, strict=True))
         known |= {_identify(segment): summary for segment, summary in pairs if isinstance(summary, Summary)}
-        changed = next((outcome for outcome in found if isinstance(outcome, FileChangedError)), None)
+        changed = next((outcome for outcome in outcomes if isinstance(outcome, FileChangedError)), None)
         if changed is None:
-            return log, [outcome for outcome in found if isinstance(outcome, Summary)]
+            return log, [outcome for outcome in outcomes if isinstance(outcome, Summary)]
         attempts.note_failure(changed)
         try:
             [log] = list_directories(source.at(tuple(list_paths(log))))
         except PathError:
             return None
         before = len(known)
-        found = []
+        outcomes = []
         for segment in log.segments:
-            found.append(known.get(_identify(segment)) or _try_to_summarize(segment))
-            if isinstance(found[-1], FileChangedError):
+            outcomes.append(known.get(_identify(segment)) or _try_to_summarize(segment))
+            if isinstance(outcomes[-1], FileChangedError):
                 break  # the rest would be as old
-        found += [changed] * (len(log.segments) - len(found))
-        if sum(isinstance(outcome, Summary) for outcome in found) > before:
+        outcomes += [changed] * (len(log.segments) - len(outcomes))
+        if sum(isinstance(outcome, Summary) for outcome in outcomes) > before:
             attempts.note_progress()
 
 
@@ -333,12 +333,12 @@ def _chain_copies(source: Source, policy: Policy) -> tuple[PartitionLog, list[st
 
 def _find_read_offsets(chain: PartitionLog, directory: str) -> tuple[OffsetRange, ...]:
     """Returns the offsets that a chain of copies takes from one directory. Neighbouring ranges are joined."""
-    found: list[OffsetRange] = []
+    ranges: list[OffsetRange] = []
     for segment in chain.segments:
         offsets = segment.span.intersect(segment.offsets)
         if parent_of(segment.path) != directory or offsets.is_empty:
             continue
-        if found and found[-1].end == offsets.start:
-            offsets = OffsetRange(found.pop().start, offsets.end)
-        found.append(offsets)
-    return tuple(found)
+        if ranges and ranges[-1].end == offsets.start:
+            offsets = OffsetRange(ranges.pop().start, offsets.end)
+        ranges.append(offsets)
+    return tuple(ranges)

@@ -125,15 +125,15 @@ def find_offsets(parsed: ReadOptions, warnings: Warnings, timestamp: int, explai
     evidence: list[tuple[Evidence, str]] = []
     said = Warnings()
     for log in list_settled_logs(parsed.source, parsed.policy, warnings):
-        found = follow_changes(
+        places = follow_changes(
             log, parsed.source, parsed.policy, partial(_answer, timestamp=timestamp, options=parsed, explain=explain)
         )
-        if found is None:
+        if places is None:
             said.append(explain_removed(log))
             continue
-        answers.append(found[0])
-        evidence += found[1]
-        said += found[2]
+        answers.append(places[0])
+        evidence += places[1]
+        said += places[2]
     return OffsetsForTime(timestamp, tuple(answers), (*warnings, *sum_up(evidence), *said))
 
 
@@ -172,8 +172,8 @@ def _find_offset(
         offset = max([log.offsets.start, *(segment.base_offset for segment in log.segments[:1])])
     else:
         steps = [] if explain else None
-        found = first_offset_at(log, timestamp, options.source, options.policy, steps)
-        offset = found if found is not None and found < end else None
+        batch = first_offset_at(log, timestamp, options.source, options.policy, steps)
+        offset = batch if batch is not None and batch < end else None
     return PartitionOffset(
         log.topic,
         log.partition,

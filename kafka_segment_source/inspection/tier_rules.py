@@ -27,10 +27,10 @@ _WRONG_EPOCH = "where segments overlap, leader epochs decide which one is read"
 
 def check_tier(facts: Facts) -> Iterator[Finding]:
     """Yields what contradicts the manifest of a segment."""
-    found = find_segment(facts.segment.storage, facts.segment.path)
-    if found is None or found[1].manifest is None:
+    tier_segment = find_segment(facts.segment.storage, facts.segment.path)
+    if tier_segment is None or tier_segment[1].manifest is None:
         return
-    home, segment = found
+    home, segment = tier_segment
     assert segment.manifest is not None
     path = f"{home}/{segment.name.stem}.{MANIFEST}"
     yield from _check_sizes(home, segment, segment.manifest)

@@ -252,7 +252,7 @@ class SegmentCheck:
         """Checks the index files against the batches of the segment, if its file has not been replaced meanwhile."""
         segment = self.segment
         facts = self.facts
-        found = [
+        findings = [
             *check_offset_index(facts),
             *check_time_index(facts),
             *check_transaction_index(facts),
@@ -264,7 +264,7 @@ class SegmentCheck:
             what = f"file {segment.path!r} was replaced while it was verified"
             self.findings = [Finding(False, segment.path, what, CHANGED)]
         else:
-            self.findings += found
+            self.findings += findings
 
     def _read_chunks(self, source: SplitFile) -> Iterator[int]:
         """Reads the whole segment. After each chunk, it yields the byte position that it has reached."""

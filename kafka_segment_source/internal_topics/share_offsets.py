@@ -100,10 +100,10 @@ def _read_history(records: Iterable[LogRecord], options: ReadOptions, oddities: 
     known: dict[str, str] = {}
     seen: set[str] = set()
     for record in records:
-        found = oddities.catch(partial(decode_key, record.key), record.place, "it is passed over")
-        if found is None:
+        decoded_key = oddities.catch(partial(decode_key, record.key), record.place, "it is passed over")
+        if decoded_key is None:
             continue
-        number, key = found
+        number, key = decoded_key
         if key.topic_id not in seen:
             seen.add(key.topic_id)
             known |= find_topics({key.topic_id}, options.source)
@@ -123,10 +123,10 @@ def _read_latest(
 ) -> Iterator[Row]:
     latest: dict[SharePartition, ShareState | None] = {}
     for record in records:
-        found = oddities.catch(partial(decode_key, record.key), record.place, "it is passed over")
-        if found is None:
+        decoded_key = oddities.catch(partial(decode_key, record.key), record.place, "it is passed over")
+        if decoded_key is None:
             continue
-        number, key = found
+        number, key = decoded_key
         if record.value is None:
             latest.pop(key, None)
             continue

@@ -50,13 +50,13 @@ def newest_snapshot(
     whole.
     """
     storage = options.storage
-    found = []
+    snapshots = []
     for directory in dict.fromkeys(directories):
         for entry in list_directory(directory, storage):
             name = _NAME.fullmatch(entry.name)
             if name is not None and entry.kind is Kind.FILE:
-                found.append((int(name[1]), int(name[2]), join_path(directory, entry.name), entry.size))
-    for end_offset, _, path, size in sorted(found, reverse=True):
+                snapshots.append((int(name[1]), int(name[2]), join_path(directory, entry.name), entry.size))
+    for end_offset, _, path, size in sorted(snapshots, reverse=True):
         try:
             moment, values = _read(topic, path, size, options)
         except (DataError, DataLossError, MessageError) as error:

@@ -78,19 +78,19 @@ def look_for_gaps(headers, position, next_offset):
     position, next_offset: the byte and the offset after the batch before them. Compaction shows where offsets are
     missing inside a batch, or before a batch that lies directly behind the one before it.
     """
-    found = 0
+    flags = 0
     for b in range(headers.shape[1]):
         base = headers[batch_headers.BASE_OFFSET, b]
         last = headers[batch_headers.LAST_OFFSET, b]
         count = headers[batch_headers.COUNT, b]
         follows = headers[batch_headers.POSITION, b] == position
         if (follows and base > next_offset) or 0 <= count < last - base + 1:
-            found |= HAS_GAPS
+            flags |= HAS_GAPS
         if not _is_v2(headers, b):
-            found |= HAS_OLD_FORMATS
+            flags |= HAS_OLD_FORMATS
         position = headers[batch_headers.POSITION, b] + headers[batch_headers.SIZE, b]
         next_offset = last + 1
-    return found
+    return flags
 
 
 @kernel("int64(int64[:,:], int64[::1], boolean, int64[::1])", is_short=True)

@@ -55,9 +55,9 @@ def compile_kernel(
     if len(defined) != 1 or needed - _SYSTEM_FUNCTIONS:
         return None
     [made] = defined
-    found = [str(argument.type) for argument in made.arguments]
+    kinds = [str(argument.type) for argument in made.arguments]
     values, lines = _make_values(parameters)
-    if found != ["ptr", "ptr", *(value.split()[0] for value in values)] or not re.search(
+    if kinds != ["ptr", "ptr", *(value.split()[0] for value in values)] or not re.search(
         r"^define [^@]*\bi32 @", text, re.MULTILINE
     ):
         return None
@@ -174,9 +174,9 @@ def _find_crc_instruction() -> tuple[str, int] | None:
 def _add_word(typingctx, crc, src, at):
     """Does what `crc32c.add_word_by_tables` does, as one instruction."""
     signature = types.uint64(types.uint64, src, types.int64)
-    found = _find_crc_instruction()
-    assert found is not None
-    name, bits = found
+    instruction = _find_crc_instruction()
+    assert instruction is not None
+    name, bits = instruction
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         word, narrow = ir.IntType(64), ir.IntType(bits)

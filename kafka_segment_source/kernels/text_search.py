@@ -10,7 +10,7 @@ _BLOCK = 128  # positions that are looked at together
 
 
 @kernel("int64(uint8[::1], int64, int64, uint8[::1], int64, int64, int64[::1])")
-def find_text(src, start, end, text, one, other, found):
+def find_text(src, start, end, text, one, other, places):
     """Fills `found` with the positions of `text` in src[start:end], in order, until it is full. Returns their number.
 
     one, other: which two bytes of the text are looked for first. The rarer they are in src, the faster it is. LLVM
@@ -36,9 +36,9 @@ def find_text(src, start, end, text, one, other, found):
             while i < size and src[position + i] == text[i]:
                 i += 1
             if i == size:
-                if n == len(found):
+                if n == len(places):
                     return n
-                found[n] = position
+                places[n] = position
                 n += 1
         at = stop
     return n

@@ -52,8 +52,8 @@ class OffsetMap:
             count: int = offset_map.hash_records(records.source, records.longs, records.ints, size, _secret, *into)
         self._state[AT] = 0
         while True:
-            found = (self._slots, self._entries, self._guesses, self._state)
-            status = offset_map.note_records(self._hashes, self._newest, count, *found)
+            arrays = (self._slots, self._entries, self._guesses, self._state)
+            status = offset_map.note_records(self._hashes, self._newest, count, *arrays)
             if status == offset_map.DONE:
                 return size - count
             if status == offset_map.ENTRIES_FULL:

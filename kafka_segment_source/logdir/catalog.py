@@ -73,8 +73,8 @@ def list_logs(source: Source, needs_all: bool = True) -> list[ListedLog]:
 
     needs_all: whether a topic or a partition that the source names, and that is not there, is an error.
     """
-    found = _find_all(source)
-    named = name_partitions(found, source)
+    places = _find_all(source)
+    named = name_partitions(places, source)
     return sorted(_select_logs(named, source, needs_all), key=lambda log: log.topic_partition)
 
 
@@ -89,9 +89,9 @@ def list_directories(source: Source) -> list[ListedLog]:
 
 def _list_directories(source: Source) -> list[ListedLog]:
     # with a selection, an unlisted path might be a log directory that holds what is selected
-    found = _find_all(source, goes_on=source.topics == TopicSelection())
+    places = _find_all(source, goes_on=source.topics == TopicSelection())
     logs = _select_logs(
-        [(name, place._replace(explicit=True)) for name, place in name_partitions(found, source)],
+        [(name, place._replace(explicit=True)) for name, place in name_partitions(places, source)],
         source,
         is_read=False,
     )
@@ -106,9 +106,9 @@ def _find_all(source: Source, goes_on: bool = False) -> list[PartitionPlace]:
     storage = source.storage
     at_once = requests_at_once((storage, path) for path in source.paths)
     of_paths = map_ahead(lambda path: list(_find_directories(path, storage, goes_on)), source.paths, at_once)
-    found = [directory for directories in of_paths for directory in directories]
-    there = {place.named for place in found if place.empty_path is None}
-    for place in found:
+    places = [directory for directories in of_paths for directory in directories]
+    there = {place.named for place in places if place.empty_path is None}
+    for place in places:
         if place.empty_path is not None and place.named not in there:
             if place.notes:
                 raise PathError(place.notes[0].partition(": it is")[0])
@@ -116,7 +116,7 @@ def _find_all(source: Source, goes_on: bool = False) -> list[PartitionPlace]:
                 f"path {place.empty_path!r} holds no log segments: expected files like 00000000000000000000.log,"
                 f" or directories like orders-0 that hold them{_point_below(place, storage)}"
             )
-    return found
+    return places
 
 
 def _point_below(place: PartitionPlace, storage: Storage) -> str:
@@ -190,8 +190,8 @@ def _find_directories(path: str, storage: Storage, goes_on: bool) -> Iterator[Pa
                 raise
             return [PartitionPlace(match, named_partition(match))]
 
-    for found in map_ahead(find, matches, at_once):
-        yield from found
+    for places in map_ahead(find, matches, at_once):
+        yield from places
 
 
 def _find_directories_at(path: str, storage: Storage, given: str, pattern: str | None) -> Iterator[PartitionPlace]:
@@ -248,9 +248,9 @@ def _is_empty_copy(path: str, storage: Storage) -> bool:
     if not is_remote(path) or named_partition(path) is None:
         return False
     parent = parent_of(path)
-    while not (found := list_directory(parent, storage)) and parent != (above := parent_of(parent)):
+    while not (entries := list_directory(parent, storage)) and parent != (above := parent_of(parent)):
         parent = above
-    return bool(found)
+    return bool(entries)
 
 
 def _doubt(path: str) -> str:
@@ -294,10 +294,10 @@ def _select_logs(
     wanted = _list_tiers(wanted, storage)
     logs: dict[tuple[TopicPartition, str], dict[int, Segment]] = {}  # the paths may name several files of one log
     swaps: dict[str, tuple[Segment, ...]] = {}
-    found: dict[str, PartitionPlace] = {}
+    by_directory: dict[str, PartitionPlace] = {}
     for _, place in wanted:
-        found.setdefault(place.directory, place)
-    at_once = requests_at_once((storage, directory) for directory in found)
+        by_directory.setdefault(place.directory, place)
+    at_once = requests_at_once((storage, directory) for directory in by_directory)
     failures: dict[str, StorageError] = {}
 
     def list_one(place: PartitionPlace) -> dict[str, Entry]:
@@ -309,8 +309,8 @@ def _select_logs(
             failures[place.directory] = error
             return {}
 
-    listings = dict(zip(found, map_ahead(list_one, found.values(), at_once), strict=True))
-    if failures and len(failures) == len(found):
+    listings = dict(zip(by_directory, map_ahead(list_one, by_directory.values(), at_once), strict=True))
+    if failures and len(failures) == len(by_directory):
         raise next(iter(failures.values()))
     by_name = {directory: segments_of(directory, storage, sizes) for directory, sizes in listings.items()}
     changes = {directory: files_of_change(files) for directory, files in listings.items()}
@@ -332,7 +332,7 @@ def _select_logs(
     }
     has_traces = any(neighbours.orphans or neighbours.snapshot > 0 for neighbours in beside.values())
     if not any(logs.values()) and not any(swaps.values()) and not has_traces and not failures:
-        raise PathError(f"no log segments are in {name_first(list(found), 'directories')}")
+        raise PathError(f"no log segments are in {name_first(list(by_directory), 'directories')}")
     return [
         ListedLog(
             *topic_partition,

@@ -55,9 +55,9 @@ def parse_checkpoint(data: bytes) -> dict[TopicPartition, int]:
         raise ValueError(f"found {line_ends:,} lines, expected at most {_MOST_ENTRIES:,} entries")
     count = _read_line(lines) or "none"
     first = lines.tell()
-    found = sum(1 for line in lines if line.strip())
-    if count != str(found):
-        raise ValueError(f"found {found} entries, expected {count[:20]}, as its second line says")
+    filled = sum(1 for line in lines if line.strip())
+    if count != str(filled):
+        raise ValueError(f"found {filled} entries, expected {count[:20]}, as its second line says")
     lines.seek(first)
     return dict(_parse_entry(line) for line in lines if line.strip())
 
@@ -203,10 +203,10 @@ class Checkpoints:
         """Reads a checkpoint. Where a read takes a round trip, it reads those beside it at the same time."""
         at_once = self.storage.read_cost(path).at_once
         paths = [path] if at_once == 1 else [join_path(parent_of(path), name) for name in kafka_format.CHECKPOINTS]
-        for other_path, found in zip(
+        for other_path, checkpoint in zip(
             paths, map_ahead(lambda at: _read_checkpoint(at, self.storage), paths, at_once), strict=True
         ):
-            self._ahead[other_path] = found
+            self._ahead[other_path] = checkpoint
 
 
 def _read_checkpoint(path: str, storage: Storage) -> _Checkpoint:

@@ -145,16 +145,16 @@ def valid_time_ends(
     at_end = _END_BYTES // TIME_ENTRY.itemsize
     if not 2 * at_end < count <= min(most_entries(log_size), _MOST_AHEAD // TIME_ENTRY.itemsize):
         return None
-    found: list[Entries | None] = [None, None]
+    blocks: list[Entries | None] = [None, None]
 
     def read(slot: int, first: int) -> None:
-        found[slot] = _read_entries(path, storage, TIME_ENTRY, first, first + at_end)
+        blocks[slot] = _read_entries(path, storage, TIME_ENTRY, first, first + at_end)
 
     try:
         run_together(lambda: read(0, 0), lambda: read(1, count - at_end))
     except FileChangedError:
         return None
-    entries = np.concatenate([part for part in found if part is not None])
+    entries = np.concatenate([part for part in blocks if part is not None])
     timestamps, offsets = to_int64(entries["timestamp"]), to_int64(entries["offset"])
     return (
         (timestamps, offsets)

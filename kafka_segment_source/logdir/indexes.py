@@ -243,10 +243,10 @@ def read_last_offsets(path: str, storage: Storage, size: int, base_offset: int, 
     Arguments are those of `read_offset_index`. Padding is not valid.
     """
     try:
-        found = index_entries.valid_last_offsets(path, storage, size, log_size)
+        entries = index_entries.valid_last_offsets(path, storage, size, log_size)
     except UNUSABLE as error:
         return OffsetEntries(path, _NONE, _NONE, str(error))
-    return OffsetEntries(path, found[0] + base_offset, found[1]) if found is not None else None
+    return OffsetEntries(path, entries[0] + base_offset, entries[1]) if entries is not None else None
 
 
 def read_time_ends(
@@ -259,10 +259,10 @@ def read_time_ends(
     """
     try:
         limit = _limit_offsets(base_offset, next_base_offset)
-        found = index_entries.valid_time_ends(path, storage, size, limit, log_size)
+        entries = index_entries.valid_time_ends(path, storage, size, limit, log_size)
     except UNUSABLE as error:
         return TimeEntries(path, _NONE, _NONE, str(error))
-    return TimeEntries(path, found[0], found[1] + base_offset) if found is not None else None
+    return TimeEntries(path, entries[0], entries[1] + base_offset) if entries is not None else None
 
 
 def _limit_offsets(base_offset: int, next_base_offset: int | None) -> int:

@@ -68,8 +68,8 @@ def list_checked(path: str, storage: Storage, given: str) -> list[Entry]:
 
     Raises PathError if a segment is not a regular file, and if a segment or a partition is a broken link.
     """
-    found = list_directory(path, storage, given)
-    for entry in found:
+    entries = list_directory(path, storage, given)
+    for entry in entries:
         if entry.kind is Kind.FILE:
             continue
         where = join_path(path, entry.name)
@@ -79,7 +79,7 @@ def list_checked(path: str, storage: Storage, given: str) -> list[Entry]:
             raise PathError(f"{where!r} is a link to {target!r}, which is not there: its records are missing")
         if is_segment:
             raise PathError(f"{where!r} is named like a segment, but is {entry.kind.value}: its records are missing")
-    return found
+    return entries
 
 
 def _select_files(listed: Iterable[Entry]) -> dict[str, Entry]:

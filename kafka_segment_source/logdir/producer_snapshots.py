@@ -51,21 +51,21 @@ def newest_state(
 
 def saved_states(directory: str, storage: Storage) -> list[tuple[str, int, bool]]:
     """Returns every `.snapshot` of a partition directory: its path, its bytes, and whether it is valid."""
-    found = sorted(_list_snapshots(directory, storage))
-    return [(path, size, _read_open_transactions(path, storage, size) is not None) for _, path, size in found]
+    snapshots = sorted(_list_snapshots(directory, storage))
+    return [(path, size, _read_open_transactions(path, storage, size) is not None) for _, path, size in snapshots]
 
 
 def _list_snapshots(directory: str, storage: Storage) -> list[tuple[int, str, int]]:
     """Returns the snapshots of a directory: offset, path, bytes. The offset is in the name. Its digits may be of any
     locale."""
     entries = try_again(lambda: list_directory(directory, storage))
-    found = []
+    snapshots = []
     for entry in entries:
         digits = entry.name.removesuffix(kafka_format.SNAPSHOT_SUFFIX)
         named = len(digits) == kafka_format.BASE_OFFSET_DIGITS and digits.isdecimal()
         if named and entry.name.endswith(kafka_format.SNAPSHOT_SUFFIX) and entry.kind is Kind.FILE:
-            found.append((int(digits), join_path(directory, entry.name), entry.size))
-    return found
+            snapshots.append((int(digits), join_path(directory, entry.name), entry.size))
+    return snapshots
 
 
 def _read_open_transactions(

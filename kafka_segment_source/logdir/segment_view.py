@@ -181,14 +181,14 @@ class SegmentView:
         size = (segment.index_size or 0) if self._trust.trust_indexes else 0
         if self._offsets is not None or self._last_offsets is not None or not size or self._cost.at_once == 1:
             return
-        found = read_last_offsets(segment.index_path, segment.storage, size, segment.base_offset, segment.size)
-        if found is None:
+        entries = read_last_offsets(segment.index_path, segment.storage, size, segment.base_offset, segment.size)
+        if entries is None:
             self._last_offsets = self.offsets
-        elif found.fault is not None:
-            self._offsets = found
-            self._note_fault(found.fault)
+        elif entries.fault is not None:
+            self._offsets = entries
+            self._note_fault(entries.fault)
         else:
-            self._last_offsets = found
+            self._last_offsets = entries
 
     def _offsets_near(self, offset: int) -> OffsetEntries:
         """Returns `offsets`, or its last entries if they are at hand and `offset` is not before them."""

@@ -86,9 +86,9 @@ def find_tiers(path: str, children: Sequence[Entry], storage: Storage, searches:
     level = [(path, children)]
     searched = 0
     for _ in range(_DEEPEST if searches else 1):
-        found = [tier for parent, entries in level for tier in _find_below(parent, entries, storage)]
-        if found:
-            return sorted(found, key=lambda tier: tier.directory)
+        tiers = [tier for parent, entries in level for tier in _find_below(parent, entries, storage)]
+        if tiers:
+            return sorted(tiers, key=lambda tier: tier.directory)
         below = [
             join_path(parent, entry.name)
             for parent, entries in level
@@ -102,21 +102,21 @@ def find_tiers(path: str, children: Sequence[Entry], storage: Storage, searches:
     return []
 
 
-def list_copies(found: FoundPartition, storage: Storage) -> list[str]:
+def list_copies(tier: FoundPartition, storage: Storage) -> list[str]:
     """Returns the directories that stand for a partition of a tier. More than one, if segments of it overlap.
 
     Raises PathError if its manifests do not agree on the topic's name, and the errors of the storage.
     """
-    numbers = [entry.name for entry in list_directory(list_path(found.directory), storage)]
-    copies = [shown_directory(found.directory, int(number), *found.named) for number in numbers]
+    numbers = [entry.name for entry in list_directory(list_path(tier.directory), storage)]
+    copies = [shown_directory(tier.directory, int(number), *tier.named) for number in numbers]
     for copy in copies[:1]:
         names = [entry.name for entry in list_directory(parent_of(copy), storage)]
         if names and names != [name_of(copy)]:  # none: no manifest of this partition says a name
             raise PathError(
-                f"the manifests in {found.directory!r} do not agree which topic they are of: found {names[0]!r} in most of"
+                f"the manifests in {tier.directory!r} do not agree which topic they are of: found {names[0]!r} in most of"
                 f" them, and {name_of(copy)!r} in the first"
             )
-    return copies or [shown_directory(found.directory, 1, *found.named)]  # nothing of it is whole
+    return copies or [shown_directory(tier.directory, 1, *tier.named)]  # nothing of it is whole
 
 
 def _is_directory(entry: Entry) -> bool:
@@ -150,18 +150,18 @@ def _find_below(parent: str, children: Sequence[Entry], storage: Storage) -> lis
     candidates = [
         join_path(parent, child.name) for child in children if _is_directory(child) and find_topic_id(child.name)
     ]
-    found: list[FoundPartition] = []
+    tiers: list[FoundPartition] = []
     homes: list[str] = []
     for directory, entries in zip(candidates, _list_all(candidates, storage), strict=True):
         partitions = _list_partitions(directory, entries)
         if partitions:
             homes += partitions
         elif parse_home(directory) is not None and any(parse_object(entry.name) for entry in entries):
-            found += _name_homes([directory], [entries], storage)
+            tiers += _name_homes([directory], [entries], storage)
     # the first partition of each topic is enough to know the topic's name
-    found += _name_homes(homes, None, storage)
-    if found or not children:
-        return found
+    tiers += _name_homes(homes, None, storage)
+    if tiers or not children:
+        return tiers
     partitions = [
         join_path(parent, child.name) for child in children if _is_directory(child) and is_partition(child.name)
     ]
@@ -175,13 +175,13 @@ def _is_marked(entries: Sequence[Entry]) -> bool:
     return any(entry.name == _WATERMARK for entry in entries)
 
 
-def explain_nameless(found: FoundPartition) -> str:
+def explain_nameless(tier: FoundPartition) -> str:
     """Returns one sentence about a topic whose name is not known."""
-    assert found.nameless is not None
-    topic, fault = found.named[0], found.nameless.fault
+    assert tier.nameless is not None
+    topic, fault = tier.named[0], tier.nameless.fault
     why = "no segment of it has a manifest" if fault is None else f"no manifest can be used ({fault})"
     return (
-        f"the name of topic id {found.topic_id} is not known: {why}, so it is shown as {topic!r}, the name of its"
+        f"the name of topic id {tier.topic_id} is not known: {why}, so it is shown as {topic!r}, the name of its"
         " directory; a local directory of the topic beside it, or the option 'topic', says the name"
     )
 
@@ -206,7 +206,7 @@ def _name_homes(
         return _name_by_manifests(places, storage)
 
     at_once = requests_at_once((storage, home) for home in homes)
-    return [tier for found in map_ahead(name, by_topic.values(), at_once) for tier in found]
+    return [tier for tiers in map_ahead(name, by_topic.values(), at_once) for tier in tiers]
 
 
 def _name_by_manifests(

@@ -58,19 +58,19 @@ class PartitionPlace(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def name_partitions(found: list[PartitionPlace], source: Source) -> list[tuple[TopicPartition, PartitionPlace]]:
+def name_partitions(places: list[PartitionPlace], source: Source) -> list[tuple[TopicPartition, PartitionPlace]]:
     """Returns each directory with its topic and partition.
 
     These come from the directory's name, or from the options `topic` and `partition`.
     """
     renamed = source.topic is not None or source.partition is not None
-    if renamed and len({place.directory for place in found}) > 1:
+    if renamed and len({place.directory for place in places}) > 1:
         raise OptionError(
-            f"options 'topic' and 'partition' name one partition directory, but the path holds {len(found)}; leave them out",
+            f"options 'topic' and 'partition' name one partition directory, but the path holds {len(places)}; leave them out",
             options=("topic", "partition"),
         )
     named = []
-    for place in found:
+    for place in places:
         own_topic, own_partition = place.named or (None, None)
         topic = source.topic if source.topic is not None else own_topic
         partition = source.partition if source.partition is not None else own_partition
@@ -107,7 +107,7 @@ def _name_by_ids(
         known = topics[place.tier.topic_id], own[1]
         return known, place._replace(tier=replace(place.tier, named=known, nameless=None))
 
-    return [name(own, found) for own, found in named]
+    return [name(own, place) for own, place in named]
 
 
 def _is_nameless(place: PartitionPlace) -> bool:
@@ -130,7 +130,7 @@ def note_nameless(wanted: list[tuple[TopicPartition, PartitionPlace]]) -> list[t
             raise place.tier.nameless.fault
         return place._replace(notes=(*place.notes, explain_nameless(place.tier)))
 
-    return [(name, note(found)) for name, found in wanted]
+    return [(name, note(place)) for name, place in wanted]
 
 
 def check_selection(named: Sequence[tuple[TopicPartition, PartitionPlace]], selection: TopicSelection) -> None:

@@ -78,19 +78,21 @@ def settle(copies: list[PartitionLog], policy: Policy, warnings: Warnings) -> li
     at_once = requests_at_once((log.storage, log.directory) for log in copies)
     if at_once > 1:
         list(map_ahead(_read_both, views, at_once))
-    found = _leave_unreadable(views, policy, warnings)
-    for copy in found:
-        said = copy.leave_misplaced_end([other for other in found if other is not copy])
+    views_left = _leave_unreadable(views, policy, warnings)
+    for copy in views_left:
+        said = copy.leave_misplaced_end([other for other in views_left if other is not copy])
         warnings.add_all([] if said is None else [said], "misplaced end")
-    fences = find_fences(found)
-    warnings.add_all((copy.epochs_fault for copy in found if copy.epochs_fault is not None), "unusable leader epochs")
+    fences = find_fences(views_left)
+    warnings.add_all(
+        (copy.epochs_fault for copy in views_left if copy.epochs_fault is not None), "unusable leader epochs"
+    )
     for fence in fences:
-        warnings.add(explain_fence(found, fence), "a copy loses its end")
-        loser = found[fence.loser]
+        warnings.add(explain_fence(views_left, fence), "a copy loses its end")
+        loser = views_left[fence.loser]
         loser.has_lost = True
         loser.log = replace(loser.log, offsets=loser.log.offsets.intersect(OffsetRange(end=fence.end)))
-    warnings.add_all(find_doubts(found), "doubtful copies")
-    return found
+    warnings.add_all(find_doubts(views_left), "doubtful copies")
+    return views_left
 
 
 def _read_both(copy: CopyView) -> None:
@@ -105,11 +107,11 @@ def _leave_unreadable(copies: list[CopyView], policy: Policy, warnings: Warnings
     The same: as many bytes or more, from the same offset on. Without such a copy, the StorageError is raised. Of other
     segments the reading task finds out, and looks into the other copies (`mending.py`).
     """
-    found = []
+    readable = []
     for copy in copies:
         try:
             _ = copy.tail  # reading it is the test
-            found.append(copy)
+            readable.append(copy)
         except StorageError as error:
             last = copy.log.segments[-1]
             same = next((segment for other in copies if other is not copy for segment in _find_same(other, last)), None)
@@ -120,8 +122,8 @@ def _leave_unreadable(copies: list[CopyView], policy: Policy, warnings: Warnings
                 *copy.log.unused,
                 DroppedSegment(last, DropKind.IN_ANOTHER_COPY, f"cannot be read; {same.path} has the same records"),
             )
-            found.append(CopyView(replace(copy.log, segments=copy.log.segments[:-1], unused=unused), policy))
-    return found
+            readable.append(CopyView(replace(copy.log, segments=copy.log.segments[:-1], unused=unused), policy))
+    return readable
 
 
 def _find_same(copy: CopyView, segment: Segment) -> list[Segment]:
@@ -377,8 +379,8 @@ def _lacks(copy: CopyView, offset: int) -> bool:
         return True
     if copy.log.compacted or copy.batch_at(offset) is not None:
         return False
-    found = copy.survey(segment)  # damage before the offset may hide a batch from the search
-    return found.first_from(offset) == found.batches.shape[1] and not found.shows_compaction
+    surveyed = copy.survey(segment)  # damage before the offset may hide a batch from the search
+    return surveyed.first_from(offset) == surveyed.batches.shape[1] and not surveyed.shows_compaction
 
 
 def _is_same_upload(segment: Segment, broken: Segment) -> bool:
@@ -473,12 +475,12 @@ def _make_hole(before: PartitionLog, end: int, after: PartitionLog, start: int) 
 def _explain_choice(copies: list[PartitionLog], read_for: list[tuple[PartitionLog, OffsetRange]]) -> str:
     """Returns one sentence about which directory is read for which offsets."""
     log = copies[0]
-    found = f"partition {log.topic}-{log.partition} is found in {len(copies)} directories"
+    said = f"partition {log.topic}-{log.partition} is found in {len(copies)} directories"
     if len({log.directory for log, _ in read_for}) == 1:
-        return f"{found}: all its offsets are read from {read_for[0][0].directory!r}"
+        return f"{said}: all its offsets are read from {read_for[0][0].directory!r}"
     parts = [f"{offsets.start} to {offsets.end - 1} from {log.directory!r}" for log, offsets in read_for[:-1]]
     last, offsets = read_for[-1]
-    return f"{found}: offsets {', '.join(parts)}, those from {offsets.start} on from {last.directory!r}"
+    return f"{said}: offsets {', '.join(parts)}, those from {offsets.start} on from {last.directory!r}"
 
 
 def _explain_cut(copy: CopyView) -> str:

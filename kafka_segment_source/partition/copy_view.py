@@ -99,14 +99,14 @@ class CopyView:
         if self.tail.last is not None or not self.log.segments:
             return self.tail.last
         last, earlier = self.log.segments[-1], self.log.segments[:-1]
-        found = self._find_last(last, self.tail.end) if self.tail.position else None
+        header = self._find_last(last, self.tail.end) if self.tail.position else None
         for segment in reversed(earlier):
-            found = found or self._find_last(segment, segment.span.end)
-        return found
+            header = header or self._find_last(segment, segment.span.end)
+        return header
 
     def _find_last(self, segment: Segment, end: int) -> BatchHeader | None:
         """Returns the last whole batch of a segment that ends at the offset `end` or below."""
-        found = None
+        last = None
         with self._open_view(segment) as view:
             start = view.start_position(MAX_OFFSET)
             for header in view.probe.walk(start) if segment.size - start <= _MOST_WALKED else (None,):
@@ -114,8 +114,8 @@ class CopyView:
                     survey = self.survey(segment)
                     at = survey.first_from(end) - 1
                     return survey.header(at) if at >= 0 else None
-                found = header
-        return found
+                last = header
+        return last
 
     @property
     def epochs(self) -> Epochs:
@@ -133,8 +133,8 @@ class CopyView:
 
     def segments_in(self, offsets: OffsetRange) -> tuple[Segment, ...]:
         """Returns the segments that may hold some of these offsets, by names."""
-        found = self.log.segments[slice(*self._find_slots(offsets))]
-        return tuple(segment for segment in found if not segment.span.intersect(offsets).is_empty)
+        segments = self.log.segments[slice(*self._find_slots(offsets))]
+        return tuple(segment for segment in segments if not segment.span.intersect(offsets).is_empty)
 
     def segments_around(self, offsets: OffsetRange) -> tuple[Segment, ...]:
         """Returns the segments that may hold some of these offsets, and one more on either side."""
@@ -154,9 +154,9 @@ class CopyView:
         if segment is None or not segment.size:
             return None
         with self._open_view(segment) as view:
-            found = next(view.headers_from(offset), None)
+            header = next(view.headers_from(offset), None)
         limit = limit_of(segment.base_offset, segment.next_base_offset)
-        return None if found is None or found.last_offset >= limit else found
+        return None if header is None or header.last_offset >= limit else header
 
     def first_batch_of(self, segment: Segment) -> BatchHeader | None:
         """Returns the batch at the first byte of a segment. None if its bytes do not prove it."""
@@ -188,8 +188,8 @@ class CopyView:
 
     def sound_end_of(self, segment: Segment) -> int | None:
         """Returns the offset after the last sound batch of a segment whose end damage hides, or None."""
-        found = self._surveys.get(segment.path) if self.end_of(segment) is None else None
-        return None if found is None or found.last is None else found.last.last_offset + 1
+        surveyed = self._surveys.get(segment.path) if self.end_of(segment) is None else None
+        return None if surveyed is None or surveyed.last is None else surveyed.last.last_offset + 1
 
     def _find_end(self, segment: Segment) -> int | None:
         with self._open_view(segment) as view:
@@ -199,8 +199,9 @@ class CopyView:
             limit = limit_of(segment.base_offset, segment.next_base_offset)
             for header in view.probe.walk(start):
                 if header is None or header.last_offset >= limit:
-                    found = self.survey(segment)
-                    return None if found.last is None or found.faults[-1] is not None else found.last.last_offset + 1
+                    surveyed = self.survey(segment)
+                    last = surveyed.last
+                    return None if last is None or surveyed.faults[-1] is not None else last.last_offset + 1
                 reached = header.last_offset + 1
         return reached
 
@@ -333,15 +334,15 @@ class CopyView:
             return Tail(segment.base_offset)
         if segment.next_base_offset is not None:  # the path names single files
             return Tail(segment.next_base_offset, segment.size)
-        found = Tail(segment.base_offset)
+        tail = Tail(segment.base_offset)
         with self._open_view(segment) as view:
             start = view.start_position(MAX_OFFSET)
             for header in view.probe.walk(start):
                 if header is None or header.last_offset >= limit_of(segment.base_offset, None):
                     return self._find_torn_tail(segment)
-                expected = header.base_offset if found.last is None and start else found.end
-                found = Tail(header.last_offset + 1, header.end, header, expected=expected)
-        return found
+                expected = header.base_offset if tail.last is None and start else tail.end
+                tail = Tail(header.last_offset + 1, header.end, header, expected=expected)
+        return tail
 
     def _find_torn_tail(self, segment: Segment) -> Tail:
         """Returns the end of a file in which more bytes follow the last proven batch.
@@ -351,18 +352,20 @@ class CopyView:
         from kafka_segment_source.partition.survey import survey
 
         everything = OffsetRange(segment.base_offset)
-        found = survey(self.log, segment, everything, self._policy, start_offset=MAX_OFFSET)
-        last = found.last
+        surveyed = survey(self.log, segment, everything, self._policy, start_offset=MAX_OFFSET)
+        last = surveyed.last
         position = 0 if last is None else last.end
         with InputFile(segment.path, segment.storage, segment.version) as file:
             is_clean = not any(file.read_at(position, MAGIC_END))
         end = segment.base_offset if last is None else last.last_offset + 1
-        count = found.batches.shape[1]
-        expected = found.header(count - 2).last_offset + 1 if count > 1 else None
-        if last is not None and count == 1 and (last.position == 0 or found.faults[0] is not None):
+        count = surveyed.batches.shape[1]
+        expected = surveyed.header(count - 2).last_offset + 1 if count > 1 else None
+        if last is not None and count == 1 and (last.position == 0 or surveyed.faults[0] is not None):
             expected = segment.base_offset
-        hides_batches = last is not None and found.faults[-2] is not None
-        return Tail(end, position, last, is_clean, found.faults[-1] or found.find_displaced(), expected, hides_batches)
+        hides_batches = last is not None and surveyed.faults[-2] is not None
+        return Tail(
+            end, position, last, is_clean, surveyed.faults[-1] or surveyed.find_displaced(), expected, hides_batches
+        )
 
     def _open_view(self, segment: Segment) -> SegmentView:
         return SegmentView(segment, self._policy.trust)

@@ -106,26 +106,26 @@ def find_fences(copies: Sequence[CopyView]) -> list[Fence]:
     for place, loser in enumerate(order):
         losses = []
         for winner in order[:place]:
-            found = _find_divergence(copies[loser], ends[loser], copies[winner], ends[winner])
-            if found is not None and named[loser] == named[winner]:
-                raise PathError(explain_conflict(copies[loser], copies[winner], found.first))
-            if found is not None:
-                losses.append((winner, found))
+            parting = _find_divergence(copies[loser], ends[loser], copies[winner], ends[winner])
+            if parting is not None and named[loser] == named[winner]:
+                raise PathError(explain_conflict(copies[loser], copies[winner], parting.first))
+            if parting is not None:
+                losses.append((winner, parting))
         if losses:
-            winner, found = min(losses, key=lambda loss: loss[1].first)
+            winner, parting = min(losses, key=lambda loss: loss[1].first)
             agreed = [divergence.agreed for _, divergence in losses]
             agreed += [_find_stated_start(copies[loser], copies[other], divergence) for other, divergence in losses]
             shared = max(_find_shared_end(copies[loser], copies[other], divergence) for other, divergence in losses)
-            end = min(found.first, max(*agreed, shared))
+            end = min(parting.first, max(*agreed, shared))
             ends[loser] = min(ends[loser], end)
             is_proven = shared > 0 or any(divergence.is_proven for _, divergence in losses)
             fences.append(
-                Fence(loser, winner, end, found.first, found.epochs, (named[loser], named[winner]), is_proven)
+                Fence(loser, winner, end, parting.first, parting.epochs, (named[loser], named[winner]), is_proven)
             )
     return fences
 
 
-def _find_stated_start(loser: CopyView, winner: CopyView, found: _Divergence) -> int:
+def _find_stated_start(loser: CopyView, winner: CopyView, divergence: _Divergence) -> int:
     """Returns the offset at which the winner's checkpoint lets the epochs after the loser's begin.
 
     It returns 0 where topics may be compacted. Without compaction, each broker notes the offset of an epoch's first
@@ -133,18 +133,18 @@ def _find_stated_start(loser: CopyView, winner: CopyView, found: _Divergence) ->
     """
     if not (is_shown(loser.log.directory) or is_shown(winner.log.directory)):
         return 0
-    return next((start for epoch, start in winner.epochs if epoch > found.epochs[0]), 0)
+    return next((start for epoch, start in winner.epochs if epoch > divergence.epochs[0]), 0)
 
 
-def _find_shared_end(loser: CopyView, winner: CopyView, found: _Divergence) -> int:
+def _find_shared_end(loser: CopyView, winner: CopyView, divergence: _Divergence) -> int:
     """Returns the offset up to which both are of one history, where damage or a lost segment hides their common
     batches. 0 if nothing more proves it."""
     lines = {*_find_believed_lines(winner)} & {*_find_believed_lines(loser)}
-    shared = min(max((start for _, start in lines), default=0), found.first)
-    for batch in walk_backward(loser, found.first):
-        if batch.last_offset < max(shared, found.agreed):
+    shared = min(max((start for _, start in lines), default=0), divergence.first)
+    for batch in walk_backward(loser, divergence.first):
+        if batch.last_offset < max(shared, divergence.agreed):
             break
-        if batch.last_offset < found.first and winner.has_damaged_twin(batch):
+        if batch.last_offset < divergence.first and winner.has_damaged_twin(batch):
             return batch.last_offset + 1
     return shared
 
@@ -173,16 +173,16 @@ def _find_divergence(one: CopyView, one_end: int, other: CopyView, other_end: in
         raise PathError(explain_conflict(one, other, proven.conflict))
     is_proven = proven.agreed is not None
     agreed = max(one.start, other.start) if proven.agreed is None else proven.agreed
-    found = []
+    divergences = []
     if proven.differs is not None:
         batch, twin = proven.differs
         first = max(min(batch.base_offset, twin.base_offset), proven.agreed or 0)
-        found.append(_Divergence(min(agreed, first), first, (batch.leader_epoch, twin.leader_epoch), is_proven))
+        divergences.append(_Divergence(min(agreed, first), first, (batch.leader_epoch, twin.leader_epoch), is_proven))
     stated = _find_contradicting_lines(one, one_end, other, other_end)
     for offset, epochs in stated:
         if offset >= (proven.agreed or 0):  # what agrees above it shows that the line is wrong
-            found.append(_Divergence(min(agreed, offset), offset, epochs, is_proven))
-    return min(found, key=lambda divergence: divergence.first, default=None)
+            divergences.append(_Divergence(min(agreed, offset), offset, epochs, is_proven))
+    return min(divergences, key=lambda divergence: divergence.first, default=None)
 
 
 def _find_contradicting_lines(one: CopyView, one_end: int, other: CopyView, other_end: int) -> Iterator[_Line]:

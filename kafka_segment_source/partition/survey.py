@@ -95,8 +95,8 @@ class Survey:
         they are there twice: one of the batches around it states a wrong offset."""
         start = max(self.offsets.start, self.segment.base_offset)
         before = np.concatenate(([start], self.batches[batch_headers.LAST_OFFSET] + 1))
-        found = zip(self.faults, self.firsts <= before[:-1], strict=False)
-        return next((fault for fault, is_full in found if fault is not None and is_full), None)
+        pairs = zip(self.faults, self.firsts <= before[:-1], strict=False)
+        return next((fault for fault, is_full in pairs if fault is not None and is_full), None)
 
     def first_from(self, offset: int) -> int:
         """Returns the number of the first sound batch that ends at or after an offset, or the number of batches if none
@@ -155,7 +155,7 @@ def survey(
     microseconds: whether their timestamps must also fit microseconds.
     start_offset: reading begins near this offset instead of the first wanted one.
     """
-    found = _Collector(segment, offsets)
+    collector = _Collector(segment, offsets)
     with SegmentView(segment, policy.trust) as view:
         start = view.start_position(offsets.start if start_offset is None else start_offset)
         split = anchored(split_of(log, segment, ScanBounds(offsets), start), view.probe)
@@ -165,30 +165,30 @@ def survey(
     with SplitFile(split, policy.trust, damage) as source:
         decoder = source.decoder(policy.reads_control, microseconds)
         for chunk in source.chunks():
-            found.skip(damage)
+            collector.skip(damage)
             unreadable = _find_unreadable(decoder, chunk, damage) if decodes else {}
-            found.take(chunk, unreadable)
+            collector.take(chunk, unreadable)
             damage.skipped.clear()
-        found.skip(damage)
-        made = found.survey(log, _rate_rest(source))
+        collector.skip(damage)
+        made = collector.survey(log, _rate_rest(source))
     return _find_first_offsets(made, policy.trust) if decodes else made
 
 
-def _find_first_offsets(found: Survey, trust: Trust) -> Survey:
+def _find_first_offsets(surveyed: Survey, trust: Trust) -> Survey:
     """Returns the survey with the first offset of each wrapper of magic 0 or 1.
 
     It is the offset after the batch before it. If damage lies between them, the wrapper is decompressed to find it.
     """
-    batches = found.batches
+    batches = surveyed.batches
     hides_first = is_wrapper(batches)
-    start = max(found.offsets.start, found.segment.base_offset)
+    start = max(surveyed.offsets.start, surveyed.segment.base_offset)
     before = np.concatenate(([start], batches[batch_headers.LAST_OFFSET] + 1))[:-1]
     firsts = np.where(hides_first, before, batches[batch_headers.BASE_OFFSET])
     for at in np.flatnonzero(hides_first).tolist():
-        if found.faults[at] is not None:
-            rows = rows_of(found.log, found.segment, found.header(at), trust)
+        if surveyed.faults[at] is not None:
+            rows = rows_of(surveyed.log, surveyed.segment, surveyed.header(at), trust)
             firsts[at] = max(min(rows, default=int(batches[batch_headers.LAST_OFFSET, at])), before[at])
-    return replace(found, firsts=firsts)
+    return replace(surveyed, firsts=firsts)
 
 
 Rows = dict[int, tuple[int, bytes | None, bytes | None]]

@@ -127,11 +127,11 @@ class _ForwardWalk:
         slot = offsets.floor(offset)
         if slot >= 0 and int(offsets.positions[slot]) > self._position:
             self._jump_to(offset)
-        found = self._walk_to(offset)
-        if found is None and self._jump_to(offset):
-            found = self._walk_to(offset)
-        self._header = found
-        return found
+        place = self._walk_to(offset)
+        if place is None and self._jump_to(offset):
+            place = self._walk_to(offset)
+        self._header = place
+        return place
 
     def _jump_to(self, offset: int) -> bool:
         """Jumps to the index position for `offset`, if it lies further on. Returns whether it does."""

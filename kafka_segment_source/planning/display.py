@@ -147,12 +147,12 @@ def as_html(shown: RenderableType) -> str:
 
 def _count_reasons(rows: Iterable[Row]) -> list[str]:
     """Counts why segments are not read, the most frequent reason first."""
-    found = Counter(str(row.kind) for row in rows if not row.is_read)
-    lines = [f"not read: {number:,}, {reason}" for reason, number in found.most_common(_MOST_REASONS)]
-    others = len(found) - _MOST_REASONS
+    reasons = Counter(str(row.kind) for row in rows if not row.is_read)
+    lines = [f"not read: {number:,}, {reason}" for reason, number in reasons.most_common(_MOST_REASONS)]
+    others = len(reasons) - _MOST_REASONS
     if others > 0:
         lines.append(
-            f"not read: {found.total() - sum(n for _, n in found.most_common(_MOST_REASONS)):,}, other reasons"
+            f"not read: {reasons.total() - sum(n for _, n in reasons.most_common(_MOST_REASONS)):,}, other reasons"
         )
     return lines
 

@@ -157,11 +157,11 @@ def search(
             split = anchored(split_of(log, segment, own, narrowed.start, narrowed.end), view.probe)
             if steps is not None:
                 step = replace(step, start=narrowed.start, end=narrowed.end, **_find_entries(view, narrowed, own))
-        found = next(read(split) if not split.copies else Follower(split, source, policy).run(read), None)
+        batch = next(read(split) if not split.copies else Follower(split, source, policy).run(read), None)
         if steps is not None:
-            steps.append(replace(step, found=found))
-        if found is not None:
-            return found
+            steps.append(replace(step, found=batch))
+        if batch is not None:
+            return batch
     return None
 
 

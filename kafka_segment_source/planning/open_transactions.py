@@ -140,18 +140,18 @@ class _Replay:
         holes = self._list_holes(since.offset)
         parts = self._walk_segments(since.offset)
         while self.reached < end or any(first < end for first in self.producers.open.values()):
-            found = next(parts, None)
-            if found is None:
+            part = next(parts, None)
+            if part is None:
                 self.is_at_end = True
                 break
-            events = found.events
-            if holes and holes[0] < found.end:
-                passed = bisect_left(holes, found.end)
+            events = part.events
+            if holes and holes[0] < part.end:
+                passed = bisect_left(holes, part.end)
                 events = sorted([*events, *((hole, HOLE, 0) for hole in holes[:passed])])
                 holes = holes[passed:]
             self._apply_events(events, since.offset)
-            read += found.size
-            self.reached = max(self.reached, found.end)
+            read += part.size
+            self.reached = max(self.reached, part.end)
         if self.is_at_end:
             self._apply_events([(hole, HOLE, 0) for hole in holes], since.offset)
         parts.close()
@@ -168,8 +168,8 @@ class _Replay:
         memory = self.memory
         if memory is None or memory.state is None or memory.state.offset > self.log.offsets.end:
             return None
-        found = self._find_place(memory.state.offset)
-        return memory.state if found == (memory.path, memory.last) else None
+        place = self._find_place(memory.state.offset)
+        return memory.state if place == (memory.path, memory.last) else None
 
     def _keep_state(self) -> None:
         """Keeps the state at the end of what was read. Events after the high watermark do not count yet."""
@@ -196,15 +196,15 @@ class _Replay:
         from before (Kafka: ProducerStateManager.truncateFullyAndStartAt). Its state counts if another state shows that
         no transaction from before was still open.
         """
-        found: ProducerState | None = None
+        latest_state: ProducerState | None = None
         late = dict(self.log.late)
         for directory in sorted(self.log.directories, key=lambda path: late.get(path, -1)):
-            if directory in late and not _has_ended_before(found, late[directory]):
+            if directory in late and not _has_ended_before(latest_state, late[directory]):
                 continue
             state = newest_state(directory, self.log.storage, partial(self._is_read_from, directory), self.warnings)
-            if state is not None and (found is None or state.offset > found.offset):
-                found = state
-        return found
+            if state is not None and (latest_state is None or state.offset > latest_state.offset):
+                latest_state = state
+        return latest_state
 
     def _is_read_from(self, directory: str, offset: int) -> bool:
         """Whether the segment up to this offset is read from this directory. Otherwise, the state is another log's."""
@@ -234,12 +234,12 @@ class _Replay:
                 wanted.append((at, first))
         at_once = self.log.storage.read_cost(self.log.directory).at_once
         small = map_ahead(lambda place: self._read_small(*place), wanted, at_once)
-        for (at, first), found in zip(wanted, small, strict=True):
+        for (at, first), small_segment in zip(wanted, small, strict=True):
             segment = self.log.segments[at]
             self.walked.append((segment.path, segment.version))
-            if found is not None:
-                end = found.end
-                yield found
+            if small_segment is not None:
+                end = small_segment.end
+                yield small_segment
                 continue
             for stretch in walk_split(self._make_split(at, first), self.source, self.policy, after=end):
                 events = self._collect_events(stretch, end)

@@ -203,9 +203,9 @@ def _cut_each(
     at_once = requests_at_once((split.storage, split.path) for _, split in kept)
     pieces: list[SplitOf] = []
     replaced = 0
-    for whole, found in zip(kept, map_ahead(cut_one, kept, at_once), strict=True):
-        pieces += [whole] if found is None else found  # the task of a replaced one finds its offsets again
-        replaced += found is None
+    for whole, parts in zip(kept, map_ahead(cut_one, kept, at_once), strict=True):
+        pieces += [whole] if parts is None else parts  # the task of a replaced one finds its offsets again
+        replaced += parts is None
     if replaced:
         warnings.add(f"{replaced:,} segments were replaced while they were planned, and are not cut")
     return pieces

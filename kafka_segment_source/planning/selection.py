@@ -101,9 +101,9 @@ def select(sources: Sources, filters: Sequence[RowFilter], warnings: Warnings) -
         return [selector.selection for selector in selectors], noted
 
     selections = [Selection() for _ in filters]
-    for found, noted in map_ahead(select_of, groups, at_once):
+    for of_group, noted in map_ahead(select_of, groups, at_once):
         warnings += noted
-        for selection, part in zip(selections, found, strict=True):
+        for selection, part in zip(selections, of_group, strict=True):
             selection.append(part)
     return selections
 
@@ -175,31 +175,31 @@ class Selector:
         examined = map_ahead(
             lambda at: self._examine(log, at, bounds, zone_map, filters), range(len(log.segments)), at_once
         )
-        for segment, found in zip(log.segments, examined, strict=True):
-            self.selection.faults += found.faults
-            if found.dropped is not None:
+        for segment, examined_segment in zip(log.segments, examined, strict=True):
+            self.selection.faults += examined_segment.faults
+            if examined_segment.dropped is not None:
                 if segment.is_last and segment.size == 0:
                     self._note_end(log, segment.base_offset, offsets)
-                self.selection.dropped.append(found.dropped)
+                self.selection.dropped.append(examined_segment.dropped)
                 continue
-            if found.late_from is not None:
-                self._count_late(found, found.late_from)
-            assert found.without_map is not None
-            self.selection.without_maps.append((segment, found.without_map))
-            for split in found.kept:
+            if examined_segment.late_from is not None:
+                self._count_late(examined_segment, examined_segment.late_from)
+            assert examined_segment.without_map is not None
+            self.selection.without_maps.append((segment, examined_segment.without_map))
+            for split in examined_segment.kept:
                 self.selection.kept.append((segment, split))
-            if not found.kept:
-                self.selection.dropped.append(self._drop_pruned(segment, found))
-            self.selection.bytes_left_by_keys += found.by_keys
-            if found.witness is not None:
+            if not examined_segment.kept:
+                self.selection.dropped.append(self._drop_pruned(segment, examined_segment))
+            self.selection.bytes_left_by_keys += examined_segment.by_keys
+            if examined_segment.witness is not None:
                 reason = f"all from {format_millis(self._times.until)} on (timestampDisorder)"
                 self._drop_all(log.segments[self._end_at + 1 :], DropKind.AFTER_TIMES, reason)
                 return
             if segment.is_last:
-                self._note_end(log, found.without_map.log_end, offsets)
+                self._note_end(log, examined_segment.without_map.log_end, offsets)
 
-    def _drop_pruned(self, segment: Segment, found: _Examined) -> DroppedSegment:
-        if not found.by_keys:
+    def _drop_pruned(self, segment: Segment, examined: _Examined) -> DroppedSegment:
+        if not examined.by_keys:
             return DroppedSegment(segment, DropKind.ZONE_MAP, DropKind.ZONE_MAP.value)
         has_times = self._times.has_since or self._times.has_until
         reason = f"no row with the key{' and the time' if has_times else ''} (key filter)"
@@ -215,22 +215,22 @@ class Selector:
         if at > self._end_at:
             return result  # it is dropped by the witness
         with SegmentView(segment, self._trust, result.faults) as view:
-            found = _check_log_start(log, segment) or narrow(view, within, self._disorder, log.gap_is_loss(at))
-            if isinstance(found, DroppedSegment):
-                result.dropped = found
+            byte_range = _check_log_start(log, segment) or narrow(view, within, self._disorder, log.gap_is_loss(at))
+            if isinstance(byte_range, DroppedSegment):
+                result.dropped = byte_range
                 return result
             result.witness = self._find_witness(view)
             if at > self._end_at:
                 return result  # another thread has found a witness before it
             if result.witness is not None:
                 self._end_at = min(self._end_at, at)
-                found = _cut_at_witness(found, result.witness)
-            pruned = self._prune_range(log, at, view, found, zone_map, filters)
+                byte_range = _cut_at_witness(byte_range, result.witness)
+            pruned = self._prune_range(log, at, view, byte_range, zone_map, filters)
             result.by_keys = pruned.by_keys
             if self._times.has_until and self._stop is None:  # else nothing lies after until + D
                 result.covered = pruned.covered
                 result.late_from = 0 if self._late else self._find_late(view)
-            self._split(log, at, view, within, found, pruned, result)
+            self._split(log, at, view, within, byte_range, pruned, result)
         return result
 
     def _note_end(self, log: PartitionLog, end: int | None, wanted: OffsetRange) -> None:
@@ -255,20 +255,20 @@ class Selector:
         log: PartitionLog,
         at: int,
         view: SegmentView,
-        found: ByteRange,
+        byte_range: ByteRange,
         zone_map: ZoneMap | None,
         filters: KeyFilters | None,
     ) -> Pruned:
         """The part of a byte range that the partition's zone map and key filters leave. Without them, it is the whole
         range."""
         if zone_map is None:
-            return Pruned((found,))
+            return Pruned((byte_range,))
         from kafka_segment_source.zones.pruning import prune  # noqa: PLC0415  # most reads have no zone maps
 
         base_offset = view.segment.base_offset
         zones = zone_map.of_segment(base_offset)
         holding = None if filters is None else filters.find_holding(base_offset, zones)
-        pruned = prune(view, found, self._times, zones, holding, log.gap_is_loss(at))
+        pruned = prune(view, byte_range, self._times, zones, holding, log.gap_is_loss(at))
         if pruned.is_stale:
             self._maps.note_stale(log, view.segment.path)
         return pruned
@@ -279,7 +279,7 @@ class Selector:
         at: int,
         view: SegmentView,
         within: ScanBounds,
-        found: ByteRange,
+        byte_range: ByteRange,
         pruned: Pruned,
         result: _Examined,
     ) -> None:
@@ -287,16 +287,16 @@ class Selector:
         split = split_of(
             log,
             log.segments[at],
-            _narrow_bounds(within, found),
-            found.start,
-            found.end,
+            _narrow_bounds(within, byte_range),
+            byte_range.start,
+            byte_range.end,
             stop_timestamp=self._stop,
             gap_is_loss=log.gap_is_loss(at),
             log_end=_find_log_end(log, view),
         )
         whole = anchored(split, view.probe) if split.start > 0 else split
         result.without_map = whole
-        if pruned.pieces == (found,):
+        if pruned.pieces == (byte_range,):
             result.kept = (whole,)
             return
         for piece in pruned.pieces:
@@ -316,18 +316,18 @@ class Selector:
         entry = view.offsets.floor(int(view.times.offsets[slot]))
         return int(view.offsets.positions[entry]) if entry >= 0 else 0
 
-    def _count_late(self, found: _Examined, late_from: int) -> None:
+    def _count_late(self, examined: _Examined, late_from: int) -> None:
         """Counts the late bytes of a segment. After one that has some, all bytes are late. Bytes in zones are not
         counted."""
-        position = max(0 if self._late else late_from, found.covered)
-        self.selection.late_bytes += sum(max(split.end - max(split.start, position), 0) for split in found.kept)
+        position = max(0 if self._late else late_from, examined.covered)
+        self.selection.late_bytes += sum(max(split.end - max(split.start, position), 0) for split in examined.kept)
         self._late = True
 
 
-def _cut_at_witness(found: ByteRange, witness: BatchHeader) -> ByteRange:
+def _cut_at_witness(byte_range: ByteRange, witness: BatchHeader) -> ByteRange:
     """Cuts the range at the end of the witness. No wanted row comes after it."""
-    end = max(found.start, min(found.end, witness.end))
-    return found._replace(end=end, end_offset=min(found.end_offset, witness.last_offset + 1))
+    end = max(byte_range.start, min(byte_range.end, witness.end))
+    return byte_range._replace(end=end, end_offset=min(byte_range.end_offset, witness.last_offset + 1))
 
 
 def _narrow_bounds(bounds: ScanBounds, piece: ByteRange) -> ScanBounds:

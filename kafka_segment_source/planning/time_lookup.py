@@ -29,8 +29,8 @@ def first_offset_at(
     With several copies, rows that are damaged in one copy are looked for in the others. steps: as in `search`.
     """
     bounds = ScanBounds(times=TimeRange(timestamp))
-    found = search(log, bounds, source, policy, lambda split: _find_records(split, policy), steps)
-    return None if found is None else found.offset
+    batch = search(log, bounds, source, policy, lambda split: _find_records(split, policy), steps)
+    return None if batch is None else batch.offset
 
 
 def _find_records(split: SegmentSplit, policy: Policy) -> Iterator[FoundBatch]:

@@ -132,13 +132,13 @@ class Follower:
             self._attempts.note_failure(error)
             wanted = OffsetRange(self._next, kafka_format.MAX_OFFSET if self._end is None else self._end)
             try:
-                found = find_again(self._split, wanted, self._source, self._policy)
-                self._pending = [*found.splits]
+                again = find_again(self._split, wanted, self._source, self._policy)
+                self._pending = [*again.splits]
             except FileChangedError as another:
                 error = another
                 continue
             break
-        for lost in found.lost:
+        for lost in again.lost:
             self._report_gone(lost)
 
     def _mend_damage(self, error: KafkaSegmentError) -> None:
@@ -278,10 +278,10 @@ def _plan_part(
     segment = log.segments[at]
     within = ScanBounds(wanted.intersect(segment.offsets), planned.bounds.times)
     with SegmentView(segment, policy.trust) as view:
-        found = narrow(view, within, policy.disorder, log.gap_is_loss(at))
-        if isinstance(found, DroppedSegment):
+        byte_range = narrow(view, within, policy.disorder, log.gap_is_loss(at))
+        if isinstance(byte_range, DroppedSegment):
             return None
-        split = split_of(log, segment, within, found.start, found.end)._replace(
+        split = split_of(log, segment, within, byte_range.start, byte_range.end)._replace(
             stop_timestamp=planned.stop_timestamp,
             gap_is_loss=log.gap_is_loss(at),
         )

@@ -65,10 +65,10 @@ def mend(
         raise  # the copies contradict each other
     if wanted.end == kafka_format.MAX_OFFSET:
         wanted = OffsetRange(wanted.start, _find_end_by_names(split, copies))
-    found = _survey_copies(copies, wanted, policy, microseconds=microseconds)
-    report = _Report(f"{split.topic}-{split.partition}", copies, found.failures, error)
+    surveyed = _survey_copies(copies, wanted, policy, microseconds=microseconds)
+    report = _Report(f"{split.topic}-{split.partition}", copies, surveyed.failures, error)
     pieces: list[Piece] = []
-    for offsets, held in found.held_by(report):
+    for offsets, held in surveyed.held_by(report):
         pieces.append(held if isinstance(held, Lost) else _make_piece(split, held, offsets))
     if not pieces and _steps_back(split, wanted, copies, error):
         return [Lost(wanted, error)]
@@ -102,11 +102,11 @@ def find_lost(source: Source, policy: Policy, *, decodes: bool) -> list[Lost]:
     log = copies[0].log
     there = [copy for copy in copies if copy.end > copy.start or copy.tail.damage is not None]  # not torn bytes alone
     start = min((copy.start for copy in there), default=0)
-    found = _survey_copies(copies, OffsetRange(start), policy, decodes=decodes)
+    surveyed = _survey_copies(copies, OffsetRange(start), policy, decodes=decodes)
     last_bases = [min(copy.log.segments[-1].base_offset, copy.log.offsets.end) for copy in copies if copy.log.segments]
-    found.end = max(last_bases, default=start)
-    report = _Report(f"{log.topic}-{log.partition}", copies, found.failures)
-    return [held for _, held in found.held_by(report) if isinstance(held, Lost)]
+    surveyed.end = max(last_bases, default=start)
+    report = _Report(f"{log.topic}-{log.partition}", copies, surveyed.failures)
+    return [held for _, held in surveyed.held_by(report) if isinstance(held, Lost)]
 
 
 def _find_end_by_names(split: SegmentSplit, copies: Sequence[CopyView]) -> int:
@@ -133,11 +133,11 @@ class _Surveyed:
 
     def held_by(self, report: _Report) -> Iterator[tuple[OffsetRange, Survey | Lost]]:
         """Yields ranges of offsets, in order, each with the file that holds it, or with its loss."""
-        found, wanted = self.found, self._wanted
-        picked = choose([extent.offsets for _, extent in found], [extent.holding for _, extent in found])
+        extents, wanted = self.found, self._wanted
+        picked = choose([extent.offsets for _, extent in extents], [extent.holding for _, extent in extents])
         may_have_gaps = self._may_have_gaps and not self.failures
         position = wanted.start
-        for offsets, surveyed_file, extent in _join_runs(picked, found):
+        for offsets, surveyed_file, extent in _join_runs(picked, extents):
             if offsets.start > position and not may_have_gaps:
                 gap = OffsetRange(position, offsets.start)
                 yield gap, report.missing(gap)
@@ -202,12 +202,12 @@ def _is_counted(copy: CopyView, extent: Extent, copies: Sequence[CopyView]) -> b
 
 
 def _join_runs(
-    picked: Sequence[tuple[int, OffsetRange]], found: list[tuple[Survey, Extent]]
+    picked: Sequence[tuple[int, OffsetRange]], extents: list[tuple[Survey, Extent]]
 ) -> Iterator[tuple[OffsetRange, Survey, Extent]]:
     """Yields the chosen extents, with neighbours of one file joined."""
     last: tuple[OffsetRange, Survey, Extent] | None = None
     for at, offsets in picked:
-        surveyed_file, extent = found[at]
+        surveyed_file, extent = extents[at]
         if last is not None:
             before, file, held = last
             if min(extent.holding, held.holding) > VOID and file is surveyed_file and before.end == offsets.start:

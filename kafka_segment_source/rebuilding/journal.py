@@ -72,7 +72,7 @@ class Journal:
     def __exit__(self, *_: object) -> None:
         os.close(self._lock)
 
-    def agree(self, request: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, Any]:
+    def agree(self, request: Mapping[str, Any], stated: Mapping[str, Any]) -> dict[str, Any]:
         """Returns what the first run of this request found (moments of times ago), and notes it in the first run."""
         path = join_path(self._folder, _REQUEST)
         before = _parse(read_whole(path))
@@ -81,8 +81,8 @@ class Journal:
         for name in list_names(self._folder):  # of another request, which has no whole segment
             if name not in (_LOCK, _REQUEST):
                 remove_tree(join_path(self._folder, name))
-        replace_file(path, json.dumps({"version": _VERSION, "request": request, "found": found}).encode())
-        return dict(found)
+        replace_file(path, json.dumps({"version": _VERSION, "request": request, "found": stated}).encode())
+        return dict(stated)
 
     def folder_of(self, name: str) -> str:
         """The path of an unfinished partition directory."""

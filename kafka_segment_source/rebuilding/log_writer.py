@@ -84,11 +84,11 @@ class LogWriter:
         self._segment: _NewSegment | None = None
         self._last_place = "", 0  # the file that the last batch came from, and where it ends there
 
-    def write(self, found: Batches) -> None:
+    def write(self, batches: Batches) -> None:
         """Appends batches. Raises CorruptRecordError for a batch whose offsets another one holds in part."""
-        if found.is_extra.any():
-            found = self._leave_foreign_markers(found)
-        headers = found.headers
+        if batches.is_extra.any():
+            batches = self._leave_foreign_markers(batches)
+        headers = batches.headers
         if not headers.shape[1]:
             return
         first = 0
@@ -98,47 +98,47 @@ class LogWriter:
                 return
         base = _base_of(headers[:, first])
         if self.start is None:
-            self.start = self._name_first(found, base)
+            self.start = self._name_first(batches, base)
             self.end = self._kept_end = self.start
-        self._check_order(found, first, base)
-        self._roll_if_needed(found.split, headers[:, first])
+        self._check_order(batches, first, base)
+        self._roll_if_needed(batches.split, headers[:, first])
         while first < headers.shape[1]:
             assert self._segment is not None
             count = self._segment.count_fitting(headers[:, first:], self._segment_bytes or LARGEST_LOG)
             if not count:
-                self._roll(self._name_next(found.split, headers[:, first]), found.split.base_offset)
+                self._roll(self._name_next(batches.split, headers[:, first]), batches.split.base_offset)
                 continue
-            self._append(found, first, first + count)
+            self._append(batches, first, first + count)
             first += count
 
-    def _leave_foreign_markers(self, found: Batches) -> Batches:
+    def _leave_foreign_markers(self, batches: Batches) -> Batches:
         """Leaves out the markers of other times that end no transaction of which there is data."""
-        headers = found.headers
+        headers = batches.headers
         producers = headers[batch_headers.PRODUCER_ID]
         begun = {*self.producers.open, *producers[is_transactional_data(headers)].tolist()}
-        return found.select(~found.is_extra | np.isin(producers, [*begun]))
+        return batches.select(~batches.is_extra | np.isin(producers, [*begun]))
 
-    def _append(self, found: Batches, first: int, end: int) -> None:
-        headers = found.headers[:, first:end]
+    def _append(self, batches: Batches, first: int, end: int) -> None:
+        headers = batches.headers[:, first:end]
         base, last = int(_base_of(headers[:, 0])), int(headers[batch_headers.LAST_OFFSET, -1])
-        self._note_doubt(found, headers)
+        self._note_doubt(batches, headers)
         if self._notes_gaps:
-            self._note_gaps(found, first, end)
-        self.sources.setdefault(parent_of(found.split.path))
+            self._note_gaps(batches, first, end)
+        self.sources.setdefault(parent_of(batches.split.path))
         epochs.note_epochs(self.epoch_runs, headers)
-        markers = [marker for marker in found.markers if base <= marker.offset <= last]
+        markers = [marker for marker in batches.markers if base <= marker.offset <= last]
         kept = is_ended(headers, self._unended)
         edges = np.flatnonzero(np.diff(kept, prepend=False, append=False)).tolist()
         for start, stop in zip(edges[::2], edges[1::2], strict=True):
-            self._append_kept(found, first + start, first + stop, markers)
+            self._append_kept(batches, first + start, first + stop, markers)
         self.end = last + 1
 
-    def _append_kept(self, found: Batches, first: int, end: int, markers: Iterable[Marker]) -> None:
+    def _append_kept(self, batches: Batches, first: int, end: int, markers: Iterable[Marker]) -> None:
         assert self._segment is not None
-        headers = found.headers[:, first:end]
+        headers = batches.headers[:, first:end]
         base, last = int(_base_of(headers[:, 0])), int(headers[batch_headers.LAST_OFFSET, -1])
         aborted = self.producers.take(headers, [marker for marker in markers if base <= marker.offset <= last])
-        self._segment.append(headers, found.bytes_of(first, end), aborted)
+        self._segment.append(headers, batches.bytes_of(first, end), aborted)
         self.batches += headers.shape[1]
         wrappers = is_wrapper(headers)
         self.records += int(record_counts(headers)[~is_control(headers) & ~wrappers].sum())
@@ -146,46 +146,48 @@ class LogWriter:
         self.bytes += int(headers[batch_headers.SIZE].sum())
         self._kept_end = last + 1
 
-    def _note_doubt(self, found: Batches, headers: HeaderTable) -> None:
+    def _note_doubt(self, batches: Batches, headers: HeaderTable) -> None:
         """Notes whether the marker of a transaction may be missing.
 
         Compaction of one copy alone explains its gaps: the cleaner stays below the first open transaction.
         """
         self.has_transactions |= bool(is_transactional_data(headers).any())
-        is_other_copy = bool(self.sources) and parent_of(found.split.path) not in self.sources
+        is_other_copy = bool(self.sources) and parent_of(batches.split.path) not in self.sources
         lasts = np.concatenate(([self.end - 1], headers[batch_headers.LAST_OFFSET, :-1]))
         has_gap = not self._is_compacted and bool((headers[batch_headers.BASE_OFFSET] > lasts + 1).any())
         self.is_in_doubt |= self.has_transactions and (is_other_copy or has_gap)
 
-    def _note_gaps(self, found: Batches, first: int, end: int) -> None:
-        positions, sizes, bases, lasts = found.headers[_PLACES, first:end]
+    def _note_gaps(self, batches: Batches, first: int, end: int) -> None:
+        positions, sizes, bases, lasts = batches.headers[_PLACES, first:end]
         path, position = self._last_place
         expected = np.concatenate(([self.end], lasts[:-1] + 1))
         before = np.concatenate(([position], (positions + sizes)[:-1]))
         is_apart = (bases > expected) & (positions != before)
-        if path != found.split.path:  # the next file, or another copy of this one
+        if path != batches.split.path:  # the next file, or another copy of this one
             is_apart[0] = bases[0] > expected[0] and bool(self.batches) and not self._is_compacted
-        is_apart &= ~is_wrapper(found.headers[:, first:end])
+        is_apart &= ~is_wrapper(batches.headers[:, first:end])
         self.gaps += [(int(expected[at]), int(bases[at]) - 1) for at in np.flatnonzero(is_apart)]
-        self._last_place = found.split.path, int(positions[-1] + sizes[-1])
+        self._last_place = batches.split.path, int(positions[-1] + sizes[-1])
 
-    def _check_order(self, found: Batches, first: int, base: int) -> None:
+    def _check_order(self, batches: Batches, first: int, base: int) -> None:
         if base < self.end and self.batches:
-            header = found.headers[:, first].tolist()
+            header = batches.headers[:, first].tolist()
             raise CorruptRecordError(
                 "a batch begins with offsets that another batch holds already",
-                path=found.split.path,
+                path=batches.split.path,
                 position=header[batch_headers.POSITION],
                 offset=header[batch_headers.BASE_OFFSET],
                 found=f"base offset {base}",
                 expected=f"{self.end} or more",
             )
 
-    def _name_first(self, found: Batches, base: int) -> int:
+    def _name_first(self, batches: Batches, base: int) -> int:
         """Returns the name of the first segment: the source's, unless batches before the first one are left out."""
-        is_first = found.headers[batch_headers.POSITION, 0] == 0
-        states_base = found.headers[batch_headers.MAGIC, 0] == kafka_format.MAGIC_V2
-        return found.split.base_offset if (is_first or not states_base) and found.split.base_offset <= base else base
+        is_first = batches.headers[batch_headers.POSITION, 0] == 0
+        states_base = batches.headers[batch_headers.MAGIC, 0] == kafka_format.MAGIC_V2
+        return (
+            batches.split.base_offset if (is_first or not states_base) and batches.split.base_offset <= base else base
+        )
 
     def _roll_if_needed(self, split: SegmentSplit, header: HeaderTable) -> None:
         """Begins a segment where there is none, or where the source's next one begins. header: of the next batch."""

@@ -119,8 +119,8 @@ def _read_part(
             wanted = (within & timely) | is_extra
             if wanted.any():
                 headers = chunk.headers if wanted.all() else chunk.headers[:, wanted]
-                found = markers.read(Chunk(chunk.data, headers, chunk.position)).markers
-                yield Batches(split, chunk, headers, found, is_extra[wanted])
+                markers_found = markers.read(Chunk(chunk.data, headers, chunk.position)).markers
+                yield Batches(split, chunk, headers, markers_found, is_extra[wanted])
                 follower.note_returned(int(headers[batch_headers.LAST_OFFSET, -1]))
             if source.next_offset is not None:
                 follower.note_passed(source.next_offset)

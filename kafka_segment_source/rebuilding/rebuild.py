@@ -383,10 +383,10 @@ class _Run:
                 following = split.next_base_offset
                 if state is None or following is None or following > writer.end:
                     rest = split if state is None else _cut_front(split, writer.end)
-                    for found in read_batches(
+                    for batches in read_batches(
                         rest, self._timeless.source, self._timeless.policy, notes, times, is_judged
                     ):
-                        writer.write(found)
+                        writer.write(batches)
                 advance(split.size)
             writer.close(self._find_empty_end(job, writer))
         except BaseException:
@@ -430,7 +430,7 @@ class _Run:
         checkpoints = [read_epochs(source, storage)[0] for source in sources]
         known = epochs.join_epochs(writer.epoch_runs, checkpoints, max(start, log.offsets.start), writer.end)
         replace_file(join_path(writer.directory, kafka_format.LEADER_EPOCH_CHECKPOINT), epochs.to_bytes(known))
-        ids = [found for directory in directories if (found := read_topic_id(directory, storage)) is not None]
+        ids = [topic_id for directory in directories if (topic_id := read_topic_id(directory, storage)) is not None]
         if ids:
             metadata = f"version: 0\n{kafka_format.TOPIC_ID_KEY}: {ids[0]}"
             replace_file(join_path(writer.directory, kafka_format.PARTITION_METADATA), metadata.encode())
@@ -494,11 +494,11 @@ class _Run:
     def _find_clean_end(self, job: _Job, part: RebuiltPartition) -> int:
         """Returns the offset up to which every copy was compacted, as far as checkpoints say it."""
         checkpoints = Checkpoints(Warnings(), job.log.storage)
-        found = [
+        offsets = [
             checkpoints.entry(replace(job.log, directory=source), kafka_format.CLEANER_CHECKPOINT)
             for source in part.sources
         ]
-        lowest = min((offset or 0 for offset in found), default=0)
+        lowest = min((offset or 0 for offset in offsets), default=0)
         return min(max(lowest, part.start_offset), part.end_offset)
 
 

@@ -50,7 +50,7 @@ def find_unended(log: PartitionLog, source: Source, policy: Policy) -> tuple[Une
 
     Raises what a read raises.
     """
-    found: list[Unended] = []
+    unended: list[Unended] = []
     following: dict[int, int] = {}  # producer id → where its next transaction begins
     rows = sorted(
         find_transactions(make_task(log, source, policy), source, policy), key=lambda row: -int(row["firstOffset"])
@@ -58,11 +58,11 @@ def find_unended(log: PartitionLog, source: Source, policy: Policy) -> tuple[Une
     for row in rows:
         producer_id, first = int(row["producerId"]), int(row["firstOffset"])
         if row["state"] == UNKNOWN and row["batches"]:
-            found.append(
+            unended.append(
                 Unended(producer_id, first, following.get(producer_id, kafka_format.MAX_OFFSET), row["batches"])
             )
         following[producer_id] = first
-    return tuple(reversed(found))
+    return tuple(reversed(unended))
 
 
 def is_ended(headers: HeaderTable, unended: Sequence[Unended]) -> npt.NDArray[np.bool_]:

@@ -186,7 +186,7 @@ def _find_deletions(facts: Facts) -> list[Deletion]:
     active one (Kafka: UnifiedLog.deleteRetentionMsBreachedSegments).
     """
     settings = {row["topic"]: dict(row["configs"] or ()) for row in facts.topics}
-    found = []
+    deletions = []
     for partition in facts.listing.partitions:
         of_topic = settings.get(partition.topic, {})
         first, *others = partition.segments or (None,)
@@ -197,7 +197,7 @@ def _find_deletions(facts: Facts) -> list[Deletion]:
         if retention < 0 or newest is None:
             continue
         summary = first.summary
-        found.append(
+        deletions.append(
             Deletion(
                 name=partition.name,
                 base_offset=summary.start_offset,
@@ -208,7 +208,7 @@ def _find_deletions(facts: Facts) -> list[Deletion]:
                 is_assumed="retention.ms" not in of_topic,
             )
         )
-    return sorted(found, key=lambda item: item.due)
+    return sorted(deletions, key=lambda item: item.due)
 
 
 @contextmanager

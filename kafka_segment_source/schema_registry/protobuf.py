@@ -139,14 +139,14 @@ def _make_writer(schema: Schema, registry: Registry, name: str, reader: Any) -> 
     else:
         try:
             file = _load_registered(schema, registry)
-            for indexes, found in file.messages.items():
-                if found == name:
+            for indexes, message in file.messages.items():
+                if message == name:
                     whys[indexes] = _AMBIGUOUS if indexes in file.ambiguous else ""
                     check_match(file.find(name), reader)
                 elif indexes in file.ambiguous:
                     whys[indexes] = _AMBIGUOUS
                 elif len(whys) < _MOST_NAMED * 10:
-                    whys[indexes] = f"it is message {found}, which option 'valueSchema' can name, as latest#{found}"
+                    whys[indexes] = f"it is message {message}, which option 'valueSchema' can name, as latest#{message}"
         except (ProtobufError, OptionError) as error:
             whys, why = {}, str(error)
         else:

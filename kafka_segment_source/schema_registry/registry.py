@@ -51,8 +51,8 @@ class Registry:
                 yield registered.schema
 
     def find_id(self, context: str, number: int) -> Schema | None:
-        found = self.by_id.get((context, number))
-        return None if found is None else found.schema
+        registered = self.by_id.get((context, number))
+        return None if registered is None else registered.schema
 
     def find_latest(self, context: str, subject: str) -> Schema | None:
         """Finds the newest version of a subject. A deleted one counts only if all are deleted."""
@@ -61,8 +61,8 @@ class Registry:
         return max((entry.schema for entry in there), key=lambda schema: schema.place.version, default=None)
 
     def find_version(self, context: str, subject: str, version: int) -> Schema | None:
-        found = self.by_place.get(SubjectVersion(context, subject, version))
-        return None if found is None else found.schema
+        registered = self.by_place.get(SubjectVersion(context, subject, version))
+        return None if registered is None else registered.schema
 
     def name_subjects(self, context: str) -> str:
         """The subjects of a context, for a message."""
@@ -72,39 +72,39 @@ class Registry:
     def find_references(self, schema: Schema) -> list[Schema]:
         """Finds what a schema uses, those first that the others need, each once. Raises OptionError for one that is
         missing."""
-        found: dict[SubjectVersion, Schema] = {}
-        self._add_references(schema, found, ())
-        return list(found.values())
+        references: dict[SubjectVersion, Schema] = {}
+        self._add_references(schema, references, ())
+        return list(references.values())
 
     def find_imports(self, schema: Schema) -> dict[str, Schema]:
         """Finds what a schema uses, by the names that it and those that it uses have for it. Raises OptionError for one
         that is missing, and for a name of two schemas."""
-        found: dict[str, Schema] = {}
+        imports: dict[str, Schema] = {}
         for user in (schema, *self.find_references(schema)):
             for reference in user.references:
                 place = SubjectVersion(*split_subject(reference.subject, user.place.context), reference.version)
                 used = self.by_place[place].schema
-                if found.setdefault(reference.name, used).text != used.text:
+                if imports.setdefault(reference.name, used).text != used.text:
                     raise OptionError(f"it uses two schemas under the name {reference.name!r}")
-        return found
+        return imports
 
     def _add_references(
-        self, schema: Schema, found: dict[SubjectVersion, Schema], inside: tuple[SubjectVersion, ...]
+        self, schema: Schema, references: dict[SubjectVersion, Schema], inside: tuple[SubjectVersion, ...]
     ) -> None:
         for reference in schema.references:
             context, subject = split_subject(reference.subject, schema.place.context)
             place = SubjectVersion(context, subject, reference.version)
-            if place in found:
+            if place in references:
                 continue
             registered = self.by_place.get(place)
             if registered is None:
                 raise OptionError(f"it uses {name_place(place)}, which {self.words} does not have")
-            if place in inside or len(inside) + len(found) > _MOST_REFERENCES:
+            if place in inside or len(inside) + len(references) > _MOST_REFERENCES:
                 raise OptionError(f"it uses {name_place(place)} in a circle, or too many others")
             if len(inside) > 100:  # noqa: PLR2004  # far below Python's own limit
                 raise OptionError("its references are more than 100 deep")
-            self._add_references(registered.schema, found, (*inside, place))
-            found[place] = registered.schema
+            self._add_references(registered.schema, references, (*inside, place))
+            references[place] = registered.schema
 
     def _versions(self, context: str, subject: str) -> list[Registered]:
         return [

@@ -58,14 +58,14 @@ def decode_records(records: Iterable[LogRecord], oddities: Oddities) -> list[tup
     Redpanda writes the expected offset into each key, and a record at another offset does not count. In a copy whose
     offsets are others, none is where it says, and all count.
     """
-    found = []
+    decoded = []
     for record in records:
         key = oddities.catch(partial(decode_key, record), record.place, _PASSED_OVER)
         if key is not None:
-            found.append((key, record))
-    if not any(key.sequence == record.offset for key, record in found):
-        return found
-    return [(key, record) for key, record in found if key.sequence in (None, record.offset)]
+            decoded.append((key, record))
+    if not any(key.sequence == record.offset for key, record in decoded):
+        return decoded
+    return [(key, record) for key, record in decoded if key.sequence in (None, record.offset)]
 
 
 def replay(records: Iterable[LogRecord], oddities: Oddities) -> Replay:

@@ -133,21 +133,21 @@ def _make_meaning(column: str, form: str, known: Known, readers: dict[str, str])
         if form == JSON and _is_json_alone(column, known):
             return JsonMeaning(choose_fields(TEXT, known.wanted.get(column, {})), _find_encrypted(known))
         choice = find_choice(column, known)
-        found = choice.registered
-        form = _OF_KINDS.get(found.kind, form) if form == AUTO and found is not None else form
+        registered = choice.registered
+        form = _OF_KINDS.get(registered.kind, form) if form == AUTO and registered is not None else form
         if form == AUTO:
             raise OptionError(
                 f"option '{column}Format' is auto, which reads what the registry says of a subject:"
-                f" {'it says nothing of a file' if found is None else f'{name_place(found.place)} is {found.kind}'}",
+                f" {'it says nothing of a file' if registered is None else f'{name_place(registered.place)} is {registered.kind}'}",
                 options=(f"{column}Format",),
             )
-        if found is not None and _OF_KINDS.get(found.kind) != form:
+        if registered is not None and _OF_KINDS.get(registered.kind) != form:
             raise OptionError(
-                f"{name_place(found.place)} is a schema of {found.kind}, and option '{column}Format' is {form}",
+                f"{name_place(registered.place)} is a schema of {registered.kind}, and option '{column}Format' is {form}",
                 options=(f"{column}Format",),
             )
-        if found is not None and found.place.context == known.options.schema_context:
-            readers[column] = f"id:{found.id}" + (f"#{choice.message}" if choice.message else "")
+        if registered is not None and registered.place.context == known.options.schema_context:
+            readers[column] = f"id:{registered.id}" + (f"#{choice.message}" if choice.message else "")
         if form == PROTOBUF:
             return _make_protobuf(column, choice, known)
         if form == JSON:
@@ -240,20 +240,20 @@ def find_choice(column: str, known: Known) -> Choice:
             )
         return Choice(read_text(path, known.options.storage, f"{column}Schema"), message=message, path=path)
     registry = known.need(column)
-    found: Schema | None
+    schema: Schema | None
     if prefix == "id" and colon:
-        found = registry.find_id(context, int(rest)) if _VERSION.fullmatch(rest) else None
+        schema = registry.find_id(context, int(rest)) if _VERSION.fullmatch(rest) else None
     elif prefix == "subject" and colon:
-        found = registry.find_latest(*split_subject(rest, context))
+        schema = registry.find_latest(*split_subject(rest, context))
     else:
-        found = _choose_by_topic(column, text, registry, known)
-    if found is None:
+        schema = _choose_by_topic(column, text, registry, known)
+    if schema is None:
         raise OptionError(
             f"option '{column}Schema' is {text!r}, which {registry.words} does not have: in context {context!r} it has"
             f" {registry.name_subjects(context)}",
             options=(f"{column}Schema",),
         )
-    return Choice(found.text, found, message)
+    return Choice(schema.text, schema, message)
 
 
 def parse_choice(choice: Choice, known: Known) -> Type:
@@ -268,7 +268,7 @@ def _choose_by_topic(column: str, text: str, registry: Registry, known: Known) -
     """Finds the newest version, or that of number `text`, of the subject of the topics that are read."""
     context = known.options.schema_context
     topics = known.topics()
-    found = {}
+    choices = {}
     for topic in topics:
         subject = f"{topic}-{column}"
         schema = (
@@ -284,15 +284,15 @@ def _choose_by_topic(column: str, text: str, registry: Registry, known: Known) -
                 f" {column}s are by option '{column}Schema', as subject:NAME",
                 options=("subscribe",),
             )
-        found[subject] = schema
-    if len({(schema.kind, schema.text) for schema in found.values()}) > 1:
-        named = ", ".join(list(found)[:_MOST_TOPICS]) + (" and others" if len(found) > _MOST_TOPICS else "")
+        choices[subject] = schema
+    if len({(schema.kind, schema.text) for schema in choices.values()}) > 1:
+        named = ", ".join(list(choices)[:_MOST_TOPICS]) + (" and others" if len(choices) > _MOST_TOPICS else "")
         raise OptionError(
             f"the topics that are read have {column}s of several schemas ({named}): name one topic by option"
             f" 'subscribe', or one schema by option '{column}Schema', as subject:NAME",
             options=("subscribe",),
         )
-    return next(iter(found.values()), None)
+    return next(iter(choices.values()), None)
 
 
 def _parse(schema: Schema, registry: Registry) -> Type:

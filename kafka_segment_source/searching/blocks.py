@@ -54,10 +54,10 @@ def find_places(group: Group, text: Bytes) -> Places:
     """Finds a text in all bytes of a group. text: uint8[n], n ≥ 1."""
     first, end = int(group.payloads[0, 0]), int(group.payloads[1, -1])
     rarity = np.argsort(np.bincount(group.source[first : first + _SAMPLE], minlength=256)[text], kind="stable")
-    found = np.empty(_MOST_FOUND, np.int64)
+    places = np.empty(_MOST_FOUND, np.int64)
     one, other = int(rarity[0]), int(rarity[min(1, len(text) - 1)])
-    count = find_text(group.source, first, end, text, one, other, found)
-    return Places(found[:count], end if count < _MOST_FOUND else int(found[-1]) + 1)
+    count = find_text(group.source, first, end, text, one, other, places)
+    return Places(places[:count], end if count < _MOST_FOUND else int(places[-1]) + 1)
 
 
 def leave_out_batches(group: Group, places: Places) -> Group | None:
@@ -81,8 +81,8 @@ def may_match(records: RecordColumns, pattern: Pattern) -> Rows:
     pieces = pa.Array.from_buffers(
         pa.binary(), len(bounds) - 1, [None, pa.py_buffer(bounds), pa.py_buffer(records.source)]
     )
-    found = np.flatnonzero(pattern.find(pieces))
-    rows = (found[:, None] * step + np.arange(step)).ravel()
+    matches = np.flatnonzero(pattern.find(pieces))
+    rows = (matches[:, None] * step + np.arange(step)).ravel()
     return rows[rows < records.count]
 
 

@@ -130,10 +130,10 @@ def every_copy(
     parsed, warnings = parse_options(option_texts(path, options), parameters=("threads", "on_progress"))
     raw = key.encode("utf-8") if isinstance(key, str) else key
     files = list_key_files(parsed.source, warnings)
-    found = KeyPlaces(iter(()), unsearched=warnings)
+    places = KeyPlaces(iter(()), unsearched=warnings)
     count = count_processors() if threads is None else count_threads(threads)
-    found.places = _Search(parsed, raw, found, files, on_progress).run(count)
-    return found
+    places.places = _Search(parsed, raw, places, files, on_progress).run(count)
+    return places
 
 
 class _Piece:
@@ -159,11 +159,11 @@ class _Search:
     """Puts what is found in the files in order, and says of each record what keeps it."""
 
     def __init__(
-        self, options: ReadOptions, key: bytes, found: KeyPlaces, files: list[KeyFile], on_progress: OnProgress
+        self, options: ReadOptions, key: bytes, places: KeyPlaces, files: list[KeyFile], on_progress: OnProgress
     ) -> None:
         self._options = options
         self._key = key
-        self._found = found
+        self._found = places
         self._files = files
         self._advance = add_up(sum(file.size for file in files), on_progress)
         self._waiting: list[KeyPlace] = []
@@ -248,14 +248,14 @@ class _Search:
         try:
             plan = plan_search(options, Warnings(), pattern, key=True, value=False, headers=())
             batches = read_rows(plan, plan.schema(["offset"]))
-            found = [batch.column("offset").to_numpy(zero_copy_only=False) for batch in batches]
+            offsets = [batch.column("offset").to_numpy(zero_copy_only=False) for batch in batches]
         except KafkaSegmentError as error:
             self._found.unsearched.append(
                 f"which transactions of {file.directory!r} were committed cannot be told, so their records are shown as"
                 f" withheld: {error}"
             )
             return _NO_OFFSETS
-        return np.concatenate([_NO_OFFSETS, *found])
+        return np.concatenate([_NO_OFFSETS, *offsets])
 
 
 def _read_configs(paths: tuple[str, ...]) -> Mapping[str, Mapping[str, str]]:

@@ -128,7 +128,7 @@ def _look_at(source: SplitFile, start: int, end: int | None, key: bytes) -> str:
     if end is None or not key:
         return ""
     for at in range(start, end, _PIECE):
-        found = source.read_at(at, min(_PIECE + len(key) - 1, end - at)).find(key)
-        if found >= 0:
-            return f"; the bytes of the key are there, at byte {at + found:,}"
+        at_byte = source.read_at(at, min(_PIECE + len(key) - 1, end - at)).find(key)
+        if at_byte >= 0:
+            return f"; the bytes of the key are there, at byte {at + at_byte:,}"
     return ""

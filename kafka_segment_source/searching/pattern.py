@@ -60,8 +60,8 @@ class Pattern:
 
     def find(self, array: pa.Array) -> Mask:
         """Returns whether each value of a binary or string array matches, as bool[n]. A null does not."""
-        found = pc.match_substring_regex(self._see(array), self._regex, ignore_case=self._ignore_case)
-        mask: Mask = found.fill_null(False).to_numpy(zero_copy_only=False)
+        matches = pc.match_substring_regex(self._see(array), self._regex, ignore_case=self._ignore_case)
+        mask: Mask = matches.fill_null(False).to_numpy(zero_copy_only=False)
         return mask
 
     def locate(self, array: pa.Array) -> tuple[Ints, Ints]:

@@ -110,12 +110,12 @@ class PartRows:
     def _find_in_headers(self, records: RecordColumns, matches: _Matches) -> None:
         lists = self._build(records, "headers")
         names, values = lists.flatten().flatten()
-        found = self._wanted.pattern.find(values)
+        has_match = self._wanted.pattern.find(values)
         if self._wanted.headers is not None:
-            found &= pc.is_in(names, pa.array(self._wanted.headers, pa.string())).to_numpy(zero_copy_only=False)
-        rows, first = np.unique(pc.list_parent_indices(lists).to_numpy()[found], return_index=True)
+            has_match &= pc.is_in(names, pa.array(self._wanted.headers, pa.string())).to_numpy(zero_copy_only=False)
+        rows, first = np.unique(pc.list_parent_indices(lists).to_numpy()[has_match], return_index=True)
         at = np.full(records.count, -1, np.int64)
-        at[rows] = np.flatnonzero(found)[first]
+        at[rows] = np.flatnonzero(has_match)[first]
         places = pa.array(at, mask=at < 0)
         matches.note(HEADER, at >= 0, values.take(places), names.take(places))
 
@@ -144,8 +144,8 @@ class FieldRows:
     def rows(self, chunk: Chunk) -> Iterator[tuple[pa.RecordBatch, int]]:
         for batch, last in self._maker.rows(chunk):
             texts = self._find_texts(batch)
-            found = self._wanted.pattern.find(texts)
-            rows = np.flatnonzero(~found if self._wanted.inverted else found)
+            has_match = self._wanted.pattern.find(texts)
+            rows = np.flatnonzero(~has_match if self._wanted.inverted else has_match)
             if not len(rows):
                 continue
             texts = texts.take(pa.array(rows))
@@ -161,12 +161,12 @@ class FieldRows:
             return text_of(array, self._field.path)
         texts: list[bytes | None] = []
         for row, value in enumerate(array.to_pylist()):
-            found = None
+            matches = None
             try:
-                found = None if value is None else follow_path(value, self._field.path)
+                matches = None if value is None else follow_path(value, self._field.path)
             except ValueError:
                 self._note_misfit(batch, row)
-            texts.append(_to_text(found))
+            texts.append(_to_text(matches))
         return pa.array(texts, pa.binary())
 
     def _note_misfit(self, batch: pa.RecordBatch, row: int) -> None:
@@ -189,10 +189,10 @@ class FieldRows:
 def text_of(array: pa.Array, path: tuple[str, ...]) -> pa.Array:
     """Returns the text of a field in each row of a typed column, as binary. Strings and bytes are as they are, all else
     is JSON, as `kafkaseg cat --json` prints it. It is null where the field or what it is in is null."""
-    found = pc.struct_field(array, list(path)) if path else array
-    if pa.types.is_binary(found.type) or pa.types.is_string(found.type):
-        return found.view(pa.binary())
-    return pa.array([_to_text(value) for value in to_plain(found, _decode)], pa.binary())
+    texts = pc.struct_field(array, list(path)) if path else array
+    if pa.types.is_binary(texts.type) or pa.types.is_string(texts.type):
+        return texts.view(pa.binary())
+    return pa.array([_to_text(value) for value in to_plain(texts, _decode)], pa.binary())
 
 
 def _decode(data: bytes) -> str:
@@ -235,13 +235,13 @@ class _Matches:
         self._shown = shown
         self._parts: list[tuple[str, Any, pa.Array, pa.Array | None]] = []
 
-    def note(self, place: str, found: Mask, texts: pa.Array, names: pa.Array | None = None) -> None:
+    def note(self, place: str, matches: Mask, texts: pa.Array, names: pa.Array | None = None) -> None:
         """Notes the rows that match in a place, and in none before. texts, names: for each row."""
-        rows = np.flatnonzero(found & ~self.mask)
+        rows = np.flatnonzero(matches & ~self.mask)
         if len(rows):
             chosen = pa.array(rows)
             self._parts.append((place, rows, texts.take(chosen), None if names is None else names.take(chosen)))
-            self.mask |= found
+            self.mask |= matches
 
     def add_to(self, plain: pa.RecordBatch, schema: pa.Schema, wanted: Wanted) -> pa.RecordBatch:
         """Returns the rows of the matching records with the columns of `schema`."""

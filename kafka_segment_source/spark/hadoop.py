@@ -20,9 +20,9 @@ def hadoop_options(spark: SparkSession) -> dict[str, str]:
     context: Any = getattr(spark, "_sc", None)
     if context is None:
         return {}
-    found: dict[str, str] = {}
+    settings: dict[str, str] = {}
     for entry in context._jsc.hadoopConfiguration().getPropsWithPrefix(_PREFIX).items():
         name = f"{_PREFIX}{entry[0]}".lower()
         if is_setting(name) and entry[1]:
-            found[name] = entry[1]
-    return found
+            settings[name] = entry[1]
+    return settings

@@ -135,8 +135,8 @@ def _bound_key(kind: Any, condition: Filter, value: Any) -> RowFilter:
 
 def _bound_base_offset(condition: Filter, value: Any) -> RowFilter:
     """A batch's last offset is not below its base offset. So only a lower bound of the latter bounds the former."""
-    found = _bound_offset(condition, value).offsets
-    return RowFilter(offsets=OffsetRange(found.start))
+    offsets = _bound_offset(condition, value).offsets
+    return RowFilter(offsets=OffsetRange(offsets.start))
 
 
 _KEY_TYPES: dict[str, Any] = {BINARY: (bytes, bytearray), STRING: str}

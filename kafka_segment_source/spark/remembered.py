@@ -215,17 +215,17 @@ class _Turn:
             os.close(file)
 
     def _remember_in_file(self, file: int, new: RowFilter) -> tuple[RowFilter, ...]:
-        found = os.fstat(file)
-        if found.st_nlink == 0:
+        status = os.fstat(file)
+        if status.st_nlink == 0:
             raise FileNotFoundError(f"{self._path} was deleted")
-        header, *lines = os.pread(file, found.st_size, 0).decode().split("\n")
+        header, *lines = os.pread(file, status.st_size, 0).decode().split("\n")
         if header != _HEADER or lines.pop() != "":
             raise ValueError(f"{self._path} is damaged")
         before = tuple(_from_json(line) for line in lines)
         if any(_covers(filters, new) for filters in before):
             return before
         if before:
-            age = time.time() - found.st_mtime
+            age = time.time() - status.st_mtime
             if age > _SETTLED_LONG_AGO:
                 _advise_new_read()
             time.sleep(min(max(SETTLE_SECONDS - age, 0), SETTLE_SECONDS))
@@ -320,12 +320,12 @@ def _join_selections(selections: list[Selection]) -> Selection:
 
 def _merge_splits(kept: list[SplitOf]) -> list[SplitOf]:
     """Merges splits into splits that read the same rows, share nothing, and come in order."""
-    found: dict[tuple[str, OffsetRange], list[SplitOf]] = {}
+    by_segment: dict[tuple[str, OffsetRange], list[SplitOf]] = {}
     for segment, split in kept:
-        found.setdefault((segment.path, segment.offsets), []).append((segment, split))
+        by_segment.setdefault((segment.path, segment.offsets), []).append((segment, split))
     merged = [
         (several[0][0], split)
-        for several in found.values()
+        for several in by_segment.values()
         for split in _merge_overlapping([split for _, split in several])
     ]
     return sorted(merged, key=lambda item: (item[1].topic, item[1].partition, item[1].start_offset))

@@ -73,8 +73,8 @@ def update_zone_maps(
     todo = [(update, split) for update in updates for split in update.splits]
     answered: list[MappedSegment | None] = []
     for part in _divide(todo, _MOST_AT_ONCE if keys else sys.maxsize):
-        found = _map_splits(spark, [split for _, split in part], parsed.max_batch_bytes, keys)
-        answered += [keep_filters(*of, mapped) for of, mapped in zip(part, found, strict=True)]
+        mapped_splits = _map_splits(spark, [split for _, split in part], parsed.max_batch_bytes, keys)
+        answered += [keep_filters(*of, mapped) for of, mapped in zip(part, mapped_splits, strict=True)]
     mapped = iter(answered)
     summary = ZoneMapSummary()
     for update in updates:

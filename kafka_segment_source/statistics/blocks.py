@@ -192,8 +192,8 @@ def _sum_schemas(records: RecordColumns, at: int, length: int, sizes: Longs) -> 
 
 
 def _sum_ids(ids: Longs, counts: Longs, sizes: Longs) -> pa.Array:
-    found, inverse = np.unique(ids, return_inverse=True)
-    sums = np.zeros((2, len(found)), np.int64)
+    distinct, inverse = np.unique(ids, return_inverse=True)
+    sums = np.zeros((2, len(distinct)), np.int64)
     np.add.at(sums[0], inverse, counts)
     np.add.at(sums[1], inverse, sizes)
-    return _make_structs(_BY_ID, found, sums[0], sums[1])
+    return _make_structs(_BY_ID, distinct, sums[0], sums[1])

@@ -58,8 +58,8 @@ class Heaviest:
             return []
         self._merge()
         [weights], [keys] = self._weights, self._keys
-        found = list(zip(keys.to_pylist(), weights.tolist(), strict=True))
-        return sorted(found, key=lambda item: (-item[1], item[0]))[:most]
+        pairs = list(zip(keys.to_pylist(), weights.tolist(), strict=True))
+        return sorted(pairs, key=lambda item: (-item[1], item[0]))[:most]
 
     def _merge(self) -> None:
         hashes, first, inverse = np.unique(np.concatenate(self._hashes), return_index=True, return_inverse=True)

@@ -137,10 +137,10 @@ def add_block(stats: TopicStats, row: pa.RecordBatch) -> None:
     _add_largest(stats, _values(row, "largest"))
 
 
-def _add_largest(stats: TopicStats, found: pa.Array) -> None:
-    if len(stats.largest) == stats.most and not any(_to_numpy(found.field("size")) >= stats.largest[-1].size):
+def _add_largest(stats: TopicStats, largest: pa.Array) -> None:
+    if len(stats.largest) == stats.most and not any(_to_numpy(largest.field("size")) >= stats.largest[-1].size):
         return
-    records = [LargeRecord(*fields.values()) for fields in found.to_pylist()]
+    records = [LargeRecord(*fields.values()) for fields in largest.to_pylist()]
     ordered = sorted(stats.largest + records, key=lambda record: (-record.size, record.partition, record.offset))
     stats.largest = ordered[: stats.most]
 
@@ -159,8 +159,8 @@ def _share_dicts(shares: Shares, name: str, counted: str) -> dict[str, Any]:
     def make(share: Share) -> dict[str, int]:
         return {counted: share.records, "bytes": share.size}
 
-    found = [{name: as_text(key) if isinstance(key, bytes) else key, **make(share)} for key, share in shares.ordered()]
-    return {"found": found, "others": make(shares.others)}
+    rows = [{name: as_text(key) if isinstance(key, bytes) else key, **make(share)} for key, share in shares.ordered()]
+    return {"found": rows, "others": make(shares.others)}
 
 
 def _values(row: pa.RecordBatch, name: str) -> pa.Array:

@@ -129,11 +129,11 @@ class RangeReader:
                     break
                 self._drop_first()  # a long read uses up its pieces
                 slot -= 1
-            start, end, found = self._pieces[slot]
+            start, end, future = self._pieces[slot]
             at = position + done
             if at < start:
                 break
-            data = memoryview(found.result())[at - start : at - start + len(target) - done]
+            data = memoryview(future.result())[at - start : at - start + len(target) - done]
             target[done : done + len(data)] = data
             done += len(data)
             if at + len(data) < end:
@@ -153,8 +153,8 @@ class RangeReader:
     def close(self) -> None:
         """Begins no more requests."""
         self._next = self._end
-        for *_, found in self._pieces:
-            found.cancel()
+        for *_, future in self._pieces:
+            future.cancel()
         self._pieces.clear()
 
     def _drop_first(self) -> None:
@@ -164,8 +164,8 @@ class RangeReader:
     def _begin_next(self) -> None:
         while self._next < self._end and len(self._pieces) < _PIECES:
             start, end = self._next, min(self._next + RANGE_BYTES, self._end)
-            found = _find_pool(_RANGES).submit(self._fetch, start, end - start)
-            self._pieces.append((start, end, found))
+            future = _find_pool(_RANGES).submit(self._fetch, start, end - start)
+            self._pieces.append((start, end, future))
             self._next = end
 
 

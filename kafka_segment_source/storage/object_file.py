@@ -75,9 +75,9 @@ class ObjectFile:
     def read_into(self, position: int, target: memoryview) -> int:
         done = 0 if self._ahead is None else self._ahead.read_into(position, target)
         if done < len(target):
-            found = memoryview(self._get(position + done, len(target) - done))
-            target[done : done + len(found)] = found
-            done += len(found)
+            received = memoryview(self._get(position + done, len(target) - done))
+            target[done : done + len(received)] = received
+            done += len(received)
         return done
 
     def read_ahead(self, start: int, end: int) -> None:
@@ -143,10 +143,10 @@ class ObjectFile:
             if is_past_end(error):
                 raise ReplacedError(f"it ends before byte {position + 1} now") from None
             raise
-        found = version_of(answer.meta)
+        version = version_of(answer.meta)
         if self._version is None:
-            self._version = found
-        elif e_tag is None and found != self._version:
+            self._version = version
+        elif e_tag is None and version != self._version:
             raise ReplacedError("it is another version now")  # a server without ETags cannot say so
         data = answer.bytes()
         expected = min(count, self._version.size - position)
@@ -155,11 +155,11 @@ class ObjectFile:
         return data
 
 
-def version_of(found: Any) -> FileVersion:
+def version_of(meta: Any) -> FileVersion:
     """Returns the version that a store's metadata states. Without an ETag, the time of its last change takes its
     place, in seconds: a listing states parts of a second, the answer to a read does not."""
-    e_tag = _quote(found["e_tag"]) if found["e_tag"] else None
-    return FileVersion(found["size"], e_tag or f"{_MODIFIED}{found['last_modified']:%Y-%m-%dT%H:%M:%S%z}", 0)
+    e_tag = _quote(meta["e_tag"]) if meta["e_tag"] else None
+    return FileVersion(meta["size"], e_tag or f"{_MODIFIED}{meta['last_modified']:%Y-%m-%dT%H:%M:%S%z}", 0)
 
 
 def _quote(e_tag: str) -> str:

@@ -78,15 +78,15 @@ class ObjectStorage:
         ]
         # a name without a dot is most likely a directory, so both questions are asked at once
         answers = map_ahead(lambda ask: ask(), questions, 1 if "." in directory.name else 2)
-        found = next(answers)
-        if found is not None:
-            return Entry(directory.name, Kind.FILE, version_of(found))
+        answer = next(answers)
+        if answer is not None:
+            return Entry(directory.name, Kind.FILE, version_of(answer))
         return directory if next(answers) else None
 
     def list(self, directory: str) -> Entries:
-        found = self._list_keys(directory)
+        entries = self._list_keys(directory)
         tries = 1
-        while found is None and self._is_named_above(directory):
+        while entries is None and self._is_named_above(directory):
             if tries > RETRIES:
                 raise ServiceError(
                     f"the store lists nothing below it, after {tries} tries, but has named it in a listing: the answer may be a"
@@ -94,9 +94,9 @@ class ObjectStorage:
                     errno.EIO,
                 )
             time.sleep(FIRST_PAUSE * 2 ** (tries - 1))
-            found = self._list_keys(directory)
+            entries = self._list_keys(directory)
             tries += 1
-        return found or []
+        return entries or []
 
     def _list_keys(self, directory: str) -> Entries | None:
         """Returns the entries of one listing. None if it has no key at all, not even one that stands for the directory.
@@ -104,14 +104,14 @@ class ObjectStorage:
         The library takes any answer of 200 without a key for an empty listing: a page of HTML, an error.
         """
         root, key = split_remote(directory)
-        found = self._call(root, lambda store: load_library().list_with_delimiter(store, key or None))
-        names = len(found["common_prefixes"]) + len(found["objects"])
+        listing = self._call(root, lambda store: load_library().list_with_delimiter(store, key or None))
+        names = len(listing["common_prefixes"]) + len(listing["objects"])
         if not names:
             return None
         self._requests.add((names - 1) // _KEYS_A_REQUEST)  # the client asks for one page after the other
-        entries = [Entry(name_of(prefix), Kind.DIRECTORY) for prefix in found["common_prefixes"]]
+        entries = [Entry(name_of(prefix), Kind.DIRECTORY) for prefix in listing["common_prefixes"]]
         self._named.paths.update(join_path(directory, entry.name) for entry in entries)
-        for listed in found["objects"]:
+        for listed in listing["objects"]:
             if listed["path"] != key:  # `key/` itself is an object that stands for a directory
                 entries.append(Entry(name_of(listed["path"]), Kind.FILE, version_of(listed)))
                 self.refusals.note_listed(join_path(directory, entries[-1].name), entries[-1].version)
@@ -136,24 +136,24 @@ class ObjectStorage:
     def glob(self, pattern: str) -> Paths:
         root, key = split_remote(pattern)
         parts = key.split("/")
-        found = [root]
+        paths = [root]
         for at, part in enumerate(parts):
             is_last = at == len(parts) - 1
             if not _GLOB.search(part):
-                found = [join_path(path, part) for path in found]
+                paths = [join_path(path, part) for path in paths]
                 if is_last:
-                    found = [path for path in found if self.look_at(path) is not None or self.list(path)]
+                    paths = [path for path in paths if self.look_at(path) is not None or self.list(path)]
                 continue
             matches = re.compile(glob_to_regex(part)).match
-            found = [
+            paths = [
                 join_path(directory, entry.name)
-                for directory, entries in zip(found, map_ahead(self.list, found, COST.at_once), strict=True)
+                for directory, entries in zip(paths, map_ahead(self.list, paths, COST.at_once), strict=True)
                 for entry in entries
                 if matches(entry.name)
                 and (is_last or entry.kind is Kind.DIRECTORY)
                 and (part.startswith(".") or not entry.name.startswith("."))
             ]
-        return sorted(dict.fromkeys(found))
+        return sorted(dict.fromkeys(paths))
 
     def read_link(self, path: str) -> str:
         raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), path)
@@ -228,10 +228,10 @@ def _find_mode(store: Any, key: str, known: FileVersion | None) -> Any:
         return "overwrite"
     if not isinstance(store, load_library().store.GCSStore):
         return {"e_tag": e_tag}
-    found = _head(store, key)
-    if found is None or version_of(found) != known:
+    meta = _head(store, key)
+    if meta is None or version_of(meta) != known:
         raise ReplacedError("it is another version now")
-    return {"e_tag": found["e_tag"], "version": found["version"]}
+    return {"e_tag": meta["e_tag"], "version": meta["version"]}
 
 
 def _head(store: Any, key: str) -> Any:

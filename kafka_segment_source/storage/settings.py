@@ -109,14 +109,14 @@ def make_settings(texts: Mapping[str, str]) -> Settings:
 
     The error may suggest a name. It has no value.
     """
-    found: dict[str, str] = {}
+    settings: dict[str, str] = {}
     for name, text in texts.items():
         key = name.lower()
         if not is_setting(key):
             raise OptionError(f"storage option {name!r} is unknown{suggest(key)}")
-        if found.setdefault(key, text) != text:
+        if settings.setdefault(key, text) != text:
             raise OptionError(f"storage option {name!r} is given twice, with two values")
-    return Settings(tuple(sorted(found.items())))
+    return Settings(tuple(sorted(settings.items())))
 
 
 def environment_of(prefix: str) -> dict[str, str]:
@@ -164,18 +164,18 @@ def suggest(name: str, others: Collection[str] = ()) -> str:
 
 def _from_hadoop(texts: Mapping[str, str]) -> dict[str, str]:
     """Returns object_store's names and values for those of S3A."""
-    found = {HADOOP[name]: text for name, text in texts.items() if HADOOP[name] and text.strip()}
-    endpoint = found.get("aws_endpoint_url")
+    settings = {HADOOP[name]: text for name, text in texts.items() if HADOOP[name] and text.strip()}
+    endpoint = settings.get("aws_endpoint_url")
     if endpoint is not None:
         if "://" not in endpoint:
             plain = texts.get("connection.ssl.enabled", "true").strip().lower() == "false"
             endpoint = f"{'http' if plain else 'https'}://{endpoint}"
-        found["aws_endpoint_url"] = endpoint
+        settings["aws_endpoint_url"] = endpoint
         if endpoint.startswith("http://"):
-            found["aws_allow_http"] = "true"
+            settings["aws_allow_http"] = "true"
     providers = [
         provider.strip().rpartition(".")[2] for provider in texts.get("aws.credentials.provider", "").split(",")
     ]
     if [provider.lower() for provider in providers] == [_ANONYMOUS]:
-        found["aws_skip_signature"] = "true"
-    return found
+        settings["aws_skip_signature"] = "true"
+    return settings

@@ -249,10 +249,10 @@ class LocalStorage:
 
     def look_at(self, path: str) -> Entry | None:
         try:
-            found = os.stat(path)
+            status = os.stat(path)
         except (FileNotFoundError, NotADirectoryError):
             return Entry(os.path.basename(path), Kind.BROKEN_LINK) if os.path.islink(path) else None
-        return _make_entry(os.path.basename(path), found)
+        return _make_entry(os.path.basename(path), status)
 
     def list(self, directory: str) -> Entries:
         # A broker that rolls a segment closes one file before it makes the next. So all names are read before any size.
@@ -366,21 +366,21 @@ class _LocalFile:
         self._descriptor = -1
 
 
-def _make_entry(name: str, found: os.stat_result) -> Entry:
+def _make_entry(name: str, status: os.stat_result) -> Entry:
     # this makes few calls, as a directory may have a million names
-    if stat.S_ISREG(found.st_mode):
-        return Entry(name, Kind.FILE, FileVersion(found.st_size, found.st_ino & _LARGEST_LONG, found.st_ctime_ns))
-    if stat.S_ISDIR(found.st_mode):
-        return Entry(name, Kind.DIRECTORY, FileVersion(0, found.st_ino & _LARGEST_LONG, found.st_ctime_ns))
-    return Entry(name, _kind_of(found.st_mode))
+    if stat.S_ISREG(status.st_mode):
+        return Entry(name, Kind.FILE, FileVersion(status.st_size, status.st_ino & _LARGEST_LONG, status.st_ctime_ns))
+    if stat.S_ISDIR(status.st_mode):
+        return Entry(name, Kind.DIRECTORY, FileVersion(0, status.st_ino & _LARGEST_LONG, status.st_ctime_ns))
+    return Entry(name, _kind_of(status.st_mode))
 
 
 def _kind_of(mode: int) -> Kind:
     return Kind.FILE if stat.S_ISREG(mode) else Kind.DIRECTORY if stat.S_ISDIR(mode) else Kind.OTHER
 
 
-def _version_of(found: os.stat_result) -> FileVersion:
-    return FileVersion(found.st_size, found.st_ino & _LARGEST_LONG, found.st_ctime_ns)
+def _version_of(status: os.stat_result) -> FileVersion:
+    return FileVersion(status.st_size, status.st_ino & _LARGEST_LONG, status.st_ctime_ns)
 
 
 def _is_text(name: str) -> bool:

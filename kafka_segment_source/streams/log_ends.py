@@ -110,13 +110,13 @@ class LogEnds:
         if log.end is not None:  # of several copies
             return log.end
         last = log.segments[-1]
-        path, found = self._ends.get(log.topic_partition, (last.path, None))
+        path, known = self._ends.get(log.topic_partition, (last.path, None))
         if path != last.path:
-            found = None
-        if found is None or found.version != last.version:
-            found = self._search_end(last, found)
-            self._ends[log.topic_partition] = last.path, replace(found, version=lasting_version(found.version))
-        return found.offset if found.is_whole else self._read_damaged_end(log, found)
+            known = None
+        if known is None or known.version != last.version:
+            known = self._search_end(last, known)
+            self._ends[log.topic_partition] = last.path, replace(known, version=lasting_version(known.version))
+        return known.offset if known.is_whole else self._read_damaged_end(log, known)
 
     def _search_end(self, segment: Segment, known: _FileEnd | None) -> _FileEnd:
         """Walks the headers of a file behind the last batch that is known, or behind the last index entry."""
@@ -133,7 +133,7 @@ class LogEnds:
             is_whole = position >= segment.size or view.probe.is_legal_tail(position)
         return _FileEnd(segment.version, offset, last, is_whole)
 
-    def _read_damaged_end(self, log: PartitionLog, found: _FileEnd) -> int:
+    def _read_damaged_end(self, log: PartitionLog, known: _FileEnd) -> int:
         """Reads what follows the last whole batch, as a batch read would.
 
         Raises its error, or under mode=DROPMALFORMED returns the offset after the last record.
@@ -143,14 +143,14 @@ class LogEnds:
         from kafka_segment_source.scanning import read_split
 
         segment = log.segments[-1]
-        start = 0 if found.last is None else found.last.position
+        start = 0 if known.last is None else known.last.position
         split = split_of(log, segment, ScanBounds(segment.offsets), start)
         with SegmentView(segment, self._options.trust) as view:
             split = anchored(split, view.probe)
         schema = RECORDS.arrow_schema(["offset"])
         options = replace(self._options, read_committed=False, include_control=True)
         last = max((batch.column(0)[-1].as_py() for batch in read_split(split, options, schema)), default=-1)
-        return max(found.offset, last + 1)
+        return max(known.offset, last + 1)
 
     def find_whole_end(self, log: PartitionLog, start: int, end: int, warnings: Warnings) -> tuple[int, bool]:
         """Finds the end of what has no missing offsets between `start` and `end`, and whether offsets may still come.
@@ -179,14 +179,14 @@ class LogEnds:
     def _find_missing(self, log: PartitionLog, wanted: OffsetRange) -> list[tuple[OffsetRange, str, Segment]]:
         """Finds offsets that no file holds, between those that files hold; each with the reason and the file after
         them."""
-        found = []
+        missing = []
         for hole in log.holes:
             gone = hole.offsets.intersect(wanted)
             after = next((segment for segment in log.segments if segment.base_offset >= hole.offsets.end), None)
             if not gone.is_empty and after is not None:
-                found.append((gone, hole.why, after))
+                missing.append((gone, hole.why, after))
         if log.compacted or log.copies:
-            return found
+            return missing
         known = self._contiguous.get(log.topic_partition, {})
         used = self._contiguous[log.topic_partition] = {}
         for at, segment in enumerate(log.segments[:-1]):
@@ -199,8 +199,8 @@ class LogEnds:
             end = used[segment.path][1]
             gone = OffsetRange(following.base_offset if end is None else end, following.base_offset).intersect(wanted)
             if not gone.is_empty:
-                found.append((gone, f"{segment.path!r} ends early", following))
-        return sorted(found, key=lambda item: item[0].start)
+                missing.append((gone, f"{segment.path!r} ends early", following))
+        return sorted(missing, key=lambda item: item[0].start)
 
     def _find_contiguous_end(
         self, segment: Segment, known: tuple[FileVersion, int | None] | None

@@ -59,15 +59,15 @@ class LogWatch:
         return all(self._is_same(path, version) for path, version in self._seen.items())
 
     def _is_same(self, path: str, version: FileVersion) -> bool:
-        found = self._look(path)
-        if NO_VERSION in (version, found):
+        listed = self._look(path)
+        if NO_VERSION in (version, listed):
             return False
-        if version.changed and found == version:
+        if version.changed and listed == version:
             return True
         held = self._held.get(path)
         if held is None or self._find_holding(path) != held:
             return False
-        self._seen[path] = found  # it was looked at before it was compared
+        self._seen[path] = listed  # it was looked at before it was compared
         return True
 
     def _find_holding(self, directory: str) -> _Holding | None:
@@ -85,13 +85,13 @@ class LogWatch:
             return file.read_all(_MOST_BYTES)
 
     def _find_paths(self, logs: Iterable[PartitionLog]) -> set[str]:
-        found = set(self._resolved)
+        paths = set(self._resolved)
         for log in logs:
             directories = log.copies or (log.directory,)
-            found.update(directories)
-            found.update(parent_of(directory) for directory in directories)  # its checkpoints
-            found.update(segment.path for segment in log.segments if segment.is_last)
-        return found
+            paths.update(directories)
+            paths.update(parent_of(directory) for directory in directories)  # its checkpoints
+            paths.update(segment.path for segment in log.segments if segment.is_last)
+        return paths
 
     def _look(self, path: str) -> FileVersion:
         entry = look_at(path, self._storage)

@@ -29,25 +29,25 @@ def to_json(positions: Positions, schemas: Mapping[str, str] | None = None) -> J
 
     schemas: what keys and values are read as, by column, as an option names it.
     """
-    found: JsonOffsets = {}
+    offsets_of: JsonOffsets = {}
     for topic, partition in sorted(positions):
-        found.setdefault(topic, {})[str(partition)] = positions[topic, partition]
+        offsets_of.setdefault(topic, {})[str(partition)] = positions[topic, partition]
     if schemas:
-        found[SCHEMAS] = dict(sorted(schemas.items()))
-    return found
+        offsets_of[SCHEMAS] = dict(sorted(schemas.items()))
+    return offsets_of
 
 
 def schemas_of(value: object) -> dict[str, str]:
     """Returns the schemas in the value of Spark's JSON. A checkpoint of an older version of this package has none."""
-    found = value.get(SCHEMAS, {}) if isinstance(value, dict) else {}
-    if not isinstance(found, dict) or not all(isinstance(text, str) for text in found.values()):
+    schemas = value.get(SCHEMAS, {}) if isinstance(value, dict) else {}
+    if not isinstance(schemas, dict) or not all(isinstance(text, str) for text in schemas.values()):
         raise _foreign(value)
-    return found
+    return schemas
 
 
 def from_json(value: object) -> dict[TopicPartition, int]:
     """Converts the value of Spark's JSON into positions. Raises OptionError if it is that of another source."""
-    found: dict[TopicPartition, int] = {}
+    positions: dict[TopicPartition, int] = {}
     if not isinstance(value, dict):
         raise _foreign(value)
     for topic, partitions in value.items():
@@ -60,8 +60,8 @@ def from_json(value: object) -> dict[TopicPartition, int]:
                 raise _foreign(value)
             if type(offset) is not int or not 0 <= offset <= MAX_OFFSET:
                 raise _foreign(value)
-            found[topic, int(partition)] = offset
-    return found
+            positions[topic, int(partition)] = offset
+    return positions
 
 
 def _foreign(value: object) -> OptionError:

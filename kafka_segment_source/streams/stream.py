@@ -366,15 +366,15 @@ class LogStream:
             known = self._ids.get(key)
             if version == NO_VERSION or (known is not None and known[0] == version):
                 continue
-            found = read_topic_id(log.directory, self.options.storage)
-            self._ids[key] = lasting_version(version), found
-            if known is None or None in (found, known[1]) or found == known[1]:
+            topic_id = read_topic_id(log.directory, self.options.storage)
+            self._ids[key] = lasting_version(version), topic_id
+            if known is None or None in (topic_id, known[1]) or topic_id == known[1]:
                 continue
             self._made_again.add(key)
             if self._came_to.get(key):
                 self._report_loss(
                     f"topic {log.topic!r} was deleted and made again: partition {_name(key)} was read up to offset"
-                    f" {self._came_to[key]} under the topic id {known[1]}, and has the id {found} now"
+                    f" {self._came_to[key]} under the topic id {known[1]}, and has the id {topic_id} now"
                 )
 
     # ---- listings ----

@@ -121,8 +121,8 @@ class _SplitTransactions:
         if self._known_to <= first:
             self._known = _KnownMarkers()
         if self._known_to <= last:
-            found = self._own.read(chunk)
-            self._known.add(found.markers, found.gaps, self._known_to)
+            markers = self._own.read(chunk)
+            self._known.add(markers.markers, markers.gaps, self._known_to)
             self._known_to = last + 1
             self.close()
 
@@ -192,7 +192,7 @@ class _KnownMarkers:
     def fates(self, batches: HeaderTable) -> Fates:
         """Returns the fate of each transactional batch by its next marker."""
         producers, offsets = batches[batch_headers.PRODUCER_ID], batches[batch_headers.BASE_OFFSET]
-        found = np.zeros(len(producers), np.int8)
+        fates = np.zeros(len(producers), np.int8)
         next_marker = np.full(len(producers), kafka_format.MAX_OFFSET)
         order = np.argsort(producers, kind="stable")
         starts = np.flatnonzero(np.diff(producers[order], prepend=kafka_format.NO_PRODUCER))
@@ -200,10 +200,10 @@ class _KnownMarkers:
             run_offsets, run_fates = self._runs.get(int(producers[own[0]]), ((), ())) if len(own) else ((), ())
             slots = np.searchsorted(np.array(run_offsets, np.int64), offsets[own], side="right")
             decided = slots < len(run_offsets)
-            found[own[decided]] = np.array(run_fates, np.int8)[slots[decided]]
+            fates[own[decided]] = np.array(run_fates, np.int8)[slots[decided]]
             next_marker[own[decided]] = np.array(run_offsets, np.int64)[slots[decided]]
         next_gap = np.append(np.array(self._gaps, np.int64), kafka_format.MAX_OFFSET)[
             np.searchsorted(np.array(self._gaps, np.int64), offsets, side="right")
         ]
-        found[(next_gap < kafka_format.MAX_OFFSET) & (next_gap <= next_marker)] = UNKNOWN
-        return found
+        fates[(next_gap < kafka_format.MAX_OFFSET) & (next_gap <= next_marker)] = UNKNOWN
+        return fates

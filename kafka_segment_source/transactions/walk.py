@@ -121,15 +121,17 @@ def walk_file(
             inside = chunk.headers[batch_headers.LAST_OFFSET] >= split.bounds.offsets.start
             headers = chunk.headers if inside.all() else chunk.headers[:, inside]
             wanted = Chunk(chunk.data, headers, chunk.position)
-            found = _read_proven(reader, wanted, source, trust.max_batch_bytes) if headers_only else reader.read(wanted)
-            if found is None:
+            markers = (
+                _read_proven(reader, wanted, source, trust.max_batch_bytes) if headers_only else reader.read(wanted)
+            )
+            if markers is None:
                 bounds = ScanBounds(OffsetRange(end, split.bounds.offsets.end))
                 at = int(chunk.headers[batch_headers.POSITION, 0])
                 return split._replace(start=at, bounds=bounds, anchor=last if at else None)
             seen = len(damage.skipped)
-            gaps = (end, *found.gaps) if skipped else found.gaps
+            gaps = (end, *markers.gaps) if skipped else markers.gaps
             last, end = place_of_last(chunk.headers), int(chunk.headers[batch_headers.LAST_OFFSET, -1]) + 1
-            yield Stretch(headers, found.markers, gaps, skipped + found.errors)
+            yield Stretch(headers, markers.markers, gaps, skipped + markers.errors)
             if follower is not None:
                 follower.note_passed(source.next_offset)
         skipped = tuple(damage.skipped[seen:])
@@ -143,7 +145,7 @@ def walk_file(
 
 def _read_proven(reader: MarkerReader, chunk: Chunk, source: SplitFile, max_batch_bytes: int) -> Markers | None:
     """Reads the markers of a chunk that may have no bytes. None if one does not have its CRC, or is not whole."""
-    found = Markers()
+    markers = Markers()
     has_bytes = len(chunk.data) > 0
     for column in np.flatnonzero(is_control(chunk.headers)).tolist():
         position, size, crc = chunk.headers[
@@ -158,8 +160,8 @@ def _read_proven(reader: MarkerReader, chunk: Chunk, source: SplitFile, max_batc
             return None
         if not has_bytes:
             one = reader.read(Chunk(data, chunk.headers[:, [column]], position))
-            found = Markers(found.markers + one.markers, found.errors + one.errors)
-    return reader.read(chunk) if has_bytes else found
+            markers = Markers(markers.markers + one.markers, markers.errors + one.errors)
+    return reader.read(chunk) if has_bytes else markers
 
 
 def place_of_last(headers: HeaderTable) -> BatchPlace:
@@ -319,16 +321,16 @@ def _walk_on(
                 continue
             listed_at, named = reached, []
             wanted = split._replace(bounds=ScanBounds(), stop_timestamp=None)
-            found = find_again(wanted, OffsetRange(reached), source, policy)
+            again = find_again(wanted, OffsetRange(reached), source, policy)
         except FileChangedError as error:
             attempts.note_failure(error)
             pending, named_at, listed_at = iter(()), reached, -1
             continue
-        gone = min(found.lost, key=lambda lost: lost.offsets.start, default=None)
+        gone = min(again.lost, key=lambda lost: lost.offsets.start, default=None)
         if gone is not None and (gone.offsets.start <= reached or not split.copies):
             yield Stretch(loss=DataLossError(f"{describe_gone(split, gone.offsets)}: {gone.why}"))
             return
-        pending = _select_parts_below(found.splits, kafka_format.MAX_OFFSET if gone is None else gone.offsets.start)
+        pending = _select_parts_below(again.splits, kafka_format.MAX_OFFSET if gone is None else gone.offsets.start)
 
 
 def _select_parts_below(parts: Iterator[SegmentSplit], end: int) -> Iterator[SegmentSplit]:

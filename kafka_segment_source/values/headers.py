@@ -61,8 +61,8 @@ def choose_by_headers(
     values = listed.field("value").take(pa.array(places)).to_pylist()
     chosen = np.full(len(headers), _NOT_NAMED, np.int32)
     for place, value in zip(places.tolist(), values, strict=True):
-        found = _find_place(value, ids, guids)
-        chosen[parents[place]] = unknown.number(value) if found is None else found
+        header_place = _find_place(value, ids, guids)
+        chosen[parents[place]] = unknown.number(value) if header_place is None else header_place
     return chosen
 
 

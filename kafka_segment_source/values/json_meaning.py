@@ -95,12 +95,12 @@ class JsonDecoder:
         values = build_varying(rows.source, places, sizes, last - first, total, pa.binary())
         if self._type.is_text:
             return to_text(values, status[first:last]), last
-        found = None if self._type.has_text or not count else _parse_together(values, self._type)
-        return (self._parse_singly(values, status[first:last]) if found is None else found), last
+        parsed = None if self._type.has_text or not count else _parse_together(values, self._type)
+        return (self._parse_singly(values, status[first:last]) if parsed is None else parsed), last
 
     def _parse_singly(self, values: pa.Array, status: Status) -> pa.Array:
         """Parses one value after another, and fills the status of those that do not fit."""
-        found: list[Any] = []
+        parsed: list[Any] = []
         for row, value in enumerate(values.to_pylist()):
             fitting = None
             if value is not None:
@@ -116,8 +116,8 @@ class JsonDecoder:
                     status[row] = avro.TOO_DEEP
                 except ValueError:
                     status[row] = NOT_JSON
-            found.append(fitting)
-        return pa.array(found, self._type.arrow)
+            parsed.append(fitting)
+        return pa.array(parsed, self._type.arrow)
 
     def explain(self, rows: Rows, row: int, reason: int) -> tuple[str, str]:
         begin, size = int(rows.places[row]), int(rows.sizes[row])

@@ -101,14 +101,14 @@ def make_columns(message: Any, wanted: Wanted | None = None) -> ProtobufColumn:
 
 def walk_messages(message: Any) -> list[Any]:
     """Lists the descriptors of a message and of all that it holds, each once."""
-    found: dict[str, Any] = {}
+    messages: dict[str, Any] = {}
     waiting = [message]
     while waiting:
         at = waiting.pop()
-        if at.full_name not in found:
-            found[at.full_name] = at
+        if at.full_name not in messages:
+            messages[at.full_name] = at
             waiting += [field.message_type for field in at.fields if field.message_type is not None]
-    return list(found.values())
+    return list(messages.values())
 
 
 class _Maker:
@@ -325,8 +325,8 @@ def _to_json(message: Any) -> Any:
         kind = message.WhichOneof("kind")
         if kind in (None, "null_value"):
             return None
-        found = getattr(message, kind)
-        return _to_json(found) if kind in ("struct_value", "list_value") else _to_plain(found)
+        member = getattr(message, kind)
+        return _to_json(member) if kind in ("struct_value", "list_value") else _to_plain(member)
     if name in ("google.protobuf.Timestamp", "google.protobuf.Duration"):
         return _time_to_json(message, name)
     return {field.name: _field_to_json(field, value) for field, value in message.ListFields() if not field.is_extension}

@@ -90,11 +90,11 @@ def _add(text: str, name: str, load: Load, made: dict[str, Any], inside: tuple[s
     for needed in parsed.dependency:
         if needed in made:
             continue
-        found = load(needed)
-        if found is None:
-            found = _OF_CONFLUENT.get(needed)
-        if found is not None:
-            _add(found, needed, load, made, (*inside, name))
+        file = load(needed)
+        if file is None:
+            file = _OF_CONFLUENT.get(needed)
+        if file is not None:
+            _add(file, needed, load, made, (*inside, name))
         elif not _add_known(needed, made):
             raise ProtobufError(f"it imports {shorten(needed)}, which is not among its references or beside it")
     made[name] = parsed

@@ -72,13 +72,13 @@ class ProtobufDecoder:
         chosen = np.full(len(headers), -1, np.int32)
         known = {writer: at for at, writer in enumerate(self._chosen)}
         for place, value in zip(places.tolist(), values, strict=True):
-            found = self._read_header(value)
-            if found is None:
+            choice = self._read_header(value)
+            if choice is None:
                 chosen[parents[place]] = self._unknown.number(value)
                 continue
-            at = known.setdefault(found, len(known))
+            at = known.setdefault(choice, len(known))
             if at == len(self._chosen):
-                self._chosen.append(found)
+                self._chosen.append(choice)
             chosen[parents[place]] = at
         return chosen
 
@@ -91,8 +91,8 @@ class ProtobufDecoder:
             place, rest = self._meaning.guids.get(value[1:_GUID_BYTES]), value[_GUID_BYTES:]
         if place is None:
             return None
-        found = read_indexes(rest)
-        return place, None if found is None or found[1] != len(rest) else found[0]
+        indexes = read_indexes(rest)
+        return place, None if indexes is None or indexes[1] != len(rest) else indexes[0]
 
     def decode(self, rows: Rows, first: int, last: int, status: Status) -> tuple[pa.Array, int]:
         ends = np.cumsum(np.maximum(rows.sizes[first:last], 0), dtype=np.int64)
@@ -224,14 +224,14 @@ def read_indexes(data: bytes, at: int = 0) -> tuple[tuple[int, ...], int] | None
     count, at = read
     if count == 0:
         return (0,), at
-    found = []
+    indexes = []
     for _ in range(count):
         read = _read_zigzag(data, at)
         if read is None or read[0] < 0:
             return None
-        found.append(read[0])
+        indexes.append(read[0])
         at = read[1]
-    return tuple(found), at
+    return tuple(indexes), at
 
 
 def _read_zigzag(data: bytes, at: int) -> tuple[int, int] | None:

@@ -127,11 +127,11 @@ class _Parser:
     def _read_syntax(self) -> None:
         self._next()
         self._expect("=")
-        found = self._read_text().decode("utf-8", "replace")
-        if found not in ("proto2", "proto3"):
-            raise ProtobufError(f"its syntax is {shorten(found)}: only proto2 and proto3 are read")
-        if found == "proto3":
-            self._file.syntax = found
+        syntax = self._read_text().decode("utf-8", "replace")
+        if syntax not in ("proto2", "proto3"):
+            raise ProtobufError(f"its syntax is {shorten(syntax)}: only proto2 and proto3 are read")
+        if syntax == "proto3":
+            self._file.syntax = syntax
         self._expect(";")
 
     def _read_import(self) -> None:
@@ -284,13 +284,13 @@ class _Parser:
 
     def _read_default(self, kind: str) -> str:
         if kind in ("string", "bytes"):
-            found = self._read_text()
+            text = self._read_text()
             if kind == "bytes":
                 return "".join(
-                    chr(byte) if chr(byte).isalnum() and chr(byte).isascii() else f"\\{byte:03o}" for byte in found
+                    chr(byte) if chr(byte).isalnum() and chr(byte).isascii() else f"\\{byte:03o}" for byte in text
                 )
             try:
-                return found.decode("utf-8")
+                return text.decode("utf-8")
             except UnicodeDecodeError as error:
                 raise ProtobufError("a default is not UTF-8") from error
         sign = ""
@@ -471,16 +471,16 @@ def _unescape(text: str) -> bytes:
     for match in _ESCAPE.finditer(text):
         made += text[at : match.start()].encode()
         at = match.end()
-        found = match.group(1)
-        if found[0] in "uU":
-            number = int(found[1:], 16)
+        escape = match.group(1)
+        if escape[0] in "uU":
+            number = int(escape[1:], 16)
             if number > 0x10FFFF or 0xD800 <= number <= 0xDFFF:  # noqa: PLR2004  # what Unicode has
                 raise ProtobufError(f"{shorten(match.group())} is no character")
             made += chr(number).encode()
-        elif found[0] == "x" and len(found) > 1:
-            made.append(int(found[1:], 16))
-        elif found[0] in "01234567":
-            made.append(int(found, 8) & 0xFF)
+        elif escape[0] == "x" and len(escape) > 1:
+            made.append(int(escape[1:], 16))
+        elif escape[0] in "01234567":
+            made.append(int(escape, 8) & 0xFF)
         else:
-            made.append(_PLAIN_ESCAPES.get(found, ord(found) & 0xFF))
+            made.append(_PLAIN_ESCAPES.get(escape, ord(escape) & 0xFF))
     return bytes(made) + text[at:].encode()

@@ -185,14 +185,14 @@ def _take_corrupt(
     records: RecordColumns, rows: dict[str, Rows], status: dict[str, Status], first: int, last: int
 ) -> pa.Array:
     """Makes the corrupt column: the bytes of a value that does not fit, or else of a key that does not."""
-    found: list[bytes | None] = [None] * (last - first)
+    corrupt: list[bytes | None] = [None] * (last - first)
     for name in ("key", "value"):
         if name in rows:
             of = rows[name]
             for row in (first + np.flatnonzero(status[name][first:last] > avro.IS_NULL)).tolist():
                 begin, size = int(of.places[row]), int(of.sizes[row])
-                found[row - first] = of.source[begin : begin + size].tobytes()
-    return pa.array(found, pa.binary())
+                corrupt[row - first] = of.source[begin : begin + size].tobytes()
+    return pa.array(corrupt, pa.binary())
 
 
 def _make_batch(arrays: list[pa.Array], schema: pa.Schema, plain: pa.RecordBatch) -> pa.RecordBatch:

@@ -28,14 +28,14 @@ class AbortIndexes:
 
     def compare(self, split: SegmentSplit, replay: Replay) -> None:
         """Compares the file of one segment with the aborts that the log has there. Logs a contradiction."""
-        found, replay.aborts = replay.aborts, {}
+        aborts, replay.aborts = replay.aborts, {}
         if replay.has_hole:
             return  # a marker, or the beginning of a transaction, may be in the hole
         path = split.path.removesuffix(kafka_format.LOG_SUFFIX) + kafka_format.TRANSACTION_INDEX_SUFFIX
         size = self._list_sizes(parent_of(path), split).get(name_of(path))
         if size is None:
             return
-        wrong = [*self._find_wrong(written_aborts(path, split.storage, size), found, split, replay.reached)]
+        wrong = [*self._find_wrong(written_aborts(path, split.storage, size), aborts, split, replay.reached)]
         if wrong and self._is_as_listed(split):
             more = f" (and {len(wrong) - 1:,} more contradictions)" if len(wrong) > 1 else ""
             logger.warning(

@@ -161,10 +161,10 @@ class Entries(Generic[Index]):
         """Yields the rows of a task. It logs a few sentences about files that are damaged or missing."""
         schema = self.table.arrow_schema([column.name for column in self.table.columns])
         faults: list[str] = []
-        found = read_segments(task, lambda log, segment: self._read_segment(log, segment, options, schema))
+        segments = read_segments(task, lambda log, segment: self._read_segment(log, segment, options, schema))
         held: list[pa.RecordBatch] = []
         count = 0
-        for rows, said in found:
+        for rows, said in segments:
             faults += said
             if rows is not None:
                 held.append(rows)

@@ -74,8 +74,8 @@ def _list_again(split: SegmentSplit, walked: OffsetRange, source: Source, policy
     walked are lost."""
 
     def plan() -> tuple[list[SegmentSplit], bool]:
-        found = find_again(split, OffsetRange(walked.start), source, policy)
-        return [*found.splits], any(not lost.offsets.intersect(walked).is_empty for lost in found.lost)
+        again = find_again(split, OffsetRange(walked.start), source, policy)
+        return [*again.splits], any(not lost.offsets.intersect(walked).is_empty for lost in again.lost)
 
     splits, has_lost = try_again(plan)
     return None if has_lost else splits

@@ -154,10 +154,10 @@ class KeyQuery:
 
     def by_block(self, blocks: int) -> dict[int, list[int]]:
         """Returns the blocks that the keys fall into, of a filter of so many, and the numbers of their keys."""
-        found: dict[int, list[int]] = {}
+        blocks_of: dict[int, list[int]] = {}
         for number, hashed in enumerate(self.hashes):
-            found.setdefault((hashed >> 32) * blocks >> 32, []).append(number)
-        return found
+            blocks_of.setdefault((hashed >> 32) * blocks >> 32, []).append(number)
+        return blocks_of
 
     def may_hold(self, row: bytes, numbers: Iterable[int]) -> npt.NDArray[np.bool_]:
         """Returns which filters may hold one of some keys, by the block of each filter that the keys fall into."""
@@ -167,10 +167,10 @@ class KeyQuery:
                 [any(whole & self._numbers[number] == self._numbers[number] for number in numbers)], np.bool_
             )
         stored = np.frombuffer(row, "<u4").reshape(-1, WORDS)
-        found = np.zeros(len(stored), np.bool_)
+        holding = np.zeros(len(stored), np.bool_)
         for number in numbers:
-            found |= ((stored & self._masks[number]) == self._masks[number]).all(axis=1)
-        return found
+            holding |= ((stored & self._masks[number]) == self._masks[number]).all(axis=1)
+        return holding
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,16 +190,16 @@ class FilterFile:
 
     def may_hold(self, query: KeyQuery) -> npt.NDArray[np.bool_]:
         """Returns which zones may hold one of some keys. Raises ValueError for a damaged file."""
-        found: npt.NDArray[np.bool_] = self.counts == NO_FILTER
+        holding: npt.NDArray[np.bool_] = self.counts == NO_FILTER
         for group in self.groups:
             for block, numbers in query.by_block(group.blocks).items():
                 row = self._read_row(group, block)
-                found[group.zones] |= query.may_hold(row, numbers)
-        return found
+                holding[group.zones] |= query.may_hold(row, numbers)
+        return holding
 
     def filters(self) -> dict[int, Blocks | None]:
         """Returns all filters, by the identity of their zone. Raises ValueError for a damaged file."""
-        found: dict[int, Blocks | None] = {
+        filters: dict[int, Blocks | None] = {
             identity: None if count == NO_FILTER else np.zeros((0, WORDS), np.uint32)
             for identity, count in zip(self.identities, self.counts.tolist(), strict=True)
         }
@@ -207,8 +207,8 @@ class FilterFile:
             rows = [np.frombuffer(self._read_row(group, block), "<u4") for block in range(group.blocks)]
             several = np.stack(rows).reshape(group.blocks, -1, WORDS).astype(np.uint32)
             for at, zone in enumerate(group.zones.tolist()):
-                found[self.identities[zone]] = several[:, at]
-        return found
+                filters[self.identities[zone]] = several[:, at]
+        return filters
 
     def _read_row(self, group: _Group, block: int) -> bytes:
         position = group.start + block * group.row_bytes
@@ -270,12 +270,12 @@ def find_holding(
     """
     try:
         with InputFile(path, storage, version) as file:
-            found = parse_header(file.read_at)
-            may_hold = found.may_hold(query)
+            header = parse_header(file.read_at)
+            may_hold = header.may_hold(query)
     except UNUSABLE as error:
         raise ValueError(str(error)) from error
-    if found.identities == wanted:
+    if header.identities == wanted:
         return may_hold, True
-    by_identity = dict(zip(found.identities, may_hold.tolist(), strict=True))
+    by_identity = dict(zip(header.identities, may_hold.tolist(), strict=True))
     known = [by_identity.get(identity) for identity in wanted]
     return np.array([answer is not False for answer in known], np.bool_), None not in known

@@ -130,16 +130,18 @@ class ZoneMaps:
         from kafka_segment_source.zones.zone_table import read_zone_map, zone_map_path  # noqa: PLC0415  # it loads xxhash
 
         try:
-            found = read_zone_map(zone_map_path(directory, log.topic, log.partition), self._source.storage)
+            zone_map = read_zone_map(zone_map_path(directory, log.topic, log.partition), self._source.storage)
         except ValueError as error:
             self._faults[log.topic_partition] = str(error)
             return None
-        if found is None:
+        if zone_map is None:
             self._missing.append(log.topic_partition)
             return None
-        topic_id = None if found.topic_id is None else read_topic_id(log.directory, log.storage)
-        if topic_id is not None and topic_id != found.topic_id:
-            fault = f"it was made of another topic of that name, of id {found.topic_id}, and this one's is {topic_id}"
+        topic_id = None if zone_map.topic_id is None else read_topic_id(log.directory, log.storage)
+        if topic_id is not None and topic_id != zone_map.topic_id:
+            fault = (
+                f"it was made of another topic of that name, of id {zone_map.topic_id}, and this one's is {topic_id}"
+            )
             self._faults[log.topic_partition] = fault
             return None
-        return found
+        return zone_map

@@ -43,7 +43,7 @@ _OF_TAIL = np.array(
 
 def prune(
     view: SegmentView,
-    found: ByteRange,
+    byte_range: ByteRange,
     times: TimeRange,
     zones: ZoneTable,
     holding: Mask | None = None,
@@ -58,21 +58,21 @@ def prune(
     if zones.shape[1] and zones[zone_table.END, -1] > view.segment.size:  # ends grow
         zones = zones[:, zones[zone_table.END] <= view.segment.size]
         holding = None if holding is None else holding[: zones.shape[1]]
-    runs = list(_find_runs(zones, found, times, holding))
+    runs = list(_find_runs(zones, byte_range, times, holding))
     proven = [run for run in runs if is_there(view.probe, zones, *run)]
     is_stale = len(proven) < len(runs)
     covered = 0 if is_stale or not zones.shape[1] else int(zones[zone_table.END, -1])
     if not proven:
-        return Pruned((found,), covered, is_stale)
+        return Pruned((byte_range,), covered, is_stale)
     pieces = []
-    rest = found
+    rest = byte_range
     for first, last in proven:
         begin, first_offset = int(zones[zone_table.START, first]), int(zones[zone_table.FIRST_OFFSET, first])
         end, after = int(zones[zone_table.END, last]), int(zones[zone_table.LAST_OFFSET, last]) + 1
         pieces.append(ByteRange(rest.start, begin, rest.first_offset, first_offset))
-        rest = ByteRange(end, found.end, max(rest.first_offset, after), found.end_offset)
+        rest = ByteRange(end, byte_range.end, max(rest.first_offset, after), byte_range.end_offset)
     last_zone = proven[-1][1]
-    if gap_is_loss and _leaves_gap(view.segment, zones, last_zone, found):
+    if gap_is_loss and _leaves_gap(view.segment, zones, last_zone, byte_range):
         rest = rest._replace(start=int(zones[zone_table.LAST_POSITION, last_zone]))
     pieces.append(rest)
     tails = {int(zones[zone_table.END, last]): int(zones[zone_table.LAST_POSITION, last]) for _, last in proven}
@@ -81,24 +81,28 @@ def prune(
         for piece in pieces
         if _may_hold_rows(piece)
     )
-    by_keys = 0 if holding is None else _count_by_keys(zones, found, times, proven)
+    by_keys = 0 if holding is None else _count_by_keys(zones, byte_range, times, proven)
     return Pruned(tuple(wanted), covered, is_stale, by_keys)
 
 
-def _leaves_gap(segment: Segment, zones: ZoneTable, last: int, found: ByteRange) -> bool:
+def _leaves_gap(segment: Segment, zones: ZoneTable, last: int, byte_range: ByteRange) -> bool:
     """Whether zone `last` ends the segment, and wanted offsets are missing after it."""
     after, following = int(zones[zone_table.LAST_OFFSET, last]) + 1, segment.next_base_offset
-    ends_segment = int(zones[zone_table.END, last]) == segment.size == found.end
-    return ends_segment and following is not None and max(after, found.first_offset) < min(following, found.end_offset)
+    ends_segment = int(zones[zone_table.END, last]) == segment.size == byte_range.end
+    return (
+        ends_segment
+        and following is not None
+        and max(after, byte_range.first_offset) < min(following, byte_range.end_offset)
+    )
 
 
-def _count_by_keys(zones: ZoneTable, found: ByteRange, times: TimeRange, proven: list[tuple[int, int]]) -> int:
+def _count_by_keys(zones: ZoneTable, byte_range: ByteRange, times: TimeRange, proven: list[tuple[int, int]]) -> int:
     """Counts the bytes of `found` in proven runs whose zones have rows inside `times`: keys alone leave them out."""
     total = 0
     for first, last in proven:
         for start, end, least, largest in zones[_OF_RUNS, first : last + 1].T.tolist():
             if largest >= times.since and least < times.until:
-                total += min(end, found.end) - max(start, found.start)
+                total += min(end, byte_range.end) - max(start, byte_range.start)
     return total
 
 
@@ -114,16 +118,18 @@ def _find_start(probe: HeaderProbe, start: int, tail_at: int | None) -> int:
     return start if is_borne_out else tail_at
 
 
-def _find_runs(zones: ZoneTable, found: ByteRange, times: TimeRange, holding: Mask | None) -> Iterator[tuple[int, int]]:
+def _find_runs(
+    zones: ZoneTable, byte_range: ByteRange, times: TimeRange, holding: Mask | None
+) -> Iterator[tuple[int, int]]:
     """Yields the first and last zone of each run of neighbours that reach into `found` and hold no row inside `times`,
     or none with a wanted key."""
     if zones.shape[1] == 1:  # a small segment: arrays would take longer
         start, end, least, largest = zones[_OF_RUNS, 0].tolist()
         is_wanted = largest >= times.since and least < times.until and (holding is None or holding[0])
-        if end > found.start and start < found.end and not is_wanted:
+        if end > byte_range.start and start < byte_range.end and not is_wanted:
             yield 0, 0
         return
-    outside = (zones[zone_table.END] > found.start) & (zones[zone_table.START] < found.end)
+    outside = (zones[zone_table.END] > byte_range.start) & (zones[zone_table.START] < byte_range.end)
     wanted = np.ones(zones.shape[1], np.bool_)
     if times.has_since:
         wanted &= zones[zone_table.MAX_TIMESTAMP] >= times.since

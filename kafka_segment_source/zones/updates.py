@@ -204,15 +204,15 @@ def finish_update(update: PartitionUpdate, mapped: Sequence[MappedSegment | None
     called for each.
     """
     tables = dict(update.kept)
-    for split, found in zip(update.splits, mapped, strict=True):
-        if found is None:
+    for split, mapped_segment in zip(update.splits, mapped, strict=True):
+        if mapped_segment is None:
             tables.pop(split.base_offset, None)
             continue
-        tables[split.base_offset] = _continue_zones(tables.get(split.base_offset, no_zones()), found.zones)
-        summary.bytes_read += found.bytes_read
-        summary.filter_bytes += found.filter_bytes
-        if found.damage is not None:
-            summary.damage.append(found.damage)
+        tables[split.base_offset] = _continue_zones(tables.get(split.base_offset, no_zones()), mapped_segment.zones)
+        summary.bytes_read += mapped_segment.bytes_read
+        summary.filter_bytes += mapped_segment.filter_bytes
+        if mapped_segment.damage is not None:
+            summary.damage.append(mapped_segment.damage)
     zones = np.concatenate([no_zones(), *(tables[base] for base in sorted(tables))], axis=1)
     after = ZoneMap(zones, update.topic_id)
     if update.before is None or not after.equals(update.before):
@@ -346,10 +346,10 @@ def _plan_update(log: PartitionLog, directory: str, options: ReadOptions, keys: 
     splits = []
     at_once = log.storage.read_cost(log.directory).at_once
     filters = filters_directory(path) if keys else None
-    found = map_ahead(
+    states = map_ahead(
         lambda base: _keep_zones(segments[base], old.of_segment(base), filters), sorted(segments), at_once
     )
-    for base, (zones, start) in zip(sorted(segments), found, strict=True):
+    for base, (zones, start) in zip(sorted(segments), states, strict=True):
         kept[base], segment = zones, segments[base]
         if start is not None:
             splits.append(split_of(log, segment, ScanBounds(), start)._replace(anchor=_find_place(old, base, start)))
@@ -359,16 +359,16 @@ def _plan_update(log: PartitionLog, directory: str, options: ReadOptions, keys: 
 def _read_usable(path: str, storage: Storage, topic_id: str | None) -> tuple[ZoneMap | None, FileVersion | None]:
     """Returns the existing map and the version of its file. None and any version if there is none of this topic."""
     try:
-        found = read_zone_map(path, storage)
+        zone_map = read_zone_map(path, storage)
     except ValueError as error:
         logger.warning("zone map %r is made again: %s", path, error)
         return None, None
-    if found is None:
+    if zone_map is None:
         return None, NO_VERSION
-    if None not in (topic_id, found.topic_id) and topic_id != found.topic_id:
+    if None not in (topic_id, zone_map.topic_id) and topic_id != zone_map.topic_id:
         logger.warning("zone map %r is made again: it was made of another topic of that name", path)
-        return None, found.version
-    return found, found.version
+        return None, zone_map.version
+    return zone_map, zone_map.version
 
 
 def _find_unlisted(old: ZoneMap, log: PartitionLog) -> list[int]:
@@ -416,10 +416,10 @@ def _keep_present_zones(segment: Segment, zones: ZoneTable) -> tuple[ZoneTable, 
         return zones, 0
     stored = FileVersion(*zones[[zone_table.FILE_SIZE, zone_table.FILE_INODE, zone_table.FILE_CHANGED], 0].tolist())
     end = int(zones[zone_table.END, -1])
-    found = file_version(segment.path, segment.storage)
-    if found is None:
+    present = file_version(segment.path, segment.storage)
+    if present is None:
         return no_zones(), 0  # the file is gone; decoding it reports that
-    version = FileVersion(*found.as_numbers())
+    version = FileVersion(*present.as_numbers())
     if stored == version and end == segment.size:
         return zones, None
     if stored.is_same_file(version) and end <= segment.size:  # the file has grown, or only its time has changed
@@ -438,9 +438,9 @@ def _find_place(old: ZoneMap, base: int, start: int) -> BatchPlace | None:
     return BatchPlace(*zone[[zone_table.START, zone_table.FIRST_OFFSET, zone_table.FIRST_CRC]].tolist())
 
 
-def _continue_zones(kept: ZoneTable, found: ZoneTable) -> ZoneTable:
+def _continue_zones(kept: ZoneTable, added: ZoneTable) -> ZoneTable:
     """Joins the kept zones of a segment with those that were decoded after them. All are of the file as it was then."""
-    zones = np.concatenate((kept, found), axis=1)
+    zones = np.concatenate((kept, added), axis=1)
     of_file = [zone_table.FILE_SIZE, zone_table.FILE_INODE, zone_table.FILE_CHANGED]
-    zones[of_file] = found[of_file, :1] if found.shape[1] else zones[of_file]
+    zones[of_file] = added[of_file, :1] if added.shape[1] else zones[of_file]
     return zones

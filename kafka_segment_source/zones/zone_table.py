@@ -192,17 +192,17 @@ def from_parquet(data: bytes) -> ZoneMap:
             raise ValueError(f"found columns {', '.join(schema.names)[:60]}, expected {', '.join(COLUMNS)[:60]}")
         topic_id = metadata.get(_TOPIC_ID_KEY)
         zones = _to_zones(table)
-        found = ZoneMap(zones, None if topic_id is None else topic_id.decode())
+        zone_map = ZoneMap(zones, None if topic_id is None else topic_id.decode())
         checksum = metadata.get(_CHECKSUM_KEY, b"none").decode()
     except Exception as error:  # damaged bytes make pyarrow raise almost anything
         raise ValueError(
             f"it is damaged: {str(error).splitlines()[0] if str(error) else type(error).__name__}"
         ) from error
-    if checksum != _compute_checksum(found):  # a flipped bit in a minimum or maximum would lose rows
-        raise ValueError(f"it is damaged: found checksum {_compute_checksum(found)}, expected {checksum}")
+    if checksum != _compute_checksum(zone_map):  # a flipped bit in a minimum or maximum would lose rows
+        raise ValueError(f"it is damaged: found checksum {_compute_checksum(zone_map)}, expected {checksum}")
     if not _is_in_order(zones):
         raise ValueError("it is damaged: its zones do not follow one another")
-    return found
+    return zone_map
 
 
 def _to_zones(table: pa.Table) -> ZoneTable:

@@ -45,10 +45,10 @@ class _Kept:
 
     def get(self, path: str, version: FileVersion, chunk: int) -> bytes | None:
         with self._lock:
-            found = self._chunks.get((path, version, chunk))
-            if found is not None:
+            data = self._chunks.get((path, version, chunk))
+            if data is not None:
                 self._chunks.move_to_end((path, version, chunk))
-            return found
+            return data
 
     def put(self, path: str, version: FileVersion, chunk: int, data: bytes) -> None:
         if len(data) > _MOST_KEPT:
@@ -253,8 +253,8 @@ class ChunkedFile:
         """Puts the bytes of a chunk where they belong. None: FILLER, for a chunk that is damaged."""
         start = chunk * self._index.chunk_size
         begin, end = max(position, start), min(position + count, start + self._index.original_size(chunk))
-        found = FILLER * (end - begin) if data is None else memoryview(data)[begin - start : end - start]
-        target[begin - position : end - position] = found
+        part = FILLER * (end - begin) if data is None else memoryview(data)[begin - start : end - start]
+        target[begin - position : end - position] = part
 
     def _decode(self, chunk: int, stored: memoryview) -> bytes | None:
         """Returns the original bytes of a chunk. None for one that is damaged."""
@@ -294,7 +294,7 @@ def _decompress(data: bytes | memoryview, size: int) -> bytes:
         if stated == size:
             return _CONTEXTS.zstd.decompress(data)
         with zstandard.ZstdDecompressor().stream_reader(data) as reader:  # a frame that states no size
-            found = reader.read(size + 1)
+            plain = reader.read(size + 1)
     except (zstandard.ZstdError, MemoryError) as error:
         raise _ChunkError(f"bytes that do not decompress ({str(error)[:80]})", "a zstd frame") from None
-    return bytes(found)
+    return bytes(plain)

@@ -69,13 +69,13 @@ class WrongTextError(Exception):
 def parse_keys(text: str) -> TierKeys:
     """Returns the value of the option. Raises OptionError, whose text never has a part of the value."""
     try:
-        found = json.loads(text)
+        parsed = json.loads(text)
     except (ValueError, RecursionError):
         raise OptionError(f"option {OPTION!r} is no JSON: {_EXPECTED}", options=(OPTION,)) from None
-    if not isinstance(found, dict):
+    if not isinstance(parsed, dict):
         raise OptionError(f"option {OPTION!r} is no JSON object: {_EXPECTED}", options=(OPTION,))
     paths = {}
-    for key_id, path in found.items():
+    for key_id, path in parsed.items():
         if _PEM in key_id:
             raise OptionError(
                 f"option {OPTION!r} has a key itself where a key id should be: {_EXPECTED}", options=(OPTION,)

@@ -207,23 +207,23 @@ def _parse_epochs(metadata: _Fields) -> tuple[tuple[int, int], ...]:
     fields = metadata.sub("segmentLeaderEpochs")
     if len(fields.values) > _MOST_EPOCHS:
         raise ManifestError("manifest with too many leader epochs", len(fields.values), f"at most {_MOST_EPOCHS}")
-    found = []
+    epochs = []
     for epoch in fields.values:
         if not (epoch.isascii() and epoch.isdigit() and len(epoch) <= _EPOCH_DIGITS and int(epoch) < 2**31):
             raise ManifestError("manifest with a wrong leader epoch", repr(epoch[:40]), "a number")
-        found.append((int(epoch), fields.number(epoch, 0, kafka_format.MAX_OFFSET)))
-    return tuple(sorted(found))
+        epochs.append((int(epoch), fields.number(epoch, 0, kafka_format.MAX_OFFSET)))
+    return tuple(sorted(epochs))
 
 
 def _parse_parts(fields: _Fields, is_encrypted: bool) -> dict[str, tuple[int, int]]:
-    found = {}
+    parts = {}
     for part in PARTS:
         if fields.values.get(part) is None:
             continue
         sub = fields.sub(part)
         least = ENCRYPTION_BYTES if is_encrypted else 0
-        found[part] = sub.number("position", 0, 2**40), sub.number("size", least, _MOST_INDEX)
-    return found
+        parts[part] = sub.number("position", 0, 2**40), sub.number("size", least, _MOST_INDEX)
+    return parts
 
 
 def _parse_chunks(fields: _Fields, is_encrypted: bool, is_compressed: bool) -> ChunkIndex:
@@ -297,9 +297,9 @@ def _inflate(data: bytes) -> bytes:
     most = _NUMBER_BYTES * (_MOST_CHUNKS + 4)
     try:
         with zstandard.ZstdDecompressor(max_window_size=2**27).stream_reader(data) as reader:
-            found = bytes(reader.read(most + 1))
+            inflated = bytes(reader.read(most + 1))
     except (zstandard.ZstdError, MemoryError) as error:
         raise _make_list_fault(str(error)[:100]) from None
-    if len(found) > most:
+    if len(inflated) > most:
         raise _make_list_fault(f"more than {most:,} bytes")
-    return found
+    return inflated

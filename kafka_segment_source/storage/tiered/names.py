@@ -72,16 +72,16 @@ class ShownPath(NamedTuple):
 
 def parse_object(name: str) -> TierObject | None:
     """Returns what an object's name says, or None for any other name."""
-    found = _OBJECT.fullmatch(name)
-    return None if found is None else TierObject(found["stem"], int(found["base"]), found["id"], found["suffix"])
+    match = _OBJECT.fullmatch(name)
+    return None if match is None else TierObject(match["stem"], int(match["base"]), match["id"], match["suffix"])
 
 
 def parse_home(path: str) -> TierHome | None:
     """Returns what the path of a tier's partition says, or None for any other path."""
     parent, _, name = path.rpartition("/")
-    found = _PARTITION_DIRECTORY.fullmatch(name)
-    if found is not None and int(found["partition"]) < 2**31:
-        return TierHome(found["topic"], int(found["partition"]), found["id"], found["topic"])
+    match = _PARTITION_DIRECTORY.fullmatch(name)
+    if match is not None and int(match["partition"]) < 2**31:
+        return TierHome(match["topic"], int(match["partition"]), match["id"], match["topic"])
     above = _TOPIC_DIRECTORY.fullmatch(parent.rpartition("/")[2])
     if above is not None and _NUMBER.fullmatch(name) and int(name) < 2**31:
         return TierHome(None, int(name), above["id"], above["topic"])
@@ -90,8 +90,8 @@ def parse_home(path: str) -> TierHome | None:
 
 def find_topic_id(name: str) -> str | None:
     """Returns the topic id at the end of the name of a topic's directory, or None if there is none."""
-    found = _TOPIC_DIRECTORY.fullmatch(name)
-    return None if found is None else found["id"]
+    match = _TOPIC_DIRECTORY.fullmatch(name)
+    return None if match is None else match["id"]
 
 
 def is_of_tier(name: str, is_directory: bool) -> bool:
@@ -113,11 +113,11 @@ def split_shown(path: str) -> ShownPath | None:
     """Returns the parts of a path that stands for a part of a tier, or None for any other path."""
     if _MARK not in path:
         return None
-    found = _SHOWN.fullmatch(path)
-    if found is None:
+    match = _SHOWN.fullmatch(path)
+    if match is None:
         return None
-    copy = int(found["copy"]) if found["copy"] else None
-    return ShownPath(found["home"], copy, found["directory"], found["name"])
+    copy = int(match["copy"]) if match["copy"] else None
+    return ShownPath(match["home"], copy, match["directory"], match["name"])
 
 
 def list_path(home: str) -> str:

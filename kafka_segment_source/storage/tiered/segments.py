@@ -87,24 +87,24 @@ ReadManifest = Callable[[str, Entry], Manifest | ManifestError]
 
 def group_objects(entries: Iterable[Entry]) -> dict[str, dict[str, Entry]]:
     """Returns the objects of each segment by stem and suffix."""
-    found: dict[str, dict[str, Entry]] = {}
+    groups: dict[str, dict[str, Entry]] = {}
     for entry in entries:
         name = parse_object(entry.name)
         if name is not None and entry.kind is Kind.FILE:
-            found.setdefault(name.stem, {})[name.suffix] = entry
-    return found
+            groups.setdefault(name.stem, {})[name.suffix] = entry
+    return groups
 
 
 def load_by_manifest(
     name: TierObject, objects: dict[str, Entry], home: TierHome, read_manifest: ReadManifest
 ) -> TierSegment:
-    found = read_manifest(name.stem, objects[MANIFEST])
-    if isinstance(found, Manifest):
-        fault = check_manifest(found, name, home)
+    manifest = read_manifest(name.stem, objects[MANIFEST])
+    if isinstance(manifest, Manifest):
+        fault = check_manifest(manifest, name, home)
         if fault is None:
-            return TierSegment(name, objects, found.last_offset, found.epochs, manifest=found)
-        found = fault
-    return TierSegment(name, objects, fault=found)
+            return TierSegment(name, objects, manifest.last_offset, manifest.epochs, manifest=manifest)
+        manifest = fault
+    return TierSegment(name, objects, fault=manifest)
 
 
 def check_manifest(manifest: Manifest, name: TierObject, home: TierHome) -> ManifestError | None:
@@ -210,8 +210,8 @@ def make_topic_error(manifest: Manifest) -> ManifestError:
 
 def check_version(file: OpenFile, version: FileVersion) -> None:
     """Raises ReplacedError if an open object is not the one that was listed. Objects of a tier never change."""
-    found = file.version()
-    if not found.is_same_file(version) or found.size != version.size:
+    present = file.version()
+    if not present.is_same_file(version) or present.size != version.size:
         raise ReplacedError("it is another object now")
 
 

@@ -80,17 +80,17 @@ class _Memory:
         self.partitions: dict[str, TierPartition] = {}
         self._lock = threading.Lock()
 
-    def keep_manifest(self, path: str, version: FileVersion, found: _Read) -> None:
+    def keep_manifest(self, path: str, version: FileVersion, manifest: _Read) -> None:
         with self._lock:
             if len(self.manifests) >= _MOST_MANIFESTS:
                 self.manifests.clear()
-            self.manifests[path, version] = found
+            self.manifests[path, version] = manifest
 
-    def keep_partition(self, home: str, found: TierPartition) -> None:
+    def keep_partition(self, home: str, partition: TierPartition) -> None:
         with self._lock:
             if len(self.partitions) >= _MOST_PARTITIONS:
                 self.partitions.clear()
-            self.partitions[home] = found
+            self.partitions[home] = partition
 
     def __reduce__(self) -> tuple[type[_Memory], tuple[()]]:
         return _Memory, ()
@@ -191,7 +191,7 @@ class TieredStorage:
         entries = self.inner.list(home)
         if not any(parse_object(entry.name) for entry in entries):
             return None
-        found = make_partition(
+        partition = make_partition(
             named,
             home,
             entries,
@@ -199,8 +199,8 @@ class TieredStorage:
             lambda stem, entry: self._read_manifest(home, stem, entry.version),
             lambda segment: self._read_lineage(home, segment),
         )
-        self._memory.keep_partition(home, found)
-        return found
+        self._memory.keep_partition(home, partition)
+        return partition
 
     def _read_manifest(self, home: str, stem: str, version: FileVersion) -> _Read:
         path = f"{home}/{stem}.{MANIFEST}"
@@ -208,9 +208,9 @@ class TieredStorage:
         if known is not None:
             return known
         with _naming(path):
-            found = read_manifest(path, Entry(f"{stem}.{MANIFEST}", Kind.FILE, version), self.inner)
-        self._memory.keep_manifest(path, version, found)
-        return found
+            manifest = read_manifest(path, Entry(f"{stem}.{MANIFEST}", Kind.FILE, version), self.inner)
+        self._memory.keep_manifest(path, version, manifest)
+        return manifest
 
     def _read_lineage(self, home: str, segment: TierSegment) -> Epochs:
         """Reads the leader epochs that the leader of a segment knew. None where there is no such part.
@@ -295,11 +295,11 @@ class TieredStorage:
     def _find_manifest(self, home: str, identity: Identity) -> _Read:
         name, named = parse_object(f"{identity.stem}.{LOG}"), parse_home(home)
         assert name is not None and named is not None and identity.manifest is not None
-        found = self._read_manifest(home, identity.stem, identity.manifest)
-        fault = check_manifest(found, name, named) if isinstance(found, Manifest) else None
-        if fault is None and isinstance(found, Manifest) and identity.last_offset is None:
-            fault = make_topic_error(found)  # its listing did not believe it
-        return found if fault is None else fault
+        manifest = self._read_manifest(home, identity.stem, identity.manifest)
+        fault = check_manifest(manifest, name, named) if isinstance(manifest, Manifest) else None
+        if fault is None and isinstance(manifest, Manifest) and identity.last_offset is None:
+            fault = make_topic_error(manifest)  # its listing did not believe it
+        return manifest if fault is None else fault
 
     def _open_part(self, home: str, file: ShownFile) -> OpenFile:
         """Opens an index file or a producer snapshot."""
