@@ -39,14 +39,32 @@ def newest_state(
 ) -> ProducerState | None:
     """Returns the state of the newest valid `.snapshot` whose offset is `usable`, or None if there is none.
 
-    faults: gets a sentence for each snapshot that the system does not allow to be read.
+    A transaction that is open since before the snapshot before is open there too. If it is not, one of both snapshots
+    is of another moment, and neither is used.
+
+    faults: gets a sentence for each snapshot that the system does not allow to be read, and for two that contradict
+    each other.
     """
+    later: tuple[ProducerState, str] | None = None
     for offset, path, size in sorted(_list_snapshots(directory, storage), reverse=True):
-        if usable(offset):
-            transactions = _read_open_transactions(path, storage, size, faults)
-            if transactions is not None:
-                return ProducerState(offset, transactions)
-    return None
+        if later is not None and not any(first < offset for first in later[0].open_transactions.values()):
+            break
+        transactions = _read_open_transactions(path, storage, size, faults) if usable(offset) else None
+        if transactions is None:
+            continue
+        if later is None:
+            later = ProducerState(offset, transactions), path
+            continue
+        from_before = {(producer, first) for producer, first in later[0].open_transactions.items() if first < offset}
+        if from_before <= transactions.items():
+            break
+        if faults is not None:
+            faults.append(
+                f"{path!r} and {later[1]!r} contradict each other about open transactions: neither is used"
+                " (isolationLevel=read_committed)"
+            )
+        later = None
+    return None if later is None else later[0]
 
 
 def saved_states(directory: str, storage: Storage) -> list[tuple[str, int, bool]]:

@@ -483,9 +483,25 @@ def test_a_snapshot_that_cannot_be_read_is_said(tmp_path: Path, monkeypatch: pyt
 def test_the_newest_snapshot_counts(tmp_path: Path) -> None:
     """Of several that can be believed the newest spares most reading."""
     for offset in (9, 12, 3):
-        (tmp_path / writer.segment_name(offset, ".snapshot")).write_bytes(snapshot({offset: 1}))
+        (tmp_path / writer.segment_name(offset, ".snapshot")).write_bytes(snapshot({7: 1, offset: offset}))
     state = newest_state(str(tmp_path), LOCAL, lambda offset: offset < 12)
-    assert state is not None and (state.offset, state.open_transactions) == (9, {9: 1})
+    assert state is not None and (state.offset, state.open_transactions) == (9, {7: 1, 9: 9})
+
+
+@pytest.mark.parametrize("earlier", [{}, {7: 2}, {8: 1}])
+def test_snapshots_that_contradict_each_other(earlier: dict[int, int], tmp_path: Path) -> None:
+    """A transaction that is open since before the snapshot before is open there too: one has another's name."""
+    for offset, is_open in ((12, {7: 1}), (9, earlier), (3, {7: 1})):
+        (tmp_path / writer.segment_name(offset, ".snapshot")).write_bytes(snapshot(is_open))
+    faults: list[str] = []
+
+    state = newest_state(str(tmp_path), LOCAL, lambda offset: True, faults)
+
+    assert state is not None and (state.offset, state.open_transactions) == (3, {7: 1})
+    [fault] = faults
+    assert "09.snapshot' and " in fault and "12.snapshot' contradict each other about open transactions" in fault
+    (tmp_path / writer.segment_name(3, ".snapshot")).unlink()
+    assert newest_state(str(tmp_path), LOCAL, lambda offset: True) is None
 
 
 def test_other_files_are_no_snapshots(tmp_path: Path) -> None:
