@@ -135,7 +135,8 @@ def _pair_batches(one: CopyView, one_end: int, other: CopyView, other_end: int) 
     offset with it, or else with the next one after it."""
     end = min(one_end, other_end)
     batches, twins = (
-        _mark_doubtful(_walk_segments(copy, its_end, end)) for copy, its_end in ((one, one_end), (other, other_end))
+        _mark_doubtful(copy, _walk_segments(copy, its_end, end))
+        for copy, its_end in ((one, one_end), (other, other_end))
     )
     batch, twin = next(batches, None), next(twins, None)
     while batch is not None and twin is not None:
@@ -163,7 +164,7 @@ def walk_backward(copy: CopyView, end: int = MAX_OFFSET, about: int = MAX_OFFSET
     It begins with the first batch that begins at `about` or above, if there is one. Each segment is read only when its
     batches are needed.
     """
-    return (batch.header for batch in _mark_doubtful(_walk_segments(copy, end, about)) if not batch.is_doubtful)
+    return (batch.header for batch in _mark_doubtful(copy, _walk_segments(copy, end, about)) if not batch.is_doubtful)
 
 
 def _walk_segments(copy: CopyView, end: int, about: int) -> Iterator[BatchHeader]:
@@ -193,23 +194,34 @@ def _reaches(copy: CopyView, segment: Segment, offset: int) -> bool:
 class _Witness(NamedTuple):
     """A batch of a copy.
 
-    is_doubtful: whether its neighbours contradict its leader epoch.
+    is_doubtful: whether its neighbours, or the checkpoint of its copy, contradict its leader epoch.
     """
 
     header: BatchHeader
     is_doubtful: bool
 
 
-def _mark_doubtful(batches: Iterator[BatchHeader]) -> Iterator[_Witness]:
-    """Marks batches whose leader epoch their neighbours contradict. The batches come from the last to the first.
+def _mark_doubtful(copy: CopyView, batches: Iterator[BatchHeader]) -> Iterator[_Witness]:
+    """Marks batches of a copy whose leader epoch their neighbours contradict, or the copy's checkpoint. They come from
+    the last to the first.
 
     Epochs never fall along a log, and no CRC covers them. Where one falls, it is in order again without the batch
-    before the fall, or without the one after it. A batch without which it is may be wrong, and both may be.
+    before the fall, or without the one after it. A batch without which it is may be wrong, and both may be. A broker
+    notes an epoch before it appends the first batch of it (Kafka: UnifiedLog.append). So the last batch may be wrong if
+    it alone has a later epoch than all lines.
     """
+    noted = copy.epochs[-1][0] if copy.epochs else UNKNOWN
     after, batch = None, next(batches, None)
     while batch is not None:
         before = next(batches, None)
         first, epoch, last = (UNKNOWN if header is None else header.leader_epoch for header in (before, batch, after))
         falls = (epoch > last != UNKNOWN) or (first > epoch != UNKNOWN)
-        yield _Witness(batch, falls and (last == UNKNOWN or first <= last))
+        is_unnoted = after is None and first <= noted < epoch and noted != UNKNOWN and _is_last(copy, batch)
+        yield _Witness(batch, is_unnoted or (falls and (last == UNKNOWN or first <= last)))
         after, batch = batch, before
+
+
+def _is_last(copy: CopyView, batch: BatchHeader) -> bool:
+    """Whether a batch is the last one of its copy."""
+    last = copy.last_batch
+    return last is not None and last.base_offset == batch.base_offset

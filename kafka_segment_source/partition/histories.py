@@ -25,6 +25,8 @@ AbstractFetcherThread.getOffsetTruncationState):
 - **Common epochs.** A log takes batches of an epoch only after it is a prefix of that leader's log, and only then notes
   the epoch. So two copies that note one epoch agree below it. As no CRC covers the checkpoint, both must note it at one
   offset. A damaged batch whose header is that of a sound batch of the other copy is the same one.
+- **Wrong epochs.** No CRC covers a leader epoch. A batch whose epoch its neighbours contradict decides nothing by it.
+  Nor does a last batch whose epoch is later than all lines of its copy's checkpoint.
 - **From where on.** Up to the last batch that is proven to agree, the other copy is used. Between that and the first
   difference, one of them is damaged, or compaction left no batch. There the copy that counts answers alone. Beside a
   tier nothing is compacted, so there the checkpoint of the copy that counts says where its history begins.
@@ -44,6 +46,7 @@ from kafka_segment_source.epoch_checkpoint import Epochs
 from kafka_segment_source.errors import PathError
 from kafka_segment_source.kafka_format import MAX_OFFSET
 from kafka_segment_source.logdir.leader_epochs import UNKNOWN, epoch_at
+from kafka_segment_source.logdir.probe import BatchHeader
 from kafka_segment_source.logdir.segments import PartitionLog
 from kafka_segment_source.partition.batch_pairs import (
     Comparison,
@@ -197,7 +200,7 @@ def _find_contradicting_lines(one: CopyView, one_end: int, other: CopyView, othe
 
 def _find_contradicting_line(stating: CopyView, its_end: int, bare: CopyView, bare_end: int) -> _Line | None:
     """Returns the first line of one copy's checkpoint that the last batch of another copy contradicts."""
-    last = bare.last_batch
+    last = _find_last(bare)
     if not stating.epochs or last is None or last.leader_epoch < 0 or bare_end < bare.end:
         return None
     lines = _find_believed_lines(stating)
@@ -212,10 +215,18 @@ def _find_contradicting_line(stating: CopyView, its_end: int, bare: CopyView, ba
 def _find_believed_lines(copy: CopyView) -> Epochs:
     """Returns the lines of a copy's checkpoint. It returns none if they give its last batch a later epoch than it
     has."""
-    last = copy.last_batch
+    last = _find_last(copy)
     if last is not None and 0 <= last.leader_epoch < epoch_at(copy.epochs, last.base_offset):
         return ()
     return copy.epochs
+
+
+def _find_last(copy: CopyView) -> BatchHeader | None:
+    """Finds the last batch of a copy whose epoch may be believed. One that has the epoch of the last line is."""
+    last = copy.last_batch
+    if last is None or not copy.epochs or last.leader_epoch == copy.epochs[-1][0]:
+        return last
+    return next(walk_backward(copy), None)
 
 
 def _is_borne_out(copy: CopyView, end: int, line: _Line) -> bool:

@@ -316,7 +316,8 @@ def _check_seams(log: PartitionLog, orphans: list[Orphan], start: int, compacted
         reached = _find_end_offset(log, slot - 1)
         offsets = OffsetRange(max(reached, start), min([latest + 1, *starts[slot : slot + 1]]))
         if base_offset < reached and not offsets.is_empty:  # others are those of `_check_orphans`
-            yield Evidence(offsets, _explain_orphans([orphan]), _BY_COMPACTION if compacted else None)
+            harmless = _IN_A_COPY if orphan.has_empty_log else _BY_COMPACTION if compacted else None
+            yield Evidence(offsets, _explain_orphans([orphan]), harmless)
 
 
 def _explain_orphans(orphans: list[Orphan]) -> str:

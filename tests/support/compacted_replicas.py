@@ -458,9 +458,23 @@ def bend(random: Random, made: Case) -> Batch | None:
         for before, held, after in zip(replica.held, replica.held[1:], replica.held[2:], strict=False)
         if before.batch.epoch == held.batch.epoch == after.batch.epoch and before.whole and held.whole and after.whole
     ]
-    if not usable:
-        return None
-    bent = random.choice(usable)
+    return _flip_epoch(random, random.choice(usable)) if usable else None
+
+
+def bend_last(random: Random, made: Case) -> Batch | None:
+    """Flips a bit of the leader epoch of the last batch of a replica, whose checkpoint stands beside it. Answers the
+    batch."""
+    usable = [
+        held
+        for replica in made.replicas
+        if len(replica.held) > 1
+        for before, held in [replica.held[-2:]]
+        if replica.has_lines and before.batch.epoch == held.batch.epoch and before.whole and held.whole
+    ]
+    return _flip_epoch(random, random.choice(usable)) if usable else None
+
+
+def _flip_epoch(random: Random, bent: Held) -> Batch:
     stated = (bent.batch.epoch % 2**32) ^ 1 << random.randrange(32)
     bent.epoch = stated - 2**32 if stated >= 2**31 else stated
     return bent.batch
@@ -485,4 +499,6 @@ def case(number: int) -> Case:
         cluster.log.append(f"move {moved.base}")
     if number % 5 == 1 and (bent := bend(Random(~number), made)) is not None:
         cluster.log.append(f"another epoch at {bent.base}")
+    if number % 5 == 2 and (bent := bend_last(Random(~number), made)) is not None:
+        cluster.log.append(f"another epoch at {bent.base}, the last one")
     return made

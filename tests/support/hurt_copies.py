@@ -418,13 +418,29 @@ def bend(random: Random, file: File) -> int | None:
     ]
     if not usable:
         return None
-    at = random.choice(usable)
-    position = sum(len(each.batch.data) for each in held[:at])
+    return _flip_epoch(random, file, random.choice(usable))
+
+
+def bend_last(random: Random, copy: Copy) -> int | None:
+    """Flips a bit of the leader epoch of the last batch. Answers its base; None if the copy's checkpoint does not say
+    which epochs it has, or the batch before has another one."""
+    held = copy.files[-1].batches if copy.files else []
+    if copy.epochs is None or len(held) < 2 or not all(each.whole for each in held[-2:]):
+        return None
+    return (
+        _flip_epoch(random, copy.files[-1], len(held) - 1)
+        if held[-1].batch.epoch == held[-2].batch.epoch >= 0
+        else None
+    )
+
+
+def _flip_epoch(random: Random, file: File, at: int) -> int:
+    position = sum(len(each.batch.data) for each in file.batches[:at])
     log = bytearray(file.log)
     bit = random.randrange(32)
     log[position + 15 - bit // 8] ^= 1 << bit % 8
     file.log = bytes(log)
-    return held[at].batch.base
+    return file.batches[at].batch.base
 
 
 def misfile(random: Random, copy: Copy, is_stale_case: bool) -> str | None:
@@ -581,6 +597,12 @@ def case(number: int) -> Case:
         bent = bend(other, file) if file is not None else None
         if bent is not None:
             notes.append(f"another epoch at {bent} of copy {at}")
+    if number % 7 == 5:
+        other = Random(~number * 5)
+        at = other.randrange(len(copies))
+        bent = bend_last(other, copies[at])
+        if bent is not None:
+            notes.append(f"another epoch at {bent}, the last of copy {at}")
     if number % 5 == 4 and number % 4 != 2:  # what proves a moved last batch stays
         other = Random(~number * 3)
         at = other.randrange(len(copies))

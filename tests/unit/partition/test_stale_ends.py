@@ -97,3 +97,44 @@ def test_a_batch_that_steps_back_decides_nothing(turn: int, tmp_path: Path) -> N
     for root in (a, b, c):
         (root / "cleaner-offset-checkpoint").write_text("0\n1\nt 0 40\n")
     assert read([a, b, c][::turn]) == [*values(thin[:2], "both"), b"thinned", *values(thin[3:], "both")]
+
+
+@pytest.mark.parametrize("kept", [1, 3])
+@pytest.mark.parametrize("turn", [1, -1])
+def test_a_last_batch_with_an_epoch_that_its_checkpoint_does_not_know(turn: int, kept: int, tmp_path: Path) -> None:
+    """No CRC covers the epoch, and a broker notes an epoch before it appends: a follower that lags does not win by it.
+
+    kept: how many of its batches the follower has.
+    """
+    history = [(0, 1, 0), (2, 3, 0), (4, 5, 0), (6, 7, 0), (8, 9, 1)]
+    batches = [make_batch(*each, "both") for each in history]
+    lagging = bytearray(b"".join(batches[:kept]))
+    lagging[len(lagging) - len(batches[kept - 1]) + 15] ^= 64  # the leader epoch, 12 to 16 of a batch
+    a = write_replica(tmp_path / "A", {0: b"".join(batches)}, [(0, 0), (1, 8)])
+    b = write_replica(tmp_path / "B", {0: bytes(lagging)}, [(0, 0)])
+    assert read([a, b][::turn]) == values(history, "both")
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+def test_two_batches_of_an_epoch_that_the_checkpoint_does_not_know(turn: int, tmp_path: Path) -> None:
+    """The checkpoint was copied before the log: two batches bear each other out."""
+    common, leader, stale = (0, 1, 0), [(2, 3, 2), (4, 5, 2)], [(2, 3, 1), (4, 5, 1)]
+    both = make_batch(*common, "both")
+    a = write_replica(tmp_path / "A", {0: both + b"".join(make_batch(*each, "leader") for each in leader)}, [(0, 0)])
+    b = write_replica(
+        tmp_path / "B", {0: both + b"".join(make_batch(*each, "stale") for each in stale)}, [(0, 0), (1, 2)]
+    )
+    assert read([a, b][::turn]) == [*values([common], "both"), *values(leader, "leader")]
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+def test_a_wrong_last_epoch_hides_no_stale_end(turn: int, tmp_path: Path) -> None:
+    """The leader's line contradicts the batch before, and its next batch bears the line out."""
+    stale = bytearray(b"".join(make_batch(*each, who) for each, who in [((0, 1, 0), "both"), ((2, 3, 0), "stale")]))
+    last = make_batch(4, 5, 0, "stale")
+    stale += last[:15] + bytes([64]) + last[16:]
+    leader = make_batch(0, 1, 0, "both") + make_batch(8, 9, 1, "leader")
+    a = write_replica(tmp_path / "A", {0: leader}, [(0, 0), (1, 2)])
+    b = write_replica(tmp_path / "B", {0: bytes(stale)}, [(0, 0)])
+    (tmp_path / "A" / "cleaner-offset-checkpoint").write_text("0\n1\nt 0 8\n")
+    assert read([a, b][::turn]) == [*values([(0, 1, 0)], "both"), *values([(8, 9, 1)], "leader")]
