@@ -39,8 +39,9 @@ def newest_state(
 ) -> ProducerState | None:
     """Returns the state of the newest valid `.snapshot` whose offset is `usable`, or None if there is none.
 
-    A transaction that is open since before the snapshot before is open there too. If it is not, one of both snapshots
-    is of another moment, and neither is used.
+    A snapshot has every transaction that was open at its offset (Kafka: ProducerStateManager.takeSnapshot). So one that
+    began before the offset of an older snapshot stands in both. If it does not, one of both is of another moment, and
+    neither is used.
 
     faults: gets a sentence for each snapshot that the system does not allow to be read, and for two that contradict
     each other.
