@@ -978,6 +978,24 @@ LOOSENED = [
         ),
     ),
     *_of(
+        "partition/survey.py",
+        "tests/unit/partition/test_missing.py",
+        (
+            "chain: an emptied file of a compacted copy is damage, not compaction",
+            "emptied = None if segment.size or segment.is_last else _find_emptied(segment)",
+            "emptied = None",
+        ),
+    ),
+    *_of(
+        "partition/copy_view.py",
+        "tests/unit/partition/test_compacted_replicas.py",
+        (
+            "chain: bytes of a compacted copy do not say where a torn end begins",
+            "return highest < offset",
+            "return True",
+        ),
+    ),
+    *_of(
         "decoding/gaps.py",
         "tests/unit/partition/test_copies_prove_nothing.py",
         (
@@ -1286,7 +1304,17 @@ LOOSENED = [
         ),
         (
             "loss: an index without its .log reaches into what no copy holds",
-            "evidence += _check_seams(log, orphans, start, compacted) if log.copies else []",
+            "evidence += _check_seams(log, orphans, start, compacted, last_bases)",
+            "pass",
+        ),
+        (
+            "loss: only a last file is empty in a copy of a running broker, also at a seam",
+            "harmless = _IN_A_COPY if base_offset == last_bases[directory] else None",
+            "harmless = _IN_A_COPY",
+        ),
+        (
+            "loss: a file without bytes that another copy stands for is said",
+            "evidence += _name_emptied(log, orphans, start)",
             "pass",
         ),
         (

@@ -265,6 +265,20 @@ def read_time_ends(
     return TimeEntries(path, entries[0], entries[1] + base_offset) if entries is not None else None
 
 
+def find_last_offset(path: str, storage: Storage, size: int, base_offset: int) -> int | None:
+    """Returns the last offset that the index file at `path` mentions, whatever its kind. None if it mentions none.
+
+    It asks no `.log`, so it is for a file whose `.log` is missing or has no bytes. size, base_offset: as above.
+    """
+    if path.endswith(kafka_format.TIME_INDEX_SUFFIX):
+        offsets = read_time_index(path, storage, size, base_offset, None).offsets
+    elif path.endswith(kafka_format.INDEX_SUFFIX):
+        offsets = read_offset_index(path, storage, size, base_offset, kafka_format.LARGEST_LOG).offsets
+    else:
+        offsets = written_aborts(path, storage, size).last_offsets
+    return next((int(offset) for offset in offsets[-1:] if base_offset <= offset < kafka_format.MAX_OFFSET), None)
+
+
 def _limit_offsets(base_offset: int, next_base_offset: int | None) -> int:
     """Returns the relative offset that every one of a segment is below."""
     return (next_base_offset if next_base_offset is not None else kafka_format.MAX_OFFSET) - base_offset

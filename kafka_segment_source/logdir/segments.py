@@ -185,11 +185,13 @@ class Evidence(NamedTuple):
     why: names the file that is the evidence.
     harmless: when this means no loss, in words that follow "harmless". None if nothing explains it, so records are
     missing.
+    is_elsewhere: whether another copy is read for these offsets.
     """
 
     offsets: OffsetRange
     why: str
     harmless: str | None = None
+    is_elsewhere: bool = False
 
     @property
     def is_hard(self) -> bool:
@@ -202,7 +204,8 @@ class Evidence(NamedTuple):
 
     def lost(self, where: str) -> str:
         """Returns what is not held, without what would make it harmless."""
-        return f"{self.why}: no file holds the offsets {self.offsets.start} to {self.offsets.end - 1} of {where}"
+        who = "this copy lacks" if self.is_elsewhere else "no file holds"
+        return f"{self.why}: {who} the offsets {self.offsets.start} to {self.offsets.end - 1} of {where}"
 
 
 class Reach(NamedTuple):

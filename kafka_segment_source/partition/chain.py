@@ -360,7 +360,7 @@ def is_explained(copy: CopyView, others: Sequence[CopyView]) -> bool:
         size += added
     size = max(size, _count_certain_bytes(others, copy.tail.end))
     may_be_torn = size > 0 and not is_shown(copy.log.directory)
-    return size >= damaged or (may_be_torn and copy.may_end_at(copy.tail.position + size))
+    return size >= damaged or (may_be_torn and copy.may_end_behind(size, reached))
 
 
 def _count_certain_bytes(copies: Sequence[CopyView], start: int) -> int:

@@ -242,10 +242,22 @@ class CopyView:
                 return before, survey.header(at).position if at < count else segment.size
         return segment.size, segment.size
 
-    def may_end_at(self, position: int) -> bool:
-        """Whether the bytes of the copy's last file from a position on may end a log."""
+    def may_end_behind(self, size: int, offset: int) -> bool:
+        """Whether the damage at the end of the copy's last file may end a log behind its first `size` bytes.
+
+        Other copies hold so many bytes after the copy's last whole batch, up to `offset`. Where the damage is a chain
+        of whole batches by their lengths, and no batch ends there, compaction has changed the number of bytes. Then
+        none of these batches may state `offset` or a later one.
+        """
+        position, end = self.tail.position + size, self.tail.position
         with self._open_view(self.log.segments[-1]) as view:
-            return view.probe.is_legal_tail(position)
+            ends, highest = {end}, -1
+            while (header := view.probe.at(end)) is not None:
+                end, highest = header.end, max(highest, header.base_offset)
+                ends.add(end)
+            if position in ends or len(ends) == 1 or not view.probe.is_legal_tail(end):
+                return view.probe.is_legal_tail(position)
+        return highest < offset
 
     def rows(self, header: BatchHeader) -> Rows | None:
         """Returns the records of one of the copy's batches, or None if they cannot be decoded."""

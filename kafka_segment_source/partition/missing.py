@@ -41,7 +41,7 @@ from kafka_segment_source import kafka_format
 from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.errors import FileChangedError
 from kafka_segment_source.logdir.checkpoints import Checkpoints
-from kafka_segment_source.logdir.indexes import read_offset_index, read_time_index, written_aborts
+from kafka_segment_source.logdir.indexes import find_last_offset
 from kafka_segment_source.logdir.listing import list_beside
 from kafka_segment_source.logdir.segment_view import SegmentView
 from kafka_segment_source.logdir.segments import Evidence, ListedLog, Orphan, PartitionLog, Reach
@@ -60,6 +60,7 @@ _MOST_NAMED = 5  # most partitions that one sentence names
 _IN_A_COPY = "in a copy that was taken while the broker ran, or of a machine that lost its power"
 _BY_RETENTION = "where retention has deleted them"
 _BY_COMPACTION = "where compaction has moved or removed them"
+_IN_OTHERS = "where the other copy, which is read instead, holds them"
 _IF_EMPTY = "where that segment was empty"
 _STALE_START = "where retention deleted them within the last minute of the broker, or they are in tiered storage"
 
@@ -204,7 +205,10 @@ def _add_evidence(
         start = max(checkpoints.log_start(copy) for copy in copies)
         compacted = log.compacted or any(checkpoints.is_cleaned(copy) for copy in copies)
         evidence += _check_orphans(log, orphans, start, compacted)
-        evidence += _check_seams(log, orphans, start, compacted) if log.copies else []
+        last_bases = {copy.directory: copy.beside.last_base for copy in copies}
+        if log.copies:
+            evidence += _check_seams(log, orphans, start, compacted, last_bases)
+            evidence += _name_emptied(log, orphans, start)
     return replace(log, evidence=tuple(evidence), reach=reach) if evidence or reach is not None else log
 
 
@@ -298,10 +302,16 @@ def _check_orphans(log: PartitionLog, orphans: list[Orphan], start: int, compact
         yield Evidence(offsets, _explain_orphans(together), harmless)
 
 
-def _check_seams(log: PartitionLog, orphans: list[Orphan], start: int, compacted: bool) -> Iterable[Evidence]:
+def _check_seams(
+    log: PartitionLog, orphans: list[Orphan], start: int, compacted: bool, last_bases: dict[str, int]
+) -> Iterable[Evidence]:
     """Yields what index files without a `.log` prove about the offsets between the parts of two copies.
 
-    One copy ends below the last offset that such a file of another copy mentions. start: the log start.
+    One copy ends below the last offset that such a file of another copy mentions.
+
+    start: the log start.
+    last_bases: the base offset of the last `.log` in each directory. Only that one is empty in a copy of a running
+        broker.
     """
     starts = _list_starts(log)
     latest_of: dict[tuple[str, int], tuple[int, Orphan]] = {}  # by directory and base offset
@@ -316,8 +326,28 @@ def _check_seams(log: PartitionLog, orphans: list[Orphan], start: int, compacted
         reached = _find_end_offset(log, slot - 1)
         offsets = OffsetRange(max(reached, start), min([latest + 1, *starts[slot : slot + 1]]))
         if base_offset < reached and not offsets.is_empty:  # others are those of `_check_orphans`
-            harmless = _IN_A_COPY if orphan.has_empty_log else _BY_COMPACTION if compacted else None
+            if orphan.has_empty_log:
+                harmless = _IN_A_COPY if base_offset == last_bases[directory] else None
+            else:
+                harmless = _BY_COMPACTION if compacted else None
             yield Evidence(offsets, _explain_orphans([orphan]), harmless)
+
+
+def _name_emptied(log: PartitionLog, orphans: list[Orphan], start: int) -> Iterable[Evidence]:
+    """Yields the files of 0 bytes whose offsets another copy serves. It may have less of them: compaction, or a history
+    that lost, may have removed some. start: the log start."""
+    starts = _list_starts(log)
+    named: set[tuple[str, int]] = set()
+    for orphan in orphans:
+        slot, latest = bisect_right(starts, orphan.base_offset), _read_last_offset(orphan)
+        key = parent_of(orphan.path), orphan.base_offset
+        if not orphan.has_empty_log or latest is None or slot == 0 or key in named:
+            continue
+        named.add(key)
+        end = min(latest + 1, _find_end_offset(log, slot - 1))
+        offsets = OffsetRange(max(orphan.base_offset, start), end)
+        if not offsets.is_empty:
+            yield Evidence(offsets, _explain_orphans([orphan]), _IN_OTHERS, is_elsewhere=True)
 
 
 def _explain_orphans(orphans: list[Orphan]) -> str:
@@ -331,15 +361,7 @@ def _explain_orphans(orphans: list[Orphan]) -> str:
 
 
 def _read_last_offset(orphan: Orphan) -> int | None:
-    """Returns the last offset that an index file mentions, or None if it mentions none."""
-    path, base = orphan.path, orphan.base_offset
-    if path.endswith(kafka_format.TIME_INDEX_SUFFIX):
-        offsets = read_time_index(path, orphan.storage, orphan.size, base, None).offsets
-    elif path.endswith(kafka_format.INDEX_SUFFIX):
-        offsets = read_offset_index(path, orphan.storage, orphan.size, base, kafka_format.LARGEST_LOG).offsets
-    else:
-        offsets = written_aborts(path, orphan.storage, orphan.size).last_offsets
-    return next((int(offset) for offset in offsets[-1:] if base <= offset < kafka_format.MAX_OFFSET), None)
+    return find_last_offset(orphan.path, orphan.storage, orphan.size, orphan.base_offset)
 
 
 def _list_starts(log: PartitionLog) -> list[int]:

@@ -20,9 +20,10 @@ from kafka_segment_source.decoding.header_table import is_v2, is_wrapper
 from kafka_segment_source.decoding.records import Decoder
 from kafka_segment_source.decoding.split import anchored, place_of, split_of
 from kafka_segment_source.decoding.split_file import SplitFile
-from kafka_segment_source.errors import DataError, DataLossError, FileChangedError
+from kafka_segment_source.errors import CorruptRecordError, DataError, DataLossError, FileChangedError
 from kafka_segment_source.kernels import batch_headers, record_batches
 from kafka_segment_source.kernels.batch_headers import HeaderTable
+from kafka_segment_source.logdir.indexes import find_last_offset
 from kafka_segment_source.logdir.probe import BatchHeader
 from kafka_segment_source.logdir.segment_view import SegmentView
 from kafka_segment_source.logdir.segments import PartitionLog, Segment
@@ -156,6 +157,10 @@ def survey(
     start_offset: reading begins near this offset instead of the first wanted one.
     """
     collector = _Collector(segment, offsets)
+    emptied = None if segment.size or segment.is_last else _find_emptied(segment)
+    if emptied is not None:
+        collector.note(emptied)
+        return collector.survey(log, None)
     with SegmentView(segment, policy.trust) as view:
         start = view.start_position(offsets.start if start_offset is None else start_offset)
         split = anchored(split_of(log, segment, ScanBounds(offsets), start), view.probe)
@@ -172,6 +177,21 @@ def survey(
         collector.skip(damage)
         made = collector.survey(log, _rate_rest(source))
     return _find_first_offsets(made, policy.trust) if decodes else made
+
+
+def _find_emptied(segment: Segment) -> DataError | None:
+    """Returns the damage of a `.log` of 0 bytes beside an index file with entries. None if no index has any.
+
+    The cleaner also leaves segments without a byte, but an index of such a segment has no entry.
+    """
+    for path, size in ((segment.index_path, segment.index_size), (segment.time_index_path, segment.time_index_size)):
+        last = find_last_offset(path, segment.storage, size, segment.base_offset) if size else None
+        if last is not None:
+            expected = f"batches up to offset {last} at least, by {path}"
+            return CorruptRecordError(
+                "an emptied segment", path=segment.path, position=0, found="0 bytes", expected=expected
+            )
+    return None
 
 
 def _find_first_offsets(surveyed: Survey, trust: Trust) -> Survey:
@@ -263,8 +283,12 @@ class _Collector:
 
     def skip(self, damage: Damage) -> None:
         """Notes the damage that was skipped since the last batch."""
-        if damage.skipped and self._fault is None:
-            self._fault = damage.skipped[0]
+        if damage.skipped:
+            self.note(damage.skipped[0])
+
+    def note(self, fault: DataError) -> None:
+        """Notes damage before the next batch."""
+        self._fault = self._fault or fault
 
     def take(self, chunk: Chunk, unreadable: dict[int, DataError]) -> None:
         """Adds the batches of a chunk."""
@@ -280,8 +304,8 @@ class _Collector:
             error = unreadable.get(int(headers[batch_headers.POSITION, at]))
             if error is None:
                 self._add_batches(headers[:, at : at + 1])
-            elif self._fault is None:
-                self._fault = error
+            else:
+                self.note(error)
 
     def _add_batches(self, headers: HeaderTable) -> None:
         self._tables.append(headers.copy())

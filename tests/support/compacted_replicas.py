@@ -96,6 +96,7 @@ class Replica:
     is_cleaned: bool = False
     is_marked: bool = False
     is_gone: bool = False
+    emptied: int | None = None  # the base offset of the segment whose `.log` has lost all its bytes
 
     @property
     def end(self) -> int:
@@ -210,6 +211,16 @@ class Case:
                 found[offset] = row
         return found
 
+    def noticed(self) -> dict[int, Row]:
+        """The rows that all valid copies of their offset have, whole or not. A strict read gives them, or an error."""
+        valid = [replica for replica in self.replicas if not self.is_stale(replica)]
+        found: dict[int, Row] = {}
+        for offset, row in self.rows().items():
+            covering = [each for each in valid if each.start <= offset < each.end]
+            if covering and all(any(offset in held.kept for held in each.held) for each in covering):
+                found[offset] = row
+        return found
+
     def can_tell(self, offset: int) -> bool:
         """Whether the copies with the last leader's history tell what is at an offset: not between those that begin
         after it and those that end before it, and not where all of them are damaged."""
@@ -316,7 +327,12 @@ def written(at: int, replica: Replica, number: int) -> Iterator[tuple[str, bytes
             if log and random.random() < 0.6:
                 entries.append((held.batch.base, len(log)))
             log += data
-        yield f"{folder}/{writer.segment_name(base)}", log
+        is_emptied = base == replica.emptied
+        yield f"{folder}/{writer.segment_name(base)}", b"" if is_emptied else log
+        if is_emptied:  # its last entry tells that there was something
+            last = batches[-1].batch.last
+            times = writer.time_index([(FIRST_TIME + 10 * last, last)], base)
+            yield f"{folder}/{writer.segment_name(base, '.timeindex')}", times
         if indexed:
             yield f"{folder}/{writer.segment_name(base, '.index')}", writer.offset_index(entries, base)
     if replica.has_lines:
@@ -450,6 +466,17 @@ def move_last(random: Random, made: Case) -> Batch | None:
     return moved.batch
 
 
+def empty_file(random: Random, made: Case) -> int | None:
+    """Takes all bytes of a `.log` before the last one of a replica. Answers its base."""
+    usable = [(replica, base) for replica in made.replicas for base, held in [*replica.files()][:-1] if held]
+    if not usable:
+        return None
+    replica, replica.emptied = random.choice(usable)
+    for held in dict(replica.files())[replica.emptied]:
+        held.whole = False
+    return replica.emptied
+
+
 def bend(random: Random, made: Case) -> Batch | None:
     """Flips a bit of the leader epoch of a batch between two of one epoch, in one replica. Answers the batch."""
     usable = [
@@ -497,6 +524,8 @@ def case(number: int) -> Case:
     made = Case(number, replicas, cluster.leader, cluster.log)
     if number % 3 == 0 and (moved := move_last(Random(~number), made)) is not None:
         cluster.log.append(f"move {moved.base}")
+    if number % 7 == 3 and number % 3 and (base := empty_file(Random(~number), made)) is not None:
+        cluster.log.append(f"empty {base}")
     if number % 5 == 1 and (bent := bend(Random(~number), made)) is not None:
         cluster.log.append(f"another epoch at {bent.base}")
     if number % 5 == 2 and (bent := bend_last(Random(~number), made)) is not None:

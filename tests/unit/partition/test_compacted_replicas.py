@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import kafka_segment_source as kafkaseg
+from kafka_segment_source.errors import DataError
 from tests.cli.runner import answer, run
 from tests.support import naive, writer
 from tests.support.internal_logs import offset_key, offset_value, transaction_key, transaction_value
@@ -157,3 +158,26 @@ def test_cleaners_that_removed_other_markers(marked: list[int], turn: int, tmp_p
     paths = [tmp_path / "r0", tmp_path / "r1"][::turn]
     assert list(read(paths, isolationLevel="read_committed")) == [0, 2, 9]
     assert len({split.path for split in kafkaseg.plan(paths).splits}) > 2
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+def test_damage_of_all_batches_beside_a_shorter_compacted_copy(turn: int, tmp_path: Path) -> None:
+    """The bytes that compaction left end inside a damaged batch of the other copy: that is no torn end of a log."""
+
+    def write(name: str, *batches: bytes) -> Path:
+        folder = tmp_path / name / "t-0"
+        folder.mkdir(parents=True)
+        (folder / writer.segment_name(0)).write_bytes(b"".join(batches))
+        return tmp_path / name
+
+    recs = [Rec(at, 1000 + at, b"k%d" % at, b"value") for at in range(4)]
+    first, second = writer.record_batch(recs), writer.record_batch(recs[:2], base_offset=4)
+    thinned = write("thinned", writer.record_batch(recs[1:], last_offset_delta=3))
+    for name, batches in {"whole": (first, second), "torn": (first, second[:-5])}.items():
+        flipped = [batch[:65] + bytes([batch[65] ^ 1]) + batch[66:] for batch in batches]
+        copies = [thinned, write(name, *flipped)][::turn]
+        if name == "whole":
+            with pytest.raises(DataError, match="no copy holds the offsets 4 on whole"):
+                read(copies)
+        assert list(read(copies, mode="DROPMALFORMED")) == [1, 2, 3]
+    assert list(read(copies)) == [1, 2, 3]

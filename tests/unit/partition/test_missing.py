@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import kafka_segment_source as kafkaseg
-from kafka_segment_source.errors import DataLossError, PathError
+from kafka_segment_source.errors import DataError, DataLossError, PathError
 from kafka_segment_source.logdir.catalog import list_directories
 from kafka_segment_source.logdir.checkpoints import Checkpoints
 from kafka_segment_source.logdir.segments import PartitionLog
@@ -137,6 +137,45 @@ def test_a_file_of_no_bytes_beside_an_index_with_entries(base: int, is_compacted
     assert len(warnings(folder, failOnDataLoss=False)) == 1
     problems = [f for p in kafkaseg.verify(folder).partitions for f in p.findings if f.problem]
     assert any(f"no file holds the offsets {base} to" in f.what or f.is_loss for f in problems)
+
+
+@pytest.mark.parametrize("emptied", [0, 1])
+def test_a_file_of_no_bytes_beside_damage_of_another_copy(emptied: int, tmp_path: Path) -> None:
+    """Two compacted copies: what one has damaged, the emptied file of the other held. It is no compaction."""
+    copies = [simple_log(*[segment(base) for base in (0, 10, 20)]).write(tmp_path / name) for name in ("a", "b")]
+    for copy in copies:
+        checkpoint(copy.parent, "cleaner-offset-checkpoint", "orders 0 20")
+    damaged = file(copies[1 - emptied], 10)
+    data = bytearray(damaged.read_bytes())
+    data[2 * len(data) // 5 + 100] ^= 1  # offsets 16 and 17
+    damaged.write_bytes(data)
+    assert offsets(copies) == list(range(30))
+    file(copies[emptied], 10).write_bytes(b"")
+    (said,) = [warning for warning in warnings(copies) if "no bytes" in warning]
+    assert said == (
+        f"'{file(copies[emptied], 10, '.index')}' has entries, but the .log beside has no bytes: this copy lacks the"
+        " offsets 10 to 19 of partition orders-0; harmless where the other copy, which is read instead, holds them"
+    )
+    with pytest.raises(DataError, match="no copy holds the offsets 16 to 17 whole"):
+        offsets(copies)
+    assert offsets(copies, mode="DROPMALFORMED") == [n for n in range(30) if n not in (16, 17)]
+    problems = [f for p in kafkaseg.verify(copies, deep=True).partitions for f in p.findings if f.problem]
+    assert problems
+    for suffix in (".index", ".timeindex"):  # as the cleaner leaves a segment without records
+        file(copies[emptied], 10, suffix).write_bytes(b"")
+    assert offsets(copies) == [n for n in range(30) if n not in (16, 17)]
+
+
+def test_a_file_of_no_bytes_at_a_seam(tmp_path: Path) -> None:
+    """One compacted copy ends inside the emptied file of another. It is not the last one there, so a broker that runs
+    did not leave it."""
+    longer = simple_log(*[segment(base) for base in (0, 10, 20)]).write(tmp_path / "a")
+    shorter = simple_log(segment(0), simple_segment([batch(10, 100, 110)], base=10)).write(tmp_path / "b")
+    checkpoint(longer.parent, "cleaner-offset-checkpoint", "orders 0 20")
+    file(longer, 10).write_bytes(b"")
+    with pytest.raises(DataLossError, match="no file holds the offsets 12 to 19 of"):
+        kafkaseg.plan([longer, shorter])
+    assert offsets([longer, shorter], failOnDataLoss=False) == [*range(12), *range(20, 30)]
 
 
 def test_a_last_file_of_no_bytes_beside_an_index_with_entries(folder: Path) -> None:
