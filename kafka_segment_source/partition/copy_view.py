@@ -247,14 +247,18 @@ class CopyView:
 
         Other copies hold so many bytes after the copy's last whole batch, up to `offset`. Where the damage is a chain
         of whole batches by their lengths, and no batch ends there, compaction has changed the number of bytes. Then
-        none of these batches may state `offset` or a later one.
+        none of these batches may state `offset` or a later one that a segment can hold.
         """
+        segment = self.log.segments[-1]
+        limit = limit_of(segment.base_offset, segment.next_base_offset)
         position, end = self.tail.position + size, self.tail.position
-        with self._open_view(self.log.segments[-1]) as view:
+        with self._open_view(segment) as view:
             ends, highest = {end}, -1
             while (header := view.probe.at(end)) is not None:
-                end, highest = header.end, max(highest, header.base_offset)
+                end = header.end
                 ends.add(end)
+                if header.base_offset < limit:
+                    highest = max(highest, header.base_offset)
             if position in ends or len(ends) == 1 or not view.probe.is_legal_tail(end):
                 return view.probe.is_legal_tail(position)
         return highest < offset
@@ -263,7 +267,7 @@ class CopyView:
         """Returns the records of one of the copy's batches, or None if they cannot be decoded."""
         from kafka_segment_source.partition.survey import rows_of
 
-        segment = self.segment_of(header.last_offset)
+        segment = self.segment_of(header.base_offset)  # a foreign batch may reach past the next name
         assert segment is not None
         try:
             return rows_of(self.log, segment, header, self._policy.trust)

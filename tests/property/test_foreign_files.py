@@ -1,0 +1,141 @@
+"""A file of one copy is that of another partition, under a name that both partitions have: no read believes it.
+
+The other copies are sound, and have the file of that name with another size. A read ends with an error, or gives just
+the rows of the history, as the file may hold a single batch that another copy has whole. Nothing changes meanwhile, and
+no error may say so. `python -m tests.property.test_foreign_files 0 20000` runs many cases.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+import pytest
+
+from kafka_segment_source.errors import DataError, DataLossError, FileChangedError, PathError
+from kafka_segment_source.storage import retrying
+from tests.property.test_hurt_copies import LENIENT, same, scanned
+from tests.support.cases import count_cases
+from tests.support.hurt_copies import TOPIC, Case, Copy, File, Row, epochs_text, file_of, go_on, rolled
+from tests.support.simulated_files import SimulatedFiles
+
+CASES = count_cases(300, 3_000)
+BOUNDS = (("startingOffsets", 0), ("endingOffsets", 2**31))
+
+
+@dataclass(frozen=True)
+class ForeignCase:
+    """The copies, the rows of their history, and the offsets from `first` up to `after` that the foreign file has."""
+
+    made: Case
+    rows: dict[int, Row]
+    first: int
+    after: int
+
+
+def make_case(number: int) -> ForeignCase:
+    """Case `number`: two or three copies of one history, and a foreign file in one of them."""
+    random = Random(number)
+    history = go_on(random, [], random.randint(3, 12), 0, "v")
+    if random.random() < 0.5:
+        history = history + go_on(random, history, random.randint(1, 6), random.randint(1, 2), "v")
+    indexed = random.random() < 0.7
+    seed = random.random()
+    rolls = random.randrange(2)  # a follower rolls where its leader did, as a rule
+    copies = []
+    for at in range(random.randint(2, 3)):
+        copies.append(Copy(rolled(Random(seed + at * rolls), history, indexed)))
+        if random.random() < 0.5:
+            copies[at].epochs = epochs_text(copies[at])
+    chosen = random.randrange(len(copies))
+    others = {file.base: len(file.log) for at, copy in enumerate(copies) if at != chosen for file in copy.files}
+    named = [at for at, file in enumerate(copies[chosen].files) if file.base in others]  # the first one always is
+    place = random.choice(named)
+    file = copies[chosen].files[place]
+    foreign = make_foreign(random, file, history, indexed, others[file.base])
+    copies[chosen].files[place] = foreign
+    rows = {row[0]: row for batch in history for row in batch.rows}
+    after = max(file.batches[-1].batch.after, foreign.batches[-1].batch.after)
+    return ForeignCase(Case(number, history, copies, random), rows, file.base, after)
+
+
+def make_foreign(random: Random, file: File, history: list[Any], indexed: bool, unequal: int) -> File:
+    """A segment of another partition from the offset of a file on, of the same leader epoch, with another size."""
+    at = next(at for at, batch in enumerate(history) if batch.base == file.base)
+    while True:
+        batches = go_on(random, history[:at], random.randint(1, 5), history[at].epoch, "foreign")
+        last = file.batches[-1].batch.after
+        if random.random() < 0.7:  # it fits
+            batches = [batch for batch in batches if batch.after <= last] or batches[:1]
+        made = file_of(random, file.base, batches, indexed)
+        is_same = batches[0].rows == history[at].rows  # two markers, maybe of the same time
+        if len(made.log) not in (unequal, len(file.log)) and not is_same:
+            return made
+
+
+def check(number: int) -> str:
+    """Tries one case; answers what came of it in a word."""
+    foreign = make_case(number)
+    files = SimulatedFiles()
+    paths = foreign.made.write(files)
+    random = Random(~number)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(retrying, "wait", lambda _: None)
+        whole = read(foreign, files, paths, {})
+        return f"{whole}, {read(foreign, files, paths, choose_options(foreign, random))}"
+
+
+def choose_options(foreign: ForeignCase, random: Random) -> dict[str, Any]:
+    """Bounds by offsets, of a read that may be lenient or committed."""
+    options: dict[str, Any] = random.choice([{}, LENIENT, {"isolationLevel": "read_committed"}])
+    end = max(batch.after for batch in foreign.made.history)
+    first = random.randrange(end)
+    after = random.randint(first + 1, end)
+    return options | {"startingOffsets": {TOPIC: {"0": first}}, "endingOffsets": {TOPIC: {"0": after}}}
+
+
+def read(foreign: ForeignCase, files: SimulatedFiles, paths: list[str], options: dict[str, Any]) -> str:
+    """Reads: an error comes out, or just the rows of the history, of which the file may hold none at its offsets."""
+    first, after = (int(options[name][TOPIC]["0"]) if name in options else edge for name, edge in BOUNDS)
+    wanted = {offset: row for offset, row in foreign.rows.items() if first <= offset < after}
+    try:
+        found = scanned(files, paths, **options)
+    except (PathError, DataError, DataLossError) as error:
+        assert not isinstance(error, FileChangedError), error
+        return type(error).__name__
+    if "isolationLevel" in options:
+        wanted = {row[0]: row for row in found if wanted.get(row[0]) == row}
+    same(found, wanted, f"{options}")
+    return "rows"
+
+
+def test_foreign_files() -> None:
+    """Whatever the bounds: the rows of the history, or an error."""
+    words: Counter[str] = Counter()
+    for number in range(CASES):
+        try:
+            words[check(number)] += 1
+        except AssertionError as error:
+            pytest.fail(f"case {number}: {error}")
+    assert words["rows, rows"] and words["PathError, PathError"], words
+
+
+def main(arguments: list[str]) -> int:
+    """Runs some cases, and prints those that fail."""
+    words: Counter[str] = Counter()
+    first, count = (int(argument) for argument in arguments)
+    for number in range(first, first + count):
+        try:
+            words[check(number)] += 1
+        except BaseException as error:
+            words["failed"] += 1
+            print(f"case {number}: {type(error).__name__} {str(error)[:300]}", flush=True)
+    print(dict(words))
+    return 1 if words["failed"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
