@@ -3,7 +3,8 @@
 Copies are compared from their ends down to a batch that both have, as nothing below it can differ (`histories.py`).
 That is so as long as each file is of this partition. A file that was restored into the wrong directory is not. Names
 and sizes show where to look: of two segments of one name that differ in size, the first batches are compared. They are
-compared only if both begin where their name says, so that no wrong offset decides.
+compared only if both begin where their name says, so that no wrong offset decides. Their leader epochs decide nothing
+here: both copies are cut to the offsets where their histories are valid, and one history has one record at an offset.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from itertools import combinations
 
 from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.errors import PathError
-from kafka_segment_source.partition.batch_pairs import CONFLICT, relate_batches
+from kafka_segment_source.partition.batch_pairs import have_other_records
 from kafka_segment_source.partition.copy_view import CopyView
 from kafka_segment_source.partition.histories import explain_conflict
 
@@ -35,6 +36,5 @@ def refuse_foreign_segments(copies: Sequence[CopyView], near: OffsetRange) -> No
             batch, counterpart = one.first_batch_of(segment), other.first_batch_of(twin)
             if batch is None or counterpart is None or not base == batch.base_offset == counterpart.base_offset:
                 continue
-            shown = relate_batches(one, batch, other, counterpart)
-            if shown == CONFLICT:
+            if have_other_records(one, batch, other, counterpart):
                 raise PathError(explain_conflict(one, other, base))

@@ -12,6 +12,7 @@ The rules for batch reads alone are in `batch_queries.py`.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 
 from kafka_segment_source import kafka_format
@@ -42,6 +43,8 @@ def offset_range(log: PartitionLog, options: ReadOptions, warnings: Warnings) ->
             f"option {options.starting.option!r} ({start}) is after option {options.ending.option!r} ({end}) for {where}",
             options=(options.starting.option, options.ending.option),
         )
+    if options.starting.by_time:
+        start = _include_gap(log, start, options.trust)
     lost = _describe_hole(log, OffsetRange(start, end)) or _describe_loss(
         log, options.starting, options.ending, options.trust, start, end
     )
@@ -84,6 +87,18 @@ def find_start(log: PartitionLog, options: ReadOptions) -> int:
         f" after {format_millis(number)} (startingOffsetsByTimestampStrategy=latest reads nothing of it instead)",
         options=(starting.option, "startingOffsetsByTimestampStrategy"),
     )
+
+
+def _include_gap(log: PartitionLog, start: int, trust: Trust) -> int:
+    """Returns where the missing offsets right before `start` begin, or `start`.
+
+    A time may stand for one of them. With them in the range, a read notices a segment file that is missing there.
+    """
+    at = bisect_left(log.segments, start, key=lambda segment: segment.base_offset)
+    if not 0 < at < len(log.segments) or log.segments[at].base_offset != start or not log.gap_is_loss(at - 1):
+        return start
+    with SegmentView(log.segments[at - 1], trust) as view:
+        return min(start, max(view.end_offset(), log_start_offset(log)))
 
 
 def _find_end(log: PartitionLog, options: ReadOptions) -> int:

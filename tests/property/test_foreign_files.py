@@ -63,10 +63,14 @@ def make_case(number: int) -> ForeignCase:
 
 
 def make_foreign(random: Random, file: File, history: list[Any], indexed: bool, unequal: int) -> File:
-    """A segment of another partition from the offset of a file on, of the same leader epoch, with another size."""
+    """A segment of another partition from the offset of a file on, with another size, of any leader epoch."""
     at = next(at for at, batch in enumerate(history) if batch.base == file.base)
     while True:
-        batches = go_on(random, history[:at], random.randint(1, 5), history[at].epoch, "foreign")
+        is_last = (
+            history[-1].base == file.batches[-1].batch.base
+        )  # a later epoch would look like that of a later leader
+        epochs = [history[at].epoch] if is_last else [history[at].epoch, random.randrange(5)]
+        batches = go_on(random, history[:at], random.randint(1, 5), random.choice(epochs), "foreign")
         last = file.batches[-1].batch.after
         if random.random() < 0.7:  # it fits
             batches = [batch for batch in batches if batch.after <= last] or batches[:1]

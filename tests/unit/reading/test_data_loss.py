@@ -87,6 +87,18 @@ def test_a_missing_segment(base: int, options: dict[str, Any], folder: Path, cap
     assert caplog.messages == [f"{caught.value.what}; going on without it (failOnDataLoss=false)"]
 
 
+@pytest.mark.parametrize("moment", [120, 190, 200])
+def test_a_segment_missing_right_before_a_starting_timestamp(moment: int, folder: Path) -> None:
+    """Nobody knows whether one of its rows is the first with that time."""
+    options: dict[str, Any] = {"startingTimestamp": moment}
+    assert offsets(folder, **options)[0] == moment // 10
+    log(folder, 10).unlink()
+    with pytest.raises(DataLossError, match="offsets 10 to 19 of partition orders-0 are missing"):
+        offsets(folder, **options)
+    assert offsets(folder, failOnDataLoss=False, **options) == list(range(20, 40))
+    assert offsets(folder, startingTimestamp=210) == list(range(21, 40))
+
+
 @pytest.mark.parametrize("by", ["time index", "zone map", "key filter"])
 def test_a_segment_missing_behind_one_that_is_left_out(by: str, tmp_path: Path) -> None:
     """Nobody knows the times and keys of its rows, so the end of the segment before is looked at."""
