@@ -1014,6 +1014,15 @@ LOOSENED = [
         ),
     ),
     *_of(
+        "decoding/gaps.py",
+        "tests/unit/reading/test_data_loss.py",
+        (
+            "gaps: batches that changed places show no compaction",
+            " and not self._steps_back_before(file)",
+            "",
+        ),
+    ),
+    *_of(
         "planning/offset_bounds.py",
         "tests/unit/reading/test_data_loss.py",
         (
@@ -1164,7 +1173,7 @@ LOOSENED = [
         "tests/unit/partition/test_offset_proof.py",
         (
             "loss: a jump is no compaction",
-            "return before._has_gaps or before._has_old_formats or is_behind_gap",
+            "return before._has_old_formats or shows_compaction",
             "return True",
         ),
     ),

@@ -4,6 +4,7 @@ Kafka omits offsets only where it compacts. So a gap is a loss, unless this part
 checkpoint shows compaction, and planning checks that. Gaps among the batches of the segment show it too. Message sets
 (magic 0 and 1) do not have enough fields to decide. A segment that was not read to its end is not judged. Offsets
 of skipped damage are no sign of compaction: bytes are skipped there, and compaction leaves no bytes between batches.
+Gaps are no sign of it either where a batch before the split steps back: it may belong into one of them.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from kafka_segment_source.decoding.damage import NotedDamage
 from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.kernels import batch_headers, batch_rules
 from kafka_segment_source.kernels.batch_headers import HeaderTable
+from kafka_segment_source.logdir.probe import HeaderProbe
 from kafka_segment_source.storage.files import InputFile
 from kafka_segment_source.trust import Trust
 
@@ -78,4 +80,17 @@ class GapWatch:
         self._has_old_formats = before._has_old_formats
         end = before.next_offset if before.position == self._split.start else None
         is_behind_gap = end is not None and self._first_offset is not None and self._first_offset > end
-        return before._has_gaps or before._has_old_formats or is_behind_gap
+        shows_compaction = (before._has_gaps or is_behind_gap) and not self._steps_back_before(file)
+        return before._has_old_formats or shows_compaction
+
+    def _steps_back_before(self, file: InputFile) -> bool:
+        """Whether a batch before the split begins at or below the one before it. Then a gap may be the place of that
+        batch, and shows no compaction. A read of all the file reports it."""
+        highest = -1
+        for header in HeaderProbe(file, self._split.start, check_crcs=False).walk(0, in_order=False):
+            if header is None or header.position >= self._split.start:
+                continue
+            if header.base_offset <= highest:
+                return True
+            highest = header.last_offset
+        return False

@@ -87,6 +87,16 @@ def test_a_missing_segment(base: int, options: dict[str, Any], folder: Path, cap
     assert caplog.messages == [f"{caught.value.what}; going on without it (failOnDataLoss=false)"]
 
 
+def test_a_segment_missing_behind_one_whose_batches_are_swapped(tmp_path: Path) -> None:
+    """The swapped batches leave gaps, which are no sign of compaction. A read behind them does not see them itself."""
+    swapped = [batch(at, *[10 * n for n in (at, at + 1)]) for at in (2, 0, 4, 6, 8)]
+    first = simple_segment(swapped, base=0, index=[(5, 2), (7, 3)], timeindex=[(50, 5)])
+    folder = written(tmp_path, first, segment(20, 30))
+    for start in (6, 12):
+        with pytest.raises(DataLossError, match=f"offsets {max(start, 10)} to 19 of partition orders-0 are missing"):
+            offsets(folder, startingOffsets={"orders": {"0": start}})
+
+
 @pytest.mark.parametrize("moment", [120, 190, 200])
 def test_a_segment_missing_right_before_a_starting_timestamp(moment: int, folder: Path) -> None:
     """Nobody knows whether one of its rows is the first with that time."""
