@@ -69,18 +69,20 @@ class GapWatch:
     def _has_gaps_before(self, file: InputFile) -> bool:
         """Whether the batches before the split show compaction, or are of old formats. Damage among them shows nothing.
 
-        It reads all of them, but it is rarely called.
+        It reads them up to the first gap, or all of them. It is rarely called.
         """
         split = self._split._replace(start=0, end=self._split.start, bounds=ScanBounds(), stop_timestamp=None)
-        before = GapWatch(split)
-        for chunk in BatchReader(file, split, Trust(check_crcs=False), NotedDamage(drop=True)).chunks():
+        before, noted, had_gaps = GapWatch(split), NotedDamage(drop=True), False
+        for chunk in BatchReader(file, split, Trust(check_crcs=False), noted).chunks():
             before.see(chunk.headers)
-            if before._has_gaps or before._has_old_formats or before.position >= self._split.start:
+            if had_gaps or before._has_old_formats or before.position >= self._split.start:
                 break
+            had_gaps = before._has_gaps  # damage ends a chunk: it is noted before the next one
         self._has_old_formats = before._has_old_formats
         end = before.next_offset if before.position == self._split.start else None
         is_behind_gap = end is not None and self._first_offset is not None and self._first_offset > end
-        shows_compaction = (before._has_gaps or is_behind_gap) and not self._steps_back_before(file)
+        has_gaps = before._has_gaps or is_behind_gap
+        shows_compaction = has_gaps and not (noted.skipped and self._steps_back_before(file))
         return before._has_old_formats or shows_compaction
 
     def _steps_back_before(self, file: InputFile) -> bool:
@@ -88,8 +90,8 @@ class GapWatch:
         batch, and shows no compaction. A read of all the file reports it."""
         highest = -1
         for header in HeaderProbe(file, self._split.start, check_crcs=False).walk(0, in_order=False):
-            if header is None or header.position >= self._split.start:
-                continue
+            if header is None:
+                break
             if header.base_offset <= highest:
                 return True
             highest = header.last_offset

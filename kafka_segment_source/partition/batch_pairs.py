@@ -121,12 +121,9 @@ def relate_batches(one: CopyView, batch: BatchHeader, other: CopyView, twin: Bat
 
 
 def have_other_records(one: CopyView, batch: BatchHeader, other: CopyView, twin: BatchHeader) -> bool:
-    """Whether two batches of two copies have different records at one offset. Their epochs do not matter: no CRC covers
-    an epoch, and a file of another partition may have any."""
-    has_equal_ends = (batch.base_offset, batch.last_offset) == (twin.base_offset, twin.last_offset)
-    if has_equal_ends and batch.crc == twin.crc:
-        return False
-    return _compare_rows(one.rows(batch), other.rows(twin)) == CONFLICT
+    """Whether two batches of two copies with one base offset have different records at one offset. Their epochs do not
+    matter: no CRC covers an epoch, and a file of another partition may have any."""
+    return batch.crc != twin.crc and _compare_rows(one.rows(batch), other.rows(twin)) == CONFLICT
 
 
 def _compare_rows(rows: Rows | None, others: Rows | None) -> str:
