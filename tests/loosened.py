@@ -245,7 +245,7 @@ LOOSENED = [
         ("search: a header has the name that is asked for", "if self._wanted.headers is not None:", "if False:"),
         (
             "search: only a CRC that is checked proves the bytes of a batch",
-            "self._crcs_hold = options.trust.check_crcs",
+            "self._crcs_hold = source.trust.check_crcs",
             "self._crcs_hold = True",
         ),
         (
@@ -633,14 +633,14 @@ LOOSENED = [
     *_of(
         "values/rows.py",
         "tests/unit/test_key_option.py",
-        ("keys: a control record has no typed key", "data_only=options.include_control", "data_only=False"),
+        ("keys: a control record has no typed key", "data_only=content.include_control", "data_only=False"),
     ),
     *_of(
         "frames/dataset.py",
         "tests/unit/test_key_option.py",
         (
             "keys: a typed key is not its stored bytes",
-            "keeps_bytes = self.options.key_format in FORMATS_OF_TEXT",
+            "keeps_bytes = self.options.formats.key in FORMATS_OF_TEXT",
             "keeps_bytes = True",
         ),
     ),
@@ -678,7 +678,7 @@ LOOSENED = [
         ("limit: the task has the splits behind the proof too", "return (plan.splits,)", "return (plan.splits[:1],)"),
         ("limit: batches outside the bounds prove nothing", "if not is_inside or (", "if ("),
         ("limit: a task reads no more than was asked for", "limit -= batch.num_rows", "pass"),
-        ("limit: a key may be nowhere", " or options.keys is not None", ""),
+        ("limit: a key may be nowhere", " or options.content.keys is not None", ""),
     ),
     *_of(
         "spark/reader.py",
@@ -1409,20 +1409,28 @@ LOOSENED = [
         ("threads: plain batches take one", "header is not None and header.is_compressed", "header is not None"),
         ("threads: a bucket takes one", "if split.storage.read_cost(split.path).at_once > 1:", "if False:"),
         ("threads: a default has a bound", "min(count_processors(), _MOST_BY_DEFAULT)", "count_processors()"),
-        ("threads: headers alone take one", "<= 1 or reads_headers_only(self.options):", "<= 1:"),
+        (
+            "threads: headers alone take one",
+            "<= 1 or reads_headers_only(self.options.content, self.options.policy.trust):",
+            "<= 1:",
+        ),
     ),
     *_of(
         "planning/planner.py",
         "tests/unit/planning tests/unit/zones/test_zone_pruning.py",
         (
             "cuts: minPartitions cuts",
-            "if options.min_partitions is not None and len(kept) < options.min_partitions:",
+            "if cutting.min_partitions is not None and len(kept) < cutting.min_partitions:",
             "if False:",
         ),
         ("cuts: maxRecordsPerPartition cuts", "if most is not None:", "if False:"),
         ("pack: up to 256 Spark partitions none is shared", "PACK_MORE_THAN = 256", "PACK_MORE_THAN = 8"),
         ("pack: more than 256 are shared", "PACK_MORE_THAN = 256", "PACK_MORE_THAN = 2**31"),
-        ("pack: what was cut is not put together", "0 if asked else options.pack_bytes", "options.pack_bytes"),
+        (
+            "pack: what was cut is not put together",
+            "0 if asked else cutting.pack_bytes",
+            "cutting.pack_bytes",
+        ),
         ("pack: neighbours of a micro-batch share", "pack_more_than=0", "pack_more_than=PACK_MORE_THAN"),
     ),
     *_of(

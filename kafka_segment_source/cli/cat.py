@@ -100,13 +100,13 @@ def cat_command(
     if options.pop("latest"):
         options["view"] = NEWEST
     parsed, warnings = parse(paths, options)
-    asked, wanted = split_names(parsed, None if columns is None else columns.replace(" ", "").split(","))
+    asked, wanted = split_names(parsed.formats, None if columns is None else columns.replace(" ", "").split(","))
     plan = make_plan(type_columns(parsed, warnings, wanted), warnings)
     for warning in plan.warnings:
         warn(warning)
-    table = split_table(plan.options)
+    table = split_table(plan.options.content)
     chosen = None if asked is None else table.check_names(asked)
-    names = chosen or table.default_names(parsed)
+    names = chosen or table.default_names(parsed.content)
     with skipped_data() as skipped:
         if output is not None:
             schema = table.arrow_schema(names)
@@ -138,8 +138,8 @@ def _print_records(
 
     lines: makes lines of a batch with these columns. It says once if bytes are not the text that was asked for.
     """
-    schema = split_table(plan.options).arrow_schema(
-        dict.fromkeys((*names, CONTROL_TYPE) if plan.options.include_control else names)
+    schema = split_table(plan.options.content).arrow_schema(
+        dict.fromkeys((*names, CONTROL_TYPE) if plan.options.content.include_control else names)
     )
     records, has_said = 0, False
     for batch in _read_batches(plan, schema, limit):

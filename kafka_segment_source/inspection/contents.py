@@ -20,7 +20,7 @@ from kafka_segment_source.logdir.checkpoints import Checkpoints
 from kafka_segment_source.logdir.segments import Evidence, ListedLog, PartitionLog, Segment, explain_unfinished
 from kafka_segment_source.logdir.topic_choice import list_deleted
 from kafka_segment_source.option_values import TopicSelection
-from kafka_segment_source.options import ReadOptions, parse_options
+from kafka_segment_source.options import parse_options
 from kafka_segment_source.partition.chain import list_paths
 from kafka_segment_source.partition.logs import available_logs
 from kafka_segment_source.partition.missing import all_evidence, notice, report_lost_partitions
@@ -154,16 +154,19 @@ def list_partitions(
         [('orders-0', 1164), ('orders-1', 1476), ('orders-2', 1360)]
     """
     check_names(options, TopicOptions, "list_partitions, which takes")
-    return list_parsed(*parse_options(option_texts(path, options)), on_progress)
+    parsed, warnings = parse_options(option_texts(path, options))
+    return list_source(parsed.source, parsed.policy, warnings, on_progress)
 
 
-def list_parsed(parsed: ReadOptions, warnings: Warnings, on_progress: OnProgress = ignore_progress) -> Listing:
-    """Lists the partitions that parsed options select. The `warnings` of parsing become those of the listing."""
+def list_source(
+    source: Source, policy: Policy, warnings: Warnings, on_progress: OnProgress = ignore_progress
+) -> Listing:
+    """Lists the partitions of a source. The `warnings` of parsing become those of the listing."""
     seen = time.monotonic()
-    logs = list_directories(parsed.source)
+    logs = list_directories(source)
     advance = add_up(sum(segment.size for log in logs for segment in log.segments), on_progress)
-    logs, summaries = _summarize_logs(logs, parsed.source, advance, warnings)
-    checkpoints = Checkpoints(warnings, parsed.storage)
+    logs, summaries = _summarize_logs(logs, source, advance, warnings)
+    checkpoints = Checkpoints(warnings, source.storage)
     warnings += few([fault for log in logs for fault in log.beside.faults + log.beside.damaged])
     warnings += few([explain_unfinished(log) for log in logs if log.beside.unfinished])
     copies = Counter(log.topic_partition for log in logs)
@@ -171,12 +174,10 @@ def list_parsed(parsed: ReadOptions, warnings: Warnings, on_progress: OnProgress
         _list_partition(log, summary, checkpoints, seen, copies[log.topic_partition] == 1)
         for log, summary in zip(logs, summaries, strict=True)
     ]
-    partitions = _note_reads(partitions, logs, parsed.source, parsed.policy, warnings)
-    report_lost_partitions(logs, checkpoints, parsed.source, seen, warnings)
+    partitions = _note_reads(partitions, logs, source, policy, warnings)
+    report_lost_partitions(logs, checkpoints, source, seen, warnings)
     # these directories may belong to any topic
-    not_read, said = (
-        try_again(lambda: _list_dead(parsed.source)) if parsed.topics == TopicSelection() else ([], Warnings())
-    )
+    not_read, said = try_again(lambda: _list_dead(source)) if source.topics == TopicSelection() else ([], Warnings())
     warnings += said
     return Listing(tuple(partitions), tuple(not_read), tuple(warnings))
 

@@ -25,13 +25,13 @@ from kafka_segment_source.decoding.records import RecordColumns
 from kafka_segment_source.decoding.scratch import Scratch
 from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.decoding.split_file import SplitFile
-from kafka_segment_source.decoding.tables import SplitTable
+from kafka_segment_source.decoding.tables import Reading, SplitTable
 from kafka_segment_source.errors import FileChangedError
 from kafka_segment_source.kernels import batch_headers, offset_map
 from kafka_segment_source.kernels.record_batches import OFFSET
 from kafka_segment_source.latest.offset_map import OffsetMap
-from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.reporting import REMARK, logger
+from kafka_segment_source.request import Content
 from kafka_segment_source.schema import RECORD_COLUMNS
 
 Offsets = npt.NDArray[np.int64]
@@ -44,13 +44,13 @@ class ReadSplit(Protocol):
     """Reads the rows of one split, as `scanning.read_split` does. choose: leaves out batches without a wanted row."""
 
     def __call__(
-        self, split: SegmentSplit, options: ReadOptions, schema: pa.Schema, *, choose: ChooseBatches | None = None
+        self, split: SegmentSplit, reading: Reading, schema: pa.Schema, *, choose: ChooseBatches | None = None
     ) -> Iterator[pa.RecordBatch]: ...
 
 
 def read_newest(
     splits: Iterable[SegmentSplit],
-    options: ReadOptions,
+    reading: Reading,
     schema: pa.Schema,
     advance: Callable[[int], None],
     read_split: ReadSplit,
@@ -63,25 +63,25 @@ def read_newest(
     """
     for (topic, partition), of_partition in groupby(splits, key=lambda split: (split.topic, split.partition)):
         parts = tuple(of_partition)
-        the_map = OffsetMap(options.offset_map_bytes)
+        the_map = OffsetMap(reading.content.offset_map_bytes)
         is_first = True
         while the_map.has_more:
-            without_key = _note_all(parts, options, the_map, read_split)
+            without_key = _note_all(parts, reading, the_map, read_split)
             if without_key and is_first:
                 logger.warning(
                     "%s-%d has %s without a key: they are in no row of view=latest",
                     *(topic, partition, f"{without_key:,} {'record' if without_key == 1 else 'records'}"),
                     extra=REMARK,
                 )
-            newest = the_map.take_newest(options.include_tombstones)
-            yield from _read_offsets(parts, options, schema, newest, read_split, advance if is_first else _ignore)
+            newest = the_map.take_newest(reading.content.include_tombstones)
+            yield from _read_offsets(parts, reading, schema, newest, read_split, advance if is_first else _ignore)
             is_first = False
 
 
 def _ignore(_: int) -> None: ...
 
 
-def _note_all(splits: Sequence[SegmentSplit], options: ReadOptions, the_map: OffsetMap, read_split: ReadSplit) -> int:
+def _note_all(splits: Sequence[SegmentSplit], reading: Reading, the_map: OffsetMap, read_split: ReadSplit) -> int:
     """Notes every record of the splits in the map. Returns how many have no key."""
     without_key = 0
 
@@ -90,7 +90,8 @@ def _note_all(splits: Sequence[SegmentSplit], options: ReadOptions, the_map: Off
         without_key += the_map.note(records)
 
     table = SplitTable(RECORD_COLUMNS, lambda: partial(_NotedRows, note))
-    noting = replace(options, typed=None, table=table)  # a key is the bytes that are stored
+    content = reading.content._replace(typed=None)  # a key is the bytes that are stored
+    noting = reading._replace(content=content, table=table)
     for split in reversed(splits):  # later segments first, so that most entries are written once
         for _ in read_split(split, noting, _NO_COLUMNS):
             pass  # it makes no rows
@@ -104,12 +105,12 @@ class _NotedRows:
         self,
         note: Callable[[RecordColumns], None],
         source: SplitFile,
-        options: ReadOptions,
+        content: Content,
         schema: pa.Schema,
         scratch: Scratch,
     ) -> None:
         self._note = note
-        self._decoder = source.decoder(options.include_control, False, scratch, keep_wanted(options.raw_keys))
+        self._decoder = source.decoder(content.include_control, False, scratch, keep_wanted(content.raw_keys))
 
     def rows(self, chunk: Chunk) -> Iterator[tuple[pa.RecordBatch, int]]:
         for records in self._decoder.decode(chunk):
@@ -119,7 +120,7 @@ class _NotedRows:
 
 def _read_offsets(
     splits: Sequence[SegmentSplit],
-    options: ReadOptions,
+    reading: Reading,
     schema: pa.Schema,
     wanted: Offsets,
     read_split: ReadSplit,
@@ -130,9 +131,9 @@ def _read_offsets(
     Raises FileChangedError at the end if one of them is gone. failOnDataLoss=false logs it.
     """
     read_schema = schema
-    if options.typed is None:
-        keep = partial(_keep_newest, wanted, keep_wanted(options.raw_keys))
-        options = replace(options, table=SplitTable(RECORD_COLUMNS, lambda: partial(RecordRows, keep=keep)))
+    if reading.content.typed is None:
+        keep = partial(_keep_newest, wanted, keep_wanted(reading.content.raw_keys))
+        reading = reading._replace(table=SplitTable(RECORD_COLUMNS, lambda: partial(RecordRows, keep=keep)))
     elif "offset" not in schema.names:
         read_schema = schema.append(pa.field("offset", pa.int64()))
     returned = 0
@@ -142,20 +143,20 @@ def _read_offsets(
             end = min(split.bounds.offsets.end, int(wanted[after - 1]) + 1)
             bounds = split.bounds._replace(offsets=OffsetRange(split.bounds.offsets.start, end))
             choose = partial(_choose_batches, wanted=wanted)
-            for batch in read_split(split._replace(bounds=bounds), options, read_schema, choose=choose):
-                newest = batch if options.typed is None else _take_newest(wanted, batch).select(schema.names)
+            for batch in read_split(split._replace(bounds=bounds), reading, read_schema, choose=choose):
+                newest = batch if reading.content.typed is None else _take_newest(wanted, batch).select(schema.names)
                 returned += newest.num_rows
                 if newest.num_rows:
                     yield newest
         advance(split.size)
-    if returned < len(wanted) and options.typed_keys is None:
+    if returned < len(wanted) and reading.content.typed_keys is None:
         lost = f"{len(wanted) - returned:,} of the newest records of {splits[0].topic}-{splits[0].partition}"
         error = FileChangedError(
             f"view=latest: {lost} were there when its keys were read, and are gone: files were replaced meanwhile, as a"
             " log cleaner does",
             "read again, or give failOnDataLoss=false to read what is left",
         )
-        report_lost_rows(error, options.policy)
+        report_lost_rows(error, reading.policy)
 
 
 def _keep_newest(wanted: Offsets, keep: KeepRecords | None, records: RecordColumns) -> RecordColumns:

@@ -22,34 +22,37 @@ from kafka_segment_source.errors import OptionError
 from kafka_segment_source.logdir.segment_view import SegmentView
 from kafka_segment_source.logdir.segments import Evidence, PartitionLog
 from kafka_segment_source.option_values import EARLIEST, LATEST, OffsetLimit
-from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.reporting import Warnings
+from kafka_segment_source.request import ReadBounds
 from kafka_segment_source.source import Source
 from kafka_segment_source.times import format_millis
 from kafka_segment_source.trust import Policy, Trust
 
 
-def offset_range(log: PartitionLog, options: ReadOptions, warnings: Warnings) -> OffsetRange:
-    """The offsets of one partition that the options leave, between its log start and the end by `endAt`.
+def offset_range(
+    log: PartitionLog, bounds: ReadBounds, source: Source, policy: Policy, warnings: Warnings
+) -> OffsetRange:
+    """The offsets of one partition that the bounds leave, between its log start and the end by `endAt`.
 
     Raises OptionError for a start after the end, and for a timestamp that no record reaches. Raises DataLossError for
     missing offsets that are given by number or lie in a hole. With failOnDataLoss=false they become a warning.
     """
-    start = find_start(log, options)
-    end = _find_end(log, options)
+    starting, ending = bounds.starting, bounds.ending
+    start = find_start(log, bounds, source, policy)
+    end = _find_end(log, ending, source, policy)
     where = f"partition {log.topic}-{log.partition}"
     if start > end:
         raise OptionError(
-            f"option {options.starting.option!r} ({start}) is after option {options.ending.option!r} ({end}) for {where}",
-            options=(options.starting.option, options.ending.option),
+            f"option {starting.option!r} ({start}) is after option {ending.option!r} ({end}) for {where}",
+            options=(starting.option, ending.option),
         )
-    if options.starting.by_time:
-        start = _include_gap(log, start, options.trust)
+    if starting.by_time:
+        start = _include_gap(log, start, policy.trust)
     lost = _describe_hole(log, OffsetRange(start, end)) or _describe_loss(
-        log, options.starting, options.ending, options.trust, start, end
+        log, starting, ending, policy.trust, start, end
     )
     if lost is not None:
-        warnings.add(report_lost_offsets(f"{lost} of {where}", options.policy), "lost offsets")
+        warnings.add(report_lost_offsets(f"{lost} of {where}", policy), "lost offsets")
     return OffsetRange(start, end).intersect(log.offsets)
 
 
@@ -68,20 +71,20 @@ def check_missing(
         yield piece, report_lost_offsets(said, policy) if piece.is_hard else said
 
 
-def find_start(log: PartitionLog, options: ReadOptions) -> int:
-    """The offset where the options begin with this partition: 0 for earliest, -1 for latest.
+def find_start(log: PartitionLog, bounds: ReadBounds, source: Source, policy: Policy) -> int:
+    """The offset where the bounds begin with this partition: 0 for earliest, -1 for latest.
 
     Raises OptionError for a timestamp that no record reaches, unless the strategy is latest.
     """
-    starting = options.starting
+    starting = bounds.starting
     number = starting.at(log.topic_partition)
     if not starting.by_time:
         return 0 if number == EARLIEST else number
-    offset = _find_offset_at(log, number, options.source, options.policy)
+    offset = _find_offset_at(log, number, source, policy)
     if offset is not None:
         return offset
-    if options.start_at_latest_if_no_match:
-        return log_end_offset(log, options.trust)
+    if bounds.start_at_latest_if_no_match:
+        return log_end_offset(log, policy.trust)
     raise OptionError(
         f"option {starting.option!r}: no offset of partition {log.topic}-{log.partition} has a timestamp at or"
         f" after {format_millis(number)} (startingOffsetsByTimestampStrategy=latest reads nothing of it instead)",
@@ -101,12 +104,11 @@ def _include_gap(log: PartitionLog, start: int, trust: Trust) -> int:
         return min(start, max(view.end_offset(), log_start_offset(log)))
 
 
-def _find_end(log: PartitionLog, options: ReadOptions) -> int:
-    ending = options.ending
+def _find_end(log: PartitionLog, ending: OffsetLimit, source: Source, policy: Policy) -> int:
     number = ending.at(log.topic_partition)
     if not ending.by_time:
         return kafka_format.MAX_OFFSET if number == LATEST else number
-    offset = _find_offset_at(log, number, options.source, options.policy)
+    offset = _find_offset_at(log, number, source, policy)
     return kafka_format.MAX_OFFSET if offset is None else offset
 
 

@@ -35,12 +35,13 @@ from kafka_segment_source.planning.offset_bounds import find_start
 from kafka_segment_source.planning.plan import ReadPlan
 from kafka_segment_source.planning.planner import plan_listed
 from kafka_segment_source.reporting import Warnings, logger, name_some
+from kafka_segment_source.request import Pace
 from kafka_segment_source.storage.ahead import map_ahead, requests_at_once
 from kafka_segment_source.storage.files import lasting_version
 from kafka_segment_source.storage.retrying import try_again, wait
 from kafka_segment_source.storage.store import NO_VERSION, FileVersion
 from kafka_segment_source.streams.batch_edges import cut_at_offset, cut_by_bytes
-from kafka_segment_source.streams.limits import NO_LIMITS, Limits, spread
+from kafka_segment_source.streams.limits import spread
 from kafka_segment_source.streams.log_ends import LOSS_REMEDY, LogEnds, LogSpan
 from kafka_segment_source.streams.log_watch import LogWatch
 from kafka_segment_source.streams.positions import Positions
@@ -95,9 +96,8 @@ class LogStream:
         now: Callable[[], float] = time.time,
     ) -> None:
         self.options = options
-        self._limits = Limits.of(options)
         self._clock = clock
-        self._ends = LogEnds(options, clock, now)
+        self._ends = LogEnds(options.source, options.policy, options.content.read_committed, clock, now)
         self._watch: LogWatch | None = None
         self._listing: _Listing | None = None
         self._target: dict[TopicPartition, int] | None = None
@@ -120,7 +120,7 @@ class LogStream:
         """
         if self._initial is None:
             listing = self._list(needs_all=True, is_new=True)
-            check_map(self.options.starting, listing.spans.keys())
+            check_map(self.options.bounds.starting, listing.spans.keys())
             self._initial = {
                 topic_partition: self._find_initial_of(span) for topic_partition, span in listing.spans.items()
             }
@@ -128,7 +128,7 @@ class LogStream:
         return self._initial
 
     def _find_initial_of(self, span: LogSpan) -> int:
-        limit = self.options.starting
+        limit = self.options.bounds.starting
         if not limit.by_time:
             number = limit.at(span.log.topic_partition)
             if number in (EARLIEST, LATEST):
@@ -139,7 +139,10 @@ class LogStream:
                     f" but the files hold the offsets {span.start} to {span.files_end - 1}"
                 )
             return min(max(number, span.start), span.files_end)
-        return min(max(find_start(span.log, self.options), span.start), span.files_end)
+        return min(
+            max(find_start(span.log, self.options.bounds, self.options.source, self.options.policy), span.start),
+            span.files_end,
+        )
 
     def find_directories(self) -> list[str]:
         """Returns the directories of the partitions."""
@@ -183,7 +186,7 @@ class LogStream:
         self._made_again.clear()
         if self._target is not None:
             self._wait_for_late(late, spans, begin, waiting)
-        limits = self._limits if limited else NO_LIMITS
+        limits = self.options.pace if limited else Pace()
         if self._must_wait(waiting, limits):
             return result
         result |= {key: offsets.end for key, offsets in waiting.items()} | self._cut(spans, waiting, limits)
@@ -230,16 +233,16 @@ class LogStream:
                 if not is_late:
                     late.remove(key)
 
-    def _must_wait(self, waiting: Mapping[TopicPartition, OffsetRange], limits: Limits) -> bool:
+    def _must_wait(self, waiting: Mapping[TopicPartition, OffsetRange], limits: Pace) -> bool:
         """Whether too few offsets are there for a piece (minOffsetsPerTrigger). A fixed end is not waited for."""
         if limits.least_offsets is None or self._target is not None or self._last_piece is None:
             return False
-        if self._clock() - self._last_piece >= limits.longest_wait:
+        if self._clock() - self._last_piece >= limits.longest_wait / 1000:
             return False
         return sum(max(offsets.end - offsets.start, 0) for offsets in waiting.values()) < limits.least_offsets
 
     def _cut(
-        self, spans: Mapping[TopicPartition, LogSpan], waiting: Mapping[TopicPartition, OffsetRange], limits: Limits
+        self, spans: Mapping[TopicPartition, LogSpan], waiting: Mapping[TopicPartition, OffsetRange], limits: Pace
     ) -> dict[TopicPartition, int]:
         """Returns the ends of the partitions from which the limits leave only a part."""
         waiting = {key: offsets for key, offsets in waiting.items() if not offsets.is_empty}
@@ -249,11 +252,11 @@ class LogStream:
             for key, offsets in waiting.items():
                 if shares[key] < offsets.end - offsets.start:
                     cut = OffsetRange(offsets.start, offsets.start + shares[key])
-                    ends[key] = cut_at_offset(spans[key].log, cut, self.options.trust)
+                    ends[key] = cut_at_offset(spans[key].log, cut, self.options.policy.trust)
         if limits.most_bytes is not None:
             left = {key: OffsetRange(offsets.start, ends.get(key, offsets.end)) for key, offsets in waiting.items()}
             logs = {key: spans[key].log for key in left}
-            ends |= cut_by_bytes(logs, left, limits.most_bytes, self.options.trust)
+            ends |= cut_by_bytes(logs, left, limits.most_bytes, self.options.policy.trust)
         return ends
 
     # ---- pieces ----
@@ -347,7 +350,7 @@ class LogStream:
 
     def _check_selection(self, begin: Positions, listing: _Listing) -> None:
         """Reports a loss if a checkpoint has partitions that the options do not select."""
-        others = [key for key in self._find_gone(begin, listing) if not is_selected(key, self.options.topics)]
+        others = [key for key in self._find_gone(begin, listing) if not is_selected(key, self.options.source.topics)]
         if others:
             self._given_up.update(others)
             self._report_loss(
@@ -366,7 +369,7 @@ class LogStream:
             known = self._ids.get(key)
             if version == NO_VERSION or (known is not None and known[0] == version):
                 continue
-            topic_id = read_topic_id(log.directory, self.options.storage)
+            topic_id = read_topic_id(log.directory, self.options.source.storage)
             self._ids[key] = lasting_version(version), topic_id
             if known is None or None in (topic_id, known[1]) or topic_id == known[1]:
                 continue
@@ -396,7 +399,7 @@ class LogStream:
     def _list_once(self, needs_all: bool) -> _Listing:
         known = [] if self._listing is None else [span.log for span in self._listing.spans.values()]
         if self._watch is None:
-            self._watch = LogWatch(self.options.paths, self.options.storage)
+            self._watch = LogWatch(self.options.source.paths, self.options.source.storage)
         self._watch.begin(known)
         seen = self._clock()
         logs = self._list_waiting(needs_all)

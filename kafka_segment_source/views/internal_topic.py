@@ -8,19 +8,24 @@ from typing import Any
 
 import pyarrow as pa
 
+from kafka_segment_source.internal_topics.log_records import TopicRead
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.reporting import Warnings, logger
 from kafka_segment_source.schema import Column, Table
 from kafka_segment_source.views.view import Task, View, to_batches
 
-PlanRows = Callable[[ReadOptions, Warnings], Task]
-ReadRows = Callable[[Task, ReadOptions, Warnings], Iterator[Mapping[str, Any]]]
+PlanRows = Callable[[TopicRead, Warnings], Task]
+ReadRows = Callable[[Task, TopicRead, Warnings], Iterator[Mapping[str, Any]]]
 
 
 def make_view(columns: tuple[Column, ...], plan_rows: PlanRows, read_rows: ReadRows) -> View:
-    """Makes the view of a module of `internal_topics/`, from its columns and its two functions."""
+    """Makes the view of a module of `internal_topics/`, from its columns, what plans it, and what makes its rows."""
     table = Table(columns)
     return View(table, _OneTask(plan_rows), _Rows(table, read_rows))
+
+
+def _read_of(options: ReadOptions) -> TopicRead:
+    return TopicRead(options.source, options.policy, options.bounds.until, options.content.history)
 
 
 @dataclass(frozen=True)
@@ -28,7 +33,7 @@ class _OneTask:
     plan_rows: PlanRows
 
     def __call__(self, options: ReadOptions, warnings: Warnings) -> Sequence[Task]:
-        return [self.plan_rows(options, warnings)]
+        return [self.plan_rows(_read_of(options), warnings)]
 
 
 @dataclass(frozen=True)
@@ -38,6 +43,6 @@ class _Rows:
 
     def __call__(self, task: Task, options: ReadOptions) -> Iterator[pa.RecordBatch]:
         warnings = Warnings()
-        yield from to_batches(self.read_rows(task, options, warnings), self.table)
+        yield from to_batches(self.read_rows(task, _read_of(options), warnings), self.table)
         for warning in warnings:
             logger.warning("%s", warning)

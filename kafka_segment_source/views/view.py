@@ -52,7 +52,7 @@ class ViewPlan(ReadPlan):
 
     def to_dict(self) -> dict[str, Any]:
         """The plan for JSON: the name of the view, the number of its tasks, and the warnings."""
-        return {"view": self.options.view, "tasks": len(self.tasks), "warnings": list(self.warnings)}
+        return {"view": self.options.content.view, "tasks": len(self.tasks), "warnings": list(self.warnings)}
 
     def _table(self) -> Table:
         return self.view.table
@@ -64,7 +64,7 @@ class ViewPlan(ReadPlan):
         from kafka_segment_source.planning.display import as_lines
 
         noun = "task" if len(self.tasks) == 1 else "tasks"
-        return as_lines(f"view {self.options.view}: {len(self.tasks):,} {noun}", self.warnings)
+        return as_lines(f"view {self.options.content.view}: {len(self.tasks):,} {noun}", self.warnings)
 
 
 def plan_view(view: View, options: ReadOptions, warnings: Sequence[str]) -> ViewPlan:

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pytest
 
 from kafka_segment_source.errors import DataError, DataLossError, KafkaSegmentError
-from kafka_segment_source.inspection.verification import verify_parsed
+from kafka_segment_source.inspection.verification import verify_source
 from kafka_segment_source.storage import retrying
 from kafka_segment_source.zones.making import map_segment
 from kafka_segment_source.zones.updates import ZoneMapSummary, finish_update, plan_updates
@@ -189,9 +189,10 @@ def _check_verify(files: SimulatedFiles, paths: list[str], is_whole: bool) -> No
 
     Damage of a copy may be what compaction removed from another one. `verify` is then the stricter of the two.
     """
+    options = options_in(files, paths)
     problems = [
         each
-        for each in verify_parsed(options_in(files, paths), deep=True).problems
+        for each in verify_source(options.source, options.policy, deep=True).problems
         if not each.path.endswith("index") and "leader epoch" not in each.what
     ]
     assert is_whole == (not problems), f"verify finds {problems}, although a read {'succeeds' if is_whole else 'fails'}"
@@ -258,7 +259,8 @@ def _number(expected: Expected) -> int:
 def make_map(files: SimulatedFiles, paths: list[str]) -> None:
     """Makes a zone map of what is there, with a zone for each batch."""
     summary = ZoneMapSummary()
-    for update in plan_updates(options_in(files, paths), MAPS):
+    options = options_in(files, paths)
+    for update in plan_updates(options.source, options.policy, MAPS):
         finish_update(update, [map_segment(split, 2**28, cell=1) for split in update.splits], summary)
 
 

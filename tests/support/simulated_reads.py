@@ -39,7 +39,7 @@ from kafka_segment_source import kafka_format
 from kafka_segment_source.decoding import split_file
 from kafka_segment_source.decoding.tables import RECORDS
 from kafka_segment_source.errors import DataLossError, PathError
-from kafka_segment_source.inspection.contents import list_parsed
+from kafka_segment_source.inspection.contents import list_source
 from kafka_segment_source.inspection.offset_of_time import find_offsets
 from kafka_segment_source.inspection.offset_places import find_places
 from kafka_segment_source.inspection.verify import verify_log
@@ -388,9 +388,9 @@ class _Run:
             window = _Window.open(self.broker)
             try:
                 parsed = options_in(self.broker.files, paths)
-                updates = plan_updates(parsed, _MAPS, keys=self._aim == "keys")
+                updates = plan_updates(parsed.source, parsed.policy, _MAPS, keys=self._aim == "keys")
                 self._gap()
-                summary = run_updates(updates, parsed.max_batch_bytes)
+                summary = run_updates(updates, parsed.policy.trust.max_batch_bytes)
             except (DataLossError, PathError) as error:
                 window.close()
                 if not (window.is_gone if isinstance(error, PathError) else window.is_lossy):
@@ -444,7 +444,7 @@ class _Run:
         for split in planned:
             self.trace(f"reads {os.path.basename(split.path)} from {split.start} to {split.end}")
             splits.append([])
-            for batch in read_split(split, plan.options, schema):
+            for batch in read_split(split, plan.reading, schema):
                 splits[-1] += _rows(batch)
                 if self.random.random() < 0.1:
                     self._steps(self.random.randint(1, 10))
@@ -632,11 +632,13 @@ def inspect_beside(seed: int, kind: str, losses: bool) -> str | None:
         answer: Any = None
         try:
             if what == "ls":
-                answer = list_parsed(options, Warnings())
+                answer = list_source(options.source, options.policy, Warnings())
             elif row is not None and what == "time":
-                answer = find_offsets(options, Warnings(), row.timestamp)
+                answer = find_offsets(
+                    options.source, options.policy, options.content.read_committed, Warnings(), row.timestamp
+                )
             elif row is not None:
-                answer = find_places(options, Warnings(), row.offset)
+                answer = find_places(options.source, options.policy, Warnings(), row.offset)
         except Exception as error:
             return None if window.broker.is_losing and isinstance(error, PathError) else f"{what}: {_named(error)}"
         finally:

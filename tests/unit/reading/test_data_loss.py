@@ -384,7 +384,7 @@ def test_retention_while_planning(folder: Path, monkeypatch: pytest.MonkeyPatch)
 def test_a_directory_that_never_rests(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Planning does not try for ever: after some listings the error is the one of a file that is gone."""
     stale = catalog.list_logs
-    gone = stale(*[kafkaseg.options.parse_options({"path": str(folder)})[0]])
+    gone = stale(kafkaseg.options.parse_options({"path": str(folder)})[0].source)
     for base in (0, 10, 20, 30):
         log(folder, base).unlink()
     calls: list[int] = []

@@ -36,6 +36,8 @@ def test_one_segment_in_two_places_of_the_chain(tmp_path: Path) -> None:
     filters = [RowFilter(offsets=OffsetRange(2, 23)), RowFilter(offsets=OffsetRange(7, 24))]
     plan = plan_for_any(parsed, Warnings(), filters)
     schema = RECORDS.arrow_schema(("offset",))
-    found = [each for split in plan.splits for rows in read_split(split, parsed, schema) for each in rows["offset"]]
+    found = [
+        each for split in plan.splits for rows in read_split(split, plan.reading, schema) for each in rows["offset"]
+    ]
     assert [each.as_py() for each in found] == [offset for offset in wanted if 2 <= offset < 24]
     assert plan.segments_total == 3 and plan.segments_kept == 2
