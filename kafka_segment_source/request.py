@@ -1,7 +1,7 @@
-"""What a read asks for, beside its files (`source.py`) and its trust in them (`trust.py`): what a row is, from when to
-when, how Spark partitions are cut, and how much a stream takes at a time.
+"""What a read asks for: what a row is, from when to when, how Spark partitions are cut, and the pace of a stream.
 
-Each value is made once from the options. A function takes those that it uses.
+Where the files are is in `source.py`, and what is believed of them in `trust.py`. Each value is made once from the
+options. A function takes those that it uses.
 """
 
 from __future__ import annotations

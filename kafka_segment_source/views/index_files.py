@@ -29,9 +29,10 @@ from kafka_segment_source.logdir.segments import ListedLog, Segment
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.reporting import Warnings, few, logger
 from kafka_segment_source.schema import Column, Table
+from kafka_segment_source.source import Source
 from kafka_segment_source.storage.ahead import map_ahead, requests_at_once
 from kafka_segment_source.storage.retrying import try_again
-from kafka_segment_source.trust import Trust
+from kafka_segment_source.trust import Policy, Trust
 
 Mask = npt.NDArray[np.bool_]
 Task = tuple[ListedLog, ...]
@@ -158,12 +159,11 @@ class Entries(Generic[Index]):
             )
         )
 
-    def rows(self, task: Task, options: ReadOptions) -> Iterator[pa.RecordBatch]:
+    def rows(self, task: Task, _: Source, policy: Policy) -> Iterator[pa.RecordBatch]:
         """Yields the rows of a task. It logs a few sentences about files that are damaged or missing."""
         schema = self.table.arrow_schema([column.name for column in self.table.columns])
-        trust = options.policy.trust
         faults: list[str] = []
-        segments = read_segments(task, lambda log, segment: self._read_segment(log, segment, trust, schema))
+        segments = read_segments(task, lambda log, segment: self._read_segment(log, segment, policy.trust, schema))
         held: list[pa.RecordBatch] = []
         count = 0
         for rows, said in segments:

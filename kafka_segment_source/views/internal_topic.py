@@ -12,6 +12,8 @@ from kafka_segment_source.internal_topics.log_records import TopicRead
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.reporting import Warnings, logger
 from kafka_segment_source.schema import Column, Table
+from kafka_segment_source.source import Source
+from kafka_segment_source.trust import Policy
 from kafka_segment_source.views.view import Task, View, to_batches
 
 PlanRows = Callable[[TopicRead, Warnings], Task]
@@ -24,16 +26,13 @@ def make_view(columns: tuple[Column, ...], plan_rows: PlanRows, read_rows: ReadR
     return View(table, _OneTask(plan_rows), _Rows(table, read_rows))
 
 
-def _read_of(options: ReadOptions) -> TopicRead:
-    return TopicRead(options.source, options.policy, options.bounds.until, options.content.history)
-
-
 @dataclass(frozen=True)
 class _OneTask:
     plan_rows: PlanRows
 
     def __call__(self, options: ReadOptions, warnings: Warnings) -> Sequence[Task]:
-        return [self.plan_rows(_read_of(options), warnings)]
+        read = TopicRead(options.source, options.policy, options.bounds.until, options.content.history)
+        return [(read, self.plan_rows(read, warnings))]
 
 
 @dataclass(frozen=True)
@@ -41,8 +40,9 @@ class _Rows:
     table: Table
     read_rows: ReadRows
 
-    def __call__(self, task: Task, options: ReadOptions) -> Iterator[pa.RecordBatch]:
+    def __call__(self, task: tuple[TopicRead, Task], _: Source, __: Policy) -> Iterator[pa.RecordBatch]:
+        read, planned = task
         warnings = Warnings()
-        yield from to_batches(self.read_rows(task, _read_of(options), warnings), self.table)
+        yield from to_batches(self.read_rows(planned, read, warnings), self.table)
         for warning in warnings:
             logger.warning("%s", warning)

@@ -109,6 +109,23 @@ def test_no_imports_go_in_a_circle() -> None:
     assert list(TopologicalSorter(needs).static_order())  # raises CycleError, which names the circle
 
 
+def test_few_functions_take_all_options() -> None:
+    """Below the plan of a read, a function takes the values that it uses. The number says how many take all of them."""
+    taking = [
+        name
+        for name, path in modules().items()
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef)
+        and any(
+            part is not None and "ReadOptions" in ast.unparse(part)
+            for part in (node.returns, *(each.annotation for each in (*node.args.args, *node.args.kwonlyargs)))
+        )
+    ]
+    below = ROOMS[ROOMS.index("options") + 1 : ROOMS.index("planning")]
+    assert [name for name in taking if room(name) in below] == []
+    assert len(taking) <= 32
+
+
 def read_first_sentence(path: Path) -> str:
     """The first sentence of a module's docstring, on one line."""
     paragraph = (ast.get_docstring(ast.parse(path.read_text())) or "").split("\n\n")[0].replace("\n", " ")
