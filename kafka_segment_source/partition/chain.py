@@ -181,7 +181,7 @@ def _merge_copies(logs: list[PartitionLog], policy: Policy, warnings: Warnings, 
         ]
     warnings.add(_explain_choice(logs, read_for), "several copies")
     cut = [copy for copy in copies if not copy.tail.is_clean and copy.log is not read_for[-1][0]]
-    warnings.add_all(map(_explain_cut, cut), "a copy ends in damage")
+    warnings.add_all((_explain_cut(copy, parts) for copy in cut), "a copy ends in damage")
     return replace(
         read_for[0][0],
         segments=tuple(segments),
@@ -483,8 +483,13 @@ def _explain_choice(copies: list[PartitionLog], read_for: list[tuple[PartitionLo
     return f"{said}: offsets {', '.join(parts)}, those from {offsets.start} on from {last.directory!r}"
 
 
-def _explain_cut(copy: CopyView) -> str:
+def _explain_cut(copy: CopyView, parts: Sequence[tuple[CopyView, OffsetRange]]) -> str:
+    """Returns one sentence about a copy that ends in damage. parts: which copy is read for which offsets."""
+    behind = OffsetRange(copy.tail.end)
+    lost = {reader.log.directory for reader, part in parts if reader.has_lost and not part.intersect(behind).is_empty}
+    thinned = f", and compaction may have removed records of them from {' and '.join(map(repr, sorted(lost)))}"
+    where = f"after offset {copy.tail.end - 1}" if copy.tail.end > copy.start else "and no whole batch before them"
     return (
-        f"{copy.log.segments[-1].path!r} ends in bytes after offset {copy.tail.end - 1} that are no whole batch, torn or"
-        " damaged; other directories are read for the offsets that follow"
+        f"{copy.log.segments[-1].path!r} ends in bytes {where} that are no whole batch, torn or damaged; other directories"
+        f" are read for the offsets that follow{thinned if lost else ''}"
     )
