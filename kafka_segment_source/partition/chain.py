@@ -30,8 +30,8 @@ from kafka_segment_source.errors import PathError, StorageError
 from kafka_segment_source.kafka_format import MAX_OFFSET
 from kafka_segment_source.logdir.checkpoints import read_topic_id
 from kafka_segment_source.logdir.segments import DropKind, DroppedSegment, Hole, ListedLog, PartitionLog, Segment
-from kafka_segment_source.partition.choice import DAMAGED, SECOND, THIN, VOID, WHOLE, choose
-from kafka_segment_source.partition.copy_view import CopyView
+from kafka_segment_source.partition.choice import DAMAGED, SECOND, THIN, UNKNOWN, VOID, WHOLE, choose
+from kafka_segment_source.partition.copy_view import CopyView, Tail
 from kafka_segment_source.partition.foreign_segments import refuse_foreign_segments
 from kafka_segment_source.partition.histories import explain_fence, find_doubts, find_fences
 from kafka_segment_source.reporting import Warnings
@@ -259,10 +259,10 @@ def _rate_segment(copy: CopyView, segment: Segment, others: list[_ListedCopy]) -
     differing = [other for other in others if other.differs(segment)]
     if segment.is_last:
         tail = copy.tail
-        held = (OffsetRange(segment.base_offset, tail.end), _rate_density(copy, segment, tail.end, differing))
+        before_end = _leave_gap(segment, tail, _rate_density(copy, segment, tail.end, differing))
         if tail.damage is not None and not is_explained(copy, [other.copy for other in others]):
-            return held, (OffsetRange(tail.end), DAMAGED)
-        return (held,)
+            return *before_end, (OffsetRange(tail.end), DAMAGED)
+        return before_end
     following = segment.span.end
     if not differing:
         return ((segment.span, THIN if copy.log.compacted else WHOLE),)
@@ -275,6 +275,18 @@ def _rate_segment(copy: CopyView, segment: Segment, others: list[_ListedCopy]) -
     end = min(max(end, segment.base_offset), following)
     held = (OffsetRange(segment.base_offset, end), _rate_density(copy, segment, end, differing))
     return held, (OffsetRange(end, following), VOID)
+
+
+def _leave_gap(segment: Segment, tail: Tail, holding: int) -> Sequence[_Rated]:
+    """Returns the offsets of a last segment, and how well they are held: `holding`, or UNKNOWN in an unproven gap."""
+    gap = tail.unproven_gap
+    if gap is None:
+        return ((OffsetRange(segment.base_offset, tail.end), holding),)
+    return (
+        (OffsetRange(segment.base_offset, gap.start), holding),
+        (gap, UNKNOWN),
+        (OffsetRange(gap.end, tail.end), holding),
+    )
 
 
 class _ListedCopy:

@@ -52,6 +52,18 @@ class Tail:
     expected: int | None = None
     hides_batches: bool = False
 
+    @property
+    def unproven_gap(self) -> OffsetRange | None:
+        """The gap before the last batch, where no damage explains it. None if there is none.
+
+        No CRC covers the offset of that batch, and no batch after it proves it. So compaction need not have made the
+        gap: what other copies have there is read. A wrapper of magic 0 or 1 does not state where it begins.
+        """
+        last, expected = self.last, self.expected
+        if last is None or expected is None or self.hides_batches or last.magic != MAGIC_V2:
+            return None
+        return OffsetRange(expected, last.base_offset) if last.base_offset > expected else None
+
 
 class CopyView:
     """Reads the files of one copy.
