@@ -1130,13 +1130,13 @@ LOOSENED = [
         "tests/unit/partition/test_copy_chain.py tests/unit/partition/test_offset_proof.py",
         (
             "copies: the bytes of damage count for no sound batch",
-            "most = certain if is_sound and common.end == end else most",
+            "most = most if sound_from is None else certain",
             "pass",
         ),
         (
             "copies: what lies before damage counts by itself",
-            "sound_end = copy.sound_end_of(segment) or segment.base_offset",
-            "sound_end = segment.base_offset",
+            "for run in copy.sound_runs(segment):",
+            "for run in ():",
         ),
         ("copies: a copy without a segment shows no compaction there", "if not held.is_empty:", "if True:"),
         (
