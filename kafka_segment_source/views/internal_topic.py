@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -23,26 +23,19 @@ ReadRows = Callable[[Task, TopicRead, Warnings], Iterator[Mapping[str, Any]]]
 def make_view(columns: tuple[Column, ...], plan_rows: PlanRows, read_rows: ReadRows) -> View:
     """Makes the view of a module of `internal_topics/`, from its columns, what plans it, and what makes its rows."""
     table = Table(columns)
-    return View(table, _OneTask(plan_rows), _Rows(table, read_rows))
+    return View(table, partial(_plan, plan_rows), partial(_read, read_rows, table))
 
 
-@dataclass(frozen=True)
-class _OneTask:
-    plan_rows: PlanRows
-
-    def __call__(self, options: ReadOptions, warnings: Warnings) -> Sequence[Task]:
-        read = TopicRead(options.source, options.policy, options.bounds.until, options.content.history)
-        return [(read, self.plan_rows(read, warnings))]
+def _plan(plan_rows: PlanRows, options: ReadOptions, warnings: Warnings) -> Sequence[Task]:
+    read = TopicRead(options.source, options.policy, options.bounds.until, options.content.history)
+    return [(read, plan_rows(read, warnings))]
 
 
-@dataclass(frozen=True)
-class _Rows:
-    table: Table
-    read_rows: ReadRows
-
-    def __call__(self, task: tuple[TopicRead, Task], _: Source, __: Policy) -> Iterator[pa.RecordBatch]:
-        read, planned = task
-        warnings = Warnings()
-        yield from to_batches(self.read_rows(planned, read, warnings), self.table)
-        for warning in warnings:
-            logger.warning("%s", warning)
+def _read(
+    read_rows: ReadRows, table: Table, task: tuple[TopicRead, Task], _: Source, __: Policy
+) -> Iterator[pa.RecordBatch]:
+    warnings = Warnings()
+    read, planned = task
+    yield from to_batches(read_rows(planned, read, warnings), table)
+    for warning in warnings:
+        logger.warning("%s", warning)
