@@ -47,7 +47,7 @@ def offset_range(
             options=(starting.option, ending.option),
         )
     if starting.by_time:
-        start = _include_gap(log, start, policy.trust)
+        start = include_gap(log, start, policy.trust)
     lost = _describe_hole(log, OffsetRange(start, end)) or _describe_loss(
         log, starting, ending, policy.trust, start, end
     )
@@ -92,7 +92,7 @@ def find_start(log: PartitionLog, bounds: ReadBounds, source: Source, policy: Po
     )
 
 
-def _include_gap(log: PartitionLog, start: int, trust: Trust) -> int:
+def include_gap(log: PartitionLog, start: int, trust: Trust) -> int:
     """Returns where the missing offsets right before `start` begin, or `start`.
 
     A time may stand for one of them. With them in the range, a read notices a segment file that is missing there.
