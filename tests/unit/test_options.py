@@ -168,6 +168,13 @@ def test_a_default_is_a_text_like_any_other(option: Option) -> None:
         assert option.default is None and get(parse_for(option), option.field) is None
 
 
+def test_parsing_opens_nothing() -> None:
+    """What buckets and tiers need is opened when a file is asked for."""
+    given = {"path": "s3://bucket/logs", "zoneMaps": "s3://bucket/maps", "schemas": "gs://other/schemas"}
+    options = parse(**given, aws_region="here", tieredKeys='{"k":"/keys/k.pem"}', valueFormat="avro")
+    assert vars(options.source.storage).keys() == {field.name for field in fields(RoutedStorage)}
+
+
 # Each option of the conventions: texts that are taken, and texts that are not with what the message expects
 BOOLEAN = (["true", "false", "TRUE", " False "], ["yes", "1", "", "truee"], "expected true or false")
 MOMENT = (
