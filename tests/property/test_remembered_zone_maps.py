@@ -29,7 +29,7 @@ def test_several_pushed_filters(log: GeneratedLog, data: st.DataObject, cell: in
         case.make_maps(cell)
         options = case.options(Bounds())
         plan = plan_for_any(options, Warnings(), pushed)
-        found = read(plan, options)
+        found = read(plan)
         assert found == sorted(set(found), key=lambda row: row[0])
         for each in several:
             assert set(wanted(log, each)) <= set(found)
