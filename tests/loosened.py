@@ -1239,13 +1239,25 @@ LOOSENED = [
         "streams/stream.py",
         _STREAMS,
         ("stream: a position never goes back", "if end <= start:", "if False:"),
-        ("stream: files that end below the position are a loss", "if span.files_end < position:", "if False:"),
-        ("stream: files that begin above the position are a loss", "if first > position:", "if False:"),
+        (
+            "stream: files that end below the position are a loss",
+            "if span.files_end < begin.get(key, 0):",
+            "if False:",
+        ),
         (
             "stream: a fixed end does not move",
             "end = span.end if self._target is None else",
             "end = span.end if True else",
         ),
+    ),
+    *_of(
+        "streams/piece_logs.py",
+        _STREAMS,
+        ("stream: files that begin above the position are a loss", "if first > offsets.start:", "if False:"),
+    ),
+    *_of(
+        "streams/gone.py",
+        _STREAMS,
         ("stream: what is gone is a loss", "        if gone:\n", "        if False:\n"),
     ),
     *_of(

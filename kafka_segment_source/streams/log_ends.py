@@ -25,12 +25,12 @@ from kafka_segment_source.planning.offset_bounds import log_start_offset
 from kafka_segment_source.reporting import Warnings
 from kafka_segment_source.storage.files import lasting_version
 from kafka_segment_source.storage.store import FileVersion
+from kafka_segment_source.streams.said import LOSS_REMEDY
 
 if TYPE_CHECKING:
     from kafka_segment_source.planning.open_transactions import ProducerMemory
 
 _LARGEST_WALK = 1024 * 1024  # bytes behind the last known batch that are walked without the index
-LOSS_REMEDY = "failOnDataLoss=false goes on with what is there"
 LATE_SECONDS = 60.0
 """A file that was changed more recently may still be on its way. Offsets that are missing beside it are waited for."""
 

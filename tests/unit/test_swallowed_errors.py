@@ -149,7 +149,7 @@ JUDGED: dict[str, str] = {
     "storage.tiered.segments:load_by_bytes: EpochsError": "said of the segment; its batches have the epochs",
     "storage.tiered.segments:read_manifest: ManifestError": "the segment is damaged, and its error is raised where it is read",
     "streams.log_watch:LogWatch._find_holding: FileChangedError, UNUSABLE": "the directory counts as changed, and is listed again",
-    "streams.stream:LogStream._list_waiting: PathError": "tried again for a time, and raised then",
+    "streams.listings:Listings._list_waiting: PathError": "tried again for a time, and raised then",
     "streams.stream:LogStream.plan: FileChangedError": "the plan is made again",
     "times:other_meaning: ValueError": "a text that has no other meaning",
     "views.transaction_walk:_walk: DataLossError": "`report_lost_rows` raises or warns, and the stretch says that it ends in a loss",
