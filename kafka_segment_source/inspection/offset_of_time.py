@@ -15,7 +15,7 @@ from kafka_segment_source.keywords import OffsetOptions, PathsLike, check_names,
 from kafka_segment_source.logdir.segments import Evidence, PartitionLog
 from kafka_segment_source.option_values import EARLIEST, LATEST
 from kafka_segment_source.options import ReadOptions, parse_options
-from kafka_segment_source.partition.logs import explain_removed, follow_changes, list_settled_logs
+from kafka_segment_source.partition.logs import explain_removed, follow_changes, settled_logs
 from kafka_segment_source.partition.missing import all_evidence, sum_up
 from kafka_segment_source.planning.offset_bounds import log_end_offset
 from kafka_segment_source.planning.offset_search import SearchStep
@@ -124,7 +124,7 @@ def find_offsets(parsed: ReadOptions, warnings: Warnings, timestamp: int, explai
     answers: list[PartitionOffset] = []
     evidence: list[tuple[Evidence, str]] = []
     said = Warnings()
-    for log in list_settled_logs(parsed.source, parsed.policy, warnings):
+    for log in settled_logs(parsed.source, parsed.policy, warnings):
         places = follow_changes(
             log, parsed.source, parsed.policy, partial(_answer, timestamp=timestamp, options=parsed, explain=explain)
         )

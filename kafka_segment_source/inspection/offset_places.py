@@ -19,7 +19,7 @@ from kafka_segment_source.keywords import OffsetOptions, PathsLike, check_names,
 from kafka_segment_source.logdir.segment_view import SegmentView
 from kafka_segment_source.logdir.segments import PartitionLog
 from kafka_segment_source.options import ReadOptions, parse_options
-from kafka_segment_source.partition.logs import explain_removed, follow_changes, list_settled_logs
+from kafka_segment_source.partition.logs import explain_removed, follow_changes, settled_logs
 from kafka_segment_source.planning.offset_bounds import log_end_offset, log_start_offset
 from kafka_segment_source.planning.offset_search import FoundBatch, OffsetEntry, SearchStep, search
 from kafka_segment_source.reporting import Warnings
@@ -143,7 +143,7 @@ def locate_offset(
 def find_places(parsed: ReadOptions, warnings: Warnings, offset: int, fetch_bytes: int = FETCH_BYTES) -> OffsetPlaces:
     """Finds the places of an offset in the partitions that parsed options select."""
     places: list[OffsetPlace] = []
-    for log in list_settled_logs(parsed.source, parsed.policy, warnings):
+    for log in settled_logs(parsed.source, parsed.policy, warnings):
         place = follow_changes(
             log, parsed.source, parsed.policy, partial(_locate, offset=offset, fetch_bytes=fetch_bytes, options=parsed)
         )

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from enum import Enum
 from typing import TYPE_CHECKING
 
 from kafka_segment_source import kafka_format
@@ -55,7 +56,6 @@ from kafka_segment_source.source import Source
 from kafka_segment_source.storage.ahead import map_ahead, requests_at_once
 from kafka_segment_source.storage.files import UNUSABLE, find_matches, list_directory, look_at
 from kafka_segment_source.storage.paths import is_remote, join_path, name_of, parent_of, resolve_path
-from kafka_segment_source.storage.retrying import try_again
 from kafka_segment_source.storage.store import Entry, Kind, Storage
 from kafka_segment_source.storage.tiered.names import is_of_tier
 
@@ -66,36 +66,34 @@ _GLOB = re.compile(r"[*?\[]")
 _MOST_SEARCHED = 20  # directories below a wrong path, to say which of them was meant
 
 
-def list_logs(source: Source, needs_all: bool = True) -> list[ListedLog]:
-    """Returns the partition logs that the source selects, sorted by topic and partition.
+class Purpose(Enum):
+    """What the logs of some paths are listed for.
 
-    Each directory gives one log. Logs of the same partition keep the order of the paths.
-
-    needs_all: whether a topic or a partition that the source names, and that is not there, is an error.
+    READ: rows. What the source names must be there. An internal topic counts only where it is named. Two topics of one
+        name are not mixed. A directory that cannot be listed is a StorageError.
+    READ_IF_THERE: as READ, but a topic or a partition that is not there is no error.
+    SHOW: to show what is on a disk, internal topics too. A partition directory that cannot be listed has no segments,
+        and says why (`unreadable`); it is a StorageError if there is no other.
     """
-    places = _find_all(source)
-    named = name_partitions(places, source)
-    return sorted(_select_logs(named, source, needs_all), key=lambda log: log.topic_partition)
+
+    READ = "read"
+    READ_IF_THERE = "read if there"
+    SHOW = "show"
 
 
-def list_directories(source: Source) -> list[ListedLog]:
-    """Returns every partition directory that the source selects, with internal topics and all copies of a partition.
+def list_logs(source: Source, purpose: Purpose = Purpose.READ) -> list[ListedLog]:
+    """Returns the logs that the source selects, one for each directory, sorted by topic and partition.
 
-    This shows what is on a disk. `list_logs` returns what a query reads. A partition directory that cannot be listed
-    has no segments here, and says why (`unreadable`). Raises StorageError if there is no other.
+    Those of one partition keep the order of the paths, which decides between copies. Those that are shown are sorted by
+    directory. Raises FileChangedError if a directory changes all the time. Only `partition/logs.py` calls it.
     """
-    return try_again(lambda: _list_directories(source))
-
-
-def _list_directories(source: Source) -> list[ListedLog]:
+    shows = purpose is Purpose.SHOW
     # with a selection, an unlisted path might be a log directory that holds what is selected
-    places = _find_all(source, goes_on=source.topics == TopicSelection())
-    logs = _select_logs(
-        [(name, place._replace(explicit=True)) for name, place in name_partitions(places, source)],
-        source,
-        is_read=False,
-    )
-    return sorted(logs, key=lambda log: (log.topic_partition, log.directory))
+    named = name_partitions(_find_all(source, goes_on=shows and source.topics == TopicSelection()), source)
+    if shows:
+        named = [(name, place._replace(explicit=True)) for name, place in named]
+    logs = _select_logs(named, source, purpose)
+    return sorted(logs, key=lambda log: (log.topic_partition, log.directory if shows else ""))
 
 
 def _find_all(source: Source, goes_on: bool = False) -> list[PartitionPlace]:
@@ -274,19 +272,16 @@ def _is_directory(entry: Entry | None) -> bool:
 
 
 def _select_logs(
-    named: list[tuple[TopicPartition, PartitionPlace]], source: Source, needs_all: bool = True, is_read: bool = True
+    named: list[tuple[TopicPartition, PartitionPlace]], source: Source, purpose: Purpose
 ) -> list[ListedLog]:
-    """Returns the selected partitions with their segments.
-
-    needs_all: as in `list_logs`. is_read: whether they are read, so that two topics of one name must not be mixed, and
-    each directory must be there as a whole.
-    """
+    """Returns the selected partitions with their segments."""
     selection, storage = source.topics, source.storage
+    is_read = purpose is not Purpose.SHOW
     there = {topic_partition for topic_partition, _ in named}
-    if needs_all:
+    if purpose is not Purpose.READ_IF_THERE:
         check_selection(named, selection)
     wanted = [named_place for named_place in named if is_wanted(*named_place, selection)]
-    if not wanted and not needs_all:
+    if not wanted and purpose is Purpose.READ_IF_THERE:
         return []
     if not wanted:
         raise make_nothing_error(there, source)

@@ -12,9 +12,9 @@ from functools import partial
 
 from kafka_segment_source.errors import OptionError, PathError, SchemaError, UnsupportedError
 from kafka_segment_source.kernels import avro
-from kafka_segment_source.logdir.catalog import list_logs
 from kafka_segment_source.option_values import AUTO, AVRO, BINARY, JSON, PERMISSIVE, PROTOBUF, STRING
 from kafka_segment_source.options import ReadOptions
+from kafka_segment_source.partition.logs import listed_logs
 from kafka_segment_source.reporting import Warnings
 from kafka_segment_source.schema import RECORD_COLUMNS
 from kafka_segment_source.schema_registry import messages
@@ -123,7 +123,7 @@ class Known:
 
     def topics(self) -> list[str]:
         """The topics that are read."""
-        return sorted({log.topic for log in list_logs(self.options.source, needs_all=False)})
+        return sorted({log.topic for log in listed_logs(self.options.source, needs_all=False)})
 
 
 def _make_meaning(column: str, form: str, known: Known, readers: dict[str, str]) -> Meaning:
