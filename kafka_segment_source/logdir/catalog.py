@@ -16,7 +16,7 @@ Kafka defines the names in LocalLog.parseTopicPartitionName and LogFileUtils.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -39,7 +39,7 @@ from kafka_segment_source.logdir.names import (
     is_partition,
     named_partition,
 )
-from kafka_segment_source.logdir.segments import Beside, ListedLog, Segment
+from kafka_segment_source.logdir.segments import Beside, ListedLog
 from kafka_segment_source.logdir.topic_choice import (
     PartitionPlace,
     check_selection,
@@ -275,74 +275,91 @@ def _select_logs(
     named: list[tuple[TopicPartition, PartitionPlace]], source: Source, purpose: Purpose
 ) -> list[ListedLog]:
     """Returns the selected partitions with their segments."""
-    selection, storage = source.topics, source.storage
+    storage = source.storage
     is_read = purpose is not Purpose.SHOW
-    there = {topic_partition for topic_partition, _ in named}
     if purpose is not Purpose.READ_IF_THERE:
-        check_selection(named, selection)
-    wanted = [named_place for named_place in named if is_wanted(*named_place, selection)]
+        check_selection(named, source.topics)
+    wanted = [named_place for named_place in named if is_wanted(*named_place, source.topics)]
     if not wanted and purpose is Purpose.READ_IF_THERE:
         return []
     if not wanted:
-        raise make_nothing_error(there, source)
-    wanted = note_nameless(choose_topics(wanted, storage) if is_read else wanted)
-    wanted = _list_tiers(wanted, storage)
-    logs: dict[tuple[TopicPartition, str], dict[int, Segment]] = {}  # the paths may name several files of one log
-    swaps: dict[str, tuple[Segment, ...]] = {}
+        raise make_nothing_error({topic_partition for topic_partition, _ in named}, source)
+    wanted = _list_tiers(note_nameless(choose_topics(wanted, storage) if is_read else wanted), storage)
+    listings, failures = _list_files([place for _, place in wanted], storage, goes_on=not is_read)
+    of_logs: dict[tuple[TopicPartition, str], list[PartitionPlace]] = {}  # paths may name several files of one log
+    for topic_partition, place in wanted:
+        of_logs.setdefault((topic_partition, place.directory), []).append(place)
+    logs = [
+        _make_log(topic_partition, places, listings[directory], storage, failures.get(directory))
+        for (topic_partition, directory), places in of_logs.items()
+    ]
+    if not any(log.segments or log.swaps for log in logs) and not failures:
+        beside = [beside_of(directory, storage, files) for directory, files in listings.items()]
+        if not any(neighbours.orphans or neighbours.snapshot > 0 for neighbours in beside):
+            raise PathError(f"no log segments are in {name_first(list(listings), 'directories')}")
+    return logs
+
+
+def _list_files(
+    places: Iterable[PartitionPlace], storage: Storage, goes_on: bool
+) -> tuple[dict[str, dict[str, Entry]], dict[str, StorageError]]:
+    """Returns the files of each directory, and the directories that cannot be listed.
+
+    goes_on: whether a directory that cannot be listed is no error, as long as there is another one.
+    """
     by_directory: dict[str, PartitionPlace] = {}
-    for _, place in wanted:
+    for place in places:
         by_directory.setdefault(place.directory, place)
-    at_once = requests_at_once((storage, directory) for directory in by_directory)
     failures: dict[str, StorageError] = {}
 
     def list_one(place: PartitionPlace) -> dict[str, Entry]:
         try:
             return list_settled(place.directory, storage, place.listed)
         except StorageError as error:
-            if is_read:
+            if not goes_on:
                 raise
             failures[place.directory] = error
             return {}
 
+    at_once = requests_at_once((storage, directory) for directory in by_directory)
     listings = dict(zip(by_directory, map_ahead(list_one, by_directory.values(), at_once), strict=True))
     if failures and len(failures) == len(by_directory):
         raise next(iter(failures.values()))
-    by_name = {directory: segments_of(directory, storage, sizes) for directory, sizes in listings.items()}
-    changes = {directory: files_of_change(files) for directory, files in listings.items()}
-    whole = {place.directory for _, place in wanted if place.only_file is None}
-    parents = {place.directory: place.log_directory for _, place in wanted}
-    notes = {place.directory: place.notes for _, place in wanted}
-    for topic_partition, place in wanted:
-        segments = logs.setdefault((topic_partition, place.directory), {})
-        if place.only_file is None:
-            segments.update((segment.base_offset, segment) for segment in by_name[place.directory].values())
-            swaps[place.directory] = swaps_of(place.directory, storage, changes[place.directory])
-        elif place.only_file in by_name[place.directory]:
-            segment = by_name[place.directory][place.only_file]
-            segments[segment.base_offset] = segment
-    beside = {directory: beside_of(directory, storage, files) for directory, files in listings.items()}
-    beside = {
-        at: neighbours._replace(faults=notes[at] + neighbours.faults) if notes[at] else neighbours
-        for at, neighbours in beside.items()
-    }
-    has_traces = any(neighbours.orphans or neighbours.snapshot > 0 for neighbours in beside.values())
-    if not any(logs.values()) and not any(swaps.values()) and not has_traces and not failures:
-        raise PathError(f"no log segments are in {name_first(list(by_directory), 'directories')}")
-    return [
-        ListedLog(
-            *topic_partition,
-            directory,
-            tuple(segments[base] for base in sorted(segments)),
-            swaps.get(directory, ()),
-            compacted=was_compacted(changes[directory], by_name[directory].values()),
-            is_whole=directory in whole,
-            beside=beside[directory] if directory in whole else Beside(beside[directory].faults),
-            log_directory=parents[directory],
-            storage=storage,
-            unreadable=str(failures[directory]) if directory in failures else None,
-        )
-        for (topic_partition, directory), segments in logs.items()
-    ]
+    return listings, failures
+
+
+def _make_log(
+    topic_partition: TopicPartition,
+    places: list[PartitionPlace],
+    files: dict[str, Entry],
+    storage: Storage,
+    failure: StorageError | None,
+) -> ListedLog:
+    """Makes the log of one directory. places: the directory, once for each path that names it or one of its files."""
+    directory = places[-1].directory
+    by_name = segments_of(directory, storage, files)
+    changes = files_of_change(files)
+    is_whole = any(place.only_file is None for place in places)
+    if is_whole:
+        segments = {segment.base_offset: segment for segment in by_name.values()}
+    else:
+        given = [by_name[place.only_file] for place in places if place.only_file in by_name]
+        segments = {segment.base_offset: segment for segment in given}
+    beside = beside_of(directory, storage, files)
+    if places[-1].notes:
+        beside = beside._replace(faults=places[-1].notes + beside.faults)
+    return ListedLog(
+        *topic_partition,
+        directory,
+        tuple(segments[base] for base in sorted(segments)),
+        swaps_of(directory, storage, changes) if is_whole else (),
+        compacted=was_compacted(changes, by_name.values()),
+        is_whole=is_whole,
+        beside=beside if is_whole else Beside(beside.faults),
+        log_directory=places[-1].log_directory,
+        storage=storage,
+        unreadable=None if failure is None else str(failure),
+    )
 
 
 def _list_tiers(
