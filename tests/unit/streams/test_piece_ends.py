@@ -12,7 +12,7 @@ from kafka_segment_source.reporting import Warnings
 from kafka_segment_source.streams.limits import NO_LIMITS, Limits
 from kafka_segment_source.streams.piece_ends import PieceEnds
 from kafka_segment_source.trust import Trust
-from tests.unit.partition.test_copy_chain import pl, put
+from tests.support.small_logs import pl, put
 from tests.unit.streams.parts import Clock, waits
 
 

@@ -20,7 +20,7 @@ from kafka_segment_source.streams.listings import GONE_SECONDS
 from kafka_segment_source.streams.stream import LogStream
 from tests.support import writer
 from tests.support.growing_log import Engine, write_high_watermarks
-from tests.unit.partition.test_copy_chain import bad, marker, pl, put, txn
+from tests.support.small_logs import bad, marker, pl, put, txn
 from tests.unit.streams.parts import T0, T1, Clock
 
 

@@ -13,7 +13,7 @@ from kafka_segment_source.reporting import Warnings
 from kafka_segment_source.storage import files
 from kafka_segment_source.streams import topic_ids
 from kafka_segment_source.streams.topic_ids import TopicIds
-from tests.unit.partition.test_copy_chain import pl, put
+from tests.support.small_logs import pl, put
 from tests.unit.streams.parts import T0
 
 
