@@ -29,6 +29,9 @@ from tests.support.simulated_files import SimulatedFiles
 
 CASES = 20_000 if os.environ.get("KAFKASEG_LONG") else count_cases(400, 1_000)
 PARTS = 10
+FAILED_ONCE = [
+    16682,  # rows before the first damage of a segment with damage at its end, and a compacted copy beside it
+]
 MAPS = "/maps"
 LENIENT: dict[str, Any] = {"mode": "DROPMALFORMED", "failOnDataLoss": False}
 
@@ -299,6 +302,11 @@ def _check_bounds(files: SimulatedFiles, paths: list[str], expected: Expected, r
 def test_hurt_copies(part: int) -> None:
     """Whatever is done to copies one by one: the rows that at least one of them holds, and errors where none does."""
     check_part(check, part, PARTS, CASES)
+
+
+@pytest.mark.parametrize("number", FAILED_ONCE)
+def test_cases_that_failed_once(number: int) -> None:
+    check(number)
 
 
 def show(made: Case) -> None:
