@@ -14,7 +14,7 @@ from kafka_segment_source.keywords import OffsetOptions, PathsLike, check_names,
 from kafka_segment_source.logdir.segments import Evidence, PartitionLog
 from kafka_segment_source.option_values import EARLIEST, LATEST
 from kafka_segment_source.options import parse_options
-from kafka_segment_source.partition.logs import explain_removed, follow_changes, list_settled_logs
+from kafka_segment_source.partition.logs import explain_removed, follow_changes, settled_logs
 from kafka_segment_source.partition.missing import all_evidence, sum_up
 from kafka_segment_source.planning.offset_bounds import include_gap, log_end_offset
 from kafka_segment_source.planning.offset_search import SearchStep
@@ -135,7 +135,7 @@ def find_offsets(
     answers: list[PartitionOffset] = []
     evidence: list[tuple[Evidence, str]] = []
     said = Warnings()
-    for log in list_settled_logs(source, policy, warnings):
+    for log in settled_logs(source, policy, warnings):
         places = follow_changes(
             log, source, policy, lambda log: _answer(log, timestamp, source, policy, read_committed, explain)
         )

@@ -19,7 +19,7 @@ from kafka_segment_source.keywords import OffsetOptions, PathsLike, check_names,
 from kafka_segment_source.logdir.segment_view import SegmentView
 from kafka_segment_source.logdir.segments import PartitionLog
 from kafka_segment_source.options import parse_options
-from kafka_segment_source.partition.logs import explain_removed, follow_changes, list_settled_logs
+from kafka_segment_source.partition.logs import explain_removed, follow_changes, settled_logs
 from kafka_segment_source.planning.offset_bounds import log_end_offset, log_start_offset
 from kafka_segment_source.planning.offset_search import FoundBatch, OffsetEntry, SearchStep, search
 from kafka_segment_source.reporting import Warnings
@@ -146,7 +146,7 @@ def find_places(
 ) -> OffsetPlaces:
     """Finds the places of an offset in the partitions of a source."""
     places: list[OffsetPlace] = []
-    for log in list_settled_logs(source, policy, warnings):
+    for log in settled_logs(source, policy, warnings):
         place = follow_changes(
             log, source, policy, partial(_locate, offset=offset, fetch_bytes=fetch_bytes, source=source, policy=policy)
         )

@@ -14,11 +14,11 @@ from kafka_segment_source.inspection.copies import combine_copies
 from kafka_segment_source.inspection.findings import Finding
 from kafka_segment_source.inspection.verify import Verified, verify_log
 from kafka_segment_source.keywords import DecodeOptions, PathsLike, check_names, count_threads, option_texts
-from kafka_segment_source.logdir.catalog import list_directories
 from kafka_segment_source.logdir.checkpoints import Checkpoints
 from kafka_segment_source.logdir.segments import ListedLog
 from kafka_segment_source.logdir.topic_choice import list_deleted
 from kafka_segment_source.options import parse_options
+from kafka_segment_source.partition.logs import shown_logs
 from kafka_segment_source.partition.missing import report_lost_partitions
 from kafka_segment_source.reporting import OnProgress, Warnings, add_up, ignore_progress
 from kafka_segment_source.source import Source
@@ -121,7 +121,7 @@ def verify_source(
     on_progress: OnProgress = ignore_progress,
 ) -> VerifyReport:
     """Verifies the partitions of a source. `verify` has the parameters."""
-    logs = list_directories(source)
+    logs = shown_logs(source)
     advance = add_up(sum(segment.size for log in logs for segment in log.segments), on_progress)
     at_once = requests_at_once((log.storage, log.directory) for log in logs)
     turns = Turns(threads, at_once)
@@ -154,7 +154,7 @@ def verify_source(
 def _list_again(source: Source, log: ListedLog) -> ListedLog | None:
     """Lists the log of one directory again; None if it is gone, or cannot be listed."""
     try:
-        logs = list_directories(source)
+        logs = shown_logs(source)
     except (UsageError, StorageError):
         return None
     return next((other for other in logs if other.directory == log.directory), None)

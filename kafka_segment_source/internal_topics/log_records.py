@@ -17,10 +17,10 @@ from kafka_segment_source import kafka_format
 from kafka_segment_source.bounds import TIMESTAMP_LIMIT, OffsetRange, RowFilter
 from kafka_segment_source.decoding.tables import RECORDS
 from kafka_segment_source.errors import PathError
-from kafka_segment_source.logdir.catalog import list_logs
 from kafka_segment_source.logdir.segments import ListedLog
 from kafka_segment_source.option_values import TopicSelection
 from kafka_segment_source.options import ReadOptions
+from kafka_segment_source.partition.logs import listed_logs
 from kafka_segment_source.planning.plan import ReadPlan, read_rows
 from kafka_segment_source.planning.planner import make_plan
 from kafka_segment_source.reporting import Warnings, name_some
@@ -90,7 +90,7 @@ def plan_topic(topic: str, read: TopicRead, warnings: Warnings, start: int = 0) 
 
 def list_topic(topic: str, source: Source) -> list[ListedLog]:
     """Returns the logs of one internal topic. Raises PathError if the paths hold none."""
-    logs = list_logs(source._replace(topics=TopicSelection((topic,))), needs_all=False)
+    logs = listed_logs(source._replace(topics=TopicSelection((topic,))), needs_all=False)
     if not logs:
         raise PathError(f"topic {topic}, which this reads, is not in {', '.join(map(repr, source.paths))}")
     return logs

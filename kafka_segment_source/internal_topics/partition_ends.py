@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Set
 
 from kafka_segment_source.errors import DataError, StorageError
-from kafka_segment_source.logdir.catalog import list_directories
 from kafka_segment_source.logdir.checkpoints import read_topic_id
 from kafka_segment_source.option_values import TopicPartition, TopicSelection
-from kafka_segment_source.partition.logs import examined_logs
+from kafka_segment_source.partition.logs import examined_logs, shown_logs
 from kafka_segment_source.planning.offset_bounds import log_end_offset
 from kafka_segment_source.reporting import Warnings, few
 from kafka_segment_source.source import Source
@@ -45,7 +44,7 @@ def find_topics(wanted: Set[str], source: Source) -> dict[str, str]:
     """
     names: dict[str, str] = {}
     known: set[str] = set()
-    for log in list_directories(source) if wanted else []:
+    for log in shown_logs(source) if wanted else []:
         if log.topic not in known and log.beside.metadata != NO_VERSION:
             known.add(log.topic)
             topic_id = read_topic_id(log.directory, log.storage)

@@ -25,13 +25,13 @@ from kafka_segment_source.keywords import (
     count_threads,
     option_texts,
 )
-from kafka_segment_source.logdir.catalog import list_directories
 from kafka_segment_source.logdir.checkpoints import Checkpoints, read_topic_id
 from kafka_segment_source.logdir.leader_epochs import read_epochs
 from kafka_segment_source.logdir.producer_snapshots import MOST_SNAPSHOT
 from kafka_segment_source.logdir.segments import PartitionLog
 from kafka_segment_source.option_values import BATCHES, Context, TopicPartition, TopicSelection, parse_positive_bytes
 from kafka_segment_source.options import ReadOptions, parse_options
+from kafka_segment_source.partition.logs import shown_logs
 from kafka_segment_source.planning.planner import plan_selected
 from kafka_segment_source.planning.selection import Selection, Sources, select
 from kafka_segment_source.rebuilding import epochs
@@ -171,7 +171,7 @@ def _resolve_target(to: str | os.PathLike[str]) -> str:
 
 def _check_apart(target: str, source: Source) -> None:
     """Raises PathError for a target inside a source, or that a source is inside."""
-    logs = list_directories(source)
+    logs = shown_logs(source)
     given = {find_real_path(path) for path in source.paths}
     directories = {find_real_path(log.directory) for log in logs}
     roots = given | directories | {find_real_path(parent_of(path)) for path in directories - given}
@@ -191,7 +191,7 @@ def _select_topics(source: Source, internal: bool) -> Source:
     """Returns the source with the internal topics beside the selected ones."""
     if not internal:
         return source
-    there = {log.topic_partition for log in list_directories(source.at(source.paths))}
+    there = {log.topic_partition for log in shown_logs(source.at(source.paths))}
     topics = sorted({topic for topic, _ in there})
     added = [topic for topic in topics if topic in INTERNAL_TOPICS]
     if not added:

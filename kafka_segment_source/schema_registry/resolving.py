@@ -12,8 +12,8 @@ from functools import partial
 
 from kafka_segment_source.errors import OptionError, PathError, SchemaError, UnsupportedError
 from kafka_segment_source.kernels import avro
-from kafka_segment_source.logdir.catalog import list_logs
 from kafka_segment_source.option_values import AUTO, AVRO, BINARY, JSON, PROTOBUF, STRING
+from kafka_segment_source.partition.logs import listed_logs
 from kafka_segment_source.reporting import Warnings
 from kafka_segment_source.request import Formats
 from kafka_segment_source.schema import RECORD_COLUMNS
@@ -129,7 +129,7 @@ class Known:
 
     def topics(self) -> list[str]:
         """The topics that are read."""
-        return sorted({log.topic for log in list_logs(self.source, needs_all=False)})
+        return sorted({log.topic for log in listed_logs(self.source, needs_all=False)})
 
 
 def _make_meaning(column: str, form: str, known: Known, readers: dict[str, str]) -> Meaning:

@@ -14,8 +14,8 @@ import re
 from kafka_segment_source.errors import OptionError, PathError
 from kafka_segment_source.internal_topics.log_records import LogRecord, TopicRead, plan_topic, read_records, take_effect
 from kafka_segment_source.internal_topics.oddities import Oddities
-from kafka_segment_source.logdir.catalog import list_logs
 from kafka_segment_source.option_values import TopicSelection
+from kafka_segment_source.partition.logs import listed_logs
 from kafka_segment_source.reporting import Warnings
 from kafka_segment_source.schema_registry.messages import (
     AVRO,
@@ -73,7 +73,7 @@ def read_given(path: str, storage: Storage, policy: Policy, warnings: Warnings) 
     files = [entry.name for entry in list_directory(path, storage) if entry.name.endswith(tuple(_SUFFIXES))]
     if files:
         return _read_files([join_path(path, name) for name in sorted(files)], storage)
-    logs = list_logs(Source(storage, (path,), topics=TopicSelection(pattern=".*")), needs_all=False)
+    logs = listed_logs(Source(storage, (path,), topics=TopicSelection(pattern=".*")), needs_all=False)
     topics = {log.topic for log in logs}
     topic = TOPIC if TOPIC in topics or len(topics) != 1 else next(iter(topics))
     return read_topic(Source(storage, (path,)), policy, warnings, topic)

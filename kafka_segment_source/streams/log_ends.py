@@ -26,13 +26,13 @@ from kafka_segment_source.request import Content
 from kafka_segment_source.source import Source
 from kafka_segment_source.storage.files import lasting_version
 from kafka_segment_source.storage.store import FileVersion
+from kafka_segment_source.streams.said import LOSS_REMEDY
 from kafka_segment_source.trust import Policy
 
 if TYPE_CHECKING:
     from kafka_segment_source.planning.open_transactions import ProducerMemory
 
 _LARGEST_WALK = 1024 * 1024  # bytes behind the last known batch that are walked without the index
-LOSS_REMEDY = "failOnDataLoss=false goes on with what is there"
 LATE_SECONDS = 60.0
 """A file that was changed more recently may still be on its way. Offsets that are missing beside it are waited for."""
 

@@ -22,16 +22,15 @@ from kafka_segment_source.inspection.index_order import (
     written_offsets_of,
     written_times_of,
 )
-from kafka_segment_source.logdir.catalog import list_logs
 from kafka_segment_source.logdir.index_entries import most_entries
 from kafka_segment_source.logdir.indexes import AbortEntries, OffsetEntries, TimeEntries
 from kafka_segment_source.logdir.segments import ListedLog, Segment
 from kafka_segment_source.options import ReadOptions
+from kafka_segment_source.partition.logs import listed_logs, warn_of_listed
 from kafka_segment_source.reporting import Warnings, few, logger
 from kafka_segment_source.schema import Column, Table
 from kafka_segment_source.source import Source
 from kafka_segment_source.storage.ahead import map_ahead, requests_at_once
-from kafka_segment_source.storage.retrying import try_again
 from kafka_segment_source.trust import Policy, Trust
 
 Mask = npt.NDArray[np.bool_]
@@ -50,8 +49,8 @@ Index = TypeVar("Index", OffsetEntries, TimeEntries, AbortEntries)
 
 def plan_segments(options: ReadOptions, warnings: Warnings) -> list[Task]:
     """Returns the tasks for all segments of the selected partitions, of each copy of them. It opens no file."""
-    logs = try_again(lambda: list_logs(options.source))
-    warnings += few([fault for log in logs for fault in log.beside.faults + log.beside.damaged])
+    logs = listed_logs(options.source)
+    warn_of_listed(logs, warnings)
     return group_segments(logs, _TASK_BYTES if options.content.proves_entries else None)
 
 

@@ -44,12 +44,11 @@ from kafka_segment_source.inspection.offset_of_time import find_offsets
 from kafka_segment_source.inspection.offset_places import find_places
 from kafka_segment_source.inspection.verify import verify_log
 from kafka_segment_source.logdir import probe
-from kafka_segment_source.logdir.catalog import list_directories
 from kafka_segment_source.logdir.segments import PartitionLog
+from kafka_segment_source.partition.logs import shown_logs
 from kafka_segment_source.reporting import Warnings, logger
 from kafka_segment_source.scanning import read_split
 from kafka_segment_source.storage import retrying
-from kafka_segment_source.storage.retrying import try_again
 from kafka_segment_source.transactions import walk
 from kafka_segment_source.zones import making as zone_making
 from kafka_segment_source.zones.updates import plan_updates, run_updates
@@ -598,12 +597,12 @@ def verify_beside(seed: int, kind: str) -> list[str]:
         options = options_in(each.broker.files, [replica.path for replica in each.broker.replicas])
 
         def list_again(log: PartitionLog) -> PartitionLog | None:
-            now = list_directories(options.source)
+            now = shown_logs(options.source)
             return next((other for other in now if other.directory == log.directory), None)
 
         if each.broker.is_losing:
             return []
-        for log in try_again(lambda: list_directories(options.source)):
+        for log in shown_logs(options.source):
             said += [f"{found.what} in {found.path}" for found in verify_log(log, list_again=list_again).problems]
     return said
 

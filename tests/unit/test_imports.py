@@ -228,6 +228,14 @@ def test_only_one_room_knows_file_systems(module: str) -> None:
     assert used <= OF_THE_SYSTEM.get(module, set())
 
 
+def test_there_is_one_way_in() -> None:
+    """Paths become partitions with logs in `partition/logs.py` alone: for reads, views, streams and inspection."""
+    listing = {
+        module for module, path in modules().items() if any(own(name) == "logdir.catalog" for name, _ in imported(path))
+    }
+    assert listing == {"partition.logs"}
+
+
 def loaded_by(statement: str) -> set[str]:
     """Names of the top-level modules that are loaded after a statement in a fresh interpreter."""
     code = f"{statement}\nimport sys\nprint(*{{name.split('.')[0] for name in sys.modules}})"

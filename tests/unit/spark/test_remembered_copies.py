@@ -11,8 +11,8 @@ from kafka_segment_source.options import parse_options
 from kafka_segment_source.reporting import Warnings
 from kafka_segment_source.scanning import read_split
 from kafka_segment_source.spark.remembered import plan_for_any
+from tests.support.small_logs import pl, put
 from tests.unit.partition.test_chain import copy
-from tests.unit.partition.test_copy_chain import pl, put
 
 
 def test_several_filters_over_overlapping_copies(tmp_path: Path) -> None:

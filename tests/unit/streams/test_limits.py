@@ -22,7 +22,7 @@ from kafka_segment_source.streams.batch_edges import cut_at_offset, cut_by_bytes
 from kafka_segment_source.streams.limits import spread
 from kafka_segment_source.trust import Trust
 from tests.support import writer
-from tests.unit.partition.test_copy_chain import pl, put
+from tests.support.small_logs import pl, put
 
 KEY = ("t", 0)
 
