@@ -174,7 +174,7 @@ def _find_offset(
         steps = [] if explain else None
         batch = first_offset_at(log, timestamp, options.source, options.policy, steps)
         offset = batch if batch is not None and batch < end else None
-        if offset is not None and (start := include_gap(log, offset, options.trust)) < offset:
+        if offset is not None and (start := include_gap(log, offset, options.source, options.policy)) < offset:
             warnings.add(
                 f"the offsets {start} to {offset - 1} of partition {log.topic}-{log.partition}, right before the answer,"
                 " are missing: one of them may have been the first at or after the time",

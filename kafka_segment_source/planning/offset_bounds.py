@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator
 from kafka_segment_source import kafka_format
 from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.data_loss import report_lost_offsets
-from kafka_segment_source.errors import OptionError
+from kafka_segment_source.errors import DataLossError, OptionError
 from kafka_segment_source.logdir.segment_view import SegmentView
 from kafka_segment_source.logdir.segments import Evidence, PartitionLog
 from kafka_segment_source.option_values import EARLIEST, LATEST, OffsetLimit
@@ -44,7 +44,7 @@ def offset_range(log: PartitionLog, options: ReadOptions, warnings: Warnings) ->
             options=(options.starting.option, options.ending.option),
         )
     if options.starting.by_time:
-        start = include_gap(log, start, options.trust)
+        start = include_gap(log, start, options.source, options.policy)
     lost = _describe_hole(log, OffsetRange(start, end)) or _describe_loss(
         log, options.starting, options.ending, options.trust, start, end
     )
@@ -89,7 +89,7 @@ def find_start(log: PartitionLog, options: ReadOptions) -> int:
     )
 
 
-def include_gap(log: PartitionLog, start: int, trust: Trust) -> int:
+def include_gap(log: PartitionLog, start: int, source: Source, policy: Policy) -> int:
     """Returns where the missing offsets right before `start` begin, or `start`.
 
     A time may stand for one of them. With them in the range, a read notices a segment file that is missing there.
@@ -97,8 +97,17 @@ def include_gap(log: PartitionLog, start: int, trust: Trust) -> int:
     at = bisect_left(log.segments, start, key=lambda segment: segment.base_offset)
     if not 0 < at < len(log.segments) or log.segments[at].base_offset != start or not log.gap_is_loss(at - 1):
         return start
-    with SegmentView(log.segments[at - 1], trust) as view:
-        return min(start, max(view.end_offset(), log_start_offset(log)))
+    with SegmentView(log.segments[at - 1], policy.trust) as view:
+        end = max(view.end_offset(), log_start_offset(log))
+    if end >= start or not log.copies:
+        return min(start, end)
+    # damage may hide the end of the segment in one copy, and another copy has what is there
+    from kafka_segment_source.reading.following import whole_split
+    from kafka_segment_source.reading.mending import Lost, mend
+
+    pieces = mend(whole_split(log, at - 1), OffsetRange(end, start), source, policy, DataLossError(""))
+    last = pieces[-1] if pieces else None
+    return last.offsets.start if isinstance(last, Lost) else start
 
 
 def _find_end(log: PartitionLog, options: ReadOptions) -> int:
