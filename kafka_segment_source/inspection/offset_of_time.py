@@ -17,7 +17,7 @@ from kafka_segment_source.option_values import EARLIEST, LATEST
 from kafka_segment_source.options import ReadOptions, parse_options
 from kafka_segment_source.partition.logs import explain_removed, follow_changes, list_settled_logs
 from kafka_segment_source.partition.missing import all_evidence, sum_up
-from kafka_segment_source.planning.offset_bounds import include_gap, log_end_offset
+from kafka_segment_source.planning.offset_bounds import LogEnd, find_log_end, include_gap
 from kafka_segment_source.planning.offset_search import SearchStep
 from kafka_segment_source.planning.stable_end import StableEnds
 from kafka_segment_source.planning.time_lookup import first_offset_at
@@ -142,10 +142,12 @@ def _answer(
 ) -> tuple[PartitionOffset, list[tuple[Evidence, str]], list[str]]:
     """Returns the answer for one partition, what is missing from it, each with its sentence, and its warnings."""
     name = f"partition {log.topic}-{log.partition}"
-    missing = [(evidence, evidence.text(name)) for evidence in all_evidence(log, log_end_offset(log, options.trust))]
+    log_end = find_log_end(log, options.trust)
+    missing = [(evidence, evidence.text(name)) for evidence in all_evidence(log, log_end.offset)]
     warnings = Warnings()
+    warnings.add_all(log_end.doubts(log), "an end in doubt")
     stable = StableEnds(options.source, options.policy, read_committed=options.read_committed)
-    answer = _find_offset(log, timestamp, options, stable, warnings, explain)
+    answer = _find_offset(log, timestamp, log_end, options, stable, warnings, explain)
     return answer, missing, warnings
 
 
@@ -161,10 +163,16 @@ def _parse_time(text: str, zone: str) -> int:
 
 
 def _find_offset(
-    log: PartitionLog, timestamp: int, options: ReadOptions, stable: StableEnds, warnings: Warnings, explain: bool
+    log: PartitionLog,
+    timestamp: int,
+    log_end: LogEnd,
+    options: ReadOptions,
+    stable: StableEnds,
+    warnings: Warnings,
+    explain: bool,
 ) -> PartitionOffset:
-    log_end = log_end_offset(log, options.trust)
-    end = stable.intersect(log, OffsetRange(0, log_end), warnings).end
+    files_end = log_end.sure_offset(options.policy) if timestamp == LATEST else log_end.offset
+    end = stable.intersect(log, OffsetRange(0, files_end), warnings).end
     steps: list[SearchStep] | None = None
     if timestamp == LATEST:
         offset: int | None = end
@@ -184,7 +192,7 @@ def _find_offset(
         log.topic,
         log.partition,
         offset,
-        log_end,
+        log_end.offset,
         end if options.read_committed else None,
         None if steps is None else tuple(steps),
     )

@@ -14,11 +14,12 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from kafka_segment_source import kafka_format
 from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.data_loss import report_lost_offsets
-from kafka_segment_source.errors import DataLossError, OptionError
+from kafka_segment_source.errors import DataError, DataLossError, OptionError
 from kafka_segment_source.logdir.segment_view import SegmentView
 from kafka_segment_source.logdir.segments import Evidence, PartitionLog
 from kafka_segment_source.option_values import EARLIEST, LATEST, OffsetLimit
@@ -71,7 +72,8 @@ def check_missing(
 def find_start(log: PartitionLog, options: ReadOptions) -> int:
     """The offset where the options begin with this partition: 0 for earliest, -1 for latest.
 
-    Raises OptionError for a timestamp that no record reaches, unless the strategy is latest.
+    Raises OptionError for a timestamp that no record reaches, unless the strategy is latest. Then it raises
+    CorruptRecordError under FAILFAST if a wrong offset leaves the end in doubt.
     """
     starting = options.starting
     number = starting.at(log.topic_partition)
@@ -81,7 +83,7 @@ def find_start(log: PartitionLog, options: ReadOptions) -> int:
     if offset is not None:
         return offset
     if options.start_at_latest_if_no_match:
-        return log_end_offset(log, options.trust)
+        return find_log_end(log, options.trust).sure_offset(options.policy)
     raise OptionError(
         f"option {starting.option!r}: no offset of partition {log.topic}-{log.partition} has a timestamp at or"
         f" after {format_millis(number)} (startingOffsetsByTimestampStrategy=latest reads nothing of it instead)",
@@ -132,17 +134,45 @@ def log_start_offset(log: PartitionLog) -> int:
     return max(min(first, log.first_offset), log.offsets.start)
 
 
-def log_end_offset(log: PartitionLog, trust: Trust) -> int:
-    """The offset after the last one to read: the high watermark, or the end of the files; 0 without segments."""
+class LogEnd(NamedTuple):
+    """Where a log ends.
+
+    offset: after the last one to read: the high watermark, or the end of the files; 0 without segments.
+    fault: the damage that leaves it in doubt: the last batch, or the one before it, states a wrong offset.
+    """
+
+    offset: int
+    fault: DataError | None = None
+
+    def sure_offset(self, policy: Policy) -> int:
+        """The offset. Raises the fault under FAILFAST. Else reads leave out the batch, and it lies before that."""
+        if self.fault is not None and not policy.drop_malformed:
+            raise self.fault
+        return self.offset
+
+    def doubts(self, log: PartitionLog) -> list[str]:
+        """A sentence about the fault, if there is one."""
+        where = f"partition {log.topic}-{log.partition}"
+        return [] if self.fault is None else [f"the end of {where}, {self.offset}, is in doubt: {self.fault}"]
+
+
+def find_log_end(log: PartitionLog, trust: Trust) -> LogEnd:
+    """Finds where a log ends. Of several copies, damage at the end is known already."""
     if not log.segments:
-        return 0
+        return LogEnd(0)
     if log.end is not None:
-        return min(log.end, log.offsets.end)
+        return LogEnd(min(log.end, log.offsets.end))
     last = log.segments[-1]
     if last.base_offset >= log.offsets.end:
-        return log.offsets.end
+        return LogEnd(log.offsets.end)
     with SegmentView(last, trust) as view:
-        return min(view.end_offset(), log.offsets.end)
+        end = view.find_end()
+    if end.misplaced is None or end.offset >= log.offsets.end:
+        return LogEnd(min(end.offset, log.offsets.end))
+    from kafka_segment_source.decoding.faults import Faults  # it loads the kernels
+
+    stated = end.misplaced.base_offset, end.misplaced.last_offset
+    return LogEnd(end.offset, Faults(last.path).out_of_order(end.misplaced.position, stated, end.allowed))
 
 
 def _is_end_hidden(log: PartitionLog, trust: Trust) -> bool:
@@ -181,7 +211,7 @@ def _describe_loss(
     furthest = end if ends_by_number else start
     if furthest <= min(bases[-1], log.offsets.end):
         return None
-    latest = log_end_offset(log, trust)
+    latest = find_log_end(log, trust).offset
     if furthest > latest and not _is_end_hidden(log, trust):
         option = ending.option if ends_by_number else starting.option
         end_words = "the high watermark is" if latest == log.offsets.end else "the files end at"
