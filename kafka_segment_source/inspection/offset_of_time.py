@@ -16,7 +16,7 @@ from kafka_segment_source.option_values import EARLIEST, LATEST
 from kafka_segment_source.options import parse_options
 from kafka_segment_source.partition.logs import explain_removed, follow_changes, settled_logs
 from kafka_segment_source.partition.missing import all_evidence, sum_up
-from kafka_segment_source.planning.offset_bounds import include_gap, log_end_offset
+from kafka_segment_source.planning.offset_bounds import find_log_end, include_gap
 from kafka_segment_source.planning.offset_search import SearchStep
 from kafka_segment_source.planning.stable_end import StableEnds
 from kafka_segment_source.planning.time_lookup import first_offset_at
@@ -152,11 +152,13 @@ def _answer(
     log: PartitionLog, timestamp: int, source: Source, policy: Policy, read_committed: bool, explain: bool
 ) -> tuple[PartitionOffset, list[tuple[Evidence, str]], list[str]]:
     """Returns the answer for one partition, what is missing from it, each with its sentence, and its warnings."""
-    name, log_end = f"partition {log.topic}-{log.partition}", log_end_offset(log, policy.trust)
-    missing = [(evidence, evidence.text(name)) for evidence in all_evidence(log, log_end)]
+    name, log_end = f"partition {log.topic}-{log.partition}", find_log_end(log, policy.trust)
+    missing = [(evidence, evidence.text(name)) for evidence in all_evidence(log, log_end.offset)]
     warnings = Warnings()
+    warnings.add_all(log_end.doubts(log), "an end in doubt")
     stable = StableEnds(source, policy, read_committed=read_committed)
-    end = stable.intersect(log, OffsetRange(0, log_end), warnings).end
+    files_end = log_end.sure_offset(policy) if timestamp == LATEST else log_end.offset
+    end = stable.intersect(log, OffsetRange(0, files_end), warnings).end
     steps: list[SearchStep] | None = None
     if timestamp == LATEST:
         offset: int | None = end
@@ -166,7 +168,7 @@ def _answer(
         steps = [] if explain else None
         batch = first_offset_at(log, timestamp, source, policy, steps)
         offset = batch if batch is not None and batch < end else None
-        if offset is not None and (start := include_gap(log, offset, policy.trust)) < offset:
+        if offset is not None and (start := include_gap(log, offset, source, policy)) < offset:
             warnings.add(
                 f"the offsets {start} to {offset - 1} of {name}, right before the answer, are missing: one of them may"
                 " have been the first at or after the time",
@@ -176,7 +178,7 @@ def _answer(
         log.topic,
         log.partition,
         offset,
-        log_end,
+        log_end.offset,
         end if read_committed else None,
         None if steps is None else tuple(steps),
     )

@@ -20,7 +20,7 @@ from kafka_segment_source.logdir.segment_view import SegmentView
 from kafka_segment_source.logdir.segments import PartitionLog
 from kafka_segment_source.options import parse_options
 from kafka_segment_source.partition.logs import explain_removed, follow_changes, settled_logs
-from kafka_segment_source.planning.offset_bounds import log_end_offset, log_start_offset
+from kafka_segment_source.planning.offset_bounds import find_log_end, log_start_offset
 from kafka_segment_source.planning.offset_search import FoundBatch, OffsetEntry, SearchStep, search
 from kafka_segment_source.reporting import Warnings
 from kafka_segment_source.source import Source
@@ -147,25 +147,31 @@ def find_places(
     """Finds the places of an offset in the partitions of a source."""
     places: list[OffsetPlace] = []
     for log in settled_logs(source, policy, warnings):
-        place = follow_changes(
+        found = follow_changes(
             log, source, policy, partial(_locate, offset=offset, fetch_bytes=fetch_bytes, source=source, policy=policy)
         )
-        if place is None:
+        if found is None:
             warnings.add(explain_removed(log))
         else:
-            places.append(place)
+            places.append(found[0])
+            warnings.add_all(found[1], "an end in doubt")
     return OffsetPlaces(offset, tuple(places), tuple(warnings))
 
 
-def _locate(log: PartitionLog, offset: int, fetch_bytes: int, source: Source, policy: Policy) -> OffsetPlace:
-    start, end = log_start_offset(log), log_end_offset(log, policy.trust)
+def _locate(
+    log: PartitionLog, offset: int, fetch_bytes: int, source: Source, policy: Policy
+) -> tuple[OffsetPlace, list[str]]:
+    """Returns the place of an offset in one partition, and its warnings."""
+    start, log_end = log_start_offset(log), find_log_end(log, policy.trust)
+    end = log_end.offset if offset < log_end.offset else log_end.sure_offset(policy)
+    doubts = log_end.doubts(log)
     if not start <= offset < end:
-        return OffsetPlace(log.topic, log.partition, start, end)
+        return OffsetPlace(log.topic, log.partition, start, end), doubts
     steps: list[SearchStep] = []
     bounds = ScanBounds(OffsetRange(offset))
     batch = search(log, bounds, source, policy, lambda split: _find_batches(split, offset, policy), steps)
     fetch = None if batch is None else _find_fetch(log, batch, fetch_bytes, end, policy.trust)
-    return OffsetPlace(log.topic, log.partition, start, end, batch, tuple(steps), fetch)
+    return OffsetPlace(log.topic, log.partition, start, end, batch, tuple(steps), fetch), doubts
 
 
 def _find_batches(split: SegmentSplit, offset: int, policy: Policy) -> Iterator[FoundBatch]:
