@@ -18,6 +18,7 @@ from kafka_segment_source.decoding.scratch import Scratch
 from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.decoding.tables import RowMaker, split_table
 from kafka_segment_source.in_order import InOrder
+from kafka_segment_source.option_values import NEWEST
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.reading.following import Follower
 from kafka_segment_source.scanning import BegunSplit, SplitsAhead, follow_split, note_misfits, open_part, wanted_chunks
@@ -37,7 +38,13 @@ def read_splits_in_threads(
 ) -> Iterator[pa.RecordBatch]:
     """Yields what `scanning.read_splits` yields. `threads` of them decode at the same time, and open the next splits
     early."""
-    read = partial(_read_in_order, splits, schema=schema, advance=advance, threads=threads)
+    read_in_order = partial(_read_in_order, threads=threads)
+    if options.view == NEWEST:
+        from kafka_segment_source.latest.newest_records import read_newest  # noqa: PLC0415  # most reads do without
+
+        read = partial(read_newest, splits, schema=schema, advance=advance, read_splits=read_in_order)
+    else:
+        read = partial(read_in_order, splits, schema=schema, advance=advance)
     yield from note_misfits(read, options)
 
 

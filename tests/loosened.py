@@ -1407,7 +1407,7 @@ LOOSENED = [
         "planning/plan.py",
         "tests/unit/test_scan_threads.py",
         ("threads: plain batches take one", "header is not None and header.is_compressed", "header is not None"),
-        ("threads: a bucket takes one", "if split.storage.read_cost(split.path).at_once > 1:", "if False:"),
+        ("threads: a bucket takes one", "    if _is_far(split):", "    if False:"),
         ("threads: a default has a bound", "min(count_processors(), _MOST_BY_DEFAULT)", "count_processors()"),
         ("threads: headers alone take one", "<= 1 or reads_headers_only(self.options):", "<= 1:"),
     ),

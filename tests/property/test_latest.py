@@ -22,11 +22,13 @@ import kafka_segment_source as kafkaseg
 from kafka_segment_source.decoding.records import RecordColumns
 from kafka_segment_source.errors import DataError, OptionError
 from kafka_segment_source.kernels import batch_headers, offset_map, record_batches
+from kafka_segment_source.latest.hashed_keys import Hashed, hash_records, make_states, read_hashes
 from kafka_segment_source.latest.offset_map import OffsetMap
 from tests.support import naive, writer
 
 MANY = settings(max_examples=settings().max_examples * 4)
 START = 1_770_000_000_000  # ms
+SECRET = np.array([0x0123456789ABCDEF, 42], np.uint64)
 CODECS: tuple[writer.Codec, ...] = ("none", "none", "zstd", "lz4", "snappy-xerial")
 Found = tuple[int, bytes | None, bytes | None, int]  # offset, key, value, timestamp
 
@@ -234,6 +236,17 @@ def records_of(rows: Sequence[tuple[int, bytes | None, bool]]) -> RecordColumns:
     return RecordColumns(len(rows), data, np.zeros((batch_headers.FIELDS, 0), np.int64), longs, ints, 0, 0)
 
 
+def hashed(rows: Sequence[tuple[int, bytes | None, bool]]) -> Hashed:
+    return read_hashes(hash_records(records_of(rows), SECRET, make_states()))
+
+
+def as_stream(batch: pa.RecordBatch) -> pa.Buffer:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as stream:
+        stream.write_batch(batch)
+    return sink.getvalue()
+
+
 def test_the_description_is_that_of_siphash() -> None:
     """A published value of SipHash-2-4 with 128 bits, of no bytes under the key 00 01 … 0f (the authors' vectors)."""
     key = (0x0706050403020100, 0x0F0E0D0C0B0A0908)
@@ -250,17 +263,31 @@ def test_the_kernels_hash(keys: Sequence[bytes | None], secret: tuple[int, int],
     """Is that of the description, whatever the length. A null key has none."""
     rows = [(7 + n, key, n % 3 == 0) for n, key in enumerate(keys)]
     records, size = records_of(rows), len(rows)
-    states, hashes, newest = (
-        np.empty((4, at_once), np.uint64),
-        np.empty((2, size), np.uint64),
-        np.empty(size, np.uint64),
-    )
+    states, (low, high, newest) = np.empty((4, at_once), np.uint64), np.empty((3, size), np.uint64)
     with np.errstate(over="ignore"):
-        into = (np.array(secret, np.uint64), states, hashes, newest)
+        into = (np.array(secret, np.uint64), states, low, high, newest)
         count = offset_map.hash_records(records.source, records.longs, records.ints, size, *into)
-    found = zip(*hashes[:, :count].tolist(), newest[:count].tolist(), strict=True)
+    found = zip(*(words[:count].tolist() for words in (low, high, newest)), strict=True)
     keyed = [row for row in rows if row[1] is not None]
     assert [*found] == [(*siphash(key, secret), offset | dead << 63) for offset, key, dead in keyed]
+
+
+@given(keys=st.lists(st.none() | st.sampled_from([b"a", b"b", b""]), min_size=1, max_size=9), moved=st.booleans())
+def test_hashes_as_rows(keys: Sequence[bytes | None], moved: bool) -> None:
+    """Those of records with a key come back in order, and the others are counted, also out of memory of others."""
+    rows = [(7 + n, key, n % 3 == 0) for n, key in enumerate(keys)]
+    secret = np.array([3, 5], np.uint64)
+    batch = hash_records(records_of(rows), secret, make_states())
+    if moved:
+        [batch] = (
+            pa.ipc.open_stream(as_stream(pa.concat_batches([batch, batch]).slice(len(rows)))).read_all().to_batches()
+        )
+    found = read_hashes(batch)
+    keyed = [row for row in rows if row[1] is not None]
+    assert found.newest.tolist() == [offset | dead << 63 for offset, _, dead in keyed]
+    assert [*zip(found.low.tolist(), found.high.tolist(), strict=True)] == [siphash(key, (3, 5)) for _, key, _ in keyed]
+    assert found.without_key == len(rows) - len(keyed)
+    assert all(words.flags.writeable for words in (found.low, found.high, found.newest))
 
 
 @given(
@@ -296,7 +323,7 @@ def test_the_map_against_a_dictionary(numbers: list[int], most: int, at: st.Data
         for place in range(0, len(rows), 64):
             some = rows[place : place + 64]
             keyed = [(offset, b"%d" % number, offset % 3 == 0) for offset, number in some]
-            assert the_map.note(records_of([*keyed, (10**6, None, False)])) == 1
+            the_map.note(hashed(keyed))
         newest = the_map.take_newest(with_tombstones=False).tolist()
         assert newest == sorted(newest)
         found += newest
@@ -311,7 +338,7 @@ def test_keys_are_told_apart_by_the_whole_hash(at_once: int) -> None:
     state = np.zeros(offset_map.STATE, np.int64)
     state[offset_map.LAST_SLICE] = offset_map.SLICES - 1
     newest, guesses = np.arange(4, dtype=np.uint64), np.empty(at_once, np.int64)
-    assert offset_map.note_records(hashes, newest, 4, slots, entries, guesses, state) == offset_map.DONE
+    assert offset_map.note_records(*hashes, newest, 4, slots, entries, guesses, state) == offset_map.DONE
     assert entries[: state[offset_map.COUNT], offset_map.NEWEST].tolist() == [3, 1, 2]
 
 

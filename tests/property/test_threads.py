@@ -51,6 +51,13 @@ ways = st.fixed_dictionaries(
         "view": st.just("batches"),
         "checkCrcs": st.booleans(),
     },
+) | st.fixed_dictionaries(
+    {
+        "view": st.just("latest"),
+        "mode": st.sampled_from(["FAILFAST", "DROPMALFORMED"]),
+        "failOnDataLoss": st.booleans(),
+    },
+    optional={"includeTombstones": st.booleans(), "offsetMapBytes": st.just(1)},
 )
 
 
@@ -67,7 +74,7 @@ class Said(logging.Handler):
 
 def read(plan: ReadPlan, threads: int, chunk: int, waiting: int) -> Outcome:
     """The batches of a plan, the error after them, and what was logged, sorted."""
-    names = [name for name in COLUMNS if plan.options.view == "records"] or ["baseOffset", "lastOffset", "count"]
+    names = [name for name in COLUMNS if plan.options.view != "batches"] or ["baseOffset", "lastOffset", "count"]
     schema = SPLIT_TABLES[plan.options.view].arrow_schema(names)
     found, error, said = [], "", Said()
     logger.addHandler(said)
