@@ -13,6 +13,7 @@ import numpy as np
 
 from kafka_segment_source.kernels import record_batches
 from kafka_segment_source.kernels.jit import inline, kernel
+from kafka_segment_source.kernels.record_batches import find_records
 
 # Columns of an entry, uint64[n, ENTRY]
 LOW_HASH = 0
@@ -32,6 +33,11 @@ FETCHED = 4  # the sum of what was fetched ahead: nothing to use
 STATE = 5
 
 SLICES = 1 << 20  # of the keys, by their hash
+
+# What `hash_batches` has made, int64[MADE]
+ALL_FOUND = 0  # records, with those without a key
+LAST_FOUND = 1  # the offset of the last one
+MADE = 2
 
 # What `note_records` returns
 DONE = 0
@@ -125,17 +131,9 @@ def _end_hashes(states, count, first, low, high):
         high[np.uint64(first) + i] = v0 ^ v1 ^ v2 ^ v3
 
 
-@kernel(
-    "int64(uint8[::1], int64[:,::1], int32[:,::1], int64, uint64[::1],"
-    " uint64[:,::1], uint64[::1], uint64[::1], uint64[::1])"
-)
-def hash_records(src, longs, ints, n, secret, states, low, high, newest):
-    """Hashes the keys of `n` records, but null ones. Returns their number.
-
-    src, longs, ints: of `record_batches`. states: uint64[4, ≥ 1], to work in. low, high: uint64[≥ n], the
-    halves of the hashes. newest: uint64[≥ n], of the records that have a key: the offset, and TOMBSTONE.
-    """
-    count = 0
+@inline
+def _hash_found(src, longs, ints, n, secret, states, low, high, newest, count):
+    """Hashes the keys of `n` records, and appends them to `count` others. Returns their number with these."""
     waiting = 0
     for i in range(n):
         length = np.int64(ints[record_batches.KEY_LENGTH, i])
@@ -156,6 +154,56 @@ def hash_records(src, longs, ints, n, secret, states, low, high, newest):
             _end_hashes(states, waiting, count - waiting, low, high)
             waiting = 0
     _end_hashes(states, waiting, count - waiting, low, high)
+    return count
+
+
+@kernel(
+    "int64(uint8[::1], int64[:,::1], int32[:,::1], int64, uint64[::1],"
+    " uint64[:,::1], uint64[::1], uint64[::1], uint64[::1])"
+)
+def hash_records(src, longs, ints, n, secret, states, low, high, newest):
+    """Hashes the keys of `n` records, but null ones. Returns their number.
+
+    src, longs, ints: of `record_batches`. states: uint64[4, ≥ 1], to work in. low, high: uint64[≥ n], the halves of the
+    hashes. newest: uint64[≥ n], of the records that have a key: the offset, and TOMBSTONE.
+    """
+    return _hash_found(src, longs, ints, n, secret, states, low, high, newest, 0)
+
+
+@kernel(
+    "int64(uint8[::1], int64[:,::1], int64[:,::1], int64[::1], int64[::1],"
+    " int64[::1], int64[:,::1], int32[:,::1], int64[::1],"
+    " uint64[::1], uint64[:,::1], uint64[::1], uint64[::1], uint64[::1], int64[::1])"
+)
+def hash_batches(
+    src, batches, payloads, bounds, limits, cursor, longs, ints, report, secret, states, low, high, newest, made
+):
+    """Finds the records inside `bounds`, and hashes their keys as `hash_records` does, while their bytes are in the
+    processor's caches. Returns the number of those with a key.
+
+    All parameters up to `report` are those of `record_batches.decode_records`, and so are the checks, the status, and
+    the place where the next call goes on. longs, ints: room for `states.shape[1]` records. low, high, newest: room for
+    as many records as there can be. made: int64[MADE], it is filled in.
+    """
+    n = np.int64(0)
+    used = np.int64(0)
+    count = np.int64(0)
+    while True:
+        rows = min(limits[record_batches.ROWS] - n, states.shape[1])
+        left = limits[record_batches.BYTES] - used
+        headers = limits[record_batches.HEADERS]
+        found = find_records(src, batches, payloads, bounds, rows, left, headers, cursor, longs, ints, report)
+        status = report[record_batches.STATUS]
+        if status > record_batches.FULL:
+            return count
+        count = _hash_found(src, longs, ints, found, secret, states, low, high, newest, count)
+        n += found
+        used += report[record_batches.USED]
+        if found > 0:
+            made[LAST_FOUND] = longs[record_batches.OFFSET, found - 1]
+        if status == record_batches.DONE or n >= limits[record_batches.ROWS] or used >= limits[record_batches.BYTES]:
+            break
+    made[ALL_FOUND] = n
     return count
 
 

@@ -14,12 +14,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kafka_segment_source.decoding.batches import Chunk
+from kafka_segment_source.decoding.payloads import Group
 from kafka_segment_source.decoding.record_rows import keep_wanted
 from kafka_segment_source.decoding.records import RecordColumns
-from kafka_segment_source.decoding.scratch import Scratch
+from kafka_segment_source.decoding.scratch import MAX_ROWS, Scratch
 from kafka_segment_source.decoding.split_file import SplitFile
 from kafka_segment_source.decoding.tables import MakeRows, SplitTable
-from kafka_segment_source.kernels import offset_map
+from kafka_segment_source.kernels import batch_headers, offset_map, record_batches
 from kafka_segment_source.kernels.record_batches import OFFSET
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.schema import RECORD_COLUMNS
@@ -27,7 +28,7 @@ from kafka_segment_source.schema import RECORD_COLUMNS
 Words = npt.NDArray[np.uint64]
 
 SCHEMA = pa.schema([(name, pa.uint64()) for name in ("low", "high", "newest")])
-_AT_ONCE = 1024  # keys whose hashes end at the same time
+_AT_ONCE = 1024  # records that are found and hashed at a time
 
 
 class Hashed(NamedTuple):
@@ -50,12 +51,16 @@ def hashes_of(secret: Words) -> SplitTable:
 def hash_records(records: RecordColumns, secret: Words, states: Words) -> pa.RecordBatch:
     """Returns a row for each record. Those without a key come last, and each is NO_KEY. states: of `make_states`."""
     found = np.empty((len(SCHEMA), records.count), np.uint64)
-    low, high, newest = found
     places = (records.source, records.longs, records.ints, records.count)
     with np.errstate(over="ignore"):  # of kernels that run as Python
-        count: int = offset_map.hash_records(*places, secret, states, low, high, newest)
-    newest[count:] = offset_map.NO_KEY
-    columns = [pa.Array.from_buffers(pa.uint64(), records.count, [None, pa.py_buffer(row)]) for row in found]
+        keyed: int = offset_map.hash_records(*places, secret, states, *found)
+    return _to_batch(found, records.count, keyed)
+
+
+def _to_batch(found: Words, count: int, keyed: int) -> pa.RecordBatch:
+    newest = found[-1]
+    newest[keyed:count] = offset_map.NO_KEY
+    columns = [pa.Array.from_buffers(pa.uint64(), count, [None, pa.py_buffer(row)]) for row in found]
     return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
 
 
@@ -91,9 +96,31 @@ class _HashedKeys:
     ) -> None:
         self._secret = secret
         self._states = make_states()
-        self._decoder = source.decoder(options.include_control, False, scratch, keep_wanted(options.raw_keys))
+        self._made = np.zeros(offset_map.MADE, np.int64)
+        keep = keep_wanted(options.raw_keys)
+        self._wants_all_keys = keep is None
+        self._decoder = source.decoder(options.include_control, False, scratch, keep)
 
     def rows(self, chunk: Chunk) -> Iterator[tuple[pa.RecordBatch, int]]:
-        for records in self._decoder.decode(chunk):
-            last = int(records.longs[OFFSET, records.count - 1])
-            yield hash_records(records, self._secret, self._states), last
+        for group in self._decoder.groups(chunk):
+            if self._wants_all_keys and not group.is_message_set:
+                yield from self._hash_group(group)
+            else:
+                for records in self._decoder.decode_group(group):
+                    last = int(records.longs[OFFSET, records.count - 1])
+                    yield hash_records(records, self._secret, self._states), last
+
+    def _hash_group(self, group: Group) -> Iterator[tuple[pa.RecordBatch, int]]:
+        """Finds and hashes in one call. group: of magic 2."""
+        cursor = np.zeros(record_batches.CURSOR, np.int64)
+        most = min(MAX_ROWS, int(group.headers[batch_headers.COUNT].sum()))
+        is_done = False
+        while not is_done:
+            found = np.empty((len(SCHEMA), most), np.uint64)
+            into = (self._secret, self._states, *found, self._made)
+            with np.errstate(over="ignore"):  # of kernels that run as Python
+                keyed = self._decoder.find_into(offset_map.hash_batches, group, cursor, into)
+            is_done = self._decoder.is_done
+            count, last = self._made.tolist()
+            if count:
+                yield _to_batch(found, count, keyed), last

@@ -13,7 +13,10 @@ from kafka_segment_source.latest.hashed_keys import Hashed
 BYTES_A_KEY = 40  # an entry of 24 bytes, and its share of the slots
 _FEWEST_SLOTS = 1024
 _FEWEST_ENTRIES = 16
+_MOST_ROOM = 16  # offsets between the first and the last one, for each that is sorted: a byte for each
 _AT_ONCE = 1024  # records whose slots and entries are read at a time
+
+Offsets = npt.NDArray[np.int64]
 
 
 class OffsetMap:
@@ -51,7 +54,7 @@ class OffsetMap:
             else:
                 self._make_slots(2 * len(self._slots))
 
-    def take_newest(self, with_tombstones: bool) -> npt.NDArray[np.int64]:
+    def take_newest(self, with_tombstones: bool) -> Offsets:
         """Returns the newest offsets of the keys that were noted, sorted, and turns to the next slices.
 
         with_tombstones: False leaves out those of records with a null value.
@@ -69,8 +72,7 @@ class OffsetMap:
         self._state[COUNT] = 0
         self._state[FIRST_SLICE] = self._state[LAST_SLICE] + 1
         self._state[LAST_SLICE] = min(int(self._state[FIRST_SLICE]) + width, SLICES - 1)
-        newest.sort()
-        return newest.view(np.int64)
+        return _sort(newest.view(np.int64))
 
     def _leave_slices(self) -> None:
         """Leaves half of the slices to the next time."""
@@ -90,6 +92,19 @@ class OffsetMap:
         self._slots = np.empty(0, np.int64)  # first, so that both are never there
         self._slots = _make_free_slots(count)
         offset_map.fill_slots(self._slots, self._entries, int(self._state[COUNT]))
+
+
+def _sort(offsets: Offsets) -> Offsets:
+    """Returns different offsets, sorted. Where they lie close, marks at their places take a fifth of the time."""
+    if not len(offsets):
+        return offsets
+    first = int(offsets.min())
+    room = int(offsets.max()) - first + 1
+    if room > _MOST_ROOM * len(offsets):
+        return np.sort(offsets)
+    marks = np.zeros(room, np.bool_)
+    marks[offsets - first] = True
+    return np.flatnonzero(marks) + first
 
 
 def _make_free_slots(count: int) -> npt.NDArray[np.int64]:

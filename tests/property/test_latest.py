@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pyarrow as pa
@@ -19,12 +20,15 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 import kafka_segment_source as kafkaseg
+from kafka_segment_source.decoding import records as records_module
 from kafka_segment_source.decoding.records import RecordColumns
-from kafka_segment_source.errors import DataError, OptionError
+from kafka_segment_source.errors import DataError, KafkaSegmentError, OptionError
 from kafka_segment_source.kernels import batch_headers, offset_map, record_batches
 from kafka_segment_source.latest.hashed_keys import Hashed, hash_records, make_states, read_hashes
-from kafka_segment_source.latest.offset_map import OffsetMap
+from kafka_segment_source.latest.offset_map import OffsetMap, _sort
 from tests.support import naive, writer
+from tests.support.logs import GeneratedLog
+from tests.support.strategies import Bounds, logs_and_bounds, options_of, partition_logs
 
 MANY = settings(max_examples=settings().max_examples * 4)
 START = 1_770_000_000_000  # ms
@@ -272,22 +276,53 @@ def test_the_kernels_hash(keys: Sequence[bytes | None], secret: tuple[int, int],
     assert [*found] == [(*siphash(key, secret), offset | dead << 63) for offset, key, dead in keyed]
 
 
-@given(keys=st.lists(st.none() | st.sampled_from([b"a", b"b", b""]), min_size=1, max_size=9), moved=st.booleans())
-def test_hashes_as_rows(keys: Sequence[bytes | None], moved: bool) -> None:
-    """Those of records with a key come back in order, and the others are counted, also out of memory of others."""
+@given(
+    keys=st.lists(st.none() | st.sampled_from([b"a", b"b", b""]), min_size=1, max_size=9),
+    way=st.sampled_from(["as they are", "behind others", "of another process"]),
+)
+def test_hashes_as_rows(keys: Sequence[bytes | None], way: str) -> None:
+    """Those of records with a key come back in order, and the others are counted, wherever the memory comes from."""
     rows = [(7 + n, key, n % 3 == 0) for n, key in enumerate(keys)]
-    secret = np.array([3, 5], np.uint64)
-    batch = hash_records(records_of(rows), secret, make_states())
-    if moved:
-        [batch] = (
-            pa.ipc.open_stream(as_stream(pa.concat_batches([batch, batch]).slice(len(rows)))).read_all().to_batches()
-        )
+    batch = hash_records(records_of(rows), SECRET, make_states())
+    if way != "as they are":
+        batch = pa.concat_batches([hash_records(records_of([(1, b"c", False)]), SECRET, make_states()), batch]).slice(1)
+    if way == "of another process":
+        [batch] = pa.ipc.open_stream(as_stream(batch)).read_all().to_batches()
     found = read_hashes(batch)
     keyed = [row for row in rows if row[1] is not None]
+    secret = tuple(SECRET.tolist())
     assert found.newest.tolist() == [offset | dead << 63 for offset, _, dead in keyed]
-    assert [*zip(found.low.tolist(), found.high.tolist(), strict=True)] == [siphash(key, (3, 5)) for _, key, _ in keyed]
+    assert [*zip(found.low.tolist(), found.high.tolist(), strict=True)] == [siphash(key, secret) for _, key, _ in keyed]
     assert found.without_key == len(rows) - len(keyed)
     assert all(words.flags.writeable for words in (found.low, found.high, found.newest))
+
+
+@given(offsets=st.sets(st.integers(0, 60) | st.integers(0, 2**63 - 2)), is_dense=st.booleans())
+def test_newest_offsets_are_sorted(offsets: set[int], is_dense: bool) -> None:
+    """Whether they lie close or not."""
+    some = [offset % 128 for offset in offsets] if is_dense else [*offsets]
+    assert _sort(np.array([*set(some)], np.int64)).tolist() == sorted(set(some))
+
+
+@given(
+    pair=logs_and_bounds(partition_logs(magics=(0, 1, 2), log_damage=True)),
+    small=st.booleans(),
+    limit=st.sampled_from([1, 3, 65_536]),
+)
+def test_latest_of_old_formats(pair: tuple[GeneratedLog, Bounds], small: bool, limit: int) -> None:
+    """Message sets beside batches, whole and damaged, a few records at a time: against a dictionary over the read."""
+    log, asked = pair
+    with tempfile.TemporaryDirectory() as folder, mock.patch.object(records_module, "MAX_ROWS", limit):
+        path = log.write(Path(folder))
+        options = options_of(asked) | {"mode": "DROPMALFORMED", "failOnDataLoss": False}
+        try:
+            rows = read(path, **options)
+        except KafkaSegmentError as error:
+            with pytest.raises(type(error)):
+                read(path, view="latest", **options)
+            return
+        extra = {"offsetMapBytes": 1} if small else {}
+        assert sorted(read(path, view="latest", **options, **extra)) == newest_of(rows, False)
 
 
 @given(
