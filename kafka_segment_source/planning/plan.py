@@ -100,9 +100,9 @@ class ReadPlan:
         Args:
             columns: Names of the wanted columns, in order. By default, the options decide.
             threads: How many threads read and decode. By default, one for each processor, and four at most, if the
-                logs are compressed and not in a bucket, and one for others. Rows come in the same order with any
-                number. Each thread takes at most 64 MiB, beside a batch of Kafka that is larger. With 1, one Arrow
-                batch is in memory at a time.
+                logs are compressed or `view` is "latest", and they are not in a bucket, and one for others. Rows come
+                in the same order with any number. Each thread takes at most 64 MiB, beside a batch of Kafka that is
+                larger. With 1, one Arrow batch is in memory at a time.
 
         Returns:
             A reader that returns the segments one after another, by topic, partition and offset.
