@@ -17,7 +17,7 @@ from kafka_segment_source.option_values import EARLIEST, LATEST
 from kafka_segment_source.options import ReadOptions, parse_options
 from kafka_segment_source.partition.logs import explain_removed, follow_changes, list_settled_logs
 from kafka_segment_source.partition.missing import all_evidence, sum_up
-from kafka_segment_source.planning.offset_bounds import log_end_offset
+from kafka_segment_source.planning.offset_bounds import include_gap, log_end_offset
 from kafka_segment_source.planning.offset_search import SearchStep
 from kafka_segment_source.planning.stable_end import StableEnds
 from kafka_segment_source.planning.time_lookup import first_offset_at
@@ -174,6 +174,12 @@ def _find_offset(
         steps = [] if explain else None
         batch = first_offset_at(log, timestamp, options.source, options.policy, steps)
         offset = batch if batch is not None and batch < end else None
+        if offset is not None and (start := include_gap(log, offset, options.trust)) < offset:
+            warnings.add(
+                f"the offsets {start} to {offset - 1} of partition {log.topic}-{log.partition}, right before the answer,"
+                " are missing: one of them may have been the first at or after the time",
+                "missing offsets before an answer",
+            )
     return PartitionOffset(
         log.topic,
         log.partition,

@@ -174,6 +174,7 @@ def walk_backward(copy: CopyView, end: int = MAX_OFFSET, about: int = MAX_OFFSET
 
 
 def _walk_segments(copy: CopyView, end: int, about: int) -> Iterator[BatchHeader]:
+    end = min(end, copy.tail.end)  # a last batch with a wrong offset is left out
     segments = [segment for segment in copy.log.segments if segment.size and segment.base_offset < end]
     reached = max(sum(segment.base_offset <= about for segment in segments), 1)
     while reached < len(segments) and not _reaches(copy, segments[reached - 1], about):

@@ -30,8 +30,8 @@ from kafka_segment_source.errors import PathError, StorageError
 from kafka_segment_source.kafka_format import MAX_OFFSET
 from kafka_segment_source.logdir.checkpoints import read_topic_id
 from kafka_segment_source.logdir.segments import DropKind, DroppedSegment, Hole, ListedLog, PartitionLog, Segment
-from kafka_segment_source.partition.choice import DAMAGED, SECOND, THIN, VOID, WHOLE, choose
-from kafka_segment_source.partition.copy_view import CopyView
+from kafka_segment_source.partition.choice import DAMAGED, SECOND, THIN, UNKNOWN, VOID, WHOLE, choose
+from kafka_segment_source.partition.copy_view import CopyView, Tail
 from kafka_segment_source.partition.foreign_segments import refuse_foreign_segments
 from kafka_segment_source.partition.histories import explain_fence, find_doubts, find_fences
 from kafka_segment_source.reporting import Warnings
@@ -181,7 +181,7 @@ def _merge_copies(logs: list[PartitionLog], policy: Policy, warnings: Warnings, 
         ]
     warnings.add(_explain_choice(logs, read_for), "several copies")
     cut = [copy for copy in copies if not copy.tail.is_clean and copy.log is not read_for[-1][0]]
-    warnings.add_all(map(_explain_cut, cut), "a copy ends in damage")
+    warnings.add_all((_explain_cut(copy, parts) for copy in cut), "a copy ends in damage")
     return replace(
         read_for[0][0],
         segments=tuple(segments),
@@ -259,22 +259,43 @@ def _rate_segment(copy: CopyView, segment: Segment, others: list[_ListedCopy]) -
     differing = [other for other in others if other.differs(segment)]
     if segment.is_last:
         tail = copy.tail
-        held = (OffsetRange(segment.base_offset, tail.end), _rate_density(copy, segment, tail.end, differing))
+        before_end = _leave_gap(segment, tail, _rate_density(copy, segment, tail.end, differing))
         if tail.damage is not None and not is_explained(copy, [other.copy for other in others]):
-            return held, (OffsetRange(tail.end), DAMAGED)
-        return (held,)
+            return *before_end, (OffsetRange(tail.end), DAMAGED)
+        return before_end
     following = segment.span.end
     if not differing:
         return ((segment.span, THIN if copy.log.compacted else WHOLE),)
     end = copy.end_of(segment)
-    if end is None:  # damage hides it, and a missing segment may follow: what lies before the damage counts by itself
-        sound_end = copy.sound_end_of(segment) or segment.base_offset
-        holding = _rate_density(copy, segment, sound_end, differing, is_sound=True)
-        sound = (OffsetRange(segment.base_offset, sound_end), holding)
-        return sound, (OffsetRange(sound_end, following), _rate_density(copy, segment, following, differing))
+    if end is None:  # damage hides it, and a missing segment may follow
+        return tuple(_rate_between_damage(copy, segment, differing))
     end = min(max(end, segment.base_offset), following)
     held = (OffsetRange(segment.base_offset, end), _rate_density(copy, segment, end, differing))
     return held, (OffsetRange(end, following), VOID)
+
+
+def _rate_between_damage(copy: CopyView, segment: Segment, differing: list[_ListedCopy]) -> Iterator[_Rated]:
+    """Yields the offsets of a segment whose end damage hides, and how well they are held: what lies between damage
+    counts by itself."""
+    rest = _rate_density(copy, segment, segment.span.end, differing)
+    reached = segment.base_offset
+    for run in copy.sound_runs(segment):
+        yield OffsetRange(reached, run.start), rest
+        yield run, _rate_density(copy, segment, run.end, differing, sound_from=run.start)
+        reached = run.end
+    yield OffsetRange(reached, segment.span.end), rest
+
+
+def _leave_gap(segment: Segment, tail: Tail, holding: int) -> Sequence[_Rated]:
+    """Returns the offsets of a last segment, and how well they are held: `holding`, or UNKNOWN in an unproven gap."""
+    gap = tail.unproven_gap
+    if gap is None:
+        return ((OffsetRange(segment.base_offset, tail.end), holding),)
+    return (
+        (OffsetRange(segment.base_offset, gap.start), holding),
+        (gap, UNKNOWN),
+        (OffsetRange(gap.end, tail.end), holding),
+    )
 
 
 class _ListedCopy:
@@ -312,20 +333,23 @@ def _make_key(segment: Segment) -> _Key:
 
 
 def _rate_density(
-    copy: CopyView, segment: Segment, end: int, differing: list[_ListedCopy], is_sound: bool = False
+    copy: CopyView, segment: Segment, end: int, differing: list[_ListedCopy], sound_from: int | None = None
 ) -> int:
     """Returns WHOLE, or THIN where compaction has removed records.
 
     Brokers copy batches byte for byte. So a copy with fewer bytes was compacted. If damage in the other copy hides how
-    many bytes it had, the batches of this one decide. is_sound: whether damage begins at `end`, so that none of its
-    bytes count.
+    many bytes it had, the batches of this one decide. sound_from: the offsets from this one on up to `end` lie between
+    damage, and none of its bytes count.
     """
     if copy.log.compacted:
         return THIN
     for other in differing:
-        for common in other.shared(segment, end):
+        for shared in other.shared(segment, end):
+            common = shared if sound_from is None else shared.intersect(OffsetRange(sound_from))
+            if common.is_empty:
+                continue
             certain, most = copy.bytes_between(common)
-            most = certain if is_sound and common.end == end else most
+            most = most if sound_from is None else certain
             least, largest = other.copy.bytes_between(common)
             if most < least or (most < largest and copy.survey(segment).shows_compaction):
                 return THIN
@@ -483,8 +507,13 @@ def _explain_choice(copies: list[PartitionLog], read_for: list[tuple[PartitionLo
     return f"{said}: offsets {', '.join(parts)}, those from {offsets.start} on from {last.directory!r}"
 
 
-def _explain_cut(copy: CopyView) -> str:
+def _explain_cut(copy: CopyView, parts: Sequence[tuple[CopyView, OffsetRange]]) -> str:
+    """Returns one sentence about a copy that ends in damage. parts: which copy is read for which offsets."""
+    behind = OffsetRange(copy.tail.end)
+    lost = {reader.log.directory for reader, part in parts if reader.has_lost and not part.intersect(behind).is_empty}
+    thinned = f", and compaction may have removed records of them from {' and '.join(map(repr, sorted(lost)))}"
+    where = f"after offset {copy.tail.end - 1}" if copy.tail.end > copy.start else "and no whole batch before them"
     return (
-        f"{copy.log.segments[-1].path!r} ends in bytes after offset {copy.tail.end - 1} that are no whole batch, torn or"
-        " damaged; other directories are read for the offsets that follow"
+        f"{copy.log.segments[-1].path!r} ends in bytes {where} that are no whole batch, torn or damaged; other directories"
+        f" are read for the offsets that follow{thinned if lost else ''}"
     )

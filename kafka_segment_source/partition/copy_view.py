@@ -24,6 +24,7 @@ from kafka_segment_source.logdir.offset_proof import limit_of
 from kafka_segment_source.logdir.probe import BatchHeader
 from kafka_segment_source.logdir.segment_view import SegmentView
 from kafka_segment_source.logdir.segments import PartitionLog, Segment
+from kafka_segment_source.partition.choice import DAMAGED, VOID
 from kafka_segment_source.storage.files import InputFile
 from kafka_segment_source.trust import Policy
 
@@ -51,6 +52,18 @@ class Tail:
     damage: DataError | None = None
     expected: int | None = None
     hides_batches: bool = False
+
+    @property
+    def unproven_gap(self) -> OffsetRange | None:
+        """The gap before the last batch, where no damage explains it. None if there is none.
+
+        No CRC covers the offset of that batch, and no batch after it proves it. So compaction need not have made the
+        gap: what other copies have there is read. A wrapper of magic 0 or 1 does not state where it begins.
+        """
+        last, expected = self.last, self.expected
+        if last is None or expected is None or self.hides_batches or last.magic != MAGIC_V2:
+            return None
+        return OffsetRange(expected, last.base_offset) if last.base_offset > expected else None
 
 
 class CopyView:
@@ -186,10 +199,20 @@ class CopyView:
             self._ends[segment.path] = self._find_end(segment)
         return self._ends[segment.path]
 
-    def sound_end_of(self, segment: Segment) -> int | None:
-        """Returns the offset after the last sound batch of a segment whose end damage hides, or None."""
-        surveyed = self._surveys.get(segment.path) if self.end_of(segment) is None else None
-        return None if surveyed is None or surveyed.last is None else surveyed.last.last_offset + 1
+    def sound_runs(self, segment: Segment) -> tuple[OffsetRange, ...]:
+        """Returns the offsets of a segment that lie between damage, in order. It returns none if the segment was not
+        read for its end."""
+        surveyed = self._surveys.get(segment.path)
+        runs: list[OffsetRange] = []
+        is_behind_damage = True
+        for extent in () if surveyed is None else surveyed.extents():
+            if extent.holding == DAMAGED:
+                is_behind_damage = True
+            elif extent.holding > VOID:
+                start = extent.offsets.start if is_behind_damage else runs.pop().start
+                runs.append(OffsetRange(start, extent.offsets.end))
+                is_behind_damage = False
+        return tuple(runs)
 
     def _find_end(self, segment: Segment) -> int | None:
         with self._open_view(segment) as view:

@@ -44,7 +44,7 @@ def offset_range(log: PartitionLog, options: ReadOptions, warnings: Warnings) ->
             options=(options.starting.option, options.ending.option),
         )
     if options.starting.by_time:
-        start = _include_gap(log, start, options.trust)
+        start = include_gap(log, start, options.trust)
     lost = _describe_hole(log, OffsetRange(start, end)) or _describe_loss(
         log, options.starting, options.ending, options.trust, start, end
     )
@@ -89,7 +89,7 @@ def find_start(log: PartitionLog, options: ReadOptions) -> int:
     )
 
 
-def _include_gap(log: PartitionLog, start: int, trust: Trust) -> int:
+def include_gap(log: PartitionLog, start: int, trust: Trust) -> int:
     """Returns where the missing offsets right before `start` begin, or `start`.
 
     A time may stand for one of them. With them in the range, a read notices a segment file that is missing there.

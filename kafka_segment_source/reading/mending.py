@@ -19,7 +19,7 @@ from kafka_segment_source.decoding.split import BatchPlace, SegmentSplit, split_
 from kafka_segment_source.errors import DataError, DataLossError, FileChangedError, KafkaSegmentError, PathError
 from kafka_segment_source.kernels import batch_headers
 from kafka_segment_source.partition.chain import is_explained
-from kafka_segment_source.partition.choice import DAMAGED, THIN, VOID, choose
+from kafka_segment_source.partition.choice import DAMAGED, THIN, UNKNOWN, VOID, choose
 from kafka_segment_source.partition.copy_view import CopyView
 from kafka_segment_source.partition.logs import available_copies, existing_copies
 from kafka_segment_source.partition.survey import Extent, Survey, survey
@@ -182,8 +182,11 @@ def _leave_out_gone(copy: CopyView, extent: Extent, copies: Sequence[CopyView]) 
 
     What compaction removed from a copy whose history lost may still be a part of the log. So the copy shows it only for
     offsets below those of the other copies. A last batch with wrong offsets shows nothing at all, nor does the gap
-    before it.
+    before it. Nor does a gap before any last batch, as nothing proves the offset of that batch.
     """
+    gap = copy.tail.unproven_gap
+    if extent.holding == VOID and gap is not None and extent.offsets == extent.offsets.intersect(gap):
+        return replace(extent, holding=UNKNOWN)
     if copy.has_misplaced_end and extent.holding != DAMAGED:
         extent = replace(extent, offsets=extent.offsets.intersect(OffsetRange(end=copy.tail.end)))
     if not copy.has_lost or extent.holding not in {VOID, THIN}:

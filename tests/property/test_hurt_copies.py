@@ -31,6 +31,9 @@ from tests.support.simulated_files import SimulatedFiles
 
 CASES = 20_000 if os.environ.get("KAFKASEG_LONG") else count_cases(400, 1_000)
 PARTS = 10
+FAILED_ONCE = [
+    16682,  # rows before the first damage of a segment with damage at its end, and a compacted copy beside it
+]
 MAPS = "/maps"
 LENIENT: dict[str, Any] = {"mode": "DROPMALFORMED", "failOnDataLoss": False}
 
@@ -305,6 +308,11 @@ def test_hurt_copies(part: int) -> None:
             check(number)
         except (AssertionError, KafkaSegmentError) as error:
             pytest.fail(f"case {number}: {error!r}")
+
+
+@pytest.mark.parametrize("number", FAILED_ONCE)
+def test_cases_that_failed_once(number: int) -> None:
+    check(number)
 
 
 def main(arguments: list[str]) -> int:

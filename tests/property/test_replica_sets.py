@@ -25,6 +25,12 @@ from tests.support.simulated_files import SimulatedFiles
 
 CASES = 20_000 if os.environ.get("KAFKASEG_LONG") else count_cases(400, 1_000)
 PARTS = 10
+FAILED_ONCE = [
+    7638,  # a last batch with a wrong offset made the checkpoint beside it count for nothing
+    16098,  # damage at the end of a copy, and a thinned copy of another history is read there
+    406,  # a last batch that states offsets beyond all copies, and rows of another one in the gap before it
+    4354,  # the same, and damage in the other copy
+]
 
 
 def check(number: int) -> str:
@@ -39,7 +45,8 @@ def check(number: int) -> str:
             found = scanned(files, paths)
             _judge(made, found, "strict")
             silent = sorted(made.noticed().keys() - {row[0] for row in found})
-            is_said = bool(silent) and any("no bytes" in warning for warning in plan_in(files, paths).warnings)
+            said = plan_in(files, paths).warnings if silent else []
+            is_said = any("no bytes" in warning or "may have removed records" in warning for warning in said)
             assert made.undecided() or not silent or is_said, f"strict: lost in silence {silent}"
         except (DataError, DataLossError) as error:
             if made.undecided() or made.is_damaged() or made.has_holes():
@@ -72,6 +79,11 @@ def test_compacted_replicas(part: int) -> None:
             check(number)
         except (AssertionError, KafkaSegmentError) as error:
             pytest.fail(f"case {number}: {error!r}")
+
+
+@pytest.mark.parametrize("number", FAILED_ONCE)
+def test_cases_that_failed_once(number: int) -> None:
+    check(number)
 
 
 def test_the_generator_makes_what_it_should() -> None:

@@ -212,18 +212,29 @@ class Case:
         return found
 
     def noticed(self) -> dict[int, Row]:
-        """The rows that all valid copies of their offset have, whole or not. A strict read gives them, or an error."""
+        """The rows that all valid copies of their offset have, whole or not. A strict read gives them, or an error.
+
+        Those of a batch that was moved beyond all copies come out at its place there, if no copy has it whole.
+        """
         valid = [replica for replica in self.replicas if not self.is_stale(replica)]
+        end = max(replica.end for replica in self.replicas)
         found: dict[int, Row] = {}
         for offset, row in self.rows().items():
             covering = [each for each in valid if each.start <= offset < each.end]
-            if covering and all(any(offset in held.kept for held in each.held) for each in covering):
+            having = [held for each in covering for held in each.held if offset in held.kept]
+            if any((held.moved_to or 0) >= end for held in having) and not any(held.whole for held in having):
+                continue
+            if covering and len(having) == len(covering):
                 found[offset] = row
         return found
 
     def can_tell(self, offset: int) -> bool:
         """Whether the copies with the last leader's history tell what is at an offset: not between those that begin
-        after it and those that end before it, and not where all of them are damaged."""
+        after it and those that end before it, not where all of them are damaged, and not in a last batch whose wrong
+        offsets lie beyond all copies."""
+        end = max(replica.end for replica in self.replicas)
+        if offset >= end and any((held.moved_to or 0) >= end for replica in self.replicas for held in replica.held):
+            return False
         valid = [each for each in self.replicas if not self.is_stale(each)]
         covering = [each for each in valid if each.start <= offset < each.end]
         damaged = [held for each in covering for held in each.held if not held.whole]
@@ -277,7 +288,8 @@ def is_in_doubt(replica: Replica, held: Held) -> bool:
     before, after = batches[:at][-1:], batches[at + 1 :][:1]
     is_beside_damage = any(not each.whole for each in before + after)
     ends = [each.batch.last + 1 for each in before] or [base]
-    is_beside_gap = ends != [held.batch.base] or any(each.batch.base != held.batch.last + 1 for each in after)
+    starts = [each.batch.base if each.moved_to is None else each.moved_to for each in after]
+    is_beside_gap = ends != [held.batch.base] or any(start != held.batch.last + 1 for start in starts)
     return not held.whole or (is_beside_damage and is_beside_gap)
 
 
@@ -466,6 +478,19 @@ def move_last(random: Random, made: Case) -> Batch | None:
     return moved.batch
 
 
+def move_beyond(random: Random, made: Case) -> Batch | None:
+    """Flips a bit of the baseOffset of a replica's last batch, so that it lies beyond all copies. Nothing need prove
+    that it is wrong. Answers the batch."""
+    end = max(replica.end for replica in made.replicas)
+    valid = [replica for replica in made.replicas if not made.is_stale(replica) and replica.held[-1].moved_to is None]
+    usable = [replica.held[-1] for replica in valid if replica.held[-1].kept and replica.held[-1].whole]
+    if not usable or len(made.replicas) < 2:
+        return None
+    moved = random.choice(usable)
+    moved.whole, moved.moved_to = False, moved.batch.base | 1 << random.randrange(end.bit_length(), 31)
+    return moved.batch
+
+
 def empty_file(random: Random, made: Case) -> int | None:
     """Takes all bytes of a `.log` before the last one of a replica. Answers its base."""
     usable = [(replica, base) for replica in made.replicas for base, held in [*replica.files()][:-1] if held]
@@ -524,6 +549,8 @@ def case(number: int) -> Case:
     made = Case(number, replicas, cluster.leader, cluster.log)
     if number % 3 == 0 and (moved := move_last(Random(~number), made)) is not None:
         cluster.log.append(f"move {moved.base}")
+    if number % 3 == 1 and number % 4 == 2 and (moved := move_beyond(Random(~number), made)) is not None:
+        cluster.log.append(f"move beyond {moved.base}")
     if number % 7 == 3 and number % 3 and (base := empty_file(Random(~number), made)) is not None:
         cluster.log.append(f"empty {base}")
     if number % 5 == 1 and (bent := bend(Random(~number), made)) is not None:

@@ -109,6 +109,10 @@ def test_a_segment_missing_right_before_a_starting_timestamp(moment: int, folder
         offsets(folder, **options)
     assert offsets(folder, failOnDataLoss=False, **options) == list(range(20, 40))
     assert offsets(folder, startingTimestamp=210) == list(range(21, 40))
+    answer = kafkaseg.offsets_for_time(folder, moment)
+    assert answer.partitions[0].offset == 20
+    assert [said for said in answer.warnings if "offsets 10 to 19 of partition orders-0" in said]
+    assert kafkaseg.offsets_for_time(folder, 210).warnings == ()
 
 
 @pytest.mark.parametrize("by", ["time index", "zone map", "key filter"])
