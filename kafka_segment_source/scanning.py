@@ -41,9 +41,9 @@ def read_splits(
     if options.view == NEWEST:
         from kafka_segment_source.latest.newest_records import read_newest  # noqa: PLC0415  # most reads do without
 
-        read = partial(read_newest, splits, schema=schema, advance=advance, read_splits=_read_splits)
+        read = partial(read_newest, splits, schema=schema, advance=advance, read_splits=read_one_by_one)
     else:
-        read = partial(_read_splits, splits, schema=schema, advance=advance)
+        read = partial(read_one_by_one, splits, schema=schema, advance=advance)
     yield from note_misfits(read, options)
 
 
@@ -52,9 +52,10 @@ def note_misfits(read: Callable[..., Iterator[pa.RecordBatch]], options: ReadOpt
     return read(options=options) if options.typed is None else options.typed.read(read, options)
 
 
-def _read_splits(
+def read_one_by_one(
     splits: Iterable[SegmentSplit], options: ReadOptions, schema: pa.Schema, advance: Callable[[int], None]
 ) -> Iterator[pa.RecordBatch]:
+    """Yields what is in the splits, one after another: all that `read_splits` does but for view=latest."""
     ahead = SplitsAhead(splits)
     try:
         while (present := ahead.take()) is not None:

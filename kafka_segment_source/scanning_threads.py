@@ -21,9 +21,18 @@ from kafka_segment_source.in_order import InOrder
 from kafka_segment_source.option_values import NEWEST
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.reading.following import Follower
-from kafka_segment_source.scanning import BegunSplit, SplitsAhead, follow_split, note_misfits, open_part, wanted_chunks
+from kafka_segment_source.scanning import (
+    BegunSplit,
+    SplitsAhead,
+    follow_split,
+    note_misfits,
+    open_part,
+    read_one_by_one,
+    wanted_chunks,
+)
 from kafka_segment_source.storage.files import Bytes
 
+_BYTES_A_THREAD = 4 * 1024 * 1024  # of a partition
 _MOST_WAITING = 8 * 1024 * 1024  # bytes of rows for each thread that may wait for their turn
 
 _Rows = tuple[pa.RecordBatch, int]  # and their last offset
@@ -38,14 +47,30 @@ def read_splits_in_threads(
 ) -> Iterator[pa.RecordBatch]:
     """Yields what `scanning.read_splits` yields. `threads` of them decode at the same time, and open the next splits
     early."""
-    read_in_order = partial(_read_in_order, threads=threads)
     if options.view == NEWEST:
         from kafka_segment_source.latest.newest_records import read_newest  # noqa: PLC0415  # most reads do without
 
-        read = partial(read_newest, splits, schema=schema, advance=advance, read_splits=read_in_order)
+        read_some = partial(_read_partition, threads=threads)
+        read = partial(read_newest, splits, schema=schema, advance=advance, read_splits=read_some)
     else:
-        read = partial(read_in_order, splits, schema=schema, advance=advance)
+        read = partial(_read_in_order, splits, schema=schema, advance=advance, threads=threads)
     yield from note_misfits(read, options)
+
+
+def _read_partition(
+    splits: Sequence[SegmentSplit],
+    options: ReadOptions,
+    schema: pa.Schema,
+    advance: Callable[[int], None],
+    threads: int,
+) -> Iterator[pa.RecordBatch]:
+    """Yields the rows of some splits of one partition. Threads are started for each partition anew, so little data
+    takes one."""
+    useful = min(threads, sum(split.size for split in splits) // _BYTES_A_THREAD)
+    if useful <= 1:
+        yield from read_one_by_one(splits, options, schema, advance)
+    else:
+        yield from _read_in_order(splits, options, schema, advance, useful)
 
 
 def _read_in_order(

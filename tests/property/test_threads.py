@@ -82,6 +82,7 @@ def read(plan: ReadPlan, threads: int, chunk: int, waiting: int) -> Outcome:
         patches.callback(logger.removeHandler, said)
         patches.enter_context(mock.patch.dict(split_file.SplitFile.__init__.__kwdefaults__, chunk_bytes=chunk))
         patches.enter_context(mock.patch.object(scanning_threads, "_MOST_WAITING", waiting))
+        patches.enter_context(mock.patch.object(scanning_threads, "_BYTES_A_THREAD", 1))
         try:
             for batch in (
                 read_splits(plan.splits, plan.options, schema)

@@ -48,6 +48,7 @@ def _many_small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that a small log has many chunks, and is worth several threads."""
     read_in_chunks(monkeypatch, 20_000)
     monkeypatch.setattr(plan_module, "_BYTES_A_THREAD", 1)
+    monkeypatch.setattr(scanning_threads, "_BYTES_A_THREAD", 1)
     monkeypatch.setattr(scanning_threads, "_MOST_WAITING", 100_000)
 
 
@@ -169,6 +170,17 @@ def test_the_newest_records_take_every_processor(directory: Path, tmp_path: Path
     plan = kafkaseg.plan(tmp_path, view="latest")
     far = plan.splits[0]._replace(storage=Far(ReadCost(at_once=8, block=65_536)))  # type: ignore[arg-type]  # nothing else is asked
     assert replace(plan, splits=(far,))._choose_threads() == 1
+
+
+def test_the_newest_records_of_a_small_partition_take_one(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads are started for each partition anew, of which there may be thousands."""
+    began: list[object] = []
+    monkeypatch.setattr(scanning_threads, "InOrder", lambda *arguments: began.append(arguments) or InOrder(*arguments))
+    one = kafkaseg.scan(directory, view="latest", threads=3).read_all()
+    assert len(began) == 2  # a pass each
+    monkeypatch.setattr(scanning_threads, "_BYTES_A_THREAD", 500_000)
+    assert kafkaseg.scan(directory, view="latest", threads=3).read_all() == one
+    assert len(began) == 2
 
 
 def test_little_data_takes_one_thread(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
