@@ -65,12 +65,12 @@ def _read_partition(
     threads: int,
 ) -> Iterator[pa.RecordBatch]:
     """Yields the rows of some splits of one partition. Threads are started for each partition anew, so little data
-    takes one."""
+    takes one. Fewer bytes wait than in other reads, as a map of the keys takes memory too."""
     useful = min(threads, sum(split.size for split in splits) // _BYTES_A_THREAD)
     if useful <= 1:
         yield from read_one_by_one(splits, options, schema, advance)
     else:
-        yield from _read_in_order(splits, options, schema, advance, useful)
+        yield from _read_in_order(splits, options, schema, advance, useful, _MOST_WAITING // 2)
 
 
 def _read_in_order(
@@ -79,9 +79,12 @@ def _read_in_order(
     schema: pa.Schema,
     advance: Callable[[int], None],
     threads: int,
+    most_waiting: int | None = None,
 ) -> Iterator[pa.RecordBatch]:
+    """Yields the rows of splits. most_waiting: bytes for each thread; None: the usual ones."""
+    most = threads * (_MOST_WAITING if most_waiting is None else most_waiting)
     pieces = _walk(splits, options, schema)
-    work: InOrder[_Piece, _Rows] = InOrder(pieces, threads, threads * _MOST_WAITING)
+    work: InOrder[_Piece, _Rows] = InOrder(pieces, threads, most)
     with work:
         for number, split in enumerate(splits):
             yield from follow_split(split, options, schema, partial(_collect, work, number))
