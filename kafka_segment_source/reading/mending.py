@@ -19,7 +19,7 @@ from kafka_segment_source.decoding.split import BatchPlace, SegmentSplit, split_
 from kafka_segment_source.errors import DataError, DataLossError, FileChangedError, KafkaSegmentError, PathError
 from kafka_segment_source.kernels import batch_headers
 from kafka_segment_source.partition.chain import is_explained
-from kafka_segment_source.partition.choice import DAMAGED, THIN, UNKNOWN, VOID, choose
+from kafka_segment_source.partition.choice import DAMAGED, THIN, VOID, choose
 from kafka_segment_source.partition.copy_view import CopyView
 from kafka_segment_source.partition.logs import available_copies, existing_copies
 from kafka_segment_source.partition.survey import Extent, Survey, survey
@@ -186,7 +186,7 @@ def _leave_out_gone(copy: CopyView, extent: Extent, copies: Sequence[CopyView]) 
     """
     gap = copy.tail.unproven_gap
     if extent.holding == VOID and gap is not None and extent.offsets == extent.offsets.intersect(gap):
-        return replace(extent, holding=UNKNOWN)
+        return replace(extent, offsets=OffsetRange(gap.start, gap.start))
     if copy.has_misplaced_end and extent.holding != DAMAGED:
         extent = replace(extent, offsets=extent.offsets.intersect(OffsetRange(end=copy.tail.end)))
     if not copy.has_lost or extent.holding not in {VOID, THIN}:

@@ -30,6 +30,8 @@ FAILED_ONCE = [
     16098,  # damage at the end of a copy, and a thinned copy of another history is read there
     406,  # a last batch that states offsets beyond all copies, and rows of another one in the gap before it
     4354,  # the same, and damage in the other copy
+    11794,  # the same, and a checkpoint that the batch contradicts by its wrong offset
+    14830,  # the same, and a torn end of the other copy
 ]
 
 
