@@ -64,9 +64,9 @@ def scan(
         columns: The names of the wanted columns, in order. By default, the columns that the options ask for. Of typed
             values (docs/values.md), `value.customer_id` is the column `value` with this field alone.
         threads: How many threads read and decode records and batches. By default, one for each processor, and four at
-            most, if the logs are compressed and not in a bucket, and one for others. Rows come in the same order with
-            any number. Each thread takes at most 64 MiB, beside a batch of Kafka that is larger. With 1, one Arrow
-            batch is in memory at a time.
+            most, if the logs are compressed or `view` is "latest", and they are not in a bucket, and one for others.
+            Rows come in the same order with any number. Each thread takes at most 64 MiB, beside a batch of Kafka that
+            is larger. With 1, one Arrow batch is in memory at a time.
         options: The options of docs/options.md under their own names, with Python values
             (since=datetime(…, tzinfo=UTC), includeHeaders=True).
 

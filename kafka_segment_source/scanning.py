@@ -40,9 +40,9 @@ def read_splits(
     if reading.content.view == NEWEST:
         from kafka_segment_source.latest.newest_records import read_newest  # noqa: PLC0415  # most reads do without
 
-        read = partial(read_newest, splits, schema=schema, advance=advance, read_split=read_split)
+        read = partial(read_newest, splits, schema=schema, advance=advance, read_splits=read_one_by_one)
     else:
-        read = partial(_read_splits, splits, schema=schema, advance=advance)
+        read = partial(read_one_by_one, splits, schema=schema, advance=advance)
     yield from note_misfits(read, reading)
 
 
@@ -52,9 +52,10 @@ def note_misfits(read: Callable[..., Iterator[pa.RecordBatch]], reading: Reading
     return read(reading=reading) if typed is None else typed.read(read, reading)
 
 
-def _read_splits(
+def read_one_by_one(
     splits: Iterable[SegmentSplit], reading: Reading, schema: pa.Schema, advance: Callable[[int], None]
 ) -> Iterator[pa.RecordBatch]:
+    """Yields what is in the splits, one after another: all that `read_splits` does but for view=latest."""
     ahead = SplitsAhead(splits)
     try:
         while (present := ahead.take()) is not None:
@@ -64,9 +65,6 @@ def _read_splits(
             advance(present.split.size)
     finally:
         ahead.close()
-
-
-ChooseBatches = Callable[[Chunk], Chunk]
 
 
 class BegunSplit(NamedTuple):
@@ -132,19 +130,15 @@ def read_split(
     reading: Reading,
     schema: pa.Schema,
     file: InputFile | None = None,
-    choose: ChooseBatches | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Yields the rows of one split as batches of exactly `schema`, in offset order. No batch is empty.
 
-    file: from `open_split`, if it is open already. It is closed in the end. choose: leaves out batches of a chunk whose
-    rows are not wanted. If the file is replaced meanwhile, it is not asked.
+    file: from `open_split`, if it is open already. It is closed in the end.
 
     Raises DataError for damage, and DataLossError for records that no longer exist. failOnDataLoss=false logs the
     latter.
     """
-    return follow_split(
-        split, reading, schema, lambda follower: _read_part(split, reading, schema, follower, file, choose)
-    )
+    return follow_split(split, reading, schema, lambda follower: _read_part(split, reading, schema, follower, file))
 
 
 def follow_split(
@@ -169,13 +163,12 @@ def _read_part(
     schema: pa.Schema,
     follower: Follower,
     file: InputFile | None,
-    choose: ChooseBatches | None = None,
 ) -> Iterator[pa.RecordBatch]:
     make_rows = reading.table.load_maker()
     with lend_scratch() as scratch, open_part(split, reading, file, scratch.take_buffer) as source:
         maker = make_rows(source, reading.content, schema, scratch)
         for chunk in wanted_chunks(source, reading):
-            for batch, last in maker.rows(chunk if choose is None else choose(chunk)):
+            for batch, last in maker.rows(chunk):
                 yield batch
                 follower.note_returned(last)
             follower.note_passed(source.next_offset)

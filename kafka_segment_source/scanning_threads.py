@@ -18,10 +18,20 @@ from kafka_segment_source.decoding.scratch import Scratch
 from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.decoding.tables import Reading, RowMaker
 from kafka_segment_source.in_order import InOrder
+from kafka_segment_source.option_values import NEWEST
 from kafka_segment_source.reading.following import Follower
-from kafka_segment_source.scanning import BegunSplit, SplitsAhead, follow_split, note_misfits, open_part, wanted_chunks
+from kafka_segment_source.scanning import (
+    BegunSplit,
+    SplitsAhead,
+    follow_split,
+    note_misfits,
+    open_part,
+    read_one_by_one,
+    wanted_chunks,
+)
 from kafka_segment_source.storage.files import Bytes
 
+_BYTES_A_THREAD = 4 * 1024 * 1024  # of a partition
 _MOST_WAITING = 8 * 1024 * 1024  # bytes of rows for each thread that may wait for their turn
 
 _Rows = tuple[pa.RecordBatch, int]  # and their last offset
@@ -36,8 +46,30 @@ def read_splits_in_threads(
 ) -> Iterator[pa.RecordBatch]:
     """Yields what `scanning.read_splits` yields. `threads` of them decode at the same time, and open the next splits
     early."""
-    read = partial(_read_in_order, splits, schema=schema, advance=advance, threads=threads)
+    if reading.content.view == NEWEST:
+        from kafka_segment_source.latest.newest_records import read_newest  # noqa: PLC0415  # most reads do without
+
+        read_some = partial(_read_partition, threads=threads)
+        read = partial(read_newest, splits, schema=schema, advance=advance, read_splits=read_some)
+    else:
+        read = partial(_read_in_order, splits, schema=schema, advance=advance, threads=threads)
     yield from note_misfits(read, reading)
+
+
+def _read_partition(
+    splits: Sequence[SegmentSplit],
+    reading: Reading,
+    schema: pa.Schema,
+    advance: Callable[[int], None],
+    threads: int,
+) -> Iterator[pa.RecordBatch]:
+    """Yields the rows of some splits of one partition. Threads are started for each partition anew, so little data
+    takes one. Fewer bytes wait than in other reads, as a map of the keys takes memory too."""
+    useful = min(threads, sum(split.size for split in splits) // _BYTES_A_THREAD)
+    if useful <= 1:
+        yield from read_one_by_one(splits, reading, schema, advance)
+    else:
+        yield from _read_in_order(splits, reading, schema, advance, useful, _MOST_WAITING // 2)
 
 
 def _read_in_order(
@@ -46,9 +78,12 @@ def _read_in_order(
     schema: pa.Schema,
     advance: Callable[[int], None],
     threads: int,
+    most_waiting: int | None = None,
 ) -> Iterator[pa.RecordBatch]:
+    """Yields the rows of splits. most_waiting: bytes for each thread; None: the usual ones."""
+    most = threads * (_MOST_WAITING if most_waiting is None else most_waiting)
     pieces = _walk(splits, reading, schema)
-    work: InOrder[_Piece, _Rows] = InOrder(pieces, threads, threads * _MOST_WAITING)
+    work: InOrder[_Piece, _Rows] = InOrder(pieces, threads, most)
     with work:
         for number, split in enumerate(splits):
             yield from follow_split(split, reading, schema, partial(_collect, work, number))

@@ -102,9 +102,9 @@ class ReadPlan:
         Args:
             columns: Names of the wanted columns, in order. By default, the options decide.
             threads: How many threads read and decode. By default, one for each processor, and four at most, if the
-                logs are compressed and not in a bucket, and one for others. Rows come in the same order with any
-                number. Each thread takes at most 64 MiB, beside a batch of Kafka that is larger. With 1, one Arrow
-                batch is in memory at a time.
+                logs are compressed or `view` is "latest", and they are not in a bucket, and one for others. Rows come
+                in the same order with any number. Each thread takes at most 64 MiB, beside a batch of Kafka that is
+                larger. With 1, one Arrow batch is in memory at a time.
 
         Returns:
             A reader that returns the segments one after another, by topic, partition and offset.
@@ -150,7 +150,7 @@ class ReadPlan:
 
     def _read(self, schema: pa.Schema, advance: Callable[[int], None], threads: int | None) -> Iterator[pa.RecordBatch]:
         useful = min(self._choose_threads() if threads is None else threads, self._most_threads)
-        if useful > 1 and self.options.content.view != NEWEST:
+        if useful > 1:
             from kafka_segment_source.scanning_threads import read_splits_in_threads
 
             yield from read_splits_in_threads(self.splits, self.reading, schema, advance, useful)
@@ -164,11 +164,13 @@ class ReadPlan:
         return -(-self.bytes_to_read // _BYTES_A_THREAD)
 
     def _choose_threads(self) -> int:
-        """Returns one thread for each processor where several are faster: for compressed batches on a disk."""
+        """Returns one thread for each processor where several are faster: on a disk, for compressed batches, and for
+        the newest record of each key."""
         if self._most_threads <= 1 or reads_headers_only(self.options.content, self.options.policy.trust):
             return 1
         split = max(self.splits, key=lambda split: split.size)
-        return min(count_processors(), _MOST_BY_DEFAULT) if _begins_compressed(split) else 1
+        gains = not _is_far(split) if self.options.content.view == NEWEST else _begins_compressed(split)
+        return min(count_processors(), _MOST_BY_DEFAULT) if gains else 1
 
     # rich prints the plan, and is loaded only for that.
 
@@ -211,7 +213,7 @@ def read_rows(
 def _begins_compressed(split: SegmentSplit) -> bool:
     """Whether the first batch of a split is compressed. False for a bucket, and where it cannot be read: the read of it
     says why."""
-    if split.storage.read_cost(split.path).at_once > 1:
+    if _is_far(split):
         return False
     try:
         with InputFile(split.path, split.storage, split.version) as file:
@@ -219,3 +221,8 @@ def _begins_compressed(split: SegmentSplit) -> bool:
     except KafkaSegmentError:
         return False
     return header is not None and header.is_compressed
+
+
+def _is_far(split: SegmentSplit) -> bool:
+    """Whether each read of a split's file takes a round trip of the network."""
+    return split.storage.read_cost(split.path).at_once > 1

@@ -51,6 +51,13 @@ ways = st.fixed_dictionaries(
         "view": st.just("batches"),
         "checkCrcs": st.booleans(),
     },
+) | st.fixed_dictionaries(
+    {
+        "view": st.just("latest"),
+        "mode": st.sampled_from(["FAILFAST", "DROPMALFORMED"]),
+        "failOnDataLoss": st.booleans(),
+    },
+    optional={"includeTombstones": st.booleans(), "offsetMapBytes": st.just(1)},
 )
 
 
@@ -67,7 +74,7 @@ class Said(logging.Handler):
 
 def read(plan: ReadPlan, threads: int, chunk: int, waiting: int) -> Outcome:
     """The batches of a plan, the error after them, and what was logged, sorted."""
-    names = [name for name in COLUMNS if plan.options.content.view == "records"] or [
+    names = [name for name in COLUMNS if plan.options.content.view != "batches"] or [
         "baseOffset",
         "lastOffset",
         "count",
@@ -79,6 +86,7 @@ def read(plan: ReadPlan, threads: int, chunk: int, waiting: int) -> Outcome:
         patches.callback(logger.removeHandler, said)
         patches.enter_context(mock.patch.dict(split_file.SplitFile.__init__.__kwdefaults__, chunk_bytes=chunk))
         patches.enter_context(mock.patch.object(scanning_threads, "_MOST_WAITING", waiting))
+        patches.enter_context(mock.patch.object(scanning_threads, "_BYTES_A_THREAD", 1))
         try:
             for batch in (
                 read_splits(plan.splits, plan.reading, schema)
