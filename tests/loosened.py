@@ -1134,7 +1134,7 @@ LOOSENED = [
         ),
         (
             "copies: a batch that another copy has at its place too is not misplaced",
-            "if there is not None and (there.base_offset, there.crc) == (batch.base_offset, batch.crc):",
+            "if any(other._has_at_its_place(last) for other in others):",
             "if False:",
         ),
         (
@@ -1292,8 +1292,8 @@ LOOSENED = [
         ),
         (
             "copies: a gap before a last batch, whose offset nothing proves, takes nothing from other copies",
-            "gap = tail.unproven_gap",
-            "gap = None",
+            "tail, gap = copy.tail, copy.unproven_gap",
+            "tail, gap = copy.tail, None",
         ),
         (
             "copies: a thinned copy of another history is named where a copy ends in damage",
@@ -1306,7 +1306,7 @@ LOOSENED = [
         _REPLICAS,
         (
             "offsets: a gap before a last batch, whose offset nothing proves, is no proof of compaction",
-            "gap = copy.tail.unproven_gap",
+            "gap = copy.unproven_gap",
             "gap = None",
         ),
     ),

@@ -247,7 +247,7 @@ def _leave_out_gone(copy: CopyView, extent: Extent, copies: Sequence[CopyView]) 
     offsets below those of the other copies. A last batch with wrong offsets shows nothing at all, nor does the gap
     before it. Nor does a gap before any last batch, as nothing proves the offset of that batch.
     """
-    gap = copy.tail.unproven_gap
+    gap = copy.unproven_gap
     if extent.holding == VOID and gap is not None and extent.offsets == extent.offsets.intersect(gap):
         return replace(extent, offsets=OffsetRange(gap.start, gap.start))
     if copy.has_misplaced_end and extent.holding != DAMAGED:
