@@ -30,6 +30,7 @@ GROUPS = {
     "stages": "stages",
     "scan": "plain_scan",
     "threads": "threads",
+    "processes": "processes",
     "planning": "planning",
     "scale": "scale",
     "windows": "windows",

@@ -29,7 +29,7 @@ _THREADS = 4  # of the comparison of memory
 
 def rows(settings: Settings) -> Iterator[Row]:
     """For each codec and size: the times as fast, the CPU time a row, and the memory that each further thread takes."""
-    for shape in _shapes(settings):
+    for shape in shapes(settings):
         events = log(shape)
         pairs = alternate(partial(read, events, threads=1), partial(read, events, threads=2), 2 * settings.runs)
         one, two = (_cpu_of(events, threads, settings.runs) for threads in (1, 2))
@@ -38,7 +38,7 @@ def rows(settings: Settings) -> Iterator[Row]:
             f" {one / events.records * 1e9:.0f} ns a row with one, {two / events.records * 1e9:.0f} with two"
         )
         ratios = [one / two for one, two in pairs]
-        yield row(_name_of(shape), ratios, "times as fast as one", GOAL, note, headline=True)
+        yield row(name_of(shape), ratios, "times as fast as one", GOAL, note, headline=True)
     events = log(LogShape(_RECORDS[119] // (8 if settings.quick else 1), "zstd"))
     few, many = (_peak_of(events, threads) for threads in (1, _THREADS))
     note = f"{few:.0f} MiB with one, {many:.0f} with {_THREADS}"
@@ -52,16 +52,16 @@ def works(settings: Settings) -> Works:
     def make(shape: LogShape) -> partial[int]:
         return partial(read, log(shape), threads=2)
 
-    return {f"{_name_of(shape)}, two threads": partial(make, shape) for shape in _shapes(settings)}
+    return {f"{name_of(shape)}, two threads": partial(make, shape) for shape in shapes(settings)}
 
 
-def _shapes(settings: Settings) -> Iterator[LogShape]:
+def shapes(settings: Settings) -> Iterator[LogShape]:
     for size, records in _RECORDS.items():
         for codec in CODECS:
             yield LogShape(records // (8 if settings.quick else 1), codec, size)
 
 
-def _name_of(shape: LogShape) -> str:
+def name_of(shape: LogShape) -> str:
     return f"{shape.codec}, {shape.value_bytes} B"
 
 
