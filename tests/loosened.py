@@ -1134,8 +1134,8 @@ LOOSENED = [
         ),
         (
             "copies: a batch that another copy has at its place too is not misplaced",
-            "if any(other._has_at_its_place(last) for other in others):",
-            "if False:",
+            "header = None if other in at_its_place else self._find_twin(",
+            "header = self._find_twin(",
         ),
         (
             "copies: damage that fits exactly before a batch does not put that batch in doubt",
@@ -1771,7 +1771,7 @@ LOOSENED = [
         ),
         (
             "offsets: a last batch that another copy has elsewhere is left out",
-            "header = self._find_twin(last, other, tail.expected)",
+            "header = None if other in at_its_place else self._find_twin(last, other, tail.expected)",
             "header = None",
         ),
     ),

@@ -334,11 +334,9 @@ class CopyView:
         tail, last = self.tail, self.tail.last
         if last is None or tail.expected is None or last.base_offset <= tail.expected:
             return None
-        if any(other._has_at_its_place(last) for other in others):
-            self._has_proven_end = True
-            return None
+        at_its_place = [other for other in others if other._has_at_its_place(last)]
         for other in others:
-            header = self._find_twin(last, other, tail.expected)
+            header = None if other in at_its_place else self._find_twin(last, other, tail.expected)
             if header is not None:
                 self.has_misplaced_end = True
                 self._tail = replace(tail, end=tail.expected, position=last.position, last=None)
@@ -355,6 +353,7 @@ class CopyView:
                         else ""
                     )
                 )
+        self._has_proven_end = bool(at_its_place)  # a copy of this copy proves nothing against a third one
         return None
 
     def _has_at_its_place(self, batch: BatchHeader) -> bool:

@@ -30,6 +30,7 @@ from tests.support.simulated_files import SimulatedFiles
 CASES = 20_000 if os.environ.get("KAFKASEG_LONG") else count_cases(400, 1_000)
 PARTS = 10
 FAILED_ONCE = [
+    686,  # a last batch with a wrong offset, in a directory that is read under two names
     16682,  # rows before the first damage of a segment with damage at its end, and a compacted copy beside it
 ]
 MAPS = "/maps"
