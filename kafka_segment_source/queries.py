@@ -43,7 +43,7 @@ def plan(path: PathsLike, **options: Unpack[ScanOptions]) -> ReadPlan:
         (6, 18)
     """
     parsed, warnings = parse_options(option_texts(path, options))
-    view = view_of(parsed.view)
+    view = view_of(parsed.content.view)
     if view is not None:
         from kafka_segment_source.views.view import plan_view  # noqa: PLC0415  # records and batches do without
 
@@ -94,10 +94,10 @@ def scan(
     """
     parsed, warnings = parse_options(option_texts(path, options), parameters=("columns", "threads"))
     threads = check_threads(threads)
-    view = view_of(parsed.view)
+    view = view_of(parsed.content.view)
     if view is not None:
         from kafka_segment_source.views.view import plan_view  # noqa: PLC0415  # records and batches do without
 
         return plan_view(view, parsed, warnings).to_reader(columns)
-    names, wanted = split_names(parsed, columns)
+    names, wanted = split_names(parsed.formats, columns)
     return make_plan(type_columns(parsed, warnings, wanted), warnings).to_reader(names, threads)

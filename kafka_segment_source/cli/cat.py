@@ -100,13 +100,13 @@ def cat_command(
     if options.pop("latest"):
         options["view"] = NEWEST
     parsed, warnings = parse(paths, options)
-    asked, wanted = split_names(parsed, None if columns is None else columns.replace(" ", "").split(","))
+    asked, wanted = split_names(parsed.formats, None if columns is None else columns.replace(" ", "").split(","))
     plan = make_plan(type_columns(parsed, warnings, wanted), warnings)
     for warning in plan.warnings:
         warn(warning)
-    table = split_table(plan.options)
+    table = split_table(plan.options.content)
     chosen = None if asked is None else table.check_names(asked)
-    names = chosen or table.default_names(parsed)
+    names = chosen or table.default_names(parsed.content)
     with skipped_data() as skipped:
         if output is not None:
             schema = table.arrow_schema(names)
@@ -139,11 +139,11 @@ def _print_records(
 
     lines: makes lines of a batch with these columns. It says once if bytes are not the text that was asked for.
     """
-    schema = split_table(plan.options).arrow_schema(
-        dict.fromkeys((*names, CONTROL_TYPE) if plan.options.include_control else names)
+    schema = split_table(plan.options.content).arrow_schema(
+        dict.fromkeys((*names, CONTROL_TYPE) if plan.options.content.include_control else names)
     )
     records, has_said = 0, False
-    for batch in _read_batches(plan, schema, limit, threads if plan.options.view == NEWEST else None):
+    for batch in _read_batches(plan, schema, limit, threads if plan.options.content.view == NEWEST else None):
         write_lines(lines(batch, encoder))
         records += batch.num_rows
         if encoder.has_binary and not has_said:
@@ -163,7 +163,7 @@ def _read_batches(
     left = sys.maxsize if limit is None else limit
     if left == 0:
         return
-    is_chosen = threads is None and plan.options.view == NEWEST
+    is_chosen = threads is None and plan.options.content.view == NEWEST
     for batch in read_rows(plan, schema, advance, None if is_chosen else count_threads(threads)):
         yield batch.slice(0, left)
         left -= batch.num_rows

@@ -22,7 +22,7 @@ from kafka_segment_source.decoding.split_file import SplitFile
 from kafka_segment_source.decoding.tables import MakeRows, SplitTable
 from kafka_segment_source.kernels import batch_headers, offset_map, record_batches
 from kafka_segment_source.kernels.record_batches import OFFSET
-from kafka_segment_source.options import ReadOptions
+from kafka_segment_source.request import Content
 from kafka_segment_source.schema import RECORD_COLUMNS
 
 Words = npt.NDArray[np.uint64]
@@ -91,15 +91,13 @@ def _make_maker(secret: Words) -> MakeRows:
 class _HashedKeys:
     """Hashes the keys of the wanted records of each chunk (a `RowMaker`)."""
 
-    def __init__(
-        self, secret: Words, source: SplitFile, options: ReadOptions, schema: pa.Schema, scratch: Scratch
-    ) -> None:
+    def __init__(self, secret: Words, source: SplitFile, content: Content, schema: pa.Schema, scratch: Scratch) -> None:
         self._secret = secret
         self._states = make_states()
         self._made = np.zeros(offset_map.MADE, np.int64)
-        keep = keep_wanted(options.raw_keys)
+        keep = keep_wanted(content.raw_keys)
         self._wants_all_keys = keep is None
-        self._decoder = source.decoder(options.include_control, False, scratch, keep)
+        self._decoder = source.decoder(content.include_control, False, scratch, keep)
 
     def rows(self, chunk: Chunk) -> Iterator[tuple[pa.RecordBatch, int]]:
         for group in self._decoder.groups(chunk):

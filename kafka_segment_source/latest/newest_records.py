@@ -26,14 +26,14 @@ from kafka_segment_source.decoding.records import RecordColumns
 from kafka_segment_source.decoding.scratch import Scratch
 from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.decoding.split_file import SplitFile
-from kafka_segment_source.decoding.tables import RowMaker, SplitTable
+from kafka_segment_source.decoding.tables import Reading, RowMaker, SplitTable
 from kafka_segment_source.errors import FileChangedError
 from kafka_segment_source.kernels import batch_headers, offset_map
 from kafka_segment_source.kernels.record_batches import OFFSET
 from kafka_segment_source.latest.hashed_keys import SCHEMA, hashes_of, read_hashes
 from kafka_segment_source.latest.offset_map import OffsetMap
-from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.reporting import REMARK, logger
+from kafka_segment_source.request import Content
 from kafka_segment_source.schema import RECORD_COLUMNS
 
 Offsets = npt.NDArray[np.int64]
@@ -47,7 +47,7 @@ class ReadSplits(Protocol):
     def __call__(
         self,
         splits: Sequence[SegmentSplit],
-        options: ReadOptions,
+        reading: Reading,
         schema: pa.Schema,
         advance: Callable[[int], None],
     ) -> Iterator[pa.RecordBatch]: ...
@@ -55,7 +55,7 @@ class ReadSplits(Protocol):
 
 def read_newest(
     splits: Iterable[SegmentSplit],
-    options: ReadOptions,
+    reading: Reading,
     schema: pa.Schema,
     advance: Callable[[int], None],
     read_splits: ReadSplits,
@@ -68,28 +68,30 @@ def read_newest(
     """
     for (topic, partition), of_partition in groupby(splits, key=lambda split: (split.topic, split.partition)):
         parts = tuple(of_partition)
-        the_map = OffsetMap(options.offset_map_bytes)
+        the_map = OffsetMap(reading.content.offset_map_bytes)
         is_first = True
         while the_map.has_more:
-            without_key = _note_all(parts, options, the_map, read_splits)
+            without_key = _note_all(parts, reading, the_map, read_splits)
             if without_key and is_first:
                 logger.warning(
                     "%s-%d has %s without a key: they are in no row of view=latest",
                     *(topic, partition, f"{without_key:,} {'record' if without_key == 1 else 'records'}"),
                     extra=REMARK,
                 )
-            newest = the_map.take_newest(options.include_tombstones)
-            yield from _read_offsets(parts, options, schema, newest, read_splits, advance if is_first else _ignore)
+            newest = the_map.take_newest(reading.content.include_tombstones)
+            yield from _read_offsets(parts, reading, schema, newest, read_splits, advance if is_first else _ignore)
             is_first = False
 
 
 def _ignore(_: int) -> None: ...
 
 
-def _note_all(splits: Sequence[SegmentSplit], options: ReadOptions, the_map: OffsetMap, read_splits: ReadSplits) -> int:
+def _note_all(splits: Sequence[SegmentSplit], reading: Reading, the_map: OffsetMap, read_splits: ReadSplits) -> int:
     """Notes every record of the splits in the map. Returns how many have no key."""
     without_key = 0
-    noting = replace(options, typed=None, table=hashes_of(_secret))  # a key is the bytes that are stored
+    noting = reading._replace(
+        content=reading.content._replace(typed=None), table=hashes_of(_secret)
+    )  # a key is the bytes that are stored
     later_first = splits[::-1]  # so that most entries are written once
     for batch in read_splits(later_first, noting, SCHEMA, _ignore):
         hashed = read_hashes(batch)
@@ -100,7 +102,7 @@ def _note_all(splits: Sequence[SegmentSplit], options: ReadOptions, the_map: Off
 
 def _read_offsets(
     splits: Sequence[SegmentSplit],
-    options: ReadOptions,
+    reading: Reading,
     schema: pa.Schema,
     wanted: Offsets,
     read_splits: ReadSplits,
@@ -121,36 +123,36 @@ def _read_offsets(
             advance(split.size)
     table = SplitTable(RECORD_COLUMNS, lambda: partial(_NewestRows, wanted))
     returned = 0
-    for batch in read_splits(kept, replace(options, table=table), schema, advance):
+    for batch in read_splits(kept, reading._replace(table=table), schema, advance):
         returned += batch.num_rows
         yield batch
-    if returned < len(wanted) and options.typed_keys is None:
+    if returned < len(wanted) and reading.content.typed_keys is None:
         lost = f"{len(wanted) - returned:,} of the newest records of {splits[0].topic}-{splits[0].partition}"
         error = FileChangedError(
             f"view=latest: {lost} were there when its keys were read, and are gone: files were replaced meanwhile, as a"
             " log cleaner does",
             "read again, or give failOnDataLoss=false to read what is left",
         )
-        report_lost_rows(error, options.policy)
+        report_lost_rows(error, reading.policy)
 
 
 class _NewestRows:
     """Makes the rows of the records with a wanted offset (a `RowMaker`). wanted: sorted."""
 
     def __init__(
-        self, wanted: Offsets, source: SplitFile, options: ReadOptions, schema: pa.Schema, scratch: Scratch
+        self, wanted: Offsets, source: SplitFile, content: Content, schema: pa.Schema, scratch: Scratch
     ) -> None:
         self._wanted = wanted
         self._names = schema.names
-        self._is_typed = options.typed is not None
+        self._is_typed = content.typed is not None
         self._maker: RowMaker
-        if options.typed is None:
-            keep = partial(_keep_newest, wanted, keep_wanted(options.raw_keys))
-            self._maker = RecordRows(source, options, schema, scratch, keep=keep)
+        if content.typed is None:
+            keep = partial(_keep_newest, wanted, keep_wanted(content.raw_keys))
+            self._maker = RecordRows(source, content, schema, scratch, keep=keep)
         else:
             if "offset" not in schema.names:
                 schema = schema.append(pa.field("offset", pa.int64()))
-            self._maker = options.typed.table.load_maker()(source, options, schema, scratch)
+            self._maker = content.typed.table.load_maker()(source, content, schema, scratch)
 
     def rows(self, chunk: Chunk) -> Iterator[tuple[pa.RecordBatch, int]]:
         for batch, last in self._maker.rows(_choose_batches(chunk, self._wanted)):

@@ -31,7 +31,7 @@ from kafka_segment_source.kafka_format import MAX_OFFSET
 from kafka_segment_source.logdir.checkpoints import read_topic_id
 from kafka_segment_source.logdir.segments import DropKind, DroppedSegment, Hole, ListedLog, PartitionLog, Segment
 from kafka_segment_source.partition.choice import DAMAGED, SECOND, THIN, UNKNOWN, VOID, WHOLE, choose
-from kafka_segment_source.partition.copy_view import CopyView, Tail
+from kafka_segment_source.partition.copy_view import CopyView
 from kafka_segment_source.partition.foreign_segments import refuse_foreign_segments
 from kafka_segment_source.partition.histories import explain_fence, find_doubts, find_fences
 from kafka_segment_source.reporting import Warnings
@@ -259,7 +259,7 @@ def _rate_segment(copy: CopyView, segment: Segment, others: list[_ListedCopy]) -
     differing = [other for other in others if other.differs(segment)]
     if segment.is_last:
         tail = copy.tail
-        before_end = _leave_gap(segment, tail, _rate_density(copy, segment, tail.end, differing))
+        before_end = _leave_gap(copy, segment, _rate_density(copy, segment, tail.end, differing))
         if tail.damage is not None and not is_explained(copy, [other.copy for other in others]):
             return *before_end, (OffsetRange(tail.end), DAMAGED)
         return before_end
@@ -286,9 +286,9 @@ def _rate_between_damage(copy: CopyView, segment: Segment, differing: list[_List
     yield OffsetRange(reached, segment.span.end), rest
 
 
-def _leave_gap(segment: Segment, tail: Tail, holding: int) -> Sequence[_Rated]:
+def _leave_gap(copy: CopyView, segment: Segment, holding: int) -> Sequence[_Rated]:
     """Returns the offsets of a last segment, and how well they are held: `holding`, or UNKNOWN in an unproven gap."""
-    gap = tail.unproven_gap
+    tail, gap = copy.tail, copy.unproven_gap
     if gap is None:
         return ((OffsetRange(segment.base_offset, tail.end), holding),)
     return (
@@ -398,7 +398,7 @@ def _count_certain_bytes(copies: Sequence[CopyView], start: int) -> int:
 
 def _lacks(copy: CopyView, offset: int) -> bool:
     """Whether a copy has no batch at an offset, and nothing of its segment shows that compaction removed one."""
-    gap = copy.tail.unproven_gap
+    gap = copy.unproven_gap
     if gap is not None and gap.start <= offset < gap.end:
         return True
     segment = copy.segment_of(offset)

@@ -54,18 +54,6 @@ class Tail:
     expected: int | None = None
     hides_batches: bool = False
 
-    @property
-    def unproven_gap(self) -> OffsetRange | None:
-        """The gap before the last batch, where no damage explains it. None if there is none.
-
-        No CRC covers the offset of that batch, and no batch after it proves it. So compaction need not have made the
-        gap: what other copies have there is read. A wrapper of magic 0 or 1 does not state where it begins.
-        """
-        last, expected = self.last, self.expected
-        if last is None or expected is None or self.hides_batches or last.magic != MAGIC_V2:
-            return None
-        return OffsetRange(expected, last.base_offset) if last.base_offset > expected else None
-
 
 class CopyView:
     """Reads the files of one copy.
@@ -79,6 +67,7 @@ class CopyView:
         self.log = log
         self.has_lost = False
         self.has_misplaced_end = False
+        self._has_proven_end = False
         self._policy = policy
         self._bases = [segment.base_offset for segment in log.segments]
         # bytes of all segments before each one
@@ -108,6 +97,19 @@ class CopyView:
         if self._tail is None:
             self._tail = self._find_tail() if self.log.segments else Tail(0)
         return self._tail
+
+    @property
+    def unproven_gap(self) -> OffsetRange | None:
+        """The gap before the last batch, where no damage explains it. None if there is none.
+
+        No CRC covers the offset of that batch, and no batch after it proves it. So compaction need not have made the
+        gap, unless another copy has the same batch at its place: what other copies have there is read. A wrapper of
+        magic 0 or 1 does not state where it begins.
+        """
+        tail, last, expected = self.tail, self.tail.last, self.tail.expected
+        if last is None or expected is None or tail.hides_batches or last.magic != MAGIC_V2 or self._has_proven_end:
+            return None
+        return OffsetRange(expected, last.base_offset) if last.base_offset > expected else None
 
     @property
     def last_batch(self) -> BatchHeader | None:
@@ -332,6 +334,9 @@ class CopyView:
         tail, last = self.tail, self.tail.last
         if last is None or tail.expected is None or last.base_offset <= tail.expected:
             return None
+        if any(other._has_at_its_place(last) for other in others):
+            self._has_proven_end = True
+            return None
         for other in others:
             header = self._find_twin(last, other, tail.expected)
             if header is not None:
@@ -352,16 +357,13 @@ class CopyView:
                 )
         return None
 
-    def _find_twin(self, batch: BatchHeader, other: CopyView, expected: int) -> BatchHeader | None:
-        """Returns the batch of another copy that is the same as `batch`, below it at an offset from `expected` on.
+    def _has_at_its_place(self, batch: BatchHeader) -> bool:
+        """Whether this copy has the batch of another one, at the same offset."""
+        there = self.batch_at(batch.base_offset) if self.log.segments else None
+        return there is not None and (there.base_offset, there.crc) == (batch.base_offset, batch.crc)
 
-        It returns None if the other copy has the same batch at its place too.
-        """
-        if not other.log.segments:
-            return None
-        there = other.batch_at(batch.base_offset)
-        if there is not None and (there.base_offset, there.crc) == (batch.base_offset, batch.crc):
-            return None
+    def _find_twin(self, batch: BatchHeader, other: CopyView, expected: int) -> BatchHeader | None:
+        """Returns the batch of another copy that is the same as `batch`, below it at an offset from `expected` on."""
         below = islice(other._headers_in(OffsetRange(expected, batch.base_offset)), _MOST_COMPARED)
         return next((header for header in below if self._is_twin(batch, other, header)), None)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from kafka_segment_source.decoding.split import SegmentSplit
-from kafka_segment_source.decoding.tables import reads_headers_only, split_table
+from kafka_segment_source.decoding.tables import Reading, SplitTable, reads_headers_only, split_table
 from kafka_segment_source.errors import KafkaSegmentError
 from kafka_segment_source.in_order import count_processors
 from kafka_segment_source.keywords import check_threads
@@ -40,6 +40,7 @@ class ReadPlan:
     bytes_saved_by_zone_maps: bytes that would be read without zone maps.
     bytes_saved_by_key_filters: those of them that only the keys leave out.
     requests: what planning has asked of object stores. A listing counts one for each 1,000 names, and a retry none.
+    other_table: what makes the rows, where it is not the table of the options.
     """
 
     options: ReadOptions
@@ -51,6 +52,7 @@ class ReadPlan:
     bytes_saved_by_zone_maps: int = 0
     bytes_saved_by_key_filters: int = 0
     requests: int = 0
+    other_table: SplitTable | None = None
 
     @property
     def segments_total(self) -> int:
@@ -132,21 +134,30 @@ class ReadPlan:
     def schema(self, columns: Sequence[str] | None = None) -> pa.Schema:
         """The Arrow schema of these columns; None: of the columns of the options. SchemaError for an unknown name."""
         table = self._table()
-        return table.arrow_schema(table.default_names(self.options) if columns is None else table.check_names(columns))
+        return table.arrow_schema(
+            table.default_names(self.options.content) if columns is None else table.check_names(columns)
+        )
 
     def _table(self) -> Table:
-        return split_table(self.options)
+        return self.reading.table
+
+    @property
+    def reading(self) -> Reading:
+        """What a task must know beside its splits."""
+        options = self.options
+        table = split_table(options.content) if self.other_table is None else self.other_table
+        return Reading(options.source, options.policy, options.content, table)
 
     def _read(self, schema: pa.Schema, advance: Callable[[int], None], threads: int | None) -> Iterator[pa.RecordBatch]:
         useful = min(self._choose_threads() if threads is None else threads, self._most_threads)
         if useful > 1:
             from kafka_segment_source.scanning_threads import read_splits_in_threads
 
-            yield from read_splits_in_threads(self.splits, self.options, schema, advance, useful)
+            yield from read_splits_in_threads(self.splits, self.reading, schema, advance, useful)
             return
         from kafka_segment_source.scanning import read_splits
 
-        yield from read_splits(self.splits, self.options, schema, advance)
+        yield from read_splits(self.splits, self.reading, schema, advance)
 
     @property
     def _most_threads(self) -> int:
@@ -155,10 +166,10 @@ class ReadPlan:
     def _choose_threads(self) -> int:
         """Returns one thread for each processor where several are faster: on a disk, for compressed batches, and for
         the newest record of each key."""
-        if self._most_threads <= 1 or reads_headers_only(self.options):
+        if self._most_threads <= 1 or reads_headers_only(self.options.content, self.options.policy.trust):
             return 1
         split = max(self.splits, key=lambda split: split.size)
-        gains = not _is_far(split) if self.options.view == NEWEST else _begins_compressed(split)
+        gains = not _is_far(split) if self.options.content.view == NEWEST else _begins_compressed(split)
         return min(count_processors(), _MOST_BY_DEFAULT) if gains else 1
 
     # rich prints the plan, and is loaded only for that.

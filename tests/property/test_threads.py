@@ -74,8 +74,12 @@ class Said(logging.Handler):
 
 def read(plan: ReadPlan, threads: int, chunk: int, waiting: int) -> Outcome:
     """The batches of a plan, the error after them, and what was logged, sorted."""
-    names = [name for name in COLUMNS if plan.options.view != "batches"] or ["baseOffset", "lastOffset", "count"]
-    schema = SPLIT_TABLES[plan.options.view].arrow_schema(names)
+    names = [name for name in COLUMNS if plan.options.content.view != "batches"] or [
+        "baseOffset",
+        "lastOffset",
+        "count",
+    ]
+    schema = SPLIT_TABLES[plan.options.content.view].arrow_schema(names)
     found, error, said = [], "", Said()
     logger.addHandler(said)
     with ExitStack() as patches:
@@ -85,9 +89,9 @@ def read(plan: ReadPlan, threads: int, chunk: int, waiting: int) -> Outcome:
         patches.enter_context(mock.patch.object(scanning_threads, "_BYTES_A_THREAD", 1))
         try:
             for batch in (
-                read_splits(plan.splits, plan.options, schema)
+                read_splits(plan.splits, plan.reading, schema)
                 if threads == 1
-                else read_splits_in_threads(plan.splits, plan.options, schema, lambda _: None, threads)
+                else read_splits_in_threads(plan.splits, plan.reading, schema, lambda _: None, threads)
             ):
                 found.append(batch)
         except KafkaSegmentError as raised:

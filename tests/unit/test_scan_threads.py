@@ -265,8 +265,8 @@ def test_splits_in_any_order(directory: Path) -> None:
     plan: ReadPlan = kafkaseg.plan(directory, minPartitions=7)
     splits = [plan.splits[at] for at in (5, 0, 3, 3)]
     done: list[int] = []
-    found = [*read_splits_in_threads(splits, plan.options, SCHEMA, done.append, 3)]
-    assert found == [*read_splits(splits, plan.options, SCHEMA)]
+    found = [*read_splits_in_threads(splits, plan.reading, SCHEMA, done.append, 3)]
+    assert found == [*read_splits(splits, plan.reading, SCHEMA)]
     assert done == [split.size for split in splits]
 
 
