@@ -29,7 +29,7 @@ def rows(settings: Settings) -> Iterator[Row]:
     yield row("view=latest", [one / other for one, other in pairs], "of a scan of keys", _TIME, note, headline=True)
     told = probe("latest", path)
     note = f"{told['latest']:.0f} MiB at the peak, {told['scan']:.0f} MiB after a scan"
-    yield row("memory of view=latest", told["latest"] - told["scan"], "MiB beyond a scan", _MEMORY, note)
+    yield row("memory of view=latest", told["latest"] - told["scan"], "MiB beyond a scan", _MEMORY, note, headline=True)
 
 
 def works(settings: Settings) -> Works:

@@ -32,6 +32,8 @@ _ABOUT = {
     "tiny": "1,000 tiny segments",
     "streams": "a stream",
     "views": "batches as a table",
+    "latest": "the newest record of each key",
+    "grep": "a search for a text that occurs nowhere",
     "kernels": "one core",
     "codecs": "decompression",
     "cold-start": "cold start",

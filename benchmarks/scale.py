@@ -82,15 +82,17 @@ def _kinds(storage: ManySegments) -> dict[str, dict[str, Any]]:
 
 def _make_maps(some: ManySegments, storage: ManySegments) -> None:
     """Makes zone maps of a few partitions, and gives every partition a copy, as all have the same bytes."""
-    options, _ = parse_options(option_texts(ROOT, {"assign": {TOPIC: [0]}}), storage=some)
-    run_updates(plan_updates(options, _MAPS), options.max_batch_bytes)
+    options, _ = parse_options(option_texts(ROOT, {"assign": {TOPIC: [0]}}))
+    source, policy = options.source._replace(storage=some), options.policy
+    run_updates(plan_updates(source, policy, _MAPS), policy.trust.max_batch_bytes)
     [(path, data)] = some.written.items()
     for number in range(storage.partitions):
         storage.replace(path.replace(f"{TOPIC}-0", f"{TOPIC}-{number}"), data)
 
 
 def _plan(storage: ManySegments, options: dict[str, Any]) -> ReadPlan:
-    return make_plan(*parse_options(option_texts(ROOT, options), storage=storage))
+    parsed, warnings = parse_options(option_texts(ROOT, options))
+    return make_plan(parsed._replace(source=parsed.source._replace(storage=storage)), warnings)
 
 
 def _task(splits: tuple[Any, ...]) -> object:

@@ -23,7 +23,8 @@ from benchmarks.results import Goal, Row, Settings, row
 from kafka_segment_source.decoding.tables import RECORDS
 from kafka_segment_source.options import parse_options
 from kafka_segment_source.scanning import read_splits
-from kafka_segment_source.streams.stream import LISTING_SECONDS, LogStream
+from kafka_segment_source.streams.listings import LISTING_SECONDS
+from kafka_segment_source.streams.stream import LogStream
 from tests.support.growing_log import write_high_watermarks
 
 TITLE = "streams"

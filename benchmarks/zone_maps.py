@@ -92,7 +92,7 @@ def _make(case: _Case, cell: int) -> ZoneMapSummary:
     """The maps of a log, from nothing, as `kafkaseg zonemap` makes them."""
     shutil.rmtree(case.maps, ignore_errors=True)
     done = ZoneMapSummary()
-    for update in plan_updates(parse_update(str(case.events.path), {}), str(case.maps)):
+    for update in plan_updates(*parse_update(str(case.events.path), {}), str(case.maps)):
         mapped = [zone_making.map_segment(split, 2**28, cell=cell) for split in update.splits]
         finish_update(update, mapped, done)
     return done

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 from kafka_segment_source import times
 from kafka_segment_source.errors import OptionError
 from kafka_segment_source.storage.paths import resolve_path
-from kafka_segment_source.storage.store import LOCAL, Storage
 from kafka_segment_source.storage.tiered.encryption import TierKeys, parse_keys
 
 EARLIEST = -2  # in offset maps, as in Kafka's ListOffsets
@@ -90,7 +89,6 @@ class Context(NamedTuple):
 
     zone: tzinfo
     now_ms: int
-    storage: Storage = LOCAL
 
 
 def parse_boolean(text: str, _: Context) -> bool:
@@ -151,7 +149,7 @@ def _without_blanks(digits: str) -> str:
 
 
 def parse_directory(text: str, context: Context) -> str:
-    return resolve_path(parse_name(text, context), context.storage)
+    return resolve_path(parse_name(text, context))
 
 
 def parse_tiered_keys(text: str, _: Context) -> TierKeys:
@@ -264,10 +262,11 @@ def parse_duration(text: str, _: Context) -> int:
     return times.parse_duration(text)
 
 
-def parse_mode(text: str, _: Context) -> str:
+def parse_mode(text: str, _: Context) -> bool:
+    """Whether damaged batches are skipped."""
     if text.strip().upper() not in (FAILFAST, DROPMALFORMED):
         raise ValueError(f"expected {FAILFAST} or {DROPMALFORMED}")
-    return text.strip().upper()
+    return text.strip().upper() == DROPMALFORMED
 
 
 def parse_format(text: str, _: Context) -> str:

@@ -20,29 +20,23 @@ those of a batch read are in `planning/batch_queries.py`, those of a stream in `
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import UTC
 from difflib import get_close_matches
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from kafka_segment_source import option_values as values
 from kafka_segment_source import times
-from kafka_segment_source.bounds import MIN_TIMESTAMP, TIMESTAMP_LIMIT, TimeRange, intersect_sets
 from kafka_segment_source.errors import OptionError, PathError, UnsupportedError
-from kafka_segment_source.option_values import DROPMALFORMED, Context, OffsetLimit, TopicPartition, TopicSelection
+from kafka_segment_source.option_values import Context, TopicSelection
 from kafka_segment_source.reporting import Warnings
+from kafka_segment_source.request import Content, Cutting, Formats, Pace, ReadBounds
 from kafka_segment_source.source import Source
 from kafka_segment_source.storage.routed import make_storage
-from kafka_segment_source.storage.settings import looks_like_setting, make_settings, suggest
-from kafka_segment_source.storage.store import Storage
-from kafka_segment_source.storage.tiered.encryption import TierKeys, parse_keys
+from kafka_segment_source.storage.settings import Settings, looks_like_setting, make_settings, suggest
 from kafka_segment_source.trust import Policy, Trust
-
-if TYPE_CHECKING:
-    from kafka_segment_source.decoding.tables import SplitTable
-    from kafka_segment_source.values.typed import TypedColumns
 
 WHAT = "what is read"
 TYPED = "what keys and values mean"
@@ -64,7 +58,7 @@ class Option(NamedTuple):
 
     group: its topic.
     name: its name for users.
-    field: its field in ReadOptions.
+    field: where its value is: the name of a part of `ReadOptions`, or of a part of such a part, and a field of it.
     takes: one word for the form of its value.
     parse: turns a text into a value.
     default: the text that is parsed where the user gives none; None for no value.
@@ -116,142 +110,143 @@ class Option(NamedTuple):
 
 # fmt: off
 OPTIONS = (
-    Option(WHAT, "path", "paths", "PATH", values.parse_paths,
+    Option(WHAT, "path", "source.paths", "PATH", values.parse_paths,
            "a partition directory, a log directory, a .log file, or a glob; load([…]) takes several",
            default="", without="required",
            views=values.VIEWS),
-    Option(WHAT, "view", "view", "NAME", values.parse_view,
+    Option(WHAT, "view", "content.view", "NAME", values.parse_view,
            f"what a row is: {', '.join(values.VIEWS)} (docs/views.md)", default=values.RECORDS, views=values.VIEWS,
            no_stream="a stream gives records"),
-    Option(WHAT, "subscribe", "subscribe", "TOPICS", values.parse_names, "topic names, separated by commas",
+    Option(WHAT, "subscribe", "topics.subscribe", "TOPICS", values.parse_names, "topic names, separated by commas",
            without="every topic but internal ones",
            views=_OF_PARTITIONS),
-    Option(WHAT, "subscribePattern", "subscribe_pattern", "REGEX", values.parse_pattern,
+    Option(WHAT, "subscribePattern", "topics.pattern", "REGEX", values.parse_pattern,
            "a regular expression that matches whole topic names (never internal ones)",
            views=_OF_PARTITIONS),
-    Option(WHAT, "assign", "assign", "JSON", values.parse_assignment, 'partitions, as JSON: {"topicA":[0,1]}',
+    Option(WHAT, "assign", "topics.assign", "JSON", values.parse_assignment, 'partitions, as JSON: {"topicA":[0,1]}',
            views=_OF_PARTITIONS),
-    Option(WHAT, "topic", "topic", "NAME", values.parse_name, "topic of a directory whose own name does not say",
+    Option(WHAT, "topic", "source.topic", "NAME", values.parse_name, "topic of a directory whose own name does not say",
            without="from the directory's name",
            views=_OF_PARTITIONS),
-    Option(WHAT, "partition", "partition", "N", values.parse_partition,
+    Option(WHAT, "partition", "source.partition", "N", values.parse_partition,
            "partition of a directory whose own name does not say", without="from the directory's name",
            views=_OF_PARTITIONS),
-    Option(WHAT, "tieredKeys", "tiered_keys", "KEYS", values.parse_tiered_keys,
-           'private keys of encrypted tiers: {"KEY ID":"PATH OF A PEM FILE"} (docs/tiered-storage.md)', without="none",
-           views=values.VIEWS),
-    Option(WHAT, "key", "keys", "KEY", values.parse_record_keys,
+    Option(WHAT, "tieredKeys", "storage.keys", "KEYS", values.parse_tiered_keys,
+           'private keys of encrypted tiers: {"KEY ID":"PATH OF A PEM FILE"} (docs/tiered-storage.md)', default="{}",
+           without="none", views=values.VIEWS),
+    Option(WHAT, "key", "content.keys", "KEY", values.parse_record_keys,
            'keep records with this key: text, bytes as 0x00ff or base64:AP8=, or several as a JSON list (docs/pushdown.md)',
            views=_WITH_RECORDS),
-    Option(WHAT, "isolationLevel", "read_committed", "read_uncommitted|read_committed", values.parse_isolation_level,
+    Option(WHAT, "isolationLevel", "content.read_committed", "read_uncommitted|read_committed", values.parse_isolation_level,
            "read_uncommitted or read_committed", default="read_uncommitted"),
-    Option(WHAT, "includeHeaders", "include_headers", "true|false", values.parse_boolean, "add the column headers",
+    Option(WHAT, "includeHeaders", "content.include_headers", "true|false", values.parse_boolean, "add the column headers",
            default="false",
            views=_WITH_RECORDS),
-    Option(WHAT, "includeMetadata", "include_metadata", "true|false", values.parse_boolean,
+    Option(WHAT, "includeMetadata", "content.include_metadata", "true|false", values.parse_boolean,
            "add the column metadata: batch, file and position of each row", default="false",
            views=_WITH_RECORDS),
-    Option(WHAT, "includeControl", "include_control", "true|false", values.parse_boolean,
+    Option(WHAT, "includeControl", "content.include_control", "true|false", values.parse_boolean,
            "keep control records, and add the column controlType: COMMIT, ABORT and others", default="false",
            views=_OF_ROWS, view_defaults={values.BATCHES: "true"}),
-    Option(WHAT, "includeTombstones", "include_tombstones", "true|false", values.parse_boolean,
+    Option(WHAT, "includeTombstones", "content.include_tombstones", "true|false", values.parse_boolean,
            "view=latest: keep the newest record of a key whose value is null", default="false",
            views=(values.NEWEST,), no_stream="a stream gives records"),
-    Option(WHAT, "offsetMapBytes", "offset_map_bytes", "BYTES", values.parse_positive_bytes,
+    Option(WHAT, "offsetMapBytes", "content.offset_map_bytes", "BYTES", values.parse_positive_bytes,
            "view=latest: memory for the keys of a partition, 40 bytes each; with more keys, the log is read more often",
            default="256m", views=(values.NEWEST,), no_stream="a stream gives records"),
-    Option(WHAT, "history", "history", "true|false", values.parse_boolean,
+    Option(WHAT, "history", "content.history", "true|false", values.parse_boolean,
            "consumerOffsets, shareOffsets, transactionalIds, schemas: every record and every tombstone, instead of the latest state", default="false",
            views=(values.CONSUMER_OFFSETS, values.SHARE_OFFSETS, values.TRANSACTIONAL_IDS, values.SCHEMAS), no_stream="a stream gives records"),
 
-    Option(TYPED, "valueFormat", "value_format", "FORMAT", values.parse_format,
+    Option(TYPED, "valueFormat", "formats.value", "FORMAT", values.parse_format,
            f"what values are: {', '.join(values.FORMATS)}; value is a typed column then (docs/values.md)",
            default=values.BINARY, views=_WITH_RECORDS),
-    Option(TYPED, "keyFormat", "key_format", "FORMAT", values.parse_format, "the same of keys", default=values.BINARY,
+    Option(TYPED, "keyFormat", "formats.key", "FORMAT", values.parse_format, "the same of keys", default=values.BINARY,
            views=_WITH_RECORDS),
-    Option(TYPED, "schemas", "schemas", "PATH", values.parse_directory,
+    Option(TYPED, "schemas", "formats.schemas", "PATH", values.parse_directory,
            "where schemas are: a log directory that holds _schemas, a directory of .avsc or .proto files, or one such file",
            without="the topic _schemas in the same paths", views=_WITH_RECORDS),
-    Option(TYPED, "valueSchema", "value_schema", "SCHEMA", values.parse_name,
+    Option(TYPED, "valueSchema", "formats.value_schema", "SCHEMA", values.parse_name,
            "the schema that values are read as: latest, a version of TOPIC-value, id:7, subject:NAME, the path of a"
            " file, or DDL for JSON; #MESSAGE behind it names one of Protobuf", default="latest", views=_WITH_RECORDS),
-    Option(TYPED, "keySchema", "key_schema", "SCHEMA", values.parse_name,
+    Option(TYPED, "keySchema", "formats.key_schema", "SCHEMA", values.parse_name,
            "the same for keys and TOPIC-key", default="latest", views=_WITH_RECORDS),
-    Option(TYPED, "schemaContext", "schema_context", "NAME", values.parse_name,
+    Option(TYPED, "schemaContext", "formats.context", "NAME", values.parse_name,
            "the context of the registry that ids belong to", default=".", views=_WITH_RECORDS),
-    Option(TYPED, "valueMode", "value_mode", "FAILFAST|PERMISSIVE", values.parse_value_mode,
+    Option(TYPED, "valueMode", "formats.mode", "FAILFAST|PERMISSIVE", values.parse_value_mode,
            "FAILFAST: a key or value that does not fit ends the query; PERMISSIVE: it is null, and its bytes are in the"
            " corrupt column", default="FAILFAST", views=_WITH_RECORDS),
-    Option(TYPED, "columnNameOfCorruptRecord", "corrupt_column", "NAME", values.parse_name,
+    Option(TYPED, "columnNameOfCorruptRecord", "formats.corrupt", "NAME", values.parse_name,
            "the corrupt column of valueMode=PERMISSIVE", default="_corrupt_record", views=_WITH_RECORDS),
 
-    Option(WHEN, "since", "since", "TIME", values.parse_moment,
+    Option(WHEN, "since", "bounds.since", "TIME", values.parse_moment,
            "keep rows with timestamp ≥ this: ISO-8601, epoch milliseconds (not seconds), or a time ago (-2h)"),
-    Option(WHEN, "until", "until", "TIME", values.parse_moment, "keep rows with timestamp < this",
+    Option(WHEN, "until", "bounds.until", "TIME", values.parse_moment, "keep rows with timestamp < this",
            views=(*values.OF_SPLITS, *values.OF_INTERNAL_TOPICS)),
-    Option(WHEN, "timeZone", "time_zone", "ZONE", values.parse_name,
+    Option(WHEN, "timeZone", "bounds.time_zone", "ZONE", values.parse_name,
            "zone of times written without one, as Spark names it: Europe/Berlin, +01:00, UTC+1", default="UTC",
            views=values.VIEWS),
-    Option(WHEN, "timestampDisorder", "timestamp_disorder", "DURATION", values.parse_duration,
+    Option(WHEN, "timestampDisorder", "bounds.disorder", "DURATION", values.parse_duration,
            "largest lateness: no record is older, by more than this, than the newest record before it in its partition"),
-    Option(WHEN, "zoneMaps", "zone_maps", "DIRECTORY", values.parse_directory,
+    Option(WHEN, "zoneMaps", "bounds.zone_maps", "DIRECTORY", values.parse_directory,
            "directory of the zone maps that `kafkaseg zonemap` makes: time bounds and keys then read little more than what matches"),
-    Option(WHEN, "startingOffsets", "starting_offsets", "earliest|JSON", values.parse_offsets,
+    Option(WHEN, "startingOffsets", "bounds.starting_offsets", "earliest|JSON", values.parse_offsets,
            'earliest, or JSON: {"topicA":{"0":23,"1":-2}}', default="earliest", stream_default="latest"),
-    Option(WHEN, "endingOffsets", "ending_offsets", "latest|JSON", values.parse_offsets, "latest, or JSON; exclusive",
+    Option(WHEN, "endingOffsets", "bounds.ending_offsets", "latest|JSON", values.parse_offsets, "latest, or JSON; exclusive",
            default="latest", no_stream=_NO_END),
-    Option(WHEN, "startingTimestamp", "starting_timestamp", "TIME", values.parse_moment,
+    Option(WHEN, "startingTimestamp", "bounds.starting_timestamp", "TIME", values.parse_moment,
            "start at the first offset with timestamp ≥ this"),
-    Option(WHEN, "endingTimestamp", "ending_timestamp", "TIME", values.parse_moment,
+    Option(WHEN, "endingTimestamp", "bounds.ending_timestamp", "TIME", values.parse_moment,
            "end before the first offset with timestamp ≥ this", no_stream=_NO_END),
-    Option(WHEN, "startingOffsetsByTimestamp", "starting_offsets_by_timestamp", "JSON",
+    Option(WHEN, "startingOffsetsByTimestamp", "bounds.starting_offsets_by_timestamp", "JSON",
            values.parse_offsets_by_timestamp, "the same, per partition, as JSON"),
-    Option(WHEN, "endingOffsetsByTimestamp", "ending_offsets_by_timestamp", "JSON", values.parse_offsets_by_timestamp,
+    Option(WHEN, "endingOffsetsByTimestamp", "bounds.ending_offsets_by_timestamp", "JSON", values.parse_offsets_by_timestamp,
            "the same, per partition, as JSON", no_stream=_NO_END),
-    Option(WHEN, "startingOffsetsByTimestampStrategy", "start_at_latest_if_no_match", "error|latest",
+    Option(WHEN, "startingOffsetsByTimestampStrategy", "bounds.start_at_latest_if_no_match", "error|latest",
            values.parse_strategy, "what to do where no offset matches: error or latest", default="error"),
-    Option(WHEN, "endAt", "end_at_high_watermark", "end|highWatermark", values.parse_end_at,
+    Option(WHEN, "endAt", "source.end_at_high_watermark", "end|highWatermark", values.parse_end_at,
            "end: read to the end of the files; highWatermark: to the offset that replication-offset-checkpoint, beside the"
            " partition's directory, lists for it", default="end", stream_default="",
            stream_without="highWatermark where that file is, else end"),
 
-    Option(TRUST, "failOnDataLoss", "fail_on_data_loss", "true|false", values.parse_boolean,
+    Option(TRUST, "failOnDataLoss", "policy.fail_on_data_loss", "true|false", values.parse_boolean,
            "true: offsets that the files do not hold, or no longer, are an error; false: a warning", default="true",
            views=_OF_LOGS),
-    Option(TRUST, "mode", "mode", "FAILFAST|DROPMALFORMED", values.parse_mode,
+    Option(TRUST, "mode", "policy.drop_malformed", "FAILFAST|DROPMALFORMED", values.parse_mode,
            "FAILFAST: a damaged batch ends the query; DROPMALFORMED: it is skipped and reported", default="FAILFAST",
            views=_OF_LOGS),
-    Option(TRUST, "checkCrcs", "check_crcs", "true|false", values.parse_boolean,
+    Option(TRUST, "checkCrcs", "trust.check_crcs", "true|false", values.parse_boolean,
            "verify each batch's CRC before believing its header", default="true",
            views=(*_OF_LOGS, *values.OF_INDEXES),
            view_defaults=dict.fromkeys((values.BATCHES, *values.OF_INDEXES, values.TRANSACTIONS), "false")),
-    Option(TRUST, "trustIndexes", "trust_indexes", "true|false", values.parse_boolean,
+    Option(TRUST, "trustIndexes", "trust.trust_indexes", "true|false", values.parse_boolean,
            "false: ignore index files and walk every segment", default="true"),
-    Option(TRUST, "maxBatchBytes", "max_batch_bytes", "BYTES", values.parse_batch_bytes,
+    Option(TRUST, "maxBatchBytes", "trust.max_batch_bytes", "BYTES", values.parse_batch_bytes,
            "the most that one batch may decompress to", default="256m",
            views=_OF_LOGS),
 
-    Option(CUTTING, "minPartitions", "min_partitions", "N", values.parse_positive,
+    Option(CUTTING, "minPartitions", "cutting.min_partitions", "N", values.parse_positive,
            "split large segments into at least this many Spark partitions", without="one a segment", views=_OF_ROWS),
-    Option(CUTTING, "maxRecordsPerPartition", "max_records_per_partition", "N", values.parse_positive,
+    Option(CUTTING, "maxRecordsPerPartition", "cutting.max_records", "N", values.parse_positive,
            "split large segments so that none has more records", without="unlimited", views=_OF_ROWS),
-    Option(CUTTING, "packBytes", "pack_bytes", "BYTES", values.parse_byte_size,
+    Option(CUTTING, "packBytes", "cutting.pack_bytes", "BYTES", values.parse_byte_size,
            "neighbouring small segments share a Spark partition up to this size", default="64m", views=_OF_ROWS),
 
-    Option(PACE, "maxOffsetsPerTrigger", "max_offsets_per_trigger", "N", values.parse_positive,
+    Option(PACE, "maxOffsetsPerTrigger", "pace.most_offsets", "N", values.parse_positive,
            "the most offsets of a micro-batch, over all partitions (Spark 4.2 or later)", without="unlimited",
            stream_only=True),
-    Option(PACE, "maxBytesPerTrigger", "max_bytes_per_trigger", "BYTES", values.parse_positive_bytes,
+    Option(PACE, "maxBytesPerTrigger", "pace.most_bytes", "BYTES", values.parse_positive_bytes,
            "the most bytes of `.log` files of a micro-batch; a single larger batch is taken alone (Spark 4.2 or later)",
            without="unlimited", stream_only=True),
-    Option(PACE, "minOffsetsPerTrigger", "min_offsets_per_trigger", "N", values.parse_positive,
+    Option(PACE, "minOffsetsPerTrigger", "pace.least_offsets", "N", values.parse_positive,
            "a micro-batch waits until this many offsets are there (Spark 4.2 or later)", without="1", stream_only=True),
-    Option(PACE, "maxTriggerDelay", "max_trigger_delay", "DURATION", values.parse_duration,
+    Option(PACE, "maxTriggerDelay", "pace.longest_wait", "DURATION", values.parse_duration,
            "the longest that minOffsetsPerTrigger waits", default="15m", stream_only=True),
 )
 # fmt: on
 
 _BY_KEY = {option.name.lower(): option for option in OPTIONS}
+_PLACES = {key: option.field.split(".") for key, option in _BY_KEY.items()}
 _ALIASES = {
     "isolation.level": "isolationlevel",
     "kafka.isolation.level": "isolationlevel",
@@ -263,175 +258,85 @@ _MEANINGLESS = ("kafka.", "fetchoffset.", "kafkaconsumer.")
 _MEANINGLESS_KEYS = ("groupidprefix",)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadOptions:
-    """All options of one read, parsed: a field for each entry of `OPTIONS`. Times are absolute epoch milliseconds.
+class ReadOptions(NamedTuple):
+    """All options of one read, parsed, in the values that functions take. Times are absolute epoch milliseconds.
 
-    There are no defaults here: `parse_options` gives each field the value of the text in the table.
+    Without a value for a part, nothing is asked. The defaults of users are those of the table.
 
-    storage: where the files of all paths are, zone maps too. It has the options of object stores.
-    typed: the columns of keys and values, where these are not bytes (`schema_registry/resolving.py`).
-    table: what makes rows of splits, where it is not the table of the view (`searching/`, `statistics/`).
+    source: where the files are, and which partitions of them are wanted.
+    content: what a row is.
+    formats: what keys and values are said to be.
+    bounds: from when to when.
+    policy: what is believed, and what happens with damage and loss.
+    cutting: how Spark partitions are cut.
+    pace: how much a stream takes at a time.
     """
 
-    storage: Storage
-    typed: TypedColumns | None = None
-    table: SplitTable | None = None
-
-    paths: tuple[str, ...]
-    view: str
-    subscribe: tuple[str, ...] | None
-    subscribe_pattern: str | None
-    assign: frozenset[TopicPartition] | None
-    topic: str | None
-    partition: int | None
-    tiered_keys: TierKeys | None
-    keys: frozenset[str | bytes] | None  # key; all are bytes, or all are texts of typed keys
-    read_committed: bool  # isolationLevel
-    include_headers: bool
-    include_metadata: bool
-    include_control: bool
-    include_tombstones: bool
-    offset_map_bytes: int
-    history: bool
-    value_format: str
-    key_format: str
-    schemas: str | None
-    value_schema: str
-    key_schema: str
-    schema_context: str
-    value_mode: str
-    corrupt_column: str  # columnNameOfCorruptRecord
-    since: int | None
-    until: int | None
-    time_zone: str
-    timestamp_disorder: int | None  # ms
-    zone_maps: str | None  # absolute path of a directory
-    starting_offsets: dict[TopicPartition, int] | int
-    ending_offsets: dict[TopicPartition, int] | int
-    starting_timestamp: int | None
-    ending_timestamp: int | None
-    starting_offsets_by_timestamp: dict[TopicPartition, int] | None
-    ending_offsets_by_timestamp: dict[TopicPartition, int] | None
-    start_at_latest_if_no_match: bool  # startingOffsetsByTimestampStrategy
-    end_at_high_watermark: bool | None  # endAt; None: where it is known
-    fail_on_data_loss: bool
-    mode: str
-    check_crcs: bool
-    trust_indexes: bool
-    max_batch_bytes: int
-    min_partitions: int | None
-    max_records_per_partition: int | None
-    pack_bytes: int
-    max_offsets_per_trigger: int | None
-    max_bytes_per_trigger: int | None
-    min_offsets_per_trigger: int | None
-    max_trigger_delay: int  # ms
-
-    @property
-    def source(self) -> Source:
-        paths, topics = self.paths, self.topics
-        return Source(self.storage, paths, self.topic, self.partition, topics, self.end_at_high_watermark)
-
-    @property
-    def trust(self) -> Trust:
-        return Trust(self.check_crcs, self.trust_indexes, self.max_batch_bytes)
-
-    @property
-    def policy(self) -> Policy:
-        disorder = None if self.include_control else self.timestamp_disorder  # it is about data records alone
-        reads_control = self.include_control or self.read_committed
-        return Policy(self.trust, disorder, reads_control, self.mode == DROPMALFORMED, self.fail_on_data_loss)
-
-    @property
-    def raw_keys(self) -> frozenset[bytes] | None:
-        """The only stored keys that are wanted. None: any, or those of `typed_keys`."""
-        if self.keys is None or self.typed_keys is not None:
-            return None
-        return frozenset(key for key in self.keys if isinstance(key, bytes))
-
-    @property
-    def typed_keys(self) -> frozenset[str] | None:
-        """The only keys that are wanted, as texts of typed values. None: any, or those of `raw_keys`."""
-        return frozenset(key for key in self.keys or () if isinstance(key, str)) or None
-
-    def with_keys(self, pushed: frozenset[bytes] | None) -> ReadOptions:
-        """Returns the read of those rows that have one of the `pushed` keys too. None: all of them."""
-        if pushed is None or self.typed_keys is not None:
-            return self
-        return replace(self, keys=intersect_sets(self.raw_keys, pushed))
-
-    @property
-    def topics(self) -> TopicSelection:
-        return TopicSelection(self.subscribe, self.subscribe_pattern, self.assign)
-
-    @property
-    def times(self) -> TimeRange:
-        return TimeRange(
-            MIN_TIMESTAMP if self.since is None else self.since,
-            TIMESTAMP_LIMIT if self.until is None else self.until,
-        )
-
-    @property
-    def starting(self) -> OffsetLimit:
-        by_timestamp = self.starting_offsets_by_timestamp
-        return _make_limit("starting", self.starting_timestamp, by_timestamp, self.starting_offsets)
-
-    @property
-    def ending(self) -> OffsetLimit:
-        return _make_limit("ending", self.ending_timestamp, self.ending_offsets_by_timestamp, self.ending_offsets)
-
-
-def _make_limit(
-    side: str,
-    timestamp: int | None,
-    by_timestamp: dict[TopicPartition, int] | None,
-    offsets: Mapping[TopicPartition, int] | int,
-) -> OffsetLimit:
-    """Makes the limit where a scan starts or ends, by the precedence above. side: "starting" or "ending"."""
-    if timestamp is not None:
-        return OffsetLimit(f"{side}Timestamp", timestamp, by_time=True)
-    if by_timestamp is not None:
-        return OffsetLimit(f"{side}OffsetsByTimestamp", None, by_timestamp, by_time=True)
-    if isinstance(offsets, int):
-        return OffsetLimit(f"{side}Offsets", offsets)
-    return OffsetLimit(f"{side}Offsets", None, offsets)
+    source: Source
+    content: Content = Content()
+    formats: Formats = Formats()
+    bounds: ReadBounds = ReadBounds()
+    policy: Policy = Policy()
+    cutting: Cutting = Cutting()
+    pace: Pace = Pace()
 
 
 def parse_options(
     given: Mapping[str, str],
     now_ms: int | None = None,
     parameters: Sequence[str] = (),
-    storage: Storage | None = None,
     is_stream: bool = False,
 ) -> tuple[ReadOptions, Warnings]:
     """Parses option names and texts, as Spark passes them. Returns ReadOptions, and warnings of one sentence each.
 
-    now_ms: the moment that times ago are counted from; by default the present. parameters: other parameter names of the
-    caller; the error about an unknown name may suggest one of them. storage: where the files are; by default, the local
-    file system and the buckets that the options of object stores lead to. is_stream: the options are those of a stream,
-    not of a batch read. Raises OptionError for an unknown, malformed
-    or contradictory option. Raises UnsupportedError for an option that has a meaning, but is not built.
+    now_ms: the moment that times ago are counted from; by default the present. parameters: other parameter names of
+    the caller; the error about an unknown name may suggest one of them. is_stream: the options are those of a stream,
+    not of a batch read. Nothing is opened: the storage of the source finds its buckets and tiers when it is asked.
+
+    Raises OptionError for an unknown, malformed or contradictory option. Raises UnsupportedError for an option that has
+    a meaning, but is not built.
     """
     texts, of_stores, ignored = _sort_texts(given, parameters, is_stream)
     view = find_view(texts)
     _check_view(view, texts)
-    if storage is None:
-        storage = make_storage(make_settings(of_stores), parse_keys(texts.get("tieredkeys", "{}")))
+    settings = make_settings(of_stores)
     try:
         zone = times.zone(texts.get("timezone", _BY_KEY["timezone"].default or ""))
     except ValueError as error:
         raise OptionError(f"option 'timeZone': {error}", options=("timeZone",)) from error
-    context = Context(zone, int(time.time() * 1000) if now_ms is None else now_ms, storage)
-    values = {
-        option.field: _parse_value(option, texts[key], context)
-        if key in texts
-        else _parse_default(key, is_stream, view)
-        for key, option in _BY_KEY.items()
-    }
-    options = _with_keys(ReadOptions(**values, storage=storage))
+    context = Context(zone, int(time.time() * 1000) if now_ms is None else now_ms)
+    parts: dict[str, dict[str, Any]] = defaultdict(dict)
+    for key, (part, field) in _PLACES.items():
+        parts[part][field] = (
+            _parse_value(_BY_KEY[key], texts[key], context) if key in texts else _parse_default(key, is_stream, view)
+        )
+    options = _put_together(parts, settings)
     _check_conflicts(options)
     return options, _make_warnings(ignored)
+
+
+def _put_together(parts: Mapping[str, Mapping[str, Any]], settings: Settings) -> ReadOptions:
+    """Makes the values of a read. parts: by the first word of `Option.field`, the parsed values by its second word."""
+    formats, bounds = Formats(**parts["formats"]), ReadBounds(**parts["bounds"])
+    content, trust = Content(**parts["content"]), Trust(**parts["trust"])
+    content = content._replace(
+        keys=_store_keys(content.keys, formats.key),
+        proves_entries=content.view in values.OF_INDEXES and trust.check_crcs,
+    )
+    return ReadOptions(
+        Source(make_storage(settings, **parts["storage"]), topics=TopicSelection(**parts["topics"]), **parts["source"]),
+        content,
+        formats,
+        bounds,
+        Policy(
+            trust,
+            disorder=None if content.include_control else bounds.disorder,  # it is about data records alone
+            reads_control=content.include_control or content.read_committed,
+            **parts["policy"],
+        ),
+        Cutting(**parts["cutting"]),
+        Pace(**parts["pace"]),
+    )
 
 
 def find_view(given: Mapping[str, str]) -> str:
@@ -509,39 +414,45 @@ def _parse_value(option: Option, text: str, context: Context) -> Any:
         raise OptionError(f"option {option.name!r} is {text!r}: {error}", options=(option.name,)) from error
 
 
-def _with_keys(options: ReadOptions) -> ReadOptions:
-    """Returns the options with text keys as the bytes that are stored, where keys are bytes or text in UTF-8."""
-    if options.keys is None:
-        return options
-    if options.key_format in values.FORMATS_OF_TEXT:
+def _store_keys(keys: frozenset[str | bytes] | None, key_format: str) -> frozenset[str | bytes] | None:
+    """Returns text keys as the bytes that are stored, where keys are bytes or text in UTF-8."""
+    if keys is None:
+        return None
+    if key_format in values.FORMATS_OF_TEXT:
         try:
-            stored = frozenset(key.encode() if isinstance(key, str) else key for key in options.keys)
+            return frozenset(key.encode() if isinstance(key, str) else key for key in keys)
         except UnicodeEncodeError as error:
             raise OptionError(
                 f"option 'key' is not text in UTF-8 ({error}); write its bytes as 0x00ff", options=("key",)
             ) from error
-        return replace(options, keys=stored)
-    if len({type(key) for key in options.keys}) > 1:
+    if len({type(key) for key in keys}) > 1:
         raise OptionError(
-            f"option 'key' mixes values and bytes: under keyFormat={options.key_format} a text is compared with the typed"
+            f"option 'key' mixes values and bytes: under keyFormat={key_format} a text is compared with the typed"
             " key, and 0x… or base64:… with the stored bytes; give all keys in one form",
             options=("key", "keyFormat"),
         )
-    return options
+    return keys
 
 
 def _check_conflicts(options: ReadOptions) -> None:
-    choices = {"subscribe": options.subscribe, "subscribePattern": options.subscribe_pattern, "assign": options.assign}
+    topics, bounds, pace = options.source.topics, options.bounds, options.pace
+    choices = {"subscribe": topics.subscribe, "subscribePattern": topics.pattern, "assign": topics.assign}
     chosen = [name for name, value in choices.items() if value is not None]
     if len(chosen) > 1:
         raise OptionError(
             f"options {' and '.join(map(repr, chosen))} exclude each other; give one", options=tuple(chosen)
         )
-    since, until = options.since, options.until
+    since, until = bounds.since, bounds.until
     if since is not None and until is not None and since > until:
         raise OptionError(
             f"option 'since' ({times.format_millis(since)}) is after option 'until' ({times.format_millis(until)})",
             options=("since", "until"),
+        )
+    least, most = pace.least_offsets, pace.most_offsets
+    if least is not None and most is not None and least > most:
+        raise OptionError(
+            f"option 'minOffsetsPerTrigger' ({least}) is above option 'maxOffsetsPerTrigger' ({most})",
+            options=("minOffsetsPerTrigger", "maxOffsetsPerTrigger"),
         )
 
 

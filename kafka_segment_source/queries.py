@@ -43,7 +43,7 @@ def plan(path: PathsLike, **options: Unpack[ScanOptions]) -> ReadPlan:
         (6, 18)
     """
     parsed, warnings = parse_options(option_texts(path, options))
-    view = view_of(parsed.view)
+    view = view_of(parsed.content.view)
     if view is not None:
         from kafka_segment_source.views.view import plan_view  # noqa: PLC0415  # records and batches do without
 
@@ -64,9 +64,9 @@ def scan(
         columns: The names of the wanted columns, in order. By default, the columns that the options ask for. Of typed
             values (docs/values.md), `value.customer_id` is the column `value` with this field alone.
         threads: How many threads read and decode records and batches. By default, one for each processor, and four at
-            most, if the logs are compressed and not in a bucket, and one for others. Rows come in the same order with
-            any number. Each thread takes at most 64 MiB, beside a batch of Kafka that is larger. With 1, one Arrow
-            batch is in memory at a time.
+            most, if the logs are compressed or `view` is "latest", and they are not in a bucket, and one for others.
+            Rows come in the same order with any number. Each thread takes at most 64 MiB, beside a batch of Kafka that
+            is larger. With 1, one Arrow batch is in memory at a time.
         options: The options of docs/options.md under their own names, with Python values
             (since=datetime(…, tzinfo=UTC), includeHeaders=True).
 
@@ -94,10 +94,10 @@ def scan(
     """
     parsed, warnings = parse_options(option_texts(path, options), parameters=("columns", "threads"))
     threads = check_threads(threads)
-    view = view_of(parsed.view)
+    view = view_of(parsed.content.view)
     if view is not None:
         from kafka_segment_source.views.view import plan_view  # noqa: PLC0415  # records and batches do without
 
         return plan_view(view, parsed, warnings).to_reader(columns)
-    names, wanted = split_names(parsed, columns)
+    names, wanted = split_names(parsed.formats, columns)
     return make_plan(type_columns(parsed, warnings, wanted), warnings).to_reader(names, threads)

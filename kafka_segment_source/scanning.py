@@ -17,10 +17,9 @@ from kafka_segment_source.decoding.damage import damage_in
 from kafka_segment_source.decoding.scratch import lend_scratch
 from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.decoding.split_file import SplitFile, open_split
-from kafka_segment_source.decoding.tables import reads_headers_only, split_table
+from kafka_segment_source.decoding.tables import Reading, reads_headers_only
 from kafka_segment_source.errors import DataLossError
 from kafka_segment_source.option_values import NEWEST
-from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.reading.following import Follower
 from kafka_segment_source.storage.files import InputFile
 
@@ -30,7 +29,7 @@ _MOST_FILES = 64  # of these splits
 
 def read_splits(
     splits: Iterable[SegmentSplit],
-    options: ReadOptions,
+    reading: Reading,
     schema: pa.Schema,
     advance: Callable[[int], None] = lambda _: None,
 ) -> Iterator[pa.RecordBatch]:
@@ -38,35 +37,34 @@ def read_splits(
 
     advance: is called with the size of each split that is done.
     """
-    if options.view == NEWEST:
+    if reading.content.view == NEWEST:
         from kafka_segment_source.latest.newest_records import read_newest  # noqa: PLC0415  # most reads do without
 
-        read = partial(read_newest, splits, schema=schema, advance=advance, read_split=read_split)
+        read = partial(read_newest, splits, schema=schema, advance=advance, read_splits=read_one_by_one)
     else:
-        read = partial(_read_splits, splits, schema=schema, advance=advance)
-    yield from note_misfits(read, options)
+        read = partial(read_one_by_one, splits, schema=schema, advance=advance)
+    yield from note_misfits(read, reading)
 
 
-def note_misfits(read: Callable[..., Iterator[pa.RecordBatch]], options: ReadOptions) -> Iterator[pa.RecordBatch]:
-    """Reads by `read`, which takes options. Typed values that did not fit are said once, at the end."""
-    return read(options=options) if options.typed is None else options.typed.read(read, options)
+def note_misfits(read: Callable[..., Iterator[pa.RecordBatch]], reading: Reading) -> Iterator[pa.RecordBatch]:
+    """Reads by `read`, which takes `reading`. Typed values that did not fit are said once, at the end."""
+    typed = reading.content.typed
+    return read(reading=reading) if typed is None else typed.read(read, reading)
 
 
-def _read_splits(
-    splits: Iterable[SegmentSplit], options: ReadOptions, schema: pa.Schema, advance: Callable[[int], None]
+def read_one_by_one(
+    splits: Iterable[SegmentSplit], reading: Reading, schema: pa.Schema, advance: Callable[[int], None]
 ) -> Iterator[pa.RecordBatch]:
+    """Yields what is in the splits, one after another: all that `read_splits` does but for view=latest."""
     ahead = SplitsAhead(splits)
     try:
         while (present := ahead.take()) is not None:
-            for batch in read_split(present.split, options, schema, present.file):
+            for batch in read_split(present.split, reading, schema, present.file):
                 yield batch
                 ahead.begin_after(present)
             advance(present.split.size)
     finally:
         ahead.close()
-
-
-ChooseBatches = Callable[[Chunk], Chunk]
 
 
 class BegunSplit(NamedTuple):
@@ -129,53 +127,48 @@ def _takes_round_trips(split: SegmentSplit) -> bool:
 
 def read_split(
     split: SegmentSplit,
-    options: ReadOptions,
+    reading: Reading,
     schema: pa.Schema,
     file: InputFile | None = None,
-    choose: ChooseBatches | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Yields the rows of one split as batches of exactly `schema`, in offset order. No batch is empty.
 
-    file: from `open_split`, if it is open already. It is closed in the end. choose: leaves out batches of a chunk whose
-    rows are not wanted. If the file is replaced meanwhile, it is not asked.
+    file: from `open_split`, if it is open already. It is closed in the end.
 
     Raises DataError for damage, and DataLossError for records that no longer exist. failOnDataLoss=false logs the
     latter.
     """
-    return follow_split(
-        split, options, schema, lambda follower: _read_part(split, options, schema, follower, file, choose)
-    )
+    return follow_split(split, reading, schema, lambda follower: _read_part(split, reading, schema, follower, file))
 
 
 def follow_split(
     split: SegmentSplit,
-    options: ReadOptions,
+    reading: Reading,
     schema: pa.Schema,
     read_first: Callable[[Follower], Iterator[pa.RecordBatch]],
 ) -> Iterator[pa.RecordBatch]:
     """Yields the rows of a split by `read_first`, and then of the splits that hold the rest of its offsets, if any."""
-    follower = Follower(split, options.source, options.policy, microseconds="timestamp" in schema.names)
+    follower = Follower(split, reading.source, reading.policy, microseconds="timestamp" in schema.names)
     try:
         yield from follower.run(
-            lambda part: read_first(follower) if part is split else _read_part(part, options, schema, follower, None)
+            lambda part: read_first(follower) if part is split else _read_part(part, reading, schema, follower, None)
         )
     except DataLossError as error:
-        report_lost_rows(error, options.policy)
+        report_lost_rows(error, reading.policy)
 
 
 def _read_part(
     split: SegmentSplit,
-    options: ReadOptions,
+    reading: Reading,
     schema: pa.Schema,
     follower: Follower,
     file: InputFile | None,
-    choose: ChooseBatches | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    make_rows = split_table(options).load_maker()
-    with lend_scratch() as scratch, open_part(split, options, file, scratch.take_buffer) as source:
-        maker = make_rows(source, options, schema, scratch)
-        for chunk in wanted_chunks(source, options):
-            for batch, last in maker.rows(chunk if choose is None else choose(chunk)):
+    make_rows = reading.table.load_maker()
+    with lend_scratch() as scratch, open_part(split, reading, file, scratch.take_buffer) as source:
+        maker = make_rows(source, reading.content, schema, scratch)
+        for chunk in wanted_chunks(source, reading):
+            for batch, last in maker.rows(chunk):
                 yield batch
                 follower.note_returned(last)
             follower.note_passed(source.next_offset)
@@ -183,15 +176,16 @@ def _read_part(
         follower.note_end(source)
 
 
-def open_part(split: SegmentSplit, options: ReadOptions, file: InputFile | None, buffers: TakeBuffer) -> SplitFile:
-    damage = damage_in(split, options.policy)
-    headers_only = reads_headers_only(options)
-    return SplitFile(split, options.trust, damage, file=file, headers_only=headers_only, buffers=buffers)
+def open_part(split: SegmentSplit, reading: Reading, file: InputFile | None, buffers: TakeBuffer) -> SplitFile:
+    trust = reading.policy.trust
+    damage = damage_in(split, reading.policy)
+    headers_only = reads_headers_only(reading.content, trust)
+    return SplitFile(split, trust, damage, file=file, headers_only=headers_only, buffers=buffers)
 
 
-def wanted_chunks(source: SplitFile, options: ReadOptions) -> Iterator[Chunk]:
-    if not options.read_committed:
+def wanted_chunks(source: SplitFile, reading: Reading) -> Iterator[Chunk]:
+    if not reading.content.read_committed:
         return source.chunks()
     from kafka_segment_source.transactions.committed import committed_chunks  # noqa: PLC0415  # most reads do without
 
-    return committed_chunks(source.chunks(), source, options.source, options.policy)
+    return committed_chunks(source.chunks(), source, reading.source, reading.policy)

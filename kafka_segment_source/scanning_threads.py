@@ -16,13 +16,22 @@ import pyarrow as pa
 from kafka_segment_source.decoding.batches import Chunk
 from kafka_segment_source.decoding.scratch import Scratch
 from kafka_segment_source.decoding.split import SegmentSplit
-from kafka_segment_source.decoding.tables import RowMaker, split_table
+from kafka_segment_source.decoding.tables import Reading, RowMaker
 from kafka_segment_source.in_order import InOrder
-from kafka_segment_source.options import ReadOptions
+from kafka_segment_source.option_values import NEWEST
 from kafka_segment_source.reading.following import Follower
-from kafka_segment_source.scanning import BegunSplit, SplitsAhead, follow_split, note_misfits, open_part, wanted_chunks
+from kafka_segment_source.scanning import (
+    BegunSplit,
+    SplitsAhead,
+    follow_split,
+    note_misfits,
+    open_part,
+    read_one_by_one,
+    wanted_chunks,
+)
 from kafka_segment_source.storage.files import Bytes
 
+_BYTES_A_THREAD = 4 * 1024 * 1024  # of a partition
 _MOST_WAITING = 8 * 1024 * 1024  # bytes of rows for each thread that may wait for their turn
 
 _Rows = tuple[pa.RecordBatch, int]  # and their last offset
@@ -30,29 +39,54 @@ _Rows = tuple[pa.RecordBatch, int]  # and their last offset
 
 def read_splits_in_threads(
     splits: Sequence[SegmentSplit],
-    options: ReadOptions,
+    reading: Reading,
     schema: pa.Schema,
     advance: Callable[[int], None],
     threads: int,
 ) -> Iterator[pa.RecordBatch]:
     """Yields what `scanning.read_splits` yields. `threads` of them decode at the same time, and open the next splits
     early."""
-    read = partial(_read_in_order, splits, schema=schema, advance=advance, threads=threads)
-    yield from note_misfits(read, options)
+    if reading.content.view == NEWEST:
+        from kafka_segment_source.latest.newest_records import read_newest  # noqa: PLC0415  # most reads do without
+
+        read_some = partial(_read_partition, threads=threads)
+        read = partial(read_newest, splits, schema=schema, advance=advance, read_splits=read_some)
+    else:
+        read = partial(_read_in_order, splits, schema=schema, advance=advance, threads=threads)
+    yield from note_misfits(read, reading)
 
 
-def _read_in_order(
+def _read_partition(
     splits: Sequence[SegmentSplit],
-    options: ReadOptions,
+    reading: Reading,
     schema: pa.Schema,
     advance: Callable[[int], None],
     threads: int,
 ) -> Iterator[pa.RecordBatch]:
-    pieces = _walk(splits, options, schema)
-    work: InOrder[_Piece, _Rows] = InOrder(pieces, threads, threads * _MOST_WAITING)
+    """Yields the rows of some splits of one partition. Threads are started for each partition anew, so little data
+    takes one. Fewer bytes wait than in other reads, as a map of the keys takes memory too."""
+    useful = min(threads, sum(split.size for split in splits) // _BYTES_A_THREAD)
+    if useful <= 1:
+        yield from read_one_by_one(splits, reading, schema, advance)
+    else:
+        yield from _read_in_order(splits, reading, schema, advance, useful, _MOST_WAITING // 2)
+
+
+def _read_in_order(
+    splits: Sequence[SegmentSplit],
+    reading: Reading,
+    schema: pa.Schema,
+    advance: Callable[[int], None],
+    threads: int,
+    most_waiting: int | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """Yields the rows of splits. most_waiting: bytes for each thread; None: the usual ones."""
+    most = threads * (_MOST_WAITING if most_waiting is None else most_waiting)
+    pieces = _walk(splits, reading, schema)
+    work: InOrder[_Piece, _Rows] = InOrder(pieces, threads, most)
     with work:
         for number, split in enumerate(splits):
-            yield from follow_split(split, options, schema, partial(_collect, work, number))
+            yield from follow_split(split, reading, schema, partial(_collect, work, number))
             advance(split.size)
 
 
@@ -73,7 +107,7 @@ def _collect(work: InOrder[_Piece, _Rows], number: int, follower: Follower) -> I
         follower.note_passed(piece.next_offset)
 
 
-def _walk(splits: Sequence[SegmentSplit], options: ReadOptions, schema: pa.Schema) -> Iterator[_Piece]:
+def _walk(splits: Sequence[SegmentSplit], reading: Reading, schema: pa.Schema) -> Iterator[_Piece]:
     """Yields a piece for each chunk of each split, and one for the end of each split. One thread at a time is in it."""
     ahead = SplitsAhead(splits)
     number = 0
@@ -82,7 +116,7 @@ def _walk(splits: Sequence[SegmentSplit], options: ReadOptions, schema: pa.Schem
         while (present := ahead.take()) is not None:
             error = None
             try:
-                for piece in _Part(number, present, options, schema, spare).pieces():
+                for piece in _Part(number, present, reading, schema, spare).pieces():
                     yield piece
                     ahead.begin_after(present)
             except Exception as raised:
@@ -100,22 +134,22 @@ class _Part:
     """
 
     def __init__(
-        self, number: int, present: BegunSplit, options: ReadOptions, schema: pa.Schema, spare: list[Scratch]
+        self, number: int, present: BegunSplit, reading: Reading, schema: pa.Schema, spare: list[Scratch]
     ) -> None:
         self.number = number
         self.is_given_up = False  # its remaining rows are not wanted
-        self._options = options
+        self._reading = reading
         self._schema = schema
         self._users = 1  # the walk, and each chunk in work
         self._lock = threading.Lock()
         self._free: list[_Desk] = []
         self._spare = spare
-        self._source = open_part(present.split, options, present.file, self._take_buffer)
+        self._source = open_part(present.split, reading, present.file, self._take_buffer)
         self._desk: _Desk | None = None  # for the next chunk
 
     def pieces(self) -> Iterator[_Piece]:
         """Yields its chunks. Raises the errors of the walk."""
-        chunks = wanted_chunks(self._source, self._options)
+        chunks = wanted_chunks(self._source, self._reading)
         try:
             while not self.is_given_up:
                 self._desk = self._free.pop() if self._free else self._make_desk()
@@ -141,8 +175,8 @@ class _Part:
 
     def _make_desk(self) -> _Desk:
         scratch = self._spare.pop() if self._spare else Scratch()
-        make_rows = split_table(self._options).load_maker()
-        return _Desk(make_rows(self._source, self._options, self._schema, scratch), scratch)
+        make_rows = self._reading.table.load_maker()
+        return _Desk(make_rows(self._source, self._reading.content, self._schema, scratch), scratch)
 
     def _leave(self) -> None:
         with self._lock:

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from kafka_segment_source import kafka_format
 from kafka_segment_source.errors import SchemaError
-from kafka_segment_source.options import ReadOptions
+from kafka_segment_source.request import Content
 
 TIMESTAMP_TYPE = pa.timestamp("us", tz="UTC")
 MAX_MILLIS = (2**63 - 1) // 1000  # Arrow and Spark keep microseconds
@@ -44,13 +44,13 @@ METADATA_TYPE = pa.struct(
 class Column(NamedTuple):
     """One column: its name, its Spark type and its Arrow type.
 
-    is_added: whether some options add the column to the default columns. None for a column that is always one of them.
+    is_added: whether a read adds the column to the default columns. None for a column that is always one of them.
     """
 
     name: str
     spark_type: str
     arrow_type: pa.DataType
-    is_added: Callable[[ReadOptions], bool] | None = None
+    is_added: Callable[[Content], bool] | None = None
 
 
 @dataclass(frozen=True)
@@ -63,9 +63,9 @@ class Table:
     def _by_name(self) -> dict[str, Column]:
         return {column.name: column for column in self.columns}
 
-    def default_names(self, options: ReadOptions) -> tuple[str, ...]:
+    def default_names(self, content: Content) -> tuple[str, ...]:
         """Names of the columns of a read that names no columns, in order."""
-        return tuple(column.name for column in self.columns if column.is_added is None or column.is_added(options))
+        return tuple(column.name for column in self.columns if column.is_added is None or column.is_added(content))
 
     def spark_ddl(self, names: Iterable[str]) -> str:
         """The columns as DDL that Spark parses. All are nullable."""
@@ -127,15 +127,15 @@ RECORD_COLUMNS = (
     Column("offset", "bigint", pa.int64()),
     Column("timestamp", "timestamp", TIMESTAMP_TYPE),
     Column("timestampType", "int", pa.int32()),
-    Column("headers", "array<struct<key:string,value:binary>>", HEADERS_TYPE, lambda options: options.include_headers),
+    Column("headers", "array<struct<key:string,value:binary>>", HEADERS_TYPE, lambda content: content.include_headers),
     Column(
         "metadata",
         "struct<baseOffset:bigint,position:bigint,magic:int,compresscodec:string,partitionLeaderEpoch:int,"
         "producerId:bigint,producerEpoch:int,sequence:int,isTransactional:boolean,file_path:string,file_name:string>",
         METADATA_TYPE,
-        lambda options: options.include_metadata,
+        lambda content: content.include_metadata,
     ),
-    Column("controlType", "string", pa.string(), lambda options: options.include_control),
+    Column("controlType", "string", pa.string(), lambda content: content.include_control),
 )
 
 BATCH_COLUMNS = (

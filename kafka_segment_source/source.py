@@ -11,7 +11,7 @@ from kafka_segment_source.storage.store import Storage
 class Source(NamedTuple):
     """Paths, and the partitions in them.
 
-    storage: where the files of all paths are. It has the options of object stores.
+    storage: where the files of all paths are. It has their options, and opens nothing before it is asked.
     paths: as the user wrote them.
     topic: of a directory whose own name does not say it, or None.
     partition: of such a directory, or None.

@@ -35,6 +35,10 @@ class Policy(NamedTuple):
     drop_malformed: bool = False
     fail_on_data_loss: bool = True
 
+    def with_control(self) -> Policy:
+        """Returns the policy of a read of control records. timestampDisorder is about data records alone."""
+        return self._replace(disorder=None, reads_control=True)
+
     def with_crcs(self) -> Policy:
         """Returns the policy that checks every CRC."""
         return self._replace(trust=self.trust._replace(check_crcs=True))

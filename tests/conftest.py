@@ -29,10 +29,22 @@ _LONG = (
     "tests/property/test_modes.py",
     "tests/property/test_hurt_copies.py",
     "tests/simulation/",
+    "tests/unit/test_site.py",
 )
 
 # Tests that share a Spark session
 _WITH_SPARK = ("tests/spark/", "tests/examples/test_etl_job.py")
+
+# Each of these makes something for all its tests that takes seconds: a site, a wheel, rebuilt logs, pages, a server.
+# In several processes it would be made several times.
+_TOGETHER = (
+    "tests/cli/test_cli_report.py",
+    "tests/storage/test_exports_to_s3.py",
+    "tests/storage/test_tiered_windows.py",
+    "tests/unit/test_packaging.py",
+    "tests/unit/test_rebuilding.py",
+    "tests/unit/test_site.py",
+)
 
 # They push filters themselves, and Spark 4.0 has no such classes
 _WITH_FILTERS = (
@@ -65,15 +77,18 @@ settings.load_profile("long" if os.environ.get("KAFKASEG_LONG") else "short")
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Gives one process all tests of `_WITH_SPARK`, and every process the next of the others whenever it is free.
+    """Gives one process all tests of `_WITH_SPARK`, and one all tests of a file of `_TOGETHER`.
 
-    The groups of pytest-xdist 3.8 (`--dist loadgroup`) would do, but pytest 9.2 ignores the names it gives.
+    Every process gets the next of the others whenever it is free. The groups of pytest-xdist 3.8 (`--dist loadgroup`)
+    would do, but pytest 9.2 ignores the names it gives.
     """
     from xdist.scheduler import LoadScopeScheduling  # noqa: PLC0415  # only where it is installed
 
     class OneSession(LoadScopeScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
-            return "spark" if nodeid.startswith(_WITH_SPARK) else nodeid
+            if nodeid.startswith(_WITH_SPARK):
+                return "spark"
+            return nodeid.partition("::")[0] if nodeid.startswith(_TOGETHER) else nodeid
 
     return OneSession(config, log)
 

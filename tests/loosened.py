@@ -199,6 +199,14 @@ LOOSENED = [
         ("latest: each slice belongs to one pass", "in_slice < state[FIRST_SLICE] or", "False or"),
     ),
     *_of(
+        "latest/hashed_keys.py",
+        "tests/property/test_latest.py",
+        ("latest: records without a key are marked", "newest[keyed:count] = offset_map.NO_KEY", "pass"),
+        ("latest: only groups of magic 2 are hashed in one call", "and not group.is_message_set:", "and True:"),
+        ("latest: some keys alone are noted", "if self._wants_all_keys and not", "if not"),
+        ("latest: hashes may begin within their memory", "len(column), column.offset * 8)", "len(column), 0)"),
+    ),
+    *_of(
         "latest/newest_records.py",
         "tests/property/test_latest.py",
         ("latest: a batch with a newest record stays", 'LAST_OFFSET], side="right")', "LAST_OFFSET])"),
@@ -245,7 +253,7 @@ LOOSENED = [
         ("search: a header has the name that is asked for", "if self._wanted.headers is not None:", "if False:"),
         (
             "search: only a CRC that is checked proves the bytes of a batch",
-            "self._crcs_hold = options.trust.check_crcs",
+            "self._crcs_hold = source.trust.check_crcs",
             "self._crcs_hold = True",
         ),
         (
@@ -633,14 +641,14 @@ LOOSENED = [
     *_of(
         "values/rows.py",
         "tests/unit/test_key_option.py",
-        ("keys: a control record has no typed key", "data_only=options.include_control", "data_only=False"),
+        ("keys: a control record has no typed key", "data_only=content.include_control", "data_only=False"),
     ),
     *_of(
         "frames/dataset.py",
         "tests/unit/test_key_option.py",
         (
             "keys: a typed key is not its stored bytes",
-            "keeps_bytes = self.options.key_format in FORMATS_OF_TEXT",
+            "keeps_bytes = self.options.formats.key in FORMATS_OF_TEXT",
             "keeps_bytes = True",
         ),
     ),
@@ -678,7 +686,7 @@ LOOSENED = [
         ("limit: the task has the splits behind the proof too", "return (plan.splits,)", "return (plan.splits[:1],)"),
         ("limit: batches outside the bounds prove nothing", "if not is_inside or (", "if ("),
         ("limit: a task reads no more than was asked for", "limit -= batch.num_rows", "pass"),
-        ("limit: a key may be nowhere", " or options.keys is not None", ""),
+        ("limit: a key may be nowhere", " or options.content.keys is not None", ""),
     ),
     *_of(
         "spark/reader.py",
@@ -1027,8 +1035,22 @@ LOOSENED = [
         "tests/unit/reading/test_data_loss.py",
         (
             "planning: offsets that are missing right before a starting timestamp are noticed",
-            "return min(start, max(view.end_offset(), log_start_offset(log)))",
+            "return min(start, end)",
             "return start",
+        ),
+        (
+            "planning: damage right before a starting timestamp is no gap if another copy has what is there",
+            "return last.offsets.start if isinstance(last, Lost) else start",
+            "return end",
+        ),
+    ),
+    *_of(
+        "planning/offset_bounds.py",
+        "tests/unit/reading/test_wrong_offsets.py",
+        (
+            "planning: an end in doubt is an error where an answer needs it",
+            "if self.fault is not None and not policy.drop_malformed:",
+            "if False:",
         ),
     ),
     *_of(
@@ -1094,6 +1116,52 @@ LOOSENED = [
         ),
     ),
     *_of(
+        "planning/cuts.py",
+        "tests/unit/partition/test_wrong_offsets_of_copies.py",
+        (
+            "cuts: no piece begins at a batch that reaches past the next segment",
+            "    return header.last_offset < limit_of(view.segment.base_offset, view.segment.next_base_offset)",
+            "    return True",
+        ),
+    ),
+    *_of(
+        "partition/copy_view.py",
+        "tests/unit/partition/test_wrong_offsets_of_copies.py",
+        (
+            "copies: one begins at its first file with bytes",
+            "for segment in self.log.segments if segment.size), None)",
+            "for segment in self.log.segments), None)",
+        ),
+        (
+            "copies: a batch that another copy has at its place too is not misplaced",
+            "if there is not None and (there.base_offset, there.crc) == (batch.base_offset, batch.crc):",
+            "if False:",
+        ),
+        (
+            "copies: damage that fits exactly before a batch does not put that batch in doubt",
+            "return expected + wrong.last_offset - wrong.base_offset + 1 == header.base_offset",
+            "return False",
+        ),
+    ),
+    *_of(
+        "partition/chain.py",
+        _REPLICAS,
+        (
+            "copies: a gap whose last batch nothing proves explains no damage",
+            "if gap is not None and gap.start <= offset < gap.end:",
+            "if False:",
+        ),
+    ),
+    *_of(
+        "partition/histories.py",
+        _REPLICAS,
+        (
+            "histories: a last batch behind a gap does not take a checkpoint its word",
+            "last = _find_last(copy) if gap is None else next(walk_backward(copy, gap.end), None)",
+            "last = _find_last(copy)",
+        ),
+    ),
+    *_of(
         "partition/batch_pairs.py",
         _REPLICAS,
         (
@@ -1152,6 +1220,29 @@ LOOSENED = [
             "copies: a copy that has records of a transaction has its marker",
             "if own is not None:",
             "if False:",
+        ),
+    ),
+    *_of(
+        "reading/mending.py",
+        "tests/unit/partition/test_compacted_replicas.py",
+        (
+            "copies: damage that is one batch of another copy is nothing else",
+            "parts = [extent] if batch is None else _narrow_damage(extent, batch)",
+            "parts = [extent]",
+        ),
+        (
+            "copies: a copy whose history lost has the damaged batch of the one that counts",
+            "counted += [replace(extent, offsets=offsets) for offsets in same]",
+            "counted += []",
+        ),
+    ),
+    *_of(
+        "transactions/walk.py",
+        "tests/unit/partition/test_stale_ends.py",
+        (
+            "copies: no marker counts from where the history of its copy lost",
+            "end = kafka_format.MAX_OFFSET if split.copies else split.served_to",
+            "end = kafka_format.MAX_OFFSET",
         ),
     ),
     *_of(
@@ -1231,7 +1322,7 @@ LOOSENED = [
     *_of(
         "logdir/catalog.py",
         "tests/unit/partition/test_copies_prove_nothing.py tests/property/test_hurt_copies.py",
-        ("loss: paths of files ask for no other file", "is_whole=directory in whole,", "is_whole=True,"),
+        ("loss: paths of files ask for no other file", "is_whole=is_whole,", "is_whole=True,"),
     ),
     *_of(
         "reading/mending.py",
@@ -1266,14 +1357,30 @@ LOOSENED = [
     *_of(
         "streams/stream.py",
         _STREAMS,
-        ("stream: a position never goes back", "if end <= start:", "if False:"),
-        ("stream: files that end below the position are a loss", "if span.files_end < position:", "if False:"),
-        ("stream: files that begin above the position are a loss", "if first > position:", "if False:"),
+        (
+            "stream: a position never goes back",
+            "        if end <= start:\n",
+            "        if end < start:\n            return OffsetRange(end, end), False\n        if end <= start:\n",
+        ),
+        (
+            "stream: files that end below the position are a loss",
+            "if span.files_end < begin.get(key, 0):",
+            "if False:",
+        ),
         (
             "stream: a fixed end does not move",
             "end = span.end if self._target is None else",
             "end = span.end if True else",
         ),
+    ),
+    *_of(
+        "streams/piece_logs.py",
+        _STREAMS,
+        ("stream: files that begin above the position are a loss", "if first > offsets.start:", "if False:"),
+    ),
+    *_of(
+        "streams/gone.py",
+        _STREAMS,
         ("stream: what is gone is a loss", "        if gone:\n", "        if False:\n"),
     ),
     *_of(
@@ -1435,22 +1542,35 @@ LOOSENED = [
         "planning/plan.py",
         "tests/unit/test_scan_threads.py",
         ("threads: plain batches take one", "header is not None and header.is_compressed", "header is not None"),
-        ("threads: a bucket takes one", "if split.storage.read_cost(split.path).at_once > 1:", "if False:"),
+        ("threads: a bucket takes one", "    if _is_far(split):", "    if False:"),
+        (
+            "threads: the newest records of a bucket take one",
+            "not _is_far(split) if self.options.content.view == NEWEST",
+            "True if self.options.content.view == NEWEST",
+        ),
         ("threads: a default has a bound", "min(count_processors(), _MOST_BY_DEFAULT)", "count_processors()"),
-        ("threads: headers alone take one", "<= 1 or reads_headers_only(self.options):", "<= 1:"),
+        (
+            "threads: headers alone take one",
+            "<= 1 or reads_headers_only(self.options.content, self.options.policy.trust):",
+            "<= 1:",
+        ),
     ),
     *_of(
         "planning/planner.py",
         "tests/unit/planning tests/unit/zones/test_zone_pruning.py",
         (
             "cuts: minPartitions cuts",
-            "if options.min_partitions is not None and len(kept) < options.min_partitions:",
+            "if cutting.min_partitions is not None and len(kept) < cutting.min_partitions:",
             "if False:",
         ),
         ("cuts: maxRecordsPerPartition cuts", "if most is not None:", "if False:"),
         ("pack: up to 256 Spark partitions none is shared", "PACK_MORE_THAN = 256", "PACK_MORE_THAN = 8"),
         ("pack: more than 256 are shared", "PACK_MORE_THAN = 256", "PACK_MORE_THAN = 2**31"),
-        ("pack: what was cut is not put together", "0 if asked else options.pack_bytes", "options.pack_bytes"),
+        (
+            "pack: what was cut is not put together",
+            "0 if asked else cutting.pack_bytes",
+            "cutting.pack_bytes",
+        ),
         ("pack: neighbours of a micro-batch share", "pack_more_than=0", "pack_more_than=PACK_MORE_THAN"),
     ),
     *_of(
@@ -1476,13 +1596,28 @@ LOOSENED = [
             "if not may_have_fallen(header, following) or (is_in_doubt and not overlaps(header, following)):",
             "if True:",
         ),
+        (
+            "offsets: a last batch below the one before it leaves the end in doubt",
+            "if follows(last, before) and last.last_offset < limit:",
+            "if follows(last, least) and last.last_offset < limit:",
+        ),
+        (
+            "offsets: a last batch below the name of its file leaves the end in doubt",
+            "[max(header.last_offset, least) for header in ends]",
+            "[header.last_offset for header in ends]",
+        ),
+        (
+            "offsets: a last batch beyond what its file can hold leaves the end in doubt",
+            "if follows(last, before) and last.last_offset < limit:",
+            "if follows(last, before):",
+        ),
     ),
     *_of(
         "planning/cuts.py",
         _OFFSETS,
         (
             "offsets: a split is not cut at a batch in doubt",
-            "if may_have_fallen(header, following) or may_have_risen(",
+            "if not _fits(view, header) or may_have_fallen(header, following) or may_have_risen(",
             "if False and may_have_risen(",
         ),
     ),
@@ -1576,7 +1711,7 @@ LOOSENED = [
         "tests/unit/partition/test_stale_ends.py",
         (
             "histories: a batch behind one that it contradicts is not compared",
-            "if header.base_offset < end and not is_contradicted:",
+            "if header.base_offset < end and not (fault is not None and _is_contradicted(copy, segment, at, fault)):",
             "if header.base_offset < end:",
         ),
     ),

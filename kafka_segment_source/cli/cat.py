@@ -80,7 +80,7 @@ def cat_command(
     Null is printed as null; a tab, a line end or a backslash inside a text as \\t, \\n and \\\\, and a byte that is
     not UTF-8 as \\xff. JSON lines hold the columns of a read under their names, and typed values (--values) as
     JSON; a key or value that is not UTF-8 is {"base64": "…"} there. Takes every option of a read; reads no more
-    than --limit needs. Only --format parquet uses several threads.
+    than --limit needs. Only --format parquet and --latest use several threads.
     Exits with 1 if damaged records were left out (--mode DROPMALFORMED). With --include-control true, transaction
     markers show as controlType COMMIT or ABORT.
 
@@ -100,27 +100,27 @@ def cat_command(
     if options.pop("latest"):
         options["view"] = NEWEST
     parsed, warnings = parse(paths, options)
-    asked, wanted = split_names(parsed, None if columns is None else columns.replace(" ", "").split(","))
+    asked, wanted = split_names(parsed.formats, None if columns is None else columns.replace(" ", "").split(","))
     plan = make_plan(type_columns(parsed, warnings, wanted), warnings)
     for warning in plan.warnings:
         warn(warning)
-    table = split_table(plan.options)
+    table = split_table(plan.options.content)
     chosen = None if asked is None else table.check_names(asked)
-    names = chosen or table.default_names(parsed)
+    names = chosen or table.default_names(parsed.content)
     with skipped_data() as skipped:
         if output is not None:
             schema = table.arrow_schema(names)
             with progress("writing", plan.bytes_to_read) as advance:
-                batches = _read_batches(plan, schema, limit, advance, count_threads(threads))
+                batches = _read_batches(plan, schema, limit, threads, advance)
                 records = write_parquet(output, schema, batches)
             warn(f"{count(records, 'record')} written to {output!r}")
         elif kind == "jsonl":
-            records = _print_records(plan, limit, names, partial(json_lines, fields=names), Encoder(Encoding(encoding)))
+            lines = partial(json_lines, fields=names)
+            records = _print_records(plan, limit, threads, names, lines, Encoder(Encoding(encoding)))
         else:
             fields = chosen or text_fields(names)
-            records = _print_records(
-                plan, limit, names, partial(text_lines, fields=fields), Encoder(Encoding(encoding))
-            )
+            lines = partial(text_lines, fields=fields)
+            records = _print_records(plan, limit, threads, names, lines, Encoder(Encoding(encoding)))
     if skipped:
         sys.exit(DAMAGED)
     if not records and limit != 0:
@@ -130,6 +130,7 @@ def cat_command(
 def _print_records(
     plan: ReadPlan,
     limit: int | None,
+    threads: int | None,
     names: Sequence[str],
     lines: Callable[..., pa.Array],
     encoder: Encoder,
@@ -138,11 +139,11 @@ def _print_records(
 
     lines: makes lines of a batch with these columns. It says once if bytes are not the text that was asked for.
     """
-    schema = split_table(plan.options).arrow_schema(
-        dict.fromkeys((*names, CONTROL_TYPE) if plan.options.include_control else names)
+    schema = split_table(plan.options.content).arrow_schema(
+        dict.fromkeys((*names, CONTROL_TYPE) if plan.options.content.include_control else names)
     )
     records, has_said = 0, False
-    for batch in _read_batches(plan, schema, limit):
+    for batch in _read_batches(plan, schema, limit, threads if plan.options.content.view == NEWEST else None):
         write_lines(lines(batch, encoder))
         records += batch.num_rows
         if encoder.has_binary and not has_said:
@@ -152,16 +153,18 @@ def _print_records(
 
 
 def _read_batches(
-    plan: ReadPlan, schema: pa.Schema, limit: int | None, advance: Advance = lambda _: None, threads: int = 1
+    plan: ReadPlan, schema: pa.Schema, limit: int | None, threads: int | None, advance: Advance = lambda _: None
 ) -> Iterator[pa.RecordBatch]:
     """Reads the first `limit` records of the plan (None: all).
 
-    With one thread, it reads a split only when a record of it is wanted.
+    With one thread, it reads a split only when a record of it is wanted. By default (None), the newest record of each
+    key takes the threads that the plan chooses, as all of a log is read before its first row. Others take one.
     """
     left = sys.maxsize if limit is None else limit
     if left == 0:
         return
-    for batch in read_rows(plan, schema, advance, threads):
+    is_chosen = threads is None and plan.options.content.view == NEWEST
+    for batch in read_rows(plan, schema, advance, None if is_chosen else count_threads(threads)):
         yield batch.slice(0, left)
         left -= batch.num_rows
         if left <= 0:

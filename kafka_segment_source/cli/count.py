@@ -172,11 +172,11 @@ def count_command(
     check_output(kind, output)
     counts = Counts(_parse_span(by))
     parsed, warnings = parse(paths, {"includeControl": "false", **_given(options), "view": BATCHES})
-    since = _NO_SINCE if parsed.since is None else parsed.since
+    since = _NO_SINCE if parsed.bounds.since is None else parsed.bounds.since
     with skipped_data() as skipped:
         goes_on = options.get("failOnDataLoss") is None
         for batch in read_view(parsed, warnings, _COLUMNS, goes_on=goes_on):
-            counts.add(batch, since, parsed.until)
+            counts.add(batch, since, parsed.bounds.until)
     if output is not None:
         warn(f"{count(write_parquet(output, _SCHEMA, counts.to_batches()), 'row')} written to {output!r}")
     elif kind == "jsonl":

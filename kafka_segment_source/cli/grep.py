@@ -32,7 +32,6 @@ from kafka_segment_source.cli.shared import (
     warn,
     width,
 )
-from kafka_segment_source.decoding.tables import split_table
 from kafka_segment_source.errors import KafkaSegmentError, OptionError
 from kafka_segment_source.option_values import RECORDS
 from kafka_segment_source.planning.plan import ReadPlan, read_rows
@@ -267,7 +266,7 @@ class _Run:
 
     def _schema(self, names: tuple[str, ...]) -> pa.Schema:
         """The columns to read. With timestamps, all checks are those of a read."""
-        return split_table(self._plan.options).arrow_schema(dict.fromkeys((*names, "timestamp")))
+        return self._plan.schema([*dict.fromkeys((*names, "timestamp"))])
 
     def _print(self, fields: dict[str, Any], text: str) -> None:
         click.echo(to_json_line(fields) if self._as_json else text)

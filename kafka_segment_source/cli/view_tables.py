@@ -130,7 +130,7 @@ def make_view_command(
         table = table_of(view)
         names = table.check_names(columns.replace(" ", "").split(",")) if columns else None
         with skipped_data() as skipped:
-            every = table.default_names(parsed)
+            every = table.default_names(parsed.content)
             wanted = every if choice is not None and kept else names or every
             goes_on = view == TRANSACTIONS and options.get("failOnDataLoss") is None
             rows = read_view(parsed, warnings, wanted, goes_on=goes_on)
@@ -179,10 +179,12 @@ def read_view(
     goes_on: whether offsets that a partition has lost since it was planned are a warning, and no error. The other
         partitions are read then.
     """
-    view = view_of(options.view)
+    view = view_of(options.content.view)
     plan = make_plan(options, warnings) if view is None else plan_view(view, options, warnings)
     if goes_on:
-        plan = replace(plan, options=replace(plan.options, fail_on_data_loss=False))
+        plan = replace(
+            plan, options=plan.options._replace(policy=plan.options.policy._replace(fail_on_data_loss=False))
+        )
     for warning in plan.warnings:
         warn(warning)
     return read_rows(plan, plan.schema(columns))

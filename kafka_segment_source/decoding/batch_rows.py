@@ -33,7 +33,7 @@ from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.decoding.split_file import SplitFile
 from kafka_segment_source.kernels import batch_headers
 from kafka_segment_source.kernels.batch_headers import HeaderTable
-from kafka_segment_source.options import ReadOptions
+from kafka_segment_source.request import Content
 from kafka_segment_source.schema import make_batch_without_columns, timestamp_array
 
 Longs = npt.NDArray[np.int64]
@@ -44,9 +44,9 @@ _CODECS += [f"unknown({number})" for number in range(len(_CODECS), kafka_format.
 class BatchRows:
     """Makes a row of each wanted batch of a chunk (a `RowMaker`)."""
 
-    def __init__(self, source: SplitFile, options: ReadOptions, schema: pa.Schema, _: Scratch) -> None:
+    def __init__(self, source: SplitFile, content: Content, schema: pa.Schema, _: Scratch) -> None:
         self._split = source.split
-        self._include_control = options.include_control
+        self._include_control = content.include_control
         self._schema = schema
 
     def rows(self, chunk: Chunk) -> Iterator[tuple[pa.RecordBatch, int]]:

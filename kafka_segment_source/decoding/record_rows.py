@@ -13,7 +13,7 @@ from kafka_segment_source.decoding.row_builder import RowBuilder
 from kafka_segment_source.decoding.scratch import Scratch
 from kafka_segment_source.decoding.split_file import SplitFile
 from kafka_segment_source.kernels.record_batches import OFFSET
-from kafka_segment_source.options import ReadOptions
+from kafka_segment_source.request import Content
 
 KeepRecords = Callable[[RecordColumns], RecordColumns]
 
@@ -33,17 +33,17 @@ class RecordRows:
     def __init__(
         self,
         source: SplitFile,
-        options: ReadOptions,
+        content: Content,
         schema: pa.Schema,
         scratch: Scratch,
         *,
         keep: KeepRecords | None = None,
     ) -> None:
-        """keep: as `Decoder` takes it. None: what the options say."""
+        """keep: as `Decoder` takes it. None: what the content says."""
         self._split = source.split
         self._schema = schema
-        keep = keep or keep_wanted(options.raw_keys)
-        self._decoder = source.decoder(options.include_control, "timestamp" in schema.names, scratch, keep)
+        keep = keep or keep_wanted(content.raw_keys)
+        self._decoder = source.decoder(content.include_control, "timestamp" in schema.names, scratch, keep)
         builds = keep is None and RowBuilder.can_make(schema)
         self._builder = RowBuilder(source.split, self._decoder, schema, scratch) if builds else None
 

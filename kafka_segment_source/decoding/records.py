@@ -168,17 +168,27 @@ class Decoder:
         columns = RecordColumns(count, group.source, group.headers, self._longs, self._ints, key_bytes, value_bytes)
         return columns, status
 
+    def find_into(
+        self, find: Callable[..., int], group: Group, cursor: npt.NDArray[np.int64], others: Sequence[Any]
+    ) -> int:
+        """Calls a kernel that finds the next wanted records of a group of magic 2, and does more with them.
+
+        find: takes what `kernels.record_batches.decode_records` takes, and then `others`. cursor: int64[CURSOR], zeros
+        at first. Returns what it returns. Raises the error of a damaged batch.
+        """
+        batches = (group.source, group.headers, group.payloads, self._inclusive, self._limits)
+        found = find(*batches, cursor, self._longs, self._ints, self._report, *others)
+        if not self.is_done and self._report[record_batches.STATUS] != record_batches.FULL:
+            raise self._make_error(group, int(cursor[record_batches.AT_BATCH]))
+        return found
+
     def build_rows(self, group: Group, cursor: npt.NDArray[np.int64], buffers: Sequence[npt.NDArray[Any]]) -> int:
         """Fills buffers with the next wanted records of a group of magic 2. Returns their number.
 
         cursor: int64[CURSOR], zeros at first. buffers: all that `kernels.record_rows.build_rows` takes behind
         `most_millis`. Raises the error of a damaged batch.
         """
-        batches = (group.source, group.headers, group.payloads, self._inclusive, self._limits)
-        into = (cursor, self._longs, self._ints, self._report)
-        count: int = record_rows.build_rows(*batches, *into, MAX_MILLIS, *buffers)
-        if not self.is_done and self._report[record_batches.STATUS] != record_batches.FULL:
-            raise self._make_error(group, int(cursor[record_batches.AT_BATCH]))
+        count = self.find_into(record_rows.build_rows, group, cursor, (MAX_MILLIS, *buffers))
         made = buffers[-1]
         if made[record_rows.BEYOND_BATCH] >= 0:
             header = group.headers[:, int(made[record_rows.BEYOND_BATCH])]
@@ -188,7 +198,7 @@ class Decoder:
 
     @property
     def is_done(self) -> bool:
-        """Whether the last call of `build_rows` came to the end of its group."""
+        """Whether the last call of `find_into` came to the end of its group."""
         return bool(self._report[record_batches.STATUS] == record_batches.DONE)
 
     def _make_error(self, group: Group, column: int) -> DataError:

@@ -70,7 +70,7 @@ class SplitFile:
         likely. headers_only: whether the chunks may come without the bytes of their batches. buffers: as in
         `BatchReader`."""
         self.split = split
-        self._trust = trust
+        self.trust = trust
         self._damage = damage
         if file is None:
             file = open_split(split) if reads_all else InputFile(split.path, split.storage, split.version)
@@ -141,7 +141,7 @@ class SplitFile:
         include_control: also decode control records. microseconds: a timestamp that microseconds cannot hold is damage.
         scratch: the arrays that it uses; None for new ones. keep: as `Decoder` takes it.
         """
-        return Decoder(self.split, self._trust, self._damage, include_control, microseconds, scratch, keep)
+        return Decoder(self.split, self.trust, self._damage, include_control, microseconds, scratch, keep)
 
     def chunks(self) -> Iterator[Chunk]:
         """Yields the chunks of the split, in order. Raises FileChangedError, and under FAILFAST CorruptRecordError."""

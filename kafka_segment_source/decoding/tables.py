@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kafka_segment_source.option_values import BATCHES, NEWEST
 from kafka_segment_source.option_values import RECORDS as RECORDS_VIEW
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from kafka_segment_source.decoding.batches import Chunk
     from kafka_segment_source.decoding.scratch import Scratch
     from kafka_segment_source.decoding.split_file import SplitFile
-    from kafka_segment_source.options import ReadOptions
+    from kafka_segment_source.request import Content
+    from kafka_segment_source.source import Source
+    from kafka_segment_source.trust import Policy, Trust
 
 
 class RowMaker(Protocol):
@@ -32,7 +34,7 @@ class RowMaker(Protocol):
 class MakeRows(Protocol):
     """Makes the row maker of an open split. scratch: arrays for it alone."""
 
-    def __call__(self, source: SplitFile, options: ReadOptions, schema: pa.Schema, scratch: Scratch, /) -> RowMaker: ...
+    def __call__(self, source: SplitFile, content: Content, schema: pa.Schema, scratch: Scratch, /) -> RowMaker: ...
 
 
 @dataclass(frozen=True)
@@ -66,13 +68,26 @@ SPLIT_TABLES: Mapping[str, SplitTable] = {
 """By the name of the view."""
 
 
-def split_table(options: ReadOptions) -> SplitTable:
+class Reading(NamedTuple):
+    """What a task must know beside its splits.
+
+    source: where a file is looked for that was replaced, or another copy.
+    policy: what is believed, and what happens with damage and loss.
+    content: what a row is.
+    table: what makes the rows.
+    """
+
+    source: Source
+    policy: Policy
+    content: Content
+    table: SplitTable
+
+
+def split_table(content: Content) -> SplitTable:
     """The table of a read whose rows lie in splits. That of records may have typed keys and values."""
-    if options.table is not None:
-        return options.table
-    return SPLIT_TABLES[options.view] if options.typed is None else options.typed.table
+    return SPLIT_TABLES[content.view] if content.typed is None else content.typed.table
 
 
-def reads_headers_only(options: ReadOptions) -> bool:
+def reads_headers_only(content: Content, trust: Trust) -> bool:
     """Whether a task needs no bytes of batches but their headers."""
-    return options.view == BATCHES and not options.check_crcs and not options.read_committed
+    return content.view == BATCHES and not trust.check_crcs and not content.read_committed

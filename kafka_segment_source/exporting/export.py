@@ -26,10 +26,11 @@ from kafka_segment_source.exporting.parquet_table import ParquetTable
 from kafka_segment_source.exporting.rejected import REJECTED_COLUMNS, RejectedRows
 from kafka_segment_source.exporting.tables import FORMATS, ExportTable, State
 from kafka_segment_source.keywords import PathsLike, ReadingOptions, count_threads, option_texts
-from kafka_segment_source.option_values import BINARY, PERMISSIVE, Context, TopicPartition, parse_positive_bytes
+from kafka_segment_source.option_values import PERMISSIVE, Context, TopicPartition, TopicSelection, parse_positive_bytes
 from kafka_segment_source.options import OPTIONS, PACE, ReadOptions, parse_options
 from kafka_segment_source.planning.plan import ReadPlan, read_rows
 from kafka_segment_source.reporting import Warnings, logger
+from kafka_segment_source.request import Content
 from kafka_segment_source.schema_registry.typing import type_columns
 from kafka_segment_source.source import Source
 from kafka_segment_source.storage.files import exists
@@ -177,18 +178,14 @@ def export(  # noqa: PLR0913  # each is a question of its own
 
 def _select_topic(options: ReadOptions, topic: str) -> ReadOptions:
     """Returns the options for one of the selected topics."""
-
-    def keep(starts: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        return {key: number for key, number in starts.items() if key[0] == topic}
-
-    offsets, by_time = options.starting_offsets, options.starting_offsets_by_timestamp
-    return replace(
-        options,
-        subscribe=(topic,) if options.assign is None else None,
-        subscribe_pattern=None,
-        assign=None if options.assign is None else frozenset(key for key in options.assign if key[0] == topic),
-        starting_offsets=offsets if isinstance(offsets, int) else keep(offsets),
-        starting_offsets_by_timestamp=None if by_time is None else keep(by_time),
+    assign = options.source.topics.assign
+    topics = (
+        TopicSelection((topic,))
+        if assign is None
+        else TopicSelection(assign=frozenset(key for key in assign if key[0] == topic))
+    )
+    return options._replace(
+        source=options.source._replace(topics=topics), bounds=options.bounds.start_of(lambda key: key[0] == topic)
     )
 
 
@@ -245,7 +242,7 @@ def _parse_options(texts: dict[str, str], rejected: str | None) -> tuple[ReadOpt
     if rejected is not None:
         texts["valueMode"] = PERMISSIVE
     parsed, warnings = parse_options(texts, is_stream=True)
-    if rejected is not None and parsed.value_format == parsed.key_format == BINARY:
+    if rejected is not None and parsed.formats.are_binary:
         raise OptionError(
             "rejected needs option 'valueFormat' or option 'keyFormat': without one, every row fits",
             options=("valueFormat", "keyFormat"),
@@ -312,8 +309,8 @@ class _Run:
         if plan is None and before is not None and end == dict(before.positions):
             return TableReport(target, False, begin, end, 0, 0, 0, 0, 0, 0)
         # a value that is there has its schema in the registry by now
-        typed = _type_columns(options, rejected is not None)
-        schema = _find_schema(typed)
+        content = _type_columns(options, rejected is not None)
+        schema = _find_schema(content)
         table.check_schema(schema)
         if beside is not None:
             beside.check_schema(REJECTED_COLUMNS)
@@ -325,9 +322,11 @@ class _Run:
         if beside is not None:
             known = {} if rejected_before is None else _forget_old_topics(rejected_before, ids)
             of_rejects = DataFiles(beside, REJECTED_COLUMNS, (), self.target_bytes, beside.keeps_parts)
-            rejects = _Rejects(RejectedRows(typed, known), of_rejects, _Commits(beside, rejected_before, ids))
+            rejects = _Rejects(
+                RejectedRows(options.formats.corrupt, known), of_rejects, _Commits(beside, rejected_before, ids)
+            )
         try:
-            for positions in self._write(plan, typed, files, rejects, begin, end):
+            for positions in self._write(plan, content, files, rejects, begin, end):
                 if files.is_full or (rejects is not None and rejects.files.is_full):
                     _commit(commits, files, rejects, positions)
             _commit(commits, files, rejects, end)
@@ -351,7 +350,7 @@ class _Run:
     def _write(
         self,
         plan: ReadPlan | None,
-        options: ReadOptions,
+        content: Content,
         files: DataFiles,
         rejects: _Rejects | None,
         begin: Positions,
@@ -360,7 +359,7 @@ class _Run:
         """Writes all rows. Yields the next offset of each partition whenever a commit is possible."""
         if plan is None:
             return
-        plan = replace(plan, options=replace(plan.options, typed=options.typed))
+        plan = replace(plan, options=plan.options._replace(content=content))
         positions = dict(begin)
         done, total, present = 0, plan.bytes_to_read, None
 
@@ -426,19 +425,20 @@ def _commit(commits: _Commits, files: DataFiles, rejects: _Rejects | None, posit
     commits.add(files, positions)
 
 
-def _type_columns(options: ReadOptions, rejects: bool) -> ReadOptions:
+def _type_columns(options: ReadOptions, rejects: bool) -> Content:
     warnings = Warnings()
-    typed = type_columns(options, warnings)
+    content = type_columns(options, warnings).content
     for warning in warnings:
         logger.warning("%s", warning)
-    return typed if typed.typed is None else replace(typed, typed=replace(typed.typed, rejects=rejects))
+    return content if content.typed is None else content._replace(typed=replace(content.typed, rejects=rejects))
 
 
-def _find_schema(options: ReadOptions) -> pa.Schema:
+def _find_schema(content: Content) -> pa.Schema:
     """Returns the columns of the table: those of the read, but the one that says why a row is rejected."""
-    table = split_table(options)
-    rejecting = options.typed.corrupt_column if options.typed is not None and options.typed.rejects else None
-    return table.arrow_schema([name for name in table.default_names(options) if name != rejecting])
+    table = split_table(content)
+    typed = content.typed
+    rejecting = typed.corrupt_column if typed is not None and typed.rejects else None
+    return table.arrow_schema([name for name in table.default_names(content) if name != rejecting])
 
 
 def _check_apart(table: ExportTable, source: Source, partitions: Sequence[str]) -> None:

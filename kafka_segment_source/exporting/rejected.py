@@ -6,7 +6,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafka_segment_source.option_values import TopicPartition
-from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.schema import RECORD_COLUMNS
 from kafka_segment_source.streams.positions import Positions
 from kafka_segment_source.values.misfits import REJECTED
@@ -22,14 +21,12 @@ REJECTED_COLUMNS = pa.schema(
 class RejectedRows:
     """Divides rows.
 
-    options: of a read whose typed columns reject.
+    column: the corrupt column of a read whose typed columns reject.
     known: the offsets that the table has already.
     """
 
-    def __init__(self, options: ReadOptions, known: Positions) -> None:
-        assert options.typed is not None
-        assert options.typed.corrupt_column is not None
-        self._column = options.typed.corrupt_column
+    def __init__(self, column: str, known: Positions) -> None:
+        self._column = column
         self._known = known
 
     def advance(self, positions: Positions) -> Positions:

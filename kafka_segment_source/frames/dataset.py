@@ -80,12 +80,12 @@ class _Source:
 
     @property
     def table(self) -> Table:
-        view = view_of(self.options.view)
-        return split_table(self.options) if view is None else view.table
+        view = view_of(self.options.content.view)
+        return split_table(self.options.content) if view is None else view.table
 
     @property
     def schema(self) -> pa.Schema:
-        return self.table.arrow_schema(self.table.default_names(self.options))
+        return self.table.arrow_schema(self.table.default_names(self.options.content))
 
     def narrow(self, predicate: pc.Expression | None) -> _Source:
         """Returns the read of the rows that pass another predicate too."""
@@ -96,7 +96,7 @@ class _Source:
     def make_plan(self) -> ReadPlan:
         """Makes the plan of a read of records or batches, without what the predicate excludes."""
 
-        view = view_of(self.options.view)
+        view = view_of(self.options.content.view)
         if view is not None:
             return plan_view(view, self.options, self.warnings)
 
@@ -104,8 +104,10 @@ class _Source:
             if self.predicate is None:
                 return select(sources, [EVERY_ROW], warnings)[0]
             partitions = [log.topic_partition for log in sources.logs]
-            keeps_bytes = self.options.key_format in FORMATS_OF_TEXT
-            possible = find_possible_rows(self.predicate, self.schema, partitions, self.options.view, keeps_bytes)
+            keeps_bytes = self.options.formats.key in FORMATS_OF_TEXT
+            possible = find_possible_rows(
+                self.predicate, self.schema, partitions, self.options.content.view, keeps_bytes
+            )
             return select(sources, [possible], warnings)[0]
 
         return plan_selected(self.options, self.warnings, select_all)
@@ -285,7 +287,7 @@ class LogDataset(pads.Dataset):  # type: ignore[misc]  # pyarrow has no types
         return LogDataset, (self._source,)
 
     def __repr__(self) -> str:
-        return f"<LogDataset of {', '.join(self._source.options.paths)}>\n{self.schema}"
+        return f"<LogDataset of {', '.join(self._source.options.source.paths)}>\n{self.schema}"
 
 
 def _refuse(method: str, instead: str) -> NoReturn:

@@ -15,16 +15,15 @@ from kafka_segment_source.errors import FileChangedError, PathError, StorageErro
 from kafka_segment_source.inspection.summary import Summary, summarize, total
 from kafka_segment_source.kafka_format import MAX_OFFSET
 from kafka_segment_source.keywords import PathsLike, TopicOptions, check_names, option_texts
-from kafka_segment_source.logdir.catalog import list_dead_directories, list_directories
 from kafka_segment_source.logdir.checkpoints import Checkpoints
-from kafka_segment_source.logdir.segments import Evidence, ListedLog, PartitionLog, Segment, explain_unfinished
+from kafka_segment_source.logdir.segments import Evidence, ListedLog, PartitionLog, Segment
 from kafka_segment_source.logdir.topic_choice import list_deleted
 from kafka_segment_source.option_values import TopicSelection
-from kafka_segment_source.options import ReadOptions, parse_options
+from kafka_segment_source.options import parse_options
 from kafka_segment_source.partition.chain import list_paths
-from kafka_segment_source.partition.logs import available_logs
+from kafka_segment_source.partition.logs import available_logs, dead_directories, shown_logs, warn_of_listed
 from kafka_segment_source.partition.missing import all_evidence, notice, report_lost_partitions
-from kafka_segment_source.reporting import Advance, OnProgress, Warnings, add_up, few, ignore_progress
+from kafka_segment_source.reporting import Advance, OnProgress, Warnings, add_up, ignore_progress
 from kafka_segment_source.source import Source
 from kafka_segment_source.storage.ahead import map_ahead, requests_at_once
 from kafka_segment_source.storage.paths import name_of, parent_of
@@ -154,36 +153,30 @@ def list_partitions(
         [('orders-0', 1164), ('orders-1', 1476), ('orders-2', 1360)]
     """
     check_names(options, TopicOptions, "list_partitions, which takes")
-    return list_parsed(*parse_options(option_texts(path, options)), on_progress)
+    parsed, warnings = parse_options(option_texts(path, options))
+    return list_source(parsed.source, parsed.policy, warnings, on_progress)
 
 
-def list_parsed(parsed: ReadOptions, warnings: Warnings, on_progress: OnProgress = ignore_progress) -> Listing:
-    """Lists the partitions that parsed options select. The `warnings` of parsing become those of the listing."""
+def list_source(
+    source: Source, policy: Policy, warnings: Warnings, on_progress: OnProgress = ignore_progress
+) -> Listing:
+    """Lists the partitions of a source. The `warnings` of parsing become those of the listing."""
     seen = time.monotonic()
-    logs = list_directories(parsed.source)
+    logs = shown_logs(source)
     advance = add_up(sum(segment.size for log in logs for segment in log.segments), on_progress)
-    logs, summaries = _summarize_logs(logs, parsed.source, advance, warnings)
-    checkpoints = Checkpoints(warnings, parsed.storage)
-    warnings += few([fault for log in logs for fault in log.beside.faults + log.beside.damaged])
-    warnings += few([explain_unfinished(log) for log in logs if log.beside.unfinished])
+    logs, summaries = _summarize_logs(logs, source, advance, warnings)
+    checkpoints = Checkpoints(warnings, source.storage)
+    warn_of_listed(logs, warnings)
     copies = Counter(log.topic_partition for log in logs)
     partitions = [
         _list_partition(log, summary, checkpoints, seen, copies[log.topic_partition] == 1)
         for log, summary in zip(logs, summaries, strict=True)
     ]
-    partitions = _note_reads(partitions, logs, parsed.source, parsed.policy, warnings)
-    report_lost_partitions(logs, checkpoints, parsed.source, seen, warnings)
+    partitions = _note_reads(partitions, logs, source, policy, warnings)
+    report_lost_partitions(logs, checkpoints, source, seen, warnings)
     # these directories may belong to any topic
-    not_read, said = (
-        try_again(lambda: _list_dead(parsed.source)) if parsed.topics == TopicSelection() else ([], Warnings())
-    )
-    warnings += said
+    not_read = dead_directories(source, warnings) if source.topics == TopicSelection() else []
     return Listing(tuple(partitions), tuple(not_read), tuple(warnings))
-
-
-def _list_dead(source: Source) -> tuple[list[tuple[str, int]], list[str]]:
-    warnings = Warnings()
-    return list_dead_directories(source, warnings), warnings
 
 
 def _summarize_logs(
@@ -230,7 +223,7 @@ def _follow_changes(
             return log, [outcome for outcome in outcomes if isinstance(outcome, Summary)]
         attempts.note_failure(changed)
         try:
-            [log] = list_directories(source.at(tuple(list_paths(log))))
+            [log] = shown_logs(source.at(tuple(list_paths(log))))
         except PathError:
             return None
         before = len(known)

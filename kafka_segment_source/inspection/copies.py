@@ -13,7 +13,8 @@ from functools import partial
 from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.errors import FileChangedError, PathError, StorageError
 from kafka_segment_source.inspection.findings import Finding
-from kafka_segment_source.inspection.verify import CHANGED, Verified
+from kafka_segment_source.inspection.segment_check import CHANGED
+from kafka_segment_source.inspection.verify import Verified
 from kafka_segment_source.logdir.segments import ListedLog, PartitionLog
 from kafka_segment_source.partition.chain import list_paths
 from kafka_segment_source.partition.logs import available_copies, examined_logs

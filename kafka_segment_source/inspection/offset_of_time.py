@@ -5,7 +5,6 @@ from __future__ import annotations
 import time as clock
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
 from typing import Any, Unpack
 
 from kafka_segment_source import times
@@ -14,14 +13,16 @@ from kafka_segment_source.errors import OptionError
 from kafka_segment_source.keywords import OffsetOptions, PathsLike, check_names, option_texts, value_text
 from kafka_segment_source.logdir.segments import Evidence, PartitionLog
 from kafka_segment_source.option_values import EARLIEST, LATEST
-from kafka_segment_source.options import ReadOptions, parse_options
-from kafka_segment_source.partition.logs import explain_removed, follow_changes, list_settled_logs
+from kafka_segment_source.options import parse_options
+from kafka_segment_source.partition.logs import explain_removed, follow_changes, settled_logs
 from kafka_segment_source.partition.missing import all_evidence, sum_up
-from kafka_segment_source.planning.offset_bounds import include_gap, log_end_offset
+from kafka_segment_source.planning.offset_bounds import find_log_end, include_gap
 from kafka_segment_source.planning.offset_search import SearchStep
 from kafka_segment_source.planning.stable_end import StableEnds
 from kafka_segment_source.planning.time_lookup import first_offset_at
 from kafka_segment_source.reporting import Warnings
+from kafka_segment_source.source import Source
+from kafka_segment_source.trust import Policy
 
 _WORDS = {"earliest": EARLIEST, "-2": EARLIEST, "latest": LATEST, "-1": LATEST}
 
@@ -115,18 +116,28 @@ def offsets_for_time(
     """
     check_names(options, OffsetOptions, "offsets_for_time, which takes")
     parsed, warnings = parse_options(option_texts(path, options))
-    timestamp = _parse_time(value_text("time", time), parsed.time_zone)
-    return find_offsets(parsed, warnings, timestamp, explain)
+    timestamp = _parse_time(value_text("time", time), parsed.bounds.time_zone)
+    return find_offsets(
+        parsed.source, parsed.policy, parsed.content.read_committed, warnings, timestamp, explain=explain
+    )
 
 
-def find_offsets(parsed: ReadOptions, warnings: Warnings, timestamp: int, explain: bool = False) -> OffsetsForTime:
+def find_offsets(
+    source: Source,
+    policy: Policy,
+    read_committed: bool,
+    warnings: Warnings,
+    timestamp: int,
+    *,
+    explain: bool = False,
+) -> OffsetsForTime:
     """Finds the offsets of a time: epoch ms, -2 for earliest, -1 for latest. `offsets_for_time` has the parameters."""
     answers: list[PartitionOffset] = []
     evidence: list[tuple[Evidence, str]] = []
     said = Warnings()
-    for log in list_settled_logs(parsed.source, parsed.policy, warnings):
+    for log in settled_logs(source, policy, warnings):
         places = follow_changes(
-            log, parsed.source, parsed.policy, partial(_answer, timestamp=timestamp, options=parsed, explain=explain)
+            log, source, policy, lambda log: _answer(log, timestamp, source, policy, read_committed, explain)
         )
         if places is None:
             said.append(explain_removed(log))
@@ -138,14 +149,39 @@ def find_offsets(parsed: ReadOptions, warnings: Warnings, timestamp: int, explai
 
 
 def _answer(
-    log: PartitionLog, timestamp: int, options: ReadOptions, explain: bool
+    log: PartitionLog, timestamp: int, source: Source, policy: Policy, read_committed: bool, explain: bool
 ) -> tuple[PartitionOffset, list[tuple[Evidence, str]], list[str]]:
     """Returns the answer for one partition, what is missing from it, each with its sentence, and its warnings."""
-    name = f"partition {log.topic}-{log.partition}"
-    missing = [(evidence, evidence.text(name)) for evidence in all_evidence(log, log_end_offset(log, options.trust))]
+    name, log_end = f"partition {log.topic}-{log.partition}", find_log_end(log, policy.trust)
+    missing = [(evidence, evidence.text(name)) for evidence in all_evidence(log, log_end.offset)]
     warnings = Warnings()
-    stable = StableEnds(options.source, options.policy, read_committed=options.read_committed)
-    answer = _find_offset(log, timestamp, options, stable, warnings, explain)
+    warnings.add_all(log_end.doubts(log), "an end in doubt")
+    stable = StableEnds(source, policy, read_committed=read_committed)
+    files_end = log_end.sure_offset(policy) if timestamp == LATEST else log_end.offset
+    end = stable.intersect(log, OffsetRange(0, files_end), warnings).end
+    steps: list[SearchStep] | None = None
+    if timestamp == LATEST:
+        offset: int | None = end
+    elif timestamp == EARLIEST:
+        offset = max([log.offsets.start, *(segment.base_offset for segment in log.segments[:1])])
+    else:
+        steps = [] if explain else None
+        batch = first_offset_at(log, timestamp, source, policy, steps)
+        offset = batch if batch is not None and batch < end else None
+        if offset is not None and (start := include_gap(log, offset, source, policy)) < offset:
+            warnings.add(
+                f"the offsets {start} to {offset - 1} of {name}, right before the answer, are missing: one of them may"
+                " have been the first at or after the time",
+                "missing offsets before an answer",
+            )
+    answer = PartitionOffset(
+        log.topic,
+        log.partition,
+        offset,
+        log_end.offset,
+        end if read_committed else None,
+        None if steps is None else tuple(steps),
+    )
     return answer, missing, warnings
 
 
@@ -158,33 +194,3 @@ def _parse_time(text: str, zone: str) -> int:
         return times.parse_moment(text, times.zone(zone), int(clock.time() * 1000))
     except ValueError as error:
         raise OptionError(f"option 'time' is {text!r}: {error}, earliest or latest", options=("time",)) from error
-
-
-def _find_offset(
-    log: PartitionLog, timestamp: int, options: ReadOptions, stable: StableEnds, warnings: Warnings, explain: bool
-) -> PartitionOffset:
-    log_end = log_end_offset(log, options.trust)
-    end = stable.intersect(log, OffsetRange(0, log_end), warnings).end
-    steps: list[SearchStep] | None = None
-    if timestamp == LATEST:
-        offset: int | None = end
-    elif timestamp == EARLIEST:
-        offset = max([log.offsets.start, *(segment.base_offset for segment in log.segments[:1])])
-    else:
-        steps = [] if explain else None
-        batch = first_offset_at(log, timestamp, options.source, options.policy, steps)
-        offset = batch if batch is not None and batch < end else None
-        if offset is not None and (start := include_gap(log, offset, options.trust)) < offset:
-            warnings.add(
-                f"the offsets {start} to {offset - 1} of partition {log.topic}-{log.partition}, right before the answer,"
-                " are missing: one of them may have been the first at or after the time",
-                "missing offsets before an answer",
-            )
-    return PartitionOffset(
-        log.topic,
-        log.partition,
-        offset,
-        log_end,
-        end if options.read_committed else None,
-        None if steps is None else tuple(steps),
-    )

@@ -18,11 +18,12 @@ from kafka_segment_source.kernels import batch_headers
 from kafka_segment_source.keywords import OffsetOptions, PathsLike, check_names, option_texts
 from kafka_segment_source.logdir.segment_view import SegmentView
 from kafka_segment_source.logdir.segments import PartitionLog
-from kafka_segment_source.options import ReadOptions, parse_options
-from kafka_segment_source.partition.logs import explain_removed, follow_changes, list_settled_logs
-from kafka_segment_source.planning.offset_bounds import log_end_offset, log_start_offset
+from kafka_segment_source.options import parse_options
+from kafka_segment_source.partition.logs import explain_removed, follow_changes, settled_logs
+from kafka_segment_source.planning.offset_bounds import find_log_end, log_start_offset
 from kafka_segment_source.planning.offset_search import FoundBatch, OffsetEntry, SearchStep, search
 from kafka_segment_source.reporting import Warnings
+from kafka_segment_source.source import Source
 from kafka_segment_source.trust import Policy, Trust
 
 FETCH_BYTES = 1024 * 1024  # max.partition.fetch.bytes of a consumer
@@ -137,34 +138,40 @@ def locate_offset(
         name, value, least = ("offset", offset, 0) if offset < 0 else ("fetch_bytes", fetch_bytes, 1)
         raise OptionError(f"{name} is {value}: expected a number, {least} or more")
     parsed, warnings = parse_options(option_texts(path, options))
-    return find_places(parsed, warnings, offset, fetch_bytes)
+    return find_places(parsed.source, parsed.policy, warnings, offset, fetch_bytes)
 
 
-def find_places(parsed: ReadOptions, warnings: Warnings, offset: int, fetch_bytes: int = FETCH_BYTES) -> OffsetPlaces:
-    """Finds the places of an offset in the partitions that parsed options select."""
+def find_places(
+    source: Source, policy: Policy, warnings: Warnings, offset: int, fetch_bytes: int = FETCH_BYTES
+) -> OffsetPlaces:
+    """Finds the places of an offset in the partitions of a source."""
     places: list[OffsetPlace] = []
-    for log in list_settled_logs(parsed.source, parsed.policy, warnings):
-        place = follow_changes(
-            log, parsed.source, parsed.policy, partial(_locate, offset=offset, fetch_bytes=fetch_bytes, options=parsed)
+    for log in settled_logs(source, policy, warnings):
+        found = follow_changes(
+            log, source, policy, partial(_locate, offset=offset, fetch_bytes=fetch_bytes, source=source, policy=policy)
         )
-        if place is None:
+        if found is None:
             warnings.add(explain_removed(log))
         else:
-            places.append(place)
+            places.append(found[0])
+            warnings.add_all(found[1], "an end in doubt")
     return OffsetPlaces(offset, tuple(places), tuple(warnings))
 
 
-def _locate(log: PartitionLog, offset: int, fetch_bytes: int, options: ReadOptions) -> OffsetPlace:
-    start, end = log_start_offset(log), log_end_offset(log, options.trust)
+def _locate(
+    log: PartitionLog, offset: int, fetch_bytes: int, source: Source, policy: Policy
+) -> tuple[OffsetPlace, list[str]]:
+    """Returns the place of an offset in one partition, and its warnings."""
+    start, log_end = log_start_offset(log), find_log_end(log, policy.trust)
+    end = log_end.offset if offset < log_end.offset else log_end.sure_offset(policy)
+    doubts = log_end.doubts(log)
     if not start <= offset < end:
-        return OffsetPlace(log.topic, log.partition, start, end)
+        return OffsetPlace(log.topic, log.partition, start, end), doubts
     steps: list[SearchStep] = []
     bounds = ScanBounds(OffsetRange(offset))
-    batch = search(
-        log, bounds, options.source, options.policy, lambda split: _find_batches(split, offset, options.policy), steps
-    )
-    fetch = None if batch is None else _find_fetch(log, batch, fetch_bytes, end, options.trust)
-    return OffsetPlace(log.topic, log.partition, start, end, batch, tuple(steps), fetch)
+    batch = search(log, bounds, source, policy, lambda split: _find_batches(split, offset, policy), steps)
+    fetch = None if batch is None else _find_fetch(log, batch, fetch_bytes, end, policy.trust)
+    return OffsetPlace(log.topic, log.partition, start, end, batch, tuple(steps), fetch), doubts
 
 
 def _find_batches(split: SegmentSplit, offset: int, policy: Policy) -> Iterator[FoundBatch]:

@@ -14,15 +14,16 @@ from kafka_segment_source.inspection.copies import combine_copies
 from kafka_segment_source.inspection.findings import Finding
 from kafka_segment_source.inspection.verify import Verified, verify_log
 from kafka_segment_source.keywords import DecodeOptions, PathsLike, check_names, count_threads, option_texts
-from kafka_segment_source.logdir.catalog import list_directories
 from kafka_segment_source.logdir.checkpoints import Checkpoints
 from kafka_segment_source.logdir.segments import ListedLog
 from kafka_segment_source.logdir.topic_choice import list_deleted
-from kafka_segment_source.options import ReadOptions, parse_options
+from kafka_segment_source.options import parse_options
+from kafka_segment_source.partition.logs import shown_logs
 from kafka_segment_source.partition.missing import report_lost_partitions
 from kafka_segment_source.reporting import OnProgress, Warnings, add_up, ignore_progress
 from kafka_segment_source.source import Source
 from kafka_segment_source.storage.ahead import Turns, map_ahead, requests_at_once
+from kafka_segment_source.trust import Policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,14 +107,21 @@ def verify(
     """
     check_names(options, DecodeOptions, "verify, which takes")
     parsed, _ = parse_options(option_texts(path, options))
-    return verify_parsed(parsed, deep=deep, threads=count_threads(threads), on_progress=on_progress)
+    return verify_source(
+        parsed.source, parsed.policy, deep=deep, threads=count_threads(threads), on_progress=on_progress
+    )
 
 
-def verify_parsed(
-    parsed: ReadOptions, *, deep: bool = False, threads: int = 1, on_progress: OnProgress = ignore_progress
+def verify_source(
+    source: Source,
+    policy: Policy,
+    *,
+    deep: bool = False,
+    threads: int = 1,
+    on_progress: OnProgress = ignore_progress,
 ) -> VerifyReport:
-    """Verifies the partitions that parsed options select. `verify` has the parameters."""
-    logs = list_directories(parsed.source)
+    """Verifies the partitions of a source. `verify` has the parameters."""
+    logs = shown_logs(source)
     advance = add_up(sum(segment.size for log in logs for segment in log.segments), on_progress)
     at_once = requests_at_once((log.storage, log.directory) for log in logs)
     turns = Turns(threads, at_once)
@@ -121,9 +129,9 @@ def verify_parsed(
         verify_log,
         turns=turns,
         deep=deep,
-        max_batch_bytes=parsed.max_batch_bytes,
+        max_batch_bytes=policy.trust.max_batch_bytes,
         advance=advance,
-        list_again=partial(_list_again, parsed.source),
+        list_again=partial(_list_again, source),
     )
     single = list(map_ahead(check, logs, turns.count))
     partitions: list[Verified] = []
@@ -134,19 +142,19 @@ def verify_parsed(
         copies = [partition for partition, _ in pairs if partition.directory not in deleted]
         if len(copies) > 1:
             kept = [log for _, log in pairs if log.directory not in deleted]
-            copies, findings = combine_copies(copies, kept, parsed.source, parsed.policy, deep=deep)
+            copies, findings = combine_copies(copies, kept, source, policy, deep=deep)
             together += findings
         by_directory = {copy.directory: copy for copy in copies}
         partitions += [by_directory.get(partition.directory, partition) for partition, _ in pairs]
     warnings = Warnings()
-    report_lost_partitions(logs, Checkpoints(Warnings(), parsed.storage), parsed.source, time.monotonic(), warnings)
+    report_lost_partitions(logs, Checkpoints(Warnings(), source.storage), source, time.monotonic(), warnings)
     return VerifyReport(tuple(partitions), tuple(together), tuple(warnings))
 
 
 def _list_again(source: Source, log: ListedLog) -> ListedLog | None:
     """Lists the log of one directory again; None if it is gone, or cannot be listed."""
     try:
-        logs = list_directories(source)
+        logs = shown_logs(source)
     except (UsageError, StorageError):
         return None
     return next((other for other in logs if other.directory == log.directory), None)

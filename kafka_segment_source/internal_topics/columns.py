@@ -13,10 +13,10 @@ _MOST_MILLIS = (2**63 - 1) // 1000  # Arrow and Spark keep microseconds
 _NO_MOMENT = -1
 
 HISTORY_COLUMNS = (
-    Column("isTombstone", "boolean", pa.bool_(), lambda options: options.history),
-    Column("logPartition", "int", pa.int32(), lambda options: options.history),
-    Column("logOffset", "bigint", pa.int64(), lambda options: options.history),
-    Column("timestamp", "timestamp", TIMESTAMP_TYPE, lambda options: options.history),
+    Column("isTombstone", "boolean", pa.bool_(), lambda content: content.history),
+    Column("logPartition", "int", pa.int32(), lambda content: content.history),
+    Column("logOffset", "bigint", pa.int64(), lambda content: content.history),
+    Column("timestamp", "timestamp", TIMESTAMP_TYPE, lambda content: content.history),
 )
 """Of a row with history=true: whether the record removes the state, and where it is: the partition of the internal
 topic, its offset there, and its timestamp."""

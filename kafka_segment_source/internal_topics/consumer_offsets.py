@@ -20,10 +20,9 @@ from kafka_segment_source.internal_topics.group_records import (
     decode_key,
     decode_offset_commit,
 )
-from kafka_segment_source.internal_topics.log_records import LogRecord, plan_topic, read_records, say_open, take_effect
+from kafka_segment_source.internal_topics.log_records import LogRecord, TopicRead, read_records, say_open, take_effect
 from kafka_segment_source.internal_topics.oddities import Oddities
 from kafka_segment_source.internal_topics.partition_ends import find_ends
-from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.planning.plan import ReadPlan
 from kafka_segment_source.reporting import Warnings
 from kafka_segment_source.schema import TIMESTAMP_TYPE, Column
@@ -39,9 +38,9 @@ COLUMNS = (
     Column("metadata", "string", pa.string()),
     Column("commitTimestamp", "timestamp", TIMESTAMP_TYPE),
     Column("expireTimestamp", "timestamp", TIMESTAMP_TYPE),
-    Column("logEndOffset", "bigint", pa.int64(), lambda options: not options.history),
-    Column("lag", "bigint", pa.int64(), lambda options: not options.history),
-    Column("groupType", "string", pa.string(), lambda options: not options.history),
+    Column("logEndOffset", "bigint", pa.int64(), lambda content: not content.history),
+    Column("lag", "bigint", pa.int64(), lambda content: not content.history),
+    Column("groupType", "string", pa.string(), lambda content: not content.history),
     *HISTORY_COLUMNS,
 )
 """offset: null in a history where the row is a tombstone; and where the commit cannot be decoded, with a warning.
@@ -52,12 +51,7 @@ it. A group without such a record is a classic one, as a broker counts it.
 """
 
 
-def plan_rows(options: ReadOptions, warnings: Warnings) -> ReadPlan:
-    """Makes the plan of the internal topic. Raises what `make_plan` raises."""
-    return plan_topic(TOPIC, options, warnings)
-
-
-def read_rows(plan: ReadPlan, options: ReadOptions, warnings: Warnings) -> Iterator[Row]:
+def read_rows(plan: ReadPlan, read: TopicRead, warnings: Warnings) -> Iterator[Row]:
     """Yields the rows of the view as dicts.
 
     warnings: gets a sentence for each kind of record that was not decoded, and for commits of open transactions. It is
@@ -67,11 +61,11 @@ def read_rows(plan: ReadPlan, options: ReadOptions, warnings: Warnings) -> Itera
     """
     open_ones: list[LogRecord] = []
     oddities = Oddities()
-    records = take_effect(read_records(plan, options.times), open_ones)
-    if options.history:
+    records = take_effect(read_records(plan, read.until), open_ones)
+    if read.history:
         yield from _read_history(records, oddities)
     else:
-        yield from _read_latest(records, options, oddities, warnings)
+        yield from _read_latest(records, read, oddities, warnings)
     warnings += say_open([record for record in open_ones if _is_offset_commit(record)], "offset commits")
     warnings += oddities.sentences()
 
@@ -86,7 +80,7 @@ def _read_history(records: Iterable[LogRecord], oddities: Oddities) -> Iterator[
 
 
 def _read_latest(
-    records: Iterable[LogRecord], options: ReadOptions, oddities: Oddities, warnings: Warnings
+    records: Iterable[LogRecord], read: TopicRead, oddities: Oddities, warnings: Warnings
 ) -> Iterator[Row]:
     latest: dict[OffsetCommitKey, LogRecord] = {}  # tombstones too: a commit that takes effect later may be older
     types: dict[str, int] = {}
@@ -99,8 +93,8 @@ def _read_latest(
     there = [key for key, record in latest.items() if record.value is not None]
     ends = (
         {}
-        if options.until is not None
-        else find_ends({(key.topic, key.partition) for key in there}, options.source, options.policy, warnings)
+        if read.until is not None
+        else find_ends({(key.topic, key.partition) for key in there}, read.source, read.policy, warnings)
     )
     for key in sorted(there, key=lambda key: (key.group, key.topic, key.partition)):
         row = _make_row(key, latest[key], oddities)

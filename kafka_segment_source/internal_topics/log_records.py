@@ -11,27 +11,42 @@ wrote behind it. A coordinator reads its log to the end, and keeps only the reco
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import NamedTuple
 
 from kafka_segment_source import kafka_format
-from kafka_segment_source.bounds import OffsetRange, RowFilter, TimeRange
+from kafka_segment_source.bounds import TIMESTAMP_LIMIT, OffsetRange, RowFilter
 from kafka_segment_source.decoding.tables import RECORDS
 from kafka_segment_source.errors import PathError
-from kafka_segment_source.logdir.catalog import list_logs
 from kafka_segment_source.logdir.segments import ListedLog
-from kafka_segment_source.option_values import RECORDS as RECORDS_VIEW
 from kafka_segment_source.option_values import TopicSelection
 from kafka_segment_source.options import ReadOptions
+from kafka_segment_source.partition.logs import listed_logs
 from kafka_segment_source.planning.plan import ReadPlan, read_rows
 from kafka_segment_source.planning.planner import make_plan
 from kafka_segment_source.reporting import Warnings, name_some
+from kafka_segment_source.request import Content
 from kafka_segment_source.source import Source
+from kafka_segment_source.trust import Policy
 
 _MICROS = 1000  # in a millisecond
 _MOST_NAMED = 5  # producer ids in a sentence
 _COMMIT = kafka_format.CONTROL_TYPES[kafka_format.CONTROL_COMMIT]
 _NEEDED = ("key", "value", "partition", "offset", "timestamp", "metadata", "controlType")
+
+
+class TopicRead(NamedTuple):
+    """What is asked of an internal topic.
+
+    source: where it is, and where other topics are that its records name.
+    policy: what is believed, and what happens with damage and loss.
+    until: only records before this moment count, epoch ms. None: all.
+    history: whether every record is a row, not the latest state.
+    """
+
+    source: Source
+    policy: Policy
+    until: int | None = None
+    history: bool = False
 
 
 class LogRecord(NamedTuple):
@@ -57,7 +72,7 @@ class LogRecord(NamedTuple):
         return f"offset {self.offset} of {self.topic}-{self.partition}"
 
 
-def plan_topic(topic: str, options: ReadOptions, warnings: Warnings, start: int = 0) -> ReadPlan:
+def plan_topic(topic: str, read: TopicRead, warnings: Warnings, start: int = 0) -> ReadPlan:
     """Makes the plan of a read of one internal topic from an offset on. `warnings` gets those of the plan.
 
     It reads all of the log: `until` is applied by `read_records`. So nothing is said of bytes that `until` does not
@@ -65,32 +80,28 @@ def plan_topic(topic: str, options: ReadOptions, warnings: Warnings, start: int 
 
     Raises PathError if the paths hold no partition of it, and what `make_plan` raises.
     """
-    list_topic(topic, options.source)
-    wanted = replace(
-        options,
-        view=RECORDS_VIEW,
-        subscribe=(topic,),
-        include_control=True,
-        until=None,
-    )
-    plan = make_plan(wanted, pushed=RowFilter(offsets=OffsetRange(start)))
+    list_topic(topic, read.source)
+    source = read.source._replace(topics=TopicSelection((topic,)))
+    everything = ReadOptions(source, Content(include_control=True), policy=read.policy.with_control())
+    plan = make_plan(everything, pushed=RowFilter(offsets=OffsetRange(start)))
     warnings += plan.warnings
     return plan
 
 
 def list_topic(topic: str, source: Source) -> list[ListedLog]:
     """Returns the logs of one internal topic. Raises PathError if the paths hold none."""
-    logs = list_logs(source._replace(topics=TopicSelection((topic,))), needs_all=False)
+    logs = listed_logs(source._replace(topics=TopicSelection((topic,))), needs_all=False)
     if not logs:
         raise PathError(f"topic {topic}, which this reads, is not in {', '.join(map(repr, source.paths))}")
     return logs
 
 
-def read_records(plan: ReadPlan, times: TimeRange) -> Iterator[LogRecord]:
+def read_records(plan: ReadPlan, until: int | None) -> Iterator[LogRecord]:
     """Yields the records of a plan from `plan_topic`, control records too: by partition, each in log order.
 
-    times: of the records that count, in epoch ms.
+    until: only records before it count, epoch ms. None: all.
     """
+    end = TIMESTAMP_LIMIT if until is None else until
     for batch in read_rows(plan, RECORDS.arrow_schema(_NEEDED)):
         metadata = batch.column("metadata")
         producers = [
@@ -105,7 +116,7 @@ def read_records(plan: ReadPlan, times: TimeRange) -> Iterator[LogRecord]:
         keys, values = batch.column("key").to_pylist(), batch.column("value").to_pylist()
         controls = batch.column("controlType").to_pylist()
         for at, producer in enumerate(producers):
-            if not times.since <= timestamps[at] // _MICROS < times.until:
+            if timestamps[at] // _MICROS >= end:
                 continue
             of_record = keys[at], values[at], producer, controls[at]
             yield LogRecord(topic, partitions[at], offsets[at], timestamps[at], *of_record)

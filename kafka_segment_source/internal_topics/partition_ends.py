@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Set
 
 from kafka_segment_source.errors import DataError, StorageError
-from kafka_segment_source.logdir.catalog import list_directories
 from kafka_segment_source.logdir.checkpoints import read_topic_id
 from kafka_segment_source.option_values import TopicPartition, TopicSelection
-from kafka_segment_source.partition.logs import examined_logs
-from kafka_segment_source.planning.offset_bounds import log_end_offset
+from kafka_segment_source.partition.logs import examined_logs, shown_logs
+from kafka_segment_source.planning.offset_bounds import find_log_end
 from kafka_segment_source.reporting import Warnings, few
 from kafka_segment_source.source import Source
 from kafka_segment_source.storage.store import NO_VERSION
@@ -31,7 +30,7 @@ def find_ends(
     faults = []
     for log in examined_logs(source, policy, warnings, needs_all=False):
         try:
-            ends[log.topic_partition] = log_end_offset(log, policy.trust)
+            ends[log.topic_partition] = find_log_end(log, policy.trust).sure_offset(policy)
         except (DataError, StorageError) as error:
             faults.append(f"the log end offset of {log.topic}-{log.partition} is not known, so lag is null: {error}")
     warnings += few(faults)
@@ -45,7 +44,7 @@ def find_topics(wanted: Set[str], source: Source) -> dict[str, str]:
     """
     names: dict[str, str] = {}
     known: set[str] = set()
-    for log in list_directories(source) if wanted else []:
+    for log in shown_logs(source) if wanted else []:
         if log.topic not in known and log.beside.metadata != NO_VERSION:
             known.add(log.topic)
             topic_id = read_topic_id(log.directory, log.storage)

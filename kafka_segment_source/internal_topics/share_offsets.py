@@ -12,7 +12,7 @@ from functools import partial
 import pyarrow as pa
 
 from kafka_segment_source.internal_topics.columns import HISTORY_COLUMNS, Row, to_micros
-from kafka_segment_source.internal_topics.log_records import LogRecord, plan_topic, read_records
+from kafka_segment_source.internal_topics.log_records import LogRecord, TopicRead, read_records
 from kafka_segment_source.internal_topics.oddities import Oddities
 from kafka_segment_source.internal_topics.partition_ends import find_ends, find_topics
 from kafka_segment_source.internal_topics.share_records import (
@@ -22,10 +22,10 @@ from kafka_segment_source.internal_topics.share_records import (
     decode_key,
     decode_value,
 )
-from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.planning.plan import ReadPlan
 from kafka_segment_source.reporting import Warnings
 from kafka_segment_source.schema import TIMESTAMP_TYPE, Column
+from kafka_segment_source.source import Source
 
 TOPIC = "__share_group_state"
 
@@ -55,14 +55,14 @@ COLUMNS = (
     Column("snapshotEpoch", "int", pa.int32()),
     Column("createTimestamp", "timestamp", TIMESTAMP_TYPE),
     Column("writeTimestamp", "timestamp", TIMESTAMP_TYPE),
-    Column("logEndOffset", "bigint", pa.int64(), lambda options: not options.history),
-    Column("lag", "bigint", pa.int64(), lambda options: not options.history),
-    Column("kind", "string", pa.string(), lambda options: options.history),
+    Column("logEndOffset", "bigint", pa.int64(), lambda content: not content.history),
+    Column("lag", "bigint", pa.int64(), lambda content: not content.history),
+    Column("kind", "string", pa.string(), lambda content: content.history),
     Column(
         "stateBatches",
         "array<struct<firstOffset:bigint,lastOffset:bigint,deliveryState:int,deliveryCount:int>>",
         _BATCHES_TYPE,
-        lambda options: options.history,
+        lambda content: content.history,
     ),
     *HISTORY_COLUMNS,
 )
@@ -75,12 +75,7 @@ update. stateBatches: as the record has them.
 """
 
 
-def plan_rows(options: ReadOptions, warnings: Warnings) -> ReadPlan:
-    """Makes the plan of the internal topic. Raises what `make_plan` raises."""
-    return plan_topic(TOPIC, options, warnings)
-
-
-def read_rows(plan: ReadPlan, options: ReadOptions, warnings: Warnings) -> Iterator[Row]:
+def read_rows(plan: ReadPlan, read: TopicRead, warnings: Warnings) -> Iterator[Row]:
     """Yields the rows of the view as dicts.
 
     warnings: gets a sentence for each kind of record that was not decoded. It is complete after the last row.
@@ -88,15 +83,15 @@ def read_rows(plan: ReadPlan, options: ReadOptions, warnings: Warnings) -> Itera
     Raises what a read of the internal topic raises: DataError, DataLossError and StorageError.
     """
     oddities = Oddities()
-    records = read_records(plan, options.times)
-    if options.history:
-        yield from _read_history(records, options, oddities)
+    records = read_records(plan, read.until)
+    if read.history:
+        yield from _read_history(records, read.source, oddities)
     else:
-        yield from _read_latest(records, options, oddities, warnings)
+        yield from _read_latest(records, read, oddities, warnings)
     warnings += oddities.sentences()
 
 
-def _read_history(records: Iterable[LogRecord], options: ReadOptions, oddities: Oddities) -> Iterator[Row]:
+def _read_history(records: Iterable[LogRecord], source: Source, oddities: Oddities) -> Iterator[Row]:
     known: dict[str, str] = {}
     seen: set[str] = set()
     for record in records:
@@ -106,7 +101,7 @@ def _read_history(records: Iterable[LogRecord], options: ReadOptions, oddities: 
         number, key = decoded_key
         if key.topic_id not in seen:
             seen.add(key.topic_id)
-            known |= find_topics({key.topic_id}, options.source)
+            known |= find_topics({key.topic_id}, source)
         state = _decode_state(number, record, oddities)
         yield _make_row(key, state, known) | {
             "kind": "snapshot" if number == SNAPSHOT else "update",
@@ -119,7 +114,7 @@ def _read_history(records: Iterable[LogRecord], options: ReadOptions, oddities: 
 
 
 def _read_latest(
-    records: Iterable[LogRecord], options: ReadOptions, oddities: Oddities, warnings: Warnings
+    records: Iterable[LogRecord], read: TopicRead, oddities: Oddities, warnings: Warnings
 ) -> Iterator[Row]:
     latest: dict[SharePartition, ShareState | None] = {}
     for record in records:
@@ -137,11 +132,9 @@ def _read_latest(
             else:
                 state = before.updated(state)
         latest[key] = state
-    topics = find_topics({key.topic_id for key in latest}, options.source)
+    topics = find_topics({key.topic_id for key in latest}, read.source)
     places = {key: (topics[key.topic_id], key.partition) for key in latest if key.topic_id in topics}
-    ends = (
-        {} if options.until is not None else find_ends(set(places.values()), options.source, options.policy, warnings)
-    )
+    ends = {} if read.until is not None else find_ends(set(places.values()), read.source, read.policy, warnings)
     for key in sorted(latest, key=lambda key: (key.group, topics.get(key.topic_id, ""), key.topic_id, key.partition)):
         state = latest[key]
         end = ends.get(places[key]) if key in places else None

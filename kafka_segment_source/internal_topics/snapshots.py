@@ -8,21 +8,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from kafka_segment_source.bounds import ScanBounds
 from kafka_segment_source.decoding.split import SegmentSplit
-from kafka_segment_source.decoding.tables import RECORDS
+from kafka_segment_source.decoding.tables import RECORDS, Reading
 from kafka_segment_source.errors import DataError, DataLossError
+from kafka_segment_source.internal_topics.log_records import TopicRead
 from kafka_segment_source.internal_topics.messages import MessageError, MessageReader
-from kafka_segment_source.option_values import FAILFAST
-from kafka_segment_source.option_values import RECORDS as RECORDS_VIEW
-from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.reporting import Warnings
+from kafka_segment_source.request import Content
 from kafka_segment_source.scanning import read_split
+from kafka_segment_source.source import Source
 from kafka_segment_source.storage.files import list_directory
 from kafka_segment_source.storage.paths import join_path
 from kafka_segment_source.storage.store import Kind
+from kafka_segment_source.trust import Policy, Trust
 
 _NAME = re.compile(r"([0-9]{20})-([0-9]{10})\.checkpoint")
 _HEADER, _FOOTER = "SNAPSHOT_HEADER", "SNAPSHOT_FOOTER"  # of kafka_format.CONTROL_TYPES
@@ -41,15 +42,13 @@ class Snapshot:
     values: tuple[bytes | None, ...]
 
 
-def newest_snapshot(
-    topic: str, directories: Iterable[str], options: ReadOptions, warnings: Warnings
-) -> Snapshot | None:
+def newest_snapshot(topic: str, directories: Iterable[str], read: TopicRead, warnings: Warnings) -> Snapshot | None:
     """Returns the newest whole snapshot of some directories, or None if there is none.
 
     With `until`, only one whose log ended before that moment. warnings: gets a sentence for each newer one that is not
     whole.
     """
-    storage = options.storage
+    storage = read.source.storage
     snapshots = []
     for directory in dict.fromkeys(directories):
         for entry in list_directory(directory, storage):
@@ -58,18 +57,18 @@ def newest_snapshot(
                 snapshots.append((int(name[1]), int(name[2]), join_path(directory, entry.name), entry.size))
     for end_offset, _, path, size in sorted(snapshots, reverse=True):
         try:
-            moment, values = _read(topic, path, size, options)
+            moment, values = _read(topic, path, size, read.source, read.policy.trust)
         except (DataError, DataLossError, MessageError) as error:
             warnings.add(
                 f"the snapshot {path!r} is not whole, so an older state is read, and the log after it: {error}"
             )
             continue
-        if options.until is None or moment < options.until:
+        if read.until is None or moment < read.until:
             return Snapshot(path, end_offset, values)
     return None
 
 
-def _read(topic: str, path: str, size: int, options: ReadOptions) -> tuple[int, tuple[bytes | None, ...]]:
+def _read(topic: str, path: str, size: int, source: Source, trust: Trust) -> tuple[int, tuple[bytes | None, ...]]:
     """Returns the timestamp of the last record that a snapshot covers (epoch ms), and its values.
 
     Raises MessageError if the header or the footer is missing.
@@ -84,13 +83,13 @@ def _read(topic: str, path: str, size: int, options: ReadOptions) -> tuple[int, 
         base_offset=0,
         next_base_offset=None,
         bounds=ScanBounds(),
-        storage=options.storage,
+        storage=source.storage,
     )
-    whole = replace(options, view=RECORDS_VIEW, mode=FAILFAST, include_control=True, fail_on_data_loss=True)
+    reading = Reading(source, Policy(trust, reads_control=True), Content(include_control=True), RECORDS)
     values: list[bytes | None] = []
     moment: int | None = None
     last: str | None = None
-    for batch in read_split(split, whole, RECORDS.arrow_schema(["controlType", "value"])):
+    for batch in read_split(split, reading, RECORDS.arrow_schema(["controlType", "value"])):
         for control, value in zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True):
             last = control
             if control is None:

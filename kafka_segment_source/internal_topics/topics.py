@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from kafka_segment_source.data_loss import report_lost_offsets
 from kafka_segment_source.internal_topics.columns import Row
-from kafka_segment_source.internal_topics.log_records import list_topic, plan_topic, read_records
+from kafka_segment_source.internal_topics.log_records import TopicRead, list_topic, plan_topic, read_records
 from kafka_segment_source.internal_topics.metadata_records import (
     ABORT_TRANSACTION,
     BEGIN_TRANSACTION,
@@ -27,7 +27,6 @@ from kafka_segment_source.internal_topics.metadata_records import (
 from kafka_segment_source.internal_topics.oddities import Oddities
 from kafka_segment_source.internal_topics.snapshots import Snapshot, newest_snapshot
 from kafka_segment_source.option_values import TopicSelection
-from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.partition.logs import available_logs
 from kafka_segment_source.planning.offset_bounds import log_start_offset
 from kafka_segment_source.planning.plan import ReadPlan
@@ -66,7 +65,7 @@ class TopicsTask:
     log: ReadPlan
 
 
-def plan_rows(options: ReadOptions, warnings: Warnings) -> TopicsTask:
+def plan_rows(read: TopicRead, warnings: Warnings) -> TopicsTask:
     """Reads the newest snapshot, and plans the log after it.
 
     A log that ends before the snapshot adds nothing to it: a controller that fetches a snapshot drops such a log
@@ -75,13 +74,13 @@ def plan_rows(options: ReadOptions, warnings: Warnings) -> TopicsTask:
     warnings: gets a sentence for each snapshot that is not whole. Raises DataLossError if the log begins behind the
     snapshot, and what `make_plan` raises.
     """
-    listed = list_topic(TOPIC, options.source)
-    of_topic = options.source._replace(topics=TopicSelection((TOPIC,)))
-    snapshot = newest_snapshot(TOPIC, [log.directory for log in listed], options, warnings)
-    for log in available_logs(of_topic, options.policy, Warnings()):
-        _check_begin(log_start_offset(log), snapshot, options.until, options.policy, warnings)
+    listed = list_topic(TOPIC, read.source)
+    of_topic = read.source._replace(topics=TopicSelection((TOPIC,)))
+    snapshot = newest_snapshot(TOPIC, [log.directory for log in listed], read, warnings)
+    for log in available_logs(of_topic, read.policy, Warnings()):
+        _check_begin(log_start_offset(log), snapshot, read.until, read.policy, warnings)
     start = 0 if snapshot is None else snapshot.end_offset
-    return TopicsTask(snapshot, plan_topic(TOPIC, options, warnings, start))
+    return TopicsTask(snapshot, plan_topic(TOPIC, read, warnings, start))
 
 
 def _check_begin(first: int, snapshot: Snapshot | None, until: int | None, policy: Policy, warnings: Warnings) -> None:
@@ -96,7 +95,7 @@ def _check_begin(first: int, snapshot: Snapshot | None, until: int | None, polic
         warnings.add(report_lost_offsets(f"the log of {TOPIC} begins at offset {first}, and {lost}", policy, _REMEDY))
 
 
-def read_rows(task: TopicsTask, options: ReadOptions, warnings: Warnings) -> Iterator[Row]:
+def read_rows(task: TopicsTask, read: TopicRead, warnings: Warnings) -> Iterator[Row]:
     """Yields the rows of the view as dicts.
 
     warnings: gets a sentence for each kind of record that was not decoded, and for an open transaction of the
@@ -109,7 +108,7 @@ def read_rows(task: TopicsTask, options: ReadOptions, warnings: Warnings) -> Ite
     if task.snapshot is not None:
         for number, value in enumerate(task.snapshot.values):
             picture.add(value, f"record {number} of {task.snapshot.path!r}")
-    for record in read_records(task.log, options.times):
+    for record in read_records(task.log, read.until):
         if record.control is None:
             picture.add(record.value, record.place)
     yield from _make_rows(picture.cluster)

@@ -13,10 +13,9 @@ from functools import partial
 import pyarrow as pa
 
 from kafka_segment_source.internal_topics.columns import HISTORY_COLUMNS, Row, to_micros
-from kafka_segment_source.internal_topics.log_records import LogRecord, plan_topic, read_records
+from kafka_segment_source.internal_topics.log_records import LogRecord, TopicRead, read_records
 from kafka_segment_source.internal_topics.messages import MessageError, MessageReader, NewerVersionError, read_version
 from kafka_segment_source.internal_topics.oddities import Oddities
-from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.planning.plan import ReadPlan
 from kafka_segment_source.reporting import Warnings
 from kafka_segment_source.schema import TIMESTAMP_TYPE, Column
@@ -67,12 +66,7 @@ _PREVIOUS_PRODUCER_ID, _NEXT_PRODUCER_ID, _NEXT_PRODUCER_EPOCH = 0, 1, 3  # tags
 _NONE = -1
 
 
-def plan_rows(options: ReadOptions, warnings: Warnings) -> ReadPlan:
-    """Makes the plan of the internal topic. Raises what `make_plan` raises."""
-    return plan_topic(TOPIC, options, warnings)
-
-
-def read_rows(plan: ReadPlan, options: ReadOptions, warnings: Warnings) -> Iterator[Row]:
+def read_rows(plan: ReadPlan, read: TopicRead, warnings: Warnings) -> Iterator[Row]:
     """Yields the rows of the view as dicts.
 
     warnings: gets a sentence for each kind of record that was not decoded. It is complete after the last row.
@@ -81,9 +75,9 @@ def read_rows(plan: ReadPlan, options: ReadOptions, warnings: Warnings) -> Itera
     """
     oddities = Oddities()
     latest: dict[str, LogRecord] = {}
-    for record in read_records(plan, options.times):
+    for record in read_records(plan, read.until):
         name = oddities.catch(partial(_decode_key, record.key), record.place, "it is passed over")
-        if name is not None and options.history:
+        if name is not None and read.history:
             yield _make_row(name, record, oddities)
         elif name is not None:
             latest[name] = record

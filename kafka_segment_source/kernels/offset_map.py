@@ -13,6 +13,7 @@ import numpy as np
 
 from kafka_segment_source.kernels import record_batches
 from kafka_segment_source.kernels.jit import inline, kernel
+from kafka_segment_source.kernels.record_batches import find_records
 
 # Columns of an entry, uint64[n, ENTRY]
 LOW_HASH = 0
@@ -21,6 +22,7 @@ NEWEST = 2  # the offset, and TOMBSTONE
 ENTRY = 3
 
 TOMBSTONE = 1 << 63  # in NEWEST: the newest record has a null value
+NO_KEY = 0xFFFFFFFFFFFFFFFF  # no record has this in NEWEST: that is a tombstone of the last offset that a number takes
 
 # The state, int64[STATE]
 COUNT = 0  # of entries
@@ -31,6 +33,11 @@ FETCHED = 4  # the sum of what was fetched ahead: nothing to use
 STATE = 5
 
 SLICES = 1 << 20  # of the keys, by their hash
+
+# What `hash_batches` has made, int64[MADE]
+ALL_FOUND = 0  # records, with those without a key
+LAST_FOUND = 1  # the offset of the last one
+MADE = 2
 
 # What `note_records` returns
 DONE = 0
@@ -108,7 +115,7 @@ def _take_bytes(data, start, end, secret):
 
 
 @inline
-def _end_hashes(states, count, first, hashes):
+def _end_hashes(states, count, first, low, high):
     """Makes hashes of `count` states, from place `first` on. The same steps for all: the compiler makes several at a
     time."""
     for i in range(np.uint64(count)):
@@ -116,22 +123,17 @@ def _end_hashes(states, count, first, hashes):
         v0, v1, v2, v3 = _mix(v0, v1, v2, v3)
         v0, v1, v2, v3 = _mix(v0, v1, v2, v3)
         v0, v1, v2, v3 = _mix(v0, v1, v2, v3)
-        hashes[0, np.uint64(first) + i] = v0 ^ v1 ^ v2 ^ v3
+        low[np.uint64(first) + i] = v0 ^ v1 ^ v2 ^ v3
         v1 ^= np.uint64(0xDD)
         v0, v1, v2, v3 = _mix(v0, v1, v2, v3)
         v0, v1, v2, v3 = _mix(v0, v1, v2, v3)
         v0, v1, v2, v3 = _mix(v0, v1, v2, v3)
-        hashes[1, np.uint64(first) + i] = v0 ^ v1 ^ v2 ^ v3
+        high[np.uint64(first) + i] = v0 ^ v1 ^ v2 ^ v3
 
 
-@kernel("int64(uint8[::1], int64[:,::1], int32[:,::1], int64, uint64[::1], uint64[:,::1], uint64[:,::1], uint64[::1])")
-def hash_records(src, longs, ints, n, secret, states, hashes, newest):
-    """Hashes the keys of `n` records, but null ones. Returns their number.
-
-    src, longs, ints: of `record_batches`. states: uint64[4, ≥ 1], to work in. hashes: uint64[2, ≥ n], the low and the
-    high one. newest: uint64[≥ n], of the records that have a key: the offset, and TOMBSTONE.
-    """
-    count = 0
+@inline
+def _hash_found(src, longs, ints, n, secret, states, low, high, newest, count):
+    """Hashes the keys of `n` records, and appends them to `count` others. Returns their number with these."""
     waiting = 0
     for i in range(n):
         length = np.int64(ints[record_batches.KEY_LENGTH, i])
@@ -149,9 +151,59 @@ def hash_records(src, longs, ints, n, secret, states, hashes, newest):
             newest[count] |= np.uint64(TOMBSTONE)
         count += 1
         if waiting == states.shape[1]:
-            _end_hashes(states, waiting, count - waiting, hashes)
+            _end_hashes(states, waiting, count - waiting, low, high)
             waiting = 0
-    _end_hashes(states, waiting, count - waiting, hashes)
+    _end_hashes(states, waiting, count - waiting, low, high)
+    return count
+
+
+@kernel(
+    "int64(uint8[::1], int64[:,::1], int32[:,::1], int64, uint64[::1],"
+    " uint64[:,::1], uint64[::1], uint64[::1], uint64[::1])"
+)
+def hash_records(src, longs, ints, n, secret, states, low, high, newest):
+    """Hashes the keys of `n` records, but null ones. Returns their number.
+
+    src, longs, ints: of `record_batches`. states: uint64[4, ≥ 1], to work in. low, high: uint64[≥ n], the halves of the
+    hashes. newest: uint64[≥ n], of the records that have a key: the offset, and TOMBSTONE.
+    """
+    return _hash_found(src, longs, ints, n, secret, states, low, high, newest, 0)
+
+
+@kernel(
+    "int64(uint8[::1], int64[:,::1], int64[:,::1], int64[::1], int64[::1],"
+    " int64[::1], int64[:,::1], int32[:,::1], int64[::1],"
+    " uint64[::1], uint64[:,::1], uint64[::1], uint64[::1], uint64[::1], int64[::1])"
+)
+def hash_batches(
+    src, batches, payloads, bounds, limits, cursor, longs, ints, report, secret, states, low, high, newest, made
+):
+    """Finds the records inside `bounds`, and hashes their keys as `hash_records` does, while their bytes are in the
+    processor's caches. Returns the number of those with a key.
+
+    All parameters up to `report` are those of `record_batches.decode_records`, and so are the checks, the status, and
+    the place where the next call goes on. longs, ints: room for `states.shape[1]` records. low, high, newest: room for
+    as many records as there can be. made: int64[MADE], it is filled in.
+    """
+    n = np.int64(0)
+    used = np.int64(0)
+    count = np.int64(0)
+    while True:
+        rows = min(limits[record_batches.ROWS] - n, states.shape[1])
+        left = limits[record_batches.BYTES] - used
+        headers = limits[record_batches.HEADERS]
+        found = find_records(src, batches, payloads, bounds, rows, left, headers, cursor, longs, ints, report)
+        status = report[record_batches.STATUS]
+        if status > record_batches.FULL:
+            return count
+        count = _hash_found(src, longs, ints, found, secret, states, low, high, newest, count)
+        n += found
+        used += report[record_batches.USED]
+        if found > 0:
+            made[LAST_FOUND] = longs[record_batches.OFFSET, found - 1]
+        if status == record_batches.DONE or n >= limits[record_batches.ROWS] or used >= limits[record_batches.BYTES]:
+            break
+    made[ALL_FOUND] = n
     return count
 
 
@@ -217,7 +269,7 @@ def _find_slot(slots, entries, low, high):
 
 
 @inline
-def _guess_entries(hashes, start, end, slots, entries, guesses):
+def _guess_entries(lows, highs, start, end, slots, entries, guesses):
     """Finds the entry of each key that its bucket alone names, or -1: it has the tag of the key.
 
     Each loop has the reads from memory of many keys, which wait for no other, and no branch that depends on them. The
@@ -225,10 +277,10 @@ def _guess_entries(hashes, start, end, slots, entries, guesses):
     """
     read = np.int64(0)
     for i in range(start, end):
-        read += slots[np.uint64(_first_slot(slots, hashes[0, i]))]
+        read += slots[np.uint64(_first_slot(slots, lows[i]))]
     for i in range(start, end):
-        first = np.uint64(_first_slot(slots, hashes[0, i]))
-        tag = np.uint64(_tag_of(hashes[1, i]))
+        first = np.uint64(_first_slot(slots, lows[i]))
+        tag = np.uint64(_tag_of(highs[i]))
         least = np.uint64(_NONE)  # of a slot with this tag, only the entry is left
         for j in range(np.uint64(BUCKET)):
             least = min(least, np.uint64(slots[first + j]) ^ tag)
@@ -239,12 +291,12 @@ def _guess_entries(hashes, start, end, slots, entries, guesses):
     return read
 
 
-@kernel("int64(uint64[:,::1], uint64[::1], int64, int64[::1], uint64[:,::1], int64[::1], int64[::1])")
-def note_records(hashes, newest, count, slots, entries, guesses, state):
+@kernel("int64(uint64[::1], uint64[::1], uint64[::1], int64, int64[::1], uint64[:,::1], int64[::1], int64[::1])")
+def note_records(lows, highs, newest, count, slots, entries, guesses, state):
     """Notes the records from state[AT] on. Returns DONE, or what has no room for the record at state[AT].
 
-    hashes, newest: of `hash_records`. slots: a power of two of them; 0, or an entry plus 1 and its tag. entries: see
-    above. guesses: int64[≥ 1], to work in. A record whose key has a newer offset already changes nothing.
+    lows, highs, newest: of `hash_records`. slots: a power of two of them; 0, or an entry plus 1 and its tag. entries:
+    see above. guesses: int64[≥ 1], to work in. A record whose key has a newer offset already changes nothing.
     """
     known = state[COUNT]
     limit = np.int64(slots.shape[0]) // 10 * 7
@@ -252,8 +304,8 @@ def note_records(hashes, newest, count, slots, entries, guesses, state):
     for i in range(state[AT], count):
         if i == guessed:
             first, guessed = i, min(i + guesses.shape[0], count)
-            state[FETCHED] += _guess_entries(hashes, first, guessed, slots, entries, guesses)
-        low, high = hashes[0, i], hashes[1, i]
+            state[FETCHED] += _guess_entries(lows, highs, first, guessed, slots, entries, guesses)
+        low, high = lows[i], highs[i]
         in_slice = _slice_of(high)
         if in_slice < state[FIRST_SLICE] or in_slice > state[LAST_SLICE]:
             continue

@@ -6,6 +6,7 @@ offset is the one of the map. With more keys than the map takes, there are two p
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -25,35 +26,39 @@ from kafka_segment_source.decoding.records import RecordColumns
 from kafka_segment_source.decoding.scratch import Scratch
 from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.decoding.split_file import SplitFile
-from kafka_segment_source.decoding.tables import SplitTable
+from kafka_segment_source.decoding.tables import Reading, RowMaker, SplitTable
 from kafka_segment_source.errors import FileChangedError
 from kafka_segment_source.kernels import batch_headers, offset_map
 from kafka_segment_source.kernels.record_batches import OFFSET
+from kafka_segment_source.latest.hashed_keys import SCHEMA, hashes_of, read_hashes
 from kafka_segment_source.latest.offset_map import OffsetMap
-from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.reporting import REMARK, logger
+from kafka_segment_source.request import Content
 from kafka_segment_source.schema import RECORD_COLUMNS
 
 Offsets = npt.NDArray[np.int64]
-ChooseBatches = Callable[[Chunk], Chunk]
 
-_NO_COLUMNS = pa.schema([])
+_secret = np.frombuffer(secrets.token_bytes(16), np.uint64).copy()
 
 
-class ReadSplit(Protocol):
-    """Reads the rows of one split, as `scanning.read_split` does. choose: leaves out batches without a wanted row."""
+class ReadSplits(Protocol):
+    """Reads the rows of splits, one split after another, as `scanning.read_splits` does for records."""
 
     def __call__(
-        self, split: SegmentSplit, options: ReadOptions, schema: pa.Schema, *, choose: ChooseBatches | None = None
+        self,
+        splits: Sequence[SegmentSplit],
+        reading: Reading,
+        schema: pa.Schema,
+        advance: Callable[[int], None],
     ) -> Iterator[pa.RecordBatch]: ...
 
 
 def read_newest(
     splits: Iterable[SegmentSplit],
-    options: ReadOptions,
+    reading: Reading,
     schema: pa.Schema,
     advance: Callable[[int], None],
-    read_split: ReadSplit,
+    read_splits: ReadSplits,
 ) -> Iterator[pa.RecordBatch]:
     """Yields the newest record of each key, by partition, in offset order. A record without a key is never one.
 
@@ -63,99 +68,97 @@ def read_newest(
     """
     for (topic, partition), of_partition in groupby(splits, key=lambda split: (split.topic, split.partition)):
         parts = tuple(of_partition)
-        the_map = OffsetMap(options.offset_map_bytes)
+        the_map = OffsetMap(reading.content.offset_map_bytes)
         is_first = True
         while the_map.has_more:
-            without_key = _note_all(parts, options, the_map, read_split)
+            without_key = _note_all(parts, reading, the_map, read_splits)
             if without_key and is_first:
                 logger.warning(
                     "%s-%d has %s without a key: they are in no row of view=latest",
                     *(topic, partition, f"{without_key:,} {'record' if without_key == 1 else 'records'}"),
                     extra=REMARK,
                 )
-            newest = the_map.take_newest(options.include_tombstones)
-            yield from _read_offsets(parts, options, schema, newest, read_split, advance if is_first else _ignore)
+            newest = the_map.take_newest(reading.content.include_tombstones)
+            yield from _read_offsets(parts, reading, schema, newest, read_splits, advance if is_first else _ignore)
             is_first = False
 
 
 def _ignore(_: int) -> None: ...
 
 
-def _note_all(splits: Sequence[SegmentSplit], options: ReadOptions, the_map: OffsetMap, read_split: ReadSplit) -> int:
+def _note_all(splits: Sequence[SegmentSplit], reading: Reading, the_map: OffsetMap, read_splits: ReadSplits) -> int:
     """Notes every record of the splits in the map. Returns how many have no key."""
     without_key = 0
-
-    def note(records: RecordColumns) -> None:
-        nonlocal without_key
-        without_key += the_map.note(records)
-
-    table = SplitTable(RECORD_COLUMNS, lambda: partial(_NotedRows, note))
-    noting = replace(options, typed=None, table=table)  # a key is the bytes that are stored
-    for split in reversed(splits):  # later segments first, so that most entries are written once
-        for _ in read_split(split, noting, _NO_COLUMNS):
-            pass  # it makes no rows
+    noting = reading._replace(
+        content=reading.content._replace(typed=None), table=hashes_of(_secret)
+    )  # a key is the bytes that are stored
+    later_first = splits[::-1]  # so that most entries are written once
+    for batch in read_splits(later_first, noting, SCHEMA, _ignore):
+        hashed = read_hashes(batch)
+        the_map.note(hashed)
+        without_key += hashed.without_key
     return without_key
-
-
-class _NotedRows:
-    """Notes the records of each chunk, and makes no rows of them (a `RowMaker`)."""
-
-    def __init__(
-        self,
-        note: Callable[[RecordColumns], None],
-        source: SplitFile,
-        options: ReadOptions,
-        schema: pa.Schema,
-        scratch: Scratch,
-    ) -> None:
-        self._note = note
-        self._decoder = source.decoder(options.include_control, False, scratch, keep_wanted(options.raw_keys))
-
-    def rows(self, chunk: Chunk) -> Iterator[tuple[pa.RecordBatch, int]]:
-        for records in self._decoder.decode(chunk):
-            self._note(records)
-        yield from ()
 
 
 def _read_offsets(
     splits: Sequence[SegmentSplit],
-    options: ReadOptions,
+    reading: Reading,
     schema: pa.Schema,
     wanted: Offsets,
-    read_split: ReadSplit,
+    read_splits: ReadSplits,
     advance: Callable[[int], None],
 ) -> Iterator[pa.RecordBatch]:
     """Yields the records with these offsets. A split without any is not read again. wanted: sorted.
 
     Raises FileChangedError at the end if one of them is gone. failOnDataLoss=false logs it.
     """
-    read_schema = schema
-    if options.typed is None:
-        keep = partial(_keep_newest, wanted, keep_wanted(options.raw_keys))
-        options = replace(options, table=SplitTable(RECORD_COLUMNS, lambda: partial(RecordRows, keep=keep)))
-    elif "offset" not in schema.names:
-        read_schema = schema.append(pa.field("offset", pa.int64()))
-    returned = 0
+    kept = []
     for split in splits:
         first, after = np.searchsorted(wanted, [split.start_offset, _limit_of(split)])
         if first < after:
             end = min(split.bounds.offsets.end, int(wanted[after - 1]) + 1)
-            bounds = split.bounds._replace(offsets=OffsetRange(split.bounds.offsets.start, end))
-            choose = partial(_choose_batches, wanted=wanted)
-            for batch in read_split(split._replace(bounds=bounds), options, read_schema, choose=choose):
-                newest = batch if options.typed is None else _take_newest(wanted, batch).select(schema.names)
-                returned += newest.num_rows
-                if newest.num_rows:
-                    yield newest
-        advance(split.size)
-    if returned < len(wanted) and options.typed_keys is None:
+            offsets = OffsetRange(split.bounds.offsets.start, end)
+            kept.append(split._replace(bounds=split.bounds._replace(offsets=offsets)))
+        else:
+            advance(split.size)
+    table = SplitTable(RECORD_COLUMNS, lambda: partial(_NewestRows, wanted))
+    returned = 0
+    for batch in read_splits(kept, reading._replace(table=table), schema, advance):
+        returned += batch.num_rows
+        yield batch
+    if returned < len(wanted) and reading.content.typed_keys is None:
         lost = f"{len(wanted) - returned:,} of the newest records of {splits[0].topic}-{splits[0].partition}"
         error = FileChangedError(
             f"view=latest: {lost} were there when its keys were read, and are gone: files were replaced meanwhile, as a"
             " log cleaner does",
             "read again, or give failOnDataLoss=false to read what is left",
         )
-        report_lost_rows(error, options.policy)
+        report_lost_rows(error, reading.policy)
+
+
+class _NewestRows:
+    """Makes the rows of the records with a wanted offset (a `RowMaker`). wanted: sorted."""
+
+    def __init__(
+        self, wanted: Offsets, source: SplitFile, content: Content, schema: pa.Schema, scratch: Scratch
+    ) -> None:
+        self._wanted = wanted
+        self._names = schema.names
+        self._is_typed = content.typed is not None
+        self._maker: RowMaker
+        if content.typed is None:
+            keep = partial(_keep_newest, wanted, keep_wanted(content.raw_keys))
+            self._maker = RecordRows(source, content, schema, scratch, keep=keep)
+        else:
+            if "offset" not in schema.names:
+                schema = schema.append(pa.field("offset", pa.int64()))
+            self._maker = content.typed.table.load_maker()(source, content, schema, scratch)
+
+    def rows(self, chunk: Chunk) -> Iterator[tuple[pa.RecordBatch, int]]:
+        for batch, last in self._maker.rows(_choose_batches(chunk, self._wanted)):
+            newest = _take_newest(self._wanted, batch).select(self._names) if self._is_typed else batch
+            if newest.num_rows:
+                yield newest, last
 
 
 def _keep_newest(wanted: Offsets, keep: KeepRecords | None, records: RecordColumns) -> RecordColumns:

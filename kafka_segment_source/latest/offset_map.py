@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import secrets
-
 import numpy as np
 import numpy.typing as npt
 
-from kafka_segment_source.decoding.records import RecordColumns
 from kafka_segment_source.errors import OptionError
 from kafka_segment_source.kernels import offset_map
 from kafka_segment_source.kernels.offset_map import AT, COUNT, FIRST_SLICE, LAST_SLICE, SLICES
+from kafka_segment_source.latest.hashed_keys import Hashed
 
 BYTES_A_KEY = 40  # an entry of 24 bytes, and its share of the slots
 _FEWEST_SLOTS = 1024
 _FEWEST_ENTRIES = 16
+_MOST_ROOM = 16  # offsets between the first and the last one, for each that is sorted: a byte for each
 _AT_ONCE = 1024  # records whose slots and entries are read at a time
 
-_secret = np.frombuffer(secrets.token_bytes(16), np.uint64).copy()
+Offsets = npt.NDArray[np.int64]
 
 
 class OffsetMap:
@@ -34,34 +33,28 @@ class OffsetMap:
         self._slots = _make_free_slots(_FEWEST_SLOTS)
         self._state = np.zeros(offset_map.STATE, np.int64)
         self._state[LAST_SLICE] = SLICES - 1
-        self._hashes, self._newest = np.empty((2, 0), np.uint64), np.empty(0, np.uint64)
-        self._states, self._guesses = np.empty((4, _AT_ONCE), np.uint64), np.empty(_AT_ONCE, np.int64)
+        self._guesses = np.empty(_AT_ONCE, np.int64)
 
     @property
     def has_more(self) -> bool:
         """Whether keys are left: the records of the log have to be noted, from the first one on."""
         return int(self._state[FIRST_SLICE]) < SLICES
 
-    def note(self, records: RecordColumns) -> int:
-        """Notes some records, in the order of the log. Returns how many of them have no key: these are not noted."""
-        size = records.count
-        if len(self._newest) < size:
-            self._hashes, self._newest = np.empty((2, size), np.uint64), np.empty(size, np.uint64)
-        into = (self._states, self._hashes, self._newest)
-        with np.errstate(over="ignore"):  # of kernels that run as Python
-            count: int = offset_map.hash_records(records.source, records.longs, records.ints, size, _secret, *into)
+    def note(self, hashed: Hashed) -> None:
+        """Notes some records."""
         self._state[AT] = 0
         while True:
             arrays = (self._slots, self._entries, self._guesses, self._state)
-            status = offset_map.note_records(self._hashes, self._newest, count, *arrays)
+            words = (hashed.low, hashed.high, hashed.newest)
+            status = offset_map.note_records(*words, len(hashed.newest), *arrays)
             if status == offset_map.DONE:
-                return size - count
+                return
             if status == offset_map.ENTRIES_FULL:
                 self._leave_slices()
             else:
                 self._make_slots(2 * len(self._slots))
 
-    def take_newest(self, with_tombstones: bool) -> npt.NDArray[np.int64]:
+    def take_newest(self, with_tombstones: bool) -> Offsets:
         """Returns the newest offsets of the keys that were noted, sorted, and turns to the next slices.
 
         with_tombstones: False leaves out those of records with a null value.
@@ -79,8 +72,7 @@ class OffsetMap:
         self._state[COUNT] = 0
         self._state[FIRST_SLICE] = self._state[LAST_SLICE] + 1
         self._state[LAST_SLICE] = min(int(self._state[FIRST_SLICE]) + width, SLICES - 1)
-        newest.sort()
-        return newest.view(np.int64)
+        return _sort(newest.view(np.int64))
 
     def _leave_slices(self) -> None:
         """Leaves half of the slices to the next time."""
@@ -100,6 +92,19 @@ class OffsetMap:
         self._slots = np.empty(0, np.int64)  # first, so that both are never there
         self._slots = _make_free_slots(count)
         offset_map.fill_slots(self._slots, self._entries, int(self._state[COUNT]))
+
+
+def _sort(offsets: Offsets) -> Offsets:
+    """Returns different offsets, sorted. Where they lie close, marks at their places take a fifth of the time."""
+    if not len(offsets):
+        return offsets
+    first = int(offsets.min())
+    room = int(offsets.max()) - first + 1
+    if room > _MOST_ROOM * len(offsets):
+        return np.sort(offsets)
+    marks = np.zeros(room, np.bool_)
+    marks[offsets - first] = True
+    return np.flatnonzero(marks) + first
 
 
 def _make_free_slots(count: int) -> npt.NDArray[np.int64]:

@@ -16,7 +16,8 @@ Kafka defines the names in LocalLog.parseTopicPartitionName and LogFileUtils.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from enum import Enum
 from typing import TYPE_CHECKING
 
 from kafka_segment_source import kafka_format
@@ -38,7 +39,7 @@ from kafka_segment_source.logdir.names import (
     is_partition,
     named_partition,
 )
-from kafka_segment_source.logdir.segments import Beside, ListedLog, Segment
+from kafka_segment_source.logdir.segments import Beside, ListedLog
 from kafka_segment_source.logdir.topic_choice import (
     PartitionPlace,
     check_selection,
@@ -55,7 +56,6 @@ from kafka_segment_source.source import Source
 from kafka_segment_source.storage.ahead import map_ahead, requests_at_once
 from kafka_segment_source.storage.files import UNUSABLE, find_matches, list_directory, look_at
 from kafka_segment_source.storage.paths import is_remote, join_path, name_of, parent_of, resolve_path
-from kafka_segment_source.storage.retrying import try_again
 from kafka_segment_source.storage.store import Entry, Kind, Storage
 from kafka_segment_source.storage.tiered.names import is_of_tier
 
@@ -66,36 +66,34 @@ _GLOB = re.compile(r"[*?\[]")
 _MOST_SEARCHED = 20  # directories below a wrong path, to say which of them was meant
 
 
-def list_logs(source: Source, needs_all: bool = True) -> list[ListedLog]:
-    """Returns the partition logs that the source selects, sorted by topic and partition.
+class Purpose(Enum):
+    """What the logs of some paths are listed for.
 
-    Each directory gives one log. Logs of the same partition keep the order of the paths.
-
-    needs_all: whether a topic or a partition that the source names, and that is not there, is an error.
+    READ: rows. What the source names must be there. An internal topic counts only where it is named. Two topics of one
+        name are not mixed. A directory that cannot be listed is a StorageError.
+    READ_IF_THERE: as READ, but a topic or a partition that is not there is no error.
+    SHOW: to show what is on a disk, internal topics too. A partition directory that cannot be listed has no segments,
+        and says why (`unreadable`); it is a StorageError if there is no other.
     """
-    places = _find_all(source)
-    named = name_partitions(places, source)
-    return sorted(_select_logs(named, source, needs_all), key=lambda log: log.topic_partition)
+
+    READ = "read"
+    READ_IF_THERE = "read if there"
+    SHOW = "show"
 
 
-def list_directories(source: Source) -> list[ListedLog]:
-    """Returns every partition directory that the source selects, with internal topics and all copies of a partition.
+def list_logs(source: Source, purpose: Purpose = Purpose.READ) -> list[ListedLog]:
+    """Returns the logs that the source selects, one for each directory, sorted by topic and partition.
 
-    This shows what is on a disk. `list_logs` returns what a query reads. A partition directory that cannot be listed
-    has no segments here, and says why (`unreadable`). Raises StorageError if there is no other.
+    Those of one partition keep the order of the paths, which decides between copies. Those that are shown are sorted by
+    directory. Raises FileChangedError if a directory changes all the time. Only `partition/logs.py` calls it.
     """
-    return try_again(lambda: _list_directories(source))
-
-
-def _list_directories(source: Source) -> list[ListedLog]:
+    shows = purpose is Purpose.SHOW
     # with a selection, an unlisted path might be a log directory that holds what is selected
-    places = _find_all(source, goes_on=source.topics == TopicSelection())
-    logs = _select_logs(
-        [(name, place._replace(explicit=True)) for name, place in name_partitions(places, source)],
-        source,
-        is_read=False,
-    )
-    return sorted(logs, key=lambda log: (log.topic_partition, log.directory))
+    named = name_partitions(_find_all(source, goes_on=shows and source.topics == TopicSelection()), source)
+    if shows:
+        named = [(name, place._replace(explicit=True)) for name, place in named]
+    logs = _select_logs(named, source, purpose)
+    return sorted(logs, key=lambda log: (log.topic_partition, log.directory if shows else ""))
 
 
 def _find_all(source: Source, goes_on: bool = False) -> list[PartitionPlace]:
@@ -274,80 +272,94 @@ def _is_directory(entry: Entry | None) -> bool:
 
 
 def _select_logs(
-    named: list[tuple[TopicPartition, PartitionPlace]], source: Source, needs_all: bool = True, is_read: bool = True
+    named: list[tuple[TopicPartition, PartitionPlace]], source: Source, purpose: Purpose
 ) -> list[ListedLog]:
-    """Returns the selected partitions with their segments.
-
-    needs_all: as in `list_logs`. is_read: whether they are read, so that two topics of one name must not be mixed, and
-    each directory must be there as a whole.
-    """
-    selection, storage = source.topics, source.storage
-    there = {topic_partition for topic_partition, _ in named}
-    if needs_all:
-        check_selection(named, selection)
-    wanted = [named_place for named_place in named if is_wanted(*named_place, selection)]
-    if not wanted and not needs_all:
+    """Returns the selected partitions with their segments."""
+    storage = source.storage
+    is_read = purpose is not Purpose.SHOW
+    if purpose is not Purpose.READ_IF_THERE:
+        check_selection(named, source.topics)
+    wanted = [named_place for named_place in named if is_wanted(*named_place, source.topics)]
+    if not wanted and purpose is Purpose.READ_IF_THERE:
         return []
     if not wanted:
-        raise make_nothing_error(there, source)
-    wanted = note_nameless(choose_topics(wanted, storage) if is_read else wanted)
-    wanted = _list_tiers(wanted, storage)
-    logs: dict[tuple[TopicPartition, str], dict[int, Segment]] = {}  # the paths may name several files of one log
-    swaps: dict[str, tuple[Segment, ...]] = {}
+        raise make_nothing_error({topic_partition for topic_partition, _ in named}, source)
+    wanted = _list_tiers(note_nameless(choose_topics(wanted, storage) if is_read else wanted), storage)
+    listings, failures = _list_files([place for _, place in wanted], storage, goes_on=not is_read)
+    of_logs: dict[tuple[TopicPartition, str], list[PartitionPlace]] = {}  # paths may name several files of one log
+    for topic_partition, place in wanted:
+        of_logs.setdefault((topic_partition, place.directory), []).append(place)
+    logs = [
+        _make_log(topic_partition, places, listings[directory], storage, failures.get(directory))
+        for (topic_partition, directory), places in of_logs.items()
+    ]
+    if not any(log.segments or log.swaps for log in logs) and not failures:
+        beside = [beside_of(directory, storage, files) for directory, files in listings.items()]
+        if not any(neighbours.orphans or neighbours.snapshot > 0 for neighbours in beside):
+            raise PathError(f"no log segments are in {name_first(list(listings), 'directories')}")
+    return logs
+
+
+def _list_files(
+    places: Iterable[PartitionPlace], storage: Storage, goes_on: bool
+) -> tuple[dict[str, dict[str, Entry]], dict[str, StorageError]]:
+    """Returns the files of each directory, and the directories that cannot be listed.
+
+    goes_on: whether a directory that cannot be listed is no error, as long as there is another one.
+    """
     by_directory: dict[str, PartitionPlace] = {}
-    for _, place in wanted:
+    for place in places:
         by_directory.setdefault(place.directory, place)
-    at_once = requests_at_once((storage, directory) for directory in by_directory)
     failures: dict[str, StorageError] = {}
 
     def list_one(place: PartitionPlace) -> dict[str, Entry]:
         try:
             return list_settled(place.directory, storage, place.listed)
         except StorageError as error:
-            if is_read:
+            if not goes_on:
                 raise
             failures[place.directory] = error
             return {}
 
+    at_once = requests_at_once((storage, directory) for directory in by_directory)
     listings = dict(zip(by_directory, map_ahead(list_one, by_directory.values(), at_once), strict=True))
     if failures and len(failures) == len(by_directory):
         raise next(iter(failures.values()))
-    by_name = {directory: segments_of(directory, storage, sizes) for directory, sizes in listings.items()}
-    changes = {directory: files_of_change(files) for directory, files in listings.items()}
-    whole = {place.directory for _, place in wanted if place.only_file is None}
-    parents = {place.directory: place.log_directory for _, place in wanted}
-    notes = {place.directory: place.notes for _, place in wanted}
-    for topic_partition, place in wanted:
-        segments = logs.setdefault((topic_partition, place.directory), {})
-        if place.only_file is None:
-            segments.update((segment.base_offset, segment) for segment in by_name[place.directory].values())
-            swaps[place.directory] = swaps_of(place.directory, storage, changes[place.directory])
-        elif place.only_file in by_name[place.directory]:
-            segment = by_name[place.directory][place.only_file]
-            segments[segment.base_offset] = segment
-    beside = {directory: beside_of(directory, storage, files) for directory, files in listings.items()}
-    beside = {
-        at: neighbours._replace(faults=notes[at] + neighbours.faults) if notes[at] else neighbours
-        for at, neighbours in beside.items()
-    }
-    has_traces = any(neighbours.orphans or neighbours.snapshot > 0 for neighbours in beside.values())
-    if not any(logs.values()) and not any(swaps.values()) and not has_traces and not failures:
-        raise PathError(f"no log segments are in {name_first(list(by_directory), 'directories')}")
-    return [
-        ListedLog(
-            *topic_partition,
-            directory,
-            tuple(segments[base] for base in sorted(segments)),
-            swaps.get(directory, ()),
-            compacted=was_compacted(changes[directory], by_name[directory].values()),
-            is_whole=directory in whole,
-            beside=beside[directory] if directory in whole else Beside(beside[directory].faults),
-            log_directory=parents[directory],
-            storage=storage,
-            unreadable=str(failures[directory]) if directory in failures else None,
-        )
-        for (topic_partition, directory), segments in logs.items()
-    ]
+    return listings, failures
+
+
+def _make_log(
+    topic_partition: TopicPartition,
+    places: list[PartitionPlace],
+    files: dict[str, Entry],
+    storage: Storage,
+    failure: StorageError | None,
+) -> ListedLog:
+    """Makes the log of one directory. places: the directory, once for each path that names it or one of its files."""
+    directory = places[-1].directory
+    by_name = segments_of(directory, storage, files)
+    changes = files_of_change(files)
+    is_whole = any(place.only_file is None for place in places)
+    if is_whole:
+        segments = {segment.base_offset: segment for segment in by_name.values()}
+    else:
+        given = [by_name[place.only_file] for place in places if place.only_file in by_name]
+        segments = {segment.base_offset: segment for segment in given}
+    beside = beside_of(directory, storage, files)
+    if places[-1].notes:
+        beside = beside._replace(faults=places[-1].notes + beside.faults)
+    return ListedLog(
+        *topic_partition,
+        directory,
+        tuple(segments[base] for base in sorted(segments)),
+        swaps_of(directory, storage, changes) if is_whole else (),
+        compacted=was_compacted(changes, by_name.values()),
+        is_whole=is_whole,
+        beside=beside if is_whole else Beside(beside.faults),
+        log_directory=places[-1].log_directory,
+        storage=storage,
+        unreadable=None if failure is None else str(failure),
+    )
 
 
 def _list_tiers(

@@ -5,10 +5,12 @@ Each file is opened when it is first needed. All are closed together.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
 from types import TracebackType
+from typing import NamedTuple
 
 from kafka_segment_source import kafka_format
 from kafka_segment_source.logdir.indexes import (
@@ -19,7 +21,14 @@ from kafka_segment_source.logdir.indexes import (
     read_time_ends,
     read_time_index,
 )
-from kafka_segment_source.logdir.offset_proof import may_have_fallen, may_have_risen, overlaps
+from kafka_segment_source.logdir.offset_proof import (
+    follows,
+    has_jumped,
+    limit_of,
+    may_have_fallen,
+    may_have_risen,
+    overlaps,
+)
 from kafka_segment_source.logdir.probe import BatchHeader, HeaderProbe
 from kafka_segment_source.logdir.segments import Segment
 from kafka_segment_source.storage.ahead import run_together
@@ -31,6 +40,19 @@ _HEAD_BATCHES = 1024  # batches to check before a time index is rejected; real f
 _MOST_WALKED = 4 * 1024 * 1024  # bytes to walk for the end of a log; a broker's index leaves 4 KiB and a batch
 _MOST_WITHOUT_INDEX = 1024 * 1024
 _WHOLE_INDEX = 32 * 1024  # bytes of a `.timeindex` that one request reads sooner than two requests read its ends
+
+
+class SegmentEnd(NamedTuple):
+    """Where the batches of a segment end.
+
+    offset: after the last batch that can be believed.
+    misplaced: the last batch, or the one before it, if its offsets contradict its segment or the other one.
+    allowed: the offsets that are left for it, both inclusive.
+    """
+
+    offset: int
+    misplaced: BatchHeader | None = None
+    allowed: tuple[int, int] = (0, 0)
 
 
 class SegmentView:
@@ -269,15 +291,28 @@ class SegmentView:
         return self.start_position(offset)
 
     def end_offset(self) -> int:
-        """Returns the offset after the last proven batch, or the base offset if there is none.
+        """Returns the offset after the last proven batch, or the base offset if there is none (`find_end`)."""
+        return self.find_end().offset
 
-        A batch with a wrong offset does not end the search. The read of it reports it.
+    def find_end(self) -> SegmentEnd:
+        """Finds the offset after the last proven batch.
+
+        Batches with wrong offsets before it do not end the search. The read of them reports them. But the last batch
+        may lie below the one before it, or at offsets that its segment cannot have. Then one of the two is wrong, and
+        no batch follows that could prove the end.
         """
-        end = self.segment.base_offset
-        for header in self.probe.walk(self.start_position(kafka_format.MAX_OFFSET), in_order=False):
-            if header is not None:
-                end = header.last_offset + 1
-        return end
+        segment, position = self.segment, self.start_position(kafka_format.MAX_OFFSET)
+        ends = deque((header for header in self.probe.walk(position, in_order=False) if header is not None), maxlen=3)
+        if not ends:
+            return SegmentEnd(segment.base_offset)
+        last, least = ends[-1], segment.base_offset - 1
+        limit = limit_of(segment.base_offset, None) if segment.is_last else kafka_format.MAX_OFFSET
+        *_, earlier, before = [least] * 2 + [max(header.last_offset, least) for header in ends][:-1]
+        if follows(last, before) and last.last_offset < limit:
+            return SegmentEnd(last.last_offset + 1)
+        if len(ends) > 1 and ends[-2].base_offset > earlier + 1 and has_jumped(ends[-2], last, earlier):
+            return SegmentEnd(last.last_offset + 1, ends[-2], (earlier + 1, last.base_offset - 1))
+        return SegmentEnd(before + 1, last, (before + 1, limit - 1))
 
     def log_end(self) -> int | None:
         """Returns the offset after the last whole batch. The segment is the last one of a log.

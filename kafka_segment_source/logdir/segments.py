@@ -234,7 +234,7 @@ class ListedLog:
     beside: the other files of the directory.
     log_directory: the log directory that the path names. None if the path names the partition.
     storage: where its files are.
-    unreadable: why the directory cannot be listed, for `list_directories` alone. A read of it is an error.
+    unreadable: why the directory cannot be listed, where logs are shown. A read of it is an error.
     """
 
     topic: str

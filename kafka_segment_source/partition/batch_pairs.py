@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from itertools import chain, takewhile
 from typing import TYPE_CHECKING, NamedTuple
 
+from kafka_segment_source.errors import DataError
 from kafka_segment_source.kafka_format import MAGIC_V2, MAX_OFFSET
 from kafka_segment_source.logdir.leader_epochs import UNKNOWN
 from kafka_segment_source.logdir.probe import BatchHeader
@@ -187,9 +188,19 @@ def _walk_segments(copy: CopyView, end: int, about: int) -> Iterator[BatchHeader
             first += 1
         for at in reversed(range(min(first + 1, count))):
             header, fault = survey.header(at), survey.faults[at]
-            is_contradicted = fault is not None and fault.offset is not None and fault.offset >= header.base_offset
-            if header.base_offset < end and not is_contradicted:
+            if header.base_offset < end and not (fault is not None and _is_contradicted(copy, segment, at, fault)):
                 yield header
+
+
+def _is_contradicted(copy: CopyView, segment: Segment, at: int, fault: DataError) -> bool:
+    """Whether damage right before batch number `at` of a segment states an offset at or above it, and nothing shows
+    which of the two is wrong."""
+    survey = copy.survey(segment)
+    header = survey.header(at)
+    if fault.offset is None or fault.offset < header.base_offset:
+        return False
+    expected = survey.header(at - 1).last_offset + 1 if at else segment.base_offset
+    return not copy.is_misplaced_before(segment, fault, expected, header)
 
 
 def _reaches(copy: CopyView, segment: Segment, offset: int) -> bool:

@@ -398,6 +398,9 @@ def _count_certain_bytes(copies: Sequence[CopyView], start: int) -> int:
 
 def _lacks(copy: CopyView, offset: int) -> bool:
     """Whether a copy has no batch at an offset, and nothing of its segment shows that compaction removed one."""
+    gap = copy.tail.unproven_gap
+    if gap is not None and gap.start <= offset < gap.end:
+        return True
     segment = copy.segment_of(offset)
     if segment is None or not segment.size or not copy.start <= offset < copy.end:
         return True

@@ -9,9 +9,9 @@ does not raise (`survey.py`). Raises StorageError, and FileChangedError if a fil
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
+from itertools import accumulate, islice
 from struct import Struct
 from typing import TYPE_CHECKING
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from kafka_segment_source.partition.survey import Rows, Survey
 
 _HEADER = Struct(">qiibI")  # of a batch of magic 2: base offset, length, leader epoch, magic, CRC
+_MOST_COMPARED = 10_000  # batches of another copy that may be the same as a last batch with a gap before it
 _MOST_WALKED = 64 * 1024 * 1024  # bytes to walk for the end of a segment; a broker's index leaves 4 KiB
 
 
@@ -92,7 +93,9 @@ class CopyView:
     @property
     def start(self) -> int:
         """The first offset that the copy may hold."""
-        return max(self._bases[0], self.log.offsets.start) if self._bases else 0
+        held = next((segment.base_offset for segment in self.log.segments if segment.size), None)
+        first = held if held is not None else self._bases[-1] if self._bases else 0
+        return max(first, self.log.offsets.start) if self._bases else 0
 
     @property
     def end(self) -> int:
@@ -189,6 +192,20 @@ class CopyView:
         header = _HEADER.pack(batch.base_offset, length, batch.leader_epoch, batch.magic, batch.crc)
         with InputFile(segment.path, segment.storage, segment.version) as file:
             return any(file.read_at(place, len(header)) == header for place in places if place is not None)
+
+    def is_misplaced_before(self, segment: Segment, fault: DataError, expected: int, header: BatchHeader) -> bool:
+        """Whether the damage right before a batch is a whole batch of which the offset alone is wrong.
+
+        Its length is exactly the room between `expected`, the offset after the batch before it, and `header`. Two
+        numbers that fit are no accident.
+        """
+        if fault.position is None:
+            return False
+        with self._open_view(segment) as view:
+            wrong = view.probe.proven(fault.position)
+        if wrong is None or wrong.end != header.position:
+            return False
+        return expected + wrong.last_offset - wrong.base_offset + 1 == header.base_offset
 
     def end_of(self, segment: Segment) -> int | None:
         """Returns the offset after the last batch of a segment that others follow.
@@ -338,18 +355,39 @@ class CopyView:
     def _find_twin(self, batch: BatchHeader, other: CopyView, expected: int) -> BatchHeader | None:
         """Returns the batch of another copy that is the same as `batch`, below it at an offset from `expected` on.
 
-        It is the first batch there. Where damage hides which one that is, all of the segment are searched.
+        It returns None if the other copy has the same batch at its place too.
         """
         if not other.log.segments:
             return None
-        header = other.batch_at(expected)
-        candidates: tuple[BatchHeader, ...] = () if header is None else (header,)
-        segment = other.segment_of(expected)
-        if segment is not None and (header is None or self.tail.hides_batches):
-            survey = other.survey(segment)
-            candidates = tuple(survey.header(at) for at in range(survey.batches.shape[1]))
-        below = (header for header in candidates if expected <= header.base_offset < batch.base_offset)
+        there = other.batch_at(batch.base_offset)
+        if there is not None and (there.base_offset, there.crc) == (batch.base_offset, batch.crc):
+            return None
+        below = islice(other._headers_in(OffsetRange(expected, batch.base_offset)), _MOST_COMPARED)
         return next((header for header in below if self._is_twin(batch, other, header)), None)
+
+    def _headers_in(self, offsets: OffsetRange) -> Iterator[BatchHeader]:
+        """Yields the sound batches that begin at one of these offsets, in order."""
+        for segment in self.segments_in(offsets):
+            for header in self._headers_of(segment, offsets.start) if segment.size else ():
+                if header.base_offset >= offsets.end:
+                    return
+                if header.base_offset >= offsets.start:
+                    yield header
+
+    def _headers_of(self, segment: Segment, start: int) -> Iterator[BatchHeader]:
+        """Yields the sound batches of a segment from the one that holds `start` on. Where damage begins, the segment is
+        read."""
+        reached, limit = start, limit_of(segment.base_offset, segment.next_base_offset)
+        with self._open_view(segment) as view:
+            for header in view.headers_from(start):
+                if header is None or header.last_offset >= limit:
+                    break
+                yield header
+                reached = header.last_offset + 1
+            else:
+                return
+        surveyed = self.survey(segment)
+        yield from map(surveyed.header, range(surveyed.first_from(reached), surveyed.batches.shape[1]))
 
     def _is_twin(self, batch: BatchHeader, other: CopyView, header: BatchHeader) -> bool:
         """Whether two copies have the same batch at two offsets, or one of them has what compaction left of it.
@@ -358,7 +396,8 @@ class CopyView:
         """
         if (header.crc, header.size) == (batch.crc, batch.size):
             return True
-        if header.last_offset - header.base_offset != batch.last_offset - batch.base_offset:
+        spans = header.last_offset - header.base_offset, batch.last_offset - batch.base_offset
+        if spans[0] != spans[1] or header.leader_epoch != batch.leader_epoch:
             return False
         rows, others = self.rows(batch), other.rows(header)
         if not rows or not others:

@@ -214,8 +214,9 @@ def _find_contradicting_line(stating: CopyView, its_end: int, bare: CopyView, ba
 
 def _find_believed_lines(copy: CopyView) -> Epochs:
     """Returns the lines of a copy's checkpoint. It returns none if they give its last batch a later epoch than it
-    has."""
-    last = _find_last(copy)
+    has. If a gap lies before that batch, nothing proves its offset, and the batch before the gap answers."""
+    gap = copy.tail.unproven_gap
+    last = _find_last(copy) if gap is None else next(walk_backward(copy, gap.end), None)
     if last is not None and 0 <= last.leader_epoch < epoch_at(copy.epochs, last.base_offset):
         return ()
     return copy.epochs

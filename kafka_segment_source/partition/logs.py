@@ -1,8 +1,20 @@
-"""Finds what can be read of the listed logs, before the query's own bounds apply.
+"""The way in: a source → its partitions, each with its log. Nothing else lists the directories of partitions.
 
-Comes in: a source and a policy. Goes out: one `PartitionLog` per partition. It has the segments of its log, and the
-offsets that each is read for. This opens checkpoints. It opens the last segment of a directory only for `.swap` files,
-or if several directories hold one partition. The steps, in this order:
+Which function, by what is wanted of a partition:
+
+- `shown_logs`, `dead_directories`: what is on the disk, by names and sizes. For `ls`, `verify`, `report`, `every_copy`,
+  for what a rebuild must not touch, and for the names of topic ids.
+- `listed_logs`: the directories that a read takes, by names and sizes. For views of files, and which topics are there.
+- `available_logs`: one log for each partition, with the offsets to read. For zone maps, and a split whose file was
+  replaced.
+- `examined_logs`: the same, with evidence of records that are missing. For plans, streams, exports, rebuilds, and ends
+  of logs.
+- `settled_logs`: the same, listed again if files change meanwhile. For answers without a plan: where a time is, and
+  where an offset is.
+- `available_copies`: the copies of one partition, not merged. For mending, and markers in other copies.
+
+`available_logs` opens checkpoints. It opens the last segment of a directory only for `.swap` files, or if several
+directories hold one partition. The steps, in this order:
 
 - Apply the files that an interrupted compaction left.
 - Apply the log start and the high watermark of each directory. A tier has neither. The log start of a local directory
@@ -26,7 +38,7 @@ from typing import TYPE_CHECKING, TypeVar
 from kafka_segment_source.bounds import ALL_OFFSETS, OffsetRange
 from kafka_segment_source.errors import FileChangedError, PathError
 from kafka_segment_source.kafka_format import MAX_OFFSET
-from kafka_segment_source.logdir.catalog import list_logs
+from kafka_segment_source.logdir.catalog import Purpose, list_dead_directories, list_logs
 from kafka_segment_source.logdir.checkpoints import Checkpoints
 from kafka_segment_source.logdir.segment_view import SegmentView
 from kafka_segment_source.logdir.segments import (
@@ -55,6 +67,38 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+def shown_logs(source: Source) -> list[ListedLog]:
+    """Returns every partition directory that the source selects, as it is on the disk (`Purpose.SHOW`)."""
+    return try_again(lambda: list_logs(source, Purpose.SHOW))
+
+
+def dead_directories(source: Source, warnings: Warnings) -> list[tuple[str, int]]:
+    """Returns the path and the size in bytes of each directory that no query reads (`list_dead_directories`)."""
+
+    def list_dead() -> tuple[list[tuple[str, int]], Warnings]:
+        said = Warnings()
+        return list_dead_directories(source, said), said
+
+    dead, said = try_again(list_dead)
+    warnings += said
+    return dead
+
+
+def listed_logs(source: Source, needs_all: bool = True) -> list[ListedLog]:
+    """Returns the partition directories that a read of the source takes. It opens no file.
+
+    needs_all: whether a topic or a partition that the source names, and that is not there, is an error.
+    """
+    return try_again(lambda: list_logs(source, _purpose_of(needs_all)))
+
+
+def warn_of_listed(logs: Sequence[ListedLog], warnings: Warnings) -> None:
+    """Warns of what names and sizes alone show: files that cannot be what they state, and segments that a tier has only
+    in part."""
+    warnings += few([fault for log in logs for fault in log.beside.faults + log.beside.damaged])
+    warnings += few([explain_unfinished(log) for log in logs if log.beside.unfinished])
+
+
 def available_logs(
     source: Source, policy: Policy, warnings: Warnings, near: OffsetRange = ALL_OFFSETS
 ) -> list[PartitionLog]:
@@ -69,7 +113,7 @@ def examined_logs(source: Source, policy: Policy, warnings: Warnings, needs_all:
     """Returns the logs of `available_logs`, each with the evidence of records that are missing (`missing.py`).
 
     Warns of partitions without a directory. Raises FileChangedError if a directory changes while it is listed.
-    needs_all: as in `list_logs`.
+    needs_all: as in `listed_logs`.
     """
     seen = time.monotonic()
     checkpoints = Checkpoints(warnings, source.storage)
@@ -95,7 +139,7 @@ def available_copies(source: Source, policy: Policy, warnings: Warnings | None =
     return settle(copies, policy, Warnings() if warnings is None else warnings)
 
 
-def list_settled_logs(source: Source, policy: Policy, warnings: Warnings) -> list[PartitionLog]:
+def settled_logs(source: Source, policy: Policy, warnings: Warnings) -> list[PartitionLog]:
     """Returns the logs of `examined_logs`. It lists them again if files change meanwhile."""
 
     def examine() -> tuple[list[PartitionLog], list[str]]:
@@ -130,6 +174,10 @@ def follow_changes(log: PartitionLog, source: Source, policy: Policy, action: Ca
             return None
 
 
+def _purpose_of(needs_all: bool) -> Purpose:
+    return Purpose.READ if needs_all else Purpose.READ_IF_THERE
+
+
 def _merge(
     copies: list[PartitionLog], policy: Policy, warnings: Warnings, near: OffsetRange = ALL_OFFSETS
 ) -> list[PartitionLog]:
@@ -145,9 +193,8 @@ def _list_copies(
     source: Source, policy: Policy, warnings: Warnings, checkpoints: Checkpoints, needs_all: bool = True
 ) -> list[PartitionLog]:
     """Returns one log per directory, without the segments that are not read."""
-    listed = list_logs(source, needs_all)
-    warnings += few([fault for log in listed for fault in log.beside.faults + log.beside.damaged])
-    warnings += few([explain_unfinished(log) for log in listed if log.beside.unfinished])
+    listed = list_logs(source, _purpose_of(needs_all))
+    warn_of_listed(listed, warnings)
     counts = Counter(log.topic_partition for log in listed)
     logs = [_swap_in(log, warnings, policy.drop_malformed or counts[log.topic_partition] > 1) for log in listed]
     starts: dict[TopicPartition, int] = {}  # by local directories, for the tiers beside them

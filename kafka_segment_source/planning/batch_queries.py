@@ -11,13 +11,13 @@ from collections.abc import Mapping, Set
 from kafka_segment_source.errors import OptionError
 from kafka_segment_source.logdir.segments import PartitionLog
 from kafka_segment_source.option_values import EARLIEST, LATEST, OffsetLimit, TopicPartition
-from kafka_segment_source.options import ReadOptions
+from kafka_segment_source.request import ReadBounds
 
 
-def check_limits(options: ReadOptions) -> None:
+def check_limits(bounds: ReadBounds) -> None:
     """Raises OptionError for a start at the end or an end at the start, for all partitions or for one."""
-    _check_offsets("startingOffsets", options.starting_offsets, LATEST, "latest", "earliest (-2) or an offset")
-    _check_offsets("endingOffsets", options.ending_offsets, EARLIEST, "earliest", "latest (-1) or an offset")
+    _check_offsets("startingOffsets", bounds.starting_offsets, LATEST, "latest", "earliest (-2) or an offset")
+    _check_offsets("endingOffsets", bounds.ending_offsets, EARLIEST, "earliest", "latest (-1) or an offset")
 
 
 def _check_offsets(

@@ -15,7 +15,7 @@ import numpy as np
 
 from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.decoding.split import SegmentSplit
-from kafka_segment_source.logdir.offset_proof import bears_out, may_have_fallen, may_have_risen
+from kafka_segment_source.logdir.offset_proof import bears_out, limit_of, may_have_fallen, may_have_risen
 from kafka_segment_source.logdir.probe import BatchHeader
 from kafka_segment_source.logdir.segment_view import SegmentView
 
@@ -168,7 +168,8 @@ def _find_first_batch(view: SegmentView, target: int, known: int) -> BatchHeader
         if header is None:
             continue
         following = view.probe.at(header.end)
-        if may_have_fallen(header, following) or may_have_risen(header, following, int(view.offsets.offsets[slot])):
+        entry = int(view.offsets.offsets[slot])
+        if not _fits(view, header) or may_have_fallen(header, following) or may_have_risen(header, following, entry):
             break  # a walk sees it beside the batch before it
         return header
     before = int(np.searchsorted(positions, target)) - 1
@@ -183,8 +184,13 @@ def _find_first_batch(view: SegmentView, target: int, known: int) -> BatchHeader
     return None
 
 
+def _fits(view: SegmentView, header: BatchHeader) -> bool:
+    """Whether a batch ends before the next segment begins."""
+    return header.last_offset < limit_of(view.segment.base_offset, view.segment.next_base_offset)
+
+
 def _is_borne_out(view: SegmentView, header: BatchHeader, before: BatchHeader | None) -> bool:
-    return bears_out(header, before, view.probe.at(header.end), view.probe.may_be_last(header))
+    return _fits(view, header) and bears_out(header, before, view.probe.at(header.end), view.probe.may_be_last(header))
 
 
 def _cut_split(split: SegmentSplit, cuts: list[_Cut]) -> list[SegmentSplit]:

@@ -14,42 +14,46 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from kafka_segment_source import kafka_format
 from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.data_loss import report_lost_offsets
-from kafka_segment_source.errors import OptionError
+from kafka_segment_source.errors import DataError, DataLossError, OptionError
 from kafka_segment_source.logdir.segment_view import SegmentView
 from kafka_segment_source.logdir.segments import Evidence, PartitionLog
 from kafka_segment_source.option_values import EARLIEST, LATEST, OffsetLimit
-from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.reporting import Warnings
+from kafka_segment_source.request import ReadBounds
 from kafka_segment_source.source import Source
 from kafka_segment_source.times import format_millis
 from kafka_segment_source.trust import Policy, Trust
 
 
-def offset_range(log: PartitionLog, options: ReadOptions, warnings: Warnings) -> OffsetRange:
-    """The offsets of one partition that the options leave, between its log start and the end by `endAt`.
+def offset_range(
+    log: PartitionLog, bounds: ReadBounds, source: Source, policy: Policy, warnings: Warnings
+) -> OffsetRange:
+    """The offsets of one partition that the bounds leave, between its log start and the end by `endAt`.
 
     Raises OptionError for a start after the end, and for a timestamp that no record reaches. Raises DataLossError for
     missing offsets that are given by number or lie in a hole. With failOnDataLoss=false they become a warning.
     """
-    start = find_start(log, options)
-    end = _find_end(log, options)
+    starting, ending = bounds.starting, bounds.ending
+    start = find_start(log, bounds, source, policy)
+    end = _find_end(log, ending, source, policy)
     where = f"partition {log.topic}-{log.partition}"
     if start > end:
         raise OptionError(
-            f"option {options.starting.option!r} ({start}) is after option {options.ending.option!r} ({end}) for {where}",
-            options=(options.starting.option, options.ending.option),
+            f"option {starting.option!r} ({start}) is after option {ending.option!r} ({end}) for {where}",
+            options=(starting.option, ending.option),
         )
-    if options.starting.by_time:
-        start = include_gap(log, start, options.trust)
+    if starting.by_time:
+        start = include_gap(log, start, source, policy)
     lost = _describe_hole(log, OffsetRange(start, end)) or _describe_loss(
-        log, options.starting, options.ending, options.trust, start, end
+        log, starting, ending, policy.trust, start, end
     )
     if lost is not None:
-        warnings.add(report_lost_offsets(f"{lost} of {where}", options.policy), "lost offsets")
+        warnings.add(report_lost_offsets(f"{lost} of {where}", policy), "lost offsets")
     return OffsetRange(start, end).intersect(log.offsets)
 
 
@@ -68,20 +72,21 @@ def check_missing(
         yield piece, report_lost_offsets(said, policy) if piece.is_hard else said
 
 
-def find_start(log: PartitionLog, options: ReadOptions) -> int:
-    """The offset where the options begin with this partition: 0 for earliest, -1 for latest.
+def find_start(log: PartitionLog, bounds: ReadBounds, source: Source, policy: Policy) -> int:
+    """The offset where the bounds begin with this partition: 0 for earliest, -1 for latest.
 
-    Raises OptionError for a timestamp that no record reaches, unless the strategy is latest.
+    Raises OptionError for a timestamp that no record reaches, unless the strategy is latest. Then it raises
+    CorruptRecordError under FAILFAST if a wrong offset leaves the end in doubt.
     """
-    starting = options.starting
+    starting = bounds.starting
     number = starting.at(log.topic_partition)
     if not starting.by_time:
         return 0 if number == EARLIEST else number
-    offset = _find_offset_at(log, number, options.source, options.policy)
+    offset = _find_offset_at(log, number, source, policy)
     if offset is not None:
         return offset
-    if options.start_at_latest_if_no_match:
-        return log_end_offset(log, options.trust)
+    if bounds.start_at_latest_if_no_match:
+        return find_log_end(log, policy.trust).sure_offset(policy)
     raise OptionError(
         f"option {starting.option!r}: no offset of partition {log.topic}-{log.partition} has a timestamp at or"
         f" after {format_millis(number)} (startingOffsetsByTimestampStrategy=latest reads nothing of it instead)",
@@ -89,7 +94,7 @@ def find_start(log: PartitionLog, options: ReadOptions) -> int:
     )
 
 
-def include_gap(log: PartitionLog, start: int, trust: Trust) -> int:
+def include_gap(log: PartitionLog, start: int, source: Source, policy: Policy) -> int:
     """Returns where the missing offsets right before `start` begin, or `start`.
 
     A time may stand for one of them. With them in the range, a read notices a segment file that is missing there.
@@ -97,16 +102,24 @@ def include_gap(log: PartitionLog, start: int, trust: Trust) -> int:
     at = bisect_left(log.segments, start, key=lambda segment: segment.base_offset)
     if not 0 < at < len(log.segments) or log.segments[at].base_offset != start or not log.gap_is_loss(at - 1):
         return start
-    with SegmentView(log.segments[at - 1], trust) as view:
-        return min(start, max(view.end_offset(), log_start_offset(log)))
+    with SegmentView(log.segments[at - 1], policy.trust) as view:
+        end = max(view.end_offset(), log_start_offset(log))
+    if end >= start or not log.copies:
+        return min(start, end)
+    # damage may hide the end of the segment in one copy, and another copy has what is there
+    from kafka_segment_source.reading.following import whole_split
+    from kafka_segment_source.reading.mending import Lost, mend
+
+    pieces = mend(whole_split(log, at - 1), OffsetRange(end, start), source, policy, DataLossError(""))
+    last = pieces[-1] if pieces else None
+    return last.offsets.start if isinstance(last, Lost) else start
 
 
-def _find_end(log: PartitionLog, options: ReadOptions) -> int:
-    ending = options.ending
+def _find_end(log: PartitionLog, ending: OffsetLimit, source: Source, policy: Policy) -> int:
     number = ending.at(log.topic_partition)
     if not ending.by_time:
         return kafka_format.MAX_OFFSET if number == LATEST else number
-    offset = _find_offset_at(log, number, options.source, options.policy)
+    offset = _find_offset_at(log, number, source, policy)
     return kafka_format.MAX_OFFSET if offset is None else offset
 
 
@@ -123,17 +136,45 @@ def log_start_offset(log: PartitionLog) -> int:
     return max(min(first, log.first_offset), log.offsets.start)
 
 
-def log_end_offset(log: PartitionLog, trust: Trust) -> int:
-    """The offset after the last one to read: the high watermark, or the end of the files; 0 without segments."""
+class LogEnd(NamedTuple):
+    """Where a log ends.
+
+    offset: after the last one to read: the high watermark, or the end of the files; 0 without segments.
+    fault: the damage that leaves it in doubt: the last batch, or the one before it, states a wrong offset.
+    """
+
+    offset: int
+    fault: DataError | None = None
+
+    def sure_offset(self, policy: Policy) -> int:
+        """The offset. Raises the fault under FAILFAST. Else reads leave out the batch, and it lies before that."""
+        if self.fault is not None and not policy.drop_malformed:
+            raise self.fault
+        return self.offset
+
+    def doubts(self, log: PartitionLog) -> list[str]:
+        """A sentence about the fault, if there is one."""
+        where = f"partition {log.topic}-{log.partition}"
+        return [] if self.fault is None else [f"the end of {where}, {self.offset}, is in doubt: {self.fault}"]
+
+
+def find_log_end(log: PartitionLog, trust: Trust) -> LogEnd:
+    """Finds where a log ends. Of several copies, damage at the end is known already."""
     if not log.segments:
-        return 0
+        return LogEnd(0)
     if log.end is not None:
-        return min(log.end, log.offsets.end)
+        return LogEnd(min(log.end, log.offsets.end))
     last = log.segments[-1]
     if last.base_offset >= log.offsets.end:
-        return log.offsets.end
+        return LogEnd(log.offsets.end)
     with SegmentView(last, trust) as view:
-        return min(view.end_offset(), log.offsets.end)
+        end = view.find_end()
+    if end.misplaced is None or end.offset >= log.offsets.end:
+        return LogEnd(min(end.offset, log.offsets.end))
+    from kafka_segment_source.decoding.faults import Faults  # it loads the kernels
+
+    stated = end.misplaced.base_offset, end.misplaced.last_offset
+    return LogEnd(end.offset, Faults(last.path).out_of_order(end.misplaced.position, stated, end.allowed))
 
 
 def _is_end_hidden(log: PartitionLog, trust: Trust) -> bool:
@@ -172,7 +213,7 @@ def _describe_loss(
     furthest = end if ends_by_number else start
     if furthest <= min(bases[-1], log.offsets.end):
         return None
-    latest = log_end_offset(log, trust)
+    latest = find_log_end(log, trust).offset
     if furthest > latest and not _is_end_hidden(log, trust):
         option = ending.option if ends_by_number else starting.option
         end_words = "the high watermark is" if latest == log.offsets.end else "the files end at"

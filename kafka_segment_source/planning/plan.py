@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from kafka_segment_source.decoding.split import SegmentSplit
-from kafka_segment_source.decoding.tables import reads_headers_only, split_table
+from kafka_segment_source.decoding.tables import Reading, SplitTable, reads_headers_only, split_table
 from kafka_segment_source.errors import KafkaSegmentError
 from kafka_segment_source.in_order import count_processors
 from kafka_segment_source.keywords import check_threads
@@ -40,6 +40,7 @@ class ReadPlan:
     bytes_saved_by_zone_maps: bytes that would be read without zone maps.
     bytes_saved_by_key_filters: those of them that only the keys leave out.
     requests: what planning has asked of object stores. A listing counts one for each 1,000 names, and a retry none.
+    other_table: what makes the rows, where it is not the table of the options.
     """
 
     options: ReadOptions
@@ -51,6 +52,7 @@ class ReadPlan:
     bytes_saved_by_zone_maps: int = 0
     bytes_saved_by_key_filters: int = 0
     requests: int = 0
+    other_table: SplitTable | None = None
 
     @property
     def segments_total(self) -> int:
@@ -100,9 +102,9 @@ class ReadPlan:
         Args:
             columns: Names of the wanted columns, in order. By default, the options decide.
             threads: How many threads read and decode. By default, one for each processor, and four at most, if the
-                logs are compressed and not in a bucket, and one for others. Rows come in the same order with any
-                number. Each thread takes at most 64 MiB, beside a batch of Kafka that is larger. With 1, one Arrow
-                batch is in memory at a time.
+                logs are compressed or `view` is "latest", and they are not in a bucket, and one for others. Rows come
+                in the same order with any number. Each thread takes at most 64 MiB, beside a batch of Kafka that is
+                larger. With 1, one Arrow batch is in memory at a time.
 
         Returns:
             A reader that returns the segments one after another, by topic, partition and offset.
@@ -132,32 +134,43 @@ class ReadPlan:
     def schema(self, columns: Sequence[str] | None = None) -> pa.Schema:
         """The Arrow schema of these columns; None: of the columns of the options. SchemaError for an unknown name."""
         table = self._table()
-        return table.arrow_schema(table.default_names(self.options) if columns is None else table.check_names(columns))
+        return table.arrow_schema(
+            table.default_names(self.options.content) if columns is None else table.check_names(columns)
+        )
 
     def _table(self) -> Table:
-        return split_table(self.options)
+        return self.reading.table
+
+    @property
+    def reading(self) -> Reading:
+        """What a task must know beside its splits."""
+        options = self.options
+        table = split_table(options.content) if self.other_table is None else self.other_table
+        return Reading(options.source, options.policy, options.content, table)
 
     def _read(self, schema: pa.Schema, advance: Callable[[int], None], threads: int | None) -> Iterator[pa.RecordBatch]:
         useful = min(self._choose_threads() if threads is None else threads, self._most_threads)
-        if useful > 1 and self.options.view != NEWEST:
+        if useful > 1:
             from kafka_segment_source.scanning_threads import read_splits_in_threads
 
-            yield from read_splits_in_threads(self.splits, self.options, schema, advance, useful)
+            yield from read_splits_in_threads(self.splits, self.reading, schema, advance, useful)
             return
         from kafka_segment_source.scanning import read_splits
 
-        yield from read_splits(self.splits, self.options, schema, advance)
+        yield from read_splits(self.splits, self.reading, schema, advance)
 
     @property
     def _most_threads(self) -> int:
         return -(-self.bytes_to_read // _BYTES_A_THREAD)
 
     def _choose_threads(self) -> int:
-        """Returns one thread for each processor where several are faster: for compressed batches on a disk."""
-        if self._most_threads <= 1 or reads_headers_only(self.options):
+        """Returns one thread for each processor where several are faster: on a disk, for compressed batches, and for
+        the newest record of each key."""
+        if self._most_threads <= 1 or reads_headers_only(self.options.content, self.options.policy.trust):
             return 1
         split = max(self.splits, key=lambda split: split.size)
-        return min(count_processors(), _MOST_BY_DEFAULT) if _begins_compressed(split) else 1
+        gains = not _is_far(split) if self.options.content.view == NEWEST else _begins_compressed(split)
+        return min(count_processors(), _MOST_BY_DEFAULT) if gains else 1
 
     # rich prints the plan, and is loaded only for that.
 
@@ -200,7 +213,7 @@ def read_rows(
 def _begins_compressed(split: SegmentSplit) -> bool:
     """Whether the first batch of a split is compressed. False for a bucket, and where it cannot be read: the read of it
     says why."""
-    if split.storage.read_cost(split.path).at_once > 1:
+    if _is_far(split):
         return False
     try:
         with InputFile(split.path, split.storage, split.version) as file:
@@ -208,3 +221,8 @@ def _begins_compressed(split: SegmentSplit) -> bool:
     except KafkaSegmentError:
         return False
     return header is not None and header.is_compressed
+
+
+def _is_far(split: SegmentSplit) -> bool:
+    """Whether each read of a split's file takes a round trip of the network."""
+    return split.storage.read_cost(split.path).at_once > 1

@@ -12,11 +12,11 @@ from itertools import groupby
 
 from kafka_segment_source.bounds import EVERY_ROW, RowFilter
 from kafka_segment_source.decoding.split import SegmentSplit, anchored
-from kafka_segment_source.decoding.tables import reads_headers_only
+from kafka_segment_source.decoding.tables import SplitTable, reads_headers_only
 from kafka_segment_source.errors import FileChangedError
 from kafka_segment_source.logdir.segment_view import SegmentView
 from kafka_segment_source.logdir.segments import PartitionLog
-from kafka_segment_source.option_values import EARLIEST, NEWEST
+from kafka_segment_source.option_values import NEWEST
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.partition.logs import examined_logs
 from kafka_segment_source.partition.missing import sum_up
@@ -26,6 +26,8 @@ from kafka_segment_source.planning.plan import ReadPlan
 from kafka_segment_source.planning.selection import Selection, Sources, SplitOf, select
 from kafka_segment_source.planning.stable_end import StableEnds
 from kafka_segment_source.reporting import Warnings, few
+from kafka_segment_source.request import Content, Cutting, ReadBounds
+from kafka_segment_source.source import Source
 from kafka_segment_source.storage.ahead import map_ahead, requests_at_once
 from kafka_segment_source.storage.retrying import try_again
 from kafka_segment_source.trust import Trust
@@ -39,19 +41,25 @@ WORTH_SAYING = 64 * 2**20  # bytes that `until` cannot leave out; fewer are read
 SelectAll = Callable[[Sources, Warnings], Selection]
 
 
-def make_plan(options: ReadOptions, warnings: Sequence[str] = (), pushed: RowFilter = EVERY_ROW) -> ReadPlan:
+def make_plan(
+    options: ReadOptions,
+    warnings: Sequence[str] = (),
+    pushed: RowFilter = EVERY_ROW,
+    table: SplitTable | None = None,
+) -> ReadPlan:
     """Makes the plan of a batch read. The plan includes the `warnings` of parsing.
 
-    pushed: the rows that the filters above the read leave possible. Raises PathError for a path without logs,
-    OptionError for an invalid request, and DataLossError for missing offsets.
+    pushed: the rows that the filters above the read leave possible. table: makes other rows of the same splits.
+    Raises PathError for a path without logs, OptionError for an invalid request, and DataLossError for missing offsets.
     """
-    return plan_selected(options, warnings, lambda sources, warnings: select(sources, [pushed], warnings)[0])
+    plan = plan_selected(options, warnings, lambda sources, warnings: select(sources, [pushed], warnings)[0])
+    return plan if table is None else replace(plan, other_table=table)
 
 
 def plan_selected(options: ReadOptions, warnings: Sequence[str], select_all: SelectAll) -> ReadPlan:
     """Makes the plan of what `select_all` takes from the logs. If files change meanwhile, the logs are listed again."""
-    check_limits(options)
-    requests = options.storage.count_requests()
+    check_limits(options.bounds)
+    requests = options.source.storage.count_requests()
     try:
         return try_again(lambda: _plan_once(options, warnings, select_all, requests))
     except FileChangedError:
@@ -68,17 +76,11 @@ def plan_listed(logs: list[PartitionLog], options: ReadOptions) -> ReadPlan:
     isolationLevel=read_committed. The starting and ending options do not count. Raises FileChangedError if files were
     replaced since they were listed.
     """
-    options = replace(
-        options,
-        starting_timestamp=None,
-        starting_offsets_by_timestamp=None,
-        starting_offsets=EARLIEST,
-        end_at_high_watermark=False,
-    )
-    stable = StableEnds(options.source, options.policy, read_committed=False)  # the ranges end there already
-    sources = Sources(options, logs, stable, ZoneMaps(options.source, options.zone_maps, options.include_control))
-    requests = options.storage.count_requests()
+    options = options._replace(source=options.source.to_end_of_files(), bounds=options.bounds.without_start())
+    sources = _make_sources(options, logs, has_stable_ends=True)
+    requests = options.source.storage.count_requests()
     return _plan_sources(
+        options,
         sources,
         Warnings(),
         lambda sources, warnings: select(sources, [EVERY_ROW], warnings)[0],
@@ -96,19 +98,21 @@ def _plan_once(
 ) -> ReadPlan:
     """Makes one attempt at a plan of a batch read. The parameters are those of `_plan_sources`."""
     noted = Warnings(warnings)
-    source, policy = options.source, options.policy
-    stable = StableEnds(source, policy, read_committed=options.read_committed)
-    sources = Sources(
-        options,
-        examined_logs(source, policy, noted),
-        stable,
-        ZoneMaps(options.source, options.zone_maps, options.include_control),
-    )
-    check_partitions(options.starting, options.ending, sources.logs)
-    return _plan_sources(sources, noted, select_all, requests, cuts_all)
+    logs = examined_logs(options.source, options.policy, noted)
+    check_partitions(options.bounds.starting, options.bounds.ending, logs)
+    return _plan_sources(options, _make_sources(options, logs), noted, select_all, requests, cuts_all)
+
+
+def _make_sources(options: ReadOptions, logs: list[PartitionLog], has_stable_ends: bool = False) -> Sources:
+    """has_stable_ends: whether the offsets of the logs end at the last stable offset already."""
+    source, content = options.source, options.content
+    stable = StableEnds(source, options.policy, read_committed=content.read_committed and not has_stable_ends)
+    maps = ZoneMaps(source, options.bounds.zone_maps, content.include_control)
+    return Sources(source, options.policy, content, options.bounds, logs, stable, maps)
 
 
 def _plan_sources(
+    options: ReadOptions,
     sources: Sources,
     warnings: Warnings,
     select_all: SelectAll,
@@ -122,24 +126,23 @@ def _plan_sources(
     cuts_all: a segment that was replaced before it was cut is a FileChangedError. False: such a segment stays whole.
     pack_more_than: splits; with more of them, small neighbours share a task.
     """
-    options = sources.options
     selection = select_all(sources, warnings)
-    kept = _cut_splits(selection, options, cuts_all, warnings)
+    content, trust, cutting = options.content, options.policy.trust, options.cutting
+    kept = _cut_splits(selection, cutting, trust, cuts_all, warnings)
     warnings.add_all(sum_up(selection.missing), "missing offsets")
     warnings += few(dict.fromkeys(selection.faults))
     sources.maps.report_problems(warnings)
     if selection.late_bytes >= WORTH_SAYING:
-        warnings.add(_make_late_warning(selection.late_bytes, options))
+        warnings.add(_make_late_warning(selection.late_bytes, options.source, options.bounds, content.include_control))
     splits = tuple(split for _, split in kept)
     saved = 0
-    if options.zone_maps is not None:
+    if options.bounds.zone_maps is not None:
         saved = _sum_bytes(selection.without_maps) - _sum_bytes(selection.kept)
-    asked = options.min_partitions is not None or options.max_records_per_partition is not None
-    tasks = _pack_splits(splits, options, asked, pack_more_than)
+    tasks = _pack_splits(splits, content, trust, cutting, pack_more_than)
     paths = {split.path for split in splits}  # a chain of copies may name a segment more than once
     dropped = {segment.path: segment for segment in reversed(selection.dropped) if segment.path not in paths}
     return ReadPlan(
-        options=options.with_keys(selection.keys),
+        options=options._replace(content=content.with_keys(selection.keys)),
         splits=splits,
         tasks=tuple(tasks),
         dropped=tuple(reversed(dropped.values())),
@@ -147,18 +150,19 @@ def _plan_sources(
         warnings=tuple(dict.fromkeys(warnings)),
         bytes_saved_by_zone_maps=saved,
         bytes_saved_by_key_filters=min(selection.bytes_left_by_keys, saved),
-        requests=options.storage.count_requests() - requests,
+        requests=options.source.storage.count_requests() - requests,
     )
 
 
 def _pack_splits(
-    splits: tuple[SegmentSplit, ...], options: ReadOptions, asked: bool, more_than: int
+    splits: tuple[SegmentSplit, ...], content: Content, trust: Trust, cutting: Cutting, more_than: int
 ) -> list[tuple[SegmentSplit, ...]]:
-    """Groups splits into tasks. asked: whether the user asked for a number or size of Spark partitions."""
-    if options.view == NEWEST:  # the newest record of a key may be in any segment
+    """Groups splits into tasks. Where the user asks for a number or size of Spark partitions, none share one."""
+    if content.view == NEWEST:  # the newest record of a key may be in any segment
         return [tuple(some) for _, some in groupby(splits, key=lambda split: (split.topic, split.partition))]
-    most = 0 if asked else options.pack_bytes
-    if most and reads_headers_only(options):  # a task costs as much as the headers of hundreds of megabytes
+    asked = cutting.min_partitions is not None or cutting.max_records is not None
+    most = 0 if asked else cutting.pack_bytes
+    if most and reads_headers_only(content, trust):  # a task costs as much as the headers of hundreds of megabytes
         return pack(splits, 0, max(most, HEADERS_TOGETHER))
     return pack(splits, more_than, most)
 
@@ -167,15 +171,16 @@ def _sum_bytes(kept: list[SplitOf]) -> int:
     return sum(split.size for _, split in kept)
 
 
-def _cut_splits(selection: Selection, options: ReadOptions, cuts_all: bool, warnings: Warnings) -> list[SplitOf]:
+def _cut_splits(
+    selection: Selection, cutting: Cutting, trust: Trust, cuts_all: bool, warnings: Warnings
+) -> list[SplitOf]:
     """Cuts the splits by minPartitions and maxRecordsPerPartition."""
-    kept, trust = selection.kept, options.trust
-    most = options.max_records_per_partition
+    kept, most = selection.kept, cutting.max_records
     if most is not None:
         kept = _cut_each(kept, trust, cuts_all, warnings, lambda view, split: cut_by_records(view, split, most))
-    if options.min_partitions is not None and len(kept) < options.min_partitions:
+    if cutting.min_partitions is not None and len(kept) < cutting.min_partitions:
         whole = [split for _, split in kept]
-        counts = dict(zip(whole, count_pieces([split.size for split in whole], options.min_partitions), strict=True))
+        counts = dict(zip(whole, count_pieces([split.size for split in whole], cutting.min_partitions), strict=True))
         kept = _cut_each(kept, trust, cuts_all, warnings, lambda view, split: cut_by_bytes(view, split, counts[split]))
     return kept
 
@@ -211,20 +216,20 @@ def _cut_each(
     return pieces
 
 
-def _make_late_warning(late_bytes: int, options: ReadOptions) -> str:
-    bound = "option 'until'" if options.times.has_until else "a filter 'timestamp < …'"
+def _make_late_warning(late_bytes: int, source: Source, bounds: ReadBounds, include_control: bool) -> str:
+    bound = "option 'until'" if bounds.times.has_until else "a filter 'timestamp < …'"
     cost = f"{bound} cannot end the read early: {late_bytes:,} of the bytes to read come after the first timestamp that reaches it"
     remedies = []
-    if not options.include_control:
-        then = " and then zoneMaps=DIR" if options.zone_maps is None else ""
+    if not include_control:
+        then = " and then zoneMaps=DIR" if bounds.zone_maps is None else ""
         remedies.append(
-            f"`{update_command(options.source, options.zone_maps)}`{then} leaves out those that hold no row of that time"
+            f"`{update_command(source, bounds.zone_maps)}`{then} leaves out those that hold no row of that time"
         )
-    if options.timestamp_disorder is None:
+    if bounds.disorder is None:
         remedies.append(
             "where no record is older than the newest before it by more than 10 s, say, timestampDisorder=10s leaves them out"
         )
-    elif options.include_control:
+    elif include_control:
         remedies.append("timestampDisorder says nothing about control records, so includeControl=false leaves them out")
     else:
         remedies.append(

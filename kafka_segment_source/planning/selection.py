@@ -18,15 +18,17 @@ from kafka_segment_source.decoding.split import SegmentSplit, anchored, split_of
 from kafka_segment_source.logdir.probe import BatchHeader
 from kafka_segment_source.logdir.segment_view import SegmentView
 from kafka_segment_source.logdir.segments import DropKind, DroppedSegment, Evidence, PartitionLog, Segment
-from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.partition.missing import beyond_end
 from kafka_segment_source.planning.offset_bounds import check_missing, offset_range
 from kafka_segment_source.planning.stable_end import StableEnds
 from kafka_segment_source.pruning.disorder import find_witness, stop_timestamp
 from kafka_segment_source.pruning.ranges import ByteRange, Pruned, narrow
 from kafka_segment_source.reporting import Warnings
+from kafka_segment_source.request import Content, ReadBounds
+from kafka_segment_source.source import Source
 from kafka_segment_source.storage.ahead import map_ahead, requests_at_once
 from kafka_segment_source.times import format_millis
+from kafka_segment_source.trust import Policy
 from kafka_segment_source.zones.maps import ZoneMaps
 
 if TYPE_CHECKING:
@@ -38,9 +40,12 @@ SplitOf = tuple[Segment, SegmentSplit]
 
 @dataclass(slots=True)
 class Sources:
-    """The input of a plan: the logs, listed once, and the facts that one plan finds once about them."""
+    """The input of a plan: what is asked, the logs, listed once, and the facts that one plan finds once about them."""
 
-    options: ReadOptions
+    source: Source
+    policy: Policy
+    content: Content
+    bounds: ReadBounds
     logs: list[PartitionLog]
     stable: StableEnds
     maps: ZoneMaps
@@ -138,17 +143,15 @@ class Selector:
     """
 
     def __init__(self, sources: Sources, pushed: RowFilter, warnings: Warnings) -> None:
-        self._keys = sources.options.with_keys(pushed.keys).raw_keys
+        self._keys = sources.content.with_keys(pushed.keys).raw_keys
         self.selection = Selection(keys=self._keys)
         self._warnings = warnings
-        self._options = sources.options
-        self._trust = sources.options.trust
+        self._sources = sources
         self._pushed = pushed
         self._stable = sources.stable
         self._maps = sources.maps
-        self._times = sources.options.times.intersect(pushed.times)
-        options = sources.options
-        self._disorder = options.policy.disorder
+        self._times = sources.bounds.times.intersect(pushed.times)
+        self._disorder = sources.policy.disorder
         self._stop = stop_timestamp(self._times, self._disorder)
         self._late = False  # whether late bytes were found in the log at hand
         self._end_at = 0  # the segment in which a witness ends the log at hand, as far as known
@@ -162,9 +165,10 @@ class Selector:
         if self._keys == frozenset():
             self._drop_all(log.segments, DropKind.NO_KEY)
             return
-        offsets = offset_range(log, self._options, self._warnings).intersect(self._pushed.offsets)
+        source, policy, bounds = self._sources.source, self._sources.policy, self._sources.bounds
+        offsets = offset_range(log, bounds, source, policy, self._warnings).intersect(self._pushed.offsets)
         self._note_missing(log, log.evidence, offsets)
-        bounds = ScanBounds(self._stable.intersect(log, offsets, self._warnings), self._times)
+        within = ScanBounds(self._stable.intersect(log, offsets, self._warnings), self._times)
         has_times = self._times.has_since or self._times.has_until
         zone_map = self._maps.of(log) if has_times or self._keys is not None else None
         filters = None if zone_map is None or self._keys is None else self._maps.filters_of(log, self._keys)
@@ -173,7 +177,7 @@ class Selector:
         self._late, self._end_at = False, len(log.segments)
         at_once = log.storage.read_cost(log.directory).at_once
         examined = map_ahead(
-            lambda at: self._examine(log, at, bounds, zone_map, filters), range(len(log.segments)), at_once
+            lambda at: self._examine(log, at, within, zone_map, filters), range(len(log.segments)), at_once
         )
         for segment, examined_segment in zip(log.segments, examined, strict=True):
             self.selection.faults += examined_segment.faults
@@ -214,7 +218,7 @@ class Selector:
         result = _Examined([])
         if at > self._end_at:
             return result  # it is dropped by the witness
-        with SegmentView(segment, self._trust, result.faults) as view:
+        with SegmentView(segment, self._sources.policy.trust, result.faults) as view:
             byte_range = _check_log_start(log, segment) or narrow(view, within, self._disorder, log.gap_is_loss(at))
             if isinstance(byte_range, DroppedSegment):
                 result.dropped = byte_range
@@ -240,7 +244,7 @@ class Selector:
 
     def _note_missing(self, log: PartitionLog, evidence: tuple[Evidence, ...], wanted: OffsetRange) -> None:
         """Raises DataLossError for hard evidence about wanted offsets, under failOnDataLoss. Otherwise it warns."""
-        for piece, said in check_missing(log, evidence, wanted, self._options.policy):
+        for piece, said in check_missing(log, evidence, wanted, self._sources.policy):
             self.selection.missing.append((piece, said))
 
     def _find_witness(self, view: SegmentView) -> BatchHeader | None:

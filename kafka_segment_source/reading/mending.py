@@ -13,19 +13,30 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from kafka_segment_source import kafka_format
 from kafka_segment_source.bounds import OffsetRange, ScanBounds
 from kafka_segment_source.decoding.split import BatchPlace, SegmentSplit, split_of
-from kafka_segment_source.errors import DataError, DataLossError, FileChangedError, KafkaSegmentError, PathError
+from kafka_segment_source.errors import (
+    CorruptRecordError,
+    DataError,
+    DataLossError,
+    FileChangedError,
+    KafkaSegmentError,
+    PathError,
+)
 from kafka_segment_source.kernels import batch_headers
+from kafka_segment_source.logdir.probe import BatchHeader
+from kafka_segment_source.logdir.segment_view import SegmentView
 from kafka_segment_source.partition.chain import is_explained
-from kafka_segment_source.partition.choice import DAMAGED, THIN, UNKNOWN, VOID, choose
+from kafka_segment_source.partition.choice import DAMAGED, THIN, VOID, choose
 from kafka_segment_source.partition.copy_view import CopyView
 from kafka_segment_source.partition.logs import available_copies, existing_copies
 from kafka_segment_source.partition.survey import Extent, Survey, survey
 from kafka_segment_source.source import Source
 from kafka_segment_source.storage.files import UNUSABLE
-from kafka_segment_source.trust import Policy
+from kafka_segment_source.trust import Policy, Trust
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +172,7 @@ def _survey_copies(
 ) -> _Surveyed:
     """Reads the wanted offsets once in the segments of every copy."""
     surveyed = _Surveyed(wanted, any(copy.log.compacted for copy in copies))
+    read: list[tuple[CopyView, Survey]] = []
     for copy in copies:
         log = copy.log
         for segment in log.segments:
@@ -172,9 +184,60 @@ def _survey_copies(
             except UNUSABLE as failure:
                 surveyed.failures[segment.path] = failure
                 continue
-            extents = (_leave_out_gone(copy, extent, copies) for extent in surveyed_file.extents())
-            surveyed.found += [(surveyed_file, extent) for extent in extents if _is_counted(copy, extent, copies)]
+            read.append((copy, surveyed_file))
+    known: list[OffsetRange] = []  # of damaged batches of the history that counts that another copy has
+    for copy, surveyed_file in sorted(read, key=lambda one: one[0].has_lost):
+        others = [file for _, file in read if file is not surveyed_file]
+        for extent in surveyed_file.extents():
+            batch = _find_damaged_batch(surveyed_file, extent, others)
+            parts = [extent] if batch is None else _narrow_damage(extent, batch)
+            counted = [_leave_out_gone(copy, part, copies) for part in parts]
+            if copy.has_lost:
+                same = (extent.offsets.intersect(offsets) for offsets in known if extent.holding == THIN)
+                counted += [replace(extent, offsets=offsets) for offsets in same]
+            elif batch is not None:
+                known.append(parts[1].offsets)
+            surveyed.found += [(surveyed_file, part) for part in counted if _is_counted(copy, part, copies)]
     return surveyed
+
+
+def _narrow_damage(extent: Extent, batch: BatchHeader) -> list[Extent]:
+    """Returns the parts of damage that is known to be one batch: nothing, the batch, nothing."""
+    held = OffsetRange(batch.base_offset, batch.last_offset + 1)
+    return [
+        Extent(extent.offsets.intersect(OffsetRange(end=held.start)), VOID),
+        replace(extent, offsets=extent.offsets.intersect(held)),
+        Extent(extent.offsets.intersect(OffsetRange(held.end)), VOID),
+    ]
+
+
+def _find_damaged_batch(surveyed_file: Survey, extent: Extent, others: Sequence[Survey]) -> BatchHeader | None:
+    """Returns the header of the one batch that an extent of damage is, if another copy has that batch. Otherwise None.
+
+    The damage begins with the header of the batch, which states its CRC, and ends where the next sound batch begins. So
+    the file never held anything else there.
+    """
+    error, segment = extent.error, surveyed_file.segment
+    if extent.holding != DAMAGED or not isinstance(error, CorruptRecordError) or error.path != segment.path:
+        return None
+    following = np.searchsorted(surveyed_file.batches[batch_headers.POSITION], error.position, side="right")
+    if following == surveyed_file.batches.shape[1]:
+        return None  # nothing says where damage at the end of a file ends
+    try:
+        with SegmentView(segment, Trust()) as view:
+            batch = view.probe.at(error.position)
+            is_whole = batch is not None and view.probe.proven(error.position) is not None
+    except UNUSABLE:
+        return None
+    if batch is None or is_whole or batch.end != surveyed_file.header(int(following)).position:
+        return None
+    return batch if any(_has_batch(other, batch) for other in others) else None
+
+
+def _has_batch(surveyed_file: Survey, batch: BatchHeader) -> bool:
+    """Whether a file has a sound batch with this header, at any position."""
+    at = surveyed_file.first_from(batch.last_offset)
+    return at < surveyed_file.batches.shape[1] and surveyed_file.header(at)._replace(position=batch.position) == batch
 
 
 def _leave_out_gone(copy: CopyView, extent: Extent, copies: Sequence[CopyView]) -> Extent:
@@ -186,7 +249,7 @@ def _leave_out_gone(copy: CopyView, extent: Extent, copies: Sequence[CopyView]) 
     """
     gap = copy.tail.unproven_gap
     if extent.holding == VOID and gap is not None and extent.offsets == extent.offsets.intersect(gap):
-        return replace(extent, holding=UNKNOWN)
+        return replace(extent, offsets=OffsetRange(gap.start, gap.start))
     if copy.has_misplaced_end and extent.holding != DAMAGED:
         extent = replace(extent, offsets=extent.offsets.intersect(OffsetRange(end=copy.tail.end)))
     if not copy.has_lost or extent.holding not in {VOID, THIN}:

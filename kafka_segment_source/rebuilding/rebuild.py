@@ -9,12 +9,11 @@ import re
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import groupby
 from typing import Any, Unpack
 
 from kafka_segment_source import kafka_format
-from kafka_segment_source.bounds import EVERY_ROW, OffsetRange
+from kafka_segment_source.bounds import EVERY_ROW, OffsetRange, TimeRange
 from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.errors import DataError, OptionError, PathError, StorageError, UnsupportedError
 from kafka_segment_source.kafka_format import LARGEST_LOG
@@ -26,13 +25,13 @@ from kafka_segment_source.keywords import (
     count_threads,
     option_texts,
 )
-from kafka_segment_source.logdir.catalog import list_directories
 from kafka_segment_source.logdir.checkpoints import Checkpoints, read_topic_id
 from kafka_segment_source.logdir.leader_epochs import read_epochs
 from kafka_segment_source.logdir.producer_snapshots import MOST_SNAPSHOT
 from kafka_segment_source.logdir.segments import PartitionLog
-from kafka_segment_source.option_values import BATCHES, Context, TopicPartition, parse_positive_bytes
+from kafka_segment_source.option_values import BATCHES, Context, TopicPartition, TopicSelection, parse_positive_bytes
 from kafka_segment_source.options import ReadOptions, parse_options
+from kafka_segment_source.partition.logs import shown_logs
 from kafka_segment_source.planning.planner import plan_selected
 from kafka_segment_source.planning.selection import Selection, Sources, select
 from kafka_segment_source.rebuilding import epochs
@@ -43,6 +42,7 @@ from kafka_segment_source.rebuilding.pieces import Notes, read_batches
 from kafka_segment_source.rebuilding.report import LeftOut, RebuildReport, RebuiltPartition, parse_left_out
 from kafka_segment_source.rebuilding.unended import Unended, find_unended
 from kafka_segment_source.reporting import Advance, OnProgress, Warnings, add_up, ignore_progress, logger
+from kafka_segment_source.request import Content
 from kafka_segment_source.source import Source
 from kafka_segment_source.storage.files import InputFile, exists
 from kafka_segment_source.storage.paths import find_real_path, is_inside, is_remote, join_path, parent_of
@@ -126,20 +126,22 @@ def rebuild_parsed(
     on_progress: OnProgress = ignore_progress,
 ) -> RebuildReport:
     """Rebuilds what parsed options select. shown: their texts, which tell two requests apart."""
-    parsed = _select_topics(
-        replace(parsed, view=BATCHES, include_control=True, check_crcs=True, read_committed=False), internal
+    parsed = parsed._replace(
+        source=_select_topics(parsed.source, internal),
+        content=Content(BATCHES, include_control=True),
+        policy=parsed.policy.with_control().with_crcs(),
     )
     target = _resolve_target(to)
     _check_apart(target, parsed.source)
     request = {
-        "paths": [find_real_path(path) for path in parsed.paths],
+        "paths": [find_real_path(path) for path in parsed.source.paths],
         "options": dict(shown),
         "segmentBytes": segment_bytes,
         "internal": internal,
     }
     with Journal(target, request) as journal:
-        moments = journal.agree(request, {name: getattr(parsed, name) for name in _MOMENTS})
-        run = _Run(replace(parsed, **moments), segment_bytes, journal)
+        moments = journal.agree(request, {name: getattr(parsed.bounds, name) for name in _MOMENTS})
+        run = _Run(parsed._replace(bounds=parsed.bounds._replace(**moments)), segment_bytes, journal)
         return run.write_all(warnings, threads, on_progress)
 
 
@@ -169,7 +171,7 @@ def _resolve_target(to: str | os.PathLike[str]) -> str:
 
 def _check_apart(target: str, source: Source) -> None:
     """Raises PathError for a target inside a source, or that a source is inside."""
-    logs = list_directories(source)
+    logs = shown_logs(source)
     given = {find_real_path(path) for path in source.paths}
     directories = {find_real_path(log.directory) for log in logs}
     roots = given | directories | {find_real_path(parent_of(path)) for path in directories - given}
@@ -185,27 +187,25 @@ def _check_apart(target: str, source: Source) -> None:
             raise PathError(f"the source {root!r} is inside the target {target!r}: give another target")
 
 
-def _select_topics(options: ReadOptions, internal: bool) -> ReadOptions:
-    """Returns the options with the internal topics beside what they select."""
+def _select_topics(source: Source, internal: bool) -> Source:
+    """Returns the source with the internal topics beside the selected ones."""
     if not internal:
-        return options
-    there = {log.topic_partition for log in list_directories(options.source.at(options.paths))}
+        return source
+    there = {log.topic_partition for log in shown_logs(source.at(source.paths))}
     topics = sorted({topic for topic, _ in there})
     added = [topic for topic in topics if topic in INTERNAL_TOPICS]
     if not added:
-        return options
-    if options.assign is not None:
-        return replace(
-            options,
-            assign=options.assign | {topic_partition for topic_partition in there if topic_partition[0] in added},
-        )
-    if options.subscribe is not None:
-        chosen = [*options.subscribe]
+        return source
+    subscribe, pattern, assign = source.topics
+    if assign is not None:
+        beside = {topic_partition for topic_partition in there if topic_partition[0] in added}
+        return source._replace(topics=TopicSelection(assign=assign | beside))
+    if subscribe is not None:
+        chosen = [*subscribe]
     else:
-        pattern = options.subscribe_pattern
         chosen = [topic for topic in topics if not topic.startswith(kafka_format.INTERNAL_TOPIC_PREFIX)]
         chosen = [topic for topic in chosen if pattern is None or re.fullmatch(pattern, topic)]
-    return replace(options, subscribe=tuple(dict.fromkeys([*chosen, *added])), subscribe_pattern=None)
+    return source._replace(topics=TopicSelection(tuple(dict.fromkeys([*chosen, *added]))))
 
 
 @dataclass(frozen=True)
@@ -268,16 +268,18 @@ class _Run:
         self.journal.finish(report.to_dict())
         return report
 
-    @cached_property
-    def _timeless(self) -> ReadOptions:
-        """The options without the wanted time; the same ones if they have none."""
-        times = self.options.times
-        return replace(self.options, since=None, until=None) if times.has_since or times.has_until else self.options
+    @property
+    def _is_timed(self) -> bool:
+        """Whether rows of some time are wanted."""
+        return self.options.bounds.times != TimeRange()
 
     def _plan_whole(self, job: _Job) -> _Job:
         """Returns a partition with all its files, those of other times too, as they may hold markers."""
-        assign = frozenset({job.log.topic_partition})
-        options = replace(self._timeless, assign=assign, subscribe=None, subscribe_pattern=None)
+        topics = TopicSelection(assign=frozenset({job.log.topic_partition}))
+        options = self.options._replace(
+            source=self.options.source._replace(topics=topics),
+            bounds=self.options.bounds._replace(since=None, until=None),
+        )
         [whole] = self._plan(options, Warnings())[0]
         return whole
 
@@ -332,9 +334,9 @@ class _Run:
         unended = () if state is None else tuple(Unended(*fields) for fields in state["unended"])
         part = self._write_log(job, state, unended, advance)
         if part is None:  # a marker may be missing, so all transactions are followed
-            unended = find_unended(job.log, self._timeless.source, self._timeless.policy)
+            unended = find_unended(job.log, self.options.source, self.options.policy)
             self.journal.save(job.name, {"fingerprint": None})  # nothing goes on from what is there
-            whole = job if self._timeless is self.options else self._plan_whole(job)
+            whole = self._plan_whole(job) if self._is_timed else job
             part = self._write_log(whole, None, unended, lambda _: None, is_judged=True)
         assert part is not None
         self.journal.save(job.name, {"report": part.to_dict()})
@@ -366,7 +368,7 @@ class _Run:
             kept = {"fingerprint": job.fingerprint, "unended": unended, "leftOut": [item.to_dict() for item in left]}
             self.journal.save(job.name, {**kept, **writer.keep_state()})
 
-        times = self.options.times
+        times = self.options.bounds.times
         writer = LogWriter(
             folder,
             is_compacted=job.log.compacted,
@@ -384,7 +386,7 @@ class _Run:
                 if state is None or following is None or following > writer.end:
                     rest = split if state is None else _cut_front(split, writer.end)
                     for batches in read_batches(
-                        rest, self._timeless.source, self._timeless.policy, notes, times, is_judged
+                        rest, self.options.source, self.options.policy, notes, times, is_judged
                     ):
                         writer.write(batches)
                 advance(split.size)
@@ -393,7 +395,7 @@ class _Run:
             writer.abandon()
             raise
         left_out = tuple(dict.fromkeys([*left_before, *_list_errors(notes)]))
-        is_in_doubt = writer.is_in_doubt or bool(left_out) or self._timeless is not self.options
+        is_in_doubt = writer.is_in_doubt or bool(left_out) or self._is_timed
         if not is_judged and writer.has_transactions and is_in_doubt:
             return None
         return self._write_beside(job, writer, notes, (*left_out, *(transaction.describe() for transaction in unended)))

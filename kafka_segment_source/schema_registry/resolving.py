@@ -7,23 +7,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 
 from kafka_segment_source.errors import OptionError, PathError, SchemaError, UnsupportedError
 from kafka_segment_source.kernels import avro
-from kafka_segment_source.logdir.catalog import list_logs
-from kafka_segment_source.option_values import AUTO, AVRO, BINARY, JSON, PERMISSIVE, PROTOBUF, STRING
-from kafka_segment_source.options import ReadOptions
+from kafka_segment_source.option_values import AUTO, AVRO, BINARY, JSON, PROTOBUF, STRING
+from kafka_segment_source.partition.logs import listed_logs
 from kafka_segment_source.reporting import Warnings
+from kafka_segment_source.request import Formats
 from kafka_segment_source.schema import RECORD_COLUMNS
 from kafka_segment_source.schema_registry import messages
 from kafka_segment_source.schema_registry.messages import Schema, split_subject
 from kafka_segment_source.schema_registry.registry import Registry, name_place
 from kafka_segment_source.schema_registry.rows import TOPIC
 from kafka_segment_source.schema_registry.sources import read_given, read_text, read_topic
+from kafka_segment_source.source import Source
 from kafka_segment_source.storage.files import look_at
 from kafka_segment_source.storage.paths import resolve_path
+from kafka_segment_source.trust import Policy
 from kafka_segment_source.values.avro_columns import NoFieldError, Wanted
 from kafka_segment_source.values.avro_fingerprint import fingerprint
 from kafka_segment_source.values.avro_matching import check_match
@@ -66,29 +68,33 @@ class Choice:
     path: str = ""
 
 
-def with_typed_columns(options: ReadOptions, warnings: Warnings, wanted: Mapping[str, Wanted]) -> ReadOptions:
-    """Returns the options with the types of keys and values.
+def make_typed_columns(
+    formats: Formats, source: Source, policy: Policy, warnings: Warnings, wanted: Mapping[str, Wanted]
+) -> TypedColumns:
+    """Makes the typed columns of a read: keys and values, where they are not bytes.
 
     Raises OptionError for a schema that is not there or cannot be used, and what reading `_schemas` raises.
     """
-    formats = {"key": options.key_format, "value": options.value_format}
-    corrupt = options.corrupt_column if options.value_mode == PERMISSIVE else None
+    corrupt = formats.corrupt_column
     if corrupt in {column.name for column in RECORD_COLUMNS}:
         raise OptionError(
             f"option 'columnNameOfCorruptRecord' is {corrupt!r}, which is a column of every read",
             options=("columnNameOfCorruptRecord",),
         )
-    known = Known(options, warnings, wanted)
+    known = Known(formats, source, policy, warnings, wanted)
     readers: dict[str, str] = {}
-    meanings = {name: _make_meaning(name, form, known, readers) for name, form in formats.items() if form != BINARY}
-    return replace(options, typed=TypedColumns(meanings, corrupt, readers, wanted))
+    forms = {"key": formats.key, "value": formats.value}
+    meanings = {name: _make_meaning(name, form, known, readers) for name, form in forms.items() if form != BINARY}
+    return TypedColumns(meanings, corrupt, readers, wanted)
 
 
 @dataclass
 class Known:
     """The schemas of a read, read once for keys and values."""
 
-    options: ReadOptions
+    formats: Formats
+    source: Source
+    policy: Policy
     warnings: Warnings
     wanted: Mapping[str, Wanted] = field(default_factory=dict)
     _registry: Registry | None = field(default=None)
@@ -99,14 +105,14 @@ class Known:
         if not self._is_read:
             self._is_read = True
             try:
-                given, storage, mode = self.options.schemas, self.options.storage, self.options.mode
+                given, source = self.formats.schemas, self.source
                 self._registry = (
-                    read_topic(self.options.paths, storage, mode, self.warnings)
+                    read_topic(Source(source.storage, source.paths), self.policy, self.warnings)
                     if given is None
-                    else read_given(given, storage, mode, self.warnings)
+                    else read_given(given, source.storage, self.policy, self.warnings)
                 )
             except PathError:
-                if self.options.schemas is not None:
+                if self.formats.schemas is not None:
                     raise
         return self._registry
 
@@ -115,7 +121,7 @@ class Known:
         if registry is None:
             raise OptionError(
                 f"option '{column}Format' needs schemas, and topic {TOPIC} is not in"
-                f" {', '.join(map(repr, self.options.paths))}: say where it is by option 'schemas', or give a schema by"
+                f" {', '.join(map(repr, self.source.paths))}: say where it is by option 'schemas', or give a schema by"
                 f" option '{column}Schema'",
                 options=("schemas",),
             )
@@ -123,7 +129,7 @@ class Known:
 
     def topics(self) -> list[str]:
         """The topics that are read."""
-        return sorted({log.topic for log in list_logs(self.options.source, needs_all=False)})
+        return sorted({log.topic for log in listed_logs(self.source, needs_all=False)})
 
 
 def _make_meaning(column: str, form: str, known: Known, readers: dict[str, str]) -> Meaning:
@@ -146,7 +152,7 @@ def _make_meaning(column: str, form: str, known: Known, readers: dict[str, str])
                 f"{name_place(registered.place)} is a schema of {registered.kind}, and option '{column}Format' is {form}",
                 options=(f"{column}Format",),
             )
-        if registered is not None and registered.place.context == known.options.schema_context:
+        if registered is not None and registered.place.context == known.formats.context:
             readers[column] = f"id:{registered.id}" + (f"#{choice.message}" if choice.message else "")
         if form == PROTOBUF:
             return _make_protobuf(column, choice, known)
@@ -171,7 +177,7 @@ def _make_protobuf(column: str, choice: Choice, known: Known) -> Meaning:
     except ImportError as error:
         raise UnsupportedError(NEEDS_PROTOBUF) from error
     asked = protobuf.Asked(column, choice.text, choice.registered, choice.message, choice.path)
-    storage, context = known.options.storage, known.options.schema_context
+    storage, context = known.source.storage, known.formats.context
     return protobuf.make_column(asked, known.find(), storage, context, known.wanted.get(column))
 
 
@@ -179,7 +185,7 @@ def _is_json_alone(column: str, known: Known) -> bool:
     """Whether no schema is asked for, and none is there: then any JSON is its text."""
     if _find_text(column, known) != _LATEST:
         return False
-    registry, context = known.find(), known.options.schema_context
+    registry, context = known.find(), known.formats.context
     return registry is None or not any(
         registry.find_latest(context, f"{topic}-{column}") is not None for topic in known.topics()
     )
@@ -187,7 +193,7 @@ def _is_json_alone(column: str, known: Known) -> bool:
 
 def _find_encrypted(known: Known) -> frozenset[int]:
     """The ids of the schemas whose values are encrypted as a whole."""
-    registry, context = known.find(), known.options.schema_context
+    registry, context = known.find(), known.formats.context
     return frozenset(
         () if registry is None else (schema.id for schema in registry.of_context(context) if schema.encrypts_values)
     )
@@ -200,7 +206,7 @@ def _make_avro(column: str, reader: Type, registered: Schema | None, known: Know
         return make([Writer(0, reader)], form=avro.BARE, source="the file")
     if not registry.by_id:
         return make(_make_nameless_writers(registry), form=avro.SINGLE_OBJECT, source=registry.words)
-    context = known.options.schema_context if registered is None else registered.place.context
+    context = known.formats.context if registered is None else registered.place.context
     writers = _make_writers(registry, context, reader, registered)
     return make(writers, form=avro.PREFIXED, source=registry.words, header_name=f"__{column}_schema_id")
 
@@ -214,10 +220,7 @@ def _find_text(column: str, known: Known) -> str:
 
 
 def _split_message(column: str, known: Known) -> tuple[str, str]:
-    options = known.options
-    text, form = (
-        (options.value_schema, options.value_format) if column == "value" else (options.key_schema, options.key_format)
-    )
+    form, text = known.formats.of(column)
     match = _MESSAGE.fullmatch(text) if form in (PROTOBUF, AUTO) else None
     return (match.group(1), match.group(2)) if match else (text, "")
 
@@ -225,20 +228,20 @@ def _split_message(column: str, known: Known) -> tuple[str, str]:
 def find_choice(column: str, known: Known) -> Choice:
     """Finds the schema that the option of a column names. Raises OptionError, which says what to write."""
     text, message = _split_message(column, known)
-    form = known.options.value_format if column == "value" else known.options.key_format
+    form, _ = known.formats.of(column)
     if looks_like_ddl(text):
         return Choice(text)
     prefix, colon, rest = text.partition(":")
-    context = known.options.schema_context
+    context = known.formats.context
     if text != _LATEST and not _VERSION.fullmatch(text) and not (colon and prefix in ("id", "subject")):
-        path = resolve_path(text, known.options.storage)
-        if form == JSON and look_at(path, known.options.storage) is None:
+        path = resolve_path(text, known.source.storage)
+        if form == JSON and look_at(path, known.source.storage) is None:
             raise OptionError(
                 f"option '{column}Schema' is {text!r}: it is no file that is there, and no list of columns such as"
                 " id bigint, tags array<string>",
                 options=(f"{column}Schema",),
             )
-        return Choice(read_text(path, known.options.storage, f"{column}Schema"), message=message, path=path)
+        return Choice(read_text(path, known.source.storage, f"{column}Schema"), message=message, path=path)
     registry = known.need(column)
     schema: Schema | None
     if prefix == "id" and colon:
@@ -266,7 +269,7 @@ def parse_choice(choice: Choice, known: Known) -> Type:
 
 def _choose_by_topic(column: str, text: str, registry: Registry, known: Known) -> Schema | None:
     """Finds the newest version, or that of number `text`, of the subject of the topics that are read."""
-    context = known.options.schema_context
+    context = known.formats.context
     topics = known.topics()
     choices = {}
     for topic in topics:

@@ -11,9 +11,8 @@ from functools import partial
 import pyarrow as pa
 
 from kafka_segment_source.internal_topics.columns import Row
-from kafka_segment_source.internal_topics.log_records import LogRecord, plan_topic, read_records, say_open, take_effect
+from kafka_segment_source.internal_topics.log_records import LogRecord, TopicRead, read_records, say_open, take_effect
 from kafka_segment_source.internal_topics.oddities import Oddities
-from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.planning.plan import ReadPlan
 from kafka_segment_source.reporting import Warnings
 from kafka_segment_source.schema import TIMESTAMP_TYPE, Column
@@ -40,8 +39,8 @@ COLUMNS = (
     Column("context", "string", pa.string()),
     Column("offset", "bigint", pa.int64()),
     Column("timestamp", "timestamp", TIMESTAMP_TYPE),
-    Column("keytype", "string", pa.string(), lambda options: options.history),
-    Column("isTombstone", "boolean", pa.bool_(), lambda options: options.history),
+    Column("keytype", "string", pa.string(), lambda content: content.history),
+    Column("isTombstone", "boolean", pa.bool_(), lambda content: content.history),
 )
 """subject: without its context. guid: null where neither the record says it nor the schema alone. deleted: whether a
 registry hides the version, or has removed it. offset, timestamp: of the record. version: in a history, of a
@@ -49,12 +48,7 @@ DELETE_SUBJECT record the last version that it deletes.
 """
 
 
-def plan_rows(options: ReadOptions, warnings: Warnings) -> ReadPlan:
-    """Makes the plan of the topic `_schemas`. Raises what `make_plan` raises."""
-    return plan_topic(TOPIC, options, warnings)
-
-
-def read_rows(plan: ReadPlan, options: ReadOptions, warnings: Warnings) -> Iterator[Row]:
+def read_rows(plan: ReadPlan, read: TopicRead, warnings: Warnings) -> Iterator[Row]:
     """Yields the rows of the view as dicts.
 
     warnings: gets a sentence for each kind of record that was not decoded. It is complete after the last row.
@@ -63,8 +57,8 @@ def read_rows(plan: ReadPlan, options: ReadOptions, warnings: Warnings) -> Itera
     """
     open_ones: list[LogRecord] = []
     oddities = Oddities()
-    records = take_effect(read_records(plan, options.times), open_ones)
-    if options.history:
+    records = take_effect(read_records(plan, read.until), open_ones)
+    if read.history:
         yield from _make_history(records, oddities)
     else:
         registered = replay(records, oddities).by_place.values()

@@ -9,15 +9,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 
 from kafka_segment_source.errors import OptionError, PathError
-from kafka_segment_source.internal_topics.log_records import LogRecord, plan_topic, read_records, take_effect
+from kafka_segment_source.internal_topics.log_records import LogRecord, TopicRead, plan_topic, read_records, take_effect
 from kafka_segment_source.internal_topics.oddities import Oddities
-from kafka_segment_source.logdir.catalog import list_logs
-from kafka_segment_source.option_values import SCHEMAS, TopicSelection
-from kafka_segment_source.options import parse_options
+from kafka_segment_source.option_values import TopicSelection
+from kafka_segment_source.partition.logs import listed_logs
 from kafka_segment_source.reporting import Warnings
 from kafka_segment_source.schema_registry.messages import (
     AVRO,
@@ -35,6 +33,7 @@ from kafka_segment_source.storage.files import InputFile, list_directory, look_a
 from kafka_segment_source.storage.paths import join_path, name_of
 from kafka_segment_source.storage.store import Kind, Storage
 from kafka_segment_source.times import format_millis
+from kafka_segment_source.trust import Policy
 
 _MOST_FILE = 256 * 1024 * 1024  # bytes of an export
 _SUFFIXES = {".avsc": AVRO, ".proto": PROTOBUF}
@@ -42,13 +41,12 @@ _NUMBER = re.compile(r"[0-9]{1,10}")
 _MICROS = 1000
 
 
-def read_topic(paths: tuple[str, ...], storage: Storage, mode: str, warnings: Warnings, topic: str = TOPIC) -> Registry:
-    """Reads the topic under these paths. Raises PathError if they do not hold it."""
-    texts = {"path": json.dumps(list(paths)), "view": SCHEMAS, "mode": mode, "failOnDataLoss": "false"}
-    whole, _ = parse_options(texts, storage=storage)
-    plan = plan_topic(topic, whole, warnings)
+def read_topic(source: Source, policy: Policy, warnings: Warnings, topic: str = TOPIC) -> Registry:
+    """Reads the topic. Raises PathError if the source does not hold it. What it has lost is a warning."""
+    read = TopicRead(source, policy.with_crcs()._replace(fail_on_data_loss=False))
+    plan = plan_topic(topic, read, warnings)
     oddities = Oddities()
-    state = replay(take_effect(read_records(plan, whole.times), []), oddities)
+    state = replay(take_effect(read_records(plan, read.until), []), oddities)
     warnings += oddities.sentences()
     return _make_registry(state.everything(), topic, state.last, warnings)
 
@@ -63,7 +61,7 @@ def _make_registry(everything: list[Registered], words: str, last: LogRecord | N
     return registry
 
 
-def read_given(path: str, storage: Storage, mode: str, warnings: Warnings) -> Registry:
+def read_given(path: str, storage: Storage, policy: Policy, warnings: Warnings) -> Registry:
     """Reads the schemas at the path of option 'schemas'."""
     entry = look_at(path, storage)
     if entry is None:
@@ -75,10 +73,10 @@ def read_given(path: str, storage: Storage, mode: str, warnings: Warnings) -> Re
     files = [entry.name for entry in list_directory(path, storage) if entry.name.endswith(tuple(_SUFFIXES))]
     if files:
         return _read_files([join_path(path, name) for name in sorted(files)], storage)
-    logs = list_logs(Source(storage, (path,), topics=TopicSelection(pattern=".*")), needs_all=False)
+    logs = listed_logs(Source(storage, (path,), topics=TopicSelection(pattern=".*")), needs_all=False)
     topics = {log.topic for log in logs}
     topic = TOPIC if TOPIC in topics or len(topics) != 1 else next(iter(topics))
-    return read_topic((path,), storage, mode, warnings, topic)
+    return read_topic(Source(storage, (path,)), policy, warnings, topic)
 
 
 def read_text(path: str, storage: Storage, what: str) -> str:

@@ -4,30 +4,30 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 
 from kafka_segment_source.errors import OptionError, PathError
 from kafka_segment_source.internal_topics.log_records import list_topic
-from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.reporting import Warnings, logger
+from kafka_segment_source.request import Formats
 from kafka_segment_source.schema_registry.registry import name_place
-from kafka_segment_source.schema_registry.resolving import Known, find_choice, with_typed_columns
+from kafka_segment_source.schema_registry.resolving import Known, find_choice, make_typed_columns
 from kafka_segment_source.schema_registry.rows import TOPIC
+from kafka_segment_source.source import Source
+from kafka_segment_source.trust import Policy
 from kafka_segment_source.values.typed import TypedColumns
 
 _NAMED = re.compile(r"id:|[0-9]+(#|$)")  # an option that always names the same schema
 
 
-def check_checkpoint(options: ReadOptions, kept: Mapping[str, str]) -> None:
-    """Checks that a stream goes on with the schemas that its checkpoint names. options: of the stream, typed.
+def check_checkpoint(typed: TypedColumns, formats: Formats, kept: Mapping[str, str]) -> None:
+    """Checks that a stream goes on with the schemas that its checkpoint names.
 
     Spark fixes the columns of a query before it reads the checkpoint. So `latest` cannot go on as before once there is
     a newer version. Raises OptionError then. A schema that the options name themselves may be another one.
     """
-    assert options.typed is not None
-    for column, now in options.typed.readers.items():
+    for column, now in typed.readers.items():
         before = kept.get(column, now)
-        asked = options.value_schema if column == "value" else options.key_schema
+        _, asked = formats.of(column)
         if before == now:
             continue
         if _NAMED.match(asked):
@@ -42,21 +42,17 @@ def check_checkpoint(options: ReadOptions, kept: Mapping[str, str]) -> None:
 
 
 class SchemaFollower:
-    """Reads the schemas again whenever their log has changed.
+    """Reads the schemas of a stream again whenever their log has changed."""
 
-    options: of the stream, typed.
-    """
-
-    def __init__(self, options: ReadOptions) -> None:
-        assert options.typed is not None
-        readers = options.typed.readers
-        self._asked = replace(options, typed=None)
-        self._fixed = replace(
-            self._asked,
-            value_schema=readers.get("value", options.value_schema),
-            key_schema=readers.get("key", options.key_schema),
+    def __init__(self, typed: TypedColumns, formats: Formats, source: Source, policy: Policy) -> None:
+        self._asked = formats
+        self._fixed = formats._replace(
+            value_schema=typed.readers.get("value", formats.value_schema),
+            key_schema=typed.readers.get("key", formats.key_schema),
         )
-        self._typed = options.typed
+        self._source = source
+        self._policy = policy
+        self._typed = typed
         self._seen = self._look()
         self._said: set[int] = set()
 
@@ -65,8 +61,7 @@ class SchemaFollower:
         seen = self._look()
         if seen != self._seen:
             warnings = Warnings()
-            typed = with_typed_columns(self._fixed, warnings, self._typed.wanted).typed
-            assert typed is not None
+            typed = make_typed_columns(self._fixed, self._source, self._policy, warnings, self._typed.wanted)
             self._typed, self._seen = typed, seen
             self._say_newer(warnings)
             for warning in warnings:
@@ -75,7 +70,7 @@ class SchemaFollower:
 
     def _look(self) -> object:
         """Returns what changes when the log of the schemas does."""
-        source, schemas = self._asked.source, self._asked.schemas
+        source, schemas = self._source, self._asked.schemas
         try:
             logs = list_topic(TOPIC, source if schemas is None else source.at((schemas,)))
         except PathError:
@@ -83,7 +78,7 @@ class SchemaFollower:
         return [(segment.path, segment.size) for log in logs for segment in log.segments]
 
     def _say_newer(self, warnings: Warnings) -> None:
-        known = Known(self._asked, Warnings())
+        known = Known(self._asked, self._source, self._policy, Warnings())
         for column, reader in self._typed.readers.items():
             try:
                 newest = find_choice(column, known).registered

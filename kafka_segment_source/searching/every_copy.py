@@ -21,11 +21,13 @@ from kafka_segment_source.options import ReadOptions, parse_options
 from kafka_segment_source.planning.plan import read_rows
 from kafka_segment_source.queries import scan
 from kafka_segment_source.reporting import OnProgress, Warnings, add_up, ignore_progress
+from kafka_segment_source.request import Content
 from kafka_segment_source.searching.key_files import ACTIVE, TIER, KeyFile, list_key_files
 from kafka_segment_source.searching.key_records import KeyRecord, search_file
 from kafka_segment_source.searching.pattern import Pattern
 from kafka_segment_source.searching.search import plan_search
-from kafka_segment_source.trust import Trust
+from kafka_segment_source.source import Source
+from kafka_segment_source.trust import Policy, Trust
 
 _AHEAD = 16 * 1024 * 1024  # bytes of found records that may wait for their turn
 _A_RECORD = 200  # bytes that one takes
@@ -132,7 +134,7 @@ def every_copy(
     files = list_key_files(parsed.source, warnings)
     places = KeyPlaces(iter(()), unsearched=warnings)
     count = count_processors() if threads is None else count_threads(threads)
-    places.places = _Search(parsed, raw, places, files, on_progress).run(count)
+    places.places = _Search(parsed.source, parsed.policy, raw, places, files, on_progress).run(count)
     return places
 
 
@@ -159,9 +161,16 @@ class _Search:
     """Puts what is found in the files in order, and says of each record what keeps it."""
 
     def __init__(
-        self, options: ReadOptions, key: bytes, places: KeyPlaces, files: list[KeyFile], on_progress: OnProgress
+        self,
+        source: Source,
+        policy: Policy,
+        key: bytes,
+        places: KeyPlaces,
+        files: list[KeyFile],
+        on_progress: OnProgress,
     ) -> None:
-        self._options = options
+        self._source = source
+        self._policy = policy
         self._key = key
         self._found = places
         self._files = files
@@ -172,7 +181,7 @@ class _Search:
 
     def run(self, threads: int) -> Iterator[KeyPlace]:
         """Yields the places, and notes what could not be searched."""
-        pieces = (_Piece(file, self._key, self._options.trust) for file in self._files)
+        pieces = (_Piece(file, self._key, self._policy.trust) for file in self._files)
         work: InOrder[_Piece, KeyRecord] = InOrder(pieces, threads, _AHEAD)
         with work:
             while (piece := work.next_piece()) is not None:
@@ -219,7 +228,7 @@ class _Search:
 
     def _removals(self, place: KeyPlace) -> _Removals:
         if self._configs is None:
-            self._configs = _read_configs(self._options.paths)
+            self._configs = _read_configs(self._source.paths)
         return _name_removals(place.kind, self._configs.get(place.topic))
 
     def _is_committed(self, file: KeyFile, offset: int) -> bool:
@@ -232,17 +241,10 @@ class _Search:
 
     def _find_committed(self, file: KeyFile) -> npt.NDArray[np.int64]:
         """Returns the offsets of the key's records in one copy that are of no aborted or open transaction."""
-        options = replace(
-            self._options,
-            paths=(file.directory,),
-            read_committed=True,
-            fail_on_data_loss=False,
-            mode="DROPMALFORMED",
-            topic=file.topic,
-            partition=file.partition,
-            subscribe=None,
-            subscribe_pattern=None,
-            assign=None,
+        options = ReadOptions(
+            Source(self._source.storage, (file.directory,), file.topic, file.partition),
+            Content(read_committed=True),
+            policy=self._policy._replace(reads_control=True, drop_malformed=True, fail_on_data_loss=False),
         )
         pattern = Pattern(self._key, fixed=True)
         try:

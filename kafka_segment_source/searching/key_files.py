@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 
 from kafka_segment_source import kafka_format
 from kafka_segment_source.errors import PathError, StorageError
-from kafka_segment_source.logdir.catalog import list_dead_directories, list_directories
 from kafka_segment_source.logdir.checkpoints import Checkpoints
 from kafka_segment_source.logdir.listing import list_files
 from kafka_segment_source.logdir.names import (
@@ -20,6 +19,7 @@ from kafka_segment_source.logdir.names import (
 )
 from kafka_segment_source.logdir.segments import ListedLog
 from kafka_segment_source.option_values import TopicSelection
+from kafka_segment_source.partition.logs import dead_directories, shown_logs
 from kafka_segment_source.reporting import Warnings
 from kafka_segment_source.source import Source
 from kafka_segment_source.storage.files import list_directory
@@ -99,9 +99,9 @@ def list_key_files(source: Source, unsearched: Warnings) -> list[KeyFile]:
 
     unsearched: gets a sentence for each thing that cannot be searched.
     """
-    dead = [path for path, _ in list_dead_directories(source, unsearched)]
+    dead = [path for path, _ in dead_directories(source, unsearched)]
     paths = _leave_out_dead(source) if dead else source.paths
-    logs = list_directories(source._replace(paths=paths)) if paths else []
+    logs = shown_logs(source._replace(paths=paths)) if paths else []
     checkpoints = Checkpoints(unsearched, source.storage)
     files = [file for log in logs for file in _list_log(log, checkpoints.log_start(log), unsearched)]
     for path in dead:
@@ -128,9 +128,9 @@ def _leave_out_dead(source: Source) -> tuple[str, ...]:
     for path in source.paths:
         alone = source.at((path,))
         try:
-            list_directories(alone)
+            shown_logs(alone)
         except PathError:
-            if list_dead_directories(alone, Warnings()):
+            if dead_directories(alone, Warnings()):
                 continue
         kept.append(path)
     return tuple(kept)

@@ -25,7 +25,7 @@ from kafka_segment_source.decoding.split_file import SplitFile
 from kafka_segment_source.decoding.tables import MakeRows, RowMaker
 from kafka_segment_source.errors import MisfitError
 from kafka_segment_source.kernels.record_batches import HEADERS_COUNT, OFFSET
-from kafka_segment_source.options import ReadOptions
+from kafka_segment_source.request import Content
 from kafka_segment_source.searching.blocks import Places, find_places, leave_out_batches, may_match, take_records
 from kafka_segment_source.searching.hits import FIELD, HEADER, HIT_COLUMNS, KEY, VALUE, Wanted
 from kafka_segment_source.searching.pattern import Mask
@@ -44,15 +44,15 @@ class PartRows:
     """Finds the records whose key, value or headers match (a `RowMaker`)."""
 
     def __init__(
-        self, wanted: Wanted, source: SplitFile, options: ReadOptions, schema: pa.Schema, scratch: Scratch
+        self, wanted: Wanted, source: SplitFile, content: Content, schema: pa.Schema, scratch: Scratch
     ) -> None:
         self._wanted = wanted
         self._split = source.split
         self._schema = schema
         self._plain = pa.schema([field for field in schema if field.name not in _OF_HIT])
-        self._decoder = source.decoder(options.include_control, "timestamp" in schema.names, scratch)
+        self._decoder = source.decoder(content.include_control, "timestamp" in schema.names, scratch)
         self._text = None if wanted.inverted else wanted.pattern.text
-        self._crcs_hold = options.trust.check_crcs
+        self._crcs_hold = source.trust.check_crcs
 
     def rows(self, chunk: Chunk) -> Iterator[tuple[pa.RecordBatch, int]]:
         for group in self._decoder.groups(chunk):
@@ -127,10 +127,10 @@ class FieldRows:
     """Finds the records of which a field of the typed key or value matches (a `RowMaker`)."""
 
     def __init__(
-        self, wanted: Wanted, source: SplitFile, options: ReadOptions, schema: pa.Schema, scratch: Scratch
+        self, wanted: Wanted, source: SplitFile, content: Content, schema: pa.Schema, scratch: Scratch
     ) -> None:
-        assert options.typed is not None and wanted.field is not None
-        table = options.typed.table
+        assert content.typed is not None and wanted.field is not None
+        table = content.typed.table
         self._wanted = wanted
         self._field = wanted.field
         self._schema = schema
@@ -138,8 +138,8 @@ class FieldRows:
         places = ("offset", "metadata") if wanted.field.is_json else ()  # to say where a value is not JSON
         inner = table.arrow_schema(dict.fromkeys((*names, wanted.field.column, *places)))
         self._split = source.split
-        self._typed = options.typed
-        self._maker: RowMaker = table.load_maker()(source, options, inner, scratch)
+        self._typed = content.typed
+        self._maker: RowMaker = table.load_maker()(source, content, inner, scratch)
 
     def rows(self, chunk: Chunk) -> Iterator[tuple[pa.RecordBatch, int]]:
         for batch, last in self._maker.rows(chunk):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Unpack
 
 import pyarrow as pa
@@ -114,19 +113,19 @@ def plan_search(
 
     headers: names; None: all. The other parameters are those of `search`.
     """
-    if options.view != RECORDS:
-        raise OptionError(f"option 'view' is {options.view!r}: a search reads {RECORDS}", options=("view",))
+    if options.content.view != RECORDS:
+        raise OptionError(f"option 'view' is {options.content.view!r}: a search reads {RECORDS}", options=("view",))
     of_field = None
     if field is not None:
         options, of_field = _type_field(options, warnings, field)
-    elif not options.key_format == options.value_format == BINARY:
+    elif not options.formats.are_binary:
         raise OptionError(
             "options 'keyFormat' and 'valueFormat' are for a search of one field: name it by field",
             options=("keyFormat", "valueFormat"),
         )
     names = None if headers is None else tuple(headers)
     wanted = Wanted(pattern, key, value, names, of_field, inverted)
-    return make_plan(replace(options, table=table_of(wanted, options.typed)), warnings)
+    return make_plan(options, warnings, table=table_of(wanted, options.content.typed))
 
 
 def threads_or_all(threads: int | None) -> int:
@@ -137,24 +136,24 @@ def threads_or_all(threads: int | None) -> int:
 def _type_field(options: ReadOptions, warnings: Warnings, name: str) -> tuple[ReadOptions, Field]:
     """Returns the options with typed columns of which only one field is decoded, and the field."""
     column, *path = name.split(".")
-    formats = {"key": options.key_format, "value": options.value_format}
-    if column not in formats:
+    if column not in ("key", "value"):
         raise OptionError(f"field {name!r} is neither in the key nor in the value: expected value.NAME or key.NAME")
-    if formats[column] == BINARY:
+    form, _ = options.formats.of(column)
+    if form == BINARY:
         raise OptionError(
             f"field {name!r} needs to know what a {column} is: give option '{column}Format'",
             options=(f"{column}Format",),
         )
-    if formats[column] == _JSON:
+    if form == _JSON:
         typed = type_columns(options, Warnings())
-        assert typed.typed is not None
-        if pa.types.is_string(typed.typed.meanings[column].arrow):
+        assert typed.content.typed is not None
+        if pa.types.is_string(typed.content.typed.meanings[column].arrow):
             return type_columns(options, warnings), Field(column, tuple(path), is_json=True)
-    _, wanted = split_names(options, [name])
+    _, wanted = split_names(options.formats, [name])
     typed = type_columns(options, warnings, wanted)
-    assert typed.typed is not None
+    assert typed.content.typed is not None
     field = Field(column, tuple(path))
-    _check_path(typed.typed.meanings[column].arrow, field)
+    _check_path(typed.content.typed.meanings[column].arrow, field)
     return typed, field
 
 

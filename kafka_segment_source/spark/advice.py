@@ -8,9 +8,9 @@ from rich.filesize import decimal
 
 from kafka_segment_source.bounds import TimeRange
 from kafka_segment_source.option_values import EARLIEST, LATEST
-from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.planning.plan import ReadPlan
 from kafka_segment_source.reporting import logger
+from kafka_segment_source.request import ReadBounds
 from kafka_segment_source.spark.reader import PUSHES_FILTERS
 
 LARGE_READ = 10 * 10**9  # bytes of `.log` files; a smaller read is worth no word
@@ -35,7 +35,7 @@ def advise_about_size(plan: ReadPlan) -> None:
 
     Spark plans each query in a process of its own, so a query says it once.
     """
-    if plan.bytes_to_read < LARGE_READ or _is_bounded(plan.options):
+    if plan.bytes_to_read < LARGE_READ or _is_bounded(plan.options.bounds):
         return
     logger.warning(
         "this query reads %s, also if a .filter() keeps few rows of them: %s%s",
@@ -45,7 +45,7 @@ def advise_about_size(plan: ReadPlan) -> None:
     )
 
 
-def _is_bounded(options: ReadOptions) -> bool:
-    starting, ending = options.starting, options.ending
+def _is_bounded(bounds: ReadBounds) -> bool:
+    starting, ending = bounds.starting, bounds.ending
     is_whole = starting.everywhere == EARLIEST and ending.everywhere == LATEST
-    return not is_whole or starting.by_time or ending.by_time or options.times != TimeRange()
+    return not is_whole or starting.by_time or ending.by_time or bounds.times != TimeRange()

@@ -15,8 +15,9 @@ from kafka_segment_source.decoding.tables import split_table
 from kafka_segment_source.errors import SchemaError, UnsupportedError
 from kafka_segment_source.keywords import PathsLike, ScanOptions, StreamOptions, option_texts
 from kafka_segment_source.option_values import OF_SPLITS
-from kafka_segment_source.options import ReadOptions, find_view, parse_options
+from kafka_segment_source.options import find_view, parse_options
 from kafka_segment_source.reporting import Warnings
+from kafka_segment_source.request import Content
 from kafka_segment_source.schema import Table
 from kafka_segment_source.schema_registry.typing import split_names, type_columns
 from kafka_segment_source.spark import catalog_table, remembered
@@ -48,8 +49,8 @@ class KafkaSegmentDataSource(DataSource):
         created = catalog_table.created_with(self.options)
         options, _ = parse_options(remembered.without_memory(self.options) if created is None else created)
         options = type_columns(options, Warnings())
-        table = _find_table(options)
-        columns = table.default_names(options)
+        table = _find_table(options.content)
+        columns = table.default_names(options.content)
         if created is None:
             return table.spark_ddl(columns)
         return catalog_table.schema(table.arrow_schema(columns), created)
@@ -59,11 +60,11 @@ class KafkaSegmentDataSource(DataSource):
         options, warnings = parse_options(remembered.without_memory(given))
         options = type_columns(options, warnings, _find_wanted(schema))
         fields = [(field.name, field.dataType.simpleString()) for field in schema.fields]
-        names = _find_table(options).check_columns(fields)
+        names = _find_table(options.content).check_columns(fields)
         check_nullable(schema)
         if not names and not PUSHES_FILTERS:  # Spark 4.0 takes such batches for empty ones
             raise SchemaError("this Spark counts no rows of a schema without columns: give it one column")
-        view = view_of(options.view)
+        view = view_of(options.content.view)
         if view is not None:
             from kafka_segment_source.spark.view_reader import ViewReader  # noqa: PLC0415  # records and batches do without
 
@@ -77,16 +78,16 @@ class KafkaSegmentDataSource(DataSource):
 
         options, warnings = parse_options(remembered.without_memory(self.options), is_stream=True)
         options = type_columns(options, warnings, _find_wanted(schema))
-        names = _find_table(options).check_columns(
+        names = _find_table(options.content).check_columns(
             [(field.name, field.dataType.simpleString()) for field in schema.fields]
         )
         check_nullable(schema)
         return KafkaSegmentStreamReader(options, warnings, names)
 
 
-def _find_table(options: ReadOptions) -> Table:
+def _find_table(content: Content) -> Table:
     """The columns of a read: of its view, or of records with typed keys and values."""
-    return table_of(options.view) if options.typed is None else split_table(options)
+    return table_of(content.view) if content.typed is None else split_table(content)
 
 
 def _find_wanted(schema: StructType) -> dict[str, Wanted]:
@@ -102,8 +103,8 @@ def _name_columns(
 ) -> tuple[Table, tuple[str, ...]]:
     """The columns of a read by its option texts, and the names of those that the user wants of them."""
     options, _ = parse_options(texts, is_stream=is_stream)
-    names, wanted = split_names(options, columns)
-    table = _find_table(type_columns(options, Warnings(), wanted))
+    names, wanted = split_names(options.formats, columns)
+    table = _find_table(type_columns(options, Warnings(), wanted).content)
     return table, table.check_names(names or ())
 
 

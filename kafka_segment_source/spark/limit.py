@@ -50,7 +50,7 @@ def first_rows(batches: Iterable[pa.RecordBatch], limit: int) -> Iterator[pa.Rec
 def _head_holds(plan: ReadPlan, limit: int) -> bool:
     """Whether the first headers of the plan state at least `limit` rows. False where few of them would prove it."""
     options = plan.options
-    if options.view not in (RECORDS, BATCHES) or options.keys is not None:
+    if options.content.view not in (RECORDS, BATCHES) or options.content.keys is not None:
         return False
     left = _MOST_HEADERS
     for split in plan.splits:
@@ -59,7 +59,7 @@ def _head_holds(plan: ReadPlan, limit: int) -> bool:
         left = min(left, _MOST_REQUESTS) if split.storage.read_cost(split.path).at_once > 1 else left
         try:
             for header in _walk(split):
-                limit -= _count_rows(header, split, options.view, options.include_control)
+                limit -= _count_rows(header, split, options.content.view, options.content.include_control)
                 left -= 1
                 if limit <= 0 or left <= 0:
                     return limit <= 0

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -13,13 +12,16 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from kafka_segment_source.bounds import EVERY_ROW, RowFilter
 from kafka_segment_source.decoding.split import Columns, SegmentSplit, from_columns, to_columns
-from kafka_segment_source.decoding.tables import split_table
+from kafka_segment_source.decoding.tables import Reading, split_table
 from kafka_segment_source.option_values import NEWEST
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.planning.plan import ReadPlan
 from kafka_segment_source.planning.planner import make_plan
 from kafka_segment_source.reporting import Warnings, logger
+from kafka_segment_source.request import Content
+from kafka_segment_source.source import Source
 from kafka_segment_source.spark.limit import first_rows, group_splits
+from kafka_segment_source.trust import Policy
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -90,7 +92,7 @@ class KafkaSegmentReader(DataSourceReader):
         from kafka_segment_source.spark.pushdown import row_filter  # it needs Spark's filters
 
         self._has_filters = True
-        self.push(row_filter(filters, self._options.view, self._options.key_format))
+        self.push(row_filter(filters, self._options.content.view, self._options.formats.key))
         return filters  # Spark applies every filter again, so a bound may be too wide
 
     def _push_limit(self, limit: int) -> bool:
@@ -110,7 +112,8 @@ class KafkaSegmentReader(DataSourceReader):
         return [SegmentPartition(splits) for splits in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        rows = read_rows(partition, self._options.with_keys(self._pushed.keys), self._columns)
+        content = self._options.content.with_keys(self._pushed.keys)
+        rows = read_rows(partition, self._options.source, self._options.policy, content, self._columns)
         return rows if self._limit is None else first_rows(rows, self._limit)
 
 
@@ -127,7 +130,9 @@ def log_warnings(warnings: Iterable[str]) -> None:
         logger.warning("%s", warning)
 
 
-def read_rows(partition: InputPartition, options: ReadOptions, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+def read_rows(
+    partition: InputPartition, source: Source, policy: Policy, content: Content, columns: tuple[str, ...]
+) -> Iterator[pa.RecordBatch]:
     """Yields the rows of one Spark partition, in an executor's Python worker."""
     is_first = "kafka_segment_source.scanning" not in sys.modules
     # planning runs in its own process, which does not need the kernels
@@ -137,24 +142,25 @@ def read_rows(partition: InputPartition, options: ReadOptions, columns: tuple[st
         _exempt_loaded_modules()
     if isinstance(partition, SegmentPartition):  # Spark passes InputPartition(None) for an empty plan
         if partition.typed is not None:
-            options = replace(options, typed=partition.typed)
-        schema = split_table(options).arrow_schema(columns)
-        if _decodes_ahead(partition, options):
+            content = content._replace(typed=partition.typed)
+        reading = Reading(source, policy, content, split_table(content))
+        schema = reading.table.arrow_schema(columns)
+        if _decodes_ahead(partition, content):
             from kafka_segment_source.scanning_threads import read_splits_in_threads
 
-            yield from read_splits_in_threads(partition.splits, options, schema, lambda _: None, threads=2)
+            yield from read_splits_in_threads(partition.splits, reading, schema, lambda _: None, threads=2)
         else:
-            yield from read_splits(partition.splits, options, schema)
+            yield from read_splits(partition.splits, reading, schema)
 
 
-def _decodes_ahead(partition: SegmentPartition, options: ReadOptions) -> bool:
+def _decodes_ahead(partition: SegmentPartition, content: Content) -> bool:
     """Whether a second thread decodes rows while Spark takes the ones before.
 
     Spark's worker writes a batch to a socket, and waits until Spark has taken most of it. Typed values take as long to
     decode as Spark takes for them. Bytes take far less.
     """
     size = sum(split.size for split in partition.splits)
-    return options.typed is not None and options.view != NEWEST and size >= _LEAST_AHEAD
+    return content.typed is not None and content.view != NEWEST and size >= _LEAST_AHEAD
 
 
 def _exempt_loaded_modules() -> None:

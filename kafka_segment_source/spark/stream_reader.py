@@ -20,7 +20,6 @@ from kafka_segment_source.errors import UnsupportedError
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.reporting import Warnings
 from kafka_segment_source.spark.reader import SegmentPartition, log_warnings, read_rows
-from kafka_segment_source.streams.limits import Limits
 from kafka_segment_source.streams.positions import JsonOffsets, Positions, from_json, schemas_of, to_json
 from kafka_segment_source.streams.stream import LogStream
 
@@ -55,13 +54,12 @@ class KafkaSegmentStreamReader(DataSourceStreamReader, SupportsTriggerAvailableN
         self._options = options
         self._warnings = warnings
         self._columns = columns
-        self._limits = Limits.of(options)
         self._stream: LogStream | None = None
         self._schemas: SchemaFollower | None = None
         self._is_checked = False
-        if not HAS_LIMITS and self._limits.names:
+        if not HAS_LIMITS and options.pace.names:
             raise UnsupportedError(
-                f"option {self._limits.names[0]!r} needs Spark 4.2 or later, and this is {pyspark.__version__}: leave it"
+                f"option {options.pace.names[0]!r} needs Spark 4.2 or later, and this is {pyspark.__version__}: leave it"
                 " out, and a micro-batch takes all that is there"
             )
 
@@ -84,7 +82,7 @@ class KafkaSegmentStreamReader(DataSourceStreamReader, SupportsTriggerAvailableN
     def getDefaultReadLimit(self) -> ReadLimit:
         """Spark passes this limit to `latestOffset`, unless the trigger wants all. The values are those of the options,
         which can have more than one limit."""
-        limits = self._limits
+        limits = self._options.pace
         if limits.most_offsets is not None:
             return ReadMaxRows(limits.most_offsets)
         if limits.most_bytes is not None:
@@ -103,28 +101,30 @@ class KafkaSegmentStreamReader(DataSourceStreamReader, SupportsTriggerAvailableN
         plan = self.stream.plan(self._from_json(start), from_json(end))
         if plan is None:
             return []
-        typed = None if self._options.typed is None else self._follow_schemas()
+        typed = self._options.content.typed
+        typed = None if typed is None else self._follow_schemas(typed)
         return [SegmentPartition(splits, typed) for splits in plan.tasks]
 
     def _to_json(self, positions: Positions) -> JsonOffsets:
-        typed = self._options.typed
+        typed = self._options.content.typed
         return to_json(positions, None if typed is None else typed.readers)
 
     def _from_json(self, start: dict[str, Any]) -> Positions:
         """Converts the start of a micro-batch. The first one is that of the checkpoint, and is checked."""
-        if self._options.typed is not None and not self._is_checked:
+        if self._options.content.typed is not None and not self._is_checked:
             from kafka_segment_source.schema_registry.stream_schemas import check_checkpoint  # noqa: PLC0415  # as below
 
-            check_checkpoint(self._options, schemas_of(start))
+            check_checkpoint(self._options.content.typed, self._options.formats, schemas_of(start))
             self._is_checked = True
         return from_json(start)
 
-    def _follow_schemas(self) -> TypedColumns:
+    def _follow_schemas(self, typed: TypedColumns) -> TypedColumns:
         from kafka_segment_source.schema_registry.stream_schemas import SchemaFollower  # noqa: PLC0415  # few streams have any
 
         if self._schemas is None:
-            self._schemas = SchemaFollower(self._options)
+            options = self._options
+            self._schemas = SchemaFollower(typed, options.formats, options.source, options.policy)
         return self._schemas.refresh()
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return read_rows(partition, self._options, self._columns)
+        return read_rows(partition, self._options.source, self._options.policy, self._options.content, self._columns)

@@ -41,4 +41,4 @@ class ViewReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if isinstance(partition, ViewPartition):  # Spark passes InputPartition(None) for an empty plan
             schema = self._view.table.arrow_schema(self._columns)
-            yield from read_task(self._view, partition.task, self._options, schema)
+            yield from read_task(self._view, partition.task, self._options.source, self._options.policy, schema)

@@ -68,19 +68,19 @@ def update_zone_maps(
         (3, 18)
     """
     storage_options = hadoop_options(spark) | dict(options.pop("storage_options", None) or {})
-    parsed = parse_update(path, {**options, "storage_options": storage_options})
-    updates = plan_updates(parsed, resolve_path(to, parsed.storage), keys)
+    source, policy = parse_update(path, {**options, "storage_options": storage_options})
+    updates = plan_updates(source, policy, resolve_path(to, source.storage), keys)
     todo = [(update, split) for update in updates for split in update.splits]
     answered: list[MappedSegment | None] = []
     for part in _divide(todo, _MOST_AT_ONCE if keys else sys.maxsize):
-        mapped_splits = _map_splits(spark, [split for _, split in part], parsed.max_batch_bytes, keys)
+        mapped_splits = _map_splits(spark, [split for _, split in part], policy.trust.max_batch_bytes, keys)
         answered += [keep_filters(*of, mapped) for of, mapped in zip(part, mapped_splits, strict=True)]
     mapped = iter(answered)
     summary = ZoneMapSummary()
     for update in updates:
         answers = [next(mapped) for _ in update.splits]
         if None in answers:  # a file was replaced meanwhile: map this partition again, on the driver
-            run_update(update, parsed.max_batch_bytes, summary)
+            run_update(update, policy.trust.max_batch_bytes, summary)
         else:
             finish_update(update, answers, summary)
     return summary

@@ -19,7 +19,7 @@ from kafka_segment_source.decoding.scratch import Scratch
 from kafka_segment_source.decoding.split_file import SplitFile
 from kafka_segment_source.decoding.tables import MakeRows, SplitTable
 from kafka_segment_source.kernels import arrow_buffers, batch_headers, key_hashes, record_batches
-from kafka_segment_source.options import ReadOptions
+from kafka_segment_source.request import Content
 from kafka_segment_source.schema import Column
 from kafka_segment_source.statistics.heavy import keep_heaviest
 
@@ -64,11 +64,11 @@ def block_table(most: int) -> SplitTable:
 class BlockRows:
     """Makes the facts of each block of records (a `RowMaker`)."""
 
-    def __init__(self, most: int, source: SplitFile, options: ReadOptions, schema: pa.Schema, scratch: Scratch) -> None:
+    def __init__(self, most: int, source: SplitFile, content: Content, schema: pa.Schema, scratch: Scratch) -> None:
         self._most = most
         self._split = source.split
         self._schema = schema
-        self._decoder = source.decoder(options.include_control, scratch=scratch)
+        self._decoder = source.decoder(content.include_control, scratch=scratch)
 
     def rows(self, chunk: Chunk) -> Iterator[tuple[pa.RecordBatch, int]]:
         for records in self._decoder.decode(chunk):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Unpack
 
 from kafka_segment_source.errors import OptionError
@@ -65,9 +64,9 @@ def plan_stats(options: ReadOptions, warnings: Warnings, most: int) -> ReadPlan:
     """Returns the plan of a read whose rows are facts about blocks of records."""
     from kafka_segment_source.statistics.blocks import block_table  # noqa: PLC0415  # it loads the kernels
 
-    if options.view != RECORDS:
-        raise OptionError(f"option 'view' is {options.view!r}: statistics read {RECORDS}", options=("view",))
-    return make_plan(replace(options, table=block_table(most)), warnings)
+    if options.content.view != RECORDS:
+        raise OptionError(f"option 'view' is {options.content.view!r}: statistics read {RECORDS}", options=("view",))
+    return make_plan(options, warnings, table=block_table(most))
 
 
 def read_stats(plan: ReadPlan, most: int, threads: int, on_progress: OnProgress) -> list[TopicStats]:

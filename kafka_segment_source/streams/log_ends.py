@@ -20,17 +20,19 @@ from kafka_segment_source.logdir.probe import HeaderProbe, shows_compaction
 from kafka_segment_source.logdir.segment_view import SegmentView
 from kafka_segment_source.logdir.segments import PartitionLog, Segment
 from kafka_segment_source.option_values import TopicPartition
-from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.planning.offset_bounds import log_start_offset
 from kafka_segment_source.reporting import Warnings
+from kafka_segment_source.request import Content
+from kafka_segment_source.source import Source
 from kafka_segment_source.storage.files import lasting_version
 from kafka_segment_source.storage.store import FileVersion
+from kafka_segment_source.streams.said import LOSS_REMEDY
+from kafka_segment_source.trust import Policy
 
 if TYPE_CHECKING:
     from kafka_segment_source.planning.open_transactions import ProducerMemory
 
 _LARGEST_WALK = 1024 * 1024  # bytes behind the last known batch that are walked without the index
-LOSS_REMEDY = "failOnDataLoss=false goes on with what is there"
 LATE_SECONDS = 60.0
 """A file that was changed more recently may still be on its way. Offsets that are missing beside it are waited for."""
 
@@ -77,11 +79,15 @@ class LogEnds:
 
     def __init__(
         self,
-        options: ReadOptions,
+        source: Source,
+        policy: Policy,
+        read_committed: bool,
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
     ) -> None:
-        self._options = options
+        self._source = source
+        self._policy = policy
+        self._read_committed = read_committed
         self._clock = clock
         self._now = now
         # by partition, so that what is remembered does not grow with the number of segments
@@ -95,7 +101,7 @@ class LogEnds:
         """Finds what can be read of a log. Raises CorruptRecordError for damage at its end, under mode=FAILFAST."""
         start, files_end = self.find_files(log)
         end = stable = min(files_end, log.offsets.end)
-        if self._options.read_committed and end > start:
+        if self._read_committed and end > start:
             stable = self._find_stable_end(log, end)
         return LogSpan(log, start, max(stable, start), files_end, stable < end)
 
@@ -120,7 +126,7 @@ class LogEnds:
 
     def _search_end(self, segment: Segment, known: _FileEnd | None) -> _FileEnd:
         """Walks the headers of a file behind the last batch that is known, or behind the last index entry."""
-        with SegmentView(segment, self._options.trust) as view:
+        with SegmentView(segment, self._policy.trust) as view:
             offset, last, position = segment.base_offset, None, 0
             if known is not None and known.last is not None and known.last.is_in(view.probe):
                 position = known.last.position
@@ -139,17 +145,17 @@ class LogEnds:
         Raises its error, or under mode=DROPMALFORMED returns the offset after the last record.
         """
         # it decodes: only then are the kernels loaded
-        from kafka_segment_source.decoding.tables import RECORDS
+        from kafka_segment_source.decoding.tables import RECORDS, Reading
         from kafka_segment_source.scanning import read_split
 
         segment = log.segments[-1]
         start = 0 if known.last is None else known.last.position
         split = split_of(log, segment, ScanBounds(segment.offsets), start)
-        with SegmentView(segment, self._options.trust) as view:
+        with SegmentView(segment, self._policy.trust) as view:
             split = anchored(split, view.probe)
         schema = RECORDS.arrow_schema(["offset"])
-        options = replace(self._options, read_committed=False, include_control=True)
-        last = max((batch.column(0)[-1].as_py() for batch in read_split(split, options, schema)), default=-1)
+        reading = Reading(self._source, self._policy.with_control(), Content(include_control=True), RECORDS)
+        last = max((batch.column(0)[-1].as_py() for batch in read_split(split, reading, schema)), default=-1)
         return max(known.offset, last + 1)
 
     def find_whole_end(self, log: PartitionLog, start: int, end: int, warnings: Warnings) -> tuple[int, bool]:
@@ -170,9 +176,7 @@ class LogEnds:
                 return max(start, missing.start), True
             said = f"{why}: no file holds the offsets {missing.start} to {missing.end - 1}"
             warnings.add(
-                report_lost_offsets(
-                    f"{said} of partition {log.topic}-{log.partition}", self._options.policy, LOSS_REMEDY
-                )
+                report_lost_offsets(f"{said} of partition {log.topic}-{log.partition}", self._policy, LOSS_REMEDY)
             )
         return end, False
 
@@ -211,7 +215,7 @@ class LogEnds:
         """
         if known is not None and known[0] == segment.version:
             return known
-        with SegmentView(segment, self._options.trust) as view:
+        with SegmentView(segment, self._policy.trust) as view:
             return lasting_version(segment.version), _find_sure_end(view.probe, view, segment)
 
     def _may_still_come(self, log: PartitionLog, missing: OffsetRange, after: Segment) -> bool:
@@ -233,7 +237,7 @@ class LogEnds:
         from kafka_segment_source.planning.open_transactions import find_stable_end
 
         said = Warnings()
-        find_stable_end(log, end, self._options.source, self._options.policy, said)
+        find_stable_end(log, end, self._source, self._policy, said)
         return said
 
     def _find_stable_end(self, log: PartitionLog, end: int) -> int:
@@ -245,7 +249,7 @@ class LogEnds:
         if known is not None and known[:2] == (files, end):
             return known[2]
         memory = self._producers.setdefault(log.topic_partition, ProducerMemory())
-        stable = find_stable_end(log, end, self._options.source, self._options.policy, Warnings(), memory)
+        stable = find_stable_end(log, end, self._source, self._policy, Warnings(), memory)
         path, version = files[-1]
         self._stable_ends[log.topic_partition] = (*files[:-1], (path, lasting_version(version))), end, stable
         return stable

@@ -24,6 +24,11 @@ SCHEMAS = "kafkaseg:schemas"
 _MOST_SHOWN = 200  # characters of a foreign offset in a message
 
 
+def name_partition(topic_partition: TopicPartition) -> str:
+    """Returns the name of a partition as Kafka's directories have it: orders-0."""
+    return f"{topic_partition[0]}-{topic_partition[1]}"
+
+
 def to_json(positions: Positions, schemas: Mapping[str, str] | None = None) -> JsonOffsets:
     """Converts positions into the value that Spark writes as JSON, always in the same order.
 

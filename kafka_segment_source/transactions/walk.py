@@ -288,6 +288,7 @@ def _walk_on(
     named = _find_by_name(split, split.next_base_offset, reached)  # where these segments end is not known
     pending: Iterator[SegmentSplit] = iter([rest, *named])
     directory = parent_of(split.path)
+    end = kafka_format.MAX_OFFSET if split.copies else split.served_to  # a listing of one copy shows no other history
     part = split  # the part that was read last
     attempts = Attempts()
     named_at = listed_at = -1  # the offsets at which a file was last searched by its name, and in a listing
@@ -320,8 +321,8 @@ def _walk_on(
                 pending = iter(named)
                 continue
             listed_at, named = reached, []
-            wanted = split._replace(bounds=ScanBounds(), stop_timestamp=None)
-            again = find_again(wanted, OffsetRange(reached), source, policy)
+            wanted = split._replace(bounds=ScanBounds(OffsetRange(end=end)), stop_timestamp=None)
+            again = find_again(wanted, OffsetRange(reached, end), source, policy)
         except FileChangedError as error:
             attempts.note_failure(error)
             pending, named_at, listed_at = iter(()), reached, -1

@@ -18,7 +18,7 @@ from kafka_segment_source.decoding.split_file import SplitFile
 from kafka_segment_source.decoding.wanted_keys import find_control, find_wanted
 from kafka_segment_source.errors import MisfitError
 from kafka_segment_source.kernels import avro, batch_headers, record_batches
-from kafka_segment_source.options import ReadOptions
+from kafka_segment_source.request import Content
 from kafka_segment_source.values.avro_arrays import NONE_CHOSEN, Ints, Rows
 from kafka_segment_source.values.misfits import REASONS, REJECTED
 from kafka_segment_source.values.typed_keys import find_rows, read_keys
@@ -56,23 +56,23 @@ class ColumnDecoder(Protocol):
 class TypedRows:
     """Decodes the wanted records of each chunk (a `RowMaker`)."""
 
-    def __init__(self, source: SplitFile, options: ReadOptions, schema: pa.Schema, scratch: Scratch) -> None:
-        assert options.typed is not None
-        typed = options.typed
+    def __init__(self, source: SplitFile, content: Content, schema: pa.Schema, scratch: Scratch) -> None:
+        assert content.typed is not None
+        typed = content.typed
         self._typed: TypedColumns = typed
         self._split = source.split
         self._schema = schema
-        self._include_control = options.include_control
+        self._include_control = content.include_control
         keep = None
-        if options.raw_keys is not None:
-            keep = partial(find_wanted(options.raw_keys).keep, data_only=options.include_control)
+        if content.raw_keys is not None:
+            keep = partial(find_wanted(content.raw_keys).keep, data_only=content.include_control)
         self._typed_keys = (
-            None if options.typed_keys is None else read_keys(options.typed_keys, typed.meanings["key"].arrow)
+            None if content.typed_keys is None else read_keys(content.typed_keys, typed.meanings["key"].arrow)
         )
-        self._decoder = source.decoder(options.include_control, "timestamp" in schema.names, scratch, keep)
+        self._decoder = source.decoder(content.include_control, "timestamp" in schema.names, scratch, keep)
         wants_corrupt = typed.corrupt_column in schema.names
         self._decoders = {
-            name: meaning.make_decoder(2 * options.max_batch_bytes)
+            name: meaning.make_decoder(2 * source.trust.max_batch_bytes)
             for name, meaning in typed.meanings.items()
             if name in schema.names or wants_corrupt or (name == "key" and self._typed_keys is not None)
         }

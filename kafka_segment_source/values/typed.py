@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
-from kafka_segment_source.decoding.tables import MakeRows, SplitTable
+from kafka_segment_source.decoding.tables import MakeRows, Reading, SplitTable
 from kafka_segment_source.schema import RECORD_COLUMNS, Column
 from kafka_segment_source.values.misfits import REJECTED, Misfits
 
 if TYPE_CHECKING:
-    from kafka_segment_source.options import ReadOptions
     from kafka_segment_source.values.avro_columns import Wanted
     from kafka_segment_source.values.rows import ColumnDecoder
 
@@ -72,11 +71,12 @@ class TypedColumns:
             columns.append(Column(self.corrupt_column, *kind))
         return TypedTable(tuple(columns), _load_maker)
 
-    def read(self, read: Callable[..., Iterator[pa.RecordBatch]], options: ReadOptions) -> Iterator[pa.RecordBatch]:
-        """Reads by `read`, which takes options, and says at the end what did not fit."""
+    def read(self, read: Callable[..., Iterator[pa.RecordBatch]], reading: Reading) -> Iterator[pa.RecordBatch]:
+        """Reads by `read`, which takes what the task must know, and says at the end what did not fit."""
         misfits = Misfits("rejected" if self.rejects else "null")
         try:
-            yield from read(options=replace(options, typed=replace(self, misfits=misfits)))
+            content = reading.content._replace(typed=replace(self, misfits=misfits))
+            yield from read(reading=reading._replace(content=content))
         finally:
             misfits.report()
 

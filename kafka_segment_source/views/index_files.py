@@ -22,15 +22,16 @@ from kafka_segment_source.inspection.index_order import (
     written_offsets_of,
     written_times_of,
 )
-from kafka_segment_source.logdir.catalog import list_logs
 from kafka_segment_source.logdir.index_entries import most_entries
 from kafka_segment_source.logdir.indexes import AbortEntries, OffsetEntries, TimeEntries
 from kafka_segment_source.logdir.segments import ListedLog, Segment
 from kafka_segment_source.options import ReadOptions
+from kafka_segment_source.partition.logs import listed_logs, warn_of_listed
 from kafka_segment_source.reporting import Warnings, few, logger
 from kafka_segment_source.schema import Column, Table
+from kafka_segment_source.source import Source
 from kafka_segment_source.storage.ahead import map_ahead, requests_at_once
-from kafka_segment_source.storage.retrying import try_again
+from kafka_segment_source.trust import Policy, Trust
 
 Mask = npt.NDArray[np.bool_]
 Task = tuple[ListedLog, ...]
@@ -48,9 +49,9 @@ Index = TypeVar("Index", OffsetEntries, TimeEntries, AbortEntries)
 
 def plan_segments(options: ReadOptions, warnings: Warnings) -> list[Task]:
     """Returns the tasks for all segments of the selected partitions, of each copy of them. It opens no file."""
-    logs = try_again(lambda: list_logs(options.source))
-    warnings += few([fault for log in logs for fault in log.beside.faults + log.beside.damaged])
-    return group_segments(logs, _TASK_BYTES if options.check_crcs else None)
+    logs = listed_logs(options.source)
+    warn_of_listed(logs, warnings)
+    return group_segments(logs, _TASK_BYTES if options.content.proves_entries else None)
 
 
 def group_segments(logs: Sequence[ListedLog], most_bytes: int | None) -> list[Task]:
@@ -152,16 +153,16 @@ class Entries(Generic[Index]):
                 Column("baseOffset", "bigint", pa.int64()),
                 Column("slot", "int", pa.int32()),
                 *(column for column, _ in self.columns),
-                Column("isProven", "boolean", pa.bool_(), lambda options: options.check_crcs),
+                Column("isProven", "boolean", pa.bool_(), lambda content: content.proves_entries),
                 Column("file_path", "string", pa.string()),
             )
         )
 
-    def rows(self, task: Task, options: ReadOptions) -> Iterator[pa.RecordBatch]:
+    def rows(self, task: Task, _: Source, policy: Policy) -> Iterator[pa.RecordBatch]:
         """Yields the rows of a task. It logs a few sentences about files that are damaged or missing."""
         schema = self.table.arrow_schema([column.name for column in self.table.columns])
         faults: list[str] = []
-        segments = read_segments(task, lambda log, segment: self._read_segment(log, segment, options, schema))
+        segments = read_segments(task, lambda log, segment: self._read_segment(log, segment, policy.trust, schema))
         held: list[pa.RecordBatch] = []
         count = 0
         for rows, said in segments:
@@ -177,7 +178,7 @@ class Entries(Generic[Index]):
             logger.warning("%s", fault)
 
     def _read_segment(
-        self, log: ListedLog, segment: Segment, options: ReadOptions, schema: pa.Schema
+        self, log: ListedLog, segment: Segment, trust: Trust, schema: pa.Schema
     ) -> tuple[pa.RecordBatch | None, list[str]]:
         index: Index
         index, fault = self.read(segment)
@@ -186,10 +187,10 @@ class Entries(Generic[Index]):
         if not count:
             return None, faults
         proven = pa.nulls(count, pa.bool_())
-        if options.check_crcs:
+        if trust.check_crcs:
             from kafka_segment_source.views.proof import prove_entries  # noqa: PLC0415  # it loads the kernels
 
-            proven, said = prove_entries(log, segment, index, options.max_batch_bytes)
+            proven, said = prove_entries(log, segment, index, trust.max_batch_bytes)
             faults += said
         arrays = [
             pa.repeat(pa.scalar(log.topic, pa.string()), count),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from kafka_segment_source.inspection.index_rules import judge_offset_index, judge_time_index, judge_transaction_index
-from kafka_segment_source.inspection.verify import SegmentCheck
+from kafka_segment_source.inspection.segment_check import SegmentCheck
 from kafka_segment_source.logdir.indexes import AbortEntries, OffsetEntries, TimeEntries
 from kafka_segment_source.logdir.segments import ListedLog, Segment
 

@@ -8,9 +8,10 @@ from typing import Any
 import pyarrow as pa
 
 from kafka_segment_source.logdir.segments import ListedLog, Segment
-from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.reporting import few, logger
 from kafka_segment_source.schema import MAX_MILLIS, TIMESTAMP_TYPE, Column, Table
+from kafka_segment_source.source import Source
+from kafka_segment_source.trust import Policy
 from kafka_segment_source.views.index_files import (
     Task,
     plan_segments,
@@ -40,7 +41,7 @@ _TABLE = Table(
 )
 
 
-def _read_rows(task: Task, _: ReadOptions) -> Iterator[pa.RecordBatch]:
+def _read_rows(task: Task, _: Source, __: Policy) -> Iterator[pa.RecordBatch]:
     faults: list[str] = []
 
     def rows() -> Iterator[dict[str, Any]]:

@@ -52,10 +52,10 @@ def make_task(log: PartitionLog, source: Source, policy: Policy) -> TransactionT
     )
 
 
-def _read(task: TransactionTask, options: ReadOptions) -> Iterator[pa.RecordBatch]:
+def _read(task: TransactionTask, source: Source, policy: Policy) -> Iterator[pa.RecordBatch]:
     from kafka_segment_source.views.transaction_walk import find_transactions
 
-    yield from to_batches(find_transactions(task, options.source, options.policy), TABLE)
+    yield from to_batches(find_transactions(task, source, policy), TABLE)
 
 
 VIEW = View(TABLE, _plan, _read)

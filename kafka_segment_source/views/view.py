@@ -16,6 +16,8 @@ from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.planning.plan import ReadPlan
 from kafka_segment_source.reporting import Warnings
 from kafka_segment_source.schema import Table
+from kafka_segment_source.source import Source
+from kafka_segment_source.trust import Policy
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -30,12 +32,13 @@ class View:
     """table: its columns.
 
     plan: options → tasks, on the driver. It appends a sentence for each problem to the list of warnings.
-    read: a task → Arrow batches that have the columns of the table and perhaps more, on an executor.
+    read: a task, its source and its policy → Arrow batches that have the columns of the table and perhaps more, on an
+        executor.
     """
 
     table: Table
     plan: Callable[[ReadOptions, Warnings], Sequence[Task]]
-    read: Callable[[Task, ReadOptions], Iterator[pa.RecordBatch]]
+    read: Callable[[Task, Source, Policy], Iterator[pa.RecordBatch]]
 
 
 @dataclass(frozen=True, repr=False)
@@ -52,19 +55,20 @@ class ViewPlan(ReadPlan):
 
     def to_dict(self) -> dict[str, Any]:
         """The plan for JSON: the name of the view, the number of its tasks, and the warnings."""
-        return {"view": self.options.view, "tasks": len(self.tasks), "warnings": list(self.warnings)}
+        return {"view": self.options.content.view, "tasks": len(self.tasks), "warnings": list(self.warnings)}
 
     def _table(self) -> Table:
         return self.view.table
 
     def _read(self, schema: pa.Schema, advance: Callable[[int], None], threads: int | None) -> Iterator[pa.RecordBatch]:
-        return (batch for task in self.tasks for batch in read_task(self.view, task, self.options, schema))
+        source, policy = self.options.source, self.options.policy
+        return (batch for task in self.tasks for batch in read_task(self.view, task, source, policy, schema))
 
     def __rich__(self) -> RenderableType:
         from kafka_segment_source.planning.display import as_lines
 
         noun = "task" if len(self.tasks) == 1 else "tasks"
-        return as_lines(f"view {self.options.view}: {len(self.tasks):,} {noun}", self.warnings)
+        return as_lines(f"view {self.options.content.view}: {len(self.tasks):,} {noun}", self.warnings)
 
 
 def plan_view(view: View, options: ReadOptions, warnings: Sequence[str]) -> ViewPlan:
@@ -74,9 +78,9 @@ def plan_view(view: View, options: ReadOptions, warnings: Sequence[str]) -> View
     return ViewPlan(options, (), tasks, (), 0, tuple(dict.fromkeys(noted)), view=view)
 
 
-def read_task(view: View, task: Task, options: ReadOptions, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def read_task(view: View, task: Task, source: Source, policy: Policy, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Yields the rows of one task as batches of exactly `schema`. No batch is empty."""
-    for batch in view.read(task, options):
+    for batch in view.read(task, source, policy):
         if batch.num_rows:
             yield batch.select(schema.names)
 

@@ -29,15 +29,16 @@ from kafka_segment_source.keywords import DecodeOptions, PathsLike, check_names,
 from kafka_segment_source.logdir.checkpoints import read_topic_id
 from kafka_segment_source.logdir.segment_view import SegmentView
 from kafka_segment_source.logdir.segments import PartitionLog, Segment
-from kafka_segment_source.options import ReadOptions, parse_options
+from kafka_segment_source.options import parse_options
 from kafka_segment_source.partition.logs import available_logs
 from kafka_segment_source.reporting import Advance, OnProgress, Warnings, add_up, ignore_progress, logger
+from kafka_segment_source.source import Source
 from kafka_segment_source.storage.ahead import Turns, map_ahead, requests_at_once
 from kafka_segment_source.storage.files import exists, file_version, list_directory, remove, write_atomically
 from kafka_segment_source.storage.paths import join_path, resolve_path
 from kafka_segment_source.storage.retrying import try_again
 from kafka_segment_source.storage.store import NO_VERSION, FileVersion, Storage
-from kafka_segment_source.trust import Trust
+from kafka_segment_source.trust import Policy, Trust
 from kafka_segment_source.zones import zone_table
 from kafka_segment_source.zones.key_filters import (
     SUFFIX,
@@ -66,7 +67,7 @@ _TRIES = 10  # to map a partition while a broker replaces its segments
 class PartitionUpdate:
     """The work that one partition's map needs.
 
-    options, directory: the arguments of the plan.
+    source, policy, directory: the arguments of the plan.
     before: the existing map, if it can be used.
     known: the version of the file that the update replaces: NO_VERSION if there is none, None if it cannot be read.
     kept: zones that stay, by the base offset of their segment.
@@ -74,7 +75,8 @@ class PartitionUpdate:
     keys: whether zones have key filters too.
     """
 
-    options: ReadOptions
+    source: Source
+    policy: Policy
     directory: str
     log: PartitionLog
     path: str
@@ -159,28 +161,28 @@ def update_zone_maps_locally(
         >>> done.partitions, done.segments_mapped
         (3, 18)
     """
-    parsed = parse_update(path, options)
-    updates = plan_updates(parsed, resolve_path(os.fspath(to), parsed.storage), keys)
+    source, policy = parse_update(path, options)
+    updates = plan_updates(source, policy, resolve_path(os.fspath(to), source.storage), keys)
     size = sum(split.size for update in updates for split in update.splits)
-    return run_updates(updates, parsed.max_batch_bytes, add_up(size, on_progress), count_threads(threads))
+    return run_updates(updates, policy.trust.max_batch_bytes, add_up(size, on_progress), count_threads(threads))
 
 
-def plan_updates(options: ReadOptions, directory: str, keys: bool = False) -> list[PartitionUpdate]:
-    """Returns the updates that the maps in `directory` need for the selected partitions. It ignores the bounds of the
-    options. keys: whether zones have key filters too.
+def plan_updates(source: Source, policy: Policy, directory: str, keys: bool = False) -> list[PartitionUpdate]:
+    """Returns the updates that the maps in `directory` need for the selected partitions. keys: whether zones have key
+    filters too.
 
     Raises the errors of the listing. A map that is damaged or of another topic is made again, and the log reports this.
     """
-    return try_again(lambda: _plan_updates(options, directory, keys))
+    return try_again(lambda: _plan_updates(source, policy, directory, keys))
 
 
-def _plan_updates(options: ReadOptions, directory: str, keys: bool) -> list[PartitionUpdate]:
+def _plan_updates(source: Source, policy: Policy, directory: str, keys: bool) -> list[PartitionUpdate]:
     warnings = Warnings()
-    logs = available_logs(options.source, options.policy, warnings)
+    logs = available_logs(source, policy, warnings)
     for warning in warnings:
         logger.warning("%s", warning)
     at_once = requests_at_once((log.storage, log.directory) for log in logs)
-    return list(map_ahead(lambda log: _plan_update(log, directory, options, keys), logs, at_once))
+    return list(map_ahead(lambda log: _plan_update(log, source, policy, directory, keys), logs, at_once))
 
 
 def _add_work(summary: ZoneMapSummary, other: ZoneMapSummary) -> None:
@@ -217,7 +219,7 @@ def finish_update(update: PartitionUpdate, mapped: Sequence[MappedSegment | None
     after = ZoneMap(zones, update.topic_id)
     if update.before is None or not after.equals(update.before):
         try:
-            write_zone_map(update.path, update.options.storage, after, update.known)
+            write_zone_map(update.path, update.source.storage, after, update.known)
             summary.files_written += 1
         except FileChangedError as error:  # the other map is as good, or becomes so by the next update
             logger.warning("zone map %r is left as it is: %s", update.path, error)
@@ -237,7 +239,7 @@ def keep_filters(update: PartitionUpdate, split: SegmentSplit, mapped: MappedSeg
     """
     if mapped is None or mapped.filters is None:
         return mapped
-    path, storage = filter_path(update.filters_directory, split.base_offset), update.options.storage
+    path, storage = filter_path(update.filters_directory, split.base_offset), update.source.storage
     kept = update.kept.get(split.base_offset, no_zones())
     known = _read_filters(path, storage) if kept.shape[1] else {}
     stay = [(identity, known[identity]) for identity in identify(kept) if identity in known]
@@ -248,7 +250,7 @@ def keep_filters(update: PartitionUpdate, split: SegmentSplit, mapped: MappedSeg
 
 def _remove_old_filters(update: PartitionUpdate, tables: Mapping[int, ZoneTable]) -> None:
     """Removes the key filters of segments that are gone."""
-    directory, storage = update.filters_directory, update.options.storage
+    directory, storage = update.filters_directory, update.source.storage
     present = {filter_path(directory, base) for base in tables}
     for entry in list_directory(directory, storage):
         path = join_path(directory, entry.name)
@@ -314,32 +316,33 @@ def map_or_none(
         return None
 
 
-def parse_update(path: PathsLike, options: Mapping[str, object]) -> ReadOptions:
-    """Returns the options for `plan_updates` from a path and Python keywords.
+def parse_update(path: PathsLike, options: Mapping[str, object]) -> tuple[Source, Policy]:
+    """Returns what `plan_updates` takes, from a path and Python keywords.
 
     Raises OptionError for an option that zone maps do not take.
     """
     check_names(options, DecodeOptions, "zone maps, which take")
-    return parse_options(option_texts(path, options))[0]
+    parsed, _ = parse_options(option_texts(path, options))
+    return parsed.source, parsed.policy
 
 
 def _plan_again(update: PartitionUpdate) -> PartitionUpdate:
     """Returns the update for the partition's directories as they are now. It returns the same update if they are
     gone."""
     try:
-        logs = try_again(lambda: available_logs(update.options.source, update.options.policy, Warnings()))
+        logs = try_again(lambda: available_logs(update.source, update.policy, Warnings()))
     except PathError:
         return update
     for log in logs:
         if log.topic_partition == update.log.topic_partition:
-            return _plan_update(log, update.directory, update.options, update.keys)
+            return _plan_update(log, update.source, update.policy, update.directory, update.keys)
     return update
 
 
-def _plan_update(log: PartitionLog, directory: str, options: ReadOptions, keys: bool) -> PartitionUpdate:
+def _plan_update(log: PartitionLog, source: Source, policy: Policy, directory: str, keys: bool) -> PartitionUpdate:
     path = zone_map_path(directory, log.topic, log.partition)
     topic_id = read_topic_id(log.directory, log.storage)
-    before, known = _read_usable(path, options.storage, topic_id)
+    before, known = _read_usable(path, source.storage, topic_id)
     old = before or ZoneMap(no_zones())
     segments = {segment.base_offset: segment for segment in reversed(log.segments) if segment.size}
     kept = {base: old.of_segment(base) for base in _find_unlisted(old, log)}
@@ -353,7 +356,7 @@ def _plan_update(log: PartitionLog, directory: str, options: ReadOptions, keys: 
         kept[base], segment = zones, segments[base]
         if start is not None:
             splits.append(split_of(log, segment, ScanBounds(), start)._replace(anchor=_find_place(old, base, start)))
-    return PartitionUpdate(options, directory, log, path, topic_id, before, known, kept, tuple(splits), keys)
+    return PartitionUpdate(source, policy, directory, log, path, topic_id, before, known, kept, tuple(splits), keys)
 
 
 def _read_usable(path: str, storage: Storage, topic_id: str | None) -> tuple[ZoneMap | None, FileVersion | None]:

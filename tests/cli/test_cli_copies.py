@@ -13,7 +13,7 @@ from kafka_segment_source.errors import DataLossError, KafkaSegmentError, Storag
 from kafka_segment_source.storage import store
 from tests.cli.runner import LOGS, answer, copy_of, run
 from tests.support.rows import OFFSET, scanned
-from tests.unit.partition.test_copy_chain import pl, put
+from tests.support.small_logs import pl, put
 
 MIDDLE = "00000000000000000174.log"
 DAMAGED_OFFSET = 226  # of the batch at byte 2,338 of MIDDLE

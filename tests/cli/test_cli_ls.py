@@ -13,8 +13,8 @@ from kafka_segment_source.cli import ls
 from kafka_segment_source.errors import StorageError
 from kafka_segment_source.inspection.header_tables import CHUNK_BYTES
 from kafka_segment_source.inspection.summary import summarize, total
-from kafka_segment_source.logdir.catalog import list_directories
 from kafka_segment_source.options import parse_options
+from kafka_segment_source.partition.logs import shown_logs
 from kafka_segment_source.storage.files import InputFile
 from kafka_segment_source.times import format_millis
 from tests.cli.runner import LOGS, answer, copy_of, run
@@ -224,7 +224,7 @@ def large_log(tmp_path: Path, batches: int = 3, size: int = CHUNK_BYTES + 17) ->
 
 def test_batches_larger_than_a_chunk(tmp_path: Path) -> None:
     """A batch that does not fit is stepped over by its header, and every byte is accounted for."""
-    (log,) = list_directories(parse_options({"path": str(large_log(tmp_path))})[0].source)
+    (log,) = shown_logs(parse_options({"path": str(large_log(tmp_path))})[0].source)
     done: list[int] = []
 
     summary = total([summarize(segment, done.append) for segment in log.segments])

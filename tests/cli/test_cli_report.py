@@ -29,6 +29,11 @@ def facts() -> Facts:
     return collect_facts(str(ORDERS), now=NOW)
 
 
+@pytest.fixture(scope="module")
+def page(facts: Facts) -> str:
+    return make_page(facts)
+
+
 def test_the_volume_is_that_of_the_batches(facts: Facts) -> None:
     """Records and bytes of each partition and slot of time are sums over view=batches."""
     expected: Counter[tuple[str, int, int]] = Counter()
@@ -99,18 +104,17 @@ class Page(HTMLParser):
                 self.loads.append(value or "")
 
 
-def test_the_page_stands_alone(facts: Facts) -> None:
+def test_the_page_stands_alone(page: str) -> None:
     """No script, and nothing to load: pictures are inside. Two of them, whose ids differ."""
-    text = make_page(facts)
-    page = Page()
-    page.feed(text)
-    assert page.tags["svg"] == 2
-    assert not page.tags["script"]
-    assert page.loads == []
-    assert "url(http" not in text
-    ids = re.findall(r'\bid="([^"]+)"', text)
+    seen = Page()
+    seen.feed(page)
+    assert seen.tags["svg"] == 2
+    assert not seen.tags["script"]
+    assert seen.loads == []
+    assert "url(http" not in page
+    ids = re.findall(r'\bid="([^"]+)"', page)
     assert len(ids) == len(set(ids))
-    used = set(re.findall(r'(?:url\(#|href="#)([^")]+)', text))
+    used = set(re.findall(r'(?:url\(#|href="#)([^")]+)', page))
     assert used <= set(ids)
 
 
@@ -176,9 +180,14 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Facts:
     return collect_facts(str(path), now=NOW)
 
 
-def test_what_of_many_partitions_is_shown(many: Facts) -> None:
+@pytest.fixture(scope="module")
+def page_of_many(many: Facts) -> str:
+    return make_page(many)
+
+
+def test_what_of_many_partitions_is_shown(many: Facts, page_of_many: str) -> None:
     """All are counted. The picture and the table say how many they leave out. Offsets are those of `kafkaseg ls`."""
-    page = make_page(many)
+    page = page_of_many
 
     assert "<b>210</b>segments of 105 partitions<" in page
     assert "the 40 with most bytes of 105." in page and "The 100 with most bytes; 5 smaller ones are left out." in page
@@ -197,10 +206,10 @@ def test_copies_are_no_partitions(tmp_path: Path) -> None:
     assert "<b>12</b>segments of 1 partition in 2 directories<" in make_page(facts)
 
 
-@pytest.mark.parametrize("name", ["facts", "many"])
+@pytest.mark.parametrize("name", ["page", "page_of_many"])
 def test_time_axes_are_one_below_the_other(name: str, request: pytest.FixtureRequest) -> None:
     """Both pictures are as wide, and time begins and ends at the same place in them."""
-    page = make_page(request.getfixturevalue(name))
+    page = request.getfixturevalue(name)
     pictures = re.findall(r"<svg.*?</svg>", page, re.DOTALL)
     widths = {re.search(r'viewBox="0 0 ([\d.]+) ', picture)[1] for picture in pictures}  # type: ignore[index]
     spans = {
@@ -220,11 +229,11 @@ def test_libraries_that_are_not_installed_are_named(monkeypatch: pytest.MonkeyPa
     assert done.stderr == "kafkaseg: report needs jinja2: pip install jinja2\n"
 
 
-def test_statistics_are_opt_in(facts: Facts) -> None:
+def test_statistics_are_opt_in(facts: Facts, page: str) -> None:
     """With them, the page has what `stats` says of each topic. Without, it reads headers alone."""
     found = collect_facts(str(ORDERS), now=NOW, with_stats=True)
-    page = make_page(found)
+    with_stats = make_page(found)
 
-    assert facts.stats is None and 'id="records"' not in make_page(facts)
+    assert facts.stats is None and 'id="records"' not in page
     assert found.stats is not None and [each.topic for each in found.stats] == ["orders", "payments"]
-    assert 'id="records"' in page and "customer-0169" in page
+    assert 'id="records"' in with_stats and "customer-0169" in with_stats

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kafka_segment_source.errors import StorageError
-from kafka_segment_source.inspection import index_rules, verify
+from kafka_segment_source.inspection import index_rules, segment_check
 from kafka_segment_source.inspection.findings import Finding
 from kafka_segment_source.storage.files import InputFile
 from tests.cli.runner import LOGS, answer, copy_of, run
@@ -278,7 +278,7 @@ def test_an_index_that_goes_on_with_the_log(folder: Path, monkeypatch: pytest.Mo
         log.write_bytes(whole)
         return check(facts)
 
-    monkeypatch.setattr(verify, "check_offset_index", append)
+    monkeypatch.setattr(segment_check, "check_offset_index", append)
     assert answer("verify", folder, "--json")["notes"] == []
 
 

@@ -9,7 +9,6 @@ cases.
 from __future__ import annotations
 
 import sys
-from collections import Counter
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -21,6 +20,7 @@ from kafka_segment_source.storage import retrying
 from tests.property.test_hurt_copies import LENIENT, same, scanned
 from tests.support.cases import count_cases
 from tests.support.hurt_copies import TOPIC, Batch, Case, Copy, File, Row, epochs_text, file_of, go_on, rolled
+from tests.support.numbered import check_part, run_numbered
 from tests.support.simulated_files import SimulatedFiles
 
 CASES = count_cases(300, 3_000)
@@ -115,28 +115,9 @@ def read(foreign: ForeignCase, files: SimulatedFiles, paths: list[str], options:
 
 def test_foreign_files() -> None:
     """Whatever the bounds: an error, or the rows of the history."""
-    words: Counter[str] = Counter()
-    for number in range(CASES):
-        try:
-            words[check(number)] += 1
-        except AssertionError as error:
-            pytest.fail(f"case {number}: {error}")
+    words = check_part(check, 0, 1, CASES)
     assert words["rows, rows"] and words["PathError, PathError"], words
 
 
-def main(arguments: list[str]) -> int:
-    """Runs some cases, and prints those that fail."""
-    words: Counter[str] = Counter()
-    first, count = (int(argument) for argument in arguments)
-    for number in range(first, first + count):
-        try:
-            words[check(number)] += 1
-        except Exception as error:
-            words["failed"] += 1
-            print(f"case {number}: {type(error).__name__} {str(error)[:300]}", flush=True)
-    print(dict(words))
-    return 1 if words["failed"] else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(run_numbered(sys.argv[1:], check))

@@ -7,11 +7,8 @@ The suite tries the same cases every time, and `make test-cases` more of them. `
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
-import time
-from collections import Counter
 from collections.abc import Collection
 from random import Random
 from typing import Any
@@ -19,13 +16,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from kafka_segment_source.errors import DataError, DataLossError, KafkaSegmentError
-from kafka_segment_source.inspection.verification import verify_parsed
+from kafka_segment_source.errors import DataError, DataLossError
+from kafka_segment_source.inspection.verification import verify_source
 from kafka_segment_source.storage import retrying
 from kafka_segment_source.zones.making import map_segment
 from kafka_segment_source.zones.updates import ZoneMapSummary, finish_update, plan_updates
 from tests.support.cases import count_cases
 from tests.support.hurt_copies import TOPIC, Batch, Case, Copy, Row, case, fate_of, open_producers, put
+from tests.support.numbered import check_part, run_numbered
 from tests.support.reads import options_in, plan_in, view_in
 from tests.support.simulated_files import SimulatedFiles
 
@@ -192,9 +190,10 @@ def _check_verify(files: SimulatedFiles, paths: list[str], is_whole: bool) -> No
 
     Damage of a copy may be what compaction removed from another one. `verify` is then the stricter of the two.
     """
+    options = options_in(files, paths)
     problems = [
         each
-        for each in verify_parsed(options_in(files, paths), deep=True).problems
+        for each in verify_source(options.source, options.policy, deep=True).problems
         if not each.path.endswith("index") and "leader epoch" not in each.what
     ]
     assert is_whole == (not problems), f"verify finds {problems}, although a read {'succeeds' if is_whole else 'fails'}"
@@ -261,7 +260,8 @@ def _number(expected: Expected) -> int:
 def make_map(files: SimulatedFiles, paths: list[str]) -> None:
     """Makes a zone map of what is there, with a zone for each batch."""
     summary = ZoneMapSummary()
-    for update in plan_updates(options_in(files, paths), MAPS):
+    options = options_in(files, paths)
+    for update in plan_updates(options.source, options.policy, MAPS):
         finish_update(update, [map_segment(split, 2**28, cell=1) for split in update.splits], summary)
 
 
@@ -303,39 +303,12 @@ def _check_bounds(files: SimulatedFiles, paths: list[str], expected: Expected, r
 @pytest.mark.parametrize("part", range(PARTS))
 def test_hurt_copies(part: int) -> None:
     """Whatever is done to copies one by one: the rows that at least one of them holds, and errors where none does."""
-    for number in range(part * CASES // PARTS, (part + 1) * CASES // PARTS):
-        try:
-            check(number)
-        except (AssertionError, KafkaSegmentError) as error:
-            pytest.fail(f"case {number}: {error!r}")
+    check_part(check, part, PARTS, CASES)
 
 
 @pytest.mark.parametrize("number", FAILED_ONCE)
 def test_cases_that_failed_once(number: int) -> None:
     check(number)
-
-
-def main(arguments: list[str]) -> int:
-    """Runs one case, or many of them."""
-    logging.disable(logging.CRITICAL)
-    first = int(arguments[0])
-    count = int(arguments[1]) if len(arguments) > 1 else 1
-    words: Counter[str] = Counter()
-    failed = 0
-    began = time.monotonic()
-    for number in range(first, first + count):
-        try:
-            words[check(number)] += 1
-        except Exception as error:
-            failed += 1
-            print(f"case {number}: {type(error).__name__} {str(error)[:300]}", flush=True)
-            if count == 1:
-                show(case(number))
-                raise
-            if failed > 30:
-                break
-    print(f"{sum(words.values()) + failed} cases, {failed} failed, {dict(words)}, {time.monotonic() - began:.0f} s")
-    return 1 if failed else 0
 
 
 def show(made: Case) -> None:
@@ -354,4 +327,4 @@ def show(made: Case) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(run_numbered(sys.argv[1:], check, lambda number: show(case(number))))

@@ -81,7 +81,7 @@ def test_rows_are_the_naive_ones(
         plan = make_plan(options)
         event(f"key filters save: {plan.bytes_saved_by_key_filters > 0}")
         plan = poison(plan, case.logs)
-        assert read(plan, options) == with_keys(wanted(now, asked), keys)
+        assert read(plan) == with_keys(wanted(now, asked), keys)
 
 
 @given(log=any_log, other=any_log, data=st.data(), cell=CELLS)
@@ -103,7 +103,7 @@ def test_filters_of_another_log_hide_nothing(
         if old.exists():
             shutil.move(old, filters_of(case))
         options = case.options(Bounds(), key=keys)
-        assert read(make_plan(options), options) == with_keys(wanted(log, Bounds()), keys)
+        assert read(make_plan(options)) == with_keys(wanted(log, Bounds()), keys)
 
 
 @given(
@@ -129,7 +129,7 @@ def test_damaged_filters_are_ignored(
             path.write_bytes(changed)
         options = case.options(asked, key=keys)
         plan = poison(make_plan(options), case.logs)
-        assert read(plan, options) == with_keys(wanted(log, asked), keys)
+        assert read(plan) == with_keys(wanted(log, asked), keys)
 
 
 @given(log=any_log, cell=CELLS)

@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pyarrow as pa
@@ -19,14 +20,19 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 import kafka_segment_source as kafkaseg
+from kafka_segment_source.decoding import records as records_module
 from kafka_segment_source.decoding.records import RecordColumns
-from kafka_segment_source.errors import DataError, OptionError
+from kafka_segment_source.errors import DataError, KafkaSegmentError, OptionError
 from kafka_segment_source.kernels import batch_headers, offset_map, record_batches
-from kafka_segment_source.latest.offset_map import OffsetMap
+from kafka_segment_source.latest.hashed_keys import Hashed, hash_records, make_states, read_hashes
+from kafka_segment_source.latest.offset_map import OffsetMap, _sort
 from tests.support import naive, writer
+from tests.support.logs import GeneratedLog
+from tests.support.strategies import Bounds, logs_and_bounds, options_of, partition_logs
 
 MANY = settings(max_examples=settings().max_examples * 4)
 START = 1_770_000_000_000  # ms
+SECRET = np.array([0x0123456789ABCDEF, 42], np.uint64)
 CODECS: tuple[writer.Codec, ...] = ("none", "none", "zstd", "lz4", "snappy-xerial")
 Found = tuple[int, bytes | None, bytes | None, int]  # offset, key, value, timestamp
 
@@ -234,6 +240,17 @@ def records_of(rows: Sequence[tuple[int, bytes | None, bool]]) -> RecordColumns:
     return RecordColumns(len(rows), data, np.zeros((batch_headers.FIELDS, 0), np.int64), longs, ints, 0, 0)
 
 
+def hashed(rows: Sequence[tuple[int, bytes | None, bool]]) -> Hashed:
+    return read_hashes(hash_records(records_of(rows), SECRET, make_states()))
+
+
+def as_stream(batch: pa.RecordBatch) -> pa.Buffer:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as stream:
+        stream.write_batch(batch)
+    return sink.getvalue()
+
+
 def test_the_description_is_that_of_siphash() -> None:
     """A published value of SipHash-2-4 with 128 bits, of no bytes under the key 00 01 … 0f (the authors' vectors)."""
     key = (0x0706050403020100, 0x0F0E0D0C0B0A0908)
@@ -250,17 +267,62 @@ def test_the_kernels_hash(keys: Sequence[bytes | None], secret: tuple[int, int],
     """Is that of the description, whatever the length. A null key has none."""
     rows = [(7 + n, key, n % 3 == 0) for n, key in enumerate(keys)]
     records, size = records_of(rows), len(rows)
-    states, hashes, newest = (
-        np.empty((4, at_once), np.uint64),
-        np.empty((2, size), np.uint64),
-        np.empty(size, np.uint64),
-    )
+    states, (low, high, newest) = np.empty((4, at_once), np.uint64), np.empty((3, size), np.uint64)
     with np.errstate(over="ignore"):
-        into = (np.array(secret, np.uint64), states, hashes, newest)
+        into = (np.array(secret, np.uint64), states, low, high, newest)
         count = offset_map.hash_records(records.source, records.longs, records.ints, size, *into)
-    found = zip(*hashes[:, :count].tolist(), newest[:count].tolist(), strict=True)
+    found = zip(*(words[:count].tolist() for words in (low, high, newest)), strict=True)
     keyed = [row for row in rows if row[1] is not None]
     assert [*found] == [(*siphash(key, secret), offset | dead << 63) for offset, key, dead in keyed]
+
+
+@given(
+    keys=st.lists(st.none() | st.sampled_from([b"a", b"b", b""]), min_size=1, max_size=9),
+    way=st.sampled_from(["as they are", "behind others", "of another process"]),
+)
+def test_hashes_as_rows(keys: Sequence[bytes | None], way: str) -> None:
+    """Those of records with a key come back in order, and the others are counted, wherever the memory comes from."""
+    rows = [(7 + n, key, n % 3 == 0) for n, key in enumerate(keys)]
+    batch = hash_records(records_of(rows), SECRET, make_states())
+    if way != "as they are":
+        batch = pa.concat_batches([hash_records(records_of([(1, b"c", False)]), SECRET, make_states()), batch]).slice(1)
+    if way == "of another process":
+        [batch] = pa.ipc.open_stream(as_stream(batch)).read_all().to_batches()
+    found = read_hashes(batch)
+    keyed = [row for row in rows if row[1] is not None]
+    secret = tuple(SECRET.tolist())
+    assert found.newest.tolist() == [offset | dead << 63 for offset, _, dead in keyed]
+    assert [*zip(found.low.tolist(), found.high.tolist(), strict=True)] == [siphash(key, secret) for _, key, _ in keyed]
+    assert found.without_key == len(rows) - len(keyed)
+    assert all(words.flags.writeable for words in (found.low, found.high, found.newest))
+
+
+@given(offsets=st.sets(st.integers(0, 60) | st.integers(0, 2**63 - 2)), is_dense=st.booleans())
+def test_newest_offsets_are_sorted(offsets: set[int], is_dense: bool) -> None:
+    """Whether they lie close or not."""
+    some = [offset % 128 for offset in offsets] if is_dense else [*offsets]
+    assert _sort(np.array([*set(some)], np.int64)).tolist() == sorted(set(some))
+
+
+@given(
+    pair=logs_and_bounds(partition_logs(magics=(0, 1, 2), log_damage=True)),
+    small=st.booleans(),
+    limit=st.sampled_from([1, 3, 65_536]),
+)
+def test_latest_of_old_formats(pair: tuple[GeneratedLog, Bounds], small: bool, limit: int) -> None:
+    """Message sets beside batches, whole and damaged, a few records at a time: against a dictionary over the read."""
+    log, asked = pair
+    with tempfile.TemporaryDirectory() as folder, mock.patch.object(records_module, "MAX_ROWS", limit):
+        path = log.write(Path(folder))
+        options = options_of(asked) | {"mode": "DROPMALFORMED", "failOnDataLoss": False}
+        try:
+            rows = read(path, **options)
+        except KafkaSegmentError as error:
+            with pytest.raises(type(error)):
+                read(path, view="latest", **options)
+            return
+        extra = {"offsetMapBytes": 1} if small else {}
+        assert sorted(read(path, view="latest", **options, **extra)) == newest_of(rows, False)
 
 
 @given(
@@ -296,7 +358,7 @@ def test_the_map_against_a_dictionary(numbers: list[int], most: int, at: st.Data
         for place in range(0, len(rows), 64):
             some = rows[place : place + 64]
             keyed = [(offset, b"%d" % number, offset % 3 == 0) for offset, number in some]
-            assert the_map.note(records_of([*keyed, (10**6, None, False)])) == 1
+            the_map.note(hashed(keyed))
         newest = the_map.take_newest(with_tombstones=False).tolist()
         assert newest == sorted(newest)
         found += newest
@@ -311,7 +373,7 @@ def test_keys_are_told_apart_by_the_whole_hash(at_once: int) -> None:
     state = np.zeros(offset_map.STATE, np.int64)
     state[offset_map.LAST_SLICE] = offset_map.SLICES - 1
     newest, guesses = np.arange(4, dtype=np.uint64), np.empty(at_once, np.int64)
-    assert offset_map.note_records(hashes, newest, 4, slots, entries, guesses, state) == offset_map.DONE
+    assert offset_map.note_records(*hashes, newest, 4, slots, entries, guesses, state) == offset_map.DONE
     assert entries[: state[offset_map.COUNT], offset_map.NEWEST].tolist() == [3, 1, 2]
 
 

@@ -102,7 +102,9 @@ def test_nothing_outside_the_plan_is_read(pair: tuple[GeneratedLog, Bounds], how
         plan = make_plan(options)
         plan = poison(plan, Path(directory))
         schema = RECORDS.arrow_schema(COLUMNS)
-        found = [row for split in plan.splits for batch in read_split(split, options, schema) for row in rows(batch)]
+        found = [
+            row for split in plan.splits for batch in read_split(split, plan.reading, schema) for row in rows(batch)
+        ]
         assert found == wanted(log, asked)
 
 
@@ -140,8 +142,9 @@ def test_pieces_are_as_small_as_asked(pair: tuple[GeneratedLog, Bounds], most: i
         given_options = {**options_of(asked), "maxRecordsPerPartition": most}
         options, _ = parse_options(option_texts(directory, given_options))
         schema = RECORDS.arrow_schema(COLUMNS)
-        for split in make_plan(options).splits:
-            assert sum(batch.num_rows for batch in read_split(split, options, schema)) <= most
+        plan = make_plan(options)
+        for split in plan.splits:
+            assert sum(batch.num_rows for batch in read_split(split, plan.reading, schema)) <= most
 
 
 @given(pair=logs_and_bounds(partition_logs(crashes=False)))

@@ -8,12 +8,9 @@ A case is a number: `python -m tests.property.test_rebuild 17` runs one, `… 0 
 
 from __future__ import annotations
 
-import logging
 import shutil
 import sys
 import tempfile
-import time
-from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from random import Random
@@ -31,6 +28,7 @@ from tests.property.test_hurt_copies import LENIENT, Expected, scanned, show
 from tests.support import naive
 from tests.support.cases import count_cases
 from tests.support.hurt_copies import Case, Row, case
+from tests.support.numbered import check_part, run_numbered
 from tests.support.reads import options_in
 from tests.support.simulated_files import SimulatedFiles
 
@@ -132,31 +130,8 @@ def _check_committed(found: list[Row], wanted: list[Row], expected: Expected) ->
 
 @pytest.mark.parametrize("part", range(PARTS))
 def test_a_rebuilt_log_has_the_rows_of_a_read(part: int) -> None:
-    for number in range(part * CASES // PARTS, (part + 1) * CASES // PARTS):
-        try:
-            check(number)
-        except Exception as error:
-            raise AssertionError(f"case {number}: {error!r}") from error
-
-
-def main(arguments: list[str]) -> int:
-    """Runs one case, or many of them."""
-    logging.disable(logging.CRITICAL)
-    first, count = int(arguments[0]), int(arguments[1]) if len(arguments) > 1 else 1
-    words: Counter[str] = Counter()
-    failed, began = 0, time.monotonic()
-    for number in range(first, first + count):
-        try:
-            words[check(number)] += 1
-        except Exception as error:
-            failed += 1
-            print(f"case {number}: {type(error).__name__} {str(error)[:400]}", flush=True)
-            if count == 1:
-                show(case(number))
-                raise
-    print(f"{words.total()} cases, {failed} failed, {dict(words)}, {time.monotonic() - began:.0f} s")
-    return 1 if failed else 0
+    check_part(check, part, PARTS, CASES)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(run_numbered(sys.argv[1:], check, lambda number: show(case(number))))

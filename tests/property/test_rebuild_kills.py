@@ -13,7 +13,6 @@ import os
 import re
 import sys
 import tempfile
-import time
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -28,6 +27,7 @@ from kafka_segment_source.rebuilding.rebuild import rebuild
 from tests.support.cases import count_cases
 from tests.support.dying_rebuild import run_rebuild
 from tests.support.growing_log import GrowingPartition
+from tests.support.numbered import run_numbered
 
 CASES = count_cases(6, 60)
 KILLS = 6  # of each case
@@ -195,19 +195,7 @@ def main(arguments: list[str]) -> int:
     """Runs one case, or many."""
     made = multiprocessing.get_context("forkserver")
     made.set_forkserver_preload(PRELOADED)
-    first, count = int(arguments[0]), int(arguments[1]) if len(arguments) > 1 else 1
-    failed = killed = 0
-    began = time.monotonic()
-    for number in range(first, first + count):
-        try:
-            killed += check(number, made)
-        except Exception as error:
-            failed += 1
-            print(f"case {number}: {type(error).__name__} {str(error)[:300]}", flush=True)
-            if count == 1:
-                raise
-    print(f"{count} cases, {failed} failed, {killed} kills, {time.monotonic() - began:.0f} s")
-    return 1 if failed else 0
+    return run_numbered(arguments, lambda number: f"{check(number, made)} kills")
 
 
 if __name__ == "__main__":

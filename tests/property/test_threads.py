@@ -51,6 +51,13 @@ ways = st.fixed_dictionaries(
         "view": st.just("batches"),
         "checkCrcs": st.booleans(),
     },
+) | st.fixed_dictionaries(
+    {
+        "view": st.just("latest"),
+        "mode": st.sampled_from(["FAILFAST", "DROPMALFORMED"]),
+        "failOnDataLoss": st.booleans(),
+    },
+    optional={"includeTombstones": st.booleans(), "offsetMapBytes": st.just(1)},
 )
 
 
@@ -67,19 +74,24 @@ class Said(logging.Handler):
 
 def read(plan: ReadPlan, threads: int, chunk: int, waiting: int) -> Outcome:
     """The batches of a plan, the error after them, and what was logged, sorted."""
-    names = [name for name in COLUMNS if plan.options.view == "records"] or ["baseOffset", "lastOffset", "count"]
-    schema = SPLIT_TABLES[plan.options.view].arrow_schema(names)
+    names = [name for name in COLUMNS if plan.options.content.view != "batches"] or [
+        "baseOffset",
+        "lastOffset",
+        "count",
+    ]
+    schema = SPLIT_TABLES[plan.options.content.view].arrow_schema(names)
     found, error, said = [], "", Said()
     logger.addHandler(said)
     with ExitStack() as patches:
         patches.callback(logger.removeHandler, said)
         patches.enter_context(mock.patch.dict(split_file.SplitFile.__init__.__kwdefaults__, chunk_bytes=chunk))
         patches.enter_context(mock.patch.object(scanning_threads, "_MOST_WAITING", waiting))
+        patches.enter_context(mock.patch.object(scanning_threads, "_BYTES_A_THREAD", 1))
         try:
             for batch in (
-                read_splits(plan.splits, plan.options, schema)
+                read_splits(plan.splits, plan.reading, schema)
                 if threads == 1
-                else read_splits_in_threads(plan.splits, plan.options, schema, lambda _: None, threads)
+                else read_splits_in_threads(plan.splits, plan.reading, schema, lambda _: None, threads)
             ):
                 found.append(batch)
         except KafkaSegmentError as raised:

@@ -14,8 +14,6 @@ from hypothesis import strategies as st
 import kafka_segment_source as kafkaseg
 from kafka_segment_source.decoding.tables import RECORDS
 from kafka_segment_source.errors import OptionError
-from kafka_segment_source.keywords import option_texts
-from kafka_segment_source.options import parse_options
 from kafka_segment_source.scanning import read_split
 from tests.support.batches import control, data
 from tests.support.logs import GeneratedLog, Segment, disorder, expected_rows, simple_log, simple_segment
@@ -66,7 +64,8 @@ def test_bytes_outside_the_plan_are_never_needed(case: tuple[GeneratedLog, Bound
         options["timestampDisorder"] = disorder(log.records)
     keeper, directory = in_directory(log)
     with keeper:
-        splits = kafkaseg.plan(directory, **options).splits
+        plan = kafkaseg.plan(directory, **options)
+        splits = plan.splits
         for path in directory.glob("*.log"):
             poisoned = bytearray(b"\xa5" * path.stat().st_size)
             whole = path.read_bytes()
@@ -74,9 +73,8 @@ def test_bytes_outside_the_plan_are_never_needed(case: tuple[GeneratedLog, Bound
                 if split.path == str(path):
                     poisoned[split.start : split.end] = whole[split.start : split.end]
             path.write_bytes(poisoned)
-        parsed, _ = parse_options(option_texts(directory, options))
         schema = RECORDS.arrow_schema(COLUMNS)
-        batches = [batch for split in splits for batch in read_split(split, parsed, schema)]
+        batches = [batch for split in splits for batch in read_split(split, plan.reading, schema)]
         rows = in_scan_order(pa.Table.from_batches(batches, schema))
         assert rows == wanted(log, options)
 
@@ -116,10 +114,10 @@ def test_cut_segments_neither_lose_nor_double_rows(case: tuple[GeneratedLog, Bou
     with keeper:
         assert scanned(directory, **options) == wanted(log, options)
         if option == "maxRecordsPerPartition":
-            parsed, _ = parse_options(option_texts(directory, options))
             schema = RECORDS.arrow_schema(["offset"])
-            for split in kafkaseg.plan(directory, **options).splits:
-                assert sum(batch.num_rows for batch in read_split(split, parsed, schema)) <= number
+            plan = kafkaseg.plan(directory, **options)
+            for split in plan.splits:
+                assert sum(batch.num_rows for batch in read_split(split, plan.reading, schema)) <= number
 
 
 @EXAMPLES

@@ -9,7 +9,6 @@ import os
 import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -97,9 +96,9 @@ class Case:
         return parse_options(texts)[0]
 
 
-def read(plan: ReadPlan, options: ReadOptions) -> list[KeyedRow]:
+def read(plan: ReadPlan) -> list[KeyedRow]:
     schema = RECORDS.arrow_schema(COLUMNS)
-    return [row for split in plan.splits for batch in read_split(split, options, schema) for row in rows(batch)]
+    return [row for split in plan.splits for batch in read_split(split, plan.reading, schema) for row in rows(batch)]
 
 
 def zones_of(segment: bytes, cell: int) -> list[tuple[int, ...]]:
@@ -224,7 +223,7 @@ def test_rows_are_the_naive_ones(
         event(f"zone maps save: {plan.bytes_saved_by_zone_maps > 0}")
         event(f"pieces of one segment: {min(len(plan.splits) - plan.segments_kept, 2)}")
         plan = poison(plan, case.logs)
-        assert read(plan, options) == wanted(now, asked)
+        assert read(plan) == wanted(now, asked)
 
 
 PARTS = 2**12
@@ -255,7 +254,7 @@ def test_damaged_files_are_ignored(
         has_times = asked.since is not None or asked.until is not None
         if len(changed) < whole and has_times:
             assert any("is not used" in warning for warning in plan.warnings)
-        assert read(plan, options) == wanted(log, asked)
+        assert read(plan) == wanted(log, asked)
 
 
 def overlap(zone: Sequence[int], asked: Bounds) -> bool:
@@ -283,7 +282,7 @@ def test_nothing_else_is_read(pair: tuple[GeneratedLog, Bounds], cell: int) -> N
             positions = [batch.position for batch in segment.batches]
             read_too = [zone for zone in outside if zone[0] < split.end and split.start < zone[1]]
             assert [zone for zone in read_too if any(split.start < at < zone[1] for at in positions)] == []
-        without = make_plan(replace(case.options(asked), zone_maps=None))
+        without = make_plan(case.options(asked, zoneMaps=None))
         assert plan.bytes_to_read + plan.bytes_saved_by_zone_maps == without.bytes_to_read
 
 
@@ -302,7 +301,7 @@ def test_files_that_shrink_give_no_row_twice(log: GeneratedLog, data: st.DataObj
         found: list[KeyedRow] = []
         with suppress(kafkaseg.errors.CorruptRecordError):  # cut inside a batch before another segment
             for split in plan.splits:
-                for batch in read_split(split, options, RECORDS.arrow_schema(COLUMNS)):
+                for batch in read_split(split, plan.reading, RECORDS.arrow_schema(COLUMNS)):
                     found += rows(batch)
         assert len({offset for offset, _, _ in found}) == len(found)
         assert set(found) <= set(wanted(log, asked))

@@ -7,10 +7,11 @@ import pytest
 from tests.support.cases import count_cases
 from tests.support.simulated_reads import KINDS, inspect_beside, run, show, transactions_beside, verify_beside
 
-RUNS = count_cases(800, 2000)
+RUNS = count_cases(400, 2000)
 _PARTS = 20
 BUCKET_RUNS = count_cases(100, 200)
 _BUCKET_PARTS = 4
+SEEDS = count_cases(20, 60)  # of each kind, beside inspection
 
 
 @pytest.mark.parametrize("part", range(_PARTS))
@@ -50,7 +51,7 @@ def test_a_seed_is_a_run() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_verify_beside_a_broker(kind: str) -> None:
     """A broker that only appends, rolls and compacts meanwhile gives `verify` nothing to complain of."""
-    for seed in range(60):
+    for seed in range(SEEDS):
         assert verify_beside(seed, kind) == [], seed
 
 
@@ -59,7 +60,7 @@ def test_verify_beside_a_broker(kind: str) -> None:
 def test_transactions_beside_a_broker(kind: str, aim: str | None) -> None:
     """view=transactions finds its place again after a compaction: no state is unknown, no transaction missing or
     twice."""
-    problems = {seed: transactions_beside(seed, kind, aim=aim) for seed in range(60)}
+    problems = {seed: transactions_beside(seed, kind, aim=aim) for seed in range(SEEDS)}
     assert {seed: problem for seed, problem in problems.items() if problem is not None} == {}
 
 
@@ -67,5 +68,5 @@ def test_transactions_beside_a_broker(kind: str, aim: str | None) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_inspection_beside_a_broker(kind: str, losses: bool) -> None:
     """`ls` and `offsets` find their place again, whatever a broker replaces or removes: no error, no wrong answer."""
-    problems = {seed: inspect_beside(seed, kind, losses) for seed in range(60)}
+    problems = {seed: inspect_beside(seed, kind, losses) for seed in range(SEEDS)}
     assert {seed: problem for seed, problem in problems.items() if problem is not None} == {}

@@ -75,7 +75,7 @@ def test_zone_maps(options: dict[str, str]) -> None:
 def test_a_file_that_was_written_meanwhile(options: dict[str, str]) -> None:
     """It is not replaced, whether it was there before or not."""
     path = f"gs://{BUCKET}/files/one"
-    storage = parse_options({"path": path, **options})[0].storage
+    storage = parse_options({"path": path, **options})[0].source.storage
     write_atomically(path, storage, b"1", NO_VERSION)
     version = file_version(path, storage)
     with pytest.raises(FileChangedError, match="written by another process"):

@@ -38,7 +38,7 @@ BOUNDS: list[dict[str, Any]] = [
 
 
 def storage_of(bucket: Bucket) -> Storage:
-    return parse_options(option_texts(bucket.url, {"storage_options": bucket.options}))[0].storage
+    return parse_options(option_texts(bucket.url, {"storage_options": bucket.options}))[0].source.storage
 
 
 def small_log(folder: Path) -> Path:
@@ -176,8 +176,7 @@ def test_key_filters_in_a_bucket(bucket: Bucket) -> None:
 def test_two_writers_of_one_zone_map(bucket: Bucket, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A map that another process has written meanwhile is left as it is."""
     url, maps = bucket.put_tree(small_log(tmp_path).parent, "logs"), f"{bucket.url}/maps"
-    parsed = parse_update(url, {"storage_options": bucket.options})
-    [update] = plan_updates(parsed, maps)
+    [update] = plan_updates(*parse_update(url, {"storage_options": bucket.options}), maps)
     kafkaseg.update_zone_maps_locally(url, maps, storage_options=bucket.options)
     written = bucket.get("maps/orders-0.parquet")
     summary = ZoneMapSummary()

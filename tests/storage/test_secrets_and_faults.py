@@ -393,7 +393,7 @@ def test_a_secret_is_nowhere(bucket: Bucket, caplog: pytest.LogCaptureFixture) -
     kafkaseg.update_zone_maps_locally(url, f"{bucket.url}/maps", **given)
     plan = kafkaseg.plan(url, zoneMaps=f"{bucket.url}/maps", since="2026-03-10T09:30", until=1_773_136_000_000, **given)
     shown = [repr(plan), str(plan), plan._repr_html_(), plan.to_dict(), plan.options, plan.splits, plan.warnings]
-    shown += [kafkaseg.verify(url, **given), kafkaseg.list_partitions(url, **given), plan.options.storage]
+    shown += [kafkaseg.verify(url, **given), kafkaseg.list_partitions(url, **given), plan.options.source.storage]
     shown += [bucket.get(key) for key in bucket.list_keys() if key.startswith("maps/")]
     assert CANARY not in "".join(map(repr, shown)) + caplog.text
     assert CANARY.encode() in pickle.dumps(plan.splits[0])  # a task needs it
@@ -403,7 +403,7 @@ def test_a_secret_is_nowhere(bucket: Bucket, caplog: pytest.LogCaptureFixture) -
 def test_storages_are_equal_by_their_options() -> None:
     """Two reads with the same options share clients."""
     one, same, other = (
-        parse_options(option_texts(PATH, {"storage_options": {"aws_region": region}}))[0].storage
+        parse_options(option_texts(PATH, {"storage_options": {"aws_region": region}}))[0].source.storage
         for region in ("a", "a", "b")
     )
     assert one == same != other and hash(one) == hash(same) and pickle.loads(pickle.dumps(one)) == one

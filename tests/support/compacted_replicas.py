@@ -549,9 +549,10 @@ def case(number: int) -> Case:
     made = Case(number, replicas, cluster.leader, cluster.log)
     if number % 3 == 0 and (moved := move_last(Random(~number), made)) is not None:
         cluster.log.append(f"move {moved.base}")
-    if number % 3 == 1 and number % 4 == 2 and (moved := move_beyond(Random(~number), made)) is not None:
-        cluster.log.append(f"move beyond {moved.base}")
-    if number % 7 == 3 and number % 3 and (base := empty_file(Random(~number), made)) is not None:
+    beyond = move_beyond(Random(~number), made) if number % 3 == 1 and number % 4 == 2 else None
+    if beyond is not None:
+        cluster.log.append(f"move beyond {beyond.base}")
+    if number % 7 == 3 and number % 3 and beyond is None and (base := empty_file(Random(~number), made)) is not None:
         cluster.log.append(f"empty {base}")
     if number % 5 == 1 and (bent := bend(Random(~number), made)) is not None:
         cluster.log.append(f"another epoch at {bent.base}")

@@ -154,7 +154,8 @@ class Engine:
         plan = self.stream.plan(from_json(self.log[batch]), from_json(self.log[batch + 1]))
         rows: dict[TopicPartition, Rows] = {}
         for splits in () if plan is None else plan.tasks:
-            for found in read_splits(splits, self.stream.options, _SCHEMA):
+            assert plan is not None
+            for found in read_splits(splits, plan.reading, _SCHEMA):
                 for each in found.to_pylist():
                     rows.setdefault((each["topic"], each["partition"]), []).append((each["offset"], each["value"]))
         self.sink[batch] = rows

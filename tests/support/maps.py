@@ -18,7 +18,7 @@ EACH_BATCH = 1
 def make_maps(logs: Path, maps: Path, cell: int = EACH_BATCH, keys: bool = False) -> ZoneMapSummary:
     """Makes the maps of a log directory, or brings them up to date. keys: with key filters."""
     summary = ZoneMapSummary()
-    for update in plan_updates(parse_update(logs, {}), str(maps), keys):
+    for update in plan_updates(*parse_update(logs, {}), str(maps), keys):
         mapped = [keep_filters(update, split, _map_or_none(split, cell, keys)) for split in update.splits]
         finish_update(update, mapped, summary)
     return summary

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from kafka_segment_source.keywords import PathsLike, option_texts
 from kafka_segment_source.options import ReadOptions, parse_options
 from kafka_segment_source.planning.plan import ReadPlan
 from kafka_segment_source.planning.planner import make_plan
+from kafka_segment_source.reporting import Warnings
 from kafka_segment_source.storage.store import Storage
 from kafka_segment_source.views.by_name import view_of
 from kafka_segment_source.views.view import plan_view
@@ -28,18 +30,23 @@ def write(folder: Path, *batches: bytes, base: int = 0) -> str:
 
 def options_in(storage: Storage, path: PathsLike, **options: Any) -> ReadOptions:
     """The options of a read from another storage than that of the paths."""
-    return parse_options(option_texts(path, options), storage=storage)[0]
+    return _parse_in(storage, path, options)[0]
+
+
+def _parse_in(storage: Storage, path: PathsLike, options: Mapping[str, Any]) -> tuple[ReadOptions, Warnings]:
+    parsed, warnings = parse_options(option_texts(path, options))
+    return parsed._replace(source=parsed.source._replace(storage=storage)), warnings
 
 
 def plan_in(storage: Storage, path: PathsLike, **options: Any) -> ReadPlan:
     """As `kafkaseg.plan`, from another storage."""
-    parsed, warnings = parse_options(option_texts(path, options), storage=storage)
+    parsed, warnings = _parse_in(storage, path, options)
     return make_plan(parsed, warnings)
 
 
 def view_in(storage: Storage, path: PathsLike, view: str, **options: Any) -> list[dict[str, Any]]:
     """The rows of a view that is not made of splits, from another storage."""
-    parsed, warnings = parse_options(option_texts(path, {"view": view, **options}), storage=storage)
+    parsed, warnings = _parse_in(storage, path, {"view": view, **options})
     found = view_of(view)
     assert found is not None
     return plan_view(found, parsed, warnings).to_reader().read_all().to_pylist()

@@ -39,17 +39,16 @@ from kafka_segment_source import kafka_format
 from kafka_segment_source.decoding import split_file
 from kafka_segment_source.decoding.tables import RECORDS
 from kafka_segment_source.errors import DataLossError, PathError
-from kafka_segment_source.inspection.contents import list_parsed
+from kafka_segment_source.inspection.contents import list_source
 from kafka_segment_source.inspection.offset_of_time import find_offsets
 from kafka_segment_source.inspection.offset_places import find_places
 from kafka_segment_source.inspection.verify import verify_log
 from kafka_segment_source.logdir import probe
-from kafka_segment_source.logdir.catalog import list_directories
 from kafka_segment_source.logdir.segments import PartitionLog
+from kafka_segment_source.partition.logs import shown_logs
 from kafka_segment_source.reporting import Warnings, logger
 from kafka_segment_source.scanning import read_split
 from kafka_segment_source.storage import retrying
-from kafka_segment_source.storage.retrying import try_again
 from kafka_segment_source.transactions import walk
 from kafka_segment_source.zones import making as zone_making
 from kafka_segment_source.zones.updates import plan_updates, run_updates
@@ -388,9 +387,9 @@ class _Run:
             window = _Window.open(self.broker)
             try:
                 parsed = options_in(self.broker.files, paths)
-                updates = plan_updates(parsed, _MAPS, keys=self._aim == "keys")
+                updates = plan_updates(parsed.source, parsed.policy, _MAPS, keys=self._aim == "keys")
                 self._gap()
-                summary = run_updates(updates, parsed.max_batch_bytes)
+                summary = run_updates(updates, parsed.policy.trust.max_batch_bytes)
             except (DataLossError, PathError) as error:
                 window.close()
                 if not (window.is_gone if isinstance(error, PathError) else window.is_lossy):
@@ -444,7 +443,7 @@ class _Run:
         for split in planned:
             self.trace(f"reads {os.path.basename(split.path)} from {split.start} to {split.end}")
             splits.append([])
-            for batch in read_split(split, plan.options, schema):
+            for batch in read_split(split, plan.reading, schema):
                 splits[-1] += _rows(batch)
                 if self.random.random() < 0.1:
                     self._steps(self.random.randint(1, 10))
@@ -598,12 +597,12 @@ def verify_beside(seed: int, kind: str) -> list[str]:
         options = options_in(each.broker.files, [replica.path for replica in each.broker.replicas])
 
         def list_again(log: PartitionLog) -> PartitionLog | None:
-            now = list_directories(options.source)
+            now = shown_logs(options.source)
             return next((other for other in now if other.directory == log.directory), None)
 
         if each.broker.is_losing:
             return []
-        for log in try_again(lambda: list_directories(options.source)):
+        for log in shown_logs(options.source):
             said += [f"{found.what} in {found.path}" for found in verify_log(log, list_again=list_again).problems]
     return said
 
@@ -632,11 +631,13 @@ def inspect_beside(seed: int, kind: str, losses: bool) -> str | None:
         answer: Any = None
         try:
             if what == "ls":
-                answer = list_parsed(options, Warnings())
+                answer = list_source(options.source, options.policy, Warnings())
             elif row is not None and what == "time":
-                answer = find_offsets(options, Warnings(), row.timestamp)
+                answer = find_offsets(
+                    options.source, options.policy, options.content.read_committed, Warnings(), row.timestamp
+                )
             elif row is not None:
-                answer = find_places(options, Warnings(), row.offset)
+                answer = find_places(options.source, options.policy, Warnings(), row.offset)
         except Exception as error:
             return None if window.broker.is_losing and isinstance(error, PathError) else f"{what}: {_named(error)}"
         finally:

@@ -26,7 +26,7 @@ PACKAGE = Path(kafka_segment_source.__file__).parent
 ROOMS = [
     *("errors", "kafka_format", "batch_kinds", "epoch_checkpoint", "reporting", "in_order"),
     "storage",
-    *("bounds", "times", "trust", "option_values", "source", "options", "keywords", "data_loss", "schema"),
+    *("bounds", "times", "trust", "option_values", "source", "request", "options", "keywords", "data_loss", "schema"),
     *("logdir", "pruning", "kernels", "decoding", "values", "partition", "reading", "transactions", "latest"),
     *("scanning", "scanning_threads", "zones", "planning"),
     *("streams", "internal_topics", "schema_registry", "inspection", "views", "queries", "named_indexes"),
@@ -107,6 +107,23 @@ def test_no_imports_go_in_a_circle() -> None:
     """Inside a folder too, each file can be read after those that it imports, lazy imports included."""
     needs = {name: {own(each) for each, _ in imported(path)} - {None} for name, path in modules().items()}
     assert list(TopologicalSorter(needs).static_order())  # raises CycleError, which names the circle
+
+
+def test_few_functions_take_all_options() -> None:
+    """Below the plan of a read, a function takes the values that it uses. The number says how many take all of them."""
+    taking = [
+        name
+        for name, path in modules().items()
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef)
+        and any(
+            part is not None and "ReadOptions" in ast.unparse(part)
+            for part in (node.returns, *(each.annotation for each in (*node.args.args, *node.args.kwonlyargs)))
+        )
+    ]
+    below = ROOMS[ROOMS.index("options") + 1 : ROOMS.index("planning")]
+    assert [name for name in taking if room(name) in below] == []
+    assert len(taking) <= 32
 
 
 def read_first_sentence(path: Path) -> str:
@@ -211,6 +228,14 @@ def test_only_one_room_knows_file_systems(module: str) -> None:
     assert used <= OF_THE_SYSTEM.get(module, set())
 
 
+def test_there_is_one_way_in() -> None:
+    """Paths become partitions with logs in `partition/logs.py` alone: for reads, views, streams and inspection."""
+    listing = {
+        module for module, path in modules().items() if any(own(name) == "logdir.catalog" for name, _ in imported(path))
+    }
+    assert listing == {"partition.logs"}
+
+
 def loaded_by(statement: str) -> set[str]:
     """Names of the top-level modules that are loaded after a statement in a fresh interpreter."""
     code = f"{statement}\nimport sys\nprint(*{{name.split('.')[0] for name in sys.modules}})"
@@ -293,9 +318,19 @@ def test_every_error_is_public() -> None:
     assert kinds <= set(kafka_segment_source.__all__)
 
 
-# Parts of public results that stay inside: what a read was asked, what tasks need of a file, what reads a view, and
-# counts that are still being made
-INNER_PARTS = {"ReadOptions", "Segment", "Storage", "FileVersion", "BatchPlace", "View", "Heaviest", "Distinct"}
+# Parts of public results that stay inside: what a read was asked, what makes its rows, what tasks need of a file, what
+# reads a view, and counts that are still being made
+INNER_PARTS = {
+    "ReadOptions",
+    "SplitTable",
+    "Segment",
+    "Storage",
+    "FileVersion",
+    "BatchPlace",
+    "View",
+    "Heaviest",
+    "Distinct",
+}
 
 
 def classes_in(kind: object) -> Iterator[type]:

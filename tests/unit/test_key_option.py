@@ -45,15 +45,15 @@ def parsed(key: object, **more: Any) -> ReadOptions:
 )
 def test_one_key(key: object, meant: bytes) -> None:
     """A text, or bytes in one of two forms."""
-    assert parsed(key).raw_keys == frozenset([meant])
-    assert parsed([key]).raw_keys == frozenset([meant])
+    assert parsed(key).content.raw_keys == frozenset([meant])
+    assert parsed([key]).content.raw_keys == frozenset([meant])
 
 
 def test_several_keys() -> None:
     """A JSON list, with the forms of single keys inside; a key that is there twice counts once."""
-    assert parsed('["a", "0x62", "text:0x63", "a", 7]').raw_keys == frozenset([b"a", b"b", b"0x63", b"7"])
-    assert parsed(["a", b"\xff", "a"]).raw_keys == frozenset([b"a", b"\xff"])
-    assert parsed(None).raw_keys is None
+    assert parsed('["a", "0x62", "text:0x63", "a", 7]').content.raw_keys == frozenset([b"a", b"b", b"0x63", b"7"])
+    assert parsed(["a", b"\xff", "a"]).content.raw_keys == frozenset([b"a", b"\xff"])
+    assert parsed(None).content.raw_keys is None
 
 
 @pytest.mark.parametrize(
@@ -85,9 +85,12 @@ def test_other_views_do_not_take_it() -> None:
 
 def test_typed_keys_are_values_or_bytes() -> None:
     """Text under keyFormat=string is its bytes. Under the others, text is a value; bytes are what is stored."""
-    assert parsed("a", keyFormat="string").raw_keys == frozenset([b"a"])
-    assert (parsed("a", keyFormat="avro").raw_keys, parsed("a", keyFormat="avro").typed_keys) == (None, frozenset("a"))
-    assert parsed(b"a", keyFormat="avro").raw_keys == frozenset([b"a"])
+    assert parsed("a", keyFormat="string").content.raw_keys == frozenset([b"a"])
+    assert (parsed("a", keyFormat="avro").content.raw_keys, parsed("a", keyFormat="avro").content.typed_keys) == (
+        None,
+        frozenset("a"),
+    )
+    assert parsed(b"a", keyFormat="avro").content.raw_keys == frozenset([b"a"])
     with pytest.raises(OptionError, match="mixes values and bytes"):
         parsed(["a", b"a"], keyFormat="json")
 

@@ -120,14 +120,14 @@ def test_paths_of_every_kind() -> None:
     """Paths may be strings, path objects and lists of either."""
     assert option_texts(Path("/a"), {}) == {"path": "/a"}
     assert json.loads(option_texts([Path("/a"), "/b"], {})["path"]) == ["/a", "/b"]
-    assert parse_options(option_texts(["/a"], {}), NOW)[0].paths == ("/a",)
+    assert parse_options(option_texts(["/a"], {}), NOW)[0].source.paths == ("/a",)
 
 
 def test_a_timedelta_is_a_time_ago_or_a_duration() -> None:
     """A negative one is a time ago for `since`, as `-2h` is. A positive one is a duration."""
     given = {"since": timedelta(hours=-2), "timestampDisorder": timedelta(seconds=10)}
     parsed, _ = parse_options(option_texts("/x", given), NOW)
-    assert (parsed.since, parsed.timestamp_disorder) == (NOW - 2 * HOUR, 10_000)
+    assert (parsed.bounds.since, parsed.bounds.disorder) == (NOW - 2 * HOUR, 10_000)
 
 
 def test_a_time_in_the_future_is_refused() -> None:
@@ -139,7 +139,7 @@ def test_a_time_in_the_future_is_refused() -> None:
 @pytest.mark.parametrize("names", [["orders", "payments"], ("orders", "payments"), "orders,payments"])
 def test_several_topics(names: object) -> None:
     """`subscribe` takes a list, as well as Spark's text."""
-    assert parse_options(option_texts("/x", {"subscribe": names}))[0].subscribe == ("orders", "payments")
+    assert parse_options(option_texts("/x", {"subscribe": names}))[0].source.topics.subscribe == ("orders", "payments")
 
 
 @pytest.mark.parametrize(

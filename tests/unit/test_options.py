@@ -8,7 +8,8 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import fields
+from operator import attrgetter
 from typing import Any
 
 import pytest
@@ -17,9 +18,13 @@ from hypothesis import strategies as st
 
 from kafka_segment_source.errors import OptionError, UnsupportedError, UsageError
 from kafka_segment_source.keywords import option_texts
-from kafka_segment_source.option_values import LATEST, RECORDS
+from kafka_segment_source.option_values import LATEST, RECORDS, TopicSelection
 from kafka_segment_source.options import OPTIONS, Option, ReadOptions, parse_options
+from kafka_segment_source.request import Content, Cutting, Formats, Pace, ReadBounds
+from kafka_segment_source.source import Source
+from kafka_segment_source.storage.routed import RoutedStorage
 from kafka_segment_source.storage.tiered.encryption import TierKeys
+from kafka_segment_source.trust import Policy, Trust
 
 NOW = 1_773_133_200_000  # 2026-03-10T09:00:00Z
 HOUR = 3_600_000
@@ -67,7 +72,7 @@ OTHER_VALUES: dict[str, tuple[str, object]] = {
     "endAt": ("highWatermark", True),
     "view": ("segments", "segments"),
     "failOnDataLoss": ("false", False),
-    "mode": ("DROPMALFORMED", "DROPMALFORMED"),
+    "mode": ("DROPMALFORMED", True),
     "checkCrcs": ("false", False),
     "trustIndexes": ("false", False),
     "maxBatchBytes": ("1k", 1024),
@@ -89,22 +94,69 @@ OTHER_VALUES: dict[str, tuple[str, object]] = {
 }
 
 
+PARTS = {
+    "source": Source,
+    "topics": TopicSelection,
+    "storage": RoutedStorage,
+    "content": Content,
+    "formats": Formats,
+    "bounds": ReadBounds,
+    "policy": Policy,
+    "trust": Trust,
+    "cutting": Cutting,
+    "pace": Pace,
+}
+HOLDERS = {"topics": "source.topics", "storage": "source.storage", "trust": "policy.trust"}
+"""Where parts are that are no fields of ReadOptions themselves."""
+NOT_OPTIONS = ["content.proves_entries", "content.typed", "policy.disorder", "policy.reads_control"]
+NOT_OPTIONS += ["policy.trust", "source.storage", "source.topics", "storage.local", "storage.settings"]
+FOLLOWING = {
+    "includeControl": {"reads_control"},
+    "isolationLevel": {"reads_control"},
+    "timestampDisorder": {"disorder"},
+}
+"""What else of the policy follows from an option."""
+
+
+def get(options: ReadOptions, field: str) -> object:
+    part, _, name = field.partition(".")
+    return attrgetter(f"{HOLDERS.get(part, part)}.{name}")(options)
+
+
+def leaves(value: object) -> dict[str, object]:
+    """The values of all parts and their parts, by the path to each."""
+    fields_of = getattr(value, "_fields", None) or [
+        field.name for field in (fields(value) if isinstance(value, RoutedStorage) else ())
+    ]
+    held = {name: getattr(value, name) for name in fields_of}
+    found = {f"{name}.{path}": leaf for name, part in held.items() for path, leaf in leaves(part).items()}
+    return found or {"": value}
+
+
 def test_every_option_has_its_own_field() -> None:
-    """Each field of ReadOptions belongs to one option, and each option to one field."""
-    assert sorted((*(option.field for option in OPTIONS), "storage", "table", "typed")) == sorted(
-        each.name for each in fields(ReadOptions)
-    )
+    """Each field of the parts of ReadOptions belongs to one option, and each option to one field."""
+    held = [
+        f"{part}.{name}"
+        for part, kind in PARTS.items()
+        for name in getattr(kind, "_fields", None) or [field.name for field in fields(kind)]
+    ]
+    assert sorted((*(option.field for option in OPTIONS), *NOT_OPTIONS)) == sorted(held)
+    assert set(ReadOptions._fields) == PARTS.keys() - HOLDERS.keys()
     assert {option.name for option in OPTIONS} == OTHER_VALUES.keys()
     assert len({option.name.lower() for option in OPTIONS}) == len(OPTIONS)
 
 
 @pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
 def test_a_value_arrives_in_its_field(option: Option) -> None:
-    """A value that is not the default changes the field of its option, and no other."""
+    """A value that is not the default changes the field of its option, and no other but what follows from it."""
     text, value = OTHER_VALUES[option.name]
     usual, changed = parse_for(option), parse_for(option, **{option.name: text})
-    assert getattr(changed, option.field) == value != getattr(usual, option.field)
-    assert replace(changed, **{option.field: getattr(usual, option.field)}) == usual
+    assert get(changed, option.field) == value != get(usual, option.field)
+    before, after = leaves(usual), leaves(changed)
+    others = {path for path in before.keys() | after.keys() if before.get(path) != after.get(path)}
+    part, _, name = option.field.partition(".")
+    own = f"{HOLDERS.get(part, part)}.{name}."
+    assert {path.split(".")[1] for path in others if not path.startswith(own)} == FOLLOWING.get(option.name, set())
 
 
 @pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
@@ -113,7 +165,14 @@ def test_a_default_is_a_text_like_any_other(option: Option) -> None:
     if option.default:
         assert parse_for(option, **{option.name: option.default}) == parse_for(option)
     elif option.name != "path":
-        assert option.default is None and getattr(parse_for(option), option.field) is None
+        assert option.default is None and get(parse_for(option), option.field) is None
+
+
+def test_parsing_opens_nothing() -> None:
+    """What buckets and tiers need is opened when a file is asked for."""
+    given = {"path": "s3://bucket/logs", "zoneMaps": "s3://bucket/maps", "schemas": "gs://other/schemas"}
+    options = parse(**given, aws_region="here", tieredKeys='{"k":"/keys/k.pem"}', valueFormat="avro")
+    assert vars(options.source.storage).keys() == {field.name for field in fields(RoutedStorage)}
 
 
 # Each option of the conventions: texts that are taken, and texts that are not with what the message expects
@@ -237,29 +296,29 @@ def test_bad_values(name: str, text: str) -> None:
 
 
 PARSED = [
-    ({"subscribe": "a, b"}, lambda o: o.topics.subscribe, ("a", "b")),
-    ({"subscribePattern": "a.*"}, lambda o: o.topics.pattern, "a.*"),
-    ({"assign": '{"a":[0,1],"b":[2]}'}, lambda o: o.topics.assign, {("a", 0), ("a", 1), ("b", 2)}),
-    ({"topic": " a "}, lambda o: o.topic, "a"),
-    ({"partition": "07"}, lambda o: o.partition, 7),
-    ({"since": "2026-03-10T09:00:00Z"}, lambda o: o.times.since, NOW),
-    ({"since": "2026-03-10T10:00:00", "timeZone": "Europe/Berlin"}, lambda o: o.times.since, NOW),
-    ({"since": "2026-03-10T10:00:00", "timeZone": " GMT+1 "}, lambda o: o.times.since, NOW),
-    ({"since": "2026-03-10T09:00:00.000000001Z"}, lambda o: o.times.since, NOW + 1),
-    ({"startingTimestamp": "2026-03-10T09:00:00.0010001Z"}, lambda o: o.starting.everywhere, NOW + 2),
-    ({"endingTimestamp": "+20260310"}, lambda o: o.ending.everywhere, 20_260_310),
-    ({"until": "-2h"}, lambda o: o.times.until, NOW - 2 * HOUR),
-    ({"until": "0"}, lambda o: o.times.until, 0),
-    ({"includeHeaders": "TRUE"}, lambda o: o.include_headers, True),
-    ({"includeMetadata": "true"}, lambda o: o.include_metadata, True),
-    ({"checkCrcs": "false"}, lambda o: o.check_crcs, False),
-    ({"check.crcs": "false"}, lambda o: o.check_crcs, False),
-    ({"kafka.check.crcs": "false"}, lambda o: o.check_crcs, False),
-    ({"mode": "dropMalformed"}, lambda o: (o.mode, o.policy.drop_malformed), ("DROPMALFORMED", True)),
-    ({"maxBatchBytes": "64 MiB"}, lambda o: o.max_batch_bytes, 64 * 2**20),
-    ({"maxBatchBytes": "10kb"}, lambda o: o.max_batch_bytes, 10 * 2**10),
-    ({"isolation.level": "read_uncommitted"}, lambda o: o.paths, ("/x",)),
-    ({"kafka.isolation.level": "READ_UNCOMMITTED"}, lambda o: o.paths, ("/x",)),
+    ({"subscribe": "a, b"}, lambda o: o.source.topics.subscribe, ("a", "b")),
+    ({"subscribePattern": "a.*"}, lambda o: o.source.topics.pattern, "a.*"),
+    ({"assign": '{"a":[0,1],"b":[2]}'}, lambda o: o.source.topics.assign, {("a", 0), ("a", 1), ("b", 2)}),
+    ({"topic": " a "}, lambda o: o.source.topic, "a"),
+    ({"partition": "07"}, lambda o: o.source.partition, 7),
+    ({"since": "2026-03-10T09:00:00Z"}, lambda o: o.bounds.times.since, NOW),
+    ({"since": "2026-03-10T10:00:00", "timeZone": "Europe/Berlin"}, lambda o: o.bounds.times.since, NOW),
+    ({"since": "2026-03-10T10:00:00", "timeZone": " GMT+1 "}, lambda o: o.bounds.times.since, NOW),
+    ({"since": "2026-03-10T09:00:00.000000001Z"}, lambda o: o.bounds.times.since, NOW + 1),
+    ({"startingTimestamp": "2026-03-10T09:00:00.0010001Z"}, lambda o: o.bounds.starting.everywhere, NOW + 2),
+    ({"endingTimestamp": "+20260310"}, lambda o: o.bounds.ending.everywhere, 20_260_310),
+    ({"until": "-2h"}, lambda o: o.bounds.times.until, NOW - 2 * HOUR),
+    ({"until": "0"}, lambda o: o.bounds.times.until, 0),
+    ({"includeHeaders": "TRUE"}, lambda o: o.content.include_headers, True),
+    ({"includeMetadata": "true"}, lambda o: o.content.include_metadata, True),
+    ({"checkCrcs": "false"}, lambda o: o.policy.trust.check_crcs, False),
+    ({"check.crcs": "false"}, lambda o: o.policy.trust.check_crcs, False),
+    ({"kafka.check.crcs": "false"}, lambda o: o.policy.trust.check_crcs, False),
+    ({"mode": "dropMalformed"}, lambda o: o.policy.drop_malformed, True),
+    ({"maxBatchBytes": "64 MiB"}, lambda o: o.policy.trust.max_batch_bytes, 64 * 2**20),
+    ({"maxBatchBytes": "10kb"}, lambda o: o.policy.trust.max_batch_bytes, 10 * 2**10),
+    ({"isolation.level": "read_uncommitted"}, lambda o: o.source.paths, ("/x",)),
+    ({"kafka.isolation.level": "READ_UNCOMMITTED"}, lambda o: o.source.paths, ("/x",)),
 ]
 
 
@@ -272,26 +331,42 @@ def test_what_values_mean(texts: dict[str, str], of: Any, wanted: object) -> Non
 def test_defaults() -> None:
     """With a path alone: everything, uncommitted too, CRCs checked, damage an error, no added columns."""
     options = parse()
-    assert (options.paths, options.topic, options.partition) == (("/x",), None, None)
-    assert (options.topics.subscribe, options.topics.pattern, options.topics.assign) == (None, None, None)
-    assert not (options.times.has_since or options.times.has_until)
-    assert (options.include_headers, options.include_metadata) == (False, False)
-    assert (options.check_crcs, options.mode, options.max_batch_bytes) == (True, "FAILFAST", 256 * 2**20)
+    assert (options.source.paths, options.source.topic, options.source.partition) == (("/x",), None, None)
+    assert (options.source.topics.subscribe, options.source.topics.pattern, options.source.topics.assign) == (
+        None,
+        None,
+        None,
+    )
+    assert not (options.bounds.times.has_since or options.bounds.times.has_until)
+    assert (options.content.include_headers, options.content.include_metadata) == (False, False)
+    assert (
+        options.policy.trust.check_crcs,
+        options.policy.drop_malformed,
+        options.policy.trust.max_batch_bytes,
+    ) == (
+        True,
+        False,
+        256 * 2**20,
+    )
 
 
 def test_offsets_per_partition() -> None:
     """A map gives each partition its own number; a word holds for all of them."""
     options = parse(startingOffsets='{"a":{"0":23,"1":-2}}', endingOffsets="latest")
-    assert (options.starting.at(("a", 0)), options.starting.at(("a", 1)), options.ending.at(("b", 9))) == (23, -2, -1)
+    assert (
+        options.bounds.starting.at(("a", 0)),
+        options.bounds.starting.at(("a", 1)),
+        options.bounds.ending.at(("b", 9)),
+    ) == (23, -2, -1)
     with pytest.raises(KeyError):
-        options.starting.at(("b", 0))
+        options.bounds.starting.at(("b", 0))
 
 
 @given(when=st.integers(-(10**20), 10**20))
 @pytest.mark.parametrize("name", ["since", "until"])
 def test_times_past_64_bits(name: str, when: int) -> None:
     """A time past 64 bits is as good as the last that fits: it never breaks arithmetic further on."""
-    times = parse(**{name: f"{when:+d}"}).times
+    times = parse(**{name: f"{when:+d}"}).bounds.times
     assert -(2**63) <= times.since <= 2**63 and -(2**63) <= times.until <= 2**63
     if -(2**63) <= when < 2**63:
         assert (times.since if name == "since" else times.until) == when
@@ -374,7 +449,7 @@ def test_one_option_under_two_spellings() -> None:
         parse(checkCrcs="true", CHECKCRCS="false")
     with pytest.raises(OptionError, match="option 'checkCrcs' is given twice"):
         parse(**{"checkCrcs": "true", "check.crcs": "false"})
-    assert parse(mode="FAILFAST", Mode="FAILFAST").mode == "FAILFAST"
+    assert not parse(mode="FAILFAST", Mode="FAILFAST").policy.drop_malformed
 
 
 MEANINGLESS = ["kafka.bootstrap.servers", "kafka.security.protocol", "groupIdPrefix", "fetchOffset.numRetries"]
@@ -400,15 +475,18 @@ def test_options_of_streams() -> None:
         with pytest.raises(OptionError, match=f"option '{name}' is not for streams: a stream has no end"):
             parse_options({"path": "/x", name.lower(): "latest"}, NOW, is_stream=True)
     options = parse_options({"path": "/x"}, NOW, is_stream=True)[0]
-    assert options == replace(parse(), starting_offsets=LATEST, end_at_high_watermark=None)
-    assert parse_options({"path": "/x", "endAt": "end"}, NOW, is_stream=True)[0].end_at_high_watermark is False
+    batch = parse()
+    assert options == batch._replace(
+        bounds=batch.bounds._replace(starting_offsets=LATEST), source=batch.source._replace(end_at_high_watermark=None)
+    )
+    assert parse_options({"path": "/x", "endAt": "end"}, NOW, is_stream=True)[0].source.end_at_high_watermark is False
     with pytest.raises(OptionError, match="option 'path' is missing"):
         parse_options({}, NOW, is_stream=True)
 
 
 def test_zone_maps_elsewhere() -> None:
     """They may be in a bucket. What another file system holds is refused, by the option's name."""
-    assert parse(zoneMaps="s3a://maps/a/").zone_maps == "s3://maps/a"
+    assert parse(zoneMaps="s3a://maps/a/").bounds.zone_maps == "s3://maps/a"
     with pytest.raises(UnsupportedError, match="option 'zoneMaps': path 'hdfs:/maps': HDFS is not read"):
         parse(zoneMaps="hdfs:/maps")
 
@@ -416,7 +494,7 @@ def test_zone_maps_elsewhere() -> None:
 def test_read_committed_under_each_of_its_names() -> None:
     """Kafka's own names of the setting are taken as well."""
     for name in ("isolationLevel", "isolation.level", "kafka.isolation.level"):
-        assert parse(**{name: "read_committed"}).read_committed
+        assert parse(**{name: "read_committed"}).content.read_committed
 
 
 # --- together --------------------------------------------------------------------------------------------------------
@@ -442,13 +520,13 @@ def test_options_that_contradict(texts: dict[str, str], said: str) -> None:
 
 def test_rules_of_batch_reads_are_not_of_parsing() -> None:
     """Other reads may start at the end: the texts mean what they say (see test_batch_rules)."""
-    assert parse(startingOffsets="latest").starting.everywhere == -1
-    assert parse(endingOffsets="earliest").ending.everywhere == -2
+    assert parse(startingOffsets="latest").bounds.starting.everywhere == -1
+    assert parse(endingOffsets="earliest").bounds.ending.everywhere == -2
 
 
 def test_an_empty_window_is_no_error() -> None:
     """since = until is an empty window, as it is for a filter."""
-    assert parse(since="5", until="5").times.is_empty
+    assert parse(since="5", until="5").bounds.times.is_empty
 
 
 def test_the_path_is_required() -> None:
@@ -472,9 +550,9 @@ def test_the_path_is_required() -> None:
 )
 def test_paths(text: str, paths: tuple[str, ...]) -> None:
     """Several paths arrive as a JSON list; what only looks like one is a path."""
-    assert parse_options({"path": text}, NOW)[0].paths == paths
+    assert parse_options({"path": text}, NOW)[0].source.paths == paths
     if text.startswith("[") and len(paths) > 1:
-        assert parse_options({"paths": text}, NOW)[0].paths == paths
+        assert parse_options({"paths": text}, NOW)[0].source.paths == paths
 
 
 def test_a_list_without_a_path() -> None:
@@ -496,11 +574,19 @@ def test_any_text(texts: Mapping[str, str]) -> None:
 def test_a_view_has_its_own_defaults_and_options() -> None:
     """Batches come with control batches and without CRCs. An option that a view does not take is refused in words."""
     batches, _ = parse_options({"path": "/x", "VIEW": "Batches"})
-    assert (batches.view, batches.include_control, batches.check_crcs) == ("batches", True, False)
+    assert (batches.content.view, batches.content.include_control, batches.policy.trust.check_crcs) == (
+        "batches",
+        True,
+        False,
+    )
     records, _ = parse_options({"path": "/x"})
-    assert (records.view, records.include_control, records.check_crcs) == ("records", False, True)
+    assert (records.content.view, records.content.include_control, records.policy.trust.check_crcs) == (
+        "records",
+        False,
+        True,
+    )
     asked, _ = parse_options({"path": "/x", "view": "batches", "checkCrcs": "true", "includeControl": "false"})
-    assert (asked.include_control, asked.check_crcs) == (False, True)
+    assert (asked.content.include_control, asked.policy.trust.check_crcs) == (False, True)
     with pytest.raises(OptionError, match=r"option 'since' is not for view=segments, which takes path, subscribe"):
         parse_options({"path": "/x", "view": "segments", "since": "0"})
     with pytest.raises(OptionError, match="option 'includeHeaders' is not for view=batches"):

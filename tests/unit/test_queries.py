@@ -43,8 +43,8 @@ def test_a_plan_is_not_made_again(tmp_path: Path) -> None:
 def test_a_plan_keeps_the_time_that_it_was_made_for() -> None:
     """A time ago is a moment once it is planned."""
     plan = kafkaseg.plan(ORDERS, subscribe="orders", since="-2h")
-    assert isinstance(plan.options.since, int)
-    assert plan.options.subscribe == ("orders",)
+    assert isinstance(plan.options.bounds.since, int)
+    assert plan.options.source.topics.subscribe == ("orders",)
 
 
 def test_warnings_are_said_once_it_is_read(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,7 @@ def _many_small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that a small log has many chunks, and is worth several threads."""
     read_in_chunks(monkeypatch, 20_000)
     monkeypatch.setattr(plan_module, "_BYTES_A_THREAD", 1)
+    monkeypatch.setattr(scanning_threads, "_BYTES_A_THREAD", 1)
     monkeypatch.setattr(scanning_threads, "_MOST_WAITING", 100_000)
 
 
@@ -77,7 +79,9 @@ def hurt(directory: Path, to: Path, at: float) -> Path:
     return copy
 
 
-@pytest.mark.parametrize("options", [{}, {"isolationLevel": "read_committed"}, {"view": "batches", "checkCrcs": True}])
+@pytest.mark.parametrize(
+    "options", [{}, {"isolationLevel": "read_committed"}, {"view": "batches", "checkCrcs": True}, {"view": "latest"}]
+)
 def test_the_batches_are_those_of_one_thread(
     directory: Path, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -98,7 +102,7 @@ def test_the_batches_are_those_of_one_thread(
     monkeypatch.setattr(scanning_threads._Piece, "results", results)
     assert [*kafkaseg.scan(directory, threads=3, **options)] == one
     assert threading.get_ident() in decoding and len(decoding) >= 3
-    assert len(one) > 10
+    assert len(one) > (3 if options.get("view") == "latest" else 10)
 
 
 @pytest.fixture
@@ -154,6 +158,29 @@ class Far:
 
     def read_cost(self, _: str) -> ReadCost:
         return self._cost
+
+
+def test_the_newest_records_take_every_processor(directory: Path, tmp_path: Path, asked: list[int]) -> None:
+    """Of plain batches too, but not in a bucket: two threads take turns with the map."""
+    plain = writer.record_batch([writer.Rec(number, 1, b"key", bytes(1000)) for number in range(100)])
+    (tmp_path / "events-0").mkdir()
+    (tmp_path / "events-0" / "00000000000000000000.log").write_bytes(plain * 20)
+    kafkaseg.scan(tmp_path, view="latest").read_all()
+    assert asked == [3]
+    plan = kafkaseg.plan(tmp_path, view="latest")
+    far = plan.splits[0]._replace(storage=Far(ReadCost(at_once=8, block=65_536)))  # type: ignore[arg-type]  # nothing else is asked
+    assert replace(plan, splits=(far,))._choose_threads() == 1
+
+
+def test_the_newest_records_of_a_small_partition_take_one(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads are started for each partition anew, of which there may be thousands."""
+    began: list[object] = []
+    monkeypatch.setattr(scanning_threads, "InOrder", lambda *arguments: began.append(arguments) or InOrder(*arguments))
+    one = kafkaseg.scan(directory, view="latest", threads=3).read_all()
+    assert len(began) == 2  # a pass each
+    monkeypatch.setattr(scanning_threads, "_BYTES_A_THREAD", 500_000)
+    assert kafkaseg.scan(directory, view="latest", threads=3).read_all() == one
+    assert len(began) == 2
 
 
 def test_little_data_takes_one_thread(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -238,8 +265,8 @@ def test_splits_in_any_order(directory: Path) -> None:
     plan: ReadPlan = kafkaseg.plan(directory, minPartitions=7)
     splits = [plan.splits[at] for at in (5, 0, 3, 3)]
     done: list[int] = []
-    found = [*read_splits_in_threads(splits, plan.options, SCHEMA, done.append, 3)]
-    assert found == [*read_splits(splits, plan.options, SCHEMA)]
+    found = [*read_splits_in_threads(splits, plan.reading, SCHEMA, done.append, 3)]
+    assert found == [*read_splits(splits, plan.reading, SCHEMA)]
     assert done == [split.size for split in splits]
 
 

@@ -30,6 +30,7 @@ from kafka_segment_source.decoding.tables import RECORDS
 from kafka_segment_source.options import parse_options
 from kafka_segment_source.planning.planner import make_plan
 from kafka_segment_source.queries import scan
+from kafka_segment_source.request import Content
 from kafka_segment_source.scanning import read_split
 from tests.conformance.soaking.topics import TopicPartition
 
@@ -184,14 +185,15 @@ def _answer(question: Question, session: SparkSession | None) -> Answer:
 def _by_splits(question: Question, collected: _Collected) -> None:
     """What Spark does: a plan, and later its splits, in no particular order."""
     options, warnings = parse_options(question.options)
-    splits = list(make_plan(options, warnings).splits)
+    plan = make_plan(options, warnings)
+    splits = list(plan.splits)
     time.sleep(question.delay)
     random.shuffle(splits)
     schema = _schema()
     for split in splits:
         one = _Collected()
         try:
-            for batch in read_split(split, options, schema):
+            for batch in read_split(split, plan.reading, schema):
                 one.add(batch)
         finally:
             collected.batches += one.batches
@@ -200,7 +202,7 @@ def _by_splits(question: Question, collected: _Collected) -> None:
 
 def _by_scan(question: Question, collected: _Collected) -> None:
     options: dict[str, Any] = {name: value for name, value in question.options.items() if name != "path"}
-    [*paths] = parse_options(question.options)[0].paths
+    [*paths] = parse_options(question.options)[0].source.paths
     batches = scan(paths, **options)
     time.sleep(question.delay)
     for batch in batches:
@@ -216,7 +218,7 @@ def _by_spark(question: Question, session: SparkSession) -> pa.Table:
 
 
 def _schema() -> pa.Schema:
-    return RECORDS.arrow_schema(RECORDS.default_names(parse_options({"path": "/"})[0]))
+    return RECORDS.arrow_schema(RECORDS.default_names(Content()))
 
 
 def _named(error: Exception) -> tuple[str, str]:

@@ -42,7 +42,7 @@ def test_columns_are_those_of_the_kafka_source() -> None:
 def test_default_columns(options: tuple[str, ...], added: list[str]) -> None:
     """Columns that options add come last, and only when asked for."""
     texts = {"path": "/x", **dict.fromkeys(options, "true")}
-    assert list(RECORDS.default_names(parse_options(texts)[0])) == KAFKA + added
+    assert list(RECORDS.default_names(parse_options(texts)[0].content)) == KAFKA + added
 
 
 def test_every_column_has_a_builder() -> None:

@@ -181,3 +181,37 @@ def test_damage_of_all_batches_beside_a_shorter_compacted_copy(turn: int, tmp_pa
                 read(copies)
         assert list(read(copies, mode="DROPMALFORMED")) == [1, 2, 3]
     assert list(read(copies)) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("stale", [False, True])
+@pytest.mark.parametrize("turn", [1, -1])
+def test_damage_that_is_known_to_be_one_batch(turn: int, stale: bool, tmp_path: Path) -> None:
+    """Both copies have a batch that compaction has thinned, and it is damaged in one. The header of the damaged one is
+    that of the other. So the copy holds nothing before it, and a copy whose history lost later has the same there."""
+    base = 1 if stale else 0
+    thin = writer.record_batch([Rec(4, 1004, b"k", b"thin")], base_offset=base + 1, last_offset_delta=4)
+    following = writer.record_batch([Rec(0, 1006, b"l", b"next")], base_offset=base + 6)
+    first = writer.record_batch([Rec(0, 1000, b"m", b"first")], base_offset=base) if stale else b""
+    damaged = thin[:-3] + bytes([thin[-3] ^ 4]) + thin[-2:]
+
+    def write(name: str, base: int, *batches: bytes) -> Path:
+        folder = tmp_path / name / "t-0"
+        folder.mkdir(parents=True)
+        (folder / writer.segment_name(base)).write_bytes(b"".join(batches))
+        (tmp_path / name / "cleaner-offset-checkpoint").write_text(f"0\n1\nt 0 {base + 6}\n")
+        return tmp_path / name
+
+    if stale:
+        newer, older = (
+            writer.record_batch([Rec(0, 1007, b"n", who)], base_offset=base + 7, leader_epoch=epoch)
+            for who, epoch in ((b"leader", 2), (b"stale", 1))
+        )
+        copies = [write("A", base, first, damaged, following, newer), write("B", base, first, thin, following, older)]
+    else:
+        copies = [write("A", 0, damaged, following), write("B", 1, thin, following)]
+    found = [value for _, value in read(copies[::turn]).values()]
+    assert found == [*([b"first"] if stale else []), b"thin", b"next", *([b"leader"] if stale else [])]
+    if not stale:
+        (copies[1] / "t-0" / writer.segment_name(1)).write_bytes(damaged + following)
+        with pytest.raises(DataError, match=r"no copy holds the offsets \d to 5 whole"):
+            read(copies[::turn])

@@ -13,12 +13,11 @@ import pytest
 
 import kafka_segment_source as kafkaseg
 from kafka_segment_source.errors import DataError, DataLossError, PathError
-from kafka_segment_source.logdir.catalog import list_directories
 from kafka_segment_source.logdir.checkpoints import Checkpoints
 from kafka_segment_source.logdir.segments import PartitionLog
 from kafka_segment_source.options import parse_options
 from kafka_segment_source.partition import missing
-from kafka_segment_source.partition.logs import examined_logs
+from kafka_segment_source.partition.logs import examined_logs, shown_logs
 from kafka_segment_source.planning import selection
 from kafka_segment_source.storage import store
 from kafka_segment_source.storage.store import LOCAL
@@ -466,7 +465,7 @@ def test_no_fixture_gives_evidence(path: Path) -> None:
     assert kafkaseg.plan(path).warnings == ()
     listed = answer("ls", path, "--json")["partitions"]
     assert [each["missing"] for each in listed if each["missing"]] == []
-    copies = list_directories(options.source)
+    copies = shown_logs(options.source)
     assert any(
         log.reach is not None
         for log in missing.notice([PartitionLog.of(each) for each in copies], copies, Checkpoints([], LOCAL), 0.0)

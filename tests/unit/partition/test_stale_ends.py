@@ -4,6 +4,7 @@ the same."""
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -138,3 +139,32 @@ def test_a_wrong_last_epoch_hides_no_stale_end(turn: int, tmp_path: Path) -> Non
     b = write_replica(tmp_path / "B", {0: bytes(stale)}, [(0, 0)])
     (tmp_path / "A" / "cleaner-offset-checkpoint").write_text("0\n1\nt 0 8\n")
     assert read([a, b][::turn]) == [*values([(0, 1, 0)], "both"), *values([(8, 9, 1)], "leader")]
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+def test_a_marker_of_the_history_that_lost(turn: int, tmp_path: Path) -> None:
+    """The stale copy has the row at 2, and committed it at 9. There the leader's history is another one, which aborted
+    it at 12. Damage of the leader's copy hides the way there, so nobody knows the end of the transaction."""
+
+    def data(offset: int, epoch: int) -> bytes:
+        row = [Rec(0, 1000 + offset, b"k", b"v%d" % offset)]
+        return writer.record_batch(
+            row, base_offset=offset, leader_epoch=epoch, producer_id=7, producer_epoch=0, transactional=True
+        )
+
+    def end(marker: Literal["commit", "abort"], offset: int, epoch: int) -> bytes:
+        return writer.control_batch(
+            marker, offset=offset, timestamp=1000 + offset, producer_id=7, producer_epoch=0, leader_epoch=epoch
+        )
+
+    damaged = bytearray(make_batch(5, 7, 2, "leader"))
+    damaged[-3] ^= 4
+    leader = {0: bytes(damaged), 8: make_batch(8, 8, 3, "leader") + end("abort", 12, 3)}
+    a = write_replica(tmp_path / "A", {0: data(2, 0) + end("commit", 9, 2)}, [(0, 0), (2, 4)])
+    b = write_replica(tmp_path / "B", leader, [(0, 0), (2, 4), (3, 8)])
+    (tmp_path / "B" / "cleaner-offset-checkpoint").write_text("0\n1\nt 0 8\n")
+    options = {"mode": "DROPMALFORMED", "failOnDataLoss": False}
+    found = kafkaseg.scan([a, b][::turn], ["value"], isolationLevel="read_committed", **options).read_all()  # type: ignore[arg-type]
+    assert found["value"].to_pylist() == [b"leader0"]
+    every = kafkaseg.scan([a, b][::turn], ["value"], **options).read_all()  # type: ignore[arg-type]
+    assert every["value"].to_pylist() == [b"v2", b"leader0"]

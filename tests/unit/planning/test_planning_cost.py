@@ -120,7 +120,7 @@ def test_the_place_that_is_found_again_costs_the_same_in_a_longer_log(tmp_path: 
         Path(split.path).write_bytes(whole[: len(whole) // 2])  # of two batches
         storage.asked.clear()
         schema = RECORDS.arrow_schema(("offset",))
-        found = [each.as_py() for rows in read_split(split, plan.options, schema) for each in rows["offset"]]
+        found = [each.as_py() for rows in read_split(split, plan.reading, schema) for each in rows["offset"]]
         asked = storage.asked
         assert found == list(range(split.base_offset, split.base_offset + 4))
         assert 0 < asked["entries listed"] <= 3 * count

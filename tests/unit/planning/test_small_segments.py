@@ -31,7 +31,7 @@ def events_of(path: Path, **options: str) -> list[small_segments.SegmentEvents |
     """What is said of each segment."""
     parsed = options_of(path, **options)
     return [
-        small_segments.read_small_segment(segment, parsed.trust)
+        small_segments.read_small_segment(segment, parsed.policy.trust)
         for log in list_logs(parsed.source)
         for segment in log.segments
     ]
@@ -83,7 +83,7 @@ def test_a_file_that_has_changed_is_left_to_others(tmp_path: Path) -> None:
     with (path / log.segments[0].path).open("ab") as file:
         file.write(b"x")
 
-    assert small_segments.read_small_segment(log.segments[0], parsed.trust) is None
+    assert small_segments.read_small_segment(log.segments[0], parsed.policy.trust) is None
 
 
 def test_damage_counts_where_crcs_are_not_checked(tmp_path: Path) -> None:

@@ -115,6 +115,20 @@ def test_a_segment_missing_right_before_a_starting_timestamp(moment: int, folder
     assert kafkaseg.offsets_for_time(folder, 210).warnings == ()
 
 
+@pytest.mark.parametrize("turn", [1, -1])
+def test_damage_right_before_a_starting_timestamp(turn: int, tmp_path: Path) -> None:
+    """Damage hides the end of the segment before it, and the other copy shows that no offset is missing there."""
+    folder = written(tmp_path / "A", segment(0, 10), segment(10, 20))
+    data = bytearray(log(folder, 0).read_bytes())
+    data[-3] ^= 4
+    log(folder, 0).write_bytes(data)
+    paths = [folder, written(tmp_path / "B", segment(0, 20))][::turn]
+    assert offsets(paths, startingTimestamp=100) == list(range(10, 20))
+    answer = kafkaseg.offsets_for_time(paths, 100)
+    assert answer.partitions[0].offset == 10
+    assert not [said for said in answer.warnings if "missing" in said]
+
+
 @pytest.mark.parametrize("by", ["time index", "zone map", "key filter"])
 def test_a_segment_missing_behind_one_that_is_left_out(by: str, tmp_path: Path) -> None:
     """Nobody knows the times and keys of its rows, so the end of the segment before is looked at."""
@@ -388,7 +402,7 @@ def test_retention_while_planning(folder: Path, monkeypatch: pytest.MonkeyPatch)
 def test_a_directory_that_never_rests(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Planning does not try for ever: after some listings the error is the one of a file that is gone."""
     stale = catalog.list_logs
-    gone = stale(*[kafkaseg.options.parse_options({"path": str(folder)})[0]])
+    gone = stale(kafkaseg.options.parse_options({"path": str(folder)})[0].source)
     for base in (0, 10, 20, 30):
         log(folder, base).unlink()
     calls: list[int] = []

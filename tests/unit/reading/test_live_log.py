@@ -107,7 +107,7 @@ def read(files: SimulatedFiles, **options: Any) -> list[tuple[int, bytes]]:
     batches = [
         found
         for split in plan.splits
-        for found in read_split(split, plan.options, RECORDS.arrow_schema(("offset", "value")))
+        for found in read_split(split, plan.reading, RECORDS.arrow_schema(("offset", "value")))
     ]
     return [row for found in batches for row in zip(*(column.to_pylist() for column in found.columns), strict=True)]
 
@@ -288,7 +288,9 @@ def test_a_zone_map_continued_over_another_file() -> None:
 
     def update(files: SimulatedFiles) -> SimulatedFiles:
         options = options_in(files, PARTITION)
-        assert not run_updates(plan_updates(options, MAPS), options.max_batch_bytes).damage
+        assert not run_updates(
+            plan_updates(options.source, options.policy, MAPS), options.policy.trust.max_batch_bytes
+        ).damage
         return files
 
     change: Callable[[Disk], None] = lambda there: there.compact([grown, following], merged)  # noqa: E731

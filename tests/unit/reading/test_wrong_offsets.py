@@ -16,6 +16,7 @@ import pytest
 import kafka_segment_source as kafkaseg
 from kafka_segment_source.errors import DataError
 from tests.support import writer
+from tests.support.internal_logs import offset_key, offset_value
 from tests.support.writer import Rec
 
 BITS = (0, 1, 2, 5, 23, 62, 63)
@@ -172,3 +173,69 @@ def test_the_epoch_of_a_batch_whose_offset_is_wrong_decides_nothing(
         for copy in (one, other):
             (copy / "t-0" / "leader-epoch-checkpoint").write_text("0\n2\n1 0\n3 14\n")
     assert rows([one, other], **options) == wanted(0, 39)
+
+
+# --- the end of a log ------------------------------------------------------------------------------------------------
+
+
+def stating(data: bytes, base: int) -> bytes:
+    """The batch with another base offset."""
+    return base.to_bytes(8, "big") + data[8:]
+
+
+HEAD, MIDDLE, LAST = batch(0, 4), batch(5, 9), batch(10, 14)
+DOUBTFUL_ENDS = {
+    "the last one fell": ({0: [HEAD, MIDDLE, stating(LAST, 2)]}, 10),
+    "the last one fell to the end of the one before it": ({0: [HEAD, MIDDLE, stating(LAST, 9)]}, 10),
+    "the last one of two in a file fell below its name": ({0: [HEAD], 5: [MIDDLE, stating(LAST, 1)]}, 10),
+    "the last file is an earlier one": ({0: [HEAD], 5: [MIDDLE], 10: [HEAD]}, 10),
+    "the last file is the first two": ({0: [HEAD], 5: [MIDDLE], 10: [HEAD, MIDDLE]}, 10),
+    "the last one rose beyond a segment": ({0: [HEAD, MIDDLE, flipped(LAST, 40)]}, 10),
+    "the one before the last rose": ({0: [HEAD, stating(MIDDLE, 50), LAST]}, 15),
+}
+
+
+@pytest.mark.parametrize("indexed", [False, True])
+@pytest.mark.parametrize("case", DOUBTFUL_ENDS)
+def test_an_end_in_doubt(case: str, indexed: bool, tmp_path: Path) -> None:
+    """The last batch, or the one before it, contradicts the other one or its file. Nobody knows where the log ends:
+    that is damage, not another end."""
+    segments, end = DOUBTFUL_ENDS[case]
+    folder = tmp_path / "t-0"
+    folder.mkdir()
+    for base, batches in segments.items():
+        (folder / writer.segment_name(base)).write_bytes(b"".join(batches))
+    if indexed and len(segments[0]) == 3:
+        (folder / writer.segment_name(0, ".index")).write_bytes(
+            writer.offset_index([(9, len(HEAD)), (14, len(HEAD) + len(MIDDLE))], 0)
+        )
+    lenient = {"mode": "DROPMALFORMED"}
+
+    if "before the last" not in case:
+        answer = kafkaseg.offsets_for_time(folder, 1007)
+        assert (answer.partitions[0].offset, answer.partitions[0].log_end_offset) == (7, end)
+        assert [said for said in answer.warnings if f"the end of partition t-0, {end}, is in doubt" in said]
+    with pytest.raises(DataError, match="batch out of order"):
+        kafkaseg.offsets_for_time(folder, "latest")
+    answer = kafkaseg.offsets_for_time(folder, "latest", **lenient)
+    assert (answer.partitions[0].offset, len(answer.warnings)) == (end, 1)
+
+    place = kafkaseg.locate_offset(folder, 3)
+    assert place.partitions[0].batch is not None and len(place.warnings) == 1
+    with pytest.raises(DataError, match="batch out of order"):
+        kafkaseg.locate_offset(folder, end)
+    assert kafkaseg.locate_offset(folder, end, **lenient).partitions[0].batch is None
+
+    strategy = {"startingTimestamp": 9000, "startingOffsetsByTimestampStrategy": "latest"}
+    with pytest.raises(DataError, match="batch out of order"):
+        rows(folder, **strategy)
+    assert rows(folder, **strategy, **lenient) == []
+
+    commits = tmp_path / "__consumer_offsets-0"
+    commits.mkdir()
+    commit = Rec(0, 1000, offset_key("readers", "t"), offset_value(5))
+    (commits / writer.segment_name(0)).write_bytes(writer.record_batch([commit]))
+    assert kafkaseg.scan(tmp_path, view="consumerOffsets").read_all()["lag"].to_pylist() == [None]
+    (folder.parent / "replication-offset-checkpoint").write_text("0\n1\nt 0 8\n")
+    answer = kafkaseg.offsets_for_time(folder, "latest", endAt="highWatermark")
+    assert (answer.partitions[0].offset, answer.warnings) == (8, ())

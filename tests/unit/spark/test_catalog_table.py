@@ -58,7 +58,7 @@ def test_a_tables_schema_is_that_of_load_and_carries_its_options(log_directory: 
 
     assert isinstance(schema, StructType)
     types = {column.name: column.spark_type for column in RECORDS.columns}
-    names = RECORDS.default_names(parse_options({"path": "/x", "includeHeaders": "true"})[0])
+    names = RECORDS.default_names(parse_options({"path": "/x", "includeHeaders": "true"})[0].content)
     assert [(name, types[name], True) for name in names] == [
         (field.name, field.dataType.simpleString(), field.nullable) for field in schema.fields
     ]

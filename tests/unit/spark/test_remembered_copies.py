@@ -11,8 +11,8 @@ from kafka_segment_source.options import parse_options
 from kafka_segment_source.reporting import Warnings
 from kafka_segment_source.scanning import read_split
 from kafka_segment_source.spark.remembered import plan_for_any
+from tests.support.small_logs import pl, put
 from tests.unit.partition.test_chain import copy
-from tests.unit.partition.test_copy_chain import pl, put
 
 
 def test_several_filters_over_overlapping_copies(tmp_path: Path) -> None:
@@ -36,6 +36,8 @@ def test_one_segment_in_two_places_of_the_chain(tmp_path: Path) -> None:
     filters = [RowFilter(offsets=OffsetRange(2, 23)), RowFilter(offsets=OffsetRange(7, 24))]
     plan = plan_for_any(parsed, Warnings(), filters)
     schema = RECORDS.arrow_schema(("offset",))
-    found = [each for split in plan.splits for rows in read_split(split, parsed, schema) for each in rows["offset"]]
+    found = [
+        each for split in plan.splits for rows in read_split(split, plan.reading, schema) for each in rows["offset"]
+    ]
     assert [each.as_py() for each in found] == [offset for offset in wanted if 2 <= offset < 24]
     assert plan.segments_total == 3 and plan.segments_kept == 2

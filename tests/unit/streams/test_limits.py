@@ -17,17 +17,18 @@ from kafka_segment_source.logdir.segments import PartitionLog
 from kafka_segment_source.options import parse_options
 from kafka_segment_source.partition.logs import available_logs
 from kafka_segment_source.reporting import Warnings
+from kafka_segment_source.request import Pace
 from kafka_segment_source.streams.batch_edges import cut_at_offset, cut_by_bytes
-from kafka_segment_source.streams.limits import Limits, spread
+from kafka_segment_source.streams.limits import spread
 from kafka_segment_source.trust import Trust
 from tests.support import writer
-from tests.unit.partition.test_copy_chain import pl, put
+from tests.support.small_logs import pl, put
 
 KEY = ("t", 0)
 
 
-def limits_of(**given: str) -> Limits:
-    return Limits.of(parse_options({"path": "/x", **given}, is_stream=True)[0])
+def limits_of(**given: str) -> Pace:
+    return parse_options({"path": "/x", **given}, is_stream=True)[0].pace
 
 
 @given(limit=st.integers(1, 10**6), waiting=st.lists(st.integers(0, 10**6), max_size=20))
@@ -49,7 +50,7 @@ def test_limits_from_options() -> None:
     found = limits_of(
         maxOffsetsPerTrigger="9", maxBytesPerTrigger="1k", minOffsetsPerTrigger="3", maxTriggerDelay="90s"
     )
-    assert found == Limits(9, 1024, 3, 90.0)
+    assert found == Pace(9, 1024, 3, 90_000)
     assert found.names == ["maxOffsetsPerTrigger", "maxBytesPerTrigger", "minOffsetsPerTrigger"]
     with pytest.raises(
         OptionError, match=r"'minOffsetsPerTrigger' \(10\) is above option 'maxOffsetsPerTrigger' \(9\)"

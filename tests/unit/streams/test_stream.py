@@ -16,35 +16,17 @@ from kafka_segment_source.option_values import TopicPartition
 from kafka_segment_source.options import parse_options
 from kafka_segment_source.storage import retrying
 from kafka_segment_source.storage.store import LocalStorage
-from kafka_segment_source.streams.stream import GONE_SECONDS, LogStream
+from kafka_segment_source.streams.listings import GONE_SECONDS
+from kafka_segment_source.streams.stream import LogStream
 from tests.support import writer
 from tests.support.growing_log import Engine, write_high_watermarks
-from tests.unit.partition.test_copy_chain import bad, marker, pl, put, txn
-
-T0 = ("t", 0)
-T1 = ("t", 1)
-
-
-class Clock:
-    """A clock that tests set. Waits move it on."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.now = 0.0
-        monkeypatch.setattr(retrying, "wait", self.wait)
-        monkeypatch.setattr("kafka_segment_source.streams.stream.wait", self.wait)
-
-    def wait(self, seconds: float) -> None:
-        self.now += seconds
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    return Clock(monkeypatch)
+from tests.support.small_logs import bad, marker, pl, put, txn
+from tests.unit.streams.parts import T0, T1, Clock
 
 
 def stream_of(path: Path, clock: Clock, now: float = 1e12, **given: Any) -> LogStream:
     options, _ = parse_options({"path": str(path), **given}, is_stream=True)
-    return LogStream(options, clock=lambda: clock.now, now=lambda: now)
+    return LogStream(options, clock=clock, now=lambda: now)
 
 
 def next_end(stream: LogStream, clock: Clock, start: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
@@ -258,7 +240,7 @@ def test_a_fixed_end_waits_for_a_late_file(tmp_path: Path, clock: Clock, monkeyp
         clock.now += seconds
         put(tmp_path, 10, pl(10, 10))
 
-    monkeypatch.setattr("kafka_segment_source.streams.stream.wait", bring)
+    monkeypatch.setattr(retrying, "wait", bring)
     stream = stream_of(tmp_path, clock, now=made)
     stream.set_target()
     assert stream.find_next({T0: 0}, limited=True) == {T0: 30}
@@ -305,20 +287,13 @@ def test_retention_before_it_was_read(tmp_path: Path, clock: Clock) -> None:
     assert plan is not None and plan.to_reader(["offset"]).read_all()["offset"].to_pylist() == list(range(10, 20))
 
 
-def test_a_new_partition_without_its_start(tmp_path: Path, clock: Clock) -> None:
-    """As in Spark's kafka source, a partition that appears must begin at 0."""
+def test_a_new_partition(tmp_path: Path, clock: Clock) -> None:
+    """It is read from its start."""
     put(tmp_path, 0, pl(0, 10))
     shutil.copytree(tmp_path / "t-0", tmp_path / "t-1")
     stream = stream_of(tmp_path, clock)
     assert next_end(stream, clock, {T0: 10}) == {T0: 10, T1: 10}
     assert stream.plan({T0: 10}, {T0: 10, T1: 10}) is not None
-    (tmp_path / "t-1" / writer.segment_name(0)).unlink()
-    (tmp_path / "t-1" / writer.segment_name(5)).write_bytes(pl(5, 5))
-    stream = stream_of(tmp_path, clock)
-    with pytest.raises(
-        DataLossError, match="partition t-1 is new, but its files begin at 5: the offsets 0 to 4 are gone"
-    ):
-        stream.plan({T0: 10}, next_end(stream, clock, {T0: 10}))
 
 
 def test_files_that_end_too_early(tmp_path: Path, clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
@@ -349,7 +324,7 @@ def test_a_directory_that_is_away(tmp_path: Path, clock: Clock, monkeypatch: pyt
         if (tmp_path / "away").exists():
             (tmp_path / "away").rename(tmp_path / "t-1")
 
-    monkeypatch.setattr("kafka_segment_source.streams.stream.wait", come_back)
+    monkeypatch.setattr(retrying, "wait", come_back)
     assert next_end(stream, clock, start) == {T0: 10, T1: 10}
     shutil.rmtree(tmp_path / "t-1")
     before = clock.now + 60
@@ -398,15 +373,6 @@ def test_a_topic_that_was_made_again(tmp_path: Path, clock: Clock) -> None:
     assert next_end(tolerant, clock, {T0: 10}) == {T0: 0}
     assert tolerant.plan({T0: 10}, {T0: 0}) is None
     assert next_end(tolerant, clock, {T0: 0}) == {T0: 20}
-
-
-def test_a_loss_between_the_end_and_the_plan(tmp_path: Path, clock: Clock) -> None:
-    """After a restart, the micro-batch that was begun is planned first. Its offsets must still be there."""
-    put(tmp_path, 0, pl(0, 10))
-    with pytest.raises(DataLossError, match="files of partition t-0 end at offset 10, but a micro-batch up to 14"):
-        stream_of(tmp_path, clock).plan({T0: 5}, {T0: 14})
-    with pytest.raises(DataLossError, match="the directory of partition t-1 is gone, and offsets up to 3 with it"):
-        stream_of(tmp_path, clock).plan({T0: 5}, {T0: 10, T1: 3})
 
 
 # ---- what it costs ----

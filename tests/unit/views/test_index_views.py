@@ -16,7 +16,7 @@ import kafka_segment_source as kafkaseg
 from kafka_segment_source.inspection.index_rules import SHOWN
 from kafka_segment_source.logdir.segments import ListedLog, Segment
 from kafka_segment_source.options import parse_options
-from kafka_segment_source.storage.store import LOCAL, LocalStorage
+from kafka_segment_source.storage.store import LocalStorage
 from kafka_segment_source.views import index_files
 from kafka_segment_source.views.by_name import view_of
 from kafka_segment_source.views.view import plan_view
@@ -313,7 +313,7 @@ def test_a_million_segments_are_a_few_hundred_tasks() -> None:
 
 def test_a_plan_can_be_sent() -> None:
     """Its tasks hold no more than the segments that are read."""
-    options, _ = parse_options({"path": str(LEDGER), "view": "segments"}, storage=LOCAL)
+    options, _ = parse_options({"path": str(LEDGER), "view": "segments"})
     view = view_of("segments")
     assert view is not None
     [task] = plan_view(view, options, ()).tasks

@@ -180,7 +180,9 @@ def test_a_death_half_way_leaves_the_old_map(tmp_path: Path, monkeypatch: pytest
     found = zone_table.read_zone_map(path, LOCAL)
     assert found is not None and found.equals(old)
     assert len(os.listdir(tmp_path)) == 2  # what the dead one left is no map, and in nobody's way
-    assert [update.before is not None for update in plan_updates(parse_update(ORDERS / "data", {}), str(tmp_path))] == [
+    assert [
+        update.before is not None for update in plan_updates(*parse_update(ORDERS / "data", {}), str(tmp_path))
+    ] == [
         True,
         False,
         False,
@@ -354,7 +356,7 @@ def test_a_log_that_is_refilled_while_it_is_read(tmp_path: Path, monkeypatch: py
 
 def test_a_file_that_vanishes_is_left_out(folder: Path, tmp_path: Path) -> None:
     """Retention may take a segment between listing and decoding."""
-    updates = plan_updates(parse_update(folder, {}), str(tmp_path / "maps"))
+    updates = plan_updates(*parse_update(folder, {}), str(tmp_path / "maps"))
     (folder / f"{0:020d}.log").unlink()
 
     run_updates(updates, 2**28)

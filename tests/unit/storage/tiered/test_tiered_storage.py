@@ -548,7 +548,7 @@ def test_no_key_is_shown() -> None:
     text = json.dumps(TIERED_KEYS)
     options, _ = parse_options({"path": str(AIVEN_STORES["aiven-encrypted"]), "tieredKeys": text})
     plan = kafkaseg.plan(AIVEN_STORES["aiven-encrypted"], tieredKeys=TIERED_KEYS)
-    shown = f"{options!r} {plan!r} {plan.to_dict()} {plan.splits!r} {options.storage!r}"
+    shown = f"{options!r} {plan!r} {plan.to_dict()} {plan.splits!r} {options.source.storage!r}"
     assert "key1" in shown and str(KEY_FILE) not in shown and "BEGIN" not in shown
 
 

@@ -1,0 +1,119 @@
+"""One wrong baseOffset, or one empty file, in one of two copies: the other one gives its rows, once, and a stale copy
+does not win by it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kafka_segment_source as kafkaseg
+from kafka_segment_source.errors import CorruptRecordError, DataLossError
+from tests.support.layouts import write_copies
+
+TURNS = pytest.mark.parametrize("turn", [1, -1])
+
+
+def read(paths: list[str], **options: Any) -> list[tuple[int, str]]:
+    table = kafkaseg.scan(paths, ["offset", "value"], **options).read_all().to_pydict()
+    return [(offset, value.decode()) for offset, value in zip(table["offset"], table["value"], strict=True)]
+
+
+def offsets(paths: list[str], **options: Any) -> list[int]:
+    return [offset for offset, _ in read(paths, **options)]
+
+
+def rows(*parts: tuple[int, int, int]) -> list[tuple[int, str]]:
+    """Parts: first offset, last one, leader epoch."""
+    return [(at, f"v{at} of e{epoch}") for first, last, epoch in parts for at in range(first, last + 1)]
+
+
+@TURNS
+@pytest.mark.parametrize(
+    "options", [{"maxRecordsPerPartition": 1}, {"maxRecordsPerPartition": 3}, {"minPartitions": 4}]
+)
+@pytest.mark.parametrize(
+    ("good", "hurt", "after"), [("[8-12 e0]", "[8-12 e0 @11]", 13), ("[8-9 e0]", "[8-9 e0 @9]", 10)]
+)
+def test_no_piece_begins_at_a_batch_that_reaches_past_the_next_segment(
+    good: str, hurt: str, after: int, options: dict[str, Any], turn: int, tmp_path: Path
+) -> None:
+    last = f"[{after}-{after + 1} e0]"
+    paths = write_copies(tmp_path, {7: f"[7 e0] {hurt}", after: last}, {7: f"[7 e0] {good}", after: last})[::turn]
+    assert offsets(paths, **options) == offsets(paths) == list(range(7, after + 2))
+
+
+STALE = {0: "[0-7 e0] [8-10 e0] [11-14 e0]"}
+LEADER = {0: "[0-7 e0] [8-9 e1] [10-12 e1]"}
+
+
+@TURNS
+@pytest.mark.parametrize("epochs", [(), ("0 0, 1 8", "0 0")])
+def test_a_stale_copy_with_a_wrong_offset_before_its_tail(epochs: tuple[str, ...], turn: int, tmp_path: Path) -> None:
+    """The wrong batch fits exactly between its neighbours. So its neighbours are right, and are compared."""
+    stale = {0: "[0-7 e0] [8-10 e0 @24] [11-14 e0]"}
+    paths = write_copies(tmp_path, LEADER, stale, epochs=epochs)[::turn]
+    assert read(paths) == rows((0, 7, 0), (8, 12, 1))
+
+
+@TURNS
+def test_a_leader_with_a_wrong_offset_before_its_tail(turn: int, tmp_path: Path) -> None:
+    """No copy of the leader's history has offsets 8 and 9 whole; the stale rows there do not count."""
+    hurt = {0: "[0-7 e0] [8-9 e1 @24] [10-12 e1]"}
+    paths = write_copies(tmp_path, hurt, STALE, epochs=("0 0, 1 8", "0 0"))[::turn]
+    with pytest.raises(CorruptRecordError, match="no copy holds the offsets 8 to 9 whole"):
+        read(paths)
+    assert read(paths, mode="DROPMALFORMED", failOnDataLoss=False) == rows((0, 7, 0), (10, 12, 1))
+
+
+@TURNS
+@pytest.mark.parametrize("epochs", [(), ("0 0, 1 5", "0 0")])
+def test_the_first_file_of_a_copy_is_empty(epochs: tuple[str, ...], turn: int, tmp_path: Path) -> None:
+    """It begins at its first file with bytes. What the other copy has below that is read, as if the file were gone."""
+    behind = {0: "[0-1 e0] [2-4 e0] [5-6 e0]"}
+    paths = write_copies(tmp_path, {0: "", 5: "[5 e1] [6 e1]"}, behind, epochs=epochs)[::turn]
+    assert read(paths) == rows((0, 4, 0), (5, 6, 1))
+
+
+@TURNS
+@pytest.mark.parametrize(
+    ("moved", "whole", "first"),
+    [
+        ({0: "[10-14 e0 @42]"}, {10: "[10-14 e0]"}, [*range(10, 15)]),
+        ({0: "[0-4 e0] [10-14 e0 @42]"}, {0: "[0-4 e0] [7-9 e0] [10-14 e0]"}, [*range(5), *range(7, 15)]),
+        ({0: "[0-4 e0] [10-14 e0 (13,14) @42]"}, {0: "[0-4 e0] [7-9 e0] [10-14 e0]"}, [*range(5), *range(7, 15)]),
+        ({10: "[20-22 e0 @21]"}, {20: "[20-22 e0]"}, [20, 21, 22]),
+    ],
+)
+def test_a_last_batch_whose_twin_lies_further_down_in_the_other_copy(
+    moved: dict[int, str], whole: dict[int, str], first: list[int], turn: int, tmp_path: Path
+) -> None:
+    """Its rows come out once, at the offsets of the twin, wherever in the gap the twin is."""
+    paths = write_copies(tmp_path, moved, whole)[::turn]
+    assert offsets(paths) == first
+    assert any("has a wrong offset" in warning for warning in kafkaseg.plan(paths).warnings)
+
+
+@TURNS
+def test_a_batch_that_is_there_twice_is_no_twin_of_itself(turn: int, tmp_path: Path) -> None:
+    """A producer without idempotence may send one batch twice. The other copy has it at both places."""
+    compacted = {0: "[0-4 e0] [5-6 e0 @20]"}
+    paths = write_copies(tmp_path, compacted, {0: "[0-4 e0] [5-6 e0] [5-6 e0 @20]"})[::turn]
+    assert offsets(paths) == [*range(7), 20, 21]
+    assert not any("has a wrong offset" in warning for warning in kafkaseg.plan(paths).warnings)
+
+
+@TURNS
+@pytest.mark.parametrize("bounds", [{}, {"endingOffsets": {"t": {"0": 13}}}])
+def test_a_gap_before_a_last_batch_hides_no_damage(bounds: dict[str, Any], turn: int, tmp_path: Path) -> None:
+    paths = write_copies(tmp_path, {0: "[0-7 e0] [8-9 e0 @1032]"}, {0: "[0-7 e0] [8-9 e0 !] [10-12 e0]"})[::turn]
+    with pytest.raises(CorruptRecordError, match="no copy holds the offsets 8 to 9 whole"):
+        read(paths, **bounds)
+
+
+@TURNS
+def test_a_gap_before_a_last_batch_hides_no_missing_segment(turn: int, tmp_path: Path) -> None:
+    paths = write_copies(tmp_path, {0: "[0-7 e0] [8-9 e0 @1032]"}, {0: "[0-7 e0]", 10: "[10-12 e0]"})[::turn]
+    with pytest.raises(DataLossError, match="offsets 8 to 9 of partition t-0 are missing: no copy holds them"):
+        read(paths)
