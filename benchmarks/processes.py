@@ -162,7 +162,7 @@ def read_by(workers: Sequence[_Worker], events: Log) -> Iterator[pa.RecordBatch]
         while todo and len(begun) < _AHEAD * len(workers):
             number, split = todo.popleft()
             begun.append(workers[number % len(workers)])
-            begun[-1].send(("read", [split], plan.options, schema))
+            begun[-1].send(("read", [split], plan.reading, schema))
         worker = begun.popleft()
         for columns in worker.receive():
             yield worker.make_batch(columns, schema)
@@ -173,7 +173,7 @@ def _count(events: Log, workers: Sequence[_Worker]) -> int:
     plan = kafka_segment_source.plan(str(events.path))
     schema = plan.schema(COLUMNS)
     for number, worker in enumerate(workers):
-        worker.send(("count", plan.splits[number :: len(workers)], plan.options, schema))
+        worker.send(("count", plan.splits[number :: len(workers)], plan.reading, schema))
     return sum(int(worker.receive()) for worker in workers)
 
 
@@ -250,10 +250,10 @@ def _work(end: socket.socket) -> None:
 def _answer(memory: _Memory, what: str, *arguments: Any) -> object:
     if what == "cpu":
         return time.process_time()
-    splits, options, schema = arguments
+    splits, reading, schema = arguments
     take = memory.take if what == "read" else memory_blocks.take_block
     with mock.patch.object(row_builder, "take_block", take):
-        batches = (batch for split in splits for batch in read_split(split, options, schema))
+        batches = (batch for split in splits for batch in read_split(split, reading, schema))
         return [memory.place(batch) for batch in batches] if what == "read" else sum(map(len, batches))
 
 
