@@ -31,6 +31,7 @@ from benchmarks.measure import ROOT, alternate, seconds
 from benchmarks.results import Row, Settings, row
 from benchmarks.threads import GOAL, name_of, shapes
 from kafka_segment_source.decoding import memory_blocks, row_builder
+from kafka_segment_source.decoding.tables import RECORDS, Reading
 from kafka_segment_source.scanning import read_split
 from kafka_segment_source.storage.files import Bytes
 
@@ -162,7 +163,7 @@ def read_by(workers: Sequence[_Worker], events: Log) -> Iterator[pa.RecordBatch]
         while todo and len(begun) < _AHEAD * len(workers):
             number, split = todo.popleft()
             begun.append(workers[number % len(workers)])
-            begun[-1].send(("read", [split], plan.reading, schema))
+            begun[-1].send(("read", [split], plan.options, schema))
         worker = begun.popleft()
         for columns in worker.receive():
             yield worker.make_batch(columns, schema)
@@ -173,7 +174,7 @@ def _count(events: Log, workers: Sequence[_Worker]) -> int:
     plan = kafka_segment_source.plan(str(events.path))
     schema = plan.schema(COLUMNS)
     for number, worker in enumerate(workers):
-        worker.send(("count", plan.splits[number :: len(workers)], plan.reading, schema))
+        worker.send(("count", plan.splits[number :: len(workers)], plan.options, schema))
     return sum(int(worker.receive()) for worker in workers)
 
 
@@ -250,7 +251,8 @@ def _work(end: socket.socket) -> None:
 def _answer(memory: _Memory, what: str, *arguments: Any) -> object:
     if what == "cpu":
         return time.process_time()
-    splits, reading, schema = arguments
+    splits, options, schema = arguments
+    reading = Reading(options.source, options.policy, options.content, RECORDS)
     take = memory.take if what == "read" else memory_blocks.take_block
     with mock.patch.object(row_builder, "take_block", take):
         batches = (batch for split in splits for batch in read_split(split, reading, schema))
