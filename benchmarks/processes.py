@@ -31,6 +31,7 @@ from benchmarks.measure import ROOT, alternate, seconds
 from benchmarks.results import Row, Settings, row
 from benchmarks.threads import GOAL, name_of, shapes
 from kafka_segment_source.decoding import memory_blocks, row_builder
+from kafka_segment_source.decoding.tables import RECORDS, Reading
 from kafka_segment_source.scanning import read_split
 from kafka_segment_source.storage.files import Bytes
 
@@ -251,9 +252,10 @@ def _answer(memory: _Memory, what: str, *arguments: Any) -> object:
     if what == "cpu":
         return time.process_time()
     splits, options, schema = arguments
+    reading = Reading(options.source, options.policy, options.content, RECORDS)
     take = memory.take if what == "read" else memory_blocks.take_block
     with mock.patch.object(row_builder, "take_block", take):
-        batches = (batch for split in splits for batch in read_split(split, options, schema))
+        batches = (batch for split in splits for batch in read_split(split, reading, schema))
         return [memory.place(batch) for batch in batches] if what == "read" else sum(map(len, batches))
 
 

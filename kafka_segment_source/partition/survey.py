@@ -66,6 +66,7 @@ class Survey:
     end_holding: how well the offsets after the last batch are held, if there is no damage. None if that is not known.
     firsts: int64[n], the first offset of each batch as far as it is known. The header of a wrapper of magic 0 or 1 has
         only its last offset.
+    left_out: all damage that states one of the wanted offsets, wherever it lies.
     """
 
     log: PartitionLog
@@ -75,6 +76,7 @@ class Survey:
     faults: tuple[DataError | None, ...]
     end_holding: int | None
     firsts: npt.NDArray[np.int64]
+    left_out: tuple[DataError, ...] = ()
 
     @property
     def last(self) -> BatchHeader | None:
@@ -99,6 +101,10 @@ class Survey:
         pairs = zip(self.faults, self.firsts <= before[:-1], strict=False)
         return next((fault for fault, is_full in pairs if fault is not None and is_full), None)
 
+    def _find_left_out(self, offsets: OffsetRange) -> DataError | None:
+        """Returns the first damage that states one of these offsets, wherever it lies."""
+        return next((fault for fault in self.left_out if offsets.start <= (fault.offset or 0) < offsets.end), None)
+
     def first_from(self, offset: int) -> int:
         """Returns the number of the first sound batch that ends at or after an offset, or the number of batches if none
         does."""
@@ -116,7 +122,11 @@ class Survey:
 
     def extents(self) -> Iterator[Extent]:
         """Yields the extents inside the wanted offsets, in order. It leaves out offsets about which nothing is
-        known."""
+        known.
+
+        A gap is no proof that compaction has removed what was there, if a batch of these offsets lies elsewhere in the
+        file and was left out.
+        """
         start = max(self.offsets.start, self.segment.base_offset)
         batches = self.batches
         afters = batches[batch_headers.LAST_OFFSET] + 1
@@ -128,8 +138,8 @@ class Survey:
         firsts = np.flatnonzero(begins).tolist()
         for at, until in zip(firsts, [*firsts[1:], len(bases)], strict=False):
             if bases[at] > before[at]:
-                fault = self.faults[at]
                 gap = OffsetRange(int(before[at]), min(int(bases[at]), self.offsets.end))
+                fault = self.faults[at] or self._find_left_out(gap)
                 yield Extent(gap, VOID if fault is None else DAMAGED, fault)
             held = OffsetRange(max(int(bases[at]), start), int(afters[until - 1]))
             yield Extent(held.intersect(OffsetRange(end=self.offsets.end)), THIN if is_thin[at] else WHOLE)
@@ -280,11 +290,16 @@ class _Collector:
         self._tables: list[HeaderTable] = []
         self._faults: list[DataError | None] = []
         self._fault: DataError | None = None  # the damage right before the next batch
+        self._left_out: list[DataError] = []
 
     def skip(self, damage: Damage) -> None:
         """Notes the damage that was skipped since the last batch."""
         if damage.skipped:
             self.note(damage.skipped[0])
+        self._left_out += [fault for fault in damage.skipped if self._is_wanted(fault)]
+
+    def _is_wanted(self, fault: DataError) -> bool:
+        return fault.offset is not None and self._offsets.start <= fault.offset < self._offsets.end
 
     def note(self, fault: DataError) -> None:
         """Notes damage before the next batch."""
@@ -316,6 +331,5 @@ class _Collector:
         """Returns the survey of all batches that were added."""
         batches = np.concatenate([np.empty((batch_headers.FIELDS, 0), np.int64), *self._tables], axis=1)
         faults = (*self._faults, self._fault)
-        return Survey(
-            log, self._segment, self._offsets, batches, faults, end_holding, batches[batch_headers.BASE_OFFSET]
-        )
+        firsts, left_out = batches[batch_headers.BASE_OFFSET], tuple(self._left_out)
+        return Survey(log, self._segment, self._offsets, batches, faults, end_holding, firsts, left_out)

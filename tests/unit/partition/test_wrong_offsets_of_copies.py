@@ -117,3 +117,15 @@ def test_a_gap_before_a_last_batch_hides_no_missing_segment(turn: int, tmp_path:
     paths = write_copies(tmp_path, {0: "[0-7 e0] [8-9 e0 @1032]"}, {0: "[0-7 e0]", 10: "[10-12 e0]"})[::turn]
     with pytest.raises(DataLossError, match="offsets 8 to 9 of partition t-0 are missing: no copy holds them"):
         read(paths)
+
+
+@TURNS
+@pytest.mark.parametrize("behind", ["[15 e0]", "[15 e0] [16 e0]", "[15 e0] [16 e0] [17 e0]"])
+def test_a_batch_that_changed_places_and_a_wrong_offset_in_the_other_copy(
+    behind: str, turn: int, tmp_path: Path
+) -> None:
+    """The gap that the moved batch leaves is no work of compaction, as the batch lies elsewhere in the file."""
+    wrong = {0: f"[5-9 e0 (6)] [10-14 e0 @12] {behind}"}
+    paths = write_copies(tmp_path, wrong, {0: f"[10-14 e0] [5-9 e0 (6)] {behind}"})[::turn]
+    with pytest.raises(CorruptRecordError, match="no copy holds the offsets 10 to 14 whole"):
+        read(paths)
