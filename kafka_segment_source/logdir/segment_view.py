@@ -48,11 +48,13 @@ class SegmentEnd(NamedTuple):
     offset: after the last batch that can be believed.
     misplaced: the last batch, or the one before it, if its offsets contradict its segment or the other one.
     allowed: the offsets that are left for it, both inclusive.
+    is_hidden: whether bytes follow that may not end a log. Batches may lie behind them.
     """
 
     offset: int
     misplaced: BatchHeader | None = None
     allowed: tuple[int, int] = (0, 0)
+    is_hidden: bool = False
 
 
 class SegmentView:
@@ -303,13 +305,15 @@ class SegmentView:
         """
         segment, position = self.segment, self.start_position(kafka_format.MAX_OFFSET)
         ends = deque((header for header in self.probe.walk(position, in_order=False) if header is not None), maxlen=3)
+        behind = ends[-1].end if ends else position
+        is_hidden = behind < segment.size and not self.probe.is_legal_tail(behind)
         if not ends:
-            return SegmentEnd(segment.base_offset)
+            return SegmentEnd(segment.base_offset, is_hidden=is_hidden)
         last, least = ends[-1], segment.base_offset - 1
         limit = limit_of(segment.base_offset, None) if segment.is_last else kafka_format.MAX_OFFSET
         *_, earlier, before = [least] * 2 + [max(header.last_offset, least) for header in ends][:-1]
         if follows(last, before) and last.last_offset < limit:
-            return SegmentEnd(last.last_offset + 1)
+            return SegmentEnd(last.last_offset + 1, is_hidden=is_hidden)
         if len(ends) > 1 and ends[-2].base_offset > earlier + 1 and has_jumped(ends[-2], last, earlier):
             return SegmentEnd(last.last_offset + 1, ends[-2], (earlier + 1, last.base_offset - 1))
         return SegmentEnd(before + 1, last, (before + 1, limit - 1))

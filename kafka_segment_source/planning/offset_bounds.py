@@ -167,10 +167,22 @@ def find_log_end(log: PartitionLog, trust: Trust) -> LogEnd:
     last = log.segments[-1]
     if last.base_offset >= log.offsets.end:
         return LogEnd(log.offsets.end)
+    end = _find_end_of_files(log, trust)
+    return LogEnd(log.offsets.end) if end.offset >= log.offsets.end else end
+
+
+def _find_end_of_files(log: PartitionLog, trust: Trust) -> LogEnd:
+    """Finds the end of the last file. Sound batches behind damage count, as in a read."""
+    last = log.segments[-1]
     with SegmentView(last, trust) as view:
         end = view.find_end()
-    if end.misplaced is None or end.offset >= log.offsets.end:
-        return LogEnd(min(end.offset, log.offsets.end))
+    if end.is_hidden and last.is_last:
+        from kafka_segment_source.partition.copy_view import CopyView  # it reads the file, and loads the kernels
+
+        tail = CopyView(log, Policy(trust)).tail
+        return LogEnd(tail.end, tail.damage)
+    if end.misplaced is None:
+        return LogEnd(end.offset)
     from kafka_segment_source.decoding.faults import Faults  # it loads the kernels
 
     stated = end.misplaced.base_offset, end.misplaced.last_offset

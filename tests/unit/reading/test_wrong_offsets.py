@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import kafka_segment_source as kafkaseg
-from kafka_segment_source.errors import DataError
+from kafka_segment_source.errors import CorruptRecordError, DataError
 from tests.support import writer
 from tests.support.internal_logs import offset_key, offset_value
 from tests.support.writer import Rec
@@ -239,3 +239,19 @@ def test_an_end_in_doubt(case: str, indexed: bool, tmp_path: Path) -> None:
     (folder.parent / "replication-offset-checkpoint").write_text("0\n1\nt 0 8\n")
     answer = kafkaseg.offsets_for_time(folder, "latest", endAt="highWatermark")
     assert (answer.partitions[0].offset, answer.warnings) == (8, ())
+
+
+@pytest.mark.parametrize("is_last", [False, True])
+def test_latest_behind_damage(is_last: bool, tmp_path: Path) -> None:
+    """Sound batches behind damage count. Damage at the end leaves the end in doubt."""
+    hurt = [MIDDLE[:-1] + bytes([MIDDLE[-1] ^ 1]), LAST] if not is_last else [MIDDLE, LAST[:-1] + bytes([LAST[-1] ^ 1])]
+    folder = tmp_path / "t-0"
+    folder.mkdir()
+    (folder / writer.segment_name(0)).write_bytes(b"".join([HEAD, *hurt]))
+    if is_last:
+        with pytest.raises(CorruptRecordError, match="do not have the CRC"):
+            kafkaseg.offsets_for_time(folder, "latest")
+        answer = kafkaseg.offsets_for_time(folder, "latest", mode="DROPMALFORMED")
+        assert (answer.partitions[0].offset, len(answer.warnings)) == (10, 1)
+    else:
+        assert kafkaseg.offsets_for_time(folder, "latest").partitions[0].offset == 15
