@@ -1,4 +1,4 @@
-"""Rows → Parquet files of about one size, each in the part of a table that its rows belong to."""
+"""Rows → Parquet files of about one size, each in the part of a table that its rows belong to (`by`)."""
 
 from __future__ import annotations
 

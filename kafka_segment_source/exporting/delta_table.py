@@ -1,4 +1,5 @@
-"""A Delta table, by deltalake. The files are ours, and a commit of Delta lists them.
+"""A Delta table, by deltalake, which sends requests of its own with the settings of the folder. The files are ours, and
+a commit of Delta lists them.
 
 The next offsets are in the same commit: as the versions of application transactions, one for each partition
 (`kafkaseg/orders-0`), which Delta keeps for ever. A commit is never tried again, so of two exports at once only one

@@ -1,4 +1,5 @@
-"""An Iceberg table, by pyiceberg. The files are ours, and a commit of Iceberg adds them.
+"""An Iceberg table, by pyiceberg, which sends requests of its own. The files are ours, and a commit of
+Iceberg adds them.
 
 The next offsets are a property of the table, set in the same commit. So they stay when snapshots expire and files are
 rewritten. The catalog refuses a commit whose table has changed since it was loaded.

@@ -1,4 +1,5 @@
-"""Every entry of a segment's index files as it is stored, and which entries keep their order. It reads no `.log`.
+"""Every entry of a segment's index files as it is stored, and which keep their order, by the rules of
+`index_entries.py`. It reads no `.log`.
 
 `logdir/indexes.py` gives the valid entries, which reads use. Here are all of them, for those that look for faults.
 """

@@ -1,4 +1,4 @@
-"""Reads the entries of Kafka's index files as they are stored: arrays of big-endian entries, block by block.
+"""Which entries of index files are valid: reads them as they are stored, block by block, up to the first invalid one.
 
 `indexes.py` gives them names, absolute offsets and lookups. `valid_` functions stop at the first invalid entry.
 `written_` functions return every whole entry up to the zero padding.

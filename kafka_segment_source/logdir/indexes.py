@@ -1,4 +1,4 @@
-"""Reads Kafka's index files as read-only arrays, with absolute offsets, up to the first invalid entry.
+"""The valid entries of index files as read-only arrays, with absolute offsets. `index_entries.py` has the rules.
 
 An index is only a hint. Its user must prove each entry by the batch header that it points to (`ranges.py`). Nothing
 here opens a `.log`. A file that is missing, empty, zero-padded, torn or damaged gives its valid prefix, which may be

@@ -1,4 +1,5 @@
-"""The way in: a source → its partitions, each with its log. Nothing else lists the directories of partitions.
+"""The way in: a source → its partitions, each with its log. Nothing else lists the directories of partitions,
+but for `searching/key_files.py`, which wants deleted files too.
 
 Which function, by what is wanted of a partition:
 

@@ -1,4 +1,4 @@
-"""Uses `timestampDisorder` to prove that rows are not wanted.
+"""Uses a largest lateness in ms, which callers take from `Policy.disorder`, to prove that rows are not wanted.
 
 The option is the user's statement that no data record is older, by more than D ms, than any earlier one. So one data
 record w decides about everything after it, or before it:

@@ -1,4 +1,4 @@
-"""Reads the offsets of a split, even if its file was replaced since planning.
+"""Reads the offsets of a split, and narrows the file again, as planning does, if it was replaced meanwhile.
 
 A split states which offsets of a partition a task reads. As long as its file is the one that was planned, the offsets
 are in it. But compaction may merge segments, a replica may be fetched again, or a restore may replace files. Then the

@@ -1,4 +1,4 @@
-"""How much of what is there a micro-batch takes of each partition.
+"""Shares a limit of a micro-batch out among partitions. `piece_ends.py` applies the limits.
 
 As in Spark's kafka source (`KafkaMicroBatchStream.rateLimit`), each partition gets a share in proportion to what it has
 waiting. Other than there, the shares never add up to more than the limit.

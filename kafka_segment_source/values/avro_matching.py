@@ -1,4 +1,4 @@
-"""Which types of a writer fit to which of a reader: "Schema Resolution" in the specification of Avro 1.12."""
+"""Which types of a writer fit to which of a reader, and what numbers are multiplied by: Avro's "Schema Resolution"."""
 
 from __future__ import annotations
 

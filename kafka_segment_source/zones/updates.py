@@ -1,4 +1,5 @@
-"""Keeps zone maps up to date with their logs: plans what must be mapped, and writes the new files.
+"""Keeps zone maps up to date with their logs: plans what must be mapped, joins kept zones with new ones,
+and writes the files.
 
 `plan_updates` lists the partitions that the options select. It compares each partition's map with its segments. The
 result is a `PartitionUpdate`: the zones that stay, and a split for each segment that must be decoded. A split begins at

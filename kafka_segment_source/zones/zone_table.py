@@ -1,4 +1,4 @@
-"""Zone tables, and the Parquet files that keep them.
+"""Zone tables, int64 and nothing else, and the Parquet files that keep them.
 
 One decoding pass over a partition's segments proves a table once and for all. A zone is a number of consecutive whole
 batches of one segment. A zone table is int64[FIELDS, n], with one column per zone, sorted by segment and position. Two
