@@ -515,7 +515,7 @@ def _explain_cut(copy: CopyView, parts: Sequence[tuple[CopyView, OffsetRange]]) 
     behind = OffsetRange(copy.tail.end)
     lost = {reader.log.directory for reader, part in parts if reader.has_lost and not part.intersect(behind).is_empty}
     thinned = f", and compaction may have removed records of them from {' and '.join(map(repr, sorted(lost)))}"
-    where = f"after offset {copy.tail.end - 1}" if copy.tail.end > copy.start else "and no whole batch before them"
+    where = f"after offset {copy.tail.end - 1}" if copy.tail.end > copy.start else f"from byte {copy.tail.position} on"
     return (
         f"{copy.log.segments[-1].path!r} ends in bytes {where} that are no whole batch, torn or damaged; other directories"
         f" are read for the offsets that follow{thinned if lost else ''}"
