@@ -141,10 +141,7 @@ def _pair_batches(one: CopyView, one_end: int, other: CopyView, other_end: int) 
     """Yields pairs of batches, from the last to the first. Each batch comes with those of the other copy that share an
     offset with it, or else with the next one after it."""
     end = min(one_end, other_end)
-    batches, twins = (
-        _mark_doubtful(copy, _walk_segments(copy, its_end, end))
-        for copy, its_end in ((one, one_end), (other, other_end))
-    )
+    batches, twins = (_walk_witnesses(copy, its_end, end) for copy, its_end in ((one, one_end), (other, other_end)))
     batch, twin = next(batches, None), next(twins, None)
     while batch is not None and twin is not None:
         yield batch, twin
@@ -171,11 +168,20 @@ def walk_backward(copy: CopyView, end: int = MAX_OFFSET, about: int = MAX_OFFSET
     It begins with the first batch that begins at `about` or above, if there is one. Each segment is read only when its
     batches are needed.
     """
-    return (batch.header for batch in _mark_doubtful(copy, _walk_segments(copy, end, about)) if not batch.is_doubtful)
+    return (witness.header for witness in _walk_witnesses(copy, end, about) if not witness.is_doubtful)
 
 
-def _walk_segments(copy: CopyView, end: int, about: int) -> Iterator[BatchHeader]:
-    end = min(end, copy.tail.end)  # a last batch with a wrong offset is left out
+def _walk_witnesses(copy: CopyView, end: int, about: int) -> Iterator[_Witness]:
+    """Yields batches as `walk_backward` does, and says which of them are doubtful.
+
+    The batch right behind `end` does not come, but it bears out the ones before it, or contradicts them.
+    """
+    witnesses = _mark_doubtful(copy, _walk_segments(copy, min(about, end)))
+    return (witness for witness in witnesses if witness.header.base_offset < end)
+
+
+def _walk_segments(copy: CopyView, about: int) -> Iterator[BatchHeader]:
+    end = copy.tail.end  # a last batch with a wrong offset is left out
     segments = [segment for segment in copy.log.segments if segment.size and segment.base_offset < end]
     reached = max(sum(segment.base_offset <= about for segment in segments), 1)
     while reached < len(segments) and not _reaches(copy, segments[reached - 1], about):
