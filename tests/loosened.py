@@ -853,6 +853,15 @@ LOOSENED = [
         "tests/unit/partition",
         ("chain: directories of two topics of one name are not one log", "if one != other:", "if False:"),
         (
+            "chain: a hole between copies is said",
+            "holes=tuple(hole for hole in holes if not (compacted or hole.offsets.is_empty)),",
+            "holes=(),",
+        ),
+    ),
+    *_of(
+        "partition/holding.py",
+        "tests/unit/partition",
+        (
             "chain: a copy with fewer bytes than another holds the same offsets less well",
             "if most < least or (",
             "if (",
@@ -871,11 +880,6 @@ LOOSENED = [
             "chain: damage at the end of a copy is not hidden by the choice",
             "            return *before_end, (OffsetRange(tail.end), DAMAGED)\n",
             "            pass\n",
-        ),
-        (
-            "chain: a hole between copies is said",
-            "holes=tuple(hole for hole in holes if not (compacted or hole.offsets.is_empty)),",
-            "holes=(),",
         ),
     ),
     *_of(
@@ -1162,7 +1166,7 @@ LOOSENED = [
         ),
     ),
     *_of(
-        "partition/chain.py",
+        "partition/holding.py",
         _REPLICAS,
         (
             "copies: a gap whose last batch nothing proves explains no damage",
@@ -1212,7 +1216,7 @@ LOOSENED = [
         ),
     ),
     *_of(
-        "partition/chain.py",
+        "partition/holding.py",
         "tests/unit/partition/test_copy_chain.py tests/unit/partition/test_offset_proof.py",
         (
             "copies: the bytes of damage count for no sound batch",
@@ -1304,6 +1308,15 @@ LOOSENED = [
         "partition/chain.py",
         _REPLICAS,
         (
+            "copies: a thinned copy of another history is named where a copy ends in damage",
+            "{thinned if lost else ''}",
+            "",
+        ),
+    ),
+    *_of(
+        "partition/holding.py",
+        _REPLICAS,
+        (
             "copies: one whose history lost comes after the others",
             "holding = min(sound_holding, SECOND) if own.copy.has_lost else sound_holding",
             "holding = sound_holding",
@@ -1312,11 +1325,6 @@ LOOSENED = [
             "copies: a gap before a last batch, whose offset nothing proves, takes nothing from other copies",
             "tail, gap = copy.tail, copy.unproven_gap",
             "tail, gap = copy.tail, None",
-        ),
-        (
-            "copies: a thinned copy of another history is named where a copy ends in damage",
-            "{thinned if lost else ''}",
-            "",
         ),
     ),
     *_of(
@@ -1971,7 +1979,7 @@ LOOSENED = [
         ("epochs: the count of a checkpoint is that of its lines", "if count != [[str(len(entries))]]:", "if False:"),
     ),
     *_of(
-        "partition/chain.py",
+        "partition/holding.py",
         _TIERS,
         (
             "tiers: bytes of another upload do not explain a segment of unknown size",

@@ -29,9 +29,9 @@ from kafka_segment_source.errors import (
 from kafka_segment_source.kernels import batch_headers
 from kafka_segment_source.logdir.probe import BatchHeader
 from kafka_segment_source.logdir.segment_view import SegmentView
-from kafka_segment_source.partition.chain import is_explained
 from kafka_segment_source.partition.choice import DAMAGED, THIN, VOID, choose
 from kafka_segment_source.partition.copy_view import CopyView
+from kafka_segment_source.partition.holding import is_explained
 from kafka_segment_source.partition.logs import available_copies, existing_copies
 from kafka_segment_source.partition.survey import Extent, Survey, survey
 from kafka_segment_source.source import Source

@@ -1,0 +1,231 @@
+"""How well each copy of a partition holds its offsets, in the words of `choice.py`.
+
+Comes in: the copies. Goes out: spans of offsets, each with how well its copy holds it. Where copies agree on names and
+sizes, these are trusted. Where they differ, the ends of the differing segments are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from kafka_segment_source.bounds import OffsetRange
+from kafka_segment_source.logdir.segments import Segment
+from kafka_segment_source.partition.choice import DAMAGED, SECOND, THIN, UNKNOWN, VOID, WHOLE
+from kafka_segment_source.partition.copy_view import CopyView
+from kafka_segment_source.storage.tiered.names import is_shown
+
+_Key = tuple[int, int | None, int]
+_Rated = tuple[OffsetRange, int]  # offsets, and how well a copy holds them
+
+
+@dataclass(frozen=True, slots=True)
+class HeldSpan:
+    """Offsets that one copy holds equally well."""
+
+    copy: int
+    offsets: OffsetRange
+    holding: int
+
+
+def find_held_spans(at: int, copies: list[ListedCopy], near: OffsetRange) -> list[HeldSpan]:
+    """Returns the spans of copy number `at` around `near`, in order."""
+    own = copies[at]
+    others = [other for other in copies if other is not own and other.copy.log.segments]
+    alike = {base_offset for base_offset, _, _ in own.keys.intersection(*(other.keys for other in others))}
+    sound = THIN if own.copy.log.compacted else WHOLE
+    starts: list[int] = []  # of runs of neighbours that are held alike
+    ends: list[int] = []
+    holdings: list[int] = []
+    for segment in own.copy.segments_around(near):
+        if segment.base_offset in alike and segment.size and not segment.is_last:
+            rated: Sequence[_Rated] = ((segment.span, sound),)
+        else:
+            rated = _rate_segment(own.copy, segment, others)
+        for offsets, sound_holding in rated:
+            if offsets.is_empty:
+                continue
+            holding = min(sound_holding, SECOND) if own.copy.has_lost else sound_holding
+            if ends and (ends[-1], holdings[-1]) == (offsets.start, holding):
+                ends[-1] = offsets.end
+            else:
+                starts.append(offsets.start)
+                ends.append(offsets.end)
+                holdings.append(holding)
+    within = own.copy.log.offsets
+    spans = (
+        HeldSpan(at, OffsetRange(start, end).intersect(within), holding)
+        for start, end, holding in zip(starts, ends, holdings, strict=True)
+    )
+    return [span for span in spans if not span.offsets.is_empty]
+
+
+def _rate_segment(copy: CopyView, segment: Segment, others: list[ListedCopy]) -> Sequence[_Rated]:
+    """Returns the offsets of a segment, and how well the copy holds them.
+
+    Where the other copies agree, names decide. Otherwise the end of the segment is read.
+    """
+    if not segment.size:
+        return ()
+    differing = [other for other in others if other.differs(segment)]
+    if segment.is_last:
+        tail = copy.tail
+        before_end = _leave_gap(copy, segment, _rate_density(copy, segment, tail.end, differing))
+        if tail.damage is not None and not is_explained(copy, [other.copy for other in others]):
+            return *before_end, (OffsetRange(tail.end), DAMAGED)
+        return before_end
+    following = segment.span.end
+    if not differing:
+        return ((segment.span, THIN if copy.log.compacted else WHOLE),)
+    end = copy.end_of(segment)
+    if end is None:  # damage hides it, and a missing segment may follow
+        return tuple(_rate_between_damage(copy, segment, differing))
+    end = min(max(end, segment.base_offset), following)
+    held = (OffsetRange(segment.base_offset, end), _rate_density(copy, segment, end, differing))
+    return held, (OffsetRange(end, following), VOID)
+
+
+def _rate_between_damage(copy: CopyView, segment: Segment, differing: list[ListedCopy]) -> Iterator[_Rated]:
+    """Yields the offsets of a segment whose end damage hides, and how well they are held: what lies between damage
+    counts by itself."""
+    rest = _rate_density(copy, segment, segment.span.end, differing)
+    reached = segment.base_offset
+    for run in copy.sound_runs(segment):
+        yield OffsetRange(reached, run.start), rest
+        yield run, _rate_density(copy, segment, run.end, differing, sound_from=run.start)
+        reached = run.end
+    yield OffsetRange(reached, segment.span.end), rest
+
+
+def _leave_gap(copy: CopyView, segment: Segment, holding: int) -> Sequence[_Rated]:
+    """Returns the offsets of a last segment, and how well they are held: `holding`, or UNKNOWN in an unproven gap."""
+    tail, gap = copy.tail, copy.unproven_gap
+    if gap is None:
+        return ((OffsetRange(segment.base_offset, tail.end), holding),)
+    return (
+        (OffsetRange(segment.base_offset, gap.start), holding),
+        (gap, UNKNOWN),
+        (OffsetRange(gap.end, tail.end), holding),
+    )
+
+
+class ListedCopy:
+    """The segments of a copy by names and sizes, to compare the segments of another one with."""
+
+    def __init__(self, copy: CopyView) -> None:
+        self.copy = copy
+        self.keys = frozenset(_make_key(segment) for segment in copy.log.segments)
+
+    def differs(self, segment: Segment) -> bool:
+        """Whether this copy lacks an equal segment, but holds some offsets of that segment."""
+        return _make_key(segment) not in self.keys and not self.common(segment, segment.span.end).is_empty
+
+    def common(self, segment: Segment, end: int) -> OffsetRange:
+        """Returns the offsets up to `end` that both hold, by their starts and ends."""
+        bases = self.copy.log.segments
+        return OffsetRange(segment.base_offset, end).intersect(OffsetRange(bases[0].base_offset, self.copy.end))
+
+    def shared(self, segment: Segment, end: int) -> Iterator[OffsetRange]:
+        """Yields the common offsets, one range for each segment of this copy, without the gaps after the segments."""
+        common = self.common(segment, end)
+        for own in self.copy.segments_in(common):
+            if not own.size:
+                continue
+            reached = None if own.is_last else self.copy.end_of(own)
+            held = common.intersect(own.span)
+            if reached is not None:
+                held = held.intersect(OffsetRange(end=reached))
+            if not held.is_empty:
+                yield held
+
+
+def _make_key(segment: Segment) -> _Key:
+    return segment.base_offset, segment.next_base_offset, segment.size
+
+
+def _rate_density(
+    copy: CopyView, segment: Segment, end: int, differing: list[ListedCopy], sound_from: int | None = None
+) -> int:
+    """Returns WHOLE, or THIN where compaction has removed records.
+
+    Brokers copy batches byte for byte. So a copy with fewer bytes was compacted. If damage in the other copy hides how
+    many bytes it had, the batches of this one decide. sound_from: the offsets from this one on up to `end` lie between
+    damage, and none of its bytes count.
+    """
+    if copy.log.compacted:
+        return THIN
+    for other in differing:
+        for shared in other.shared(segment, end):
+            common = shared if sound_from is None else shared.intersect(OffsetRange(sound_from))
+            if common.is_empty:
+                continue
+            certain, most = copy.bytes_between(common)
+            most = most if sound_from is None else certain
+            least, largest = other.copy.bytes_between(common)
+            if most < least or (most < largest and copy.survey(segment).shows_compaction):
+                return THIN
+    return WHOLE
+
+
+def is_explained(copy: CopyView, others: Sequence[CopyView]) -> bool:
+    """Whether other copies hold everything that the damage at the end of this copy can have been.
+
+    That is so if they have at least as many bytes after its last whole batch. It is also so if the damage that remains
+    after their bytes may end a log. Bytes of later offsets hold nothing of it. So one of them must have a batch where
+    the damage begins, or show that compaction removed what was there. No segment of a tier ends in a torn batch. If its
+    manifest cannot be used, nobody knows how many bytes it had. Then another upload of the same segment explains it, or
+    a disk, as that ends after the tier.
+    """
+    last = copy.log.segments[-1]
+    if last.is_of_unknown_size:
+        if any(_is_same_upload(segment, last) for other in others for segment in other.log.segments):
+            return True
+        others = [other for other in others if not is_shown(other.log.directory)]
+    damaged = copy.log.segments[-1].size - copy.tail.position
+    reached, size = copy.tail.end, 0
+    if all(_lacks(other, reached) for other in others):
+        return False
+    while size < damaged:
+        there = [other for other in others if other.log.segments and other.start <= reached < other.end]
+        if not there:
+            break
+        # of copies that reach equally far, one may lack segments: the one with the most bytes answers
+        more = [(other.end, other.bytes_between(OffsetRange(reached, other.end))[1]) for other in there]
+        reached, added = max(more)
+        size += added
+    size = max(size, _count_certain_bytes(others, copy.tail.end))
+    may_be_torn = size > 0 and not is_shown(copy.log.directory)
+    return size >= damaged or (may_be_torn and copy.may_end_behind(size, reached))
+
+
+def _count_certain_bytes(copies: Sequence[CopyView], start: int) -> int:
+    """Returns the bytes that copies hold together from an offset on, where each may lack some segments."""
+    held = [copy for copy in copies if copy.log.segments]
+    edges = {start, *(copy.end for copy in held)}
+    edges |= {segment.base_offset for copy in held for segment in copy.segments_in(OffsetRange(start))}
+    parts = [OffsetRange(*pair) for pair in pairwise(sorted(edge for edge in edges if edge >= start))]
+    return sum(max(copy.bytes_between(part)[0] for copy in held) for part in parts)
+
+
+def _lacks(copy: CopyView, offset: int) -> bool:
+    """Whether a copy has no batch at an offset, and nothing of its segment shows that compaction removed one."""
+    gap = copy.unproven_gap
+    if gap is not None and gap.start <= offset < gap.end:
+        return True
+    segment = copy.segment_of(offset)
+    if segment is None or not segment.size or not copy.start <= offset < copy.end:
+        return True
+    if copy.log.compacted or copy.batch_at(offset) is not None:
+        return False
+    surveyed = copy.survey(segment)  # damage before the offset may hide a batch from the search
+    return surveyed.first_from(offset) == surveyed.batches.shape[1] and not surveyed.shows_compaction
+
+
+def _is_same_upload(segment: Segment, broken: Segment) -> bool:
+    """Whether a sound segment was uploaded from the same one as another of the same tier, by offset and stored size."""
+    return (
+        segment.base_offset == broken.base_offset
+        and segment.stored_size == broken.stored_size
+        and not segment.is_of_unknown_size
+    )
